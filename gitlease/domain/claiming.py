@@ -1,0 +1,259 @@
+"""The claim: who stands in the way, what is granted, who is displaced."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from gitlease.domain import pattern
+from gitlease.domain.duration import format_duration
+from gitlease.domain.errors import GitleaseError, Invalid, LeaseHeld, PolicyRefused, UsageError
+from gitlease.domain.instant import MS
+from gitlease.domain.lapse import Moment, free_at
+from gitlease.domain.ledger import Ledger, Notice, count_token
+from gitlease.domain.lease import Lease, State, lease_key
+from gitlease.domain.operations import Claim
+from gitlease.domain.outcome import Event, Outcome
+from gitlease.domain.policy import Policy
+from gitlease.domain.relation import TABLE, Relation, Verdict, relation
+from gitlease.domain.resource import Resource, scopes_overlap
+
+
+def claim(ledger: Ledger, op: Claim, moment: Moment) -> tuple[Ledger, Outcome]:
+    """Grant, renew the caller's own, or refuse with every lease that stands in the way."""
+    policy = ledger.header.policy
+    if op.takeover and not (op.reason or "").strip():
+        raise UsageError("a takeover needs a reason", resource=op.resource.text)
+    ttl = fit_ttl(op.ttl, op.default_ttl, policy, op.resource)
+    mine, rivals = _own_record(ledger, op), _rivals(ledger, op)
+    stood = [(lease, relation(lease, op.actor, policy, moment)) for lease in rivals]
+    _refuse(op, stood, policy, moment)
+    if mine is not None and relation(mine, op.actor, policy, moment) is Relation.MINE:
+        return _renew_own(ledger, op, mine, ttl, moment)
+    return _grant(ledger, op, [lease for lease, how in stood if _yields(how, op)], ttl, moment)
+
+
+def fit_ttl(asked: int | None, default: int, policy: Policy, resource: Resource | None) -> int:
+    """The TTL to grant: what was asked when policy allows it, else the default made to fit."""
+    if asked is None:
+        return min(max(default, policy.ttl_min), policy.ttl_max)
+    if not policy.ttl_min <= asked <= policy.ttl_max:
+        raise PolicyRefused(
+            f"ttl {format_duration(asked)} is outside the ledger's limits, "
+            f"{format_duration(policy.ttl_min)} to {format_duration(policy.ttl_max)}",
+            resource=resource.text if resource else None,
+        )
+    return asked
+
+
+def _own_record(ledger: Ledger, op: Claim) -> Lease | None:
+    key = lease_key(op.resource, op.scope)
+    return next((x for x in ledger.leases_of(op.resource) if x.key == key), None)
+
+
+def _rivals(ledger: Ledger, op: Claim) -> list[Lease]:
+    """Every record that shares work with the claim: same name and scope, or a common file.
+
+    Completed work stands in the way of its own name only, not of whatever its paths touched.
+    """
+    named = [x for x in ledger.leases_of(op.resource) if scopes_overlap(x.scope, op.scope)]
+    own = op.resource.pattern
+    wanted = op.paths if own is None else (own, *op.paths)
+    if not wanted:
+        return named
+    have = {x.key for x in named}
+    pathy = (x for x in ledger.leases_with_paths() if x.key not in have)
+    return named + [
+        x for x in pathy if x.state is State.ACTIVE and _share_a_file(wanted, x.patterns)
+    ]
+
+
+def _share_a_file(some: Iterable[str], others: Iterable[str]) -> bool:
+    parsed = [pattern.parse(text) for text in others]
+    return any(pattern.overlap(pattern.parse(a), b) for a in some for b in parsed)
+
+
+def _yields(how: Relation, op: Claim) -> bool:
+    verdict = TABLE[how].claim
+    return (
+        verdict is Verdict.TAKE
+        or (verdict is Verdict.NEEDS_TAKEOVER and op.takeover)
+        or (verdict is Verdict.NEEDS_REOPEN and op.reopen)
+    )
+
+
+def _refuse(op: Claim, stood: list[tuple[Lease, Relation]], policy: Policy, moment: Moment) -> None:
+    in_the_way = [(x, how) for x, how in stood if TABLE[how].claim is not Verdict.YES]
+    blocking = [(x, how) for x, how in in_the_way if not _yields(how, op)]
+    held = tuple(x for x, how in blocking if how is not Relation.COMPLETED)
+    if held:
+        raise held_error(op.resource, op.scope, held, policy, moment, how=dict_of(blocking))
+    if blocking:
+        done = blocking[0][0]
+        raise PolicyRefused(
+            f"{op.resource} is completed, by {done.holder}",
+            resource=op.resource.text,
+            scope=op.scope,
+            conflicts=tuple(x for x, _ in blocking),
+            hints=("a completed task is claimed again only by reopening it",),
+        )
+
+
+def dict_of(blocking: list[tuple[Lease, Relation]]) -> dict[str, Relation]:
+    return {lease.lease_id: how for lease, how in blocking}
+
+
+def held_error(
+    resource: Resource,
+    scope: str | None,
+    held: tuple[Lease, ...],
+    policy: Policy,
+    moment: Moment,
+    *,
+    how: dict[str, Relation] | None = None,
+    error: type[GitleaseError] = LeaseHeld,
+) -> GitleaseError:
+    """The refusal that names the holder, the session, where, and when all of it is free.
+
+    What an edge alone protects has no such time: then ``free_at`` is None.
+    """
+    relations = how or {}
+    first = held[0]
+    assigned = any(relations.get(x.lease_id) is Relation.THEIRS_ASSIGNED for x in held)
+    verb = (
+        "is assigned to"
+        if relations.get(first.lease_id) is Relation.THEIRS_ASSIGNED
+        else ("is held by")
+    )
+    at = None if assigned else max(free_at(x, policy, moment) for x in held)
+    return error(
+        f"{resource} {verb} {first.holder}",
+        resource=resource.text,
+        scope=scope,
+        conflicts=held,
+        free_at=at,
+    )
+
+
+def _renew_own(
+    ledger: Ledger, op: Claim, mine: Lease, ttl: int, moment: Moment
+) -> tuple[Ledger, Outcome]:
+    """A claim of one's own live lease is a heartbeat, with whatever else the claim says."""
+    keep_ttl = mine.ttl if op.ttl is None else ttl
+    now = moment.now.wall_ms
+    bound = mine.session or (op.actor.session if op.actor.session_explicit else None)
+    lease = replace(
+        mine,
+        session=bound,
+        ttl=keep_ttl,
+        renewed_at=now,
+        expires_at=max(mine.expires_at, now + keep_ttl * MS),
+        renewals=mine.renewals + 1,
+        paths=tuple(dict.fromkeys((*mine.paths, *op.paths))),
+        reason=op.reason or mine.reason,
+        host=op.actor.host or mine.host,
+        branch=op.actor.branch or mine.branch,
+        edge=mine.edge or op.edge,
+        operation=op.id,
+        margins=mine.margins.widest(ledger.header.policy.margins),
+    )
+    # What others may come to rely on must not be forgotten with the next heartbeat.
+    quiet = (bound, lease.paths, lease.reason) == (mine.session, mine.paths, mine.reason)
+    done = Outcome(
+        operation=op.id,
+        status="renewed",
+        leases=(lease,),
+        events=(event("renewed", op.id, now, op.actor.holder, lease),),
+        is_renewal=quiet,
+    )
+    return ledger.put(lease), done
+
+
+def _grant(
+    ledger: Ledger, op: Claim, displaced: list[Lease], ttl: int, moment: Moment
+) -> tuple[Ledger, Outcome]:
+    now, actor, policy = moment.now.wall_ms, op.actor, ledger.header.policy
+    header = count_token(ledger.header)
+    lease = Lease(
+        resource=_spelling(op.resource, displaced),
+        scope=op.scope,
+        holder=actor.holder,
+        session=actor.session,
+        lease_id=op.lease_id,
+        token=header.token,
+        ttl=ttl,
+        claimed_at=now,
+        renewed_at=now,
+        expires_at=now + ttl * MS,
+        renewals=0,
+        paths=op.paths,
+        reason=op.reason,
+        host=actor.host,
+        branch=actor.branch,
+        state=State.ACTIVE,
+        edge=op.edge,
+        operation=op.id,
+        margins=policy.margins,
+    )
+    if lease.token <= max((x.token for x in displaced), default=0):
+        raise Invalid(
+            f"the ledger's sequence is behind the token of {op.resource}: it was tampered with"
+        )
+    state = ledger.with_header(header)
+    for old in displaced:
+        state = state.remove(old)
+    taken = [x for x in displaced if x.state is State.ACTIVE and not x.same_holder(actor)]
+    for old in taken:
+        state = give_notice(state, old, op.id, "taken_over", actor.holder, now, op.reason)
+    status = "taken_over" if taken else "claimed"
+    events = [event(status, op.id, now, actor.holder, lease)]
+    events += [event("displaced", op.id, now, actor.holder, old) for old in taken]
+    outcome = Outcome(
+        operation=op.id,
+        status=status,
+        leases=(lease,),
+        events=tuple(events),
+        displaced=tuple(taken),
+    )
+    return state.put(lease), outcome
+
+
+def _spelling(resource: Resource, displaced: list[Lease]) -> Resource:
+    """The first claimer's spelling outlives the first claimer's lease."""
+    return next((x.resource for x in displaced if x.resource == resource), resource)
+
+
+def give_notice(
+    ledger: Ledger, old: Lease, op_id: str, what: str, by: str, at: int, reason: str | None
+) -> Ledger:
+    """Leave word for a displaced holder, to be shown at their next command."""
+    notice = Notice(
+        id=f"{op_id}-{old.lease_id[:8]}",
+        to=old.holder,
+        session=old.session,
+        what=what,
+        resource=old.resource.text,
+        scope=old.scope,
+        by=by,
+        at=at,
+        reason=reason,
+    )
+    return ledger.with_notices(old.holder, (*ledger.notices(old.holder), notice))
+
+
+def event(
+    kind: str, op_id: str, at: int, by: str, lease: Lease, *, reason: str | None = None
+) -> Event:
+    """A line of the audit trail about one lease."""
+    return Event(
+        kind=kind,
+        operation=op_id,
+        at=at,
+        by=by,
+        resource=lease.resource.text,
+        scope=lease.scope,
+        holder=lease.holder,
+        session=lease.session,
+        token=lease.token,
+        reason=reason or lease.reason,
+    )

@@ -1,0 +1,141 @@
+"""Every refusal that gitlease knows, each carrying its subject.
+
+    GitleaseError
+    ├── LeaseHeld            held               another holds it, or holds what it covers
+    ├── WaitTimeout          wait_timeout       it was still held when the wait ran out
+    ├── NothingLeft          nothing_left       the queue has no task to hand out
+    ├── UsageError           usage              bad arguments
+    ├── NotHolder            not_holder         the caller does not hold it
+    ├── LeaseLost            lost               the caller no longer holds it
+    ├── Denied               denied             the remote refused
+    ├── Unavailable          unavailable        the remote cannot be reached
+    │   └── UnknownOutcome   unknown_outcome    whether the change landed cannot be known
+    ├── PolicyRefused        policy             the ledger's policy says no
+    ├── Invalid              invalid            a damaged record, setting or repository
+    │   └── Rollback         rollback           the ledger is older than, or not the one, known here
+    ├── NotFound             not_found          no such thing
+    └── NotARepository       not_a_repository   no git repository here
+
+A code is what programs read (``error.code``); its exit status belongs to the faces. ``hints`` are
+sentences for a person; commands that depend on a face are added there, never here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from gitlease.domain.lease import Lease
+
+
+class GitleaseError(Exception):
+    """Base of all refusals: one line of fact in lower case, and the subject it is about."""
+
+    code: ClassVar[str] = "invalid"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        resource: str | None = None,
+        scope: str | None = None,
+        conflicts: tuple[Lease, ...] = (),
+        free_at: int | None = None,
+        hints: tuple[str, ...] = (),
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.resource = resource
+        self.scope = scope
+        self.conflicts = conflicts
+        self.free_at = free_at
+        self.hints = hints
+
+    @property
+    def lease(self) -> Lease | None:
+        """The lease in the way, where there is one: the first of ``conflicts``."""
+        return self.conflicts[0] if self.conflicts else None
+
+
+class LeaseHeld(GitleaseError):
+    """Another holder, or another session, has the resource: see ``lease`` and ``free_at``."""
+
+    code = "held"
+
+
+class WaitTimeout(GitleaseError):
+    """The resource was still held when the wait ran out."""
+
+    code = "wait_timeout"
+
+
+class NothingLeft(GitleaseError):
+    """No claimable task is left in the queue."""
+
+    code = "nothing_left"
+
+
+class UsageError(GitleaseError):
+    """Bad arguments; nothing was asked of the remote."""
+
+    code = "usage"
+
+
+class NotHolder(GitleaseError):
+    """The caller does not hold the lease; someone else does, see ``lease``."""
+
+    code = "not_holder"
+
+
+class LeaseLost(GitleaseError):
+    """The caller no longer holds the lease, and must stop what it did under it."""
+
+    code = "lost"
+
+
+class Denied(GitleaseError):
+    """The remote refused: authentication, permission or a policy of the server."""
+
+    code = "denied"
+
+
+class Unavailable(GitleaseError):
+    """The remote cannot be reached; nothing is held that was not held before."""
+
+    code = "unavailable"
+
+
+class UnknownOutcome(Unavailable):
+    """Whether the change landed cannot be known now; the caller must not act as holder."""
+
+    code = "unknown_outcome"
+
+
+class PolicyRefused(GitleaseError):
+    """The ledger's policy says no: TTL limits, completed work, or a right only admins have."""
+
+    code = "policy"
+
+
+class Invalid(GitleaseError):
+    """A damaged or foreign record, a bad setting, or a repository that cannot be used."""
+
+    code = "invalid"
+
+
+class Rollback(Invalid):
+    """The ledger on the remote is older than this clone has seen, or is another ledger."""
+
+    code = "rollback"
+
+
+class NotFound(GitleaseError):
+    """No such thing."""
+
+    code = "not_found"
+
+
+class NotARepository(GitleaseError):
+    """There is no git repository here."""
+
+    code = "not_a_repository"

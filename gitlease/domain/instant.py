@@ -1,0 +1,57 @@
+"""Instants: a reading of both clocks of one machine, in integer milliseconds.
+
+The wall clock (UTC since 1970) is what people and records speak; the boot clock
+(``CLOCK_BOOTTIME``) keeps counting through suspend and never jumps, so elapsed times come from it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+MS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Instant:
+    """Both clocks, read together. Boot readings compare only within one ``boot_id``."""
+
+    wall_ms: int
+    boot_ms: int
+    boot_id: str
+
+    def elapsed_at_most(self, later: Instant) -> int:
+        """Milliseconds until ``later`` by the larger clock: how long a holder must reckon with."""
+        wall = later.wall_ms - self.wall_ms
+        return max(wall, later.boot_ms - self.boot_ms) if self.same_boot(later) else wall
+
+    def elapsed_at_least(self, later: Instant) -> int:
+        """Milliseconds until ``later`` by the smaller clock: what a contender may count on."""
+        if not self.same_boot(later):
+            return 0
+        return max(0, min(later.wall_ms - self.wall_ms, later.boot_ms - self.boot_ms))
+
+    def same_boot(self, other: Instant) -> bool:
+        return self.boot_id == other.boot_id
+
+
+def rfc3339(wall_ms: int, *, round_up: bool = False) -> str:
+    """UTC to the second with ``Z``, rounded down by default: what people and JSON see."""
+    seconds = -(-wall_ms // MS) if round_up else wall_ms // MS
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def rfc3339_ms(wall_ms: int) -> str:
+    """UTC to the millisecond with ``Z``: what records hold, since a TTL may be two seconds."""
+    return f"{rfc3339(wall_ms)[:-1]}.{wall_ms % MS:03d}Z"
+
+
+def parse_rfc3339(text: str) -> int:
+    """Milliseconds since 1970 of ``YYYY-MM-DDTHH:MM:SS[.mmm]Z``; ValueError for anything else."""
+    body, z = text[:-1], text[-1:]
+    stamp, dot, fraction = body.partition(".")
+    whole = z == "Z" and len(stamp) == 19 and stamp[10] == "T" and text.isascii()
+    if not whole or (dot and not (len(fraction) == 3 and fraction.isdigit())):
+        raise ValueError(f"not a UTC time: {text[:40]!r}")
+    moment = datetime.fromisoformat(stamp).replace(tzinfo=UTC)
+    return int(moment.timestamp()) * MS + int(fraction or 0)

@@ -1,0 +1,214 @@
+"""The state of one ledger: a header, and records that are read only where a decision needs them.
+
+A ledger is a value: ``records`` is what the store read, ``changes`` what has been decided on top.
+Reading asks the store for a few records by resource, so that a claim costs the same with ten
+leases as with a hundred thousand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from gitlease.domain.lease import Lease, LeaseKey
+from gitlease.domain.pattern import fold
+from gitlease.domain.policy import Policy
+from gitlease.domain.resource import Resource
+
+FORMAT = 1
+RING_SIZE = 128
+NOTES_KEPT = 20
+NOTICES_KEPT = 50
+EPOCH_SIZE = 10**12
+
+
+@dataclass(frozen=True, slots=True)
+class RingEntry:
+    """One of the last operations: its id, the revision that holds it, and its outcome."""
+
+    operation: str
+    revision: int
+    outcome: str
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What ``ledger.yaml`` holds. ``sequence`` is the last fencing token given in this epoch."""
+
+    ledger_id: str
+    revision: int
+    epoch: int
+    sequence: int
+    policy: Policy
+    ring: tuple[RingEntry, ...] = ()
+
+    @property
+    def token(self) -> int:
+        """The last fencing token given: one integer, ``epoch × 10¹² + sequence``."""
+        return self.epoch * EPOCH_SIZE + self.sequence
+
+    def entry(self, operation: str) -> RingEntry | None:
+        """What the ring knows of an operation id."""
+        return next((e for e in self.ring if e.operation == operation), None)
+
+    def ring_reaches(self, revision: int) -> bool:
+        """Whether the ring would still know every operation decided on ``revision`` or later."""
+        return len(self.ring) < RING_SIZE or self.ring[0].revision <= revision
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A note for the next holder of a resource. ``at`` is wall-clock milliseconds."""
+
+    id: str
+    resource: Resource
+    author: str
+    at: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """What a displaced holder has yet to be told: ``what`` is ``taken_over`` or ``revoked``."""
+
+    id: str
+    to: str
+    session: str | None
+    what: str
+    resource: str
+    scope: str
+    by: str
+    at: int
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """A record that cannot be read: where it lies, why, and whose it would be if that is known."""
+
+    file: str
+    problem: str
+
+
+class Records(Protocol):
+    """What a store can read from one state of a ledger."""
+
+    def of(self, resource: Resource) -> Iterable[Lease]:
+        """Every record of this resource, whatever its scope. Invalid when one is damaged."""
+
+    def with_paths(self) -> Iterable[Lease]:
+        """Every record that covers paths. Invalid when one of them is damaged."""
+
+    def every(self) -> Iterator[Lease | Damage]:
+        """All records, damaged ones told apart: for lists, never for decisions."""
+
+    def notes(self, resource: Resource) -> tuple[Note, ...]:
+        """Notes left on a resource, oldest first."""
+
+    def notices(self, holder: str) -> tuple[Notice, ...]:
+        """Notices waiting for a holder, oldest first."""
+
+    def damage(self, resource: Resource) -> tuple[Damage, ...]:
+        """What cannot be read of this resource."""
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What has been decided on top of the records: None removes."""
+
+    leases: Mapping[LeaseKey, tuple[Lease | None, Lease | None]] = field(default_factory=dict)
+    notes: Mapping[str, tuple[Note, ...]] = field(default_factory=dict)
+    notices: Mapping[str, tuple[Notice, ...]] = field(default_factory=dict)
+    note_resources: Mapping[str, Resource] = field(default_factory=dict)
+    dropped: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """One state of one ledger. Every change gives a new value; nothing here reads a clock."""
+
+    header: Header
+    records: Records
+    changes: Changes = field(default_factory=Changes)
+
+    def leases_of(self, resource: Resource) -> list[Lease]:
+        """The records of a resource, any scope, in the order of their scopes."""
+        kept = [x for x in self.records.of(resource) if x.key not in self.changes.leases]
+        return sorted(kept + self._changed(lambda x: x.resource == resource), key=_order)
+
+    def leases_with_paths(self) -> list[Lease]:
+        """The records that cover paths."""
+        kept = [x for x in self.records.with_paths() if x.key not in self.changes.leases]
+        return sorted(kept + self._changed(lambda x: bool(x.patterns)), key=_order)
+
+    def every_lease(self) -> list[Lease]:
+        """All readable records; damaged ones are passed over (see ``damage``)."""
+        read = (x for x in self.records.every() if isinstance(x, Lease))
+        kept = [x for x in read if x.key not in self.changes.leases]
+        return sorted(kept + self._changed(lambda _: True), key=_order)
+
+    def damage(self) -> list[Damage]:
+        """Every record that cannot be read."""
+        return [x for x in self.records.every() if isinstance(x, Damage)]
+
+    def notes(self, resource: Resource) -> tuple[Note, ...]:
+        changed = self.changes.notes.get(resource.key)
+        return self.records.notes(resource) if changed is None else changed
+
+    def notices(self, holder: str) -> tuple[Notice, ...]:
+        changed = self.changes.notices.get(fold(holder))
+        return self.records.notices(holder) if changed is None else changed
+
+    def with_header(self, header: Header) -> Ledger:
+        return replace(self, header=header)
+
+    def put(self, lease: Lease) -> Ledger:
+        """With this record, in the place of any other of its resource and scope."""
+        return self._set(lease, lease)
+
+    def remove(self, lease: Lease) -> Ledger:
+        """Without this record."""
+        return self._set(lease, None)
+
+    def with_notes(self, resource: Resource, notes: tuple[Note, ...]) -> Ledger:
+        """With these notes on a resource; the oldest beyond the limit are dropped."""
+        kept = {**self.changes.notes, resource.key: notes[-NOTES_KEPT:]}
+        who = {**self.changes.note_resources, resource.key: resource}
+        return replace(self, changes=replace(self.changes, notes=kept, note_resources=who))
+
+    def with_notices(self, holder: str, notices: tuple[Notice, ...]) -> Ledger:
+        """With these notices for a holder; the oldest beyond the limit are dropped."""
+        kept = {**self.changes.notices, fold(holder): notices[-NOTICES_KEPT:]}
+        return replace(self, changes=replace(self.changes, notices=kept))
+
+    def drop(self, files: Iterable[str]) -> Ledger:
+        """Without these damaged files."""
+        dropped = (*self.changes.dropped, *files)
+        return replace(self, changes=replace(self.changes, dropped=dropped))
+
+    def _set(self, lease: Lease, value: Lease | None) -> Ledger:
+        before = self._before(lease)
+        leases = {**self.changes.leases, lease.key: (before, value)}
+        return replace(self, changes=replace(self.changes, leases=leases))
+
+    def _before(self, lease: Lease) -> Lease | None:
+        if lease.key in self.changes.leases:
+            return self.changes.leases[lease.key][0]
+        return next((x for x in self.records.of(lease.resource) if x.key == lease.key), None)
+
+    def _changed(self, wanted: _Test) -> list[Lease]:
+        return [new for _, new in self.changes.leases.values() if new is not None and wanted(new)]
+
+
+class _Test(Protocol):
+    def __call__(self, lease: Lease, /) -> bool: ...
+
+
+def _order(lease: Lease) -> tuple[str, str]:
+    return lease.key
+
+
+def count_token(header: Header) -> Header:
+    """The header after one more grant: tokens only ever grow (S4)."""
+    return replace(header, sequence=header.sequence + 1)

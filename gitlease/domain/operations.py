@@ -1,0 +1,154 @@
+"""Operations: what is asked of a ledger, as plain data with an id of its own.
+
+They say nothing of how or when they are carried out, so one process can hand them to another, a
+gateway can join them into one push and a simulation can replay them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gitlease.domain.errors import UsageError
+from gitlease.domain.lease import Actor
+from gitlease.domain.policy import Policy
+from gitlease.domain.resource import WHOLE, Resource
+
+MAX_REASON = 500
+MAX_NOTE = 2_000
+MAX_WORD = 254
+MAX_PATHS = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """Base of all: a fresh random id, and who asks."""
+
+    id: str
+    actor: Actor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Create(Operation):
+    """Makes the ledger where there is none."""
+
+    ledger_id: str
+    policy: Policy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim(Operation):
+    """Takes a lease, or renews the caller's own live one.
+
+    ``ttl`` in seconds, None for ``default_ttl`` fitted into the limits. ``lease_id`` is the nonce
+    of the grant. ``takeover`` allows to replace the edge of another, ``reopen`` completed work.
+    ``edge`` says that the task file is assigned along with it.
+    """
+
+    resource: Resource
+    lease_id: str
+    scope: str = WHOLE
+    ttl: int | None = None
+    default_ttl: int = 900
+    paths: tuple[str, ...] = ()
+    reason: str | None = None
+    takeover: bool = False
+    reopen: bool = False
+    edge: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Renew(Operation):
+    """The heartbeat: expiry becomes now + TTL. No resource means everything of the session."""
+
+    resource: Resource | None = None
+    scope: str | None = None
+    ttl: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extend(Operation):
+    """Stretches to at least now + ``seconds``, capped to the policy's maximum."""
+
+    resource: Resource
+    seconds: int
+    scope: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release(Operation):
+    """Drops one's lease; with nothing to drop it succeeds all the same."""
+
+    resource: Resource
+    scope: str | None = None
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Complete(Operation):
+    """Finishes: the lease ends ``completed``, and claims need ``reopen`` from then on."""
+
+    resource: Resource
+    lease_id: str
+    scope: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Revoke(Operation):
+    """Ends someone else's lease: for admins, with a reason."""
+
+    resource: Resource
+    reason: str
+    scope: str | None = None
+    expect_holder: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddNote(Operation):
+    """Leaves a note for the next holder."""
+
+    resource: Resource
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetPolicy(Operation):
+    """Changes the policy: for admins once there are any."""
+
+    changes: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Acknowledge(Operation):
+    """Drops notices that their holder has been shown."""
+
+    notices: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Barrier(Operation):
+    """Changes nothing but the revision, so that an older undecided push can never land."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropRecord(Operation):
+    """Removes a damaged record: for admins."""
+
+    file: str
+    reason: str
+
+
+def check_text(
+    text: str, *, what: str, limit: int = MAX_WORD, lines: bool = False, blank: bool = False
+) -> str:
+    """``text`` when it is printable and not too long, else UsageError.
+
+    Control characters are refused because every reader's terminal shows what one writer stored.
+    """
+    if not blank and not text.strip():
+        raise UsageError(f"{what} must not be empty")
+    if len(text) > limit:
+        raise UsageError(f"{what} is longer than {limit} characters")
+    shown = text.replace("\n", "").replace("\t", "") if lines else text
+    if not shown.isprintable():
+        raise UsageError(f"{what} has control characters")
+    return text

@@ -1,0 +1,91 @@
+"""Who may do what: how a record stands to a caller, and what each verb makes of that.
+
+The table is the whole of it. Nothing else in gitlease decides whose lease it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from gitlease.domain.instant import MS
+from gitlease.domain.lapse import Moment, Standing, holder_has, standing
+from gitlease.domain.lease import Actor, Lease, State
+from gitlease.domain.policy import Policy
+
+
+class Relation(Enum):
+    """How one record stands to one caller at one moment."""
+
+    MINE = "live, and the caller's: same person, unbound or same session"
+    MINE_LAPSED = "the caller's own, run out"
+    MY_RUN = "the caller's own, bound to a session, and the caller speaks without one"
+    MY_OTHER_RUN = "the caller's own, bound to another session"
+    THEIRS = "another person's, live or expired but not lapsed"
+    THEIRS_LAPSED = "another person's, lapsed, no edge"
+    THEIRS_ASSIGNED = "another person's, lapsed, the task still assigned to them"
+    COMPLETED = "completed work"
+    GONE = "completed so long ago that it no longer counts"
+
+
+class Verdict(Enum):
+    """What a verb does about a record."""
+
+    YES = "yes"
+    FREE = "nothing stands in the way"
+    TAKE = "the record may be taken over"
+    HELD = "held"
+    NEEDS_TAKEOVER = "held, unless taken over with a reason"
+    LOST = "lost"
+    NOT_HOLDER = "not_holder"
+    NEEDS_REOPEN = "policy, unless reopened"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row: what claim, renew (and extend), and release (and done) do."""
+
+    claim: Verdict
+    renew: Verdict
+    end: Verdict
+
+
+TABLE: Mapping[Relation, Row] = {
+    Relation.MINE: Row(Verdict.YES, Verdict.YES, Verdict.YES),
+    Relation.MINE_LAPSED: Row(Verdict.TAKE, Verdict.LOST, Verdict.YES),
+    Relation.MY_RUN: Row(Verdict.HELD, Verdict.NOT_HOLDER, Verdict.YES),
+    Relation.MY_OTHER_RUN: Row(Verdict.HELD, Verdict.NOT_HOLDER, Verdict.HELD),
+    Relation.THEIRS: Row(Verdict.HELD, Verdict.NOT_HOLDER, Verdict.HELD),
+    Relation.THEIRS_LAPSED: Row(Verdict.TAKE, Verdict.LOST, Verdict.FREE),
+    Relation.THEIRS_ASSIGNED: Row(Verdict.NEEDS_TAKEOVER, Verdict.LOST, Verdict.HELD),
+    Relation.COMPLETED: Row(Verdict.NEEDS_REOPEN, Verdict.LOST, Verdict.FREE),
+    Relation.GONE: Row(Verdict.TAKE, Verdict.LOST, Verdict.FREE),
+}
+
+
+def relation(lease: Lease, actor: Actor, policy: Policy, moment: Moment) -> Relation:
+    """How ``lease`` stands to ``actor`` now: always exactly one row of the table."""
+    if lease.state is State.COMPLETED:
+        gone = moment.now.wall_ms >= lease.renewed_at + policy.keep_completed * MS
+        return Relation.GONE if gone else Relation.COMPLETED
+    if lease.answers_to(actor):
+        return Relation.MINE if holder_has(lease, moment) else Relation.MINE_LAPSED
+    lapsed = standing(lease, policy, moment) is Standing.LAPSED
+    if lease.same_holder(actor):
+        if lapsed:
+            return Relation.MINE_LAPSED
+        return Relation.MY_RUN if actor.session is None else Relation.MY_OTHER_RUN
+    if not lapsed:
+        return Relation.THEIRS
+    return Relation.THEIRS_ASSIGNED if lease.edge else Relation.THEIRS_LAPSED
+
+
+def state_of(lease: Lease, policy: Policy, moment: Moment, *, mine: bool) -> State:
+    """The state to show: a record that ran out reads as expired, for its holder at once."""
+    if lease.state is not State.ACTIVE:
+        return lease.state
+    if mine:
+        return State.ACTIVE if holder_has(lease, moment) else State.EXPIRED
+    live = standing(lease, policy, moment) is Standing.LIVE
+    return State.ACTIVE if live else State.EXPIRED

@@ -1,0 +1,141 @@
+"""The table of transitions: every legal move of a ledger, and nothing else.
+
+1. ``(ledger, operations, moment) -> Applied`` or a typed refusal, and a refusal changes nothing.
+2. A grant over a live lease happens only after its release, revocation or lapse (S2).
+3. Tokens only grow: every grant takes the next one (S4).
+4. An operation whose id the ring knows is never applied again (S6).
+5. Only the holder's own lease is renewed or released (S7).
+6. Whose lease it is, is decided by ``relation`` alone; what edges it needs to know of stand in the
+   record, so that the client, a server hook and an audit of a fetched ledger decide alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from gitlease.domain import claiming, holding, ruling
+from gitlease.domain.errors import GitleaseError, Invalid
+from gitlease.domain.lapse import Moment
+from gitlease.domain.ledger import RING_SIZE, Header, Ledger, RingEntry
+from gitlease.domain.operations import (
+    Acknowledge,
+    AddNote,
+    Barrier,
+    Claim,
+    Complete,
+    Create,
+    DropRecord,
+    Extend,
+    Operation,
+    Release,
+    Renew,
+    Revoke,
+    SetPolicy,
+)
+from gitlease.domain.outcome import Event, Outcome
+
+Move = Callable[[Ledger, Any, Moment], tuple[Ledger, Outcome]]
+
+MOVES: Mapping[type[Operation], Move] = {
+    Claim: claiming.claim,
+    Renew: holding.renew,
+    Extend: holding.extend,
+    Release: holding.release,
+    Complete: holding.complete,
+    Revoke: ruling.revoke,
+    AddNote: ruling.add_note,
+    SetPolicy: ruling.set_policy,
+    Acknowledge: ruling.acknowledge,
+    Barrier: ruling.barrier,
+    DropRecord: ruling.drop_record,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What a batch came to. ``results`` has an outcome or a refusal for each operation, in order.
+
+    ``changed`` is False when there is nothing to write.
+    """
+
+    ledger: Ledger
+    results: tuple[Outcome | GitleaseError, ...]
+    changed: bool
+
+    @property
+    def outcomes(self) -> tuple[Outcome, ...]:
+        return tuple(r for r in self.results if isinstance(r, Outcome))
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        return tuple(event for outcome in self.outcomes for event in outcome.events)
+
+    @property
+    def only_renews(self) -> bool:
+        """Whether history may forget this step when the next renewal comes."""
+        return all(outcome.is_renewal for outcome in self.outcomes)
+
+
+def create(operation: Create) -> Ledger:
+    """The empty ledger, revision 0: the first batch applied to it makes revision 1."""
+    header = Header(
+        ledger_id=operation.ledger_id, revision=0, epoch=0, sequence=0, policy=operation.policy
+    )
+    return Ledger(header=header, records=_Nothing())
+
+
+def apply(
+    ledger: Ledger, operations: Sequence[Operation], moment: Moment, *, together: bool = True
+) -> Applied:
+    """Decide a batch in one step and one revision.
+
+    ``together``: all or none, the first refusal is raised and nothing changes. Otherwise each
+    succeeds or fails on its own, and refusals are among the results.
+    """
+    revision, state = ledger.header.revision + 1, ledger
+    results: list[Outcome | GitleaseError] = []
+    entries: list[RingEntry] = []
+    for operation in operations:
+        known = state.header.entry(operation.id)
+        if known is not None:
+            raise Invalid(f"operation {operation.id} was applied before, as {known.outcome}")
+        try:
+            state, outcome = MOVES[type(operation)](state, operation, moment)
+        except GitleaseError as refusal:
+            if together:
+                raise
+            results.append(refusal)
+            entries.append(RingEntry(operation.id, revision, refusal.code))
+        else:
+            results.append(outcome)
+            entries.append(RingEntry(operation.id, revision, outcome.status))
+    changed = any(isinstance(r, Outcome) and r.changed for r in results)
+    if not changed:
+        return Applied(ledger, tuple(results), changed=False)
+    ring = (*state.header.ring, *entries)[-RING_SIZE:]
+    header = replace(state.header, revision=revision, ring=ring)
+    return Applied(state.with_header(header), tuple(results), changed=True)
+
+
+class _Nothing:
+    """The records of a ledger that does not exist yet."""
+
+    def of(self, resource: object) -> tuple[()]:
+        return ()
+
+    def with_paths(self) -> tuple[()]:
+        return ()
+
+    def every(self) -> Any:
+        return iter(())
+
+    def notes(self, resource: object) -> tuple[()]:
+        return ()
+
+    def notices(self, holder: object) -> tuple[()]:
+        return ()
+
+    def damage(self, resource: object) -> tuple[()]:
+        return ()

@@ -1,0 +1,163 @@
+"""What the service needs of the outside world: what each method promises, and what it raises."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Protocol
+
+from gitlease.domain.instant import Instant
+from gitlease.domain.lapse import Sighting
+from gitlease.domain.lease import Actor, Lease
+from gitlease.domain.ledger import Ledger
+from gitlease.domain.outcome import Event
+
+
+class Clock(Protocol):
+    """Both clocks of this machine."""
+
+    def now(self) -> Instant:
+        """Read wall and boot clock together."""
+
+    def sleep(self, seconds: float) -> None:
+        """Let time pass."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One known state of a ledger ref: None as ``ledger`` when the ref does not exist.
+
+    ``version`` is the store's opaque name of the state (a commit id; ``""`` for no ref), which a
+    swap expects. ``received`` is when it was read. ``seen`` tells when this clone first saw a
+    record. ``warnings`` are facts that a person should know of what was read.
+    """
+
+    layer: str
+    version: str
+    ledger: Ledger | None
+    received: Instant
+    seen: Callable[[Lease], Sighting | None] = lambda _lease: None
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A decided step of one ledger: from ``base`` to ``ledger``.
+
+    ``renewal`` says that history may replace it by the next renewal. ``at`` is the instant at
+    which the decision read the clock, ``operations`` the ids of what it carries.
+    """
+
+    base: Snapshot
+    ledger: Ledger
+    events: tuple[Event, ...]
+    renewal: bool
+    actor: Actor
+    at: Instant
+    operations: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """Changes whose objects are written, ready to be swapped; the same bytes on every try."""
+
+    changes: Mapping[str, Change]
+    versions: Mapping[str, str]
+
+
+class Verdict(Enum):
+    """What became of a swap, decided by reading and never by a message."""
+
+    APPLIED = "applied"
+    LOST = "lost"
+    UNDECIDED = "undecided"  # the ref is as expected, and the push may yet land
+    UNKNOWN = "unknown"  # it moved too far to tell, or could not be read
+
+
+class Cause(Enum):
+    """Why a swap was not applied."""
+
+    NONE = "none"
+    MOVED = "moved"
+    REFUSED = "refused"
+    UNREACHABLE = "unreachable"
+
+
+@dataclass(frozen=True, slots=True)
+class Swapped:
+    """The outcome of a swap, with the heads as they were read afterwards.
+
+    ``sent`` is False where it is certain that the request never left this machine, so that it can
+    not land later. ``detail`` is what the remote said, without secrets.
+    """
+
+    verdict: Verdict
+    heads: Mapping[str, Snapshot] = field(default_factory=dict)
+    cause: Cause = Cause.NONE
+    sent: bool = True
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """An operation whose outcome was not known when its command ended."""
+
+    operations: tuple[str, ...]
+    layer: str
+    expected: str
+    base_revision: int
+    version: str
+    what: str
+
+
+class LedgerStore(Protocol):
+    """One place where ledgers live, with a ref for each layer.
+
+    Every method that asks the remote raises Unavailable when it cannot be reached, Denied when it
+    refuses, Invalid for what cannot be a ledger, and Rollback for an older or another one.
+    """
+
+    def known(self, layer: str) -> Snapshot | None:
+        """The last known state, asking nobody; None before the first contact."""
+
+    def fetch(self, layer: str) -> Snapshot:
+        """The state now. One connection."""
+
+    def prepare(self, changes: Sequence[Change]) -> Prepared:
+        """Write the objects of one step in each of several ledgers. No connection."""
+
+    def swap(self, prepared: Prepared) -> Swapped:
+        """Replace every base by its change, all or none, if each ref is still its base.
+
+        One connection when it is applied cleanly; otherwise the refs are read back.
+        """
+
+    def replaces(self, prepared: Prepared) -> bool:
+        """Whether it would replace the last renewal in history instead of adding to it."""
+
+    def append_only(self, prepared: Prepared) -> Prepared:
+        """The same changes as additions to history, for a server that refuses replacements."""
+
+    def confirm(self, layer: str) -> Snapshot:
+        """Accept whatever ledger the remote has now as the one of this clone."""
+
+    def pending(self) -> Iterable[Pending]:
+        """Operations of commands that ended without knowing their outcome."""
+
+    def settle(self, pending: Pending, head: Snapshot) -> Verdict:
+        """What became of a pending operation, given the head; forgets it unless undecided."""
+
+    def keep_pending(self, prepared: Prepared, what: str) -> None:
+        """Remember an operation whose outcome is not known."""
+
+    def history(self, layer: str, limit: int) -> tuple[Event, ...]:
+        """The audit trail of the last known state, newest first."""
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What a person should know about this store: a local ledger, say."""
+
+    @property
+    def place(self) -> str:
+        """Where it is, for messages: without secrets."""
