@@ -10,7 +10,7 @@ from typing import Protocol
 from gitlease.domain.instant import Instant
 from gitlease.domain.lapse import Sighting
 from gitlease.domain.lease import Actor, Lease
-from gitlease.domain.ledger import Ledger
+from gitlease.domain.ledger import Fate, Ledger
 from gitlease.domain.outcome import Event
 
 
@@ -46,7 +46,8 @@ class Change:
     """A decided step of one ledger: from ``base`` to ``ledger``.
 
     ``renewal`` says that history may replace it by the next renewal. ``at`` is the instant at
-    which the decision read the clock, ``operations`` the ids of what it carries.
+    which the decision read the clock, ``operations`` the ids of what it carries, and ``what``
+    names it for people.
     """
 
     base: Snapshot
@@ -56,23 +57,19 @@ class Change:
     actor: Actor
     at: Instant
     operations: tuple[str, ...]
+    what: str
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """Changes whose objects are written, ready to be swapped; the same bytes on every try."""
+    """Changes whose objects are written, ready to be swapped; the same bytes on every try.
+
+    ``replacing`` has the layers whose last renewal would be replaced in history.
+    """
 
     changes: Mapping[str, Change]
     versions: Mapping[str, str]
-
-
-class Verdict(Enum):
-    """What became of a swap, decided by reading and never by a message."""
-
-    APPLIED = "applied"
-    LOST = "lost"
-    UNDECIDED = "undecided"  # the ref is as expected, and the push may yet land
-    UNKNOWN = "unknown"  # it moved too far to tell, or could not be read
+    replacing: frozenset[str] = frozenset()
 
 
 class Cause(Enum):
@@ -81,18 +78,19 @@ class Cause(Enum):
     NONE = "none"
     MOVED = "moved"
     REFUSED = "refused"
+    BUSY = "busy"  # the ref's lock was taken: another push, or one that was killed
     UNREACHABLE = "unreachable"
 
 
 @dataclass(frozen=True, slots=True)
 class Swapped:
-    """The outcome of a swap, with the heads as they were read afterwards.
+    """The outcome of a swap, decided by reading, with the heads as they are now.
 
     ``sent`` is False where it is certain that the request never left this machine, so that it can
     not land later. ``detail`` is what the remote said, without secrets.
     """
 
-    verdict: Verdict
+    fate: Fate
     heads: Mapping[str, Snapshot] = field(default_factory=dict)
     cause: Cause = Cause.NONE
     sent: bool = True
@@ -133,26 +131,26 @@ class LedgerStore(Protocol):
         One connection when it is applied cleanly; otherwise the refs are read back.
         """
 
-    def replaces(self, prepared: Prepared) -> bool:
-        """Whether it would replace the last renewal in history instead of adding to it."""
-
     def append_only(self, prepared: Prepared) -> Prepared:
         """The same changes as additions to history, for a server that refuses replacements."""
 
     def confirm(self, layer: str) -> Snapshot:
         """Accept whatever ledger the remote has now as the one of this clone."""
 
-    def pending(self) -> Iterable[Pending]:
+    def pending(self, layer: str) -> Iterable[Pending]:
         """Operations of commands that ended without knowing their outcome."""
 
-    def settle(self, pending: Pending, head: Snapshot) -> Verdict:
+    def settle(self, pending: Pending, head: Snapshot) -> Fate:
         """What became of a pending operation, given the head; forgets it unless undecided."""
 
-    def keep_pending(self, prepared: Prepared, what: str) -> None:
-        """Remember an operation whose outcome is not known."""
+    def keep_pending(self, prepared: Prepared) -> None:
+        """Remember a change whose outcome this command will not find out any more."""
 
     def history(self, layer: str, limit: int) -> tuple[Event, ...]:
         """The audit trail of the last known state, newest first."""
+
+    def shown(self, layer: str, notices: Iterable[str]) -> frozenset[str]:
+        """Remember notices as shown in this clone; returns those that had been shown before."""
 
     @property
     def warnings(self) -> tuple[str, ...]:

@@ -10,9 +10,9 @@ from gitlease.domain.duration import format_duration
 from gitlease.domain.errors import GitleaseError, Invalid, LeaseHeld, PolicyRefused, UsageError
 from gitlease.domain.instant import MS
 from gitlease.domain.lapse import Moment, free_at
-from gitlease.domain.ledger import Ledger, Notice, count_token
 from gitlease.domain.lease import Lease, State, lease_key
-from gitlease.domain.operations import Claim
+from gitlease.domain.ledger import Ledger, Notice, count_token
+from gitlease.domain.operations import MAX_PATHS, MAX_PATHS_LENGTH, Claim
 from gitlease.domain.outcome import Event, Outcome
 from gitlease.domain.policy import Policy
 from gitlease.domain.relation import TABLE, Relation, Verdict, relation
@@ -24,13 +24,25 @@ def claim(ledger: Ledger, op: Claim, moment: Moment) -> tuple[Ledger, Outcome]:
     policy = ledger.header.policy
     if op.takeover and not (op.reason or "").strip():
         raise UsageError("a takeover needs a reason", resource=op.resource.text)
-    ttl = fit_ttl(op.ttl, op.default_ttl, policy, op.resource)
+    _check_paths(op.paths)
+    wanted = op.ttl if op.ttl is not None or op.default_fits else op.default_ttl
+    ttl = fit_ttl(wanted, op.default_ttl, policy, op.resource)
     mine, rivals = _own_record(ledger, op), _rivals(ledger, op)
     stood = [(lease, relation(lease, op.actor, policy, moment)) for lease in rivals]
     _refuse(op, stood, policy, moment)
     if mine is not None and relation(mine, op.actor, policy, moment) is Relation.MINE:
         return _renew_own(ledger, op, mine, ttl, moment)
     return _grant(ledger, op, [lease for lease, how in stood if _yields(how, op)], ttl, moment)
+
+
+def _check_paths(paths: tuple[str, ...]) -> tuple[str, ...]:
+    """A record has room for so many paths: more would read as damaged."""
+    if len(paths) > MAX_PATHS or sum(map(len, paths)) > MAX_PATHS_LENGTH:
+        raise UsageError(
+            f"a lease covers at most {MAX_PATHS} paths of {MAX_PATHS_LENGTH} characters together",
+            hints=("claim a folder or a pattern instead of its files",),
+        )
+    return paths
 
 
 def fit_ttl(asked: int | None, default: int, policy: Policy, resource: Resource | None) -> int:
@@ -149,7 +161,7 @@ def _renew_own(
         renewed_at=now,
         expires_at=max(mine.expires_at, now + keep_ttl * MS),
         renewals=mine.renewals + 1,
-        paths=tuple(dict.fromkeys((*mine.paths, *op.paths))),
+        paths=_check_paths(tuple(dict.fromkeys((*mine.paths, *op.paths)))),
         reason=op.reason or mine.reason,
         host=op.actor.host or mine.host,
         branch=op.actor.branch or mine.branch,

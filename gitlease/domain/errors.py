@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
     from gitlease.domain.lease import Lease
+    from gitlease.domain.view import LeaseView
 
 
 class GitleaseError(Exception):
@@ -50,6 +51,8 @@ class GitleaseError(Exception):
         self.conflicts = conflicts
         self.free_at = free_at
         self.hints = hints
+        self.views: tuple[LeaseView, ...] = ()
+        """``conflicts`` as the caller sees them, where the ledger was read."""
 
     @property
     def lease(self) -> Lease | None:

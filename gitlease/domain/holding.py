@@ -9,8 +9,8 @@ from gitlease.domain.claiming import event, fit_ttl, held_error
 from gitlease.domain.errors import GitleaseError, LeaseLost, NotHolder
 from gitlease.domain.instant import MS
 from gitlease.domain.lapse import Moment
-from gitlease.domain.ledger import Ledger, Note, count_token
 from gitlease.domain.lease import Actor, Lease, State
+from gitlease.domain.ledger import Ledger, Note, count_token
 from gitlease.domain.operations import Complete, Extend, Release, Renew
 from gitlease.domain.outcome import Event, Outcome
 from gitlease.domain.pattern import fold

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from typing import Protocol
 
 from gitlease.domain.lease import Lease, LeaseKey
@@ -21,6 +22,15 @@ RING_SIZE = 128
 NOTES_KEPT = 20
 NOTICES_KEPT = 50
 EPOCH_SIZE = 10**12
+
+
+class Fate(Enum):
+    """What became of an operation, by what a later head of the ledger knows of it."""
+
+    APPLIED = "applied"
+    LOST = "lost"  # final: the head has moved on, and the operation is not in it
+    UNDECIDED = "undecided"  # the head is what it was decided on: it may yet land
+    UNKNOWN = "unknown"  # the ring no longer reaches back far enough
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +62,17 @@ class Header:
         """What the ring knows of an operation id."""
         return next((e for e in self.ring if e.operation == operation), None)
 
+    def fate(self, operations: Iterable[str], base_revision: int) -> Fate:
+        """What became of operations that were decided on ``base_revision``."""
+        if any(self.entry(operation) for operation in operations):
+            return Fate.APPLIED
+        if self.revision <= base_revision:
+            return Fate.UNDECIDED
+        return Fate.LOST if self.ring_reaches(base_revision) else Fate.UNKNOWN
+
     def ring_reaches(self, revision: int) -> bool:
         """Whether the ring would still know every operation decided on ``revision`` or later."""
-        return len(self.ring) < RING_SIZE or self.ring[0].revision <= revision
+        return len(self.ring) < RING_SIZE or self.ring[0].revision <= revision + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +126,6 @@ class Records(Protocol):
 
     def notices(self, holder: str) -> tuple[Notice, ...]:
         """Notices waiting for a holder, oldest first."""
-
-    def damage(self, resource: Resource) -> tuple[Damage, ...]:
-        """What cannot be read of this resource."""
 
 
 @dataclass(frozen=True, slots=True)

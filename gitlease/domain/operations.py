@@ -17,6 +17,7 @@ MAX_REASON = 500
 MAX_NOTE = 2_000
 MAX_WORD = 254
 MAX_PATHS = 64
+MAX_PATHS_LENGTH = 8_192
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,8 +40,9 @@ class Create(Operation):
 class Claim(Operation):
     """Takes a lease, or renews the caller's own live one.
 
-    ``ttl`` in seconds, None for ``default_ttl`` fitted into the limits. ``lease_id`` is the nonce
-    of the grant. ``takeover`` allows to replace the edge of another, ``reopen`` completed work.
+    ``ttl`` in seconds; None for ``default_ttl``, which is fitted into the limits if it
+    ``default_fits`` and must lie within them otherwise. ``lease_id`` is the nonce of the grant.
+    ``takeover`` allows to replace the edge of another, ``reopen`` completed work.
     ``edge`` says that the task file is assigned along with it.
     """
 
@@ -49,6 +51,7 @@ class Claim(Operation):
     scope: str = WHOLE
     ttl: int | None = None
     default_ttl: int = 900
+    default_fits: bool = True
     paths: tuple[str, ...] = ()
     reason: str | None = None
     takeover: bool = False

@@ -87,6 +87,8 @@ class Policy:
         return None
 
 
+DEFAULT_POLICY = Policy()
+
 DURATION_KEYS = frozenset({"ttl_max", "ttl_min", "skew", "grace", "keep_completed"})
 KEYS = tuple(f.name for f in fields(Policy))
 
@@ -113,6 +115,8 @@ def _value(key: str, text: str) -> object:
         return _drift(text)
     if key == "admins":
         words = tuple(dict.fromkeys(w for w in text.replace(",", " ").split() if w))
+        if odd := next((w for w in words if len(w) > 254 or not w.isprintable()), None):
+            raise UsageError(f"{odd[:40]!r} is not a holder")
         return words
     choices: type[Rule] | type[History] = Rule if key == "rule" else History
     try:

@@ -9,8 +9,8 @@ from gitlease.domain.duration import format_duration
 from gitlease.domain.errors import NotFound, PolicyRefused, UsageError
 from gitlease.domain.holding import note_event
 from gitlease.domain.lapse import Moment
-from gitlease.domain.ledger import Ledger, Note
 from gitlease.domain.lease import Actor, State, same_person
+from gitlease.domain.ledger import Ledger, Note
 from gitlease.domain.operations import (
     Acknowledge,
     AddNote,

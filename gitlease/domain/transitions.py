@@ -136,6 +136,3 @@ class _Nothing:
 
     def notices(self, holder: object) -> tuple[()]:
         return ()
-
-    def damage(self, resource: object) -> tuple[()]:
-        return ()

@@ -1,0 +1,82 @@
+"""Leases for repositories: the Git remote you already share is the lock server.
+
+    import gitlease
+
+    with gitlease.open(".") as leases:
+        lease = leases.claim("F001", ttl="15m")
+        leases.release("F001", note="half done, tests red")
+
+A lease keeps others who use gitlease from taking the same work; it expires by itself when its
+holder goes quiet. What cannot check a token is not kept from anything: hand ``lease.token`` to
+whatever can. Every refusal is a ``GitleaseError``: ``LeaseHeld`` names the holder and the time,
+``LeaseLost`` means stop.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from gitlease.domain.errors import (
+        Denied,
+        GitleaseError,
+        Invalid,
+        LeaseHeld,
+        LeaseLost,
+        NotARepository,
+        NotFound,
+        NothingLeft,
+        NotHolder,
+        PolicyRefused,
+        Rollback,
+        Unavailable,
+        UnknownOutcome,
+        UsageError,
+        WaitTimeout,
+    )
+    from gitlease.domain.errors import LeaseHeld as ConflictError
+    from gitlease.domain.view import LeaseView as Lease
+    from gitlease.faces.library import Leases, open
+
+_ERRORS = "gitlease.domain.errors"
+_PLACES = {
+    "open": ("gitlease.faces.library", "open"),
+    "Leases": ("gitlease.faces.library", "Leases"),
+    "Lease": ("gitlease.domain.view", "LeaseView"),
+    "ConflictError": (_ERRORS, "LeaseHeld"),
+}
+
+__all__ = [
+    "ConflictError",
+    "Denied",
+    "GitleaseError",
+    "Invalid",
+    "Lease",
+    "LeaseHeld",
+    "LeaseLost",
+    "Leases",
+    "NotARepository",
+    "NotFound",
+    "NotHolder",
+    "NothingLeft",
+    "PolicyRefused",
+    "Rollback",
+    "Unavailable",
+    "UnknownOutcome",
+    "UsageError",
+    "WaitTimeout",
+    "__version__",
+    "open",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Load what is asked for: a hook that runs on every commit pays for nothing else."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    module, attribute = _PLACES.get(name, (_ERRORS, name))
+    return getattr(import_module(module), attribute)

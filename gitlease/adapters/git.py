@@ -1,0 +1,152 @@
+"""Runs git: without a shell, with a cleaned environment, and with a limit of time.
+
+git moves data and answers questions about the user's repository; pygit2 builds and reads objects.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from gitlease.domain.errors import Invalid
+
+ALLOWED_PROTOCOLS = ("file", "git", "http", "https", "ssh")
+
+
+@dataclass(frozen=True, slots=True)
+class GitResult:
+    """What one git process left behind. ``timed_out`` means that it was killed at its limit."""
+
+    code: int
+    out: bytes
+    err: str
+    timed_out: bool = False
+
+
+def clean_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment without what ties git to another repository.
+
+    Settings given on the command line (``git -c``) and everything about transport stay.
+    """
+    env = {k: v for k, v in environ.items() if k not in _REPOSITORY_VARIABLES}
+    env["LC_ALL"] = "C"  # failures are classified by git's own words
+    env["GIT_OPTIONAL_LOCKS"] = "0"  # never refresh the user's index
+    env["GIT_ALLOW_PROTOCOL"] = _protocols(environ.get("GIT_ALLOW_PROTOCOL"))
+    if not _interactive():
+        env.setdefault("GIT_TERMINAL_PROMPT", "0")
+    return env
+
+
+# Each of these, exported by git inside a hook or set by a user, made a git process meant for the
+# private store work on the user's repository, or the other way round.
+_REPOSITORY_VARIABLES = frozenset(
+    {
+        "GIT_DIR",  # would be the repository instead of --git-dir's
+        "GIT_WORK_TREE",  # a bare store with a work tree
+        "GIT_COMMON_DIR",  # refs and objects of the user's repository
+        "GIT_INDEX_FILE",  # a hook's temporary index
+        "GIT_OBJECT_DIRECTORY",  # objects would be written to the user's repository
+        "GIT_ALTERNATE_OBJECT_DIRECTORIES",  # objects found there would not be sent
+        "GIT_QUARANTINE_PATH",  # refuses every ref update
+        "GIT_NAMESPACE",  # another name for every ref
+        "GIT_PREFIX",  # a folder of the user's work tree
+        "GIT_SHALLOW_FILE",  # the user's shallow boundary
+        "GIT_GRAFT_FILE",
+        "GIT_REPLACE_REF_BASE",
+        "GIT_NO_REPLACE_OBJECTS",
+        "GIT_IMPLICIT_WORK_TREE",
+        "GIT_INTERNAL_SUPER_PREFIX",
+        "GIT_CONFIG",  # `git config` would read one file only
+        "GIT_DEFAULT_HASH",  # a store of another object format
+        "GIT_REFLOG_ACTION",
+        "GIT_TRACE_PACKET",  # set by us, to see whether a request was sent
+        "GIT_TRACE_REDACT",
+    }
+)
+
+
+def _protocols(allowed: str | None) -> str:
+    """The user's own list of transports where there is one, but never ``ext``: it runs commands."""
+    wanted = ALLOWED_PROTOCOLS if allowed is None else allowed.split(":")
+    return ":".join(p for p in wanted if p != "ext")
+
+
+def _interactive() -> bool:
+    try:
+        return sys.stdin is not None and sys.stdin.isatty()
+    except ValueError:
+        return False
+
+
+def run_git(
+    args: Sequence[str],
+    *,
+    cwd: str,
+    timeout: float,
+    env: Mapping[str, str] | None = None,
+    stdin: bytes | None = None,
+    repository: bool = False,
+) -> GitResult:
+    """Run ``git ARGS`` and wait at most ``timeout`` seconds; then it and all it started are killed.
+
+    ``env`` is added on top of the cleaned environment; with ``repository`` the variables that
+    name the user's repository are kept, to ask about it. Raises Invalid where git is missing.
+    """
+    base = dict(os.environ) if repository else clean_environment(os.environ)
+    if repository:
+        base |= {"LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0"}
+    try:
+        process = subprocess.Popen(
+            ["git", *args],
+            cwd=cwd,
+            env={**base, **(env or {})},
+            stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=not _interactive(),
+        )
+    except FileNotFoundError as error:
+        if not os.path.isdir(cwd):
+            raise Invalid(f"there is no folder {cwd}") from error
+        raise Invalid("git is not installed, or not on PATH") from error
+    except (OSError, ValueError) as error:
+        raise Invalid(f"git cannot be run: {error}") from error
+    try:
+        out, err = process.communicate(stdin, timeout=timeout)
+        timed_out = False
+    except subprocess.TimeoutExpired:
+        _kill(process)
+        out, err = _what_is_left(process)
+        timed_out = True
+    except BaseException:
+        _kill(process)
+        process.wait()
+        raise
+    return GitResult(process.returncode, out, err.decode("utf-8", "replace"), timed_out)
+
+
+def _what_is_left(process: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
+    """The output of a killed process; something it left behind may hold the pipes open."""
+    try:
+        return process.communicate(timeout=2)
+    except subprocess.TimeoutExpired as error:
+        for pipe in (process.stdout, process.stderr, process.stdin):
+            if pipe is not None:
+                pipe.close()
+        process.wait()
+        return error.stdout or b"", error.stderr or b""
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """Kill git and what it started: a transport helper left alone would go on sending."""
+    try:
+        if os.getpgid(process.pid) == process.pid:
+            os.killpg(process.pid, signal.SIGKILL)
+        else:
+            process.kill()
+    except ProcessLookupError:
+        pass

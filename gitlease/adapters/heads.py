@@ -1,0 +1,174 @@
+"""The heads of ledgers as one clone knows them: what it has seen, since when, and what it refuses.
+
+A head with a lower revision than this clone has seen, or another one of the same revision, is a
+rollback or a stale replica; another ledger in the place of the known one is no better. Neither is
+ever used as truth.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING, cast
+
+from gitlease.adapters.private_store import PrivateStore
+from gitlease.adapters.records import lease_file
+from gitlease.adapters.state import Known, StateFolder
+from gitlease.adapters.tree import LEASE_FOLDERS, changed_files, read_ledger
+from gitlease.domain.errors import Invalid, Rollback
+from gitlease.domain.lapse import Sighting
+from gitlease.domain.lease import Lease
+from gitlease.domain.ledger import Ledger
+from gitlease.ports import Change, Clock, Snapshot
+
+if TYPE_CHECKING:
+    import pygit2
+
+
+class AnotherLedger(Rollback):
+    """There is another ledger than the known one, or none any more: a person may confirm that."""
+
+
+class Heads:
+    """The known heads of one place, a state folder for each layer."""
+
+    def __init__(
+        self, store: PrivateStore, state: Callable[[str], str], clock: Clock, place: str
+    ) -> None:
+        self._store, self._state_path, self._clock = store, state, clock
+        self._place = place
+        self._states: dict[str, StateFolder] = {}
+
+    def state(self, layer: str) -> StateFolder:
+        if layer not in self._states:
+            self._states[layer] = StateFolder(self._state_path(layer))
+        return self._states[layer]
+
+    def known(self, layer: str) -> Snapshot | None:
+        """The last known head; None before the first contact or when its objects are gone."""
+        known = self.state(layer).load()
+        if known is None:
+            return None
+        try:
+            ledger = self.read(known.version)
+        except Invalid:
+            return None  # a cache, to be filled again
+        return _snapshot(layer, known.at(self._clock.now()), ledger)
+
+    def learn(self, layer: str, version: str | None) -> Snapshot:
+        """Take a fetched head as the known one. Raises Rollback and Invalid."""
+        received, before = self._clock.now(), self.state(layer).load()
+        if version is None:
+            if before is not None:
+                raise AnotherLedger(
+                    f"there is no ledger at {self._place} any more, but this clone knows one",
+                    hints=("it was deleted, or the remote is another one than before",),
+                )
+            return Snapshot(layer=layer, version="", ledger=None, received=received)
+        ledger = self.read(version)
+        if before is not None:
+            self._check(before, ledger, version)
+        known = replace(self._sight(before, ledger, version), received=received)
+        self.state(layer).save(known)
+        return _snapshot(layer, known, ledger)
+
+    def adopt(self, change: Change, version: str) -> Snapshot:
+        """Take one's own applied change as the known head, without asking anybody.
+
+        Its records count as seen from the instant of the decision, since they count from there.
+        """
+        layer, now = change.base.layer, change.at
+        ledger = self.read(version)
+        before = self.state(layer).load()
+        if before is None or before.version != change.base.version:
+            known = self._sight(before, ledger, version)
+        else:
+            files = changed_files(change.ledger.changes)
+            seen = {file: Sighting(at=now, changed=there) for file, there in files}
+            known = _moved(before.at(now), ledger, version, seen)
+        known = replace(known, received=now if known.base.same_boot(now) else known.received)
+        self.state(layer).save(known)
+        return _snapshot(layer, known, ledger)
+
+    def read(self, version: str) -> Ledger:
+        """The ledger at a commit of the store; Invalid when it is none."""
+        import pygit2
+
+        try:
+            return read_ledger(self._store.repo, pygit2.Oid(hex=version))
+        except (pygit2.GitError, ValueError) as error:
+            raise Invalid(f"the ledger's objects cannot be read: {error}") from None
+
+    def _check(self, before: Known, ledger: Ledger, version: str) -> None:
+        header = ledger.header
+        if header.ledger_id != before.ledger_id:
+            raise AnotherLedger(
+                f"the ledger at {self._place} is another one than before",
+                hints=("the remote was renamed, added or replaced",),
+            )
+        older = header.revision < before.revision
+        if older or (header.revision == before.revision and version != before.version):
+            raise Rollback(
+                f"the ledger at {self._place} was rolled back: it is at revision "
+                f"{header.revision}, and this clone has seen {before.revision}",
+                hints=(
+                    "a stale mirror, a restored backup or a forced push does that",
+                    f"what this clone has seen is commit {before.version} in {self._store.path}",
+                ),
+            )
+
+    def _sight(self, before: Known | None, ledger: Ledger, version: str) -> Known:
+        """The head with all that changed since the last known one seen now."""
+        now, header = self._clock.now(), ledger.header
+        if before is None or before.ledger_id != header.ledger_id:
+            return Known(header.ledger_id, version, header.revision, now, now)
+        before = before.at(now)
+        if version == before.version:
+            return before
+        changed = self._differences(before.version, version)
+        seen = {file: Sighting(at=now, changed=there) for file, there in changed}
+        return _moved(before, ledger, version, seen)
+
+    def _differences(self, old: str, new: str) -> Iterable[tuple[str, bool]]:
+        """The record files that differ between two heads, and whether each was there before."""
+        import pygit2
+
+        repo = self._store.repo
+        after = cast("pygit2.Commit", repo[new]).tree
+        try:
+            before, lost = cast("pygit2.Commit", repo[old]).tree, False
+            diff = before.diff_to_tree(after)
+        except (KeyError, pygit2.GitError):
+            # With the old head's objects gone, anything may have been there before.
+            empty = cast("pygit2.Tree", repo[repo.TreeBuilder().write()])
+            diff, lost = empty.diff_to_tree(after), True
+        status = pygit2.enums.DeltaStatus
+        for delta in diff.deltas:
+            file = delta.new_file.path
+            if delta.status != status.DELETED and file.startswith(LEASE_FOLDERS):
+                yield file, lost or delta.status != status.ADDED
+
+
+def _moved(before: Known, ledger: Ledger, version: str, seen: dict[str, Sighting]) -> Known:
+    return replace(
+        before,
+        version=version,
+        revision=ledger.header.revision,
+        sighted={**before.sighted, **seen},
+    )
+
+
+def _snapshot(layer: str, known: Known, ledger: Ledger) -> Snapshot:
+    def seen(lease: Lease) -> Sighting:
+        return known.sighting(lease_file(lease))
+
+    return Snapshot(
+        layer=layer, version=known.version, ledger=ledger, received=known.received, seen=seen
+    )
+
+
+def known_ref(state_path: str) -> str:
+    """The private ref that keeps a known head's objects and tells a fetch what is there."""
+    place, layer = os.path.split(state_path)
+    return f"refs/known/{os.path.basename(place)}/{layer}"

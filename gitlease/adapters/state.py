@@ -1,0 +1,209 @@
+"""What one clone knows of one ledger beside its objects, and what must not be lost.
+
+``known.json`` has the last head, the highest revision seen and the first sightings of records. It
+is written whole and moved into place, so that a kill leaves the old or the new one. Sightings say
+which head they describe: when that is not the last known head, the difference is sighted again,
+which is later and therefore safe.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from gitlease.adapters.local_lock import exclusive
+from gitlease.domain.instant import Instant
+from gitlease.domain.lapse import Sighting
+from gitlease.ports import Pending
+
+LOCK_PATIENCE = 5.0
+SHOWN_KEPT = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The last known head, and since when this clone has seen what it holds.
+
+    ``sighted`` has the records that changed since ``base``, the first contact (or the last boot):
+    file → when, and whether it replaced another. Every other record was there at ``base``.
+    """
+
+    ledger_id: str
+    version: str
+    revision: int
+    received: Instant
+    base: Instant
+    sighted: Mapping[str, Sighting] = field(default_factory=dict)
+    append_only: bool = False
+
+    def sighting(self, file: str) -> Sighting:
+        return self.sighted.get(file) or Sighting(at=self.base, changed=False)
+
+    def at(self, now: Instant) -> Known:
+        """As far as it still counts: a reboot, or a clock set back, starts sightings again."""
+        if self.base.same_boot(now) and now.wall_ms >= self.received.wall_ms:
+            return self
+        received = min(self.received.wall_ms, now.wall_ms)
+        return replace(self, base=now, sighted={}, received=replace(now, wall_ms=received))
+
+
+class StateFolder:
+    """The files of one ledger under ``<git common dir>/gitlease/state/``."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def load(self) -> Known | None:
+        """What is known; None before the first contact, and when the file is damaged."""
+        data = _load(os.path.join(self.path, "known.json"))
+        try:
+            return _known(data) if data else None
+        except (KeyError, TypeError, ValueError, IndexError):
+            return None
+
+    def save(self, known: Known, *, confirm: bool = False) -> None:
+        """Remember; never less than what another process has seen meanwhile, unless confirmed."""
+        os.makedirs(self.path, exist_ok=True)
+        with exclusive(os.path.join(self.path, "lock"), timeout=LOCK_PATIENCE):
+            before = None if confirm else self.load()
+            same = before is not None and before.ledger_id == known.ledger_id
+            if same and before is not None and before.revision > known.revision:
+                return
+            _store(os.path.join(self.path, "known.json"), _dump(known))
+
+    def forget(self) -> None:
+        """Forget the ledger, so that the next contact is the first."""
+        _remove(os.path.join(self.path, "known.json"))
+
+    def shown(self, notices: Iterable[str]) -> frozenset[str]:
+        """Remember notices as shown; returns which of all were shown before."""
+        file = os.path.join(self.path, "shown.json")
+        before = [str(x) for x in _load(file) or []]
+        now = list(dict.fromkeys([*before, *notices]))
+        if now != before:
+            os.makedirs(self.path, exist_ok=True)
+            _store(file, now[-SHOWN_KEPT:])
+        return frozenset(before)
+
+    # A file for each pending change: processes of one clone never write the same one.
+
+    def add_pending(self, pending: Pending, *, abandoned: bool = False) -> None:
+        """Remember a change; ``abandoned`` when this process will not find out any more."""
+        os.makedirs(os.path.join(self.path, "pending"), exist_ok=True)
+        _store(
+            self._pending_file(pending),
+            {
+                "process": 0 if abandoned else os.getpid(),
+                "operations": list(pending.operations),
+                "layer": pending.layer,
+                "expected": pending.expected,
+                "base_revision": pending.base_revision,
+                "version": pending.version,
+                "what": pending.what,
+            },
+        )
+
+    def remove_pending(self, pending: Pending) -> None:
+        _remove(self._pending_file(pending))
+
+    def pending(self) -> list[Pending]:
+        """What processes left undecided; what a living process is still busy with is its own."""
+        folder, found = os.path.join(self.path, "pending"), []
+        try:
+            names = sorted(os.listdir(folder))
+        except OSError:
+            return []
+        for name in names:
+            data = _load(os.path.join(folder, name))
+            if not isinstance(data, dict):
+                continue
+            try:
+                if data["process"] and _alive(int(data["process"])):
+                    continue
+                found.append(
+                    Pending(
+                        operations=tuple(str(x) for x in data["operations"]),
+                        layer=str(data["layer"]),
+                        expected=str(data["expected"]),
+                        base_revision=int(data["base_revision"]),
+                        version=str(data["version"]),
+                        what=str(data["what"]),
+                    )
+                )
+            except (KeyError, TypeError, ValueError):
+                _remove(os.path.join(folder, name))
+        return found
+
+    def _pending_file(self, pending: Pending) -> str:
+        return os.path.join(self.path, "pending", f"{pending.operations[0]}.json")
+
+
+def _alive(process: int) -> bool:
+    if process == os.getpid():
+        return False
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _load(file: str) -> Any:
+    try:
+        with open(file, encoding="utf-8") as opened:
+            return json.load(opened)
+    except (OSError, ValueError):
+        return None
+
+
+def _store(file: str, value: object) -> None:
+    temporary = f"{file}.{os.getpid()}.tmp"
+    with open(temporary, "w", encoding="utf-8") as opened:
+        json.dump(value, opened, separators=(",", ":"))
+    os.replace(temporary, file)
+
+
+def _remove(file: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(file)
+
+
+def _dump(known: Known) -> dict[str, object]:
+    return {
+        "ledger_id": known.ledger_id,
+        "version": known.version,
+        "revision": known.revision,
+        "boot_id": known.base.boot_id,
+        "received": [known.received.wall_ms, known.received.boot_ms],
+        "base": [known.base.wall_ms, known.base.boot_ms],
+        "sighted": {
+            file: [s.at.wall_ms, s.at.boot_ms, s.changed] for file, s in known.sighted.items()
+        },
+        "append_only": known.append_only,
+    }
+
+
+def _known(data: Mapping[str, Any]) -> Known:
+    boot = str(data["boot_id"])
+
+    def instant(pair: list[Any]) -> Instant:
+        return Instant(wall_ms=int(pair[0]), boot_ms=int(pair[1]), boot_id=boot)
+
+    return Known(
+        ledger_id=str(data["ledger_id"]),
+        version=str(data["version"]),
+        revision=int(data["revision"]),
+        received=instant(data["received"]),
+        base=instant(data["base"]),
+        sighted={
+            str(file): Sighting(at=instant(x), changed=bool(x[2]))
+            for file, x in data["sighted"].items()
+        },
+        append_only=bool(data["append_only"]),
+    )

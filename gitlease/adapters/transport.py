@@ -1,0 +1,217 @@
+"""Moves a ledger ref between the private store and a remote: one fetch, one push.
+
+What a push came to is never taken from its message; a message only says *why*. Whether a request
+can have been sent at all is known from git's own trace, so that an unreachable remote is told from
+an unknown outcome.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from gitlease.adapters.git import GitResult, run_git
+from gitlease.domain.errors import Denied, GitleaseError, Invalid, Unavailable
+from gitlease.ports import Cause
+
+TIME_LIMIT = 30.0  # seconds for one fetch or push
+
+# Nothing that the clone's or the user's settings say may touch more than the one ref.
+_SETTINGS = {
+    "core.bare": "true",
+    "core.hooksPath": "/dev/null",
+    "core.fsmonitor": "false",
+    "gc.auto": "0",
+    "maintenance.auto": "false",
+    "fetch.writeCommitGraph": "false",
+    "fetch.recurseSubmodules": "false",
+    "push.recurseSubmodules": "no",
+    "push.gpgSign": "false",
+    "protocol.ext.allow": "never",
+}
+
+_ABSENT = re.compile(r"^fatal: couldn't find remote ref ", re.MULTILINE | re.IGNORECASE)
+_DENIED = re.compile(
+    r"authentication failed|permission denied|access denied|not authorized|unauthorized"
+    r"|forbidden|could not read (?:username|password)|returned error: 40[13]"
+    r"|invalid (?:username|credentials|password)|host key verification failed"
+    r"|protected|hook declined|denyCurrentBranch|prohibited|not allowed|read.only",
+    re.IGNORECASE,
+)
+_BUSY = re.compile(
+    r"cannot lock ref|failed to update ref|unable to create '.*\.lock'|failed to lock"
+    r"|incorrect old value provided|reference already exists",
+    re.IGNORECASE,
+)
+_OTHER_FORMAT = re.compile(r"mismatched algorithms|object.format", re.IGNORECASE)
+_SECRET = re.compile(r"([a-z][a-z0-9+.-]*://)[^/\s@]*@", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Pushed:
+    """What git said of a push. ``clean``: our ref was updated by this very push, and it is done.
+
+    ``sent`` is False only when it is certain that no request to update a ref left this machine.
+    """
+
+    clean: bool
+    sent: bool
+    cause: Cause
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Remote:
+    """A place to push to and fetch from, as git understands it: a URL or a path.
+
+    ``settings`` are further git settings, ``folder`` is what relative paths are relative to.
+    """
+
+    url: str
+    folder: str
+    settings: tuple[tuple[str, str], ...] = ()
+    upload_pack: str | None = None
+    receive_pack: str | None = None
+
+
+def without_secrets(text: str) -> str:
+    """The text without user names, passwords and tokens in URLs."""
+    return _SECRET.sub(r"\1", text)
+
+
+def fetch_ref(remote: Remote, store: str, ref: str, to: str, *, timeout: float) -> bool:
+    """Fetch one ref into ``to``; False when the remote has no such ref.
+
+    Raises Unavailable, Denied or Invalid.
+    """
+    args = ["fetch", "--quiet", "--no-write-fetch-head", "--no-tags", "--no-prune"]
+    args += ["--no-recurse-submodules", "--no-auto-maintenance", "--no-show-forced-updates"]
+    if remote.upload_pack:
+        args.append(f"--upload-pack={remote.upload_pack}")
+    args += ["--end-of-options", remote.url, f"+{ref}:{to}"]
+    result = _git(remote, store, args, timeout)
+    if result.code == 0 and not result.timed_out:
+        return True
+    if _ABSENT.search(result.err) and not result.timed_out:
+        return False
+    raise _fetch_error(result, timeout)
+
+
+def push_refs(
+    remote: Remote,
+    store: str,
+    moves: Sequence[tuple[str, str, str]],
+    *,
+    timeout: float,
+) -> Pushed:
+    """Move refs, each given as (ref, expected, new) with full commit ids, all or none.
+
+    An expected of ``""`` means that the ref must not exist.
+    """
+    args = ["push", "--porcelain", "--no-verify", "--no-follow-tags", "--no-signed"]
+    args += ["--no-recurse-submodules"]
+    if len(moves) > 1:
+        args.append("--atomic")
+    if remote.receive_pack:
+        args.append(f"--receive-pack={remote.receive_pack}")
+    args += [f"--force-with-lease={ref}:{expected}" for ref, expected, _ in moves]
+    for _, _, new in moves:
+        if not re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", new):
+            # An empty source would delete the ref, and a server does not compare on delete.
+            raise Invalid(f"refusing to push {new!r}: it is not a commit id")
+    args += ["--", remote.url, *(f"{new}:{ref}" for ref, _, new in moves)]
+    trace = {"GIT_TRACE2_EVENT": "2", "GIT_TRACE2_EVENT_NESTING": "2"}
+    result = _git(remote, store, args, timeout, env=trace)
+    return _read_push(result, moves, timeout)
+
+
+def _git(
+    remote: Remote,
+    store: str,
+    args: Sequence[str],
+    timeout: float,
+    *,
+    env: Mapping[str, str] | None = None,
+) -> GitResult:
+    """Run git on the private store with the clone's settings below and ours above them."""
+    settings = [*remote.settings, *_SETTINGS.items()]
+    words = [f"--git-dir={store}"]
+    for key, value in settings:
+        words += ["-c", f"{key}={value}"]
+    return run_git([*words, *args], cwd=remote.folder, timeout=timeout, env=env)
+
+
+def _read_push(result: GitResult, moves: Sequence[tuple[str, str, str]], timeout: float) -> Pushed:
+    trace = [line for line in result.err.splitlines() if line.startswith('{"event":')]
+    said = [line for line in result.err.splitlines() if '{"event":' not in line]
+    lines = result.out.decode("utf-8", "replace").splitlines()
+    flags = {}
+    for line in lines:
+        flag, tab, rest = line.partition("\t")
+        ref, _, note = rest.partition("\t")
+        if tab and len(flag) == 1:
+            flags[ref.rpartition(":")[2]] = (flag, note)
+    clean = (
+        result.code == 0
+        and not result.timed_out
+        and "Done" in lines
+        and all(flags.get(ref, ("", ""))[0] in (" ", "+", "*") for ref, _, _ in moves)
+    )
+    if clean:
+        return Pushed(clean=True, sent=True, cause=Cause.NONE, detail="")
+    notes = " ".join(note for flag, note in flags.values() if flag in ("!", "="))
+    detail = _detail([*said, *([notes] if notes else [])], result, timeout)
+    return Pushed(
+        clean=False, sent=_was_sent(trace), cause=_cause(result, notes, said), detail=detail
+    )
+
+
+def _was_sent(trace: Sequence[str]) -> bool:
+    """Whether git came as far as sending: it listed the remote's refs and began to push.
+
+    A git whose trace does not show the listing proves nothing, so that counts as sent.
+    """
+    listed = any('"label":"get_refs_list"' in line for line in trace)
+    began = any('"label":"push_refs"' in line for line in trace)
+    return began or not listed
+
+
+def _cause(result: GitResult, notes: str, said: Sequence[str]) -> Cause:
+    words = " ".join([notes, *said])
+    if "stale info" in notes or "fetch first" in notes or notes.startswith("[up to date]"):
+        return Cause.MOVED
+    if _BUSY.search(words):
+        return Cause.BUSY
+    if "[remote rejected]" in notes or "[rejected]" in notes:
+        return Cause.REFUSED
+    if not result.timed_out and _DENIED.search(words):
+        return Cause.REFUSED
+    return Cause.UNREACHABLE
+
+
+def _detail(said: Sequence[str], result: GitResult, timeout: float) -> str:
+    """The most telling line that git or the server said, without secrets."""
+    if result.timed_out:
+        return f"no answer within {timeout:g}s"
+    lines = [without_secrets(line.strip()) for line in said if line.strip()]
+    useful = [x for x in lines if not x.startswith(("hint:", "error: failed to push", "To "))]
+    chosen = next((x for x in useful if x.startswith(("fatal:", "remote:", "!"))), None)
+    rejected = next((x for x in useful if x.startswith("[")), None)
+    text = " ".join(x for x in (rejected, chosen) if x) or (useful[0] if useful else "")
+    text = text.removeprefix("fatal: ") or f"git ended with status {result.code}"
+    return "".join(c for c in text if c.isprintable())[:300]
+
+
+def _fetch_error(result: GitResult, timeout: float) -> GitleaseError:
+    said = result.err.splitlines()
+    detail = _detail(said, result, timeout)
+    if not result.timed_out:
+        if _OTHER_FORMAT.search(result.err):
+            return Invalid(
+                f"the remote's objects are of another format: {detail}",
+                hints=("set lease.remote to a separate repository for the ledger",),
+            )
+        if _DENIED.search(result.err):
+            return Denied(f"the remote refused to be read: {detail}")
+    return Unavailable(f"the remote cannot be reached: {detail}")

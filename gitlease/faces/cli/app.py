@@ -1,0 +1,187 @@
+"""The table of verbs, and what happens around every one of them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+
+import click
+
+from gitlease.domain.errors import GitleaseError, UsageError
+from gitlease.faces.cli import output, refusals
+from gitlease.faces.cli.call import Call, Opener, open_real
+from gitlease.faces.cli.verb import CONTEXT, shared_options
+from gitlease.faces.codes import BROKEN_PIPE, INTERRUPTED
+
+# Verb, its module below this package, and its line in the list of verbs.
+GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
+    (
+        "Work under a lease",
+        (
+            ("claim", "claim", "take a lease, or renew your own"),
+            ("renew", "holding", "keep a lease alive: the heartbeat"),
+            ("extend", "holding", "stretch a lease for a known gap"),
+            ("release", "ending", "give a lease back"),
+            ("done", "ending", "finish: the lease ends completed"),
+            ("note", "governing", "leave a note for the next holder"),
+        ),
+    ),
+    (
+        "See what is going on",
+        (
+            ("show", "reading", "one resource: who has it, how long, notes"),
+            ("list", "reading", "all leases, yours and theirs"),
+            ("status", "overview", "the ledger at a glance"),
+            ("log", "reading", "the audit trail"),
+            ("whoami", "overview", "who you are here, and why"),
+        ),
+    ),
+    (
+        "Set up and govern",
+        (
+            ("init", "init", "set this repository up"),
+            ("config", "config", "settings and the ledger's policy"),
+            ("revoke", "governing", "end someone else's lease (admins)"),
+            ("demo", "demo", "two workers in a throw-away repository"),
+        ),
+    ),
+)
+MODULES = {verb: module for _, verbs in GROUPS for verb, module, _ in verbs}
+
+ABOUT = """Leases for repositories: the git remote you already share is the lock server.
+
+Take a lease before you work on something, renew it while you do, release it when you stop. Exactly
+one of all who share the remote gets it; a lease that is not renewed ends by itself."""
+
+
+class Verbs(click.Group):
+    """The group of all verbs; a verb's module is imported when the verb is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(MODULES)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in MODULES:
+            return None
+        module = import_module(f"gitlease.faces.cli.{MODULES[cmd_name]}")
+        verb: click.Command = getattr(module, f"{cmd_name}_verb")
+        return verb
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if name not in MODULES and not name.startswith("-"):
+            raise _no_such_verb(name, ctx.info_name or "gitlease")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for title, verbs in GROUPS:
+            with formatter.section(title):
+                formatter.write_dl([(verb, short) for verb, _, short in verbs])
+        formatter.write_paragraph()
+        formatter.write(f"{ctx.info_name} VERB --help explains a verb, with examples.\n")
+
+
+def _no_such_verb(name: str, prog: str) -> UsageError:
+    from difflib import get_close_matches
+
+    near = get_close_matches(name.lower(), MODULES, n=3, cutoff=0.5)
+    hints = tuple(f"did you mean {prog} {verb}?" for verb in near)
+    return UsageError(f"{name[:60]!r} is not a verb", hints=hints)
+
+
+def show_version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    """Print the version and stop."""
+    if value:
+        print(f"gitlease {version()}")
+        ctx.exit()
+
+
+def version() -> str:
+    """This gitlease's version; the installation's own record is read only where it must be."""
+    import gitlease
+
+    known = getattr(gitlease, "__version__", None)
+    if isinstance(known, str):
+        return known
+    from importlib.metadata import PackageNotFoundError
+    from importlib.metadata import version as installed
+
+    try:
+        return installed("gitlease")
+    except PackageNotFoundError:
+        return "(not installed)"
+
+
+def _top(ctx: click.Context) -> None:
+    if ctx.invoked_subcommand is None:
+        print(ctx.get_help())
+    else:
+        ctx.obj.command = ctx.invoked_subcommand
+
+
+def application() -> click.Group:
+    """The command line as click sees it."""
+    return Verbs(
+        callback=click.pass_context(_top),
+        help=ABOUT,
+        invoke_without_command=True,
+        context_settings=CONTEXT,
+        subcommand_metavar="VERB [WORDS]...",
+        params=[
+            click.Option(
+                ["--version"],
+                is_flag=True,
+                is_eager=True,
+                expose_value=False,
+                callback=show_version,
+                help="Print the version.",
+            ),
+            *shared_options(session=True),
+        ],
+    )
+
+
+def run(argv: Sequence[str], *, prog: str = "gitlease", opener: Opener = open_real) -> int:
+    """Carry out one command line and give its exit status; nothing is raised."""
+    output.tolerate_any_encoding()
+    options = list(argv)[: argv.index("--")] if "--" in argv else list(argv)
+    call = Call(prog=prog, opener=opener, json="--json" in options)
+    try:
+        status = _carry_out(call, argv)
+        sys.stdout.flush()
+        return status
+    except (KeyboardInterrupt, click.Abort):
+        return INTERRUPTED
+    except BrokenPipeError:
+        output.forget_stdout()
+        return BROKEN_PIPE
+    except Exception as error:
+        traceback = "--traceback" in options or sys.flags.dev_mode
+        return refusals.tell_fault(call, error, traceback=traceback)
+
+
+def _carry_out(call: Call, argv: Sequence[str]) -> int:
+    try:
+        result: Any = application().main(
+            list(argv), prog_name=call.prog, standalone_mode=False, obj=call
+        )
+    except click.exceptions.Exit as leaving:
+        return leaving.exit_code
+    except click.ClickException as wrong:
+        return refusals.tell(call, _as_ours(call, wrong))
+    except GitleaseError as error:
+        return refusals.tell(call, error)
+    return result if isinstance(result, int) else 0
+
+
+def _as_ours(call: Call, wrong: click.ClickException) -> UsageError:
+    """A usage error of click as one of ours: lower case, one line."""
+    context = getattr(wrong, "ctx", None)
+    if context is not None and context.parent is not None:
+        call.command = context.info_name
+    message = " ".join(wrong.format_message().split()).rstrip(".")
+    return UsageError(message[:1].lower() + message[1:])

@@ -1,0 +1,158 @@
+"""One call of the command line: what was asked, the workspace, and how it is answered."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from gitlease.faces import sentences, wire
+from gitlease.faces.cli import output
+
+if TYPE_CHECKING:
+    from gitlease.bootstrap import Workspace
+    from gitlease.domain.lease import Actor
+    from gitlease.domain.resource import Resource
+    from gitlease.domain.view import LeaseView
+    from gitlease.service import LeaseService
+
+Opener = Callable[..., "Workspace"]
+
+# In the order in which a hint repeats them.
+REPEATED = (("directory", "-C"), ("layer", "--layer"), ("remote", "--remote"))
+
+
+def open_real(directory: str, **options: Any) -> Workspace:
+    """Open the repository that ``directory`` lies in."""
+    from gitlease.bootstrap import open_workspace
+
+    return open_workspace(directory, **options)
+
+
+@dataclass
+class Call:
+    """What the words before and after the verb said, and what the verb needs to answer."""
+
+    prog: str
+    opener: Opener = open_real
+    command: str | None = None
+    json: bool = False
+    directory: str = ""
+    layer: str | None = None
+    local: bool = False
+    remote: str | None = None
+    session: str | None = None
+    no_session: bool = False
+    retry: str | None = None
+    """The command that would wait for what is refused now."""
+    warnings: list[str] = field(default_factory=list)
+    _opened: Workspace | None = None
+
+    # --- what was asked ------------------------------------------------------------------------
+
+    @property
+    def workspace(self) -> Workspace:
+        """The repository with its service, opened when it is first needed."""
+        if self._opened is None:
+            self._opened = self.opener(
+                self.directory or ".",
+                layer=self.layer,
+                local=self.local,
+                remote=self.remote,
+                session=self.session,
+                no_session=self.no_session,
+            )
+        return self._opened
+
+    @property
+    def service(self) -> LeaseService:
+        return self.workspace.service
+
+    @property
+    def actor(self) -> Actor:
+        return self.workspace.identity.actor
+
+    def now(self) -> datetime:
+        """The service's clock; this machine's before there is a service."""
+        if self._opened is None:
+            return datetime.now(UTC)
+        wall_ms = self._opened.service.clock.now().wall_ms
+        return datetime.fromtimestamp(wall_ms / 1_000, UTC)
+
+    def resource(self, word: str) -> Resource:
+        """The resource that a word means here; a name that is also a file is pointed out."""
+        from gitlease.domain.resource import PATH_PREFIX, parse_resource
+
+        repository = self.workspace.repository
+        found = parse_resource(word, folder=repository.folder, root=repository.toplevel)
+        if not found.is_path and self._is_file(word):
+            self.warnings.append(
+                f"{word} is a name here, not the file; for the file write {PATH_PREFIX}{word}"
+            )
+        return found
+
+    def resources(self, words: Iterable[str]) -> list[Resource]:
+        return [self.resource(word) for word in words]
+
+    def _is_file(self, name: str) -> bool:
+        from gitlease.bootstrap import is_tracked
+
+        repository = self.workspace.repository
+        root = repository.toplevel
+        return (
+            root is not None
+            and os.path.lexists(os.path.join(root, name))
+            and is_tracked(repository, name)
+        )
+
+    # --- how it is answered --------------------------------------------------------------------
+
+    def typed(self, verb: str, *resources: Resource | str, options: Sequence[str] = ()) -> str:
+        """A command to type here, with the options that chose this ledger and session."""
+        words = [*self.prog.split(), verb]
+        names = [self.word(r) for r in resources]
+        dashed = ["--"] if any(name.startswith("-") for name in names) else []
+        chosen = [w for name, flag in REPEATED if (v := getattr(self, name)) for w in (flag, v)]
+        chosen += ["--local"] if self.local else []
+        chosen += ["--session", self.session] if self.session is not None else []
+        chosen += ["--no-session"] if self.no_session else []
+        tail = [*options, *chosen]
+        words += [*tail, *dashed, *names] if dashed else [*names, *tail]
+        return shlex.join(words)
+
+    def word(self, resource: Resource | str) -> str:
+        """How to type a resource in this folder so that it means the same."""
+        from gitlease.domain.resource import PATH_PREFIX, reads_as_name
+
+        text = str(resource)
+        if reads_as_name(text) or self._opened is None or not self._opened.repository.folder:
+            return text
+        text = text.removeprefix(PATH_PREFIX)
+        if text.startswith("/"):
+            return text
+        anywhere = "/" not in text.rstrip("/") and bool(set("*?[") & set(text))
+        return f"/**/{text}" if anywhere else f"/{text}"
+
+    def answer(
+        self,
+        body: dict[str, Any],
+        *,
+        warnings: Sequence[str] = (),
+        views: Sequence[LeaseView] = (),
+        next_steps: Sequence[str] = (),
+        show: Callable[[], None],
+    ) -> None:
+        """Give the answer: one JSON document, or ``show`` and then warnings and hints."""
+        said = (*self.warnings, *warnings, *sentences.skew_warnings(views))
+        said = tuple(dict.fromkeys(said))
+        if self.json:
+            output.document(
+                wire.success(self.command or "", body=body, warnings=said, next_steps=next_steps)
+            )
+            return
+        show()
+        output.warn(said)
+        output.hint(next_steps)

@@ -1,0 +1,100 @@
+"""``release`` and ``done``: give back what one holds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from gitlease.domain.operations import MAX_NOTE, check_text
+from gitlease.domain.resource import parse_scope
+from gitlease.faces import sentences, wire
+from gitlease.faces.cli import output
+from gitlease.faces.cli.holding import OWN_SCOPES
+from gitlease.faces.cli.verb import LEASE_EXITS, Verb
+
+if TYPE_CHECKING:
+    from gitlease.domain.resource import Resource
+    from gitlease.faces.cli.call import Call
+    from gitlease.service import Answer
+
+
+@click.command(
+    "release",
+    cls=Verb,
+    help="""Give leases back, so that others need not wait for their time to run out.
+
+It may be repeated: with nothing of yours to give back it succeeds all the same. What another holds
+is refused and names the holder. A note tells whoever comes next how far you got.""",
+    examples=(
+        "gitlease release F001",
+        "gitlease release F001 --note 'parser done, tests red'",
+        "gitlease release src/auth/ docs/auth.md",
+    ),
+    exits=LEASE_EXITS,
+    done="you hold none of them",
+    scope=OWN_SCOPES,
+)
+@click.argument("words", metavar="RESOURCE...", nargs=-1, required=True)
+@click.option("--note", metavar="TEXT", help="Leave a note for the next holder.")
+@click.pass_obj
+def release_verb(
+    call: Call, *, words: tuple[str, ...], note: str | None, scope: str | None
+) -> None:
+    """Release one's own leases of these resources."""
+    part = None if scope is None else parse_scope(scope)
+    text = None if note is None else checked_note(note)
+    resources = call.resources(words)
+    answer = call.service.release(resources, scope=part, note=text)
+    call.answer(
+        wire.changed(answer.status, answer.edge, answer.leases),
+        warnings=answer.warnings,
+        show=lambda: _show_released(answer, resources, text),
+    )
+
+
+def checked_note(text: str) -> str:
+    """A note that may be stored and shown. UsageError otherwise."""
+    return check_text(text, what="note", limit=MAX_NOTE, lines=True)
+
+
+def _show_released(answer: Answer, resources: Sequence[Resource], note: str | None) -> None:
+    for view in answer.leases:
+        output.line(f"released {sentences.named(view)}")
+    ended = {view.resource.casefold() for view in answer.leases}
+    for resource in dict.fromkeys(resources):
+        if resource.text.casefold() not in ended:
+            output.line(f"nothing of yours to release on {resource}")
+    if note is not None:
+        output.line("left your note for the next holder")
+
+
+@click.command(
+    "done",
+    cls=Verb,
+    help="""Finish the work: your lease ends completed, and its notes are cleared.
+
+Completed work is not claimed again by mistake: `claim` refuses it unless told to reopen it.""",
+    examples=("gitlease done F001", "gitlease done F001 --scope parser"),
+    exits=LEASE_EXITS,
+    done="it is completed",
+    scope=OWN_SCOPES,
+)
+@click.argument("word", metavar="RESOURCE")
+@click.pass_obj
+def done_verb(call: Call, *, word: str, scope: str | None) -> None:
+    """Complete a resource."""
+    part = None if scope is None else parse_scope(scope)
+    answer = call.service.complete(call.resource(word), scope=part)
+    call.answer(
+        wire.changed(answer.status, answer.edge, answer.leases),
+        warnings=answer.warnings,
+        show=lambda: _show_completed(answer),
+    )
+
+
+def _show_completed(answer: Answer) -> None:
+    for view in answer.leases:
+        before = "" if answer.changed else f" already, by {view.holder}"
+        output.line(f"completed {sentences.named(view)}{before}")

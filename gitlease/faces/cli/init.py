@@ -1,0 +1,76 @@
+"""``init``: set a repository up, or confirm the ledger that it has."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from gitlease.domain.errors import Unavailable
+from gitlease.faces.cli import output
+from gitlease.faces.cli.verb import Verb
+
+if TYPE_CHECKING:
+    from gitlease.faces import wire
+    from gitlease.faces.cli.call import Call
+    from gitlease.service import Reading
+
+FILE = ".gitlease.yaml"
+
+
+@click.command(
+    "init",
+    cls=Verb,
+    help="""Set this repository up: make the ledger on the remote, write .gitlease.yaml if missing.
+
+It may be repeated, never asks, and accepts the ledger that the remote has now, also where that was
+restored or replaced. Nothing needs it first: the first claim makes the ledger as well.""",
+    examples=("gitlease init", "gitlease init --remote upstream"),
+    exits=(2, 4, 7, 128),
+    done="set up; also when the remote is unreachable, with a warning",
+    session=False,
+)
+@click.pass_obj
+def init_verb(call: Call) -> None:
+    """Write the file, then make or confirm the ledger."""
+    from gitlease.bootstrap import write_default_settings
+
+    workspace = call.workspace
+    written = write_default_settings(workspace.repository)
+    reading, warnings = _confirmed(call)
+    body: wire.Document = {
+        "settings_file": written,
+        "ledger": {
+            "place": workspace.service.store.place,
+            "layer": workspace.service.layer,
+            "id": reading.ledger_id if reading else None,
+            "revision": reading.revision if reading else None,
+        },
+    }
+    call.answer(
+        body,
+        warnings=warnings,
+        next_steps=[call.typed("list")],
+        show=lambda: _show(call, written, reading),
+    )
+
+
+def _confirmed(call: Call) -> tuple[Reading | None, tuple[str, ...]]:
+    try:
+        reading = call.service.confirm()
+    except Unavailable as error:
+        later = "the ledger is made with the first claim that reaches it"
+        return None, (f"{error.message}; {later}",)
+    return reading, reading.warnings
+
+
+def _show(call: Call, written: str | None, reading: Reading | None) -> None:
+    output.line(f"wrote {written}: commit it" if written else f"{FILE} is there: left as it is")
+    if reading is not None:
+        service = call.service
+        output.line(
+            f"the {service.layer} ledger is ready on {service.store.place}: "
+            f"id {reading.ledger_id}, revision {reading.revision}"
+        )
+    task, folder = call.typed("claim", "F001"), call.typed("claim", "src/")
+    output.line(f"take a lease with `{task}` (a task) or `{folder}` (a folder)")

@@ -1,0 +1,76 @@
+"""How a refusal is told: the fact, what else stands in the way, and what to type next."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from gitlease.domain.lease import same_person
+from gitlease.faces import sentences, wire
+from gitlease.faces.cli import output
+from gitlease.faces.codes import INTERNAL, exit_of
+
+if TYPE_CHECKING:
+    from gitlease.domain.errors import GitleaseError
+    from gitlease.faces.cli.call import Call
+
+READING = frozenset({"show", "list", "status", "log"})
+
+
+def tell(call: Call, error: GitleaseError, body: Mapping[str, Any] | None = None) -> int:
+    """Print a refusal and give its exit status. ``body`` is what was done besides."""
+    steps, now = next_steps(call, error), call.now()
+    if call.json:
+        output.document(wire.failure(call.command, error, now=now, next_steps=steps, body=body))
+    output.aside(sentences.refusal(error, now))
+    for text in sentences.others_in_the_way(error, now):
+        output.aside(text)
+    if not call.json:
+        output.warn((*call.warnings, *sentences.skew_warnings(error.views)))
+    output.hint([*error.hints, *_advice(call, error), *steps])
+    return exit_of(error.code)
+
+
+def next_steps(call: Call, error: GitleaseError) -> list[str]:
+    """Commands that are safe to run as they stand: none takes a lease from its holder."""
+    code, resource = error.code, error.resource
+    if code in ("held", "wait_timeout") and call.retry is not None and error.free_at is not None:
+        return [call.retry]
+    if resource is not None and code in ("held", "not_holder", "unknown_outcome", "wait_timeout"):
+        return [call.typed("show", resource)]
+    if resource is not None and code == "lost":
+        return [call.typed("claim", resource)]
+    if code == "unavailable" and call.command in READING:
+        return [call.typed(call.command, options=["--cached"])]
+    if code == "usage":
+        return [" ".join(w for w in (call.prog, call.command, "--help") if w)]
+    return []
+
+
+def _advice(call: Call, error: GitleaseError) -> Sequence[str]:
+    """Sentences for a person alone: what a program had better not do by itself."""
+    if error.code == "rollback":
+        return (f"if it was replaced or restored on purpose, accept it with {call.typed('init')}",)
+    if error.code not in ("held", "wait_timeout") or not error.views:
+        return ()
+    first = error.views[0]
+    if same_person(first.holder, call.actor.holder) and first.session:
+        return (f"it is your own, of session {first.session}",)
+    if error.free_at is None:
+        return (f"only {first.holder} can release it; ask them",)
+    return ()
+
+
+def tell_fault(call: Call, error: Exception, *, traceback: bool) -> int:
+    """Print a fault of gitlease itself: one line, and how to learn more."""
+    message = f"internal error: {type(error).__name__}: {error}".splitlines()[0]
+    if call.json:
+        output.document(wire.fault(call.command, INTERNAL, message))
+    if traceback:
+        import traceback as tracebacks
+
+        tracebacks.print_exception(error, file=sys.stderr)
+    output.aside(message)
+    output.hint(["run it again with --traceback and report what it prints"])
+    return exit_of(INTERNAL)

@@ -1,0 +1,143 @@
+"""What every verb shares: its options, and a help page that teaches."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from gitlease.faces.codes import CODES
+
+if TYPE_CHECKING:
+    from gitlease.faces.cli.call import Call
+
+_Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
+
+CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+LEASE_EXITS = (1, 2, 4, 5, 6, 7, 128)
+READING_EXITS = (2, 4, 5, 7, 128)
+DONE = "done"
+
+
+class Flag(click.Option):
+    """A switch with its negation ``--no-…``, which the help page leaves out."""
+
+    def __init__(self, names: Sequence[str], **settings: Any) -> None:
+        long = next(name for name in names if name.startswith("--"))
+        short = [name for name in names if not name.startswith("--")]
+        super().__init__(
+            [*short, f"{long}/--no-{long.removeprefix('--')}"],
+            **({"default": False, "show_default": False} | settings),
+        )
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        record = super().get_help_record(ctx)
+        return record and (record[0].split(" / ")[0], record[1])
+
+
+def flag(name: str, help: str) -> Callable[[_Decorated], _Decorated]:
+    """Decorate a verb with a switch."""
+    return click.option(name, cls=Flag, help=help)
+
+
+class Verb(click.Command):
+    """A verb: options first its own, then those that all share; examples and exit codes in help.
+
+    ``exits`` are the exit statuses beside 0 that it can end with.
+    """
+
+    def __init__(
+        self,
+        name: str | None = None,
+        *,
+        examples: Sequence[str],
+        exits: Sequence[int],
+        done: str = DONE,
+        advice: Sequence[str] = (),
+        scope: str = "",
+        session: bool = True,
+        cached: bool = False,
+        **settings: Any,
+    ) -> None:
+        super().__init__(name, context_settings=CONTEXT, **settings)
+        self.examples, self.exits, self.done, self.advice = examples, exits, done, advice
+        if scope:
+            self.params.append(click.Option(["--scope"], metavar="S", help=scope))
+        if cached:
+            text = "Answer from what this clone knows, without asking the remote."
+            self.params.append(Flag(["--cached"], help=text))
+        self.params += shared_options(session=session)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        prog = ctx.find_root().info_name or "gitlease"
+        if self.advice:
+            _section(formatter, "How long", self.advice)
+        _section(formatter, "Examples", [line.replace("gitlease", prog) for line in self.examples])
+        _section(formatter, "Exit codes", [f"{0:>3}  {self.done}", *map(_exit_line, self.exits)])
+
+
+def _section(formatter: click.HelpFormatter, title: str, lines: Sequence[str]) -> None:
+    formatter.write_paragraph()
+    formatter.write(f"{title}:\n")
+    formatter.write("".join(f"  {line}\n" for line in lines))
+
+
+def _exit_line(status: int) -> str:
+    codes = [name for name, code in CODES.items() if code.exit == status]
+    told = [name for name in codes if name not in ("violations", "nothing_left")]
+    return f"{status:>3}  {CODES[codes[0]].meaning} ({', '.join(told)})"
+
+
+def shared_options(*, session: bool) -> list[click.Parameter]:
+    """The options of every verb, new for each; they may stand before the verb as well."""
+    options: list[click.Parameter] = []
+    if session:
+        options += [
+            _kept("--session", metavar="ID", help="Speak as this run of yours."),
+            _kept("--no-session", is_flag=True, help="Speak as the person, not as a run."),
+        ]
+    return [
+        *options,
+        _kept("--layer", metavar="NAME", help="Use this ledger instead of the configured one."),
+        _kept("--local", is_flag=True, help="Use the ledger that never leaves this clone."),
+        _kept("--remote", metavar="NAME|URL", help="Use the ledger on this remote."),
+        click.Option(
+            ["-C", "directory"],
+            metavar="DIR",
+            multiple=True,
+            expose_value=False,
+            callback=_keep_folder,
+            help="Run as if started in DIR.",
+        ),
+        Flag(
+            ["--json"],
+            default=None,
+            expose_value=False,
+            callback=_keep,
+            help="Answer with one JSON document.",
+        ),
+        click.Option(["--traceback"], is_flag=True, hidden=True, expose_value=False),
+    ]
+
+
+def _kept(name: str, **settings: Any) -> click.Option:
+    if settings.get("is_flag"):
+        settings["default"] = None
+    return click.Option([name], expose_value=False, callback=_keep, **settings)
+
+
+def _keep(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+    if value is not None and param.name is not None:
+        setattr(_call(ctx), param.name, value)
+
+
+def _keep_folder(ctx: click.Context, param: click.Parameter, value: Sequence[str]) -> None:
+    call = _call(ctx)
+    call.directory = os.path.join(call.directory, *value)
+
+
+def _call(ctx: click.Context) -> Call:
+    call: Call = ctx.find_root().obj
+    return call

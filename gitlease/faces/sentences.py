@@ -1,0 +1,133 @@
+"""Facts as people read them: one line, lower case, times relative and absolute."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from gitlease.domain import instant
+from gitlease.domain.duration import humanize_duration
+from gitlease.domain.resource import WHOLE
+
+if TYPE_CHECKING:
+    from gitlease.domain.errors import GitleaseError
+    from gitlease.domain.ledger import Note
+    from gitlease.domain.view import LeaseView
+
+IN_THE_WAY = frozenset({"held", "wait_timeout", "not_holder"})
+LISTED = 5  # conflicts that are spelt out; the rest is counted
+
+
+def clean(text: str) -> str:
+    """Text safe for a terminal: whatever does not print is spelt out, but for line ends and tabs.
+
+    Records and remotes are not trusted: an escape sequence could hide or forge what is shown.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text
+    )
+
+
+def rfc3339(at: datetime) -> str:
+    """UTC to the second, rounded down: what JSON and pipes get."""
+    return at.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def clock_time(at: datetime, now: datetime) -> str:
+    """The time of day in UTC, with the date when that is not today."""
+    return at.strftime("%H:%M:%SZ") if at.date() == now.date() else rfc3339(at)
+
+
+def whose(view: LeaseView) -> str:
+    """Holder and where they hold it: ``jo@example.com (session build-7 on laptop)``."""
+    place = where(view)
+    return f"{view.holder} ({place})" if place else view.holder
+
+
+def where(view: LeaseView, *, asked: str | None = None) -> str:
+    """Session, host and branch, and the lease's own name where another was asked for."""
+    words = []
+    if asked is not None and view.resource.casefold() != asked.casefold():
+        words.append(f"lease of {view.resource}")
+    if view.scope != WHOLE:
+        words.append(f"scope {view.scope}")
+    run = [f"session {view.session}"] if view.session else []
+    run += [f"on {view.host}"] if view.host else []
+    words += [" ".join(run)] if run else []
+    if view.branch:
+        words.append(f"branch {view.branch}")
+    return ", ".join(words)
+
+
+def until(view: LeaseView, now: datetime) -> str:
+    """How long it lasts, or since when it does not and when others may take it."""
+    at = clock_time(view.expires_at, now)
+    if view.state == "active" and view.expires_in > 0:
+        return f"until {at}, expires in {humanize_duration(view.expires_in)}"
+    if view.state == "completed":
+        return f"completed at {clock_time(view.renewed_at, now)}"
+    if view.state in ("released", "revoked"):
+        return view.state
+    ago = f"expired {humanize_duration(view.expires_in)} ago at {at}"
+    return f"{ago}, {_free(view.free_at, now)}" if view.free_at else ago
+
+
+def _free(at: datetime, now: datetime) -> str:
+    left = (at - now).total_seconds()
+    if left <= 0:
+        return "free for others"
+    return f"free for others at {clock_time(at, now)}, in {humanize_duration(int(left) + 1)}"
+
+
+def quoted(reason: str | None) -> str:
+    """A reason as the end of a line."""
+    return f': "{reason}"' if reason else ""
+
+
+def refusal(error: GitleaseError, now: datetime) -> str:
+    """The one line of a refusal: the resource, the holder, where, until when and why."""
+    view = error.views[0] if error.views else None
+    if view is None or error.code not in IN_THE_WAY:
+        return error.message
+    place = where(view, asked=error.resource)
+    line = f"{error.message} ({place})" if place else error.message
+    if error.free_at is not None:
+        line += " " + until(view, now) if _runs(view) else ", " + until(view, now)
+    more = len(error.views) - 1
+    return line + quoted(view.reason) + (f" (and {more} more)" if more else "")
+
+
+def _runs(view: LeaseView) -> bool:
+    return view.state == "active" and view.expires_in > 0
+
+
+def others_in_the_way(error: GitleaseError, now: datetime) -> list[str]:
+    """A line for each further conflict of a refusal; the first is in ``refusal``."""
+    if error.code not in IN_THE_WAY:
+        return []
+    rest = error.views[1:]
+    lines = [f"also {v.resource}: {whose(v)}, {until(v, now)}" for v in rest[:LISTED]]
+    return lines + ([f"and {len(rest) - LISTED} more"] if len(rest) > LISTED else [])
+
+
+def skew_warnings(views: Sequence[LeaseView]) -> tuple[str, ...]:
+    """What to say of leases whose times lie in the future."""
+    return tuple(
+        f"{v.resource}: its times lie in the future; the clock of {whose(v)} or this one is wrong"
+        for v in views
+        if v.skewed
+    )
+
+
+def named(view: LeaseView) -> str:
+    """The resource, with its scope where that is a part."""
+    return view.resource if view.scope == WHOLE else f"{view.resource} (scope {view.scope})"
+
+
+def noted(note: Note) -> str:
+    """A note for the next holder, in one paragraph."""
+    text = note.text.replace("\n", "\n  ")
+    return f"note on {note.resource} by {note.author} at {instant.rfc3339(note.at)}: {text}"

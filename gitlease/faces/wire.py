@@ -1,0 +1,137 @@
+"""The JSON that every face speaks: the shapes of the public contract, in its order of fields."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from gitlease.domain.instant import rfc3339
+from gitlease.faces import sentences
+from gitlease.faces.codes import exit_of
+
+if TYPE_CHECKING:
+    from gitlease.domain.errors import GitleaseError
+    from gitlease.domain.ledger import Note
+    from gitlease.domain.outcome import Event
+    from gitlease.domain.view import LeaseView
+
+SCHEMA = 1
+Document = dict[str, Any]
+
+
+def success(
+    command: str,
+    *,
+    body: Mapping[str, Any],
+    warnings: Sequence[str] = (),
+    next_steps: Sequence[str] = (),
+) -> Document:
+    """The document of what was done or seen."""
+    head: Document = {"schema": SCHEMA, "ok": True, "command": command}
+    return head | dict(body) | {"warnings": list(warnings), "next": list(next_steps)}
+
+
+def changed(status: str, edge: str, views: Sequence[LeaseView]) -> Document:
+    """The body of a lease verb: ``lease`` is there when there is exactly one."""
+    leases = [lease(view) for view in views]
+    body: Document = {"status": status, "edge": edge, "leases": leases}
+    return body | ({"lease": leases[0]} if len(leases) == 1 else {})
+
+
+def failure(
+    command: str | None,
+    error: GitleaseError,
+    *,
+    now: datetime,
+    next_steps: Sequence[str] = (),
+    body: Mapping[str, Any] | None = None,
+) -> Document:
+    """The document of a refusal; ``body`` has what was done before it, where something was."""
+    head: Document = {"schema": SCHEMA, "ok": False, "command": command}
+    return head | {"error": refusal(error, now=now, next_steps=next_steps)} | dict(body or {})
+
+
+def refusal(error: GitleaseError, *, now: datetime, next_steps: Sequence[str] = ()) -> Document:
+    """The ``error`` of a failure; every key is always there."""
+    views = error.views
+    first = views[0] if views else None
+    return {
+        "code": error.code,
+        "exit": exit_of(error.code),
+        "message": sentences.refusal(error, now),
+        "resource": error.resource,
+        "scope": error.scope,
+        "holder": first.holder if first else None,
+        "session": first.session if first else None,
+        "expires_at": seconds(first.expires_at) if first else None,
+        "expires_in": first.expires_in if first else None,
+        "free_at": None if error.free_at is None else rfc3339(error.free_at, round_up=True),
+        "lease": lease(first) if first else None,
+        "conflicts": [lease(view) for view in views],
+        "next": list(next_steps),
+    }
+
+
+def fault(
+    command: str | None,
+    code: str,
+    message: str,
+    *,
+    resource: str | None = None,
+    next_steps: Sequence[str] = (),
+) -> Document:
+    """The document of a failure that no ``GitleaseError`` stands for."""
+    from gitlease.domain.errors import GitleaseError
+
+    plain = GitleaseError(message, resource=resource)
+    document = failure(command, plain, now=datetime.now(UTC), next_steps=next_steps)
+    document["error"] |= {"code": code, "exit": exit_of(code)}
+    return document
+
+
+def lease(view: LeaseView) -> Document:
+    """One lease: expiry rounded down and ``free_at`` up, so that both err on the safe side."""
+    return {
+        "resource": view.resource,
+        "scope": view.scope,
+        "layer": view.layer,
+        "holder": view.holder,
+        "session": view.session,
+        "lease_id": view.lease_id,
+        "token": view.token,
+        "state": view.state,
+        "ttl_seconds": view.ttl_seconds,
+        "claimed_at": seconds(view.claimed_at),
+        "renewed_at": seconds(view.renewed_at),
+        "expires_at": seconds(view.expires_at),
+        "expires_in": view.expires_in,
+        "free_at": None if view.free_at is None else seconds(view.free_at, round_up=True),
+        "renewals": view.renewals,
+        "paths": list(view.paths),
+        "reason": view.reason,
+        "host": view.host,
+        "branch": view.branch,
+        "mine": view.mine,
+    }
+
+
+def note(said: Note) -> Document:
+    """A note for the next holder."""
+    return {
+        "resource": said.resource.text,
+        "author": said.author,
+        "at": rfc3339(said.at),
+        "text": said.text,
+    }
+
+
+def event(said: Event) -> Document:
+    """A line of the audit trail; ``kind`` and ``by`` say what was done by whom."""
+    return said._asdict() | {"at": rfc3339(said.at)}
+
+
+def seconds(at: datetime, *, round_up: bool = False) -> str:
+    """UTC, RFC 3339 with ``Z``, in whole seconds."""
+    up = timedelta(seconds=1) if round_up and at.microsecond else timedelta()
+    return sentences.rfc3339(at + up)

@@ -1,0 +1,95 @@
+"""Fixtures for all tests, inside fences: no user settings come in, nothing gets out into HOME."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import cast
+
+import pytest
+from support.clock import ManualClock
+from support.fences import Fences, raise_fences
+from support.remotes import KINDS, Remote, Servers, open_remote
+from support.repos import make_clone
+
+FENCES = raise_fences()
+REMOTE_FIXTURES = ("remote", "http_remote", "ssh_remote", "path_remote")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the markers of these tests."""
+    config.addinivalue_line("markers", "slow: long simulation, soak and race runs")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def fences() -> Iterator[Fences]:
+    """The fences; at the end of the session they name whatever was written outside."""
+    yield FENCES
+    violations = FENCES.violations()
+    FENCES.remove()
+    if violations:
+        pytest.fail("the tests wrote where they must not: " + ", ".join(violations))
+
+
+@pytest.fixture(scope="session")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
+    """The http server and sshd of this session; each starts with the first test that needs it."""
+    with Servers(tmp_path_factory.mktemp("servers")) as found:
+        yield found
+
+
+@pytest.fixture(params=KINDS, ids=KINDS)
+def remote(request: pytest.FixtureRequest, tmp_path: Path, servers: Servers) -> Iterator[Remote]:
+    """A fresh remote, once for each of the four kinds."""
+    with open_remote(request.param, tmp_path / "remote", servers=servers) as opened:
+        yield opened
+
+
+@pytest.fixture
+def path_remote(tmp_path: Path, servers: Servers) -> Iterator[Remote]:
+    """A fresh remote, reached by its path."""
+    with open_remote("path", tmp_path / "path-remote", servers=servers) as opened:
+        yield opened
+
+
+@pytest.fixture
+def http_remote(tmp_path: Path, servers: Servers) -> Iterator[Remote]:
+    """A fresh remote, reached by http."""
+    with open_remote("http", tmp_path / "http-remote", servers=servers) as opened:
+        yield opened
+
+
+@pytest.fixture
+def ssh_remote(tmp_path: Path, servers: Servers) -> Iterator[Remote]:
+    """A fresh remote, reached by ssh."""
+    with open_remote("ssh", tmp_path / "ssh-remote", servers=servers) as opened:
+        yield opened
+
+
+@pytest.fixture
+def clones(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., list[Path]]:
+    """`clones(n)` clones the remote the test asked for (`clones(n, remote)`: that one).
+
+    The clones belong to w1@example.com, w2@example.com and so on, over all calls of a test.
+    """
+    made: list[Path] = []
+
+    def make(n: int, remote: Remote | None = None) -> list[Path]:
+        if remote is None:
+            asked = [name for name in REMOTE_FIXTURES if name in request.fixturenames]
+            remote = cast(Remote, request.getfixturevalue(asked[0] if asked else "path_remote"))
+        new: list[Path] = []
+        for _ in range(n):
+            number = len(made) + 1
+            path = tmp_path / "clones" / f"w{number}"
+            made.append(make_clone(remote, path, f"w{number}@example.com", f"Worker {number}"))
+            new.append(path)
+        return new
+
+    return make
+
+
+@pytest.fixture
+def manual_clock() -> ManualClock:
+    """A clock which moves only when it is told to."""
+    return ManualClock()

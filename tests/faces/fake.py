@@ -1,0 +1,187 @@
+"""A workspace in memory, on a manual clock, and a way to run the command line in it."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+from collections.abc import Iterable, Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
+from typing import Any
+
+from support.clock import ManualClock
+
+from gitlease.domain.errors import GitleaseError
+from gitlease.domain.instant import Instant
+from gitlease.domain.lapse import Sighting
+from gitlease.domain.lease import Actor, Lease
+from gitlease.domain.ledger import Fate, Ledger
+from gitlease.domain.outcome import Event
+from gitlease.faces.cli.app import run
+from gitlease.ports import Change, Pending, Prepared, Snapshot, Swapped
+from gitlease.service import LeaseService
+
+NOON = 1_795_176_000_000  # 2026-11-20T12:00:00Z
+
+
+@dataclass
+class MemoryStore:
+    """Ledgers as values. ``failing`` is what everything that asks the remote raises."""
+
+    clock: ManualClock
+    failing: GitleaseError | None = None
+    asked: int = 0
+    warnings: tuple[str, ...] = ()
+    place: str = "origin (memory)"
+    heads: dict[str, tuple[str, Ledger | None]] = field(default_factory=dict)
+    events: list[Event] = field(default_factory=list)
+    seen: dict[tuple[str, str], Sighting] = field(default_factory=dict)
+    notices: set[str] = field(default_factory=set)
+    numbers: Iterable[int] = field(default_factory=lambda: itertools.count(1))
+
+    def known(self, layer: str) -> Snapshot | None:
+        return self._snapshot(layer) if layer in self.heads else None
+
+    def fetch(self, layer: str) -> Snapshot:
+        self._ask()
+        return self._snapshot(layer)
+
+    confirm = fetch
+
+    def prepare(self, changes: Sequence[Change]) -> Prepared:
+        versions = {c.base.layer: str(next(iter(self.numbers))) for c in changes}
+        return Prepared({c.base.layer: c for c in changes}, versions)
+
+    def swap(self, prepared: Prepared) -> Swapped:
+        self._ask()
+        for layer, change in prepared.changes.items():
+            self.heads[layer] = (prepared.versions[layer], change.ledger)
+            self.events[:0] = change.events
+        heads = {layer: self._snapshot(layer) for layer in prepared.changes}
+        return Swapped(fate=Fate.APPLIED, heads=heads)
+
+    def append_only(self, prepared: Prepared) -> Prepared:
+        return prepared
+
+    def pending(self, layer: str) -> tuple[Pending, ...]:
+        return ()
+
+    def settle(self, pending: Pending, head: Snapshot) -> Fate:
+        return Fate.LOST
+
+    def keep_pending(self, prepared: Prepared) -> None:
+        raise AssertionError("nothing is pending in memory")
+
+    def history(self, layer: str, limit: int) -> tuple[Event, ...]:
+        return tuple(self.events[:limit])
+
+    def shown(self, layer: str, notices: Iterable[str]) -> frozenset[str]:
+        before = frozenset(self.notices)
+        self.notices |= set(notices)
+        return before
+
+    def _ask(self) -> None:
+        self.asked += 1
+        if self.failing is not None:
+            raise self.failing
+
+    def _snapshot(self, layer: str) -> Snapshot:
+        version, ledger = self.heads.get(layer, ("", None))
+        return Snapshot(layer, version, ledger, self.clock.now(), seen=self._sighting)
+
+    def _sighting(self, lease: Lease) -> Sighting:
+        key = (lease.lease_id, lease.operation)
+        return self.seen.setdefault(key, Sighting(at=self.clock.now(), changed=False))
+
+
+@dataclass
+class Ran:
+    """How a command line ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """The document on standard output, which must be all that is there."""
+        return json.loads(self.out)
+
+
+@dataclass
+class Desk:
+    """One worker's seat: a clone of the fake remote in which command lines are run."""
+
+    store: MemoryStore
+    clock: ManualClock
+    holder: str = "ada@example.com"
+    session: str | None = None
+    host: str | None = "laptop"
+    branch: str | None = "main"
+    folder: str = ""
+    toplevel: str | None = None
+    default_ttl: int = 900
+    opened: list[dict[str, Any]] = field(default_factory=list)
+    settings: tuple[Any, ...] = ()
+
+    def open(self, directory: str, **options: Any) -> Any:
+        """Stand in for ``bootstrap.open_workspace``."""
+        self.opened.append({"directory": directory, **options})
+        session = options["session"] or (None if options["no_session"] else self.session)
+        actor = Actor(
+            holder=self.holder,
+            session=session,
+            session_explicit=options["session"] is not None,
+            host=self.host,
+            branch=self.branch,
+        )
+        layer = "local" if options["local"] else options["layer"] or "global"
+        return SimpleNamespace(
+            repository=SimpleNamespace(folder=self.folder, toplevel=self.toplevel),
+            settings=SimpleNamespace(table=lambda: self.settings),
+            identity=SimpleNamespace(
+                actor=actor,
+                holder_source="git config (local: .git/config) user.email",
+                session_source="flag --session" if options["session"] else "none",
+            ),
+            layer=layer,
+            service=LeaseService(
+                self.store,
+                clock=self.clock,
+                actor=actor,
+                layer=layer,
+                default_ttl=self.default_ttl,
+            ),
+        )
+
+    def run(self, *argv: str, prog: str = "gitlease", terminal: bool = False) -> Ran:
+        """Run one command line here."""
+        out, err = _Stream(terminal), _Stream(terminal)
+        with redirect_stdout(out), redirect_stderr(err):
+            code = run(argv, prog=prog, opener=self.open)
+        return Ran(code, out.getvalue(), err.getvalue())
+
+    def ok(self, *argv: str, **options: Any) -> Ran:
+        """Run one that must succeed."""
+        ran = self.run(*argv, **options)
+        assert ran.code == 0, ran
+        return ran
+
+
+class _Stream(io.StringIO):
+    def __init__(self, terminal: bool) -> None:
+        super().__init__()
+        self._terminal = terminal
+
+    def isatty(self) -> bool:
+        return self._terminal
+
+
+def make_desks() -> tuple[Desk, Desk]:
+    """Ada's and Bob's desks, on one remote and under one clock, at noon."""
+    clock = ManualClock(wall_ms=NOON, make=Instant)
+    store = MemoryStore(clock)
+    ada = Desk(store, clock)
+    return ada, replace(ada, holder="bob@example.com", host="desktop", branch="topic", opened=[])

@@ -1,0 +1,171 @@
+"""Helpers for repositories: run git, make clones, picture a repository byte for byte."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import stat
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from support.fences import clean_env
+
+if TYPE_CHECKING:
+    from support.remotes import Remote
+
+GIT_TIMEOUT_SECONDS = 60
+OWN_DIRECTORY = "gitlease"
+
+
+class GitFailed(AssertionError):
+    """A git command of a test ended with an error; `code`, `stdout` and `stderr` tell which."""
+
+    def __init__(self, args: tuple[str, ...], done: subprocess.CompletedProcess[str]) -> None:
+        self.code = done.returncode
+        self.stdout = done.stdout
+        self.stderr = done.stderr
+        super().__init__(f"git {' '.join(args)} ended with {self.code}:\n{self.stderr}")
+
+
+def run_git(
+    cwd: Path,
+    *args: str,
+    env: Mapping[str, str] | None = None,
+    input: str | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """Run git in a clean environment (plus `env`) and hand back how it ended, good or bad."""
+    return subprocess.run(
+        ["git", *args],
+        cwd=cwd,
+        env=clean_env(env),
+        input="" if input is None else input,
+        capture_output=True,
+        encoding="utf-8",
+        errors="surrogateescape",
+        timeout=GIT_TIMEOUT_SECONDS,
+        check=False,
+    )
+
+
+def git(
+    cwd: Path,
+    *args: str,
+    env: Mapping[str, str] | None = None,
+    input: str | None = None,
+) -> str:
+    """Run git in a clean environment (plus `env`); its output without the last line end.
+
+    Raises GitFailed, which carries stderr, when git ends with an error.
+    """
+    done = run_git(cwd, *args, env=env, input=input)
+    if done.returncode:
+        raise GitFailed(args, done)
+    return done.stdout.removesuffix("\n")
+
+
+def make_clone(remote: Remote, path: Path, email: str, name: str) -> Path:
+    """Clone the remote to `path`, with user.email and user.name set in the clone only."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    identity = ("-c", f"user.email={email}", "-c", f"user.name={name}")
+    git(path.parent, "clone", "-q", *identity, remote.url, str(path), env=remote.env)
+    return path
+
+
+def commit_file(clone: Path, name: str, content: str, message: str = "change") -> str:
+    """Write a file in a clone and commit it; the new commit's id."""
+    target = clone / name
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(content, encoding="utf-8")
+    git(clone, "add", "--", name)
+    git(clone, "commit", "-q", "-m", message)
+    return git(clone, "rev-parse", "HEAD")
+
+
+def common_dir(repo: Path) -> Path:
+    """The git common directory of a repository, work tree, linked work tree or submodule."""
+    return Path(os.path.realpath(repo / git(repo, "rev-parse", "--git-common-dir")))
+
+
+def snapshot(repo: Path) -> dict[str, bytes]:
+    """A byte-for-byte picture of a user's repository, without `<git common dir>/gitlease/`.
+
+    Keys are `git/...` (common directory), `private/...` (a git directory outside it) and
+    `tree/...` (work tree); values are "<type> <mode>" and content. Objects are listed by name.
+    """
+    common = common_dir(repo)
+    picture: dict[str, bytes] = {}
+    _walk("git", common, picture, {common / OWN_DIRECTORY}, objects=common / "objects")
+    private = Path(os.path.realpath(repo / git(repo, "rev-parse", "--git-dir")))
+    if private != common and not private.is_relative_to(common):
+        _walk("private", private, picture, set())
+    if git(repo, "rev-parse", "--is-inside-work-tree") == "true":
+        tree = Path(os.path.realpath(git(repo, "rev-parse", "--show-toplevel")))
+        _walk("tree", tree, picture, {common, private})
+    return picture
+
+
+def assert_untouched(before: Mapping[str, bytes], after: Mapping[str, bytes]) -> None:
+    """Fail with a readable account of every entry that was added, removed or changed."""
+    lines: list[str] = []
+    lines += [f"added:   {name}" for name in sorted(after.keys() - before.keys())]
+    lines += [f"removed: {name}" for name in sorted(before.keys() - after.keys())]
+    for name in sorted(before.keys() & after.keys()):
+        if before[name] != after[name]:
+            lines.append(f"changed: {name}")
+            lines += _difference(before[name], after[name])
+    if lines:
+        raise AssertionError("the repository was touched:\n" + "\n".join(lines))
+
+
+def _walk(
+    label: str,
+    root: Path,
+    picture: dict[str, bytes],
+    skipped: set[Path],
+    objects: Path | None = None,
+) -> None:
+    """Add everything below `root` to the picture, under `label`."""
+    directories = [root]
+    while directories:
+        directory = directories.pop()
+        for entry in sorted(os.scandir(directory), key=lambda found: found.name):
+            path = Path(entry.path)
+            if path in skipped:
+                continue
+            name = f"{label}/{path.relative_to(root).as_posix()}"
+            if entry.is_dir(follow_symlinks=False):
+                directories.append(path)
+            is_object = objects is not None and path.is_relative_to(objects)
+            in_info = is_object and path.parent.name == "info"  # alternates and the like
+            picture[name] = b"object" if is_object and not in_info else _entry(path)
+
+
+def _entry(path: Path) -> bytes:
+    """One entry: its type and mode, and the bytes it holds."""
+    status = path.lstat()
+    mode = stat.S_IMODE(status.st_mode)
+    if stat.S_ISLNK(status.st_mode):
+        return b"link\n" + os.fsencode(os.readlink(path))
+    if stat.S_ISDIR(status.st_mode):
+        return f"directory {mode:04o}".encode()
+    if stat.S_ISREG(status.st_mode):
+        return f"file {mode:04o}\n".encode() + path.read_bytes()
+    return f"special {stat.S_IFMT(status.st_mode):o} {mode:04o}".encode()
+
+
+def _difference(before: bytes, after: bytes) -> list[str]:
+    """Up to forty lines which tell how two entries differ."""
+    if b"\0" in before + after:
+        first = next(
+            (at for at, (old, new) in enumerate(zip(before, after, strict=False)) if old != new),
+            min(len(before), len(after)),
+        )
+        return [f"    binary: {len(before)} -> {len(after)} bytes, first difference at {first}"]
+    old = before.decode("utf-8", "backslashreplace").splitlines()
+    new = after.decode("utf-8", "backslashreplace").splitlines()
+    found = list(difflib.unified_diff(old, new, "before", "after", lineterm="", n=1))
+    if not found:
+        return [f"    {before!r} -> {after!r}"]
+    return ["    " + line for line in found[:40]]
