@@ -94,13 +94,7 @@ def _store(
         make_bare(own)
         remote = Remote(url=own, folder=folder)
         place = "the local ledger of this clone"
-        warnings = (
-            ()
-            if local
-            else (
-                "there is no remote: these leases are local to this clone",
-            )
-        )
+        warnings = () if local else ("there is no remote: these leases are local to this clone",)
     else:
         remote = _remote(repository, location.url, location.name)
         shown = without_secrets(location.url)
@@ -147,6 +141,11 @@ def _remote(repository: Repository, url: str, name: str | None) -> Remote:
     )
 
 
+def find_repository(directory: str = ".") -> Repository:
+    """The repository around a directory, before its settings are read: to repair one, say."""
+    return discover(directory)
+
+
 def write_setting(repository: Repository, key: str, value: str) -> str:
     """Set a setting in the clone's git config (an empty value unsets) and say what it is called."""
     return set_config(repository, key, value)
@@ -180,6 +179,7 @@ __all__ = [
     "Repository",
     "Setting",
     "Workspace",
+    "find_repository",
     "is_tracked",
     "open_workspace",
     "write_default_settings",

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from gitlease.domain.errors import GitleaseError, LeaseHeld, NotFound, WaitTimeout
-from gitlease.domain.instant import MS
+from gitlease.answers import Answer, Reading, named, overall
+from gitlease.domain.errors import GitleaseError, LeaseHeld
 from gitlease.domain.lapse import Moment
-from gitlease.domain.lease import Actor, Lease
-from gitlease.domain.ledger import Damage, Fate, Note, Notice
+from gitlease.domain.lease import Actor
 from gitlease.domain.operations import (
     Acknowledge,
     AddNote,
@@ -28,52 +27,15 @@ from gitlease.domain.operations import (
     Revoke,
     SetPolicy,
 )
-from gitlease.domain.outcome import Event
-from gitlease.domain.policy import DEFAULT_POLICY, Policy
+from gitlease.domain.policy import DEFAULT_POLICY
 from gitlease.domain.resource import WHOLE, Resource
-from gitlease.domain.view import LeaseView, view_lease
 from gitlease.ports import Clock, LedgerStore, Snapshot
+from gitlease.reading import LeaseReader
 from gitlease.swapping import PATIENCE, Step, Swapper, fresh_id
-
-NOTICE_WITHIN = 5.0  # seconds between looks in the first minute of a wait
-NOTICE_LATER = 15.0
+from gitlease.waiting import wait_until_free
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """What a verb came to. ``refused`` has what could not be done of several leases.
-
-    ``displaced`` has whose place was taken, ``notes`` those left for the next holder, ``warnings``
-    what a person should know besides.
-    """
-
-    status: str
-    leases: tuple[LeaseView, ...] = ()
-    displaced: tuple[LeaseView, ...] = ()
-    edge: str = "none"
-    notes: tuple[Note, ...] = ()
-    refused: tuple[GitleaseError, ...] = ()
-    capped_to_max: bool = False
-    max_ttl_seconds: int = 0
-    changed: bool = True
-    warnings: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
-    """What a reading verb saw. ``age`` is in seconds, for answers from what this clone knows."""
-
-    leases: tuple[LeaseView, ...] = ()
-    notes: tuple[Note, ...] = ()
-    events: tuple[Event, ...] = ()
-    damage: tuple[Damage, ...] = ()
-    policy: Policy = DEFAULT_POLICY
-    ledger_id: str | None = None
-    revision: int = 0
-    warnings: tuple[str, ...] = ()
-
-
-class LeaseService:
+class LeaseService(LeaseReader):
     """Claims and everything after, for one actor on one layer of one store."""
 
     def __init__(
@@ -88,7 +50,7 @@ class LeaseService:
         patience: float = PATIENCE,
         dice: random.Random | None = None,
     ) -> None:
-        self.store, self.clock, self.actor, self.layer = store, clock, actor, layer
+        super().__init__(store, clock=clock, actor=actor, layer=layer)
         self._default_ttl, self._ttl_is_default = default_ttl, ttl_is_default
         self._dice = dice or random.SystemRandom()
         self._swapper = Swapper(
@@ -136,7 +98,13 @@ class LeaseService:
 
         if wait is None:
             return self._change("claim", operations())
-        return self._wait_for(operations, wait, on_wait)
+        return wait_until_free(
+            lambda: self._change("claim", operations()),
+            seconds=wait,
+            clock=self.clock,
+            dice=self._dice,
+            on_wait=on_wait,
+        )
 
     def renew(
         self,
@@ -219,41 +187,6 @@ class LeaseService:
         op = SetPolicy(id=fresh_id(), actor=self.actor, changes=tuple(changes.items()))
         return self._change("config", [op])
 
-    # --- verbs that read --------------------------------------------------------------------
-
-    def read(self, *, resource: Resource | None = None, cached: bool = False) -> Reading:
-        """The leases of the ledger, or of one resource, as this actor sees them.
-
-        ``cached`` answers from what this clone knows, and says how old that is. Raises Invalid
-        when the one resource asked for has a damaged record.
-        """
-        head = self._head(cached=cached)
-        if head is None or head.ledger is None:
-            return Reading(warnings=self._warnings(head, cached))
-        ledger = head.ledger
-        leases = ledger.every_lease() if resource is None else ledger.leases_of(resource)
-        damage = tuple(ledger.damage()) if resource is None else ()
-        return Reading(
-            leases=self._views(head, leases),
-            notes=() if resource is None else ledger.notes(resource),
-            damage=damage,
-            policy=ledger.header.policy,
-            ledger_id=ledger.header.ledger_id,
-            revision=ledger.header.revision,
-            warnings=self._warnings(head, cached) + self._told(head) + _of_damage(damage),
-        )
-
-    def log(
-        self, *, resource: Resource | None = None, limit: int = 100, cached: bool = False
-    ) -> Reading:
-        """The audit trail, newest first; of one resource where one is named."""
-        head = self._head(cached=cached)
-        events = self.store.history(self.layer, 100_000 if resource else limit) if head else ()
-        if resource is not None:
-            wanted = resource.text.casefold()
-            events = tuple(e for e in events if (e.resource or "").casefold() == wanted)[:limit]
-        return Reading(events=events, warnings=self._warnings(head, cached))
-
     def confirm(self) -> Reading:
         """Accept the ledger that the remote has now; makes one where there is none."""
         head = self.store.confirm(self.layer)
@@ -280,11 +213,14 @@ class LeaseService:
     ) -> Answer:
         said = self._settle_pending()
         known = self.store.known(self.layer)
-        told = self._told(known)
+        said += self._told(known)
         batch = [*operations, *self._acknowledged(known)]
-        step = self._swapper.carry_out(batch, together=together, what=_named(what, operations))
-        told += self._told(step.head) if step.head is not known else ()
-        return self._answer(step, operations, said + told, notes_of)
+        try:
+            step = self._swapper.carry_out(batch, together=together, what=named(what, operations))
+        except GitleaseError as refusal:
+            refusal.warnings = said + self._told(self.store.known(self.layer))
+            raise
+        return self._answer(step, operations, said + self._told(step.head), notes_of)
 
     def _answer(
         self,
@@ -307,7 +243,7 @@ class LeaseService:
         notes = tuple(n for r in dict.fromkeys(named) for n in ledger.notes(r))
         statuses = [o.status for o in outcomes]
         return Answer(
-            status=_overall(statuses),
+            status=overall(statuses),
             leases=self._views(head, leases, moment),
             displaced=self._views(head, [x for o in outcomes for x in o.displaced], moment),
             notes=notes,
@@ -318,120 +254,9 @@ class LeaseService:
             warnings=self.store.warnings + step.head.warnings + warnings,
         )
 
-    def _wait_for(
-        self,
-        operations: Callable[[], list[Operation]],
-        wait: int,
-        on_wait: Callable[[LeaseHeld], None],
-    ) -> Answer:
-        began = self.clock.now()
-        while True:
-            try:
-                return self._change("claim", operations())
-            except LeaseHeld as held:
-                waited = began.elapsed_at_most(self.clock.now()) / MS
-                if waited >= wait:
-                    timeout = WaitTimeout(
-                        f"waited {wait}s: {held.message}",
-                        resource=held.resource,
-                        scope=held.scope,
-                        conflicts=held.conflicts,
-                        free_at=held.free_at,
-                    )
-                    timeout.views = held.views
-                    raise timeout from None
-                on_wait(held)
-                self.clock.sleep(self._nap(held, waited, wait))
-
-    def _nap(self, held: LeaseHeld, waited: float, wait: int) -> float:
-        """Until it may be free, at most until the next look, and never past the end of the wait."""
-        look = NOTICE_WITHIN if waited < 60 else NOTICE_LATER
-        nap = look * self._dice.uniform(0.7, 1.3)
-        if held.free_at is not None:
-            until_free = (held.free_at - self.clock.now().wall_ms) / MS
-            nap = min(nap, max(until_free, 0.0) + self._dice.uniform(0.05, 0.3))
-        return max(0.05, min(nap, wait - waited))
-
-    def _head(self, *, cached: bool) -> Snapshot | None:
-        if cached:
-            known = self.store.known(self.layer)
-            if known is None:
-                raise NotFound(
-                    "this clone knows nothing of the ledger yet",
-                    hints=("ask once without --cached",),
-                )
-            return known
-        self._settle_pending()
-        return self.store.fetch(self.layer)
-
-    def _views(
-        self, head: Snapshot, leases: Sequence[Lease], moment: Moment | None = None
-    ) -> tuple[LeaseView, ...]:
-        when = moment or Moment(now=self.clock.now(), seen=head.seen)
-        policy = head.ledger.header.policy if head.ledger else DEFAULT_POLICY
-        return tuple(
-            view_lease(x, layer=head.layer, actor=self.actor, policy=policy, moment=when)
-            for x in leases
-        )
-
-    def _warnings(self, head: Snapshot | None, cached: bool) -> tuple[str, ...]:
-        said = self.store.warnings + (head.warnings if head else ())
-        if cached and head is not None:
-            age = head.received.elapsed_at_most(self.clock.now()) // MS
-            said += (f"from what this clone knew {age}s ago",)
-        return said
-
-    def _told(self, head: Snapshot | None) -> tuple[str, ...]:
-        """What happened to this holder's leases behind its back, said once in this clone."""
-        notices = head.ledger.notices(self.actor.holder) if head and head.ledger else ()
-        if not notices:
-            return ()
-        before = self.store.shown(self.layer, [n.id for n in notices])
-        return tuple(_words(n) for n in notices if n.id not in before)
-
     def _acknowledged(self, head: Snapshot | None) -> list[Operation]:
         notices = head.ledger.notices(self.actor.holder) if head and head.ledger else ()
         if not notices:
             return []
         ids = tuple(n.id for n in notices)
         return [Acknowledge(id=fresh_id(), actor=self.actor, notices=ids)]
-
-    def _settle_pending(self) -> tuple[str, ...]:
-        """Find out about changes whose outcome an earlier command could not know."""
-        waiting = list(self.store.pending(self.layer))
-        if not waiting:
-            return ()
-        head, said = self.store.fetch(self.layer), []
-        for pending in waiting:
-            if self.store.settle(pending, head) is Fate.APPLIED:
-                said.append(f"{pending.what}, whose outcome was not known, had reached the remote")
-        return tuple(said)
-
-
-def _named(what: str, operations: Sequence[Operation]) -> str:
-    """What a change is, for messages: ``claim of F001 and 2 more``."""
-    resources = [str(r) for op in operations if (r := getattr(op, "resource", None)) is not None]
-    if not resources:
-        return f"this {what}"
-    more = f" and {len(resources) - 1} more" if len(resources) > 1 else ""
-    return f"{what} of {resources[0]}{more}"
-
-
-def _overall(statuses: Sequence[str]) -> str:
-    """One word for several: what is rarest and matters most comes first."""
-    for status in ("taken_over", "claimed"):
-        if status in statuses:
-            return status
-    return statuses[0] if statuses else "renewed"
-
-
-def _words(notice: Notice) -> str:
-    done = "taken over" if notice.what == "taken_over" else notice.what
-    scope = "" if notice.scope == WHOLE else f" (scope {notice.scope})"
-    session = f", session {notice.session}" if notice.session else ""
-    why = f': "{notice.reason}"' if notice.reason else ""
-    return f"your lease of {notice.resource}{scope}{session} was {done} by {notice.by}{why}"
-
-
-def _of_damage(damage: Sequence[Damage]) -> tuple[str, ...]:
-    return tuple(f"{d.file} cannot be read: {d.problem}" for d in damage)

@@ -53,6 +53,8 @@ class GitleaseError(Exception):
         self.hints = hints
         self.views: tuple[LeaseView, ...] = ()
         """``conflicts`` as the caller sees them, where the ledger was read."""
+        self.warnings: tuple[str, ...] = ()
+        """What else a person should know, found out on the way."""
 
     @property
     def lease(self) -> Lease | None:

@@ -7,13 +7,13 @@ from datetime import timedelta
 from types import TracebackType
 from typing import Self, TypeVar
 
+from gitlease.answers import Answer, Reading
 from gitlease.bootstrap import Workspace, open_workspace
 from gitlease.domain.duration import parse_duration
 from gitlease.domain.errors import UsageError
 from gitlease.domain.operations import MAX_NOTE, MAX_REASON, check_text
 from gitlease.domain.resource import WHOLE, Resource, parse_resource, parse_scope, resolve_path
 from gitlease.domain.view import LeaseView
-from gitlease.service import Answer, Reading
 
 _Said = TypeVar("_Said", Answer, Reading)
 

@@ -19,18 +19,6 @@ IN_THE_WAY = frozenset({"held", "wait_timeout", "not_holder"})
 LISTED = 5  # conflicts that are spelt out; the rest is counted
 
 
-def clean(text: str) -> str:
-    """Text safe for a terminal: whatever does not print is spelt out, but for line ends and tabs.
-
-    Records and remotes are not trusted: an escape sequence could hide or forge what is shown.
-    """
-    if text.isprintable():
-        return text
-    return "".join(
-        c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text
-    )
-
-
 def rfc3339(at: datetime) -> str:
     """UTC to the second, rounded down: what JSON and pipes get."""
     return at.strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -66,7 +54,7 @@ def until(view: LeaseView, now: datetime) -> str:
     """How long it lasts, or since when it does not and when others may take it."""
     at = clock_time(view.expires_at, now)
     if view.state == "active" and view.expires_in > 0:
-        return f"until {at}, expires in {humanize_duration(view.expires_in)}"
+        return f"until {at}, expires in {glance(view.expires_in)}"
     if view.state == "completed":
         return f"completed at {clock_time(view.renewed_at, now)}"
     if view.state in ("released", "revoked"):
@@ -75,9 +63,14 @@ def until(view: LeaseView, now: datetime) -> str:
     return f"{ago}, {_free(view.free_at, now)}" if view.free_at else ago
 
 
+def glance(seconds: int) -> str:
+    """A time left as people say it: a minute more or less shows only in the absolute time."""
+    return humanize_duration((seconds + 30) // 60 * 60 if seconds >= 60 else seconds)
+
+
 def _free(at: datetime, now: datetime) -> str:
     left = (at - now).total_seconds()
-    if left <= 0:
+    if left < 0:
         return "free for others"
     return f"free for others at {clock_time(at, now)}, in {humanize_duration(int(left) + 1)}"
 

@@ -185,3 +185,8 @@ def make_desks() -> tuple[Desk, Desk]:
     store = MemoryStore(clock)
     ada = Desk(store, clock)
     return ada, replace(ada, holder="bob@example.com", host="desktop", branch="topic", opened=[])
+
+
+def words(value: object) -> str | None:
+    """The id of a test's command line; anything else is left to pytest."""
+    return " ".join(value) if isinstance(value, tuple) else None

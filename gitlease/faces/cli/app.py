@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from gitlease.domain.errors import GitleaseError, UsageError
-from gitlease.faces.cli import output, refusals
+from gitlease.faces.cli import output
 from gitlease.faces.cli.call import Call, Opener, open_real
 from gitlease.faces.cli.verb import CONTEXT, shared_options
 from gitlease.faces.codes import BROKEN_PIPE, INTERRUPTED
@@ -96,24 +96,10 @@ def _no_such_verb(name: str, prog: str) -> UsageError:
 def show_version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
     """Print the version and stop."""
     if value:
-        print(f"gitlease {version()}")
+        from gitlease import __version__
+
+        print(f"gitlease {__version__}")
         ctx.exit()
-
-
-def version() -> str:
-    """This gitlease's version; the installation's own record is read only where it must be."""
-    import gitlease
-
-    known = getattr(gitlease, "__version__", None)
-    if isinstance(known, str):
-        return known
-    from importlib.metadata import PackageNotFoundError
-    from importlib.metadata import version as installed
-
-    try:
-        return installed("gitlease")
-    except PackageNotFoundError:
-        return "(not installed)"
 
 
 def _top(ctx: click.Context) -> None:
@@ -160,6 +146,8 @@ def run(argv: Sequence[str], *, prog: str = "gitlease", opener: Opener = open_re
         output.forget_stdout()
         return BROKEN_PIPE
     except Exception as error:
+        from gitlease.faces.cli import refusals
+
         traceback = "--traceback" in options or sys.flags.dev_mode
         return refusals.tell_fault(call, error, traceback=traceback)
 
@@ -172,10 +160,16 @@ def _carry_out(call: Call, argv: Sequence[str]) -> int:
     except click.exceptions.Exit as leaving:
         return leaving.exit_code
     except click.ClickException as wrong:
-        return refusals.tell(call, _as_ours(call, wrong))
+        return _refuse(call, _as_ours(call, wrong))
     except GitleaseError as error:
-        return refusals.tell(call, error)
+        return _refuse(call, error)
     return result if isinstance(result, int) else 0
+
+
+def _refuse(call: Call, error: GitleaseError) -> int:
+    from gitlease.faces.cli import refusals
+
+    return refusals.tell(call, error)
 
 
 def _as_ours(call: Call, wrong: click.ClickException) -> UsageError:

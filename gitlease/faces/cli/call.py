@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from gitlease.faces import sentences, wire
 from gitlease.faces.cli import output
 
 if TYPE_CHECKING:
@@ -143,9 +142,15 @@ class Call:
         warnings: Sequence[str] = (),
         views: Sequence[LeaseView] = (),
         next_steps: Sequence[str] = (),
+        hints: Sequence[str] | None = None,
         show: Callable[[], None],
     ) -> None:
-        """Give the answer: one JSON document, or ``show`` and then warnings and hints."""
+        """Give the answer: one JSON document, or ``show`` and then warnings and hints.
+
+        ``hints`` are the next steps as a person likes them.
+        """
+        from gitlease.faces import sentences, wire
+
         said = (*self.warnings, *warnings, *sentences.skew_warnings(views))
         said = tuple(dict.fromkeys(said))
         if self.json:
@@ -155,4 +160,4 @@ class Call:
             return
         show()
         output.warn(said)
-        output.hint(next_steps)
+        output.hint(next_steps if hints is None else hints)

@@ -86,11 +86,13 @@ def claim_verb(
         wait=patience,
         on_wait=_waiting(call, wait),
     )
+    steps = _next_steps(call, answer, scope)
     call.answer(
         _body(answer),
         warnings=answer.warnings,
         views=answer.leases,
-        next_steps=_next_steps(call, answer, scope),
+        next_steps=list(steps),
+        hints=[f"{step}  # {use}" for step, use in steps.items()],
         show=lambda: _show(call, answer),
     )
 
@@ -144,13 +146,22 @@ def _body(answer: Answer) -> wire.Document:
     return body | {"notes": [wire.note(n) for n in answer.notes]}
 
 
-def _next_steps(call: Call, answer: Answer, scope: str | None) -> list[str]:
+STEPS = (
+    ("renew", "keep it while you work"),
+    ("done", "when the work is finished"),
+    ("release", "when you stop before that"),
+)
+
+
+def _next_steps(call: Call, answer: Answer, scope: str | None) -> dict[str, str]:
+    """Commands for what was claimed, each with what it is for."""
     names = [view.resource for view in answer.leases]
     part = [] if scope is None else ["--scope", scope]
-    steps = [call.typed("renew", *names, options=part)]
-    if len(names) == 1:
-        steps.append(call.typed("done", *names, options=part))
-    return [*steps, call.typed("release", *names, options=part)]
+    return {
+        call.typed(verb, *names, options=part): use
+        for verb, use in STEPS
+        if verb != "done" or len(names) == 1
+    }
 
 
 def _show(call: Call, answer: Answer) -> None:

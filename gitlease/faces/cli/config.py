@@ -97,7 +97,7 @@ def _ledger_policy(call: Call, key: str | None, value: str | None, cached: bool)
         warnings = reading.warnings
     source = LEDGER if reading.ledger_id else BUILT_IN
     table = [Entry(k, v, source) for k, v in policy_words(reading.policy).items()]
-    _answer(call, table, key, warnings)
+    _answer(call, table, key, warnings, changed=value is not None)
 
 
 def _check_policy(key: str, value: str | None) -> None:
@@ -109,7 +109,14 @@ def _check_policy(key: str, value: str | None) -> None:
         change_policy(Policy(ttl_min=1, ttl_max=LONGEST), {key: value or ""})
 
 
-def _answer(call: Call, table: Sequence[Entry], key: str | None, warnings: Sequence[str]) -> None:
+def _answer(
+    call: Call,
+    table: Sequence[Entry],
+    key: str | None,
+    warnings: Sequence[str],
+    *,
+    changed: bool = False,
+) -> None:
     shown = table if key is None else [e for e in table if e.key.lower() == key.lower()]
     if key is not None and not shown:
         known = ", ".join(e.key for e in table)
@@ -120,7 +127,7 @@ def _answer(call: Call, table: Sequence[Entry], key: str | None, warnings: Seque
 
     def show() -> None:
         if key is not None:
-            output.line(shown[0].text)
+            output.line(f"set {shown[0].key} to {shown[0].text}" if changed else shown[0].text)
             return
         rows = [Row((e.key, e.text, e.source), (e.key, e.text, e.source)) for e in shown]
         output.table(("KEY", "VALUE", "SOURCE"), rows)

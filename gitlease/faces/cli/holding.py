@@ -67,15 +67,14 @@ def renew_verb(
 def _partly(call: Call, answer: Answer) -> int:
     """Some were renewed and some could not be: the refusal counts, and both are told."""
     now = call.now()
+    call.warnings += answer.warnings
     body = {
         "status": answer.status,
         "leases": [wire.lease(view) for view in answer.leases],
         "refused": [wire.refusal(refused, now=now) for refused in answer.refused],
-        "warnings": list(answer.warnings),
     }
     if not call.json:
         _show_renewed(call, answer)
-        output.warn(answer.warnings)
         for refused in answer.refused[1:]:
             output.aside(sentences.refusal(refused, now))
     return refusals.tell(call, answer.refused[0], body=body)

@@ -65,7 +65,12 @@ def _confirmed(call: Call) -> tuple[Reading | None, tuple[str, ...]]:
 
 
 def _show(call: Call, written: str | None, reading: Reading | None) -> None:
-    output.line(f"wrote {written}: commit it" if written else f"{FILE} is there: left as it is")
+    if written:
+        output.line(f"wrote {written}: commit it")
+    elif call.workspace.repository.toplevel is None:
+        output.line(f"there is no work tree here, so no {FILE}")
+    else:
+        output.line(f"{FILE} is there: left as it is")
     if reading is not None:
         service = call.service
         output.line(

@@ -9,7 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gitlease.faces.sentences import clean
+from gitlease.faces.printable import clean
+
+# Columns that may take several lines where the terminal is narrow; the others are short.
+WRAPPED = frozenset({"RESOURCE", "SCOPE", "SESSION", "WHERE", "REASON", "WHY", "VALUE", "SOURCE"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,7 @@ def line(text: str) -> None:
 
 def aside(text: str) -> None:
     """Print one line that is not the answer: a warning, a hint, a refusal."""
+    sys.stdout.flush()  # where both go to one place, what was said first comes first
     print(clean(text), file=sys.stderr)
 
 
@@ -77,7 +81,7 @@ def _rich_table(headings: Sequence[str], rows: Sequence[Row]) -> None:
     shown = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     used = [i for i, _ in enumerate(headings) if any(row.cells[i] for row in rows)]
     for i in used:
-        shown.add_column(headings[i], overflow="fold")
+        shown.add_column(headings[i], overflow="fold", no_wrap=headings[i] not in WRAPPED)
     for row in rows:
         shown.add_row(*(Text(clean(row.cells[i])) for i in used), style=row.style)
     Console(highlight=False).print(shown)

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gitlease.domain.duration import humanize_duration
 from gitlease.domain.errors import UsageError
 from gitlease.domain.instant import rfc3339
 from gitlease.domain.lease import same_person
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from gitlease.faces.cli.call import Call
     from gitlease.service import Reading
 
-MINE, MY_OTHER, THEIRS = "mine", "my other session", "theirs"
+MINE, MY_OTHER, THEIRS = "mine", "my-other-session", "theirs"
 
 
 @click.command(
@@ -108,7 +107,7 @@ def is_current(view: LeaseView, now: datetime) -> bool:
     """Whether it stands in anyone's way still: not ended, not lapsed."""
     if view.state == "active":
         return True
-    return view.state == "expired" and view.free_at is not None and view.free_at > now
+    return view.state == "expired" and view.free_at is not None and view.free_at >= now
 
 
 @click.command(
@@ -153,7 +152,7 @@ def _show_list(call: Call, views: Sequence[LeaseView], now: datetime) -> None:
 
 def _row(view: LeaseView, actor: Actor, now: datetime) -> Row:
     ours = whose(view, actor)
-    in_words = humanize_duration(view.expires_in)
+    in_words = sentences.glance(abs(view.expires_in))
     left = f"in {in_words}" if view.expires_in > 0 else f"{in_words} ago"
     place = " ".join(w for w in (view.host, f"({view.branch})" if view.branch else "") if w)
     scope = "" if view.scope == WHOLE else view.scope

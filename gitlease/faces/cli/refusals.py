@@ -21,13 +21,16 @@ READING = frozenset({"show", "list", "status", "log"})
 def tell(call: Call, error: GitleaseError, body: Mapping[str, Any] | None = None) -> int:
     """Print a refusal and give its exit status. ``body`` is what was done besides."""
     steps, now = next_steps(call, error), call.now()
+    told: tuple[str, ...] = getattr(error, "warnings", ())
+    warnings = tuple(dict.fromkeys((*call.warnings, *told, *sentences.skew_warnings(error.views))))
     if call.json:
-        output.document(wire.failure(call.command, error, now=now, next_steps=steps, body=body))
+        more = dict(body or {}) | ({"warnings": list(warnings)} if warnings else {})
+        output.document(wire.failure(call.command, error, now=now, next_steps=steps, body=more))
     output.aside(sentences.refusal(error, now))
     for text in sentences.others_in_the_way(error, now):
         output.aside(text)
     if not call.json:
-        output.warn((*call.warnings, *sentences.skew_warnings(error.views)))
+        output.warn(warnings)
     output.hint([*error.hints, *_advice(call, error), *steps])
     return exit_of(error.code)
 

@@ -1,0 +1,77 @@
+"""What the service answers, and its own few words: faces translate these and add no facts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gitlease.domain.errors import GitleaseError
+from gitlease.domain.ledger import Damage, Note, Notice
+from gitlease.domain.operations import Operation
+from gitlease.domain.outcome import Event
+from gitlease.domain.policy import DEFAULT_POLICY, Policy
+from gitlease.domain.resource import WHOLE
+from gitlease.domain.view import LeaseView
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a verb came to. ``refused`` has what could not be done of several leases.
+
+    ``displaced`` has whose place was taken, ``notes`` those left for the next holder, ``warnings``
+    what a person should know besides.
+    """
+
+    status: str
+    leases: tuple[LeaseView, ...] = ()
+    displaced: tuple[LeaseView, ...] = ()
+    edge: str = "none"
+    notes: tuple[Note, ...] = ()
+    refused: tuple[GitleaseError, ...] = ()
+    capped_to_max: bool = False
+    max_ttl_seconds: int = 0
+    changed: bool = True
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """What a reading verb saw. ``age`` is in seconds, for answers from what this clone knows."""
+
+    leases: tuple[LeaseView, ...] = ()
+    notes: tuple[Note, ...] = ()
+    events: tuple[Event, ...] = ()
+    damage: tuple[Damage, ...] = ()
+    policy: Policy = DEFAULT_POLICY
+    ledger_id: str | None = None
+    revision: int = 0
+    warnings: tuple[str, ...] = ()
+
+
+def named(what: str, operations: Sequence[Operation]) -> str:
+    """What a change is, for messages: ``claim of F001 and 2 more``."""
+    resources = [str(r) for op in operations if (r := getattr(op, "resource", None)) is not None]
+    if not resources:
+        return f"this {what}"
+    more = f" and {len(resources) - 1} more" if len(resources) > 1 else ""
+    return f"{what} of {resources[0]}{more}"
+
+
+def overall(statuses: Sequence[str]) -> str:
+    """One word for several: what is rarest and matters most comes first."""
+    for status in ("taken_over", "claimed"):
+        if status in statuses:
+            return status
+    return statuses[0] if statuses else "renewed"
+
+
+def told(notice: Notice) -> str:
+    done = "taken over" if notice.what == "taken_over" else notice.what
+    scope = "" if notice.scope == WHOLE else f" (scope {notice.scope})"
+    session = f", session {notice.session}" if notice.session else ""
+    why = f': "{notice.reason}"' if notice.reason else ""
+    return f"your lease of {notice.resource}{scope}{session} was {done} by {notice.by}{why}"
+
+
+def of_damage(damage: Sequence[Damage]) -> tuple[str, ...]:
+    return tuple(f"{d.file} cannot be read: {d.problem}" for d in damage)

@@ -1,0 +1,108 @@
+"""The reading side of the service: what stands in the ledger, as one actor sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gitlease.answers import Reading, of_damage, told
+from gitlease.domain.errors import NotFound
+from gitlease.domain.instant import MS
+from gitlease.domain.lapse import Moment
+from gitlease.domain.lease import Actor, Lease
+from gitlease.domain.ledger import Fate
+from gitlease.domain.pattern import fold
+from gitlease.domain.policy import DEFAULT_POLICY
+from gitlease.domain.resource import Resource
+from gitlease.domain.view import LeaseView, view_lease
+from gitlease.ports import Clock, LedgerStore, Snapshot
+
+WHOLE_HISTORY = 100_000
+
+
+class LeaseReader:
+    """Reads one layer of one store for one actor."""
+
+    def __init__(self, store: LedgerStore, *, clock: Clock, actor: Actor, layer: str) -> None:
+        self.store, self.clock, self.actor, self.layer = store, clock, actor, layer
+
+    def read(self, *, resource: Resource | None = None, cached: bool = False) -> Reading:
+        """The leases of the ledger, or of one resource, as this actor sees them.
+
+        ``cached`` answers from what this clone knows, and says how old that is. Raises Invalid
+        when the one resource asked for has a damaged record.
+        """
+        head, said = self._head(cached=cached)
+        said = self._warnings(head, cached) + said
+        ledger = head.ledger
+        if ledger is None:
+            return Reading(warnings=said)
+        leases = ledger.every_lease() if resource is None else ledger.leases_of(resource)
+        damage = tuple(ledger.damage()) if resource is None else ()
+        return Reading(
+            leases=self._views(head, leases),
+            notes=() if resource is None else ledger.notes(resource),
+            damage=damage,
+            policy=ledger.header.policy,
+            ledger_id=ledger.header.ledger_id,
+            revision=ledger.header.revision,
+            warnings=said + self._told(head) + of_damage(damage),
+        )
+
+    def log(
+        self, *, resource: Resource | None = None, limit: int = 100, cached: bool = False
+    ) -> Reading:
+        """The audit trail, newest first; of one resource where one is named."""
+        head, said = self._head(cached=cached)
+        events = self.store.history(self.layer, WHOLE_HISTORY if resource else limit)
+        if resource is not None:
+            wanted = fold(resource.text)
+            events = tuple(e for e in events if fold(e.resource or "") == wanted)[:limit]
+        said = self._warnings(head, cached) + said
+        return Reading(events=events, warnings=said + self._told(head))
+
+    def _head(self, *, cached: bool) -> tuple[Snapshot, tuple[str, ...]]:
+        if cached:
+            known = self.store.known(self.layer)
+            if known is None:
+                raise NotFound(
+                    "this clone knows nothing of the ledger yet",
+                    hints=("ask once without --cached",),
+                )
+            return known, ()
+        return self.store.fetch(self.layer), self._settle_pending()
+
+    def _views(
+        self, head: Snapshot, leases: Sequence[Lease], moment: Moment | None = None
+    ) -> tuple[LeaseView, ...]:
+        when = moment or Moment(now=self.clock.now(), seen=head.seen)
+        policy = head.ledger.header.policy if head.ledger else DEFAULT_POLICY
+        return tuple(
+            view_lease(x, layer=head.layer, actor=self.actor, policy=policy, moment=when)
+            for x in leases
+        )
+
+    def _warnings(self, head: Snapshot, cached: bool) -> tuple[str, ...]:
+        said = self.store.warnings + head.warnings
+        if cached:
+            age = head.received.elapsed_at_most(self.clock.now()) // MS
+            said += (f"from what this clone knew {age}s ago",)
+        return said
+
+    def _told(self, head: Snapshot | None) -> tuple[str, ...]:
+        """What happened to this holder's leases behind its back, said once in this clone."""
+        notices = head.ledger.notices(self.actor.holder) if head and head.ledger else ()
+        if not notices:
+            return ()
+        before = self.store.shown(self.layer, [n.id for n in notices])
+        return tuple(told(n) for n in notices if n.id not in before)
+
+    def _settle_pending(self) -> tuple[str, ...]:
+        """Find out about changes whose outcome an earlier command could not know."""
+        waiting = list(self.store.pending(self.layer))
+        if not waiting:
+            return ()
+        head, said = self.store.fetch(self.layer), []
+        for pending in waiting:
+            if self.store.settle(pending, head) is Fate.APPLIED:
+                said.append(f"{pending.what}, whose outcome was not known, had reached the remote")
+        return tuple(said)

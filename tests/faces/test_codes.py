@@ -1,0 +1,118 @@
+"""The table of codes is that of the contract, and every command line ends by it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from faces.fake import Desk, make_desks, words
+
+from gitlease.domain import errors
+from gitlease.domain.errors import GitleaseError
+from gitlease.faces.codes import CODES, exit_of
+
+CONTRACT = {
+    1: {"held", "wait_timeout", "violations", "nothing_left"},
+    2: {"usage"},
+    3: {"lost", "not_holder"},
+    4: {"denied"},
+    5: {"unavailable", "unknown_outcome"},
+    6: {"policy"},
+    7: {"invalid", "not_found", "rollback"},
+    128: {"not_a_repository"},
+}
+
+
+def every_error(base: type[GitleaseError] = GitleaseError) -> Iterator[type[GitleaseError]]:
+    """All errors of the domain."""
+    for kind in base.__subclasses__():
+        if kind.__module__ == errors.__name__:
+            yield kind
+            yield from every_error(kind)
+
+
+def test_exit_statuses_are_those_of_the_contract() -> None:
+    found: dict[int, set[str]] = {}
+    for name, code in CODES.items():
+        found.setdefault(code.exit, set()).add(name)
+    assert found == CONTRACT | {70: {"internal"}}
+
+
+def test_every_error_of_the_domain_is_in_the_table() -> None:
+    assert {kind.code for kind in every_error()} <= set(CODES)
+
+
+def test_a_code_that_no_table_knows_is_a_fault_of_gitlease() -> None:
+    assert exit_of("brand_new") == 70
+
+
+@pytest.mark.parametrize("kind", list(every_error()), ids=lambda kind: kind.code)
+@pytest.mark.parametrize("json", [False, True], ids=["text", "json"])
+def test_a_refusal_ends_with_its_exit_status(kind: type[GitleaseError], json: bool) -> None:
+    ada, _ = make_desks()
+    ada.store.failing = kind("the remote says no", hints=("ask it nicely",))
+    ran = ada.run("list", *(["--json"] if json else []))
+    assert ran.code == CODES[kind.code].exit
+    assert ran.err.splitlines()[:2] == ["the remote says no", "hint: ask it nicely"]
+    if json:
+        assert ran.json["error"]["code"] == kind.code
+        assert ran.json["error"]["exit"] == ran.code
+    else:
+        assert ran.out == ""
+
+
+@pytest.mark.parametrize(
+    ("argv", "status"),
+    [
+        (("claim", "free"), 0),
+        (("claim", "taken"), 1),
+        (("claim", "taken", "--wait", "5s"), 1),
+        (("release", "taken"), 1),
+        (("done", "taken"), 1),
+        (("claim", "free", "--ttl", "soon"), 2),
+        (("claim", "../../x"), 2),
+        (("claim", "!src/"), 2),
+        (("renew", "taken"), 3),
+        (("renew", "free"), 3),
+        (("extend", "free", "1h"), 3),
+        (("claim", "free", "--ttl", "1s"), 6),
+        (("claim", "finished"), 6),
+        (("revoke", "taken", "--reason", "because"), 6),
+        (("list", "--cached", "--layer", "never-seen"), 7),
+        (("release", "free"), 0),
+        (("show", "free"), 0),
+    ],
+    ids=words,
+)
+def test_a_command_line_ends_by_the_table(argv: tuple[str, ...], status: int) -> None:
+    ada, bob = make_desks()
+    ada.ok("claim", "taken")
+    ada.ok("done", "finished")
+    ran = bob.run(*argv)
+    assert ran.code == status, ran
+    assert (status == 0) or ran.out == ""
+
+
+def test_a_fault_of_gitlease_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def burst(self: Desk, directory: str, **options: object) -> None:
+        raise RuntimeError("a cog fell out\nand rolled away")
+
+    monkeypatch.setattr(Desk, "open", burst)
+    ada, _ = make_desks()
+    ran = ada.run("list", "--json")
+    assert ran.code == 70
+    assert ran.json["error"]["code"] == "internal"
+    assert ran.err == (
+        "internal error: RuntimeError: a cog fell out\n"
+        "hint: run it again with --traceback and report what it prints\n"
+    )
+    assert "Traceback" in ada.run("list", "--traceback").err
+
+
+def test_an_interruption_is_no_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(self: Desk, directory: str, **options: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Desk, "open", stop)
+    ada, _ = make_desks()
+    assert ada.run("list").code == 130

@@ -1,0 +1,136 @@
+"""Help teaches, needs no repository, and costs next to nothing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+from faces.fake import make_desks
+from support.fences import clean_env
+
+from gitlease.faces.cli.app import GROUPS, MODULES
+from gitlease.faces.cli.verb import Verb
+from gitlease.faces.codes import CODES
+
+VERBS = list(MODULES)
+HEAVY = ("pygit2", "yaml", "filelock", "rich", "asyncio", "importlib.metadata", "gitlease.service")
+
+
+def find(name: str) -> Verb:
+    """The command of a verb."""
+    verb = getattr(import_module(f"gitlease.faces.cli.{MODULES[name]}"), f"{name}_verb")
+    assert isinstance(verb, Verb)
+    return verb
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_every_verb_has_a_paragraph_examples_and_exit_codes(name: str) -> None:
+    ada, _ = make_desks()
+    ran = ada.ok(name, "--help")
+    verb = find(name)
+    assert verb.name == name
+    assert ran.out == ada.ok(name, "-h").out
+    assert ran.out.startswith(f"Usage: gitlease {name} ")
+    for part in ("Options:", "Examples:", "Exit codes:", "  -C DIR", "  --json", "  --layer NAME"):
+        assert part in ran.out
+    assert len(verb.help or "") > 60
+    assert verb.examples
+    assert all(line.startswith(f"gitlease {name}") for line in verb.examples)
+    known = {code.exit for code in CODES.values()}
+    assert 2 in verb.exits
+    assert set(verb.exits) <= known
+    assert (ran.err, ada.opened) == ("", [])
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_examples_can_be_typed(name: str) -> None:
+    """Every option of an example is one of the verb's."""
+    verb = find(name)
+    options = {opt for param in verb.params for opt in (*param.opts, *param.secondary_opts)}
+    for line in verb.examples:
+        said = line.split("#")[0].split()[2:]
+        assert {word for word in said if word.startswith("-")} <= options, line
+
+
+def test_claim_advises_how_long() -> None:
+    ada, _ = make_desks()
+    for name in ("claim", "renew"):
+        assert "quick fix 5-10m, standard 15-30m, feature 1h, refactor 2h" in ada.ok(name, "-h").out
+
+
+def test_the_verbs_are_in_groups_and_no_verb_of_another_day_is_there() -> None:
+    ada, _ = make_desks()
+    for argv in ((), ("--help",), ("-h",)):
+        out = ada.ok(*argv).out
+        for title, verbs in GROUPS:
+            assert f"{title}:" in out
+            for verb, _, short in verbs:
+                assert f"  {verb} " in out
+                assert short in out
+    for later in (
+        "start",
+        "set",
+        "queue",
+        "next",
+        "brief",
+        "wait",
+        "watch",
+        "run",
+        "push",
+        "check",
+    ):
+        assert ada.run(later, "--help").code == 2
+
+
+def test_options_that_are_switches_can_be_negated_and_help_does_not_say_so() -> None:
+    ada, bob = make_desks()
+    ada.ok("claim", "F001")
+    assert bob.ok("list", "--mine", "--no-mine", "--json", "--no-json").out.startswith("theirs\t")
+    assert "--no-mine" not in ada.ok("list", "-h").out
+
+
+def run_here(tmp_path: Path, *argv: str) -> subprocess.CompletedProcess[str]:
+    """Run python in an empty folder, where there is no repository."""
+    root = str(Path(__file__).parents[2])
+    return subprocess.run(
+        [sys.executable, *argv],
+        cwd=tmp_path,
+        env=clean_env({"PYTHONPATH": root}),
+        capture_output=True,
+        encoding="utf-8",
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("argv", [("--version",), ("--help",), ("claim", "--help"), ("clam",)])
+def test_nothing_heavy_is_loaded_to_say_a_few_words(tmp_path: Path, argv: tuple[str, ...]) -> None:
+    code = (
+        "import sys\nfrom gitlease.faces.cli.app import run\n"
+        f"status = run({list(argv)!r})\n"
+        "print('LOADED', *sorted(sys.modules), file=sys.stderr)\nsys.exit(status)\n"
+    )
+    done = run_here(tmp_path, "-c", code)
+    assert done.returncode == (2 if argv == ("clam",) else 0), done.stderr
+    loaded = set(done.stderr.rpartition("LOADED")[2].split())
+    assert "click" in loaded
+    assert loaded.isdisjoint(HEAVY)
+    verbs = {f"gitlease.faces.cli.{module}" for module in MODULES.values()}
+    own = {"gitlease.faces.cli.claim"} if "claim" in argv else set()
+    assert loaded & verbs == own
+
+
+def test_the_version_needs_not_even_click(tmp_path: Path) -> None:
+    done = run_here(tmp_path, "-X", "importtime", "-m", "gitlease", "--version")
+    assert (done.returncode, done.stdout.startswith("gitlease 0.")) == (0, True)
+    assert "click" not in done.stderr
+
+
+def test_outside_a_repository(tmp_path: Path) -> None:
+    done = run_here(tmp_path, "-m", "gitlease", "list")
+    assert (done.returncode, done.stdout) == (128, "")
+    assert "Traceback" not in done.stderr
+    assert len(done.stderr.splitlines()) <= 2

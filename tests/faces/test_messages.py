@@ -1,0 +1,393 @@
+"""What people read, word for word, under a clock that stands still."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+from faces.fake import make_desks, words
+
+from gitlease.domain.errors import Denied, Rollback, Unavailable
+from gitlease.domain.lease import Lease
+from gitlease.faces.cli import app
+
+
+def test_a_claim_teaches() -> None:
+    ada, _ = make_desks()
+    ran = ada.ok("claim", "F001")
+    assert ran.out == "claimed F001 until 12:15:00Z, expires in 15m, token 1\n"
+    assert ran.err == (
+        "hint: gitlease renew F001  # keep it while you work\n"
+        "hint: gitlease done F001  # when the work is finished\n"
+        "hint: gitlease release F001  # when you stop before that\n"
+    )
+
+
+def test_a_claim_of_ones_own_says_that_it_renewed() -> None:
+    ada, _ = make_desks()
+    ada.ok("claim", "F001")
+    ada.clock.advance(60)
+    assert ada.ok("claim", "F001").out.startswith("renewed your own F001 until 12:16:00Z")
+
+
+def test_a_refusal_names_holder_session_place_reason_and_time() -> None:
+    ada, bob = make_desks()
+    ada.ok("claim", "F001", "--session", "build-7", "--reason", "rate limits")
+    bob.clock.advance(288)
+    ran = bob.run("claim", "F001")
+    assert ran.err == (
+        "F001 is held by ada@example.com (session build-7 on laptop, branch main) until "
+        '12:15:00Z, expires in 10m: "rate limits"\n'
+        "hint: gitlease claim F001 --wait 15m\n"
+    )
+
+
+def test_the_command_of_a_refusal_is_the_same_claim_waiting() -> None:
+    ada, bob = make_desks()
+    ada.ok("claim", "src/auth/", "--scope", "login")
+    asked = ("src/*/x.py", "--scope", "a b", "--ttl", "1h", "--path", "*.md", "--path", "lib/")
+    ran = bob.run("-C", "sub dir", "--layer", "global", "claim", *asked, "--json")
+    assert ran.json["error"]["next"] == [
+        "gitlease claim 'src/*/x.py' --wait 15m --path '*.md' --path path:lib --scope 'a b' "
+        "--ttl 1h -C 'sub dir' --layer global"
+    ]
+    assert "(lease of src/auth, scope login, on laptop, branch main)" in ran.err
+
+
+def test_resources_in_hints_mean_the_same_in_a_folder_below() -> None:
+    ada, _ = make_desks()
+    below = replace(ada, folder="src")
+    steps = below.ok("claim", "auth/", "path:Makefile", "*.py", "/*.md", "F001", "--json").json
+    assert steps["next"][0] == "gitlease renew /src/auth /src/Makefile '/src/**/*.py' '/*.md' F001"
+    assert [lease["resource"] for lease in steps["leases"]] == [
+        "src/auth",
+        "src/Makefile",
+        "src/**/*.py",
+        "/*.md",
+        "F001",
+    ]
+
+
+def test_a_refusal_never_prints_what_takes_the_lease_away() -> None:
+    ada, bob = make_desks()
+    ada.ok("claim", "F001")
+    for argv in (
+        ("claim", "F001"),
+        ("claim", "F001", "--takeover", "--reason", "mine"),
+        ("claim", "F001", "--wait", "1s"),
+        ("release", "F001"),
+        ("done", "F001"),
+        ("renew", "F001"),
+        ("extend", "F001", "1h"),
+    ):
+        ran = bob.run(*argv, "--json")
+        assert ran.code in (1, 3)
+        assert not re.search(r"takeover|revoke|--reopen", ran.out + ran.err)
+
+
+def test_further_conflicts_have_a_line_each() -> None:
+    ada, bob = make_desks()
+    ada.ok("claim", "src/a/")
+    ada.ok("claim", "src/b/", "--ttl", "2h")
+    lines = bob.run("claim", "src/").err.splitlines()
+    assert lines[0].endswith("until 12:15:00Z, expires in 15m (and 1 more)")
+    assert lines[1] == (
+        "also src/b: ada@example.com (on laptop, branch main), until 14:00:00Z, expires in 2h"
+    )
+
+
+def test_a_lease_that_ran_out_but_is_nobody_elses_yet_says_when_it_will_be() -> None:
+    ada, bob = make_desks()
+    ada.ok("claim", "F001")
+    bob.clock.advance(920)
+    assert bob.run("claim", "F001").err.splitlines()[0] == (
+        "F001 is held by ada@example.com (on laptop, branch main), expired 20s ago at 12:15:00Z, "
+        "free for others at 12:16:00Z, in 41s"
+    )
+
+
+def test_the_date_is_shown_when_it_is_not_today() -> None:
+    ada, bob = make_desks()
+    ada.ok("config", "--ledger", "ttl_max", "3d")
+    ada.ok("claim", "F001", "--ttl", "1d")
+    assert "until 2026-11-21T12:00:00Z, expires in 1d" in bob.run("claim", "F001").err
+
+
+def test_what_is_assigned_has_no_time_at_which_it_is_free() -> None:
+    ada, bob = make_desks()
+    ada.ok("claim", "F001")
+    version, ledger = ada.store.heads["global"]
+    assert ledger is not None
+    (lease,) = ledger.every_lease()
+    assert isinstance(lease, Lease)
+    ada.store.heads["global"] = (version, ledger.put(replace(lease, edge=True)))
+    bob.clock.advance(3_600)
+    ran = bob.run("claim", "F001", "--json")
+    assert ran.json["error"]["free_at"] is None
+    assert ran.json["error"]["next"] == ["gitlease show F001"]
+    assert ran.err.splitlines()[:2] == [
+        "F001 is assigned to ada@example.com (on laptop, branch main)",
+        "hint: only ada@example.com can release it; ask them",
+    ]
+
+
+def test_ones_own_other_session_is_said_to_be_that() -> None:
+    ada, _ = make_desks()
+    ada.ok("claim", "F001", "--session", "one")
+    err = ada.run("claim", "F001", "--session", "two").err
+    assert "hint: it is your own, of session one\n" in err
+    assert "hint: gitlease claim F001 --wait 15m --session two\n" in err
+
+
+def test_a_takeover_names_who_was_displaced_and_they_are_told() -> None:
+    ada, bob = make_desks()
+    ada.ok("claim", "F001", "--reason", "rate limits")
+    bob.clock.advance(961)
+    assert bob.ok("claim", "F001").out.splitlines()[1] == (
+        'taken over from ada@example.com (on laptop, branch main): "rate limits"'
+    )
+    late = ada.run("renew", "F001")
+    assert late.code == 3
+    assert late.err.startswith("F001 is held by bob@example.com (on desktop, branch topic) until")
+
+
+def test_a_displaced_holder_is_told_at_the_next_command() -> None:
+    ada, bob = make_desks()
+    ada.ok("claim", "F001")
+    bob.clock.advance(961)
+    bob.ok("claim", "F001")
+    told = "your lease of F001 was taken over by bob@example.com"
+    assert told in ada.ok("list", "--json").json["warnings"]
+    assert told not in ada.ok("list").err, "once in each clone"
+
+
+def test_a_lost_lease_says_so() -> None:
+    ada, _ = make_desks()
+    ada.ok("claim", "F001")
+    ada.clock.advance(901)
+    assert ada.run("renew", "F001").err == (
+        "F001 is not held any more: the lease of ada@example.com ran out\n"
+        "hint: gitlease claim F001\n"
+    )
+
+
+def test_waiting_is_said_once_for_each_lease_in_the_way() -> None:
+    ada, bob = make_desks()
+    ada.ok("claim", "F001")
+    ran = bob.run("claim", "F001", "--wait", "5m")
+    assert len(ada.clock.naps) > 10
+    held = "F001 is held by ada@example.com (on laptop, branch main) until 12:15:00Z, expires in"
+    assert ran.err == (
+        f"waiting up to 5m: {held} 15m\nwaited 300s: {held} 10m\n"
+        "hint: gitlease claim F001 --wait 15m\n"
+    )
+
+
+def test_extend_names_the_maximum_when_it_caps() -> None:
+    ada, _ = make_desks()
+    ada.ok("claim", "F001")
+    assert ada.ok("extend", "F001", "2h").out == "extended F001 until 14:00:00Z, expires in 2h\n"
+    assert ada.ok("extend", "F001", "9h").out == (
+        "extended F001 until 20:00:00Z, expires in 8h, capped to the ledger's maximum of 8h\n"
+    )
+
+
+def test_release_can_be_repeated_and_leaves_a_note() -> None:
+    ada, bob = make_desks()
+    ada.ok("claim", "F001", "src/")
+    ran = ada.ok("release", "F001", "src/", "F009", "--note", "half done,\ntests red")
+    assert ran.out == (
+        "released F001\nreleased path:src\nnothing of yours to release on F009\n"
+        "left your note for the next holder\n"
+    )
+    assert ada.ok("release", "F001").out == "nothing of yours to release on F001\n"
+    assert bob.ok("claim", "F001").out.splitlines()[1:] == [
+        "note on F001 by ada@example.com at 2026-11-20T12:00:00Z: half done,",
+        "  tests red",
+    ]
+
+
+def test_done_can_be_repeated() -> None:
+    ada, bob = make_desks()
+    ada.ok("claim", "F001")
+    assert ada.ok("done", "F001").out == "completed F001\n"
+    assert bob.ok("done", "F001").out == "completed F001 already, by ada@example.com\n"
+
+
+def test_revoke_says_from_whom() -> None:
+    ada, bob = make_desks()
+    bob.ok("claim", "F001", "--session", "s1")
+    ada.ok("config", "--ledger", "admins", "ada@example.com")
+    assert ada.ok("revoke", "F001", "--reason", "gone").out == (
+        "revoked F001 from bob@example.com (session s1 on desktop, branch topic)\n"
+    )
+    assert ada.ok("revoke", "F001", "--reason", "gone").out == (
+        "F001 is not leased: nothing to revoke\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (("renew",), "name what to renew, or say --all"),
+        (("renew", "--all", "F001"), "--all renews everything: name no resource beside it"),
+        (("claim",), "missing argument 'RESOURCE...'"),
+        (("extend", "F001"), "missing argument 'DURATION'"),
+        (("revoke", "F001"), "missing option '--reason'"),
+        (("revoke", "--reason", "x"), "name a resource or, with --record, the file of a damaged"),
+        (("revoke", "F", "--record", "x", "--reason", "x"), "name a resource or, with --record"),
+        (("log", "-n", "0"), "limit '0' is not a positive number"),
+        (("claim", "F001", "--ttl", "0"), "ttl '0' is not positive"),
+        (("claim", "F001", "--wait", "11y"), "wait '11y' is not a duration"),
+        (("claim", "F001", "--reason", "x" * 501), "reason is longer than 500 characters"),
+        (("claim", "F001", "--reason", "a\x1b[2Jb"), "reason has control characters"),
+        (("note", "F001", "x" * 2001), "note is longer than 2000 characters"),
+        (("note", "F001", " "), "note must not be empty"),
+        (("claim", "F001", "--scope", ""), "scope '' is not 1-128 printable characters"),
+        (("claim", "F001", "--path", "!x"), "!x is a negation, which cannot be leased"),
+        (("claim", "a b"), "a b is not a name"),
+        (("config", "--cached"), "--cached goes with showing --ledger alone"),
+        (("config", "--ledger", "ttl_mx"), "'ttl_mx' is not a policy of the ledger"),
+        (("config", "--ledger", "skew", "long"), "skew 'long' is not a duration"),
+    ],
+    ids=words,
+)
+def test_bad_arguments_are_told_before_anybody_is_asked(
+    argv: tuple[str, ...], message: str
+) -> None:
+    ada, _ = make_desks()
+    ran = ada.run(*argv)
+    assert (ran.code, ran.out, ada.store.asked) == (2, "", 0)
+    assert ran.err.startswith(message), ran.err
+    assert ran.err.splitlines()[-1] == f"hint: gitlease {argv[0]} --help"
+
+
+def test_an_unknown_verb_suggests_its_neighbours() -> None:
+    ada, _ = make_desks()
+    assert ada.run("clam").err.splitlines()[:2] == [
+        "'clam' is not a verb",
+        "hint: did you mean gitlease claim?",
+    ]
+    assert ada.run("zzzz").err == "'zzzz' is not a verb\nhint: gitlease --help\n"
+
+
+def test_hints_follow_the_name_it_was_called_by() -> None:
+    ada, bob = make_desks()
+    assert "hint: git lease renew F001" in ada.ok("claim", "F001", prog="git lease").err
+    assert "hint: git lease claim F001 --wait" in bob.run("claim", "F001", prog="git lease").err
+    assert "Usage: git lease claim" in bob.ok("claim", "-h", prog="git lease").out
+
+
+def test_a_remote_out_of_reach_hints_to_what_this_clone_knows() -> None:
+    ada, _ = make_desks()
+    ada.ok("claim", "F001")
+    ada.store.failing = Unavailable("the remote cannot be reached: no route to host")
+    ran = ada.run("list")
+    assert (ran.code, ran.out) == (5, "")
+    assert ran.err.splitlines()[1] == "hint: gitlease list --cached"
+    cached = ada.ok("list", "--cached")
+    assert "F001" in cached.out
+    assert "warning: from what this clone knew 0s ago" in cached.err
+
+
+def test_a_ledger_that_went_back_hints_to_init_and_gives_programs_nothing_to_run() -> None:
+    ada, _ = make_desks()
+    ada.store.failing = Rollback("the ledger is older than what this clone has seen")
+    ran = ada.run("claim", "F001", "--json")
+    assert (ran.code, ran.json["error"]["next"]) == (7, [])
+    assert "accept it with gitlease init" in ran.err
+
+
+def test_control_characters_of_a_remote_are_spelt_out() -> None:
+    ada, _ = make_desks()
+    ada.store.failing = Denied("remote: \x1b[2Jcome \u202eback\x9b31m")
+    ran = ada.run("claim", "F001")
+    assert ran.err == "remote: \\x1b[2Jcome \\u202eback\\x9b31m\n"
+    assert ran.err.replace("\n", "").isprintable()
+    assert ada.run("claim", "F001", "--json").out.replace("\n", "").isprintable()
+
+
+def test_warnings_are_told_once() -> None:
+    ada, _ = make_desks()
+    ada.store.warnings = ("there is no remote", "there is no remote")
+    assert ada.ok("list").err == "warning: there is no remote\n"
+    assert ada.ok("list", "--json").json["warnings"] == ["there is no remote"]
+
+
+def test_a_clock_that_is_wrong_is_a_warning() -> None:
+    ada, bob = make_desks()
+    ada.ok("claim", "F001")
+    bob.clock.skew(-7_200)
+    warning = bob.ok("show", "F001", "--json").json["warnings"][0]
+    assert warning.startswith("F001: its times lie in the future; the clock of ada@example.com")
+
+
+def test_init_writes_makes_and_says_what_is_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    import gitlease.bootstrap
+
+    ada, _ = make_desks()
+    ada = replace(ada, toplevel="/work/repo")
+    written: list[str | None] = ["/work/repo/.gitlease.yaml", None, "/work/repo/.gitlease.yaml"]
+    monkeypatch.setattr(
+        gitlease.bootstrap, "write_default_settings", lambda repository: written.pop(0)
+    )
+    first = ada.ok("init")
+    assert first.out.splitlines()[0] == "wrote /work/repo/.gitlease.yaml: commit it"
+    assert first.out.splitlines()[1].startswith("the global ledger is ready on origin (memory): id")
+    assert first.err == "hint: gitlease list\n"
+    assert ada.ok("init").out.startswith(".gitlease.yaml is there: left as it is\n")
+    ada.store.failing = Unavailable("the remote cannot be reached")
+    offline = ada.ok("init", "--json").json
+    assert offline["settings_file"] == "/work/repo/.gitlease.yaml"
+    assert offline["warnings"] == [
+        "the remote cannot be reached; the ledger is made with the first claim that reaches it"
+    ]
+
+
+def test_whoami_explains() -> None:
+    ada, _ = make_desks()
+    assert ada.ok("whoami", "--session", "s1").out == (
+        "holder\tada@example.com\tgit config (local: .git/config) user.email\n"
+        "session\ts1\tflag --session\n"
+    )
+    assert ada.store.asked == 0
+
+
+def test_every_option_reaches_the_workspace_before_and_after_the_verb() -> None:
+    ada, _ = make_desks()
+    ada.ok("-C", "a", "--session", "s", "list", "-C", "b", "--layer", "night", "--remote", "up")
+    assert ada.opened == [
+        {
+            "directory": "a/b",
+            "layer": "night",
+            "local": False,
+            "remote": "up",
+            "session": "s",
+            "no_session": False,
+        }
+    ]
+    ada.ok("--local", "list", "--no-session")
+    assert (ada.opened[1]["local"], ada.opened[1]["no_session"]) == (True, True)
+
+
+def test_the_verbs_of_the_table_exist() -> None:
+    assert set(app.MODULES) == set(
+        [
+            "init",
+            "claim",
+            "renew",
+            "extend",
+            "release",
+            "done",
+            "revoke",
+            "show",
+            "list",
+            "status",
+            "log",
+            "whoami",
+            "note",
+            "config",
+            "demo",
+        ]
+    )

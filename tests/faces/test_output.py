@@ -1,0 +1,160 @@
+"""Tables for people, lines for pipes, and nothing told by colour alone."""
+
+from __future__ import annotations
+
+import io
+import sys
+
+import pytest
+from faces.fake import Desk, make_desks
+
+from gitlease.faces.cli import output
+
+
+@pytest.fixture(autouse=True)
+def wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A terminal of 160 columns that knows colours."""
+    for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("COLUMNS", "160")
+    monkeypatch.setenv("TERM", "xterm-256color")
+
+
+@pytest.fixture
+def ada() -> Desk:
+    """Ada's desk; she holds one lease, another session of hers and Bob hold others."""
+    ada, bob = make_desks()
+    ada.ok("claim", "F001", "--reason", "rate limits")
+    ada.ok("claim", "F002", "--session", "build-7")
+    bob.ok("claim", "src/auth/", "--path", "a/b/", "--path", "c", "--ttl", "1h")
+    return ada
+
+
+def test_piped_lines_are_complete_and_absolute(ada: Desk) -> None:
+    end, hour = "2026-11-20T12:15:00Z", "2026-11-20T13:00:00Z"
+    rows = [line.split("\t") for line in ada.ok("list").out.splitlines()]
+    assert rows == [
+        ["mine", "F001", "*", "ada@example.com", "", "active", end, "1", "laptop", "main", "",
+         "rate limits"],
+        ["my-other-session", "F002", "*", "ada@example.com", "build-7", "active", end, "2",
+         "laptop", "main", "", ""],
+        ["theirs", "src/auth", "*", "bob@example.com", "", "active", hour, "3", "desktop",
+         "topic", "a/b c", ""],
+    ]  # fmt: skip
+
+
+def test_mine_is_what_this_session_holds(ada: Desk) -> None:
+    def listed(*argv: str) -> list[str]:
+        return [lease["resource"] for lease in ada.ok("list", "--json", *argv).json["leases"]]
+
+    assert listed("--mine") == ["F001"]
+    assert listed("--mine", "--session", "build-7") == ["F001", "F002"]
+    assert listed() == ["F001", "F002", "src/auth"]
+
+
+def test_a_terminal_gets_a_table_in_colour(ada: Desk) -> None:
+    ran = ada.ok("list", terminal=True)
+    assert "\x1b[" in ran.out
+    assert "WHOSE" in ran.out
+    assert "in 15m" in ran.out
+    for said in ("mine", "my-other-session", "theirs", "active"):
+        assert said in ran.out
+
+
+def test_no_color_is_honoured(ada: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    lines = ada.ok("list", terminal=True).out.splitlines()
+    assert [line.rstrip() for line in lines] == [
+        "\x1b[1m" + lines[0][4:].rstrip() if lines[0].startswith("\x1b[1m") else lines[0].rstrip(),
+        "mine              F001      ada@example.com           active  in 15m   laptop (main)    "
+        "rate limits",
+        "my-other-session  F002      ada@example.com  build-7  active  in 15m   laptop (main)",
+        "theirs            src/auth  bob@example.com           active  in 1h    desktop (topic)",
+    ]
+    assert "[3" not in "".join(lines), "no colours"
+
+
+def test_a_dumb_terminal_gets_no_escape_sequences(
+    ada: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    assert "\x1b" not in ada.ok("list", terminal=True).out
+
+
+def test_a_narrow_terminal_loses_nothing(ada: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setenv("COLUMNS", "100")
+    out = ada.ok("list", terminal=True).out
+    assert "ada@example.com" in out
+    assert "src/auth" in out
+
+
+def test_rich_is_for_terminals_alone(ada: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "rich.table", None)
+    monkeypatch.setitem(sys.modules, "rich.console", None)
+    assert ada.ok("list").out
+    assert ada.ok("claim", "F001", terminal=True).out
+    assert ada.ok("show", "F001", terminal=True).out
+
+
+def test_nothing_at_all_is_an_empty_answer() -> None:
+    ada, _ = make_desks()
+    assert (ada.ok("list").out, ada.ok("log").out) == ("", "")
+    assert ada.ok("list", terminal=True).out == "no leases\n"
+    assert ada.ok("show", "F001").out == "F001 is free\n"
+
+
+def test_show(ada: Desk) -> None:
+    assert ada.ok("show", "F002").out == (
+        "resource\tF002\nscope\t*\nstate\tactive\nholder\tada@example.com\n"
+        "whose\tmy-other-session\nsession\tbuild-7\nhost\tlaptop\nbranch\tmain\ntoken\t2\n"
+        "claimed_at\t2026-11-20T12:00:00Z\nexpires_at\t2026-11-20T12:15:00Z\n"
+        "free_at\t2026-11-20T12:16:00Z\n"
+    )
+    told = ada.ok("show", "F002", terminal=True).out
+    assert "time        until 12:15:00Z, expires in 15m\n" in told
+    assert "free_at" not in told
+
+
+def test_show_of_a_scope(ada: Desk) -> None:
+    ada.ok("claim", "F003", "--scope", "parser")
+    assert ada.ok("show", "F003", "--scope", "printer").out == "F003 is free\n"
+    assert "scope\tparser\n" in ada.ok("show", "F003").out
+
+
+def test_status(ada: Desk) -> None:
+    rows = [line.split("\t") for line in ada.ok("status").out.splitlines()]
+    assert rows[0] == ["ledger", "origin (memory)"]
+    assert rows[1] == ["layer", "global"]
+    assert rows[4:6] == [["you", "ada@example.com", ""], ["leases", "3", "1"]]
+    assert ["active", "bob@example.com", "1", "2026-11-20T12:00:00Z"] in rows
+    told = ada.ok("status", terminal=True).out
+    assert "leases  3 live, 1 yours\n" in told
+    assert "active  bob@example.com, 1 lease, last seen 0s ago\n" in told
+
+
+def test_log(ada: Desk) -> None:
+    ada.ok("release", "F001", "--note", "one\ttwo\nthree")
+    first = ada.ok("log", "-n", "1").out
+    assert first == (
+        "2026-11-20T12:00:00Z\treleased\tF001\t*\tada@example.com\tada@example.com\t\t1\t"
+        "one\\ttwo\\nthree\t\n"
+    )
+    assert len(ada.ok("log", "F002").out.splitlines()) == 1
+    assert "WHEN" in ada.ok("log", terminal=True).out
+
+
+def test_json_is_one_line_in_a_pipe_and_readable_on_a_terminal(ada: Desk) -> None:
+    assert ada.ok("list", "--json").out.count("\n") == 1
+    assert ada.ok("list", "--json", terminal=True).out.count("\n") > 10
+
+
+def test_a_narrow_encoding_spells_out_what_it_cannot_show(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    raw = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding="ascii"))
+    output.tolerate_any_encoding()
+    output.line("größe")
+    sys.stdout.flush()
+    assert raw.getvalue() == b"gr\\xf6\\xdfe\n"

@@ -1,0 +1,316 @@
+"""The JSON of the contract: every field, in its order, for every verb."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from faces.fake import make_desks, words
+
+from gitlease.domain.errors import LeaseHeld
+from gitlease.domain.view import LeaseView
+from gitlease.faces import wire
+
+LEASE = [
+    "resource",
+    "scope",
+    "layer",
+    "holder",
+    "session",
+    "lease_id",
+    "token",
+    "state",
+    "ttl_seconds",
+    "claimed_at",
+    "renewed_at",
+    "expires_at",
+    "expires_in",
+    "free_at",
+    "renewals",
+    "paths",
+    "reason",
+    "host",
+    "branch",
+    "mine",
+]
+ERROR = [
+    "code",
+    "exit",
+    "message",
+    "resource",
+    "scope",
+    "holder",
+    "session",
+    "expires_at",
+    "expires_in",
+    "free_at",
+    "lease",
+    "conflicts",
+    "next",
+]
+CHANGED = ["schema", "ok", "command", "status", "edge", "leases", "lease"]
+TAIL = ["warnings", "next"]
+VIEW = LeaseView(
+    resource="F001",
+    scope="*",
+    layer="global",
+    holder="jo@example.com",
+    session="build-7",
+    lease_id="a1b2",
+    token=41,
+    state="active",
+    ttl_seconds=900,
+    claimed_at=datetime(2026, 11, 20, 10, 0, 0, 999_000, UTC),
+    renewed_at=datetime(2026, 11, 20, 10, 0, 0, 999_000, UTC),
+    expires_at=datetime(2026, 11, 20, 10, 15, 0, 999_000, UTC),
+    expires_in=612,
+    free_at=datetime(2026, 11, 20, 10, 16, 0, 1_000, UTC),
+    renewals=2,
+    paths=("src/auth/",),
+    reason="rate limits",
+    host="laptop",
+    branch="main",
+    mine=False,
+)
+
+
+def test_a_lease() -> None:
+    document = wire.lease(VIEW)
+    assert list(document) == LEASE
+    assert document == {
+        "resource": "F001",
+        "scope": "*",
+        "layer": "global",
+        "holder": "jo@example.com",
+        "session": "build-7",
+        "lease_id": "a1b2",
+        "token": 41,
+        "state": "active",
+        "ttl_seconds": 900,
+        "claimed_at": "2026-11-20T10:00:00Z",
+        "renewed_at": "2026-11-20T10:00:00Z",
+        "expires_at": "2026-11-20T10:15:00Z",
+        "expires_in": 612,
+        "free_at": "2026-11-20T10:16:01Z",
+        "renewals": 2,
+        "paths": ["src/auth/"],
+        "reason": "rate limits",
+        "host": "laptop",
+        "branch": "main",
+        "mine": False,
+    }
+
+
+def test_a_lease_that_has_ended_is_free_at_no_time() -> None:
+    assert wire.lease(replace(VIEW, state="released", free_at=None))["free_at"] is None
+
+
+def test_a_refusal() -> None:
+    held = LeaseHeld(
+        "F001 is held by jo@example.com", resource="F001", scope="*", free_at=1_795_169_760_001
+    )
+    held.views = (VIEW, replace(VIEW, resource="F002", session=None))
+    now = datetime(2026, 11, 20, 10, 4, 48, tzinfo=UTC)
+    document = wire.failure("claim", held, now=now, next_steps=["gitlease claim F001 --wait 15m"])
+    error = document.pop("error")
+    assert document == {"schema": 1, "ok": False, "command": "claim"}
+    assert list(error) == ERROR
+    assert error["lease"] == error["conflicts"][0] == wire.lease(VIEW)
+    assert [lease["resource"] for lease in error["conflicts"]] == ["F001", "F002"]
+    assert {k: v for k, v in error.items() if k not in ("lease", "conflicts")} == {
+        "code": "held",
+        "exit": 1,
+        "message": (
+            "F001 is held by jo@example.com (session build-7 on laptop, branch main) until "
+            '10:15:00Z, expires in 10m: "rate limits" (and 1 more)'
+        ),
+        "resource": "F001",
+        "scope": "*",
+        "holder": "jo@example.com",
+        "session": "build-7",
+        "expires_at": "2026-11-20T10:15:00Z",
+        "expires_in": 612,
+        "free_at": "2026-11-20T10:16:01Z",
+        "next": ["gitlease claim F001 --wait 15m"],
+    }
+
+
+def test_a_refusal_that_is_about_no_lease_has_the_same_keys() -> None:
+    ada, _ = make_desks()
+    error = ada.run("claim", "F001", "--ttl", "1s", "--json").json["error"]
+    assert list(error) == ERROR
+    assert error["resource"] == "F001"
+    assert (error["holder"], error["lease"], error["conflicts"]) == (None, None, [])
+
+
+@pytest.mark.parametrize(
+    ("argv", "keys"),
+    [
+        (("claim", "F001"), [*CHANGED, "notes", *TAIL]),
+        (("renew", "F001"), [*CHANGED, *TAIL]),
+        (("extend", "F001", "1h"), [*CHANGED, "capped_to_max", "max_ttl_seconds", *TAIL]),
+        (("release", "F001"), [*CHANGED, *TAIL]),
+        (("done", "F001"), [*CHANGED, *TAIL]),
+        (("note", "F001", "mind the gap"), [*CHANGED[:-1], "notes", *TAIL]),
+        (("show", "F001"), ["schema", "ok", "command", "leases", "task", "notes", *TAIL]),
+        (("list",), ["schema", "ok", "command", "leases", *TAIL]),
+        (("log",), ["schema", "ok", "command", "events", *TAIL]),
+        (("whoami",), ["schema", "ok", "command", "holder", "session", "sources", *TAIL]),
+        (("config",), ["schema", "ok", "command", "settings", *TAIL]),
+        (("config", "--ledger"), ["schema", "ok", "command", "settings", *TAIL]),
+        (("config", "--ledger", "skew", "5s"), ["schema", "ok", "command", "settings", *TAIL]),
+    ],
+    ids=words,
+)
+def test_the_fields_of_an_answer(argv: tuple[str, ...], keys: list[str]) -> None:
+    ada, _ = make_desks()
+    ada.ok("claim", "F001")
+    document = ada.ok(*argv, "--json").json
+    assert list(document) == keys
+    assert (document["schema"], document["ok"], document["command"]) == (1, True, argv[0])
+    for lease in document.get("leases", []):
+        assert list(lease) == LEASE
+
+
+def test_status_counts_and_places() -> None:
+    ada, bob = make_desks()
+    ada.ok("claim", "F001")
+    bob.ok("claim", "F002", "F003")
+    document = ada.ok("status", "--json").json
+    expected = ["schema", "ok", "command", "leases", "holder", "session", "ledger", "active"]
+    assert list(document) == [*expected, *TAIL]
+    assert [lease["resource"] for lease in document["leases"]] == ["F001", "F002", "F003"]
+    assert document["ledger"].pop("id")
+    assert document["ledger"] == {"place": "origin (memory)", "layer": "global", "revision": 2}
+    assert {a["holder"]: a["leases"] for a in document["active"]} == {
+        "ada@example.com": 1,
+        "bob@example.com": 2,
+    }
+
+
+def test_one_lease_is_also_given_alone_and_several_are_not() -> None:
+    ada, _ = make_desks()
+    several = ada.ok("claim", "F001", "F002", "--json").json
+    assert "lease" not in several
+    assert len(several["leases"]) == 2
+    one = ada.ok("renew", "F001", "--json").json
+    assert one["lease"] == one["leases"][0]
+    none = ada.ok("release", "F009", "--json").json
+    assert (none["status"], none["leases"], "lease" in none) == ("released", [], False)
+
+
+@pytest.mark.parametrize(
+    ("argv", "status"),
+    [
+        (("claim", "new"), "claimed"),
+        (("claim", "own"), "renewed"),
+        (("renew", "own"), "renewed"),
+        (("extend", "own", "1h"), "extended"),
+        (("release", "own"), "released"),
+        (("done", "own"), "completed"),
+        (("claim", "lapsed"), "taken_over"),
+        (("revoke", "theirs", "--reason", "gone"), "revoked"),
+    ],
+    ids=words,
+)
+def test_the_status_of_an_answer(argv: tuple[str, ...], status: str) -> None:
+    ada, bob = make_desks()
+    bob.ok("claim", "lapsed", "--ttl", "10s")
+    ada.clock.advance(300)
+    ada.ok("config", "--ledger", "admins", "ada@example.com")
+    ada.ok("claim", "own")
+    bob.ok("claim", "theirs")
+    document = ada.ok(*argv, "--json").json
+    assert (document["status"], document["edge"]) == (status, "none")
+
+
+def test_extend_says_when_it_was_capped() -> None:
+    ada, _ = make_desks()
+    ada.ok("claim", "F001")
+    short = ada.ok("extend", "F001", "1h", "--json").json
+    assert (short["capped_to_max"], short["max_ttl_seconds"]) == (False, 28_800)
+    long = ada.ok("extend", "F001", "1w", "--json").json
+    assert (long["capped_to_max"], long["lease"]["expires_in"]) == (True, 28_800)
+
+
+def test_a_renewal_of_which_a_part_is_lost_fails_and_says_what_was_renewed() -> None:
+    ada, _ = make_desks()
+    ada.ok("claim", "F001")
+    ran = ada.run("renew", "F001", "F002", "--json")
+    assert ran.code == 3
+    assert ran.json["error"]["code"] == "lost"
+    assert [lease["resource"] for lease in ran.json["leases"]] == ["F001"]
+    assert [error["resource"] for error in ran.json["refused"]] == ["F002"]
+
+
+def test_an_expired_lease_has_time_below_nought() -> None:
+    ada, bob = make_desks()
+    ada.ok("claim", "F001", "--ttl", "10s")
+    ada.clock.advance(12.5)
+    lease = bob.ok("show", "F001", "--json").json["leases"][0]
+    assert (lease["state"], lease["expires_in"]) == ("expired", -3)
+    error = bob.run("claim", "F001", "--json").json["error"]
+    assert (error["expires_in"], error["free_at"]) == (-3, "2026-11-20T12:01:10Z")
+
+
+def test_notes_and_events() -> None:
+    ada, bob = make_desks()
+    ada.ok("claim", "F001", "--reason", "why not")
+    ada.ok("release", "F001", "--note", "half\ndone")
+    (note,) = bob.ok("claim", "F001", "--json").json["notes"]
+    assert note == {
+        "resource": "F001",
+        "author": "ada@example.com",
+        "at": "2026-11-20T12:00:00Z",
+        "text": "half\ndone",
+    }
+    event = bob.ok("log", "--json").json["events"][-1]
+    expected = "kind operation at by resource scope holder session token reason detail"
+    assert list(event) == expected.split()
+    assert (event["kind"], event["at"], event["token"]) == ("claimed", "2026-11-20T12:00:00Z", 1)
+
+
+def test_settings_have_key_value_and_source() -> None:
+    ada, _ = make_desks()
+    ada = replace(ada, settings=(SimpleNamespace(key="lease.ttl", value="15m", source="built-in"),))
+    expected: list[dict[str, Any]] = [{"key": "lease.ttl", "value": "15m", "source": "built-in"}]
+    assert ada.ok("config", "--json").json["settings"] == expected
+    assert ada.ok("config", "lease.ttl", "--json").json["settings"] == expected
+    policy = ada.ok("config", "--ledger", "ttl_max", "--json").json["settings"]
+    assert policy == [{"key": "ttl_max", "value": "8h", "source": "built-in"}]
+
+
+def test_every_usage_error_is_one_document_where_json_was_asked_for() -> None:
+    ada, _ = make_desks()
+    for argv in (
+        ("claim", "--json"),
+        ("--json", "claim"),
+        ("claim", "--json", "--no-such-option"),
+        ("clam", "--json"),
+        ("renew", "--json"),
+        ("claim", "F001", "--ttl", "never", "--json"),
+        ("-C", "x", "--json", "claim", "", "--layer", "y"),
+    ):
+        ran = ada.run(*argv)
+        assert ran.code == 2, argv
+        assert (ran.json["ok"], ran.json["error"]["code"]) == (False, "usage")
+        assert ran.err, "people's text goes to standard error"
+    assert ada.store.asked == 0
+
+
+def test_json_after_the_double_dash_is_a_word() -> None:
+    ada, _ = make_desks()
+    assert ada.ok("claim", "--", "--json").out.startswith("claimed --json until ")
+
+
+def test_a_lapsed_lease_is_in_the_list_only_on_request() -> None:
+    ada, bob = make_desks()
+    ada.ok("claim", "F001", "--ttl", "10s")
+    ada.clock.advance(60)
+    assert len(bob.ok("list", "--json").json["leases"]) == 1, "expired, and nobody else's yet"
+    ada.clock.advance(60)
+    assert bob.ok("list", "--json").json["leases"] == []
+    assert len(bob.ok("list", "--all", "--json").json["leases"]) == 1

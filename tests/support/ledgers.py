@@ -1,0 +1,283 @@
+"""Ledgers written by hand with git's plumbing, and doors of clones with short time limits."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from unittest import mock
+
+from support.clock import ManualClock
+from support.fences import clean_env
+from support.repos import git, run_git
+
+from gitlease import bootstrap
+from gitlease.adapters.git_ledger import GitLedgerStore
+from gitlease.adapters.records import lease_file, write_header, write_lease
+from gitlease.bootstrap import Workspace
+from gitlease.domain.lease import Lease, State
+from gitlease.domain.ledger import Header
+from gitlease.domain.policy import DEFAULT_POLICY, Policy
+from gitlease.domain.resource import parse_resource
+from gitlease.faces.library import Leases
+from gitlease.service import LeaseService
+
+REF = "refs/gitlease/global"
+AUTHOR = "author Eve <eve@example.com> 1700000000 +0000"
+COMMITTER = "committer Eve <eve@example.com> 1700000000 +0000"
+EPOCH_MS = 1_800_000_000_000  # where a ManualClock starts
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An entry of a tree as it is: a mode and the id of any object, there or not."""
+
+    mode: str
+    oid: str
+
+
+Files = Mapping[str, bytes | Entry]
+
+
+# --- objects ----------------------------------------------------------------------------------
+
+
+def write_object(bare: Path, data: bytes, kind: str = "blob") -> str:
+    """Write an object as it is, however malformed, and give its id."""
+    words = ["git", "hash-object", "-w", "--literally", "-t", kind, "--stdin"]
+    done = subprocess.run(
+        words, cwd=bare, env=clean_env(), input=data, capture_output=True, check=True, timeout=60
+    )
+    return done.stdout.decode().strip()
+
+
+def write_tree(bare: Path, files: Files) -> str:
+    """A tree of these paths: contents, or entries as they are."""
+    here: dict[str, bytes | Entry] = {}
+    below: dict[str, dict[str, bytes | Entry]] = {}
+    for path, value in files.items():
+        top, slash, rest = path.partition("/")
+        if slash:
+            below.setdefault(top, {})[rest] = value
+        else:
+            here[top] = value
+    for name, inside in below.items():
+        here[name] = Entry("040000", write_tree(bare, inside))
+    lines = []
+    for name, value in here.items():
+        entry = value if isinstance(value, Entry) else Entry("100644", write_object(bare, value))
+        kind = {"040000": "tree", "160000": "commit"}.get(entry.mode, "blob")
+        lines.append(f"{entry.mode} {kind} {entry.oid}\t{name}\0")
+    return git(bare, "mktree", "-z", "--missing", input="".join(lines))
+
+
+def raw_tree(bare: Path, entries: Sequence[tuple[str, bytes, str]]) -> str:
+    """A tree object of exactly these (mode, name, id), in this order, however illegal."""
+    body = b"".join(
+        mode.encode() + b" " + name + b"\0" + bytes.fromhex(oid) for mode, name, oid in entries
+    )
+    return write_object(bare, body, "tree")
+
+
+def write_commit(
+    bare: Path,
+    tree: str,
+    *,
+    parents: Sequence[str] = (),
+    message: bytes = b"by hand\n",
+    headers: Sequence[bytes] = (),
+) -> str:
+    """A commit with any message and any further headers."""
+    lines = [f"tree {tree}", *(f"parent {p}" for p in parents), AUTHOR, COMMITTER]
+    head = b"".join(line.encode() + b"\n" for line in lines)
+    head += b"".join(line + b"\n" for line in headers)
+    return write_object(bare, head + b"\n" + message, "commit")
+
+
+def tip(bare: Path, ref: str = REF) -> str:
+    """What a ref of the remote is now; empty when it does not exist."""
+    return run_git(bare, "rev-parse", "--verify", "-q", ref).stdout.strip()
+
+
+def set_tip(bare: Path, oid: str, ref: str = REF) -> None:
+    """Move a ref behind everyone's back."""
+    git(bare, "update-ref", ref, oid)
+
+
+def place(bare: Path, files: Files, *, onto: bool = False, header: Header | None = None) -> str:
+    """Put a commit with these files at the ledger's ref; ``onto`` the files that are there.
+
+    Without a ``ledger.yaml`` among them they get a sound one; the commit's id.
+    """
+    before = tip(bare)
+    all_files: dict[str, bytes | Entry] = dict(read_files(bare)) if onto and before else {}
+    if onto and before and header is None:
+        header = _next_header(bare)
+    all_files |= files
+    if "ledger.yaml" not in files:
+        all_files["ledger.yaml"] = write_header(header or make_header())
+    made = write_commit(bare, write_tree(bare, all_files), parents=[before] if before else [])
+    set_tip(bare, made)
+    return made
+
+
+def read_files(bare: Path, version: str = REF) -> dict[str, Entry]:
+    """Every file of a ledger, by path."""
+    found = {}
+    for line in git(bare, "ls-tree", "-r", "-z", version).split("\0"):
+        if line:
+            head, _, path = line.partition("\t")
+            mode, _, oid = head.split(" ")
+            found[path] = Entry(mode, oid)
+    return found
+
+
+def text_of(bare: Path, path: str, version: str = REF) -> str:
+    """The text of one file of the ledger."""
+    return git(bare, "cat-file", "blob", f"{version}:{path}")
+
+
+def header_of(bare: Path, version: str = REF) -> Header:
+    """The header of the ledger on a remote."""
+    from gitlease.adapters.records import read_header
+
+    return read_header(text_of(bare, "ledger.yaml", version).encode() + b"\n")
+
+
+def _next_header(bare: Path) -> Header:
+    from dataclasses import replace
+
+    header = header_of(bare)
+    return replace(header, revision=header.revision + 1)
+
+
+# --- sound records ----------------------------------------------------------------------------
+
+
+def make_header(
+    *, ledger_id: str = "c0ffee", revision: int = 7, sequence: int = 1_000, policy: Policy | None = None
+) -> Header:
+    """A sound header."""
+    return Header(
+        ledger_id=ledger_id,
+        revision=revision,
+        epoch=0,
+        sequence=sequence,
+        policy=policy or DEFAULT_POLICY,
+    )
+
+
+def make_lease(
+    resource: str,
+    *,
+    holder: str = "eve@example.com",
+    scope: str = "*",
+    at: int = EPOCH_MS,
+    ttl: int = 900,
+    token: int = 1,
+    paths: tuple[str, ...] = (),
+    session: str | None = None,
+) -> Lease:
+    """A sound lease that was claimed at ``at``."""
+    return Lease(
+        resource=parse_resource(resource),
+        scope=scope,
+        holder=holder,
+        session=session,
+        lease_id=f"{token:020x}",
+        token=token,
+        ttl=ttl,
+        claimed_at=at,
+        renewed_at=at,
+        expires_at=at + ttl * 1_000,
+        renewals=0,
+        paths=paths,
+        reason=None,
+        host="evil",
+        branch="main",
+        state=State.ACTIVE,
+        edge=False,
+        operation=f"{token:020x}",
+        margins=DEFAULT_POLICY.margins,
+    )
+
+
+def file_of(lease: Lease) -> str:
+    """Where its record lies."""
+    return lease_file(lease)
+
+
+def record_of(lease: Lease) -> bytes:
+    """Its sound record."""
+    return write_lease(lease)
+
+
+# --- doors ------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def limits(time_limit: float | None = None, patience: float | None = None) -> Iterator[None]:
+    """Workspaces opened meanwhile give up a fetch or push after ``time_limit`` seconds, and a
+    contended change after ``patience``."""
+    with contextlib.ExitStack() as stack:
+        if time_limit is not None:
+            store = functools.partial(GitLedgerStore, time_limit=time_limit)
+            stack.enter_context(mock.patch.object(bootstrap, "GitLedgerStore", store))
+        if patience is not None:
+            service = functools.partial(LeaseService, patience=patience)
+            stack.enter_context(mock.patch.object(bootstrap, "LeaseService", service))
+        yield
+
+
+def workspace(
+    clone: Path,
+    *,
+    clock: ManualClock | None = None,
+    time_limit: float | None = None,
+    patience: float | None = None,
+    session: str | None = None,
+    layer: str | None = None,
+    local: bool = False,
+    remote: str | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> Workspace:
+    """A clone's workspace on a clock of the test, as a new process of the clone would open it."""
+    with limits(time_limit, patience):
+        return bootstrap.open_workspace(
+            str(clone),
+            session=session,
+            layer=layer,
+            local=local,
+            remote=remote,
+            environ={} if environ is None else environ,
+            clock=clock or ManualClock(),
+        )
+
+
+def door(
+    clone: Path,
+    *,
+    clock: ManualClock | None = None,
+    time_limit: float | None = None,
+    patience: float | None = None,
+    session: str | None = None,
+    layer: str | None = None,
+    local: bool = False,
+    remote: str | None = None,
+) -> Leases:
+    """The library door of a clone, on a clock of the test."""
+    return Leases(
+        workspace(
+            clone,
+            clock=clock,
+            time_limit=time_limit,
+            patience=patience,
+            session=session,
+            layer=layer,
+            local=local,
+            remote=remote,
+        )
+    )
