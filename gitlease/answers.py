@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from gitlease.domain.errors import GitleaseError
+from gitlease.domain.frozen import dataclass
 from gitlease.domain.ledger import Damage, Note, Notice
 from gitlease.domain.operations import Operation
 from gitlease.domain.outcome import Event

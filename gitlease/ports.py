@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Protocol
 
+from gitlease.domain.frozen import dataclass
 from gitlease.domain.instant import Instant
 from gitlease.domain.lapse import Sighting
 from gitlease.domain.lease import Actor, Lease

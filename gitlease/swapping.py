@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from gitlease.domain.errors import (
     Denied,
@@ -22,6 +21,7 @@ from gitlease.domain.errors import (
     UnknownOutcome,
     UsageError,
 )
+from gitlease.domain.frozen import dataclass
 from gitlease.domain.instant import Instant
 from gitlease.domain.lapse import Moment
 from gitlease.domain.lease import Actor, State

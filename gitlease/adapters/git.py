@@ -10,9 +10,9 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from gitlease.domain.errors import Invalid
+from gitlease.domain.frozen import dataclass
 
 ALLOWED_PROTOCOLS = ("file", "git", "http", "https", "ssh")
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
@@ -133,7 +132,7 @@ class GitLedgerStore:
         import pygit2
 
         repo = self._store.repo
-        to = f"refs/fetched/{os.getpid()}-{random.SystemRandom().getrandbits(48):x}"
+        to = f"refs/fetched/{os.getpid()}-{os.urandom(6).hex()}"
         try:
             found = fetch_ref(
                 self._remote, self._store.path, self._ref(layer), to, timeout=self._limit

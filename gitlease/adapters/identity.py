@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from gitlease.adapters.repository import Repository, short_host
 from gitlease.adapters.settings import git_source
 from gitlease.adapters.settings_schema import SESSION_KEY, read_session, shown
 from gitlease.domain.errors import Invalid, UsageError
+from gitlease.domain.frozen import dataclass
 from gitlease.domain.lease import Actor
 from gitlease.domain.operations import MAX_WORD
 

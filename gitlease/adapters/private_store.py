@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import subprocess
 import time
 from typing import TYPE_CHECKING
@@ -43,6 +42,8 @@ def make_bare(path: str) -> None:
     """
     if os.path.isfile(os.path.join(path, "config")):
         return
+    import shutil
+
     aside = f"{path}.{os.getpid()}.tmp"
     shutil.rmtree(aside, ignore_errors=True)
     for folder in _FOLDERS:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from gitlease.adapters.git import GitResult, run_git
 from gitlease.domain.errors import Invalid, NotARepository
+from gitlease.domain.frozen import dataclass
 
 TIMEOUT = 10.0
 

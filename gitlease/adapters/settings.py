@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from gitlease.adapters.git import run_git
@@ -24,6 +24,7 @@ from gitlease.adapters.settings_schema import (
     shown,
 )
 from gitlease.domain.errors import Invalid, UsageError
+from gitlease.domain.frozen import dataclass
 
 __all__ = (
     "Location",

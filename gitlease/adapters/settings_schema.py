@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
 from gitlease.domain.duration import format_duration, parse_duration
 from gitlease.domain.errors import UsageError
+from gitlease.domain.frozen import dataclass
 from gitlease.domain.operations import check_text
 from gitlease.domain.resource import parse_layer, path_resource, resolve_path
 

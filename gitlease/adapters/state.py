@@ -12,10 +12,11 @@ import contextlib
 import json
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from gitlease.adapters.local_lock import exclusive
+from gitlease.domain.frozen import dataclass
 from gitlease.domain.instant import Instant
 from gitlease.domain.lapse import Sighting
 from gitlease.ports import Pending

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from gitlease.adapters.git import GitResult, run_git
 from gitlease.domain.errors import Denied, GitleaseError, Invalid, Unavailable
+from gitlease.domain.frozen import dataclass
 from gitlease.ports import Cause
 
 TIME_LIMIT = 30.0  # seconds for one fetch or push

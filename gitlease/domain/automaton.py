@@ -6,8 +6,9 @@ one pass over the first row, with all places reachable in the second kept as the
 
 from bisect import bisect_right
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import Enum
+
+from gitlease.domain.frozen import dataclass
 
 
 class Jump(Enum):

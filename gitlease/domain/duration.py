@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from fractions import Fraction
 
 from gitlease.domain.errors import UsageError
 
@@ -24,21 +23,24 @@ def parse_duration(text: str, *, what: str = "duration") -> int:
     """
     word = text.strip().lower()
     if _SECONDS.fullmatch(word):
-        total = Fraction(word)
+        total = _millionths(word)
     elif word and (found := _FORM.fullmatch(word)):
-        total = sum(
-            (Fraction(n) * UNITS[unit] for unit, n in found.groupdict().items() if n),
-            start=Fraction(0),
-        )
+        total = sum(_millionths(n) * UNITS[unit] for unit, n in found.groupdict().items() if n)
     else:
         raise _bad(what, text, "is not a duration")
     if total <= 0:
         raise _bad(what, text, "is not positive")
-    if total > LONGEST:
+    if total > LONGEST * 1_000_000:
         raise _bad(what, text, "is longer than ten years")
-    if total.denominator != 1:
+    if total % 1_000_000:
         raise _bad(what, text, "is not a whole number of seconds")
-    return int(total)
+    return total // 1_000_000
+
+
+def _millionths(number: str) -> int:
+    """Decimal text exactly, in millionths: ``1.5`` is 1,500,000."""
+    whole, _, part = number.partition(".")
+    return int(whole) * 1_000_000 + int(part.ljust(6, "0") or 0)
 
 
 def _bad(what: str, text: str, why: str) -> UsageError:

@@ -6,8 +6,9 @@ The wall clock (UTC since 1970) is what people and records speak; the boot clock
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import UTC, datetime
+
+from gitlease.domain.frozen import dataclass
 
 MS = 1_000
 

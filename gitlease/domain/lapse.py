@@ -11,9 +11,9 @@ new policy never shortens what was granted.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 
+from gitlease.domain.frozen import dataclass
 from gitlease.domain.instant import MS, Instant
 from gitlease.domain.lease import Lease
 from gitlease.domain.policy import Policy, Rule

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 
+from gitlease.domain.frozen import dataclass
 from gitlease.domain.pattern import fold
 from gitlease.domain.policy import Margins
 from gitlease.domain.resource import Resource

@@ -6,9 +6,8 @@ gateway can join them into one push and a simulation can replay them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from gitlease.domain.errors import UsageError
+from gitlease.domain.frozen import dataclass
 from gitlease.domain.lease import Actor
 from gitlease.domain.policy import Policy
 from gitlease.domain.resource import WHOLE, Resource

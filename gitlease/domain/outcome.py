@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from gitlease.domain.errors import GitleaseError
+from gitlease.domain.frozen import dataclass
 from gitlease.domain.lease import Lease
 
 

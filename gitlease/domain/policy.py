@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from enum import Enum
 
 from gitlease.domain.duration import LONGEST, format_duration, parse_duration
 from gitlease.domain.errors import UsageError
+from gitlease.domain.frozen import dataclass
 from gitlease.domain.pattern import fold
 
 MAX_ADMINS = 64

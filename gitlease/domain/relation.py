@@ -6,9 +6,9 @@ The table is the whole of it. Nothing else in gitlease decides whose lease it is
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
 
+from gitlease.domain.frozen import dataclass
 from gitlease.domain.instant import MS
 from gitlease.domain.lapse import Moment, Standing, holder_has, standing
 from gitlease.domain.lease import Actor, Lease, State

@@ -8,10 +8,11 @@ are one resource: ``key`` is what they share.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from gitlease.domain import pattern
 from gitlease.domain.errors import UsageError
+from gitlease.domain.frozen import dataclass
 
 WHOLE = "*"  # the scope that overlaps every other
 PATH_PREFIX = "path:"

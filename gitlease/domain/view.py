@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from gitlease.domain.frozen import dataclass
 from gitlease.domain.instant import MS
 from gitlease.domain.lapse import Moment, clock_skewed, free_at
 from gitlease.domain.lease import Actor, Lease, State

@@ -8,7 +8,8 @@ or whose reader went away ends as the shell would say it, with 128 + the signal.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from gitlease.domain.frozen import dataclass
 
 INTERNAL = "internal"
 INTERRUPTED = 130

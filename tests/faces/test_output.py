@@ -83,10 +83,11 @@ def test_a_dumb_terminal_gets_no_escape_sequences(
 
 def test_a_narrow_terminal_loses_nothing(ada: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "dumb")
-    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("COLUMNS", "40")
+    ada.ok("claim", "deep/" * 20)
     out = ada.ok("list", terminal=True).out
-    assert "ada@example.com" in out
-    assert "src/auth" in out
+    assert all(said in out for said in ("ada@example.com", "src/auth", "my-other-session"))
+    assert sum(line.count("deep") for line in out.splitlines()) == 20
 
 
 def test_rich_is_for_terminals_alone(ada: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,8 +130,8 @@ def test_status(ada: Desk) -> None:
     assert rows[4:6] == [["you", "ada@example.com", ""], ["leases", "3", "1"]]
     assert ["active", "bob@example.com", "1", "2026-11-20T12:00:00Z"] in rows
     told = ada.ok("status", terminal=True).out
-    assert "leases  3 live, 1 yours\n" in told
-    assert "active  bob@example.com, 1 lease, last seen 0s ago\n" in told
+    assert "leases    3 live, 1 yours\n" in told
+    assert "active    bob@example.com, 1 lease, last seen 0s ago\n" in told
 
 
 def test_log(ada: Desk) -> None:

@@ -15,41 +15,13 @@ from gitlease.domain.view import LeaseView
 from gitlease.faces import wire
 
 LEASE = [
-    "resource",
-    "scope",
-    "layer",
-    "holder",
-    "session",
-    "lease_id",
-    "token",
-    "state",
-    "ttl_seconds",
-    "claimed_at",
-    "renewed_at",
-    "expires_at",
-    "expires_in",
-    "free_at",
-    "renewals",
-    "paths",
-    "reason",
-    "host",
-    "branch",
-    "mine",
+    *("resource", "scope", "layer", "holder", "session", "lease_id", "token", "state"),
+    *("ttl_seconds", "claimed_at", "renewed_at", "expires_at", "expires_in", "free_at"),
+    *("renewals", "paths", "reason", "host", "branch", "mine"),
 ]
 ERROR = [
-    "code",
-    "exit",
-    "message",
-    "resource",
-    "scope",
-    "holder",
-    "session",
-    "expires_at",
-    "expires_in",
-    "free_at",
-    "lease",
-    "conflicts",
-    "next",
+    *("code", "exit", "message", "resource", "scope", "holder", "session", "expires_at"),
+    *("expires_in", "free_at", "lease", "conflicts", "next"),
 ]
 CHANGED = ["schema", "ok", "command", "status", "edge", "leases", "lease"]
 TAIL = ["warnings", "next"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -48,6 +49,7 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
         ),
     ),
 )
+COMPLETE = "_GITLEASE_COMPLETE"  # as click's completion scripts set it
 MODULES = {verb: module for _, verbs in GROUPS for verb, module, _ in verbs}
 
 ABOUT = """Leases for repositories: the git remote you already share is the lock server.
@@ -154,9 +156,14 @@ def run(argv: Sequence[str], *, prog: str = "gitlease", opener: Opener = open_re
 
 def _carry_out(call: Call, argv: Sequence[str]) -> int:
     try:
-        result: Any = application().main(
-            list(argv), prog_name=call.prog, standalone_mode=False, obj=call
-        )
+        # Not click's own main(): it would end a broken pipe with 1, which says "held" here.
+        app = application()
+        if instruction := os.environ.get(COMPLETE):
+            from click.shell_completion import shell_complete
+
+            return shell_complete(app, {"obj": call}, "gitlease", COMPLETE, instruction)
+        with app.make_context(call.prog, list(argv), obj=call) as context:
+            result: Any = app.invoke(context)
     except click.exceptions.Exit as leaving:
         return leaving.exit_code
     except click.ClickException as wrong:

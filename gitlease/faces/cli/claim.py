@@ -14,10 +14,10 @@ from gitlease.faces.cli import output
 from gitlease.faces.cli.verb import LEASE_EXITS, Verb, flag
 
 if TYPE_CHECKING:
+    from gitlease.answers import Answer
     from gitlease.domain.errors import LeaseHeld
     from gitlease.domain.resource import Resource
     from gitlease.faces.cli.call import Call
-    from gitlease.service import Answer
 
 WAIT = "15m"
 

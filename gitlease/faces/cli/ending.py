@@ -15,9 +15,9 @@ from gitlease.faces.cli.holding import OWN_SCOPES
 from gitlease.faces.cli.verb import LEASE_EXITS, Verb
 
 if TYPE_CHECKING:
+    from gitlease.answers import Answer
     from gitlease.domain.resource import Resource
     from gitlease.faces.cli.call import Call
-    from gitlease.service import Answer
 
 
 @click.command(

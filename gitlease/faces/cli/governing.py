@@ -13,8 +13,8 @@ from gitlease.faces.cli import output
 from gitlease.faces.cli.verb import LEASE_EXITS, Verb
 
 if TYPE_CHECKING:
+    from gitlease.answers import Answer
     from gitlease.faces.cli.call import Call
-    from gitlease.service import Answer
 
 EXITS = tuple(status for status in LEASE_EXITS if status != 1)
 

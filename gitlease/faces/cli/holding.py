@@ -14,8 +14,8 @@ from gitlease.faces.cli import output, refusals
 from gitlease.faces.cli.verb import LEASE_EXITS, Verb, flag
 
 if TYPE_CHECKING:
+    from gitlease.answers import Answer
     from gitlease.faces.cli.call import Call
-    from gitlease.service import Answer
 
 EXITS = (2, 3, *(x for x in LEASE_EXITS if x > 3))
 OWN_SCOPES = "Only this scope (default: all that are yours)."

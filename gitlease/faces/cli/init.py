@@ -11,9 +11,9 @@ from gitlease.faces.cli import output
 from gitlease.faces.cli.verb import Verb
 
 if TYPE_CHECKING:
+    from gitlease.answers import Reading
     from gitlease.faces import wire
     from gitlease.faces.cli.call import Call
-    from gitlease.service import Reading
 
 FILE = ".gitlease.yaml"
 

@@ -11,8 +11,7 @@ from typing import Any
 
 from gitlease.faces.printable import clean
 
-# Columns that may take several lines where the terminal is narrow; the others are short.
-WRAPPED = frozenset({"RESOURCE", "SCOPE", "SESSION", "WHERE", "REASON", "WHY", "VALUE", "SOURCE"})
+FOLDED = 40  # how wide a column stays where a table is wider than the terminal
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,17 +73,24 @@ def _field(text: str) -> str:
 
 
 def _rich_table(headings: Sequence[str], rows: Sequence[Row]) -> None:
-    from rich.console import Console
+    from rich.console import Console, ConsoleDimensions
     from rich.table import Table
     from rich.text import Text
 
+    console = Console(highlight=False)
     shown = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     used = [i for i, _ in enumerate(headings) if any(row.cells[i] for row in rows)]
-    for i in used:
-        shown.add_column(headings[i], overflow="fold", no_wrap=headings[i] not in WRAPPED)
+    widths = [max(len(headings[i]), *(len(row.cells[i]) for row in rows)) for i in used]
+    fits = sum(widths) + 2 * len(widths) <= console.width
+    folded = widths if fits else [min(width, FOLDED) for width in widths]
+    for i, width in zip(used, folded, strict=True):
+        shown.add_column(headings[i], overflow="fold", width=width)
     for row in rows:
         shown.add_row(*(Text(clean(row.cells[i])) for i in used), style=row.style)
-    Console(highlight=False).print(shown)
+    # A terminal that is narrower still breaks the lines itself: nothing is ever cut off.
+    needed = max(console.width, sum(folded) + 2 * len(folded))
+    console.size = ConsoleDimensions(needed, console.height)
+    console.print(shown)
 
 
 def facts(rows: Sequence[tuple[str, str, tuple[str, ...]]]) -> None:
@@ -105,6 +111,8 @@ def facts(rows: Sequence[tuple[str, str, tuple[str, ...]]]) -> None:
 
 def tolerate_any_encoding() -> None:
     """Let a narrow encoding spell out what it cannot show, instead of failing half-way."""
+    if sys.stdout is None:  # closed by whoever started this: nobody wants the answer
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:

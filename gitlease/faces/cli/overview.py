@@ -17,9 +17,9 @@ from gitlease.faces.cli.verb import READING_EXITS, Verb
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from gitlease.answers import Reading
     from gitlease.domain.view import LeaseView
     from gitlease.faces.cli.call import Call
-    from gitlease.service import Reading
 
 
 @dataclass(frozen=True, slots=True)

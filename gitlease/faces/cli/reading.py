@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
+    from gitlease.answers import Reading
     from gitlease.domain.lease import Actor
     from gitlease.domain.outcome import Event
     from gitlease.domain.resource import Resource
     from gitlease.domain.view import LeaseView
     from gitlease.faces.cli.call import Call
-    from gitlease.service import Reading
 
 MINE, MY_OTHER, THEIRS = "mine", "my-other-session", "theirs"
 

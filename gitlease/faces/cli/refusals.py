@@ -21,8 +21,9 @@ READING = frozenset({"show", "list", "status", "log"})
 def tell(call: Call, error: GitleaseError, body: Mapping[str, Any] | None = None) -> int:
     """Print a refusal and give its exit status. ``body`` is what was done besides."""
     steps, now = next_steps(call, error), call.now()
-    told: tuple[str, ...] = getattr(error, "warnings", ())
-    warnings = tuple(dict.fromkeys((*call.warnings, *told, *sentences.skew_warnings(error.views))))
+    warnings = tuple(
+        dict.fromkeys((*call.warnings, *error.warnings, *sentences.skew_warnings(error.views)))
+    )
     if call.json:
         more = dict(body or {}) | ({"warnings": list(warnings)} if warnings else {})
         output.document(wire.failure(call.command, error, now=now, next_steps=steps, body=more))

@@ -1,0 +1,304 @@
+"""The command line as people start it: two clones, a bare remote, real processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.fences import clean_env
+from support.remotes import Remote
+from support.repos import assert_untouched, commit_file, git, snapshot
+
+ROOT = str(Path(__file__).parents[2])
+Clones = Callable[..., list[Path]]
+
+
+def gitlease(
+    cwd: Path, *argv: str, env: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run the command line in a folder."""
+    return subprocess.run(
+        [sys.executable, "-m", "gitlease", *argv],
+        cwd=cwd,
+        env=clean_env({"PYTHONPATH": ROOT, **(env or {})}),
+        capture_output=True,
+        encoding="utf-8",
+        timeout=60,
+        check=False,
+    )
+
+
+def ask(cwd: Path, *argv: str, expect: int = 0) -> Any:
+    """Run it with --json; the document."""
+    done = gitlease(cwd, *argv, "--json")
+    assert done.returncode == expect, done
+    return json.loads(done.stdout)
+
+
+def test_one_wins_and_the_other_is_told_by_whom(clones: Clones) -> None:
+    one, two = clones(2)
+    assert ask(one, "claim", "F001", "--ttl", "1h", "--reason", "why")["status"] == "claimed"
+    error = ask(two, "claim", "F001", expect=1)["error"]
+    assert (error["holder"], error["resource"]) == ("w1@example.com", "F001")
+    assert error["lease"]["reason"] == "why"
+    assert error["next"] == ["gitlease claim F001 --wait 15m"]
+    (theirs,) = ask(two, "list")["leases"]
+    (mine,) = ask(one, "list", "--mine")["leases"]
+    assert (theirs["mine"], mine["mine"], mine["token"]) == (False, True, theirs["token"])
+    assert ask(two, "renew", "F001", expect=3)["error"]["code"] == "not_holder"
+    assert ask(one, "extend", "F001", "1w")["capped_to_max"] is True
+    assert ask(one, "release", "F001", "--note", "over to you")["status"] == "released"
+    claimed = ask(two, "claim", "F001")
+    assert claimed["notes"][0]["text"] == "over to you"
+    assert claimed["lease"]["token"] > mine["token"]
+    assert ask(two, "done", "F001")["lease"]["state"] == "completed"
+    assert ask(one, "claim", "F001", expect=6)["error"]["code"] == "policy"
+    kinds = [event["kind"] for event in ask(one, "log", "F001")["events"]]
+    assert kinds == ["completed", "claimed", "released", "extended", "claimed"]
+
+
+def test_the_hinted_commands_work_as_they_stand(clones: Clones) -> None:
+    one, _ = clones(2)
+    (one / "src").mkdir()
+    steps = ask(one, "-C", "src", "claim", "auth/", "-x", "--session", "s 1", expect=2)
+    assert steps["error"]["code"] == "usage"
+    claim = ("-C", "src", "claim", "--session", "s 1", "--", "auth/", "-x")
+    document = json.loads(gitlease(one, "--json", *claim).stdout)
+    for step in document["next"]:
+        done = subprocess.run(
+            step.replace("gitlease", f"{sys.executable} -m gitlease", 1),
+            shell=True,
+            cwd=one,
+            env=clean_env({"PYTHONPATH": ROOT}),
+            capture_output=True,
+            encoding="utf-8",
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 0, (step, done)
+    assert ask(one, "list")["leases"] == []
+
+
+def test_init_writes_the_file_and_makes_the_ledger_and_can_be_repeated(
+    clones: Clones, path_remote: Remote
+) -> None:
+    one, two = clones(2)
+    first = ask(one, "init")
+    assert Path(first["settings_file"]).is_file()
+    again = ask(one, "init")
+    assert (again["settings_file"], again["ledger"]["id"]) == (None, first["ledger"]["id"])
+    assert ask(two, "init")["ledger"]["id"] == first["ledger"]["id"]
+    assert git(path_remote.bare, "rev-parse", "refs/gitlease/global")
+
+
+def test_init_without_its_remote_writes_the_file_and_warns(
+    clones: Clones, path_remote: Remote
+) -> None:
+    (one,) = clones(1)
+    path_remote.bare.rename(path_remote.bare.with_name("away.git"))
+    done = gitlease(one, "init")
+    assert (done.returncode, (one / ".gitlease.yaml").is_file()) == (0, True)
+    assert "warning: " in done.stderr
+    assert ask(one, "claim", "F001", expect=5)["error"]["code"] == "unavailable"
+    assert "Traceback" not in done.stderr
+
+
+def test_settings_are_shown_set_and_refused(clones: Clones) -> None:
+    (one,) = clones(1)
+    assert ask(one, "config", "lease.ttl")["settings"][0]["value"] == "15m"
+    assert gitlease(one, "config", "lease.ttl", "25m").returncode == 0
+    (setting,) = ask(one, "config", "lease.ttl")["settings"]
+    assert setting["value"] == "25m"
+    assert "git config" in setting["source"]
+    assert ask(one, "claim", "F001")["lease"]["ttl_seconds"] == 1_500
+    assert ask(one, "config", "lease.no", "1", expect=2)["error"]["code"] == "usage"
+    assert ask(one, "config", "lease.no", expect=2)["error"]["code"] == "usage"
+    assert gitlease(one, "config", "lease.ttl", "").returncode == 0
+    assert ask(one, "config", "lease.ttl")["settings"][0]["source"] == "built-in"
+    git(one, "config", "lease.tll", "1m")
+    assert ask(one, "list", expect=7)["error"]["code"] == "invalid"
+
+
+def test_the_policy_of_the_ledger_is_everyones(clones: Clones) -> None:
+    one, two = clones(2)
+    assert ask(one, "config", "--ledger", "ttl_max", "30m")["settings"] == [
+        {"key": "ttl_max", "value": "30m", "source": "ledger"}
+    ]
+    assert ask(two, "config", "--ledger", "ttl_max")["settings"][0]["value"] == "30m"
+    assert ask(two, "claim", "F001", "--ttl", "1h", expect=6)["error"]["code"] == "policy"
+    refused = ask(one, "config", "--ledger", "admins", "w2@example.com", expect=6)
+    assert refused["error"]["code"] == "policy"
+
+
+def test_a_name_that_is_also_a_tracked_file_is_pointed_out(clones: Clones) -> None:
+    (one,) = clones(1)
+    commit_file(one, "Makefile", "all:\n")
+    (one / "NOTES").write_text("not tracked")
+    warnings = ask(one, "claim", "Makefile", "NOTES")["warnings"]
+    assert warnings == ["Makefile is a name here, not the file; for the file write path:Makefile"]
+    assert ask(one, "claim", "path:Makefile")["warnings"] == []
+
+
+def test_whoami_names_its_sources_and_asks_no_remote(clones: Clones, path_remote: Remote) -> None:
+    (one,) = clones(1)
+    before = path_remote.connections()
+    document = ask(one, "whoami", "--session", "s1")
+    assert (document["holder"], document["session"]) == ("w1@example.com", "s1")
+    assert "user.email" in document["sources"]["holder"]
+    assert path_remote.connections() == before
+
+
+def test_without_an_email_it_says_how_to_set_one(clones: Clones) -> None:
+    (one,) = clones(1)
+    git(one, "config", "--unset", "user.email")
+    done = gitlease(one, "claim", "F001")
+    assert (done.returncode, done.stdout) == (7, "")
+    assert "hint: git config user.email you@example.com" in done.stderr
+
+
+def test_git_lease_is_the_same_command(clones: Clones, tmp_path: Path) -> None:
+    (one,) = clones(1)
+    script = tmp_path / "bin" / "git-lease"
+    script.parent.mkdir()
+    script.write_text(f"#!{sys.executable}\nfrom gitlease.__main__ import main\nmain()\n")
+    script.chmod(0o755)
+    env = {"PYTHONPATH": ROOT, "PATH": f"{script.parent}{os.pathsep}{os.environ['PATH']}"}
+    done = subprocess.run(
+        ["git", "lease", "claim", "F001"],
+        cwd=one,
+        env=clean_env(env),
+        capture_output=True,
+        encoding="utf-8",
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done
+    assert "hint: git lease renew F001" in done.stderr
+
+
+def test_the_repository_of_the_user_is_not_touched(clones: Clones) -> None:
+    (one,) = clones(1)
+    before = snapshot(one)
+    for argv in (("claim", "F001"), ("list",), ("log",), ("release", "F001"), ("list", "--cached")):
+        assert gitlease(one, *argv).returncode == 0
+    assert_untouched(before, snapshot(one))
+
+
+@pytest.mark.parametrize(
+    ("line", "status"),
+    [
+        ("--help | true", "141"),
+        ("list --json | true", "141"),
+        ("list --json >&-", "0"),
+        ("list --json 2>&-", "0"),
+    ],
+)
+def test_nobody_who_listens_is_no_fault(clones: Clones, line: str, status: str) -> None:
+    (one,) = clones(1)
+    words, _, reader = line.partition("|")
+    command = f"sleep 0.2; '{sys.executable}' -m gitlease {words}; echo $? >&3"
+    done = subprocess.run(
+        ["bash", "-c", f"exec 3>&1; ({command}) | {reader or 'cat'}"],
+        cwd=one,
+        env=clean_env({"PYTHONPATH": ROOT}),
+        capture_output=True,
+        encoding="utf-8",
+        timeout=60,
+        check=False,
+    )
+    assert done.stdout.splitlines()[-1] == status, done
+    assert done.stderr == ""
+
+
+def test_shells_can_complete(clones: Clones) -> None:
+    (one,) = clones(1)
+    env = {"COMP_WORDS": "gitlease re", "COMP_CWORD": "1", "_GITLEASE_COMPLETE": "bash_complete"}
+    done = gitlease(one, env=env)
+    assert done.stdout.split() == ["plain,renew", "plain,release", "plain,revoke"]
+
+
+@pytest.mark.parametrize("plain", [False, True], ids=["colour", "NO_COLOR"])
+def test_a_real_terminal(clones: Clones, plain: bool) -> None:
+    (one,) = clones(1)
+    gitlease(one, "claim", "F001")
+    master, slave = pty.openpty()
+    env = {"PYTHONPATH": ROOT, "TERM": "xterm-256color", "COLUMNS": "150"}
+    done = subprocess.Popen(
+        [sys.executable, "-m", "gitlease", "list"],
+        cwd=one,
+        env=clean_env(env | ({"NO_COLOR": "1"} if plain else {})),
+        stdout=slave,
+        stderr=subprocess.DEVNULL,
+    )
+    os.close(slave)
+    shown = _everything(master)
+    assert done.wait(60) == 0
+    assert "RESOURCE" in shown
+    assert "w1@example.com" in shown
+    assert ("\x1b[32m" in shown) is not plain
+
+
+def _everything(master: int) -> str:
+    """All that is written to a terminal until it is closed."""
+    parts: list[bytes] = []
+    while True:
+        try:
+            part = os.read(master, 65_536)
+        except OSError:  # Linux says so when the other side is closed
+            part = b""
+        if not part:
+            os.close(master)
+            return b"".join(parts).decode()
+        parts.append(part)
+
+
+def test_demo_plays_to_the_end_and_cleans_up(tmp_path: Path) -> None:
+    env = {"TMPDIR": str(tmp_path), "GITLEASE_LAYER": "elsewhere", "GITLEASE_TTL": "rubbish"}
+    done = gitlease(tmp_path, "demo", env=env)
+    assert done.returncode == 0, done.stdout + done.stderr
+    for said in (
+        "ada$ gitlease claim F001",
+        "F001 is held by ada@example.com",
+        "capped to the ledger's maximum of 8h",
+        "taken over from ada@example.com",
+        "F002 is held by bob@example.com",
+        "released F001",
+        "remote$ git show refs/gitlease/global:leases/",
+        "everything ended as told",
+    ):
+        assert said in done.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_demo_keeps_its_folder_on_request_and_speaks_json(tmp_path: Path) -> None:
+    done = gitlease(tmp_path, "demo", "--keep", "--json", env={"TMPDIR": str(tmp_path)})
+    document = json.loads(done.stdout)
+    assert (done.returncode, document["ok"], done.stderr) == (0, True, "")
+    assert all(step["exit"] == step["expected"] for step in document["steps"])
+    assert document["seconds"] < 20
+    folder = Path(document["folder"])
+    assert {"origin.git", "ada", "bob"} <= {path.name for path in folder.iterdir()}
+    shutil.rmtree(folder)
+
+
+def test_demo_fails_when_something_differs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from gitlease.faces.cli import demo
+    from gitlease.faces.cli.app import run
+
+    monkeypatch.setattr(demo, "PLAY", (demo.Scene("ada", ("whoami",), 3),))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    assert run(["demo", "--json"]) == 1
+    error = json.loads(capsys.readouterr().out)["error"]
+    assert error["message"] == "ada$ gitlease whoami ended with 0 instead of 3"
+    assert list(tmp_path.iterdir()) == []
+    assert run(["demo", "--layer", "x"]) == 2
