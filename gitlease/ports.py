@@ -87,8 +87,9 @@ class Cause(Enum):
 class Swapped:
     """The outcome of a swap, decided by reading, with the heads as they are now.
 
-    ``sent`` is False where it is certain that the request never left this machine, so that it can
-    not land later. ``detail`` is what the remote said, without secrets.
+    ``sent`` is False where it is certain that no request for this change, by this try or an earlier
+    one, left this machine, so that it cannot land later. ``detail`` is what the remote said, without
+    secrets.
     """
 
     fate: Fate
@@ -146,6 +147,9 @@ class LedgerStore(Protocol):
 
     def keep_pending(self, prepared: Prepared) -> None:
         """Remember a change whose outcome this command will not find out any more."""
+
+    def forget_pending(self, prepared: Prepared) -> None:
+        """Forget a change whose outcome became known otherwise."""
 
     def history(self, layer: str, limit: int) -> tuple[Event, ...]:
         """The audit trail of the last known state, newest first."""

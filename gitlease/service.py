@@ -123,6 +123,7 @@ class LeaseService(LeaseReader):
         ]
         answer = self._change("renew", operations, together=False)
         if answer.refused and not answer.leases:
+            answer.refused[0].warnings = answer.warnings
             raise answer.refused[0]
         return answer
 

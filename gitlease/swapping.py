@@ -169,6 +169,8 @@ class Swapper:
             raise self._unknown(prepared, swapped, what)
         base = change.base.ledger.header.revision if change.base.ledger else 0
         fate = after.ledger.header.fate(change.operations, base)
+        if fate in (Fate.APPLIED, Fate.LOST):
+            self._store.forget_pending(prepared)
         if fate is Fate.APPLIED:
             return Swapped(fate=Fate.APPLIED, heads=fenced.heads)
         if fate is Fate.LOST:

@@ -41,7 +41,8 @@ def _nap(held: LeaseHeld, waited: float, seconds: int, now_ms: int, dice: random
     nap = look * dice.uniform(0.7, 1.3)
     if held.free_at is not None:
         until_free = (held.free_at - now_ms) / MS
-        nap = min(nap, max(until_free, 0.0) + dice.uniform(0.05, 0.3))
+        if until_free > 0:  # otherwise the clocks disagree, and looking more often does not help
+            nap = min(nap, until_free + dice.uniform(0.05, 0.3))
     return max(0.05, min(nap, seconds - waited))
 
 

@@ -52,6 +52,7 @@ class GitLedgerStore:
         self._remote, self._store, self._state_path = remote, PrivateStore(store), state
         self._heads = Heads(self._store, state, clock, place)
         self._prefix, self._limit = prefix, time_limit
+        self._sent: set[str] = set()
         self.place, self.warnings = place, warnings
 
     # --- reading --------------------------------------------------------------------------------
@@ -90,13 +91,11 @@ class GitLedgerStore:
         return self._prepared(dict(prepared.changes), frozenset())
 
     def swap(self, prepared: Prepared) -> Swapped:
-        pending = {layer: _pending(prepared, layer) for layer in prepared.changes}
-        for layer, change in pending.items():
-            self._heads.state(layer).add_pending(change)
+        for layer in prepared.changes:
+            self._heads.state(layer).add_pending(_pending(prepared, layer))
         swapped = self._swap(prepared)
         if swapped.fate in (Fate.APPLIED, Fate.LOST) or not swapped.sent:
-            for layer, change in pending.items():
-                self._heads.state(layer).remove_pending(change)
+            self.forget_pending(prepared)
         return swapped
 
     # --- what is pending --------------------------------------------------------------------------
@@ -107,6 +106,10 @@ class GitLedgerStore:
     def keep_pending(self, prepared: Prepared) -> None:
         for layer in prepared.changes:
             self._heads.state(layer).add_pending(_pending(prepared, layer), abandoned=True)
+
+    def forget_pending(self, prepared: Prepared) -> None:
+        for layer in prepared.changes:
+            self._heads.state(layer).remove_pending(_pending(prepared, layer))
 
     def settle(self, pending: Pending, head: Snapshot) -> Fate:
         fate = Fate.UNDECIDED
@@ -186,7 +189,10 @@ class GitLedgerStore:
                 self._keep(layer, prepared.versions[layer])
             self._store.tidy()
             return Swapped(fate=Fate.APPLIED, heads=heads)
-        if not pushed.sent and pushed.cause is not Cause.MOVED:
+        operations = {op for change in prepared.changes.values() for op in change.operations}
+        if pushed.sent:
+            self._sent |= operations
+        elif pushed.cause is not Cause.MOVED and not operations & self._sent:
             return Swapped(
                 fate=Fate.UNDECIDED, cause=pushed.cause, sent=False, detail=pushed.detail
             )
@@ -210,6 +216,7 @@ class GitLedgerStore:
                 detail = f"{pushed.detail}; {error.message}"
                 return Swapped(fate=Fate.UNKNOWN, cause=Cause.UNREACHABLE, detail=detail)
             fates.add(_fate(change, heads[layer]))
+            heads[layer] = self._heads.credit(change, heads[layer])
         # The refs move together or not at all; what one of them knows holds for all.
         order = (Fate.APPLIED, Fate.UNKNOWN, Fate.LOST, Fate.UNDECIDED)
         fate = next(f for f in order if f in fates)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, cast
 from gitlease.adapters.private_store import PrivateStore
 from gitlease.adapters.records import lease_file
 from gitlease.adapters.state import Known, StateFolder
-from gitlease.adapters.tree import LEASE_FOLDERS, changed_files, read_ledger
+from gitlease.adapters.tree import LEASE_FOLDERS, read_ledger
 from gitlease.domain.errors import Invalid, Rollback
 from gitlease.domain.lapse import Sighting
 from gitlease.domain.lease import Lease
@@ -78,18 +78,25 @@ class Heads:
 
         Its records count as seen from the instant of the decision, since they count from there.
         """
-        layer, now = change.base.layer, change.at
+        layer = change.base.layer
         ledger = self.read(version)
         before = self.state(layer).load()
-        if before is None or before.version != change.base.version:
-            known = self._sight(before, ledger, version)
+        if before is not None and before.version == change.base.version:
+            known = _moved(before.at(change.at), ledger, version, {})
         else:
-            files = changed_files(change.ledger.changes)
-            seen = {file: Sighting(at=now, changed=there) for file, there in files}
-            known = _moved(before.at(now), ledger, version, seen)
-        known = replace(known, received=now if known.base.same_boot(now) else known.received)
+            known = self._sight(before, ledger, version)
+        known = _credited(replace(known, received=change.at), change, None)
         self.state(layer).save(known)
         return _snapshot(layer, known, ledger)
+
+    def credit(self, change: Change, head: Snapshot) -> Snapshot:
+        """Count one's own records from their decision, also when they were only read back."""
+        known = self.state(head.layer).load()
+        if head.ledger is None or known is None or known.version != head.version:
+            return head
+        known = _credited(known, change, head.ledger)
+        self.state(head.layer).save(known)
+        return _snapshot(head.layer, known, head.ledger)
 
     def read(self, version: str) -> Ledger:
         """The ledger at a commit of the store; Invalid when it is none."""
@@ -144,10 +151,36 @@ class Heads:
             empty = cast("pygit2.Tree", repo[repo.TreeBuilder().write()])
             diff, lost = empty.diff_to_tree(after), True
         status = pygit2.enums.DeltaStatus
-        for delta in diff.deltas:
-            file = delta.new_file.path
-            if delta.status != status.DELETED and file.startswith(LEASE_FOLDERS):
-                yield file, lost or delta.status != status.ADDED
+        deltas = [(d.status, d.new_file.path) for d in diff.deltas]
+        # A record that gains paths moves from one folder to the other: that is a change as well.
+        gone = {_record(file) for what, file in deltas if what == status.DELETED}
+        for what, file in deltas:
+            if what != status.DELETED and file.startswith(LEASE_FOLDERS):
+                yield file, lost or what != status.ADDED or _record(file) in gone
+
+
+def _record(file: str) -> str:
+    return file.partition("/")[2]
+
+
+def _credited(known: Known, change: Change, ledger: Ledger | None) -> Known:
+    """With the records that a change wrote seen since its decision, if they still are as written.
+
+    No ``ledger`` to look into means that the change itself is the head.
+    """
+    own = {}
+    for before, after in change.ledger.changes.leases.values():
+        if after is not None and (ledger is None or _still(after, ledger)):
+            own[lease_file(after)] = Sighting(at=change.at, changed=before is not None)
+    return replace(known, sighted={**known.sighted, **own})
+
+
+def _still(lease: Lease, ledger: Ledger) -> bool:
+    try:
+        found = ledger.leases_of(lease.resource)
+    except Invalid:
+        return False
+    return any(x.key == lease.key and x.operation == lease.operation for x in found)
 
 
 def _moved(before: Known, ledger: Ledger, version: str, seen: dict[str, Sighting]) -> Known:

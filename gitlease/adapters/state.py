@@ -30,7 +30,8 @@ class Known:
     """The last known head, and since when this clone has seen what it holds.
 
     ``sighted`` has the records that changed since ``base``, the first contact (or the last boot):
-    file → when, and whether it replaced another. Every other record was there at ``base``.
+    file → when, and whether it replaced another. Every other record was there at ``base``. When the
+    clock was set back, a contender counts from ``restarted``; a holder goes on counting as before.
     """
 
     ledger_id: str
@@ -40,14 +41,20 @@ class Known:
     base: Instant
     sighted: Mapping[str, Sighting] = field(default_factory=dict)
     append_only: bool = False
+    restarted: Instant | None = None
 
     def sighting(self, file: str) -> Sighting:
-        return self.sighted.get(file) or Sighting(at=self.base, changed=False)
+        seen = self.sighted.get(file) or Sighting(at=self.base, changed=False)
+        if self.restarted is not None and seen.at.boot_ms < self.restarted.boot_ms:
+            return Sighting(at=self.restarted, changed=False, since=seen.at)
+        return seen
 
     def at(self, now: Instant) -> Known:
         """As far as it still counts: a reboot, or a clock set back, starts sightings again."""
-        if self.base.same_boot(now) and now.wall_ms >= self.received.wall_ms:
-            return self
+        if self.base.same_boot(now):
+            if now.wall_ms >= self.received.wall_ms:
+                return self
+            return replace(self, restarted=now, received=now)
         received = min(self.received.wall_ms, now.wall_ms)
         return replace(self, base=now, sighted={}, received=replace(now, wall_ms=received))
 
@@ -187,6 +194,7 @@ def _dump(known: Known) -> dict[str, object]:
             file: [s.at.wall_ms, s.at.boot_ms, s.changed] for file, s in known.sighted.items()
         },
         "append_only": known.append_only,
+        "restarted": known.restarted and [known.restarted.wall_ms, known.restarted.boot_ms],
     }
 
 
@@ -207,4 +215,5 @@ def _known(data: Mapping[str, Any]) -> Known:
             for file, x in data["sighted"].items()
         },
         append_only=bool(data["append_only"]),
+        restarted=instant(data["restarted"]) if data["restarted"] else None,
     )

@@ -6,7 +6,7 @@ ever checked out.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, cast
 
 from gitlease.adapters.fields import BadRecord
@@ -225,13 +225,6 @@ def write_tree(
     files |= dict.fromkeys(changes.dropped)
     files[HEADER_FILE] = write_header(header)
     return _write(repo, base, files) or repo.TreeBuilder().write()
-
-
-def changed_files(changes: Changes) -> Iterable[tuple[str, bool]]:
-    """The lease files that a step writes, and whether each was there before."""
-    for before, after in changes.leases.values():
-        if after is not None:
-            yield lease_file(after), before is not None
 
 
 def _write(

@@ -10,7 +10,7 @@ from gitlease.domain.duration import format_duration
 from gitlease.domain.errors import GitleaseError, Invalid, LeaseHeld, PolicyRefused, UsageError
 from gitlease.domain.instant import MS
 from gitlease.domain.lapse import Moment, free_at
-from gitlease.domain.lease import Lease, State, lease_key
+from gitlease.domain.lease import Lease, State, lease_key, same_person
 from gitlease.domain.ledger import Ledger, Notice, count_token
 from gitlease.domain.operations import MAX_PATHS, MAX_PATHS_LENGTH, Claim
 from gitlease.domain.outcome import Event, Outcome
@@ -29,6 +29,7 @@ def claim(ledger: Ledger, op: Claim, moment: Moment) -> tuple[Ledger, Outcome]:
     ttl = fit_ttl(wanted, op.default_ttl, policy, op.resource)
     mine, rivals = _own_record(ledger, op), _rivals(ledger, op)
     stood = [(lease, relation(lease, op.actor, policy, moment)) for lease in rivals]
+    stood += _assignees(ledger, op, rivals, moment)
     _refuse(op, stood, policy, moment)
     if mine is not None and relation(mine, op.actor, policy, moment) is Relation.MINE:
         return _renew_own(ledger, op, mine, ttl, moment)
@@ -77,6 +78,28 @@ def _rivals(ledger: Ledger, op: Claim) -> list[Lease]:
     pathy = (x for x in ledger.leases_with_paths() if x.key not in have)
     return named + [
         x for x in pathy if x.state is State.ACTIVE and _share_a_file(wanted, x.patterns)
+    ]
+
+
+def _assignees(
+    ledger: Ledger, op: Claim, rivals: list[Lease], moment: Moment
+) -> list[tuple[Lease, Relation]]:
+    """Who else the whole task is assigned to, by a lapsed lease on another scope of it.
+
+    Where scopes divide a task every holder of a scope is an assignee: one with a live lease on
+    another scope does not block, and fellow assignees do not block each other.
+    """
+    policy, asked = ledger.header.policy, {x.lease_id for x in rivals}
+    task = [(x, relation(x, op.actor, policy, moment)) for x in ledger.leases_of(op.resource)]
+    if any(x.edge and x.same_holder(op.actor) for x, _ in task):
+        return []
+    live = [x for x, how in task if how is Relation.THEIRS]
+    return [
+        (x, how)
+        for x, how in task
+        if how is Relation.THEIRS_ASSIGNED
+        and x.lease_id not in asked
+        and not any(same_person(x.holder, other.holder) for other in live)
     ]
 
 
@@ -151,7 +174,7 @@ def _renew_own(
     ledger: Ledger, op: Claim, mine: Lease, ttl: int, moment: Moment
 ) -> tuple[Ledger, Outcome]:
     """A claim of one's own live lease is a heartbeat, with whatever else the claim says."""
-    keep_ttl = mine.ttl if op.ttl is None else ttl
+    keep_ttl = min(mine.ttl, ledger.header.policy.ttl_max) if op.ttl is None else ttl
     now = moment.now.wall_ms
     bound = mine.session or (op.actor.session if op.actor.session_explicit else None)
     lease = replace(
@@ -187,7 +210,7 @@ def _grant(
     now, actor, policy = moment.now.wall_ms, op.actor, ledger.header.policy
     header = count_token(ledger.header)
     lease = Lease(
-        resource=_spelling(op.resource, displaced),
+        resource=first_spelling(ledger, op.resource),
         scope=op.scope,
         holder=actor.holder,
         session=actor.session,
@@ -230,9 +253,9 @@ def _grant(
     return state.put(lease), outcome
 
 
-def _spelling(resource: Resource, displaced: list[Lease]) -> Resource:
-    """The first claimer's spelling outlives the first claimer's lease."""
-    return next((x.resource for x in displaced if x.resource == resource), resource)
+def first_spelling(ledger: Ledger, resource: Resource) -> Resource:
+    """The first claimer's spelling, as long as the ledger has a record of the resource."""
+    return next((x.resource for x in ledger.leases_of(resource)), resource)
 
 
 def give_notice(

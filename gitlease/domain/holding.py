@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from gitlease.domain.claiming import event, fit_ttl, held_error
+from gitlease.domain.claiming import event, first_spelling, fit_ttl, held_error
 from gitlease.domain.errors import GitleaseError, LeaseLost, NotHolder
 from gitlease.domain.instant import MS
 from gitlease.domain.lapse import Moment
@@ -158,7 +158,7 @@ def _beat(lease: Lease, op_id: str, ledger: Ledger, moment: Moment, *, until: in
 def _unheld(op: Complete, token: int, ledger: Ledger, now: int) -> Lease:
     """The record of work that was finished without a lease: it takes a token like any grant."""
     return Lease(
-        resource=op.resource,
+        resource=first_spelling(ledger, op.resource),
         scope=op.scope or WHOLE,
         holder=op.actor.holder,
         session=op.actor.session,

@@ -25,11 +25,13 @@ MILLION = 1_000_000
 class Sighting:
     """When this clone first saw these very record bytes, and whether they replaced others.
 
-    A first sighting of a resource is not a change: it says nothing of when it was written.
+    A first sighting of a resource is not a change: it says nothing of when it was written. A holder
+    counts from ``since``, which stays where a clock that was set back makes ``at`` start again.
     """
 
     at: Instant
     changed: bool
+    since: Instant | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,7 @@ def holder_has(lease: Lease, moment: Moment) -> bool:
     if moment.now.wall_ms >= lease.expires_at:
         return False
     seen = moment.seen(lease)
-    return seen is None or seen.at.elapsed_at_most(moment.now) < lease.duration_ms
+    return seen is None or (seen.since or seen.at).elapsed_at_most(moment.now) < lease.duration_ms
 
 
 def standing(lease: Lease, policy: Policy, moment: Moment) -> Standing:
@@ -69,7 +71,8 @@ def standing(lease: Lease, policy: Policy, moment: Moment) -> Standing:
 
 def clock_skewed(lease: Lease, policy: Policy, moment: Moment) -> bool:
     """Whether the record is from the future by more than the allowance: a clock is wrong."""
-    return lease.renewed_at > moment.now.wall_ms + policy.skew * MS
+    allowance = policy.margins.widest(lease.margins).skew
+    return lease.renewed_at > moment.now.wall_ms + allowance * MS
 
 
 def free_at(lease: Lease, policy: Policy, moment: Moment) -> int:

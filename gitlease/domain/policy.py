@@ -41,12 +41,12 @@ class Margins:
     rule: Rule = Rule.WALL
 
     def widest(self, other: Margins) -> Margins:
-        """The larger of each margin; the rule stays this one's."""
+        """The larger of each margin; of the rules ``observed``, which needs no common clock."""
         return Margins(
             skew=max(self.skew, other.skew),
             drift=max(self.drift, other.drift),
             grace=max(self.grace, other.grace),
-            rule=self.rule,
+            rule=Rule.OBSERVED if Rule.OBSERVED in (self.rule, other.rule) else self.rule,
         )
 
 

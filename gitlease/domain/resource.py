@@ -51,7 +51,11 @@ class Resource:
 
 def reads_as_name(word: str) -> bool:
     """Whether a word is meant as a name (which it may still be too odd for)."""
-    return not word.startswith(PATH_PREFIX) and "/" not in word and not _WILDCARDS & set(word)
+    return not _has_prefix(word) and "/" not in word and not _WILDCARDS & set(word)
+
+
+def _has_prefix(word: str) -> bool:
+    return word[: len(PATH_PREFIX)].lower() == PATH_PREFIX
 
 
 def name_resource(word: str) -> Resource:
@@ -76,6 +80,9 @@ def path_resource(root_pattern: str) -> Resource:
     except pattern.PatternError as error:
         raise UsageError(str(error), resource=root_pattern[:128]) from None
     text = parsed.text
+    rest = text.removeprefix("**/")
+    if rest != text and "/" not in rest.rstrip("/") and _WILDCARDS & set(rest):
+        text = rest  # "**/*.py" says no more than "*.py"
     return Resource(
         text=PATH_PREFIX + text if reads_as_name(text) else text,
         key=PATH_PREFIX + pattern.fold(text),
@@ -100,7 +107,7 @@ def resolve_path(word: str, *, folder: str = "", root: str | None = None) -> str
 
     gitignore semantics hold *below that folder*: ``*.py`` typed in ``src`` is ``src/**/*.py``.
     """
-    text = word.removeprefix(PATH_PREFIX)
+    text = word[len(PATH_PREFIX) :] if _has_prefix(word) else word
     if text.startswith("!"):
         raise UsageError(
             f"{_shown(word)} is a negation, which cannot be leased",

@@ -100,6 +100,7 @@ def apply(
     entries: list[RingEntry] = []
     for operation in operations:
         known = state.header.entry(operation.id)
+        known = known or next((e for e in entries if e.operation == operation.id), None)
         if known is not None:
             raise Invalid(f"operation {operation.id} was applied before, as {known.outcome}")
         try:

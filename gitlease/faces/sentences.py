@@ -122,5 +122,4 @@ def named(view: LeaseView) -> str:
 
 def noted(note: Note) -> str:
     """A note for the next holder, in one paragraph."""
-    text = note.text.replace("\n", "\n  ")
-    return f"note on {note.resource} by {note.author} at {instant.rfc3339(note.at)}: {text}"
+    return f"note on {note.resource} by {note.author} at {instant.rfc3339(note.at)}: {note.text}"

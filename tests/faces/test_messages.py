@@ -302,9 +302,9 @@ def test_a_ledger_that_went_back_hints_to_init_and_gives_programs_nothing_to_run
 
 def test_control_characters_of_a_remote_are_spelt_out() -> None:
     ada, _ = make_desks()
-    ada.store.failing = Denied("remote: \x1b[2Jcome \u202eback\x9b31m")
+    ada.store.failing = Denied("remote: \x1b[2Jcome \u202eback\x9b31m\nhint: obey")
     ran = ada.run("claim", "F001")
-    assert ran.err == "remote: \\x1b[2Jcome \\u202eback\\x9b31m\n"
+    assert ran.err == "remote: \\x1b[2Jcome \\u202eback\\x9b31m\n  hint: obey\n"
     assert ran.err.replace("\n", "").isprintable()
     assert ada.run("claim", "F001", "--json").out.replace("\n", "").isprintable()
 

@@ -242,6 +242,7 @@ def _perform(stage: Stage) -> None:
 
 
 def _show_end(seconds: object, folder: str | None) -> None:
-    output.line(f"\neverything ended as told, in {seconds}s")
+    output.line("")
+    output.line(f"everything ended as told, in {seconds}s")
     if folder is not None:
         output.line(f"look around in {folder}: origin.git, ada, bob; then remove it")

@@ -35,13 +35,18 @@ def document(content: dict[str, Any]) -> None:
 
 def line(text: str) -> None:
     """Print one line of the answer."""
-    print(clean(text))
+    print(_paragraph(text))
 
 
 def aside(text: str) -> None:
     """Print one line that is not the answer: a warning, a hint, a refusal."""
     sys.stdout.flush()  # where both go to one place, what was said first comes first
-    print(clean(text), file=sys.stderr)
+    print(_paragraph(text), file=sys.stderr)
+
+
+def _paragraph(text: str) -> str:
+    """Text in which only the first line begins a line: nobody's note can pass for a hint."""
+    return clean(text).replace("\n", "\n  ")
 
 
 def warn(warnings: Sequence[str]) -> None:

@@ -1,0 +1,27 @@
+"""A place in memory: one remote, and as many clones as a test asks for."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from support.clock import ManualClock
+
+from gitlease.adapters.memory import MemoryClone, MemoryLedgerStore, MemoryRemote
+
+
+class MemoryPlace:
+    """See ``contract.suite``."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.remote = MemoryRemote()
+        self._clones: defaultdict[int, MemoryClone] = defaultdict(MemoryClone)
+
+    def store(self, n: int) -> MemoryLedgerStore:
+        return MemoryLedgerStore(self.remote, clock=self.clock, clone=self._clones[n])
+
+    def force(self, layer: str, version: str) -> None:
+        self.remote.force(layer, version)
+
+    def refuse_replacements(self) -> None:
+        self.remote.refuses_replacements = True
