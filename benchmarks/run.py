@@ -23,11 +23,12 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 sys.path.insert(0, str(ROOT))
 
-import gitlease
-import pytest
-from support.fences import clean_env, raise_fences
-from support.remotes import Remote, Servers, open_remote
-from support.repos import git, make_clone
+import pytest  # noqa: E402
+from support.fences import clean_env, raise_fences  # noqa: E402
+from support.remotes import Remote, Servers, open_remote  # noqa: E402
+from support.repos import git, make_clone  # noqa: E402
+
+import gitlease  # noqa: E402
 
 TRANSPORTS = ("path", "http", "ssh")
 VERBS = ("claim", "renew", "release")
@@ -67,11 +68,13 @@ class Bench:
             self._library(verb)
 
     def _bare_push(self) -> None:
-        """One small new commit to a ref of its own, as plain git does it."""
+        """One small new commit (it changes one file) to a ref of its own, as plain git does it."""
         self._number += 1
-        tree = git(self.clone, "rev-parse", "HEAD^{tree}")
+        text = f"change {self._number}\n"
+        blob = git(self.clone, "hash-object", "-w", "--stdin", input=text)
+        tree = git(self.clone, "mktree", input=f"100644 blob {blob}\tchanged\n")
         parents = ("-p", self._pushed) if self._pushed else ()
-        new = git(self.clone, "commit-tree", tree, *parents, "-m", f"bare {self._number}")
+        new = git(self.clone, "commit-tree", tree, *parents, "-m", text)
         lease = f"--force-with-lease={REF}:{self._pushed}"
         self._process(BARE, ["git", "push", "-q", lease, "origin", f"{new}:{REF}"], self.env)
         self._pushed = new

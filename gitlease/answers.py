@@ -13,6 +13,8 @@ from gitlease.domain.policy import DEFAULT_POLICY, Policy
 from gitlease.domain.resource import WHOLE
 from gitlease.domain.view import LeaseView
 
+DAMAGE_SHOWN = 10
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
@@ -74,4 +76,7 @@ def told(notice: Notice) -> str:
 
 
 def of_damage(damage: Sequence[Damage]) -> tuple[str, ...]:
-    return tuple(f"{d.file} cannot be read: {d.problem}" for d in damage)
+    said = [f"{d.shown} cannot be read: {d.problem}" for d in damage[:DAMAGE_SHOWN]]
+    if len(damage) > DAMAGE_SHOWN:
+        said.append(f"and {len(damage) - DAMAGE_SHOWN} more records cannot be read")
+    return tuple(said)

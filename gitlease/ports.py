@@ -87,8 +87,8 @@ class Cause(Enum):
 class Swapped:
     """The outcome of a swap, decided by reading, with the heads as they are now.
 
-    ``sent`` is False where it is certain that no request for this change, by this try or an earlier
-    one, left this machine, so that it cannot land later. ``detail`` is what the remote said, without
+    ``sent`` is False where it is certain that no request for this change, by this try or another,
+    left this machine, so that it cannot land later. ``detail`` is what the remote said, without
     secrets.
     """
 

@@ -17,6 +17,11 @@ from gitlease.domain.view import LeaseView, view_lease
 from gitlease.ports import Clock, LedgerStore, Snapshot
 
 WHOLE_HISTORY = 100_000
+BECAME = {
+    Fate.APPLIED: "had reached the remote",
+    Fate.LOST: "did not reach the remote, and no longer can",
+    Fate.UNKNOWN: "is too long ago to be found out",
+}
 
 
 class LeaseReader:
@@ -103,6 +108,7 @@ class LeaseReader:
             return ()
         head, said = self.store.fetch(self.layer), []
         for pending in waiting:
-            if self.store.settle(pending, head) is Fate.APPLIED:
-                said.append(f"{pending.what}, whose outcome was not known, had reached the remote")
+            became = BECAME.get(self.store.settle(pending, head))
+            if became is not None:
+                said.append(f"{pending.what}, whose outcome was not known, {became}")
         return tuple(said)

@@ -10,9 +10,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from gitlease.answers import Answer, Reading, named, overall
-from gitlease.domain.errors import GitleaseError, LeaseHeld
+from gitlease.domain.errors import GitleaseError, Invalid, LeaseHeld
 from gitlease.domain.lapse import Moment
 from gitlease.domain.lease import Actor
+from gitlease.domain.ledger import Note
 from gitlease.domain.operations import (
     Acknowledge,
     AddNote,
@@ -219,7 +220,8 @@ class LeaseService(LeaseReader):
         try:
             step = self._swapper.carry_out(batch, together=together, what=named(what, operations))
         except GitleaseError as refusal:
-            refusal.warnings = said + self._told(self.store.known(self.layer))
+            said += self._told(self.store.known(self.layer))
+            refusal.warnings = self.store.warnings + said
             raise
         return self._answer(step, operations, said + self._told(step.head), notes_of)
 
@@ -241,13 +243,18 @@ class LeaseService(LeaseReader):
             refusal.views = self._views(head, refusal.conflicts, moment)
         leases = [lease for o in outcomes for lease in o.leases]
         named = [op.resource for op in operations if isinstance(op, Claim)] or list(notes_of)
-        notes = tuple(n for r in dict.fromkeys(named) for n in ledger.notes(r))
+        notes: list[Note] = []
+        for resource in dict.fromkeys(named):
+            try:
+                notes += ledger.notes(resource)
+            except Invalid as damage:  # what was done is done, and must be said
+                warnings += (damage.message,)
         statuses = [o.status for o in outcomes]
         return Answer(
             status=overall(statuses),
             leases=self._views(head, leases, moment),
             displaced=self._views(head, [x for o in outcomes for x in o.displaced], moment),
-            notes=notes,
+            notes=tuple(notes),
             refused=tuple(refused),
             capped_to_max=any(o.capped_to_max for o in outcomes),
             max_ttl_seconds=ledger.header.policy.ttl_max,

@@ -132,7 +132,7 @@ class Swapper:
 
     def _swap(self, prepared: Prepared, began: Instant, what: str) -> Swapped:
         """Swap until it is applied or lost; raises when neither can be had."""
-        again = 0
+        again, in_doubt = 0, False
         while True:
             swapped = self._store.swap(prepared)
             if swapped.fate in (Fate.APPLIED, Fate.LOST):
@@ -145,15 +145,19 @@ class Swapper:
                 # Same operations on the same base: of the two forms, at most one can land.
                 prepared = self._store.append_only(prepared)
                 continue
+            # A try without an answer may land whatever the server says to the next one.
+            in_doubt = in_doubt or swapped.cause is Cause.UNREACHABLE
             again += 1
             limit = {Cause.REFUSED: 1, Cause.BUSY: BUSY_AGAIN}.get(swapped.cause, SAME_AGAIN)
             if again > limit or self._late(began):
-                return self._give_up(prepared, swapped, what)
+                return self._give_up(prepared, swapped, what, in_doubt=in_doubt)
             self._clock.sleep(self._jitter(again))
 
-    def _give_up(self, prepared: Prepared, swapped: Swapped, what: str) -> Swapped:
+    def _give_up(
+        self, prepared: Prepared, swapped: Swapped, what: str, *, in_doubt: bool
+    ) -> Swapped:
         """An undecided change: refused for good, or fenced off by a barrier, or unknown."""
-        if swapped.cause in (Cause.REFUSED, Cause.BUSY):
+        if swapped.cause in (Cause.REFUSED, Cause.BUSY) and not in_doubt:
             self._store.keep_pending(prepared)
             raise _failure(swapped, what)
         head = swapped.heads[self._layer]
@@ -161,9 +165,9 @@ class Swapper:
         now = self._clock.now()
         fence = Barrier(id=fresh_id(), actor=self._actor)
         applied = apply(self.ledger_of(head), [fence], Moment(now=now, seen=head.seen))
-        fenced = self._store.swap(
-            self._change(head, applied, [fence], Moment(now=now), "a barrier")
-        )
+        barrier = self._change(head, applied, [fence], Moment(now=now), "a barrier")
+        fenced = self._store.swap(barrier)
+        self._store.forget_pending(barrier)  # whether it lands later is nobody's concern
         after = fenced.heads.get(self._layer)
         if after is None or after.ledger is None or fenced.fate in (Fate.UNKNOWN, Fate.UNDECIDED):
             raise self._unknown(prepared, swapped, what)

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeVar
 
-from gitlease.adapters.plain_yaml import NotPlain, Plain, read_plain
+from gitlease.adapters.own_yaml import Plain
+from gitlease.adapters.plain_yaml import NotPlain, read_plain
 from gitlease.domain.errors import GitleaseError
 from gitlease.domain.instant import parse_rfc3339
 from gitlease.domain.operations import MAX_PATHS, MAX_WORD, check_text

@@ -6,14 +6,17 @@ git moves data and answers questions about the user's repository; pygit2 builds 
 from __future__ import annotations
 
 import os
+import selectors
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 
 from gitlease.domain.errors import Invalid
 from gitlease.domain.frozen import dataclass
 
+AFTER_KILL = 2.0  # seconds in which a killed process may still be read
 ALLOWED_PROTOCOLS = ("file", "git", "http", "https", "ssh")
 
 
@@ -88,7 +91,6 @@ def run_git(
     cwd: str,
     timeout: float,
     env: Mapping[str, str] | None = None,
-    stdin: bytes | None = None,
     repository: bool = False,
 ) -> GitResult:
     """Run ``git ARGS`` and wait at most ``timeout`` seconds; then it and all it started are killed.
@@ -104,7 +106,7 @@ def run_git(
             ["git", *args],
             cwd=cwd,
             env={**base, **(env or {})},
-            stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
+            stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             start_new_session=not _interactive(),
@@ -116,12 +118,7 @@ def run_git(
     except (OSError, ValueError) as error:
         raise Invalid(f"git cannot be run: {error}") from error
     try:
-        out, err = process.communicate(stdin, timeout=timeout)
-        timed_out = False
-    except subprocess.TimeoutExpired:
-        _kill(process)
-        out, err = _what_is_left(process)
-        timed_out = True
+        out, err, timed_out = _collect(process, time.monotonic() + timeout)
     except BaseException:
         _kill(process)
         process.wait()
@@ -129,16 +126,46 @@ def run_git(
     return GitResult(process.returncode, out, err.decode("utf-8", "replace"), timed_out)
 
 
-def _what_is_left(process: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
-    """The output of a killed process; something it left behind may hold the pipes open."""
+def _collect(process: subprocess.Popen[bytes], deadline: float) -> tuple[bytes, bytes, bool]:
+    """Read until both pipes end, and wait; past the deadline kill, and read what is left.
+
+    ``communicate`` with a timeout would poll for the exit, which costs milliseconds every time.
+    """
+    out, err = process.stdout, process.stderr
+    if out is None or err is None:
+        raise ValueError("the process has no pipes")
+    chunks: dict[int, list[bytes]] = {out.fileno(): [], err.fileno(): []}
+    timed_out = False
+    with selectors.DefaultSelector() as ready, out, err:
+        for pipe in (out, err):
+            ready.register(pipe, selectors.EVENT_READ)
+        while ready.get_map():
+            events = ready.select(max(0.0, deadline - time.monotonic()))
+            if not events:
+                if timed_out:
+                    break  # something that git left behind holds the pipes open
+                timed_out, deadline = True, time.monotonic() + AFTER_KILL
+                _kill(process)
+            for key, _ in events:
+                data = os.read(key.fd, 65_536)
+                chunks[key.fd].append(data)
+                if not data:
+                    ready.unregister(key.fileobj)
+        parts = [b"".join(chunks[pipe.fileno()]) for pipe in (out, err)]
+    if not timed_out and not _exits(process, deadline):
+        timed_out = True
+        _kill(process)
+    process.wait()
+    return parts[0], parts[1], timed_out
+
+
+def _exits(process: subprocess.Popen[bytes], deadline: float) -> bool:
+    """Wait for the exit of a process that has closed its pipes."""
     try:
-        return process.communicate(timeout=2)
-    except subprocess.TimeoutExpired as error:
-        for pipe in (process.stdout, process.stderr, process.stdin):
-            if pipe is not None:
-                pipe.close()
-        process.wait()
-        return error.stdout or b"", error.stderr or b""
+        process.wait(timeout=max(0.0, deadline - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        return False
+    return True
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:

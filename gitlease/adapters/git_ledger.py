@@ -132,9 +132,9 @@ class GitLedgerStore:
 
         Each fetch has a ref of its own: two at once in one clone must not disturb each other.
         """
+        repo = self._store.repo
         import pygit2
 
-        repo = self._store.repo
         to = f"refs/fetched/{os.getpid()}-{os.urandom(6).hex()}"
         try:
             found = fetch_ref(

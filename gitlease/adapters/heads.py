@@ -10,20 +10,17 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from gitlease.adapters.private_store import PrivateStore
 from gitlease.adapters.records import lease_file
 from gitlease.adapters.state import Known, StateFolder
-from gitlease.adapters.tree import LEASE_FOLDERS, read_ledger
+from gitlease.adapters.tree import GitRecords, changed_records, read_ledger
 from gitlease.domain.errors import Invalid, Rollback
 from gitlease.domain.lapse import Sighting
 from gitlease.domain.lease import Lease
 from gitlease.domain.ledger import Ledger
 from gitlease.ports import Change, Clock, Snapshot
-
-if TYPE_CHECKING:
-    import pygit2
 
 
 class AnotherLedger(Rollback):
@@ -100,10 +97,11 @@ class Heads:
 
     def read(self, version: str) -> Ledger:
         """The ledger at a commit of the store; Invalid when it is none."""
+        repo = self._store.repo
         import pygit2
 
         try:
-            return read_ledger(self._store.repo, pygit2.Oid(hex=version))
+            return read_ledger(repo, pygit2.Oid(hex=version))
         except (pygit2.GitError, ValueError) as error:
             raise Invalid(f"the ledger's objects cannot be read: {error}") from None
 
@@ -133,34 +131,17 @@ class Heads:
         before = before.at(now)
         if version == before.version:
             return before
-        changed = self._differences(before.version, version)
+        changed = self._differences(before.version, ledger)
         seen = {file: Sighting(at=now, changed=there) for file, there in changed}
         return _moved(before, ledger, version, seen)
 
-    def _differences(self, old: str, new: str) -> Iterable[tuple[str, bool]]:
+    def _differences(self, old: str, new: Ledger) -> Iterable[tuple[str, bool]]:
         """The record files that differ between two heads, and whether each was there before."""
-        import pygit2
-
-        repo = self._store.repo
-        after = cast("pygit2.Commit", repo[new]).tree
         try:
-            before, lost = cast("pygit2.Commit", repo[old]).tree, False
-            diff = before.diff_to_tree(after)
-        except (KeyError, pygit2.GitError):
-            # With the old head's objects gone, anything may have been there before.
-            empty = cast("pygit2.Tree", repo[repo.TreeBuilder().write()])
-            diff, lost = empty.diff_to_tree(after), True
-        status = pygit2.enums.DeltaStatus
-        deltas = [(d.status, d.new_file.path) for d in diff.deltas]
-        # A record that gains paths moves from one folder to the other: that is a change as well.
-        gone = {_record(file) for what, file in deltas if what == status.DELETED}
-        for what, file in deltas:
-            if what != status.DELETED and file.startswith(LEASE_FOLDERS):
-                yield file, lost or what != status.ADDED or _record(file) in gone
-
-
-def _record(file: str) -> str:
-    return file.partition("/")[2]
+            before: GitRecords | None = cast("GitRecords", self.read(old).records)
+        except Invalid:
+            before = None
+        return changed_records(before, cast("GitRecords", new.records))
 
 
 def _credited(known: Known, change: Change, ledger: Ledger | None) -> Known:

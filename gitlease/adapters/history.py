@@ -45,14 +45,14 @@ def is_renewal(repo: pygit2.Repository, version: str) -> bool:
     commit = _commit(repo, version)
     if commit is None or len(commit.parent_ids) != 1:
         return False
-    return commit.message.rstrip().endswith("\n" + RENEWAL)
+    return _text(commit).rstrip().endswith("\n" + RENEWAL)
 
 
 def read_events(repo: pygit2.Repository, version: str, limit: int) -> tuple[Event, ...]:
     """The audit trail from a commit backwards: newest first, at most ``limit`` events."""
     found: list[Event] = []
     for commit in _walk(repo, version):
-        found += reversed(list(_events(commit.message)))
+        found += reversed(list(_events(_text(commit))))
         if len(found) >= limit:
             break
     return tuple(found[:limit])
@@ -77,6 +77,11 @@ def _commit(repo: pygit2.Repository, version: str) -> pygit2.Commit | None:
         return cast("pygit2.Commit", repo[version])
     except (KeyError, ValueError, pygit2.GitError):
         return None
+
+
+def _text(commit: pygit2.Commit) -> str:
+    """The message, whatever encoding its commit claims to have."""
+    return commit.raw_message.decode("utf-8", "replace")
 
 
 def _message(change: Change) -> str:

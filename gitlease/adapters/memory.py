@@ -299,11 +299,11 @@ class _MemoryHeads(Heads):
     def read(self, version: str) -> Ledger:
         return self._remote.ledger(version)
 
-    def _differences(self, old: str, new: str) -> Iterable[tuple[str, bool]]:
-        before, after = self._remote.steps[old].leases, self._remote.steps[new].leases
-        for key, lease in after.items():
-            if before.get(key) != lease:
-                yield lease_file(lease), key in before
+    def _differences(self, old: str, new: Ledger) -> Iterable[tuple[str, bool]]:
+        before = {lease.key: lease for lease in self.read(old).every_lease()}
+        for lease in new.every_lease():
+            if before.get(lease.key) != lease:
+                yield lease_file(lease), lease.key in before
 
 
 class MemoryLedgerStore:
@@ -320,6 +320,7 @@ class MemoryLedgerStore:
     ) -> None:
         self._remote = remote
         self._heads = _MemoryHeads(remote, clone or MemoryClone(), clock, place)
+        self._sent: set[str] = set()  # operations that may land, whatever a later try says
         self.place, self.warnings = place, warnings
 
     # --- reading ----------------------------------------------------------------------------------
@@ -361,8 +362,7 @@ class MemoryLedgerStore:
         self.keep_pending(prepared)
         swapped = self._swap(prepared)
         if swapped.fate in (Fate.APPLIED, Fate.LOST) or not swapped.sent:
-            for layer in prepared.changes:
-                self._heads.state(layer).remove_pending(_pending(prepared, layer))
+            self.forget_pending(prepared)
         return swapped
 
     # --- what is pending --------------------------------------------------------------------------
@@ -372,6 +372,10 @@ class MemoryLedgerStore:
     def keep_pending(self, prepared: Prepared) -> None:
         for layer in prepared.changes:
             self._heads.state(layer).add_pending(_pending(prepared, layer))
+
+    def forget_pending(self, prepared: Prepared) -> None:
+        for layer in prepared.changes:
+            self._heads.state(layer).remove_pending(_pending(prepared, layer))
 
     def settle(self, pending: Pending, head: Snapshot) -> Fate:
         fate = _fate(pending, head)
@@ -408,8 +412,11 @@ class MemoryLedgerStore:
                 for layer, change in prepared.changes.items()
             ]
         )
-        if not pushed.sent:
+        operations = {op for change in prepared.changes.values() for op in change.operations}
+        if not pushed.sent and not operations & self._sent:
             return pushed
+        pushed = replace(pushed, sent=True)
+        self._sent |= operations
         if pushed.fate is not Fate.APPLIED:
             return self._read_back(prepared, pushed)
         heads = {
@@ -421,7 +428,10 @@ class MemoryLedgerStore:
     def _read_back(self, prepared: Prepared, pushed: Swapped) -> Swapped:
         """What became of a push without a clean answer: one ref tells it for all of them."""
         try:
-            heads = {layer: self.fetch(layer) for layer in prepared.changes}
+            heads = {
+                layer: self._heads.credit(change, self.fetch(layer))
+                for layer, change in prepared.changes.items()
+            }
         except (Unavailable, Denied) as error:
             detail = f"{pushed.detail}; {error.message}"
             return Swapped(fate=Fate.UNKNOWN, cause=Cause.UNREACHABLE, detail=detail)

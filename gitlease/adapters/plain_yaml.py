@@ -3,6 +3,8 @@
 Reading untrusted YAML with a loader is not safe: merge keys and aliases expand without bound, and
 scalars are typed silently (``no``, ``1:30``, ``017``). So the parser's events are read instead:
 anchors, aliases, tags, merge keys and duplicate keys are refused, and every scalar stays text.
+What is written exactly as ``write_plain`` writes it, as nearly all records are, is read line by
+line instead, to the same result: that spares the import of a parser, and most of the time.
 """
 
 from __future__ import annotations
@@ -12,10 +14,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from gitlease.adapters.own_yaml import Plain, read_own
+
 MAX_DEPTH = 4
 MAX_NODES = 20_000
-
-Plain = None | str | list["Plain"] | dict[str, "Plain"]
 
 # Words that no YAML reader, of either version, takes for anything but a string.
 _SAFE_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_./+-]*")
@@ -28,12 +30,17 @@ class NotPlain(ValueError):
 
 def read_plain(data: bytes) -> dict[str, Plain]:
     """The mapping that ``data`` holds; NotPlain for anything else. The caller caps the size."""
-    import yaml
-
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError:
         raise NotPlain("not UTF-8") from None
+    own = read_own(text)
+    return _parse(text) if own is None else own
+
+
+def _parse(text: str) -> dict[str, Plain]:
+    import yaml
+
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
         events = _Events(yaml.parse(text, Loader=loader))

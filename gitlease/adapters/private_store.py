@@ -13,6 +13,7 @@ import time
 from typing import TYPE_CHECKING
 
 from gitlease.adapters.git import clean_environment
+from gitlease.adapters.libgit2 import load_pygit2
 from gitlease.domain.errors import Invalid
 
 if TYPE_CHECKING:
@@ -71,6 +72,7 @@ class PrivateStore:
 
     @property
     def repo(self) -> pygit2.Repository:
+        load_pygit2()
         import pygit2
 
         if self._repo is None:

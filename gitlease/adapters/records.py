@@ -43,6 +43,7 @@ MAX_HEADER = 128 * 1024
 MAX_DURATION_MS = 3_650 * 86_400_000
 
 HEADER_FILE = "ledger.yaml"
+_FORMAT_LINE = re.compile(rb"^[\"']?format[\"']?[ \t]*:[ \t]*[\"']?([0-9]{1,9})\b", re.MULTILINE)
 FILE_NAME = re.compile(r"[a-z0-9._-]{1,60}-([0-9a-f]{16})(?:-[0-9a-f]{8})?\.yaml")
 
 
@@ -109,8 +110,8 @@ def write_lease(lease: Lease) -> bytes:
     )
 
 
-def read_lease(data: bytes, *, file: str) -> Lease:
-    """The lease in a file of this name; BadRecord says what is wrong with it."""
+def read_lease(data: bytes) -> Lease:
+    """The lease in a file, whose name must be its ``lease_file``; BadRecord says what is wrong."""
     fields = read_fields(data, MAX_RECORD)
     lease = Lease(
         resource=fields.resource("resource"),
@@ -135,8 +136,6 @@ def read_lease(data: bytes, *, file: str) -> Lease:
     )
     if not 0 <= lease.duration_ms <= MAX_DURATION_MS:
         raise BadRecord("expires_at is before renewed_at, or ten years after it")
-    if lease_file(lease) != file:
-        raise BadRecord("its name and its content disagree")
     return lease
 
 
@@ -238,14 +237,16 @@ def write_header(header: Header) -> bytes:
 
 def read_header(data: bytes) -> Header:
     """The header; Invalid when the ledger is damaged or of a newer format than this gitlease."""
+    # A newer format may use what this one refuses, so it is looked for before anything is parsed.
+    newer = _FORMAT_LINE.search(data[:4_096])
+    if newer is not None and int(newer[1]) > FORMAT:
+        raise Invalid(
+            f"the ledger has format {int(newer[1])}; this gitlease knows formats up to {FORMAT}",
+            hints=("upgrade gitlease: pip install --upgrade gitlease",),
+        )
     try:
         fields = read_fields(data, MAX_HEADER)
-        version = fields.number("format", least=1)
-        if version > FORMAT:
-            raise Invalid(
-                f"the ledger has format {version}, and this gitlease knows formats up to {FORMAT}",
-                hints=("upgrade gitlease: pip install --upgrade gitlease",),
-            )
+        fields.number("format", least=FORMAT, most=FORMAT)
         policy = fields.mapping("policy")
         header = Header(
             ledger_id=fields.word("id", 64),

@@ -6,6 +6,7 @@ ever checked out.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, cast
 
@@ -41,7 +42,10 @@ MAX_TREE = 8 * 1024 * 1024  # bytes of one folder: far beyond 100,000 records of
 MAX_RECORDS = 200_000
 LEASE_FOLDERS = ("leases", "paths")
 
-_BLOB, _EXECUTABLE = 0o100644, 0o100755
+_BLOB, _EXECUTABLE, _TREE = 0o100644, 0o100755, 0o040000
+_FAN = re.compile(r"[0-9a-f]{2}")
+
+Entries = dict[str, tuple["pygit2.Oid", int]]
 
 
 class Objects:
@@ -84,14 +88,15 @@ class GitRecords:
     def __init__(self, repo: pygit2.Repository, root: pygit2.Oid) -> None:
         self._objects = Objects(repo)
         self._root = self._objects.tree(root, "/")
-        self._folders: dict[str, dict[str, tuple[pygit2.Oid, int]]] = {}
+        self._folders: dict[str, Entries] = {}
+        self._parsed: dict[pygit2.Oid, Lease | BadRecord] = {}
 
     def of(self, resource: Resource) -> list[Lease]:
         found, digest = [], resource_hash(resource)
         for top in LEASE_FOLDERS:
             folder = f"{top}/{digest[:2]}"
-            for name in self._list(folder):
-                if digest in name and self._digest(name) == digest:
+            for name in self.entries(folder):
+                if digest in name and (named := FILE_NAME.fullmatch(name)) and named[1] == digest:
                     found.append(self._lease(f"{folder}/{name}"))
         keys = {lease.key for lease in found}
         if len(keys) != len(found):
@@ -101,20 +106,26 @@ class GitRecords:
         return found
 
     def with_paths(self) -> list[Lease]:
-        return [self._lease(file) for file in self._files("paths")]
+        found = []
+        for file, problem in self._files("paths"):
+            if problem is not None:
+                raise _damaged(file, problem)
+            found.append(self._lease(file))
+        return found
 
     def every(self) -> Iterator[Lease | Damage]:
         for top in LEASE_FOLDERS:
             try:
-                files = list(self._files(top))
+                for file, problem in self._files(top):
+                    if problem is not None:
+                        yield Damage(file, problem)
+                        continue
+                    try:
+                        yield self._read_lease(file)
+                    except BadRecord as error:
+                        yield Damage(file, str(error))
             except Invalid as error:
                 yield Damage(top, error.message)
-                continue
-            for file in files:
-                try:
-                    yield self._lease(file)
-                except Invalid as error:
-                    yield Damage(file, error.message)
 
     def notes(self, resource: Resource) -> tuple[Note, ...]:
         file = notes_file(resource)
@@ -132,58 +143,129 @@ class GitRecords:
         except (BadRecord, Invalid):
             return ()  # a courtesy, that must not keep its reader from working
 
+    def entries(self, folder: str) -> Entries:
+        """The entries of a folder, {} where there is none; Invalid when it is damaged."""
+        if folder in self._folders:
+            return self._folders[folder]
+        found: Entries = {}
+        tree = self._tree(folder)
+        for entry in tree or ():
+            name = entry.name or ""
+            if name in found:
+                raise Invalid(f"the ledger's folder {folder} has an entry twice")
+            found[name] = (entry.id, int(entry.filemode))
+        self._folders[folder] = found
+        return found
+
+    def _tree(self, folder: str) -> pygit2.Tree | None:
+        tree = self._root
+        for part in folder.split("/"):
+            if part not in tree:
+                return None
+            try:
+                tree = self._objects.tree(tree[part].id, folder)
+            except BadRecord:
+                raise Invalid(f"the ledger's folder {folder} is missing") from None
+        return tree
+
     def _lease(self, file: str) -> Lease:
         try:
-            data = self._read(file)
-            if data is None:
-                raise BadRecord("missing")
-            return read_lease(data, file=file)
+            return self._read_lease(file)
         except BadRecord as error:
-            name = file.rsplit("/", 1)[-1]
-            raise Invalid(
-                f"the ledger's record {name} is damaged: {error}",
-                hints=(f"an admin may drop it: its file is {file}",),
-            ) from None
+            raise _damaged(file, str(error)) from None
 
-    def _read(self, file: str) -> bytes | None:
+    def _read_lease(self, file: str) -> Lease:
+        """The lease of a file. The same bytes under many names are parsed only once."""
+        if not FILE_NAME.fullmatch(file.rsplit("/", 1)[-1]):
+            raise BadRecord("its name is not that of a record")
+        oid = self._blob(file)
+        if oid is None:
+            raise BadRecord("missing")
+        if oid not in self._parsed:
+            try:
+                self._parsed[oid] = read_lease(self._objects.blob(oid, MAX_RECORD))
+            except BadRecord as error:
+                self._parsed[oid] = error
+        found = self._parsed[oid]
+        if isinstance(found, BadRecord):
+            raise found
+        if lease_file(found) != file:
+            raise BadRecord("its name and its content disagree")
+        return found
+
+    def _blob(self, file: str) -> pygit2.Oid | None:
         folder, name = file.rsplit("/", 1)
-        entry = self._list(folder).get(name)
+        entry = self.entries(folder).get(name)
         if entry is None:
             return None
         oid, mode = entry
         if mode not in (_BLOB, _EXECUTABLE):
             raise BadRecord("not a regular file")
-        limit = MAX_RECORD if file.startswith(LEASE_FOLDERS) else MAX_MESSAGES
-        return self._objects.blob(oid, limit)
+        return oid
 
-    def _files(self, top: str) -> Iterator[str]:
+    def _read(self, file: str) -> bytes | None:
+        oid = self._blob(file)
+        return None if oid is None else self._objects.blob(oid, MAX_MESSAGES)
+
+    def _files(self, top: str) -> Iterator[tuple[str, str | None]]:
+        """Every file below a folder, with what is wrong with it where that is known already."""
         count = 0
-        for fan in self._list(top):
-            for name in self._list(f"{top}/{fan}"):
+        for fan, (_, mode) in self.entries(top).items():
+            if mode != _TREE or not _FAN.fullmatch(fan):
+                yield f"{top}/{fan}", "not a folder of records"
+                continue
+            try:
+                names = self.entries(f"{top}/{fan}")
+            except Invalid as error:
+                yield f"{top}/{fan}", error.message
+                continue
+            for name in names:
                 count += 1
                 if count > MAX_RECORDS:
                     raise Invalid(f"the ledger has more than {MAX_RECORDS} records in {top}")
-                yield f"{top}/{fan}/{name}"
+                yield f"{top}/{fan}/{name}", None
 
-    def _list(self, folder: str) -> dict[str, tuple[pygit2.Oid, int]]:
-        """The entries of a folder, {} where there is none."""
-        if folder in self._folders:
-            return self._folders[folder]
-        tree = self._root
-        for part in folder.split("/"):
-            if part not in tree:
-                return self._folders.setdefault(folder, {})
-            try:
-                tree = self._objects.tree(tree[part].id, folder)
-            except BadRecord:
-                raise Invalid(f"the ledger's folder {folder} is missing") from None
-        entries = {e.name or "": (e.id, int(e.filemode)) for e in tree}
-        return self._folders.setdefault(folder, entries)
 
-    @staticmethod
-    def _digest(name: str) -> str | None:
-        found = FILE_NAME.fullmatch(name)
-        return found[1] if found else None
+def _damaged(file: str, problem: str) -> Invalid:
+    damage = Damage(file, problem)
+    return Invalid(
+        f"the ledger's record {damage.shown.rsplit('/', 1)[-1]} is damaged: {problem}",
+        hints=(f"an admin may drop it: its file is {damage.shown}",),
+    )
+
+
+def changed_records(old: GitRecords | None, new: GitRecords) -> Iterator[tuple[str, bool]]:
+    """The lease files that differ between two states, and whether each had been there.
+
+    Only the folders of records are looked into, two levels deep, and only where they differ:
+    whatever else somebody pushed costs nothing. Without an old state all may have been there.
+    """
+    changed: list[tuple[str, bool]] = []
+    gone: set[str] = set()
+    for top in LEASE_FOLDERS:
+        before = {} if old is None else _entries(old, top)
+        after = _entries(new, top)
+        for fan in before.keys() | after.keys():
+            if before.get(fan) == after.get(fan) or not _FAN.fullmatch(fan):
+                continue
+            was = _entries(old, f"{top}/{fan}") if old is not None and fan in before else {}
+            now = _entries(new, f"{top}/{fan}") if fan in after else {}
+            gone |= {f"{fan}/{name}" for name in was.keys() - now.keys()}
+            changed += [
+                (f"{top}/{fan}/{name}", name in was)
+                for name, entry in now.items()
+                if was.get(name) != entry
+            ]
+    for file, there in changed:
+        # A record that gains paths moves from one folder to the other: that is a change as well.
+        yield file, old is None or there or file.partition("/")[2] in gone
+
+
+def _entries(records: GitRecords, folder: str) -> Entries:
+    try:
+        return records.entries(folder)
+    except Invalid:
+        return {}  # nothing in it can be read, so nothing in it is judged
 
 
 def read_ledger(repo: pygit2.Repository, commit: pygit2.Oid) -> Ledger:
@@ -199,6 +281,8 @@ def read_ledger(repo: pygit2.Repository, commit: pygit2.Oid) -> Ledger:
         tree = objects.tree(root, "/")
         if HEADER_FILE not in tree:
             raise Invalid(f"the ref holds no ledger: there is no {HEADER_FILE}")
+        if int(tree[HEADER_FILE].filemode) not in (_BLOB, _EXECUTABLE):
+            raise BadRecord("not a regular file")
         data = objects.blob(tree[HEADER_FILE].id, MAX_HEADER)
     except BadRecord as error:
         raise Invalid(f"the ledger's header {HEADER_FILE} is damaged: {error}") from None

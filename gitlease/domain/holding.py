@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from gitlease.domain.claiming import event, first_spelling, fit_ttl, held_error
+from gitlease.domain.duration import LONGEST
 from gitlease.domain.errors import GitleaseError, LeaseLost, NotHolder
 from gitlease.domain.instant import MS
 from gitlease.domain.lapse import Moment
@@ -121,8 +122,7 @@ def complete(ledger: Ledger, op: Complete, moment: Moment) -> tuple[Ledger, Outc
     ]
     for lease in done:
         state = state.put(lease)
-    if ledger.notes(op.resource):
-        state = state.with_notes(op.resource, ())
+    state = state.with_notes(op.resource, ())
     return state, Outcome(
         operation=op.id,
         status="completed",
@@ -148,7 +148,7 @@ def _beat(lease: Lease, op_id: str, ledger: Ledger, moment: Moment, *, until: in
     return replace(
         lease,
         renewed_at=moment.now.wall_ms,
-        expires_at=max(lease.expires_at, until),
+        expires_at=min(max(lease.expires_at, until), moment.now.wall_ms + LONGEST * MS),
         renewals=lease.renewals + 1,
         operation=op_id,
         margins=lease.margins.widest(ledger.header.policy.margins),

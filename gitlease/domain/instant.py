@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from gitlease.domain.frozen import dataclass
 
 MS = 1_000
+LATEST = 253_402_300_799_000  # the last second of the year 9999: what a time can be written as
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,7 @@ class Instant:
 
 def rfc3339(wall_ms: int, *, round_up: bool = False) -> str:
     """UTC to the second with ``Z``, rounded down by default: what people and JSON see."""
+    wall_ms = min(wall_ms, LATEST)
     seconds = -(-wall_ms // MS) if round_up else wall_ms // MS
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 

@@ -12,6 +12,7 @@ from dataclasses import field, replace
 from enum import Enum
 from typing import Protocol
 
+from gitlease.domain.errors import Invalid
 from gitlease.domain.frozen import dataclass
 from gitlease.domain.lease import Lease, LeaseKey
 from gitlease.domain.pattern import fold
@@ -108,6 +109,15 @@ class Damage:
 
     file: str
     problem: str
+
+    @property
+    def shown(self) -> str:
+        """The file's name fit for a message: anyone may have chosen it."""
+        return (
+            self.file
+            if self.file.isprintable() and len(self.file) <= 160
+            else ascii(self.file)[:160]
+        )
 
 
 class Records(Protocol):
@@ -227,4 +237,6 @@ def _order(lease: Lease) -> tuple[str, str]:
 
 def count_token(header: Header) -> Header:
     """The header after one more grant: tokens only ever grow (S4)."""
+    if header.sequence + 1 >= EPOCH_SIZE:
+        raise Invalid("the ledger has no fencing tokens left in this epoch")
     return replace(header, sequence=header.sequence + 1)

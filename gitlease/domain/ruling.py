@@ -26,7 +26,7 @@ from gitlease.domain.policy import change_policy
 
 def revoke(ledger: Ledger, op: Revoke, moment: Moment) -> tuple[Ledger, Outcome]:
     """End leases of a resource, whoever holds them, and leave word for their holders."""
-    _need_admin(ledger, op.actor, "revoke")
+    _need_admin(ledger, op.actor, "revoke a lease")
     if not op.reason.strip():
         raise UsageError("a revocation needs a reason", resource=op.resource.text)
     now, policy = moment.now.wall_ms, ledger.header.policy
@@ -69,7 +69,7 @@ def set_policy(ledger: Ledger, op: SetPolicy, moment: Moment) -> tuple[Ledger, O
     """Change the policy: anyone until there are admins, who must include whoever sets them."""
     before = ledger.header.policy
     if before.admins:
-        _need_admin(ledger, op.actor, "change the policy of")
+        _need_admin(ledger, op.actor, "change its policy")
     after = change_policy(before, dict(op.changes))
     if after.admins != before.admins and after.admins and not after.is_admin(op.actor.holder):
         raise PolicyRefused(
@@ -102,13 +102,14 @@ def barrier(ledger: Ledger, op: Barrier, moment: Moment) -> tuple[Ledger, Outcom
 
 def drop_record(ledger: Ledger, op: DropRecord, moment: Moment) -> tuple[Ledger, Outcome]:
     """Remove a record that cannot be read; a readable one is never dropped this way."""
-    _need_admin(ledger, op.actor, "drop a record from")
-    if op.file not in {damage.file for damage in ledger.damage()}:
+    _need_admin(ledger, op.actor, "drop a damaged record")
+    found = next((d for d in ledger.damage() if op.file in (d.file, d.shown)), None)
+    if found is None:
         raise NotFound(f"the ledger has no damaged record {op.file}")
     dropped = Event(
         "dropped", op.id, moment.now.wall_ms, op.actor.holder, reason=op.reason, detail=op.file
     )
-    return ledger.drop([op.file]), Outcome(operation=op.id, status="dropped", events=(dropped,))
+    return ledger.drop([found.file]), Outcome(operation=op.id, status="dropped", events=(dropped,))
 
 
 def _need_admin(ledger: Ledger, actor: Actor, what: str) -> None:
@@ -117,11 +118,11 @@ def _need_admin(ledger: Ledger, actor: Actor, what: str) -> None:
         return
     if policy.admins:
         raise PolicyRefused(
-            f"only an admin may {what} this ledger, and {actor.holder} is none",
-            hints=("its admins are " + ", ".join(policy.admins),),
+            f"only the ledger's admins may {what}, and {actor.holder} is none of them",
+            hints=("they are " + ", ".join(policy.admins),),
         )
     limit = format_duration(policy.ttl_max)
     raise PolicyRefused(
-        f"nobody may {what} this ledger: it has no admins yet",
+        f"nobody may {what}: the ledger has no admins yet",
         hints=(f"a lease that is not renewed lapses by itself, after {limit} at most",),
     )

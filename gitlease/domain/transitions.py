@@ -37,6 +37,8 @@ from gitlease.domain.operations import (
 )
 from gitlease.domain.outcome import Event, Outcome
 
+MAX_REVISION = 10**17
+
 Move = Callable[[Ledger, Any, Moment], tuple[Ledger, Outcome]]
 
 MOVES: Mapping[type[Operation], Move] = {
@@ -96,6 +98,8 @@ def apply(
     succeeds or fails on its own, and refusals are among the results.
     """
     revision, state = ledger.header.revision + 1, ledger
+    if revision > MAX_REVISION:
+        raise Invalid("the ledger's revision is at its end: it was tampered with")
     results: list[Outcome | GitleaseError] = []
     entries: list[RingEntry] = []
     for operation in operations:

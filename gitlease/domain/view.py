@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from gitlease.domain.frozen import dataclass
-from gitlease.domain.instant import MS
+from gitlease.domain.instant import LATEST, MS
 from gitlease.domain.lapse import Moment, clock_skewed, free_at
 from gitlease.domain.lease import Actor, Lease, State
 from gitlease.domain.policy import Policy
@@ -77,4 +77,5 @@ def view_lease(
 
 def moment_of(wall_ms: int) -> datetime:
     """A wall-clock reading as an aware datetime, exact to the millisecond."""
+    wall_ms = min(wall_ms, LATEST)
     return datetime.fromtimestamp(wall_ms // MS, UTC).replace(microsecond=wall_ms % MS * 1_000)

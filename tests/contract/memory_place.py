@@ -7,6 +7,7 @@ from collections import defaultdict
 from support.clock import ManualClock
 
 from gitlease.adapters.memory import MemoryClone, MemoryLedgerStore, MemoryRemote
+from gitlease.ports import LedgerStore
 
 
 class MemoryPlace:
@@ -17,7 +18,7 @@ class MemoryPlace:
         self.remote = MemoryRemote()
         self._clones: defaultdict[int, MemoryClone] = defaultdict(MemoryClone)
 
-    def store(self, n: int) -> MemoryLedgerStore:
+    def store(self, n: int) -> LedgerStore:
         return MemoryLedgerStore(self.remote, clock=self.clock, clone=self._clones[n])
 
     def force(self, layer: str, version: str) -> None:

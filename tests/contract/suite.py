@@ -17,11 +17,39 @@ Nothing else is asked of a store but the port.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
+import pytest
+from domain.values import (
+    F001,
+    JO,
+    KIM,
+    TTL,
+    claim,
+    complete,
+    extend,
+    fresh,
+    note,
+    release,
+    renew,
+    revoke,
+    set_policy,
+)
 from support.clock import ManualClock
 
-from gitlease.ports import LedgerStore
+from gitlease.domain.errors import LeaseHeld, Rollback
+from gitlease.domain.instant import MS
+from gitlease.domain.lapse import Moment, Sighting, Standing, holder_has, standing
+from gitlease.domain.lease import Lease, State
+from gitlease.domain.ledger import Fate, Ledger
+from gitlease.domain.operations import Acknowledge, Barrier, Create, Operation
+from gitlease.domain.policy import DEFAULT_POLICY
+from gitlease.domain.resource import parse_resource
+from gitlease.domain.transitions import apply, create
+from gitlease.ports import Cause, Change, LedgerStore, Prepared, Snapshot, Swapped
+
+LAYER = "global"
 
 
 class Place(Protocol):
@@ -37,5 +65,696 @@ class Place(Protocol):
     def refuse_replacements(self) -> None: ...
 
 
+# --- one step after another ----------------------------------------------------------------------
+
+
+def ledger_at(head: Snapshot | None) -> Ledger:
+    """The ledger of a head, which must have one."""
+    assert head is not None
+    assert head.ledger is not None
+    return head.ledger
+
+
+def decide(head: Snapshot, operations: Sequence[Operation], clock: ManualClock) -> Change:
+    """The change that operations come to on a head now; where there is no ledger, on a new one."""
+    made = Create(id=fresh(), actor=JO, ledger_id=fresh(), policy=DEFAULT_POLICY)
+    now, ledger = clock.now(), head.ledger or create(made)
+    applied = apply(ledger, operations, Moment(now=now, seen=head.seen))
+    return Change(
+        base=head,
+        ledger=applied.ledger,
+        events=applied.events,
+        renewal=applied.only_renews,
+        actor=operations[0].actor,
+        at=now,
+        operations=tuple(op.id for op in operations),
+        what="this test",
+    )
+
+
+def prepare(place: Place, n: int, *operations: Operation, on: Snapshot | None = None) -> Prepared:
+    """Operations prepared by the n-th clone, on what it knows (at first contact, on a fetch)."""
+    store = place.store(n)
+    head = on or store.known(LAYER) or store.fetch(LAYER)
+    return store.prepare([decide(head, operations, place.clock)])
+
+
+def swap(place: Place, n: int, *operations: Operation, on: Snapshot | None = None) -> Swapped:
+    return place.store(n).swap(prepare(place, n, *operations, on=on))
+
+
+def act(place: Place, n: int, *operations: Operation) -> Snapshot:
+    """Carry operations out on the newest head; the head that they make."""
+    swapped = swap(place, n, *operations, on=place.store(n).fetch(LAYER))
+    assert swapped.fate is Fate.APPLIED
+    return swapped.heads[LAYER]
+
+
+def another_ledger(place: Place) -> Snapshot:
+    """The head of a ledger with another id, on the layer ``other``."""
+    store = place.store(9)
+    change = decide(store.fetch("other"), [claim(KIM)], place.clock)
+    return store.swap(store.prepare([change])).heads["other"]
+
+
+def leases(head: Snapshot | None) -> list[Lease]:
+    return ledger_at(head).every_lease()
+
+
+def only(head: Snapshot | None) -> Lease:
+    (found,) = leases(head)
+    return found
+
+
+def revision(head: Snapshot | None) -> int:
+    return ledger_at(head).header.revision
+
+
+def sighting(head: Snapshot | None, what: str = "F001") -> Sighting:
+    """Since when the record of a resource has been seen in this clone."""
+    (found,) = ledger_at(head).leases_of(parse_resource(what))
+    seen = head.seen(found) if head else None
+    assert seen is not None
+    return seen
+
+
+def kinds(store: LedgerStore, limit: int = 100) -> list[str]:
+    return [event.kind for event in store.history(LAYER, limit)]
+
+
 class LedgerStoreContract:
-    """The suite: to be derived from, see above. (Its tests follow shortly.)"""
+    """The suite: to be derived from, see above."""
+
+    # --- the first contact ------------------------------------------------------------------------
+
+    def test_nothing_is_known_before_the_first_contact(self, place: Place) -> None:
+        assert place.store(1).known(LAYER) is None
+        assert place.store(1).history(LAYER, 10) == ()
+        assert list(place.store(1).pending(LAYER)) == []
+
+    def test_a_remote_without_a_ledger_has_the_empty_version(self, place: Place) -> None:
+        head = place.store(1).fetch(LAYER)
+        assert (head.layer, head.version, head.ledger) == (LAYER, "", None)
+        assert place.store(1).known(LAYER) is None
+
+    def test_a_store_says_where_it_is(self, place: Place) -> None:
+        assert place.store(1).place
+        assert all(isinstance(word, str) for word in place.store(1).warnings)
+
+    # --- the swap ---------------------------------------------------------------------------------
+
+    def test_the_first_change_makes_the_ledger(self, place: Place) -> None:
+        swapped = swap(place, 1, claim(JO))
+        assert (swapped.fate, swapped.cause) == (Fate.APPLIED, Cause.NONE)
+        assert revision(swapped.heads[LAYER]) == 1
+        assert only(swapped.heads[LAYER]).holder == JO.holder
+
+    def test_the_second_creator_loses_and_sees_the_first(self, place: Place) -> None:
+        nothing = place.store(2).fetch(LAYER)
+        first = swap(place, 1, claim(JO)).heads[LAYER]
+        swapped = swap(place, 2, claim(KIM), on=nothing)
+        assert swapped.fate is Fate.LOST
+        assert swapped.heads[LAYER].version == first.version
+        assert only(swapped.heads[LAYER]).holder == JO.holder
+
+    def test_an_applied_change_is_seen_by_others(self, place: Place) -> None:
+        made = swap(place, 1, claim(JO, reason="rate limits", paths=("src/auth/**",)))
+        seen = place.store(2).fetch(LAYER)
+        assert seen.version == made.heads[LAYER].version
+        assert only(seen) == only(made.heads[LAYER])
+
+    def test_what_is_read_back_is_what_was_decided(self, place: Place) -> None:
+        prepared = prepare(place, 1, claim(JO, scope="Parser", ttl=60))
+        place.store(1).swap(prepared)
+        read, decided = place.store(2).fetch(LAYER), prepared.changes[LAYER].ledger
+        assert ledger_at(read).header == decided.header
+        assert leases(read) == decided.every_lease()
+
+    def test_a_swap_on_a_stale_base_is_lost(self, place: Place) -> None:
+        stale = act(place, 1, claim(JO))
+        newer = act(place, 2, claim(KIM, "F002"))
+        swapped = swap(place, 1, renew(JO), on=stale)
+        assert swapped.fate is Fate.LOST
+        assert swapped.heads[LAYER].version == newer.version
+        assert len(leases(place.store(1).known(LAYER))) == 2
+
+    def test_nothing_of_a_lost_swap_is_seen_by_anybody(self, place: Place) -> None:
+        stale = act(place, 1, claim(JO))
+        act(place, 2, claim(KIM, "F002"))
+        swap(place, 1, claim(JO, "F003"), note(JO, "lost words"), on=stale)
+        for n in (1, 2, 3):
+            head = place.store(n).fetch(LAYER)
+            assert {str(x.resource) for x in leases(head)} == {"F001", "F002"}
+            assert ledger_at(head).notes(F001) == ()
+            assert kinds(place.store(n)) == ["claimed", "claimed"]
+
+    def test_a_lost_change_is_decided_again_and_then_lands(self, place: Place) -> None:
+        stale = act(place, 1, claim(JO))
+        act(place, 2, claim(KIM, "F002"))
+        again = renew(JO)
+        lost = swap(place, 1, again, on=stale)
+        assert swap(place, 1, again, on=lost.heads[LAYER]).fate is Fate.APPLIED
+
+    def test_the_same_prepared_change_swapped_twice_is_applied_once(self, place: Place) -> None:
+        prepared = prepare(place, 1, claim(JO))
+        assert place.store(1).swap(prepared).fate is Fate.APPLIED
+        assert place.store(1).swap(prepared).fate is Fate.APPLIED
+        assert revision(place.store(2).fetch(LAYER)) == 1
+
+    def test_a_prepared_change_that_is_not_swapped_is_seen_by_nobody(self, place: Place) -> None:
+        before = act(place, 1, claim(JO))
+        prepare(place, 1, release(JO))
+        assert len(leases(place.store(1).known(LAYER))) == 1
+        assert place.store(2).fetch(LAYER).version == before.version
+
+    def test_a_released_lease_leaves_the_ledger(self, place: Place) -> None:
+        act(place, 1, claim(JO))
+        assert leases(act(place, 1, release(JO))) == []
+        assert leases(place.store(2).fetch(LAYER)) == []
+
+    def test_notes_notices_and_policy_are_kept(self, place: Place) -> None:
+        act(place, 1, claim(JO), note(KIM, "tests\nred"), set_policy(KIM, admins=KIM.holder))
+        act(place, 2, revoke(KIM, reason="on holiday"))
+        ledger = ledger_at(place.store(3).fetch(LAYER))
+        assert [n.text for n in ledger.notes(F001)] == ["tests\nred"]
+        assert [(n.what, n.by, n.reason) for n in ledger.notices("JO@example.com")] == [
+            ("revoked", KIM.holder, "on holiday")
+        ]
+        assert ledger.header.policy.admins == (KIM.holder,)
+
+    def test_acknowledged_notices_and_the_notes_of_done_work_are_gone(self, place: Place) -> None:
+        act(place, 1, claim(JO), note(KIM, "hello"), set_policy(KIM, admins=KIM.holder))
+        told = ledger_at(act(place, 2, revoke(KIM))).notices(JO.holder)
+        heard = Acknowledge(id=fresh(), actor=JO, notices=tuple(n.id for n in told))
+        act(place, 1, heard, complete(JO))
+        ledger = ledger_at(place.store(2).fetch(LAYER))
+        assert ledger.notices(JO.holder) == ()
+        assert ledger.notes(F001) == ()
+
+    def test_a_completed_record_stays(self, place: Place) -> None:
+        act(place, 1, claim(JO))
+        act(place, 1, complete(JO))
+        assert only(place.store(2).fetch(LAYER)).state is State.COMPLETED
+
+    # --- resources --------------------------------------------------------------------------------
+
+    def test_records_are_found_by_resource_in_any_spelling(self, place: Place) -> None:
+        act(place, 1, claim(JO, "Deploy-Prod"), claim(JO, "src/Café.py"), claim(JO, "F001"))
+        ledger = ledger_at(place.store(2).fetch(LAYER))
+        for word in ("deploy-PROD", "SRC/cafe\u0301.py", "f001"):
+            assert len(ledger.leases_of(parse_resource(word))) == 1
+        assert ledger.leases_of(parse_resource("F0011")) == []
+
+    def test_scopes_of_one_resource_have_records_of_their_own(self, place: Place) -> None:
+        act(place, 1, claim(JO, scope="parser"), claim(KIM, scope="lexer"), claim(JO, "F002"))
+        found = ledger_at(place.store(2).fetch(LAYER)).leases_of(F001)
+        assert {(x.scope, x.holder) for x in found} == {
+            ("lexer", KIM.holder),
+            ("parser", JO.holder),
+        }
+
+    def test_records_with_paths_are_found_together(self, place: Place) -> None:
+        act(place, 1, claim(JO, "F001"), claim(JO, "F002", paths=("src/",)), claim(JO, "docs/*.md"))
+        found = ledger_at(place.store(2).fetch(LAYER)).leases_with_paths()
+        assert {str(x.resource) for x in found} == {"F002", "docs/*.md"}
+
+    def test_a_ledger_of_many_leases_is_read_whole(self, place: Place) -> None:
+        act(place, 1, *(claim(JO, f"task-{n}") for n in range(100)))
+        act(place, 2, claim(KIM, "one-more"))
+        ledger = ledger_at(place.store(3).fetch(LAYER))
+        assert len(ledger.every_lease()) == 101
+        assert [x.holder for x in ledger.leases_of(parse_resource("task-42"))] == [JO.holder]
+        assert len({x.token for x in ledger.every_lease()}) == 101
+
+    # --- several layers ---------------------------------------------------------------------------
+
+    def test_layers_are_independent(self, place: Place) -> None:
+        act(place, 1, claim(JO))
+        assert place.store(1).fetch("other").ledger is None
+        assert place.store(1).known("other") is None
+
+    def test_several_layers_move_together(self, place: Place) -> None:
+        store = place.store(1)
+        heads = [store.fetch(layer) for layer in (LAYER, "other")]
+        changes = [decide(head, [claim(JO, head.layer.upper())], place.clock) for head in heads]
+        swapped = store.swap(store.prepare(changes))
+        assert swapped.fate is Fate.APPLIED
+        assert str(only(swapped.heads[LAYER]).resource) == "GLOBAL"
+        assert str(only(swapped.heads["other"]).resource) == "OTHER"
+        assert str(only(place.store(2).fetch("other")).resource) == "OTHER"
+
+    def test_when_one_layer_is_stale_none_moves(self, place: Place) -> None:
+        store = place.store(1)
+        heads = [store.fetch(layer) for layer in (LAYER, "other")]
+        changes = [decide(head, [claim(JO)], place.clock) for head in heads]
+        act(place, 2, claim(KIM))
+        swapped = store.swap(store.prepare(changes))
+        assert swapped.fate is Fate.LOST
+        assert only(swapped.heads[LAYER]).holder == KIM.holder
+        assert swapped.heads["other"].ledger is None
+        assert place.store(2).fetch("other").ledger is None
+
+    # --- what is known ----------------------------------------------------------------------------
+
+    def test_a_new_process_knows_what_the_clone_knew(self, place: Place) -> None:
+        made = act(place, 1, claim(JO))
+        known = place.store(1).known(LAYER)
+        assert known is not None
+        assert known.version == made.version
+        assert leases(known) == leases(made)
+        assert place.store(2).known(LAYER) is None
+
+    def test_knowing_asks_nobody(self, place: Place) -> None:
+        act(place, 1, claim(JO))
+        act(place, 2, claim(KIM, "F002"))
+        assert len(leases(place.store(1).known(LAYER))) == 1
+
+    def test_a_snapshot_tells_when_it_was_received(self, place: Place) -> None:
+        act(place, 1, claim(JO))
+        place.clock.advance(30)
+        assert place.store(1).fetch(LAYER).received == place.clock.now()
+        place.clock.advance(30)
+        known = place.store(1).known(LAYER)
+        assert known is not None
+        assert known.received.elapsed_at_most(place.clock.now()) == 30 * MS
+
+    # --- sightings --------------------------------------------------------------------------------
+
+    def test_the_first_sighting_is_not_a_change(self, place: Place) -> None:
+        act(place, 1, claim(JO))
+        place.clock.advance(100)
+        seen = sighting(place.store(2).fetch(LAYER))
+        assert seen == Sighting(at=place.clock.now(), changed=False)
+
+    def test_the_same_record_keeps_its_first_sighting(self, place: Place) -> None:
+        act(place, 1, claim(JO))
+        first = sighting(place.store(2).fetch(LAYER))
+        place.clock.advance(100)
+        assert sighting(place.store(2).fetch(LAYER)) == first
+        assert sighting(place.store(2).known(LAYER)) == first
+        act(place, 3, claim(KIM, "F002"))
+        assert sighting(place.store(2).fetch(LAYER)) == first
+
+    def test_ones_own_change_elsewhere_keeps_the_sightings_of_others(self, place: Place) -> None:
+        act(place, 1, claim(JO))
+        first = sighting(place.store(2).fetch(LAYER))
+        place.clock.advance(100)
+        assert sighting(act(place, 2, claim(KIM, "F002"))) == first
+
+    def test_a_changed_record_is_seen_to_change(self, place: Place) -> None:
+        act(place, 1, claim(JO))
+        place.store(2).fetch(LAYER)
+        place.clock.advance(100)
+        act(place, 1, renew(JO))
+        place.clock.advance(5)
+        changed = Sighting(at=place.clock.now(), changed=True)
+        assert sighting(place.store(2).fetch(LAYER)) == changed
+        place.clock.advance(5)
+        assert sighting(place.store(2).known(LAYER)) == changed
+
+    def test_a_change_read_back_from_a_lost_swap_is_seen_as_one(self, place: Place) -> None:
+        act(place, 1, claim(JO))
+        stale = place.store(2).fetch(LAYER)
+        place.clock.advance(100)
+        act(place, 1, renew(JO))
+        place.clock.advance(5)
+        lost = swap(place, 2, claim(KIM, "F002"), on=stale)
+        assert sighting(lost.heads[LAYER]) == Sighting(at=place.clock.now(), changed=True)
+
+    def test_a_record_that_gains_paths_has_changed(self, place: Place) -> None:
+        act(place, 1, claim(JO))
+        place.store(2).fetch(LAYER)
+        place.clock.advance(100)
+        act(place, 1, claim(JO, paths=("src/",)))
+        seen = sighting(place.store(2).fetch(LAYER))
+        assert seen == Sighting(at=place.clock.now(), changed=True)
+
+    def test_a_record_that_is_new_to_the_clone_is_a_first_sighting(self, place: Place) -> None:
+        act(place, 1, claim(JO))
+        place.store(2).fetch(LAYER)
+        place.clock.advance(100)
+        act(place, 1, claim(JO, "F002"))
+        seen = sighting(place.store(2).fetch(LAYER), "F002")
+        assert seen == Sighting(at=place.clock.now(), changed=False)
+
+    def test_scopes_are_seen_each_for_itself(self, place: Place) -> None:
+        act(place, 1, claim(JO, scope="a"), claim(JO, scope="b"))
+        before = place.store(2).fetch(LAYER)
+        place.clock.advance(100)
+        act(place, 1, renew(JO, scope="a"))
+        head = place.store(2).fetch(LAYER)
+        seen = {x.scope: head.seen(x) for x in leases(head)}
+        assert seen["a"] == Sighting(at=place.clock.now(), changed=True)
+        assert seen["b"] == Sighting(at=before.received, changed=False)
+
+    def test_a_reboot_starts_sightings_again(self, place: Place) -> None:
+        act(place, 1, claim(JO))
+        place.store(2).fetch(LAYER)
+        act(place, 1, renew(JO))
+        assert sighting(place.store(2).fetch(LAYER)).changed
+        place.clock.advance(100)
+        place.clock.reboot()
+        seen = sighting(place.store(2).fetch(LAYER))
+        assert seen == Sighting(at=place.clock.now(), changed=False)
+
+    def test_a_clock_set_back_makes_a_contender_wait_again(self, place: Place) -> None:
+        act(place, 1, set_policy(JO, rule="observed"), claim(JO, ttl=TTL))
+        place.store(2).fetch(LAYER)
+        place.clock.advance(TTL)
+        place.store(2).fetch(LAYER)
+        place.clock.skew(-3_600)
+        place.store(2).fetch(LAYER)
+        place.clock.advance(TTL)
+        head = place.store(2).fetch(LAYER)
+        moment, policy = (
+            Moment(now=place.clock.now(), seen=head.seen),
+            ledger_at(head).header.policy,
+        )
+        assert standing(only(head), policy, moment) is not Standing.LAPSED
+        place.clock.advance(TTL)
+        moment = Moment(now=place.clock.now(), seen=head.seen)
+        assert standing(only(head), policy, moment) is Standing.LAPSED
+
+    def test_a_reboot_after_a_clock_set_back_does_not_make_a_lease_eternal(
+        self, place: Place
+    ) -> None:
+        act(place, 1, set_policy(JO, rule="observed"), claim(JO, ttl=TTL))
+        place.store(2).fetch(LAYER)
+        place.clock.advance(100)
+        place.clock.skew(-3_600)
+        place.store(2).fetch(LAYER)
+        place.clock.advance(10)
+        place.clock.reboot()
+        place.store(2).fetch(LAYER)
+        place.clock.advance(2 * TTL)
+        head = place.store(2).fetch(LAYER)
+        moment = Moment(now=place.clock.now(), seen=head.seen)
+        assert standing(only(head), ledger_at(head).header.policy, moment) is Standing.LAPSED
+
+    # --- since when a holder may believe ----------------------------------------------------------
+
+    def test_ones_own_change_counts_from_its_decision(self, place: Place) -> None:
+        act(place, 1, claim(KIM, "F000"))
+        prepared = prepare(place, 1, claim(JO))
+        place.clock.advance(20)
+        head = place.store(1).swap(prepared).heads[LAYER]
+        assert sighting(head).at == prepared.changes[LAYER].at
+        assert sighting(place.store(1).fetch(LAYER)).at == prepared.changes[LAYER].at
+
+    def test_ones_own_change_counts_from_its_decision_at_the_first_contact(
+        self, place: Place
+    ) -> None:
+        prepared = prepare(place, 1, claim(JO))
+        place.clock.advance(20)
+        head = place.store(1).swap(prepared).heads[LAYER]
+        assert sighting(head).at == prepared.changes[LAYER].at
+
+    def test_ones_own_change_counts_from_its_decision_when_it_is_read_back(
+        self, place: Place
+    ) -> None:
+        act(place, 1, claim(JO))
+        renewed = prepare(place, 1, renew(JO))
+        place.clock.advance(20)
+        place.store(1).swap(renewed)
+        place.clock.advance(20)
+        again = place.store(1).swap(renewed)  # refused now, and found by reading back
+        assert again.fate is Fate.APPLIED
+        assert sighting(again.heads[LAYER]).at == renewed.changes[LAYER].at
+
+    def test_a_clock_set_back_gives_the_holder_no_more_time(self, place: Place) -> None:
+        act(place, 1, claim(KIM, "F000"))
+        act(place, 1, claim(JO, ttl=TTL))
+        place.clock.advance(TTL - 10)
+        place.clock.skew(-3_600)
+        place.store(1).fetch(LAYER)
+        place.clock.advance(20)
+        head = place.store(1).known(LAYER)
+        assert head is not None
+        (mine,) = ledger_at(head).leases_of(F001)
+        assert not holder_has(mine, Moment(now=place.clock.now(), seen=head.seen))
+
+    # --- rollbacks and other ledgers --------------------------------------------------------------
+
+    def test_a_rollback_is_reported_and_not_believed(self, place: Place) -> None:
+        older = act(place, 1, claim(JO))
+        newer = act(place, 1, release(JO))
+        place.force(LAYER, older.version)
+        with pytest.raises(Rollback):
+            place.store(1).fetch(LAYER)
+        known = place.store(1).known(LAYER)
+        assert known is not None
+        assert known.version == newer.version
+
+    def test_another_history_of_the_same_revision_is_a_rollback(self, place: Place) -> None:
+        base = act(place, 1, claim(JO))
+        one = act(place, 1, claim(JO, "F002"))
+        place.force(LAYER, base.version)
+        other = act(place, 2, claim(KIM, "F003"))
+        assert revision(other) == revision(one)
+        with pytest.raises(Rollback):
+            place.store(1).fetch(LAYER)
+
+    def test_a_clone_that_has_not_seen_the_newer_head_takes_the_older_one(
+        self, place: Place
+    ) -> None:
+        older = act(place, 1, claim(JO))
+        act(place, 1, release(JO))
+        place.force(LAYER, older.version)
+        assert place.store(2).fetch(LAYER).version == older.version
+
+    def test_after_a_rollback_the_way_forward_is_believed_again(self, place: Place) -> None:
+        older = act(place, 1, claim(JO))
+        newer = act(place, 1, release(JO))
+        place.force(LAYER, older.version)
+        with pytest.raises(Rollback):
+            place.store(1).fetch(LAYER)
+        place.force(LAYER, newer.version)
+        assert place.store(1).fetch(LAYER).version == newer.version
+
+    def test_a_swap_onto_a_rolled_back_ref_is_never_called_lost(self, place: Place) -> None:
+        older = act(place, 1, claim(JO))
+        act(place, 1, note(JO, "newer"))
+        prepared = prepare(place, 1, renew(JO))
+        place.force(LAYER, older.version)
+        with pytest.raises(Rollback):
+            place.store(1).swap(prepared)
+        assert len(list(place.store(1).pending(LAYER))) == 1
+
+    def test_a_ledger_that_is_gone_is_reported(self, place: Place) -> None:
+        known = act(place, 1, claim(JO))
+        place.force(LAYER, "")
+        with pytest.raises(Rollback):
+            place.store(1).fetch(LAYER)
+        still = place.store(1).known(LAYER)
+        assert still is not None
+        assert still.version == known.version
+
+    def test_another_ledger_is_reported_until_it_is_confirmed(self, place: Place) -> None:
+        act(place, 1, claim(JO))
+        other = another_ledger(place)
+        place.force(LAYER, other.version)
+        for _ in range(2):
+            with pytest.raises(Rollback):
+                place.store(1).fetch(LAYER)
+        assert place.store(1).confirm(LAYER).version == other.version
+        assert place.store(1).fetch(LAYER).version == other.version
+        assert only(place.store(1).known(LAYER)).holder == KIM.holder
+
+    def test_another_ledger_is_not_confirmed_by_a_change(self, place: Place) -> None:
+        known = act(place, 1, claim(JO))
+        other = another_ledger(place)
+        place.force(LAYER, other.version)
+        with pytest.raises(Rollback):
+            swap(place, 1, renew(JO), on=known)
+        assert place.store(2).fetch(LAYER).version == other.version
+
+    def test_a_ledger_that_is_gone_can_be_confirmed_and_made_anew(self, place: Place) -> None:
+        act(place, 1, claim(JO))
+        place.force(LAYER, "")
+        assert place.store(1).confirm(LAYER).ledger is None
+        assert revision(act(place, 1, claim(JO, "F002"))) == 1
+
+    def test_a_rolled_back_ledger_is_not_to_be_confirmed(self, place: Place) -> None:
+        older = act(place, 1, claim(JO))
+        newer = act(place, 1, release(JO))
+        place.force(LAYER, older.version)
+        with pytest.raises(Rollback):
+            place.store(1).confirm(LAYER)
+        known = place.store(1).known(LAYER)
+        assert known is not None
+        assert known.version == newer.version
+
+    def test_confirming_what_is_known_changes_nothing(self, place: Place) -> None:
+        known = act(place, 1, claim(JO))
+        assert place.store(1).confirm(LAYER).version == known.version
+
+    # --- history ----------------------------------------------------------------------------------
+
+    def test_history_is_newest_first_and_limited(self, place: Place) -> None:
+        act(place, 1, claim(JO))
+        act(place, 1, extend(JO, 2 * TTL))
+        act(place, 1, note(JO, "half done"))
+        act(place, 1, release(JO))
+        assert kinds(place.store(1)) == ["released", "noted", "extended", "claimed"]
+        assert kinds(place.store(1), 2) == ["released", "noted"]
+
+    def test_history_says_who_did_what_when_and_why(self, place: Place) -> None:
+        asked = claim(JO, scope="parser", reason="rate limits")
+        act(place, 1, asked)
+        place.store(2).fetch(LAYER)
+        (event,) = place.store(2).history(LAYER, 10)
+        assert event.operation == asked.id
+        assert (event.at, event.by) == (place.clock.now().wall_ms, JO.holder)
+        assert (event.resource, event.scope, event.token) == ("F001", "parser", 1)
+        assert (event.holder, event.session, event.reason) == (JO.holder, None, "rate limits")
+
+    def test_a_step_with_several_events_is_read_backwards_too(self, place: Place) -> None:
+        act(place, 1, claim(JO, "A"), claim(JO, "B"))
+        place.store(2).fetch(LAYER)
+        assert [e.resource for e in place.store(2).history(LAYER, 10)] == ["B", "A"]
+
+    def test_a_renewal_replaces_the_one_before_it(self, place: Place) -> None:
+        last = act(place, 1, claim(JO))
+        for _ in range(5):
+            place.clock.advance(10)
+            last = act(place, 1, renew(JO))
+        assert kinds(place.store(1)) == ["renewed", "claimed"]
+        assert only(last).renewals == 5
+        assert revision(last) == 6
+
+    def test_renewals_of_several_holders_replace_each_other(self, place: Place) -> None:
+        act(place, 1, claim(JO), claim(KIM, "F002"))
+        act(place, 1, renew(JO))
+        act(place, 2, renew(KIM, "F002"))
+        assert kinds(place.store(2)) == ["renewed", "claimed", "claimed"]
+        assert [x.renewals for x in leases(place.store(3).fetch(LAYER))] == [1, 1]
+
+    def test_decisions_between_renewals_stay(self, place: Place) -> None:
+        act(place, 1, claim(JO))
+        act(place, 1, renew(JO))
+        act(place, 1, note(JO, "half"))
+        act(place, 1, renew(JO))
+        act(place, 1, renew(JO))
+        assert kinds(place.store(1)) == ["renewed", "noted", "renewed", "claimed"]
+
+    def test_a_policy_may_have_every_renewal_kept(self, place: Place) -> None:
+        act(place, 1, claim(JO), set_policy(JO, history="append"))
+        act(place, 1, renew(JO))
+        act(place, 1, renew(JO))
+        assert kinds(place.store(1)) == ["renewed", "renewed", "policy", "claimed"]
+
+    def test_a_replaced_renewal_is_no_rollback_for_whoever_saw_it(self, place: Place) -> None:
+        act(place, 1, claim(JO))
+        act(place, 1, renew(JO))
+        seen = place.store(2).fetch(LAYER)
+        newer = act(place, 1, renew(JO))
+        assert newer.version != seen.version
+        assert place.store(2).fetch(LAYER).version == newer.version
+
+    def test_a_server_may_refuse_that_history_is_replaced(self, place: Place) -> None:
+        act(place, 1, claim(JO))
+        act(place, 1, renew(JO))
+        place.refuse_replacements()
+        store, prepared = place.store(1), prepare(place, 1, renew(JO))
+        assert prepared.replacing == {LAYER}
+        refused = store.swap(prepared)
+        assert (refused.fate, refused.cause) == (Fate.UNDECIDED, Cause.REFUSED)
+        appended = store.append_only(prepared)
+        assert appended.replacing == frozenset()
+        assert appended.changes[LAYER].operations == prepared.changes[LAYER].operations
+        assert store.swap(appended).fate is Fate.APPLIED
+        assert kinds(place.store(1)) == ["renewed", "renewed", "claimed"]
+        assert list(place.store(1).pending(LAYER)) == []
+
+    def test_a_clone_remembers_that_it_must_append(self, place: Place) -> None:
+        act(place, 1, claim(JO))
+        act(place, 1, renew(JO))
+        place.refuse_replacements()
+        prepared = prepare(place, 1, renew(JO))
+        place.store(1).swap(prepared)
+        place.store(1).swap(place.store(1).append_only(prepared))
+        assert prepare(place, 1, renew(JO)).replacing == frozenset()
+        assert swap(place, 1, renew(JO)).fate is Fate.APPLIED
+
+    # --- what is pending --------------------------------------------------------------------------
+
+    def test_an_applied_or_a_lost_change_is_not_pending(self, place: Place) -> None:
+        stale = act(place, 1, claim(JO))
+        assert list(place.store(1).pending(LAYER)) == []
+        act(place, 2, claim(KIM, "F002"))
+        assert swap(place, 1, renew(JO), on=stale).fate is Fate.LOST
+        assert list(place.store(1).pending(LAYER)) == []
+
+    def test_a_pending_change_is_kept_for_the_next_process_of_the_clone(self, place: Place) -> None:
+        base, asked = act(place, 1, claim(JO)), renew(JO)
+        prepared = prepare(place, 1, asked)
+        place.store(1).keep_pending(prepared)
+        (pending,) = place.store(1).pending(LAYER)
+        assert pending.operations == (asked.id,)
+        assert (pending.layer, pending.expected) == (LAYER, base.version)
+        assert pending.base_revision == revision(base)
+        assert pending.version == prepared.versions[LAYER]
+        assert pending.what == "this test"
+        assert list(place.store(2).pending(LAYER)) == []
+
+    def test_a_pending_change_is_undecided_as_long_as_it_may_land(self, place: Place) -> None:
+        act(place, 1, claim(JO))
+        place.store(1).keep_pending(prepare(place, 1, renew(JO)))
+        (pending,) = place.store(1).pending(LAYER)
+        head = place.store(1).fetch(LAYER)
+        assert place.store(1).settle(pending, head) is Fate.UNDECIDED
+        assert list(place.store(1).pending(LAYER)) == [pending]
+
+    def test_a_pending_change_that_landed_is_settled_as_applied(self, place: Place) -> None:
+        act(place, 1, claim(JO))
+        prepared = prepare(place, 1, renew(JO))
+        place.store(1).swap(prepared)
+        place.store(1).keep_pending(prepared)
+        act(place, 2, claim(KIM, "F002"))
+        (pending,) = place.store(1).pending(LAYER)
+        assert place.store(1).settle(pending, place.store(1).fetch(LAYER)) is Fate.APPLIED
+        assert list(place.store(1).pending(LAYER)) == []
+
+    def test_a_pending_change_that_was_overtaken_is_settled_as_lost(self, place: Place) -> None:
+        act(place, 1, claim(JO))
+        place.store(1).keep_pending(prepare(place, 1, renew(JO)))
+        act(place, 2, claim(KIM, "F002"))
+        (pending,) = place.store(1).pending(LAYER)
+        assert place.store(1).settle(pending, place.store(1).fetch(LAYER)) is Fate.LOST
+        assert list(place.store(1).pending(LAYER)) == []
+
+    def test_what_the_ring_has_forgotten_is_unknown(self, place: Place) -> None:
+        act(place, 1, claim(JO))
+        place.store(1).keep_pending(prepare(place, 1, renew(JO)))
+        for _ in range(2):
+            act(place, 2, *(Barrier(id=fresh(), actor=KIM) for _ in range(128)))
+        (pending,) = place.store(1).pending(LAYER)
+        assert place.store(1).settle(pending, place.store(1).fetch(LAYER)) is Fate.UNKNOWN
+        assert list(place.store(1).pending(LAYER)) == []
+
+    def test_pending_changes_of_several_processes_are_all_kept(self, place: Place) -> None:
+        act(place, 1, claim(JO))
+        for _ in range(3):
+            place.store(1).keep_pending(prepare(place, 1, renew(JO)))
+        assert len(list(place.store(1).pending(LAYER))) == 3
+
+    # --- notices ----------------------------------------------------------------------------------
+
+    def test_notices_are_shown_once_in_a_clone(self, place: Place) -> None:
+        assert place.store(1).shown(LAYER, ["a", "b"]) & {"a", "b"} == frozenset()
+        assert place.store(1).shown(LAYER, ["b", "c"]) & {"b", "c"} == {"b"}
+        assert place.store(1).shown(LAYER, ["a", "b", "c"]) >= {"a", "b", "c"}
+        assert place.store(2).shown(LAYER, ["a"]) & {"a"} == frozenset()
+
+    # --- a whole story ----------------------------------------------------------------------------
+
+    def test_a_lapsed_lease_is_taken_over_and_its_holder_told(self, place: Place) -> None:
+        act(place, 1, claim(JO, ttl=60))
+        with pytest.raises(LeaseHeld):
+            act(place, 2, claim(KIM))
+        place.clock.advance(60 + 61)
+        taken = act(place, 2, claim(KIM))
+        assert (only(taken).holder, only(taken).token) == (KIM.holder, 2)
+        assert kinds(place.store(2)) == ["displaced", "taken_over", "claimed"]
+        told = ledger_at(place.store(1).fetch(LAYER)).notices(JO.holder)
+        assert [n.what for n in told] == ["taken_over"]

@@ -26,8 +26,9 @@ REPEATED = (("directory", "-C"), ("layer", "--layer"), ("remote", "--remote"))
 
 def open_real(directory: str, **options: Any) -> Workspace:
     """Open the repository that ``directory`` lies in."""
-    from gitlease.bootstrap import open_workspace
+    from gitlease.bootstrap import open_workspace, own_process
 
+    own_process()
     return open_workspace(directory, **options)
 
 
