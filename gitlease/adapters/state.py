@@ -56,7 +56,8 @@ class Known:
                 return self
             return replace(self, restarted=now, received=now)
         received = min(self.received.wall_ms, now.wall_ms)
-        return replace(self, base=now, sighted={}, received=replace(now, wall_ms=received))
+        received_at = replace(now, wall_ms=received)
+        return replace(self, base=now, sighted={}, received=received_at, restarted=None)
 
 
 class StateFolder:
