@@ -61,8 +61,8 @@ class GitLedgerStore:
         return self._heads.known(layer)
 
     def fetch(self, layer: str) -> Snapshot:
-        version = self._fetch(layer)
-        head = self._heads.learn(layer, version)
+        before = self._heads.state(layer).load()
+        head = self._heads.learn(layer, self._fetch(layer), before=before)
         self._keep(layer, head.version)
         return head
 

@@ -22,6 +22,8 @@ from gitlease.domain.lease import Lease
 from gitlease.domain.ledger import Ledger
 from gitlease.ports import Change, Clock, Snapshot
 
+LEDGERS_KEPT = 3
+
 
 class AnotherLedger(Rollback):
     """There is another ledger than the known one, or none any more: a person may confirm that."""
@@ -36,6 +38,7 @@ class Heads:
         self._store, self._state_path, self._clock = store, state, clock
         self._place = place
         self._states: dict[str, StateFolder] = {}
+        self._read: dict[str, Ledger] = {}
 
     def state(self, layer: str) -> StateFolder:
         if layer not in self._states:
@@ -53,9 +56,13 @@ class Heads:
             return None  # a cache, to be filled again
         return _snapshot(layer, known.at(self._clock.now()), ledger)
 
-    def learn(self, layer: str, version: str | None) -> Snapshot:
-        """Take a fetched head as the known one. Raises Rollback and Invalid."""
-        received, before = self._clock.now(), self.state(layer).load()
+    def learn(self, layer: str, version: str | None, *, before: Known | None) -> Snapshot:
+        """Take a fetched head as the known one, if it is not behind what was known ``before``.
+
+        Another process of this clone may have gone further while the fetch was under way: then
+        what it saw is the newer head. Raises Rollback and Invalid.
+        """
+        received = self._clock.now()
         if version is None:
             if before is not None:
                 raise AnotherLedger(
@@ -66,6 +73,11 @@ class Heads:
         ledger = self.read(version)
         if before is not None:
             self._check(before, ledger, version)
+        present = self.state(layer).load() or before
+        if present is not None and present.ledger_id == ledger.header.ledger_id:
+            if present.revision > ledger.header.revision:
+                return self.known(layer) or _snapshot(layer, present, ledger)
+            before = present
         known = replace(self._sight(before, ledger, version), received=received)
         self.state(layer).save(known)
         return _snapshot(layer, known, ledger)
@@ -96,14 +108,20 @@ class Heads:
         return _snapshot(head.layer, known, head.ledger)
 
     def read(self, version: str) -> Ledger:
-        """The ledger at a commit of the store; Invalid when it is none."""
+        """The ledger at a commit of the store; Invalid when it is none. The last few are kept."""
+        if version in self._read:
+            return self._read[version]
         repo = self._store.repo
         import pygit2
 
         try:
-            return read_ledger(repo, pygit2.Oid(hex=version))
+            ledger = read_ledger(repo, pygit2.Oid(hex=version))
         except (pygit2.GitError, ValueError) as error:
             raise Invalid(f"the ledger's objects cannot be read: {error}") from None
+        while len(self._read) >= LEDGERS_KEPT:
+            del self._read[next(iter(self._read))]
+        self._read[version] = ledger
+        return ledger
 
     def _check(self, before: Known, ledger: Ledger, version: str) -> None:
         header = ledger.header

@@ -328,7 +328,8 @@ class MemoryLedgerStore:
         return self._heads.known(layer)
 
     def fetch(self, layer: str) -> Snapshot:
-        return self._heads.learn(layer, self._remote.fetch(layer))
+        before = self._heads.state(layer).load()
+        return self._heads.learn(layer, self._remote.fetch(layer), before=before)
 
     def confirm(self, layer: str) -> Snapshot:
         try:

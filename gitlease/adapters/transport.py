@@ -31,21 +31,22 @@ _SETTINGS = {
     "protocol.ext.allow": "never",
 }
 
-_ABSENT = re.compile(r"^fatal: couldn't find remote ref ", re.MULTILINE | re.IGNORECASE)
-_DENIED = re.compile(
-    r"authentication failed|permission denied|access denied|not authorized|unauthorized"
+# What git says, told apart; compiled only when something went wrong.
+_ABSENT = r"(?im)^fatal: couldn't find remote ref "
+_DENIED = (
+    r"(?i)authentication failed|permission denied|access denied|not authorized|unauthorized"
     r"|forbidden|could not read (?:username|password)|returned error: 40[13]"
     r"|invalid (?:username|credentials|password)|host key verification failed"
-    r"|protected|hook declined|denyCurrentBranch|prohibited|not allowed|read.only",
-    re.IGNORECASE,
+    r"|protected|hook declined|denyCurrentBranch|prohibited|not allowed|read.only"
 )
-_BUSY = re.compile(
-    r"cannot lock ref|failed to update ref|unable to create '.*\.lock'|failed to lock"
-    r"|incorrect old value provided|reference already exists",
-    re.IGNORECASE,
+_BUSY = (
+    r"(?i)cannot lock ref|failed to update ref|unable to create '.*\.lock'|failed to lock"
+    r"|incorrect old value provided|reference already exists"
 )
-_OTHER_FORMAT = re.compile(r"mismatched algorithms|object.format", re.IGNORECASE)
-_SECRET = re.compile(r"([a-z][a-z0-9+.-]*://)[^/\s@]*@", re.IGNORECASE)
+# What the receiving git on this machine says before it has offered anything to be updated.
+_NO_REPOSITORY = "does not appear to be a git repository"
+_OTHER_FORMAT = r"(?i)mismatched algorithms|object.format"
+_SECRET = r"(?i)([a-z][a-z0-9+.-]*://)[^/\s@]*@"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,7 @@ class Remote:
 
 def without_secrets(text: str) -> str:
     """The text without user names, passwords and tokens in URLs."""
-    return _SECRET.sub(r"\1", text)
+    return re.sub(_SECRET, r"\1", text)
 
 
 def fetch_ref(remote: Remote, store: str, ref: str, to: str, *, timeout: float) -> bool:
@@ -93,7 +94,7 @@ def fetch_ref(remote: Remote, store: str, ref: str, to: str, *, timeout: float) 
     result = _git(remote, store, args, timeout)
     if result.code == 0 and not result.timed_out:
         return True
-    if _ABSENT.search(result.err) and not result.timed_out:
+    if re.search(_ABSENT, result.err) and not result.timed_out:
         return False
     raise _fetch_error(result, timeout)
 
@@ -121,9 +122,18 @@ def push_refs(
             # An empty source would delete the ref, and a server does not compare on delete.
             raise Invalid(f"refusing to push {new!r}: it is not a commit id")
     args += ["--", remote.url, *(f"{new}:{ref}" for ref, _, new in moves)]
-    trace = {"GIT_TRACE2_EVENT": "2", "GIT_TRACE2_EVENT_NESTING": "2"}
+    far = _is_far(remote.url)
+    trace = {"GIT_TRACE2_EVENT": "2", "GIT_TRACE2_EVENT_NESTING": "2"} if far else None
     result = _git(remote, store, args, timeout, env=trace)
-    return _read_push(result, moves, timeout)
+    return _read_push(result, moves, timeout, far=far)
+
+
+def _is_far(url: str) -> bool:
+    """Whether a URL leads over a network, where tracing a push costs little beside it.
+
+    A settings rewrite (``insteadOf``) may make it otherwise; then a failure is an unknown outcome.
+    """
+    return not url.startswith("file://") and (":" in url.split("/", 1)[0])
 
 
 def _git(
@@ -142,7 +152,9 @@ def _git(
     return run_git([*words, *args], cwd=remote.folder, timeout=timeout, env=env)
 
 
-def _read_push(result: GitResult, moves: Sequence[tuple[str, str, str]], timeout: float) -> Pushed:
+def _read_push(
+    result: GitResult, moves: Sequence[tuple[str, str, str]], timeout: float, *, far: bool
+) -> Pushed:
     trace = [line for line in result.err.splitlines() if line.startswith('{"event":')]
     said = [line for line in result.err.splitlines() if '{"event":' not in line]
     lines = result.out.decode("utf-8", "replace").splitlines()
@@ -162,9 +174,8 @@ def _read_push(result: GitResult, moves: Sequence[tuple[str, str, str]], timeout
         return Pushed(clean=True, sent=True, cause=Cause.NONE, detail="")
     notes = " ".join(note for flag, note in flags.values() if flag in ("!", "="))
     detail = _detail([*said, *([notes] if notes else [])], result, timeout)
-    return Pushed(
-        clean=False, sent=_was_sent(trace), cause=_cause(result, notes, said), detail=detail
-    )
+    sent = _was_sent(trace) if far else _NO_REPOSITORY not in result.err or bool(flags)
+    return Pushed(clean=False, sent=sent, cause=_cause(result, notes, said), detail=detail)
 
 
 def _was_sent(trace: Sequence[str]) -> bool:
@@ -181,11 +192,11 @@ def _cause(result: GitResult, notes: str, said: Sequence[str]) -> Cause:
     words = " ".join([notes, *said])
     if "stale info" in notes or "fetch first" in notes or notes.startswith("[up to date]"):
         return Cause.MOVED
-    if _BUSY.search(words):
+    if re.search(_BUSY, words):
         return Cause.BUSY
     if "[remote rejected]" in notes or "[rejected]" in notes:
         return Cause.REFUSED
-    if not result.timed_out and _DENIED.search(words):
+    if not result.timed_out and re.search(_DENIED, words):
         return Cause.REFUSED
     return Cause.UNREACHABLE
 
@@ -207,11 +218,11 @@ def _fetch_error(result: GitResult, timeout: float) -> GitleaseError:
     said = result.err.splitlines()
     detail = _detail(said, result, timeout)
     if not result.timed_out:
-        if _OTHER_FORMAT.search(result.err):
+        if re.search(_OTHER_FORMAT, result.err):
             return Invalid(
                 f"the remote's objects are of another format: {detail}",
                 hints=("set lease.remote to a separate repository for the ledger",),
             )
-        if _DENIED.search(result.err):
+        if re.search(_DENIED, result.err):
             return Denied(f"the remote refused to be read: {detail}")
     return Unavailable(f"the remote cannot be reached: {detail}")

@@ -9,9 +9,10 @@ import pytest
 from domain.values import F001, JO, KIM
 from support.clock import ManualClock
 
-from gitlease.adapters.memory import Fault, MemoryClone, MemoryLedgerStore, MemoryRemote
+from gitlease.adapters.memory import Broken, Fault, MemoryClone, MemoryLedgerStore, MemoryRemote
 from gitlease.domain.errors import (
     Denied,
+    Invalid,
     LeaseHeld,
     LeaseLost,
     NotHolder,
@@ -266,15 +267,17 @@ def test_a_refused_command_says_what_became_of_a_change_too(begun: World) -> Non
     assert any("claim of F001" in said for said in refused.value.warnings)
 
 
-def test_a_pending_change_that_was_overtaken_is_forgotten(begun: World) -> None:
+def test_a_pending_change_that_was_overtaken_is_said_and_forgotten(begun: World) -> None:
     begun.remote.pushes.extend([Fault.LOST])
     begun.remote.fetches.append(Fault.UNREACHABLE)
     with pytest.raises(UnknownOutcome):
         begun.of(JO).claim([F001])
     begun.of(KIM).claim([F002])
-    assert begun.of(JO).read().warnings == ()
+    (said,) = begun.of(JO).read().warnings
+    assert "claim of F001" in said
+    assert "did not reach" in said
     begun.asked()
-    begun.of(JO).note(F002, "hello")
+    assert begun.of(JO).note(F002, "hello").warnings == ()
     assert begun.asked() == ["push"]
 
 
@@ -615,3 +618,31 @@ def test_confirming_makes_the_ledger_where_there_is_none(world: World) -> None:
     assert reading.revision == 1
     assert reading.ledger_id is not None
     assert world.of(KIM).confirm().ledger_id == reading.ledger_id
+
+
+# --- damaged records -----------------------------------------------------------------------------
+
+
+def test_a_damaged_record_takes_down_its_own_resource_only(begun: World) -> None:
+    begun.remote.damage("global", "leases/aa/f001.yaml", Broken("no holder", F001))
+    with pytest.raises(Invalid):
+        begun.of(JO).claim([F001])
+    assert begun.of(JO).claim([F002]).status == "claimed"
+    assert begun.of(JO).claim([parse_resource("src/")]).status == "claimed"
+    reading = begun.of(JO).read()
+    assert [d.file for d in reading.damage] == ["leases/aa/f001.yaml"]
+    assert len(reading.leases) == 2
+
+
+def test_a_damaged_record_with_paths_takes_down_claims_of_paths(begun: World) -> None:
+    begun.remote.damage("global", "paths/aa/x.yaml", Broken("no holder", paths=True))
+    with pytest.raises(Invalid):
+        begun.of(JO).claim([parse_resource("src/")])
+    assert begun.of(JO).claim([F001]).status == "claimed"
+
+
+def test_an_admin_drops_a_damaged_record(begun: World) -> None:
+    begun.of(KIM).set_policy({"admins": KIM.holder})
+    begun.remote.damage("global", "leases/aa/f001.yaml", Broken("no holder", F001))
+    begun.of(KIM).drop_record("leases/aa/f001.yaml", reason="garbage")
+    assert begun.of(JO).claim([F001]).status == "claimed"

@@ -32,7 +32,7 @@ from domain.values import (
     step,
 )
 
-from gitlease.domain.errors import GitleaseError, LeaseHeld, NotHolder, PolicyRefused, UsageError
+from gitlease.domain.errors import LeaseHeld, NotHolder, PolicyRefused, UsageError
 from gitlease.domain.lapse import Sighting
 from gitlease.domain.lease import Actor, Lease, State
 from gitlease.domain.ledger import Ledger
@@ -168,14 +168,12 @@ DID = {"renew": "renewed", "extend": "extended", "release": "released", "done": 
 def test_the_table(case: Case, verb: str) -> None:
     ledger, when = holding(*case.records), moment(case.seconds)
     before, expected = picture(ledger), case.outcome_of(verb)
-    try:
-        _, outcome = step(ledger, VERBS[verb](case.caller), when=when)
-    except GitleaseError as refusal:
-        assert refusal.code == expected, case.row
-        assert picture(ledger) == before
-        assert refusal.resource == "F001"
+    (result,) = apply(ledger, [VERBS[verb](case.caller)], when, together=False).results
+    if isinstance(result, Outcome):
+        assert result.status == (DID[verb] if expected == "ok" else expected), case.row
     else:
-        assert outcome.status == (DID[verb] if expected == "ok" else expected), case.row
+        assert (result.code, result.resource) == (expected, "F001"), case.row
+        assert picture(ledger) == before
 
 
 @pytest.mark.parametrize(
@@ -249,6 +247,15 @@ def test_renewing_everything_is_everything_of_this_session() -> None:
     assert [str(x.resource) for x in outcome.leases] == ["A"]
 
 
+@pytest.mark.parametrize("verb", ["claim", "renew", "extend"])
+def test_binding_never_makes_two_sessions_conflict(verb: str) -> None:
+    unbound = lease(paths=("src/auth/login.py",))
+    ledger = holding(unbound, lease(resource="src/auth/**", holder=JO_CI))
+    applied = apply(ledger, [VERBS[verb](JO_AGENT)], moment(LIVE), together=False)
+    bound = {x.session for x in leases_in(applied.ledger) if x.session is not None}
+    assert bound == {"build-7"}
+
+
 # --- scopes --------------------------------------------------------------------------------------
 
 
@@ -310,7 +317,7 @@ def test_anothers_scope_is_not_ones_own() -> None:
     ("has", "wants", "conflict"),
     [
         ("src/auth/**", "src/*/login.py", True),
-        ("src", "src/a/b.py", True),
+        ("path:src", "src/a/b.py", True),
         ("*.py", "docs/conf.py", True),
         ("src/", "docs/", False),
         ("src/*.py", "src/*.md", False),
