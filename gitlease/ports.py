@@ -65,12 +65,14 @@ class Change:
 class Prepared:
     """Changes whose objects are written, ready to be swapped; the same bytes on every try.
 
-    ``replacing`` has the layers whose last renewal would be replaced in history.
+    ``replacing`` has the layers whose last renewal would be replaced in history, ``appended`` those
+    where it would have been, but for a server that refuses that.
     """
 
     changes: Mapping[str, Change]
     versions: Mapping[str, str]
     replacing: frozenset[str] = frozenset()
+    appended: frozenset[str] = frozenset()
 
 
 class Cause(Enum):
@@ -147,6 +149,9 @@ class LedgerStore(Protocol):
 
     def keep_pending(self, prepared: Prepared) -> None:
         """Remember a change whose outcome this command will not find out any more."""
+
+    def mend(self) -> None:
+        """Make anew what this clone keeps of the ledgers, after CacheDamaged."""
 
     def forget_pending(self, prepared: Prepared) -> None:
         """Forget a change whose outcome became known otherwise."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from gitlease.answers import Reading, of_damage, told
-from gitlease.domain.errors import NotFound
+from gitlease.domain.errors import CacheDamaged, NotFound
 from gitlease.domain.instant import MS
 from gitlease.domain.lapse import Moment
 from gitlease.domain.lease import Actor, Lease
@@ -15,6 +16,8 @@ from gitlease.domain.policy import DEFAULT_POLICY
 from gitlease.domain.resource import Resource
 from gitlease.domain.view import LeaseView, view_lease
 from gitlease.ports import Clock, LedgerStore, Snapshot
+
+T = TypeVar("T")
 
 WHOLE_HISTORY = 100_000
 BECAME = {
@@ -36,6 +39,9 @@ class LeaseReader:
         ``cached`` answers from what this clone knows, and says how old that is. Raises Invalid
         when the one resource asked for has a damaged record.
         """
+        return self.mended(lambda: self._read(resource, cached=cached))
+
+    def _read(self, resource: Resource | None, *, cached: bool) -> Reading:
         head, said = self._head(cached=cached)
         said = self._warnings(head, cached) + said
         ledger = head.ledger
@@ -57,6 +63,17 @@ class LeaseReader:
         self, *, resource: Resource | None = None, limit: int = 100, cached: bool = False
     ) -> Reading:
         """The audit trail, newest first; of one resource where one is named."""
+        return self.mended(lambda: self._log(resource, limit, cached=cached))
+
+    def mended(self, act: Callable[[], T]) -> T:
+        """What ``act`` gives; when this clone's copy is damaged it is made anew, once."""
+        try:
+            return act()
+        except CacheDamaged:
+            self.store.mend()
+            return act()
+
+    def _log(self, resource: Resource | None, limit: int, *, cached: bool) -> Reading:
         head, said = self._head(cached=cached)
         events = self.store.history(self.layer, WHOLE_HISTORY if resource else limit)
         if resource is not None:

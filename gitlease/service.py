@@ -213,6 +213,18 @@ class LeaseService(LeaseReader):
         together: bool = True,
         notes_of: Sequence[Resource] = (),
     ) -> Answer:
+        return self.mended(
+            lambda: self._carry_out(what, operations, together=together, notes_of=notes_of)
+        )
+
+    def _carry_out(
+        self,
+        what: str,
+        operations: Sequence[Operation],
+        *,
+        together: bool,
+        notes_of: Sequence[Resource],
+    ) -> Answer:
         said = self._settle_pending()
         known = self.store.known(self.layer)
         said += self._told(known)

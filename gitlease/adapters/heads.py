@@ -8,15 +8,13 @@ ever used as truth.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import cast
+from typing import Protocol
 
-from gitlease.adapters.private_store import PrivateStore
 from gitlease.adapters.records import lease_file
 from gitlease.adapters.state import Known, StateFolder
-from gitlease.adapters.tree import GitRecords, changed_records, read_ledger
-from gitlease.domain.errors import Invalid, Rollback
+from gitlease.domain.errors import CacheDamaged, Invalid, Rollback
 from gitlease.domain.lapse import Sighting
 from gitlease.domain.lease import Lease
 from gitlease.domain.ledger import Ledger
@@ -29,32 +27,56 @@ class AnotherLedger(Rollback):
     """There is another ledger than the known one, or none any more: a person may confirm that."""
 
 
+class Objects(Protocol):
+    """Where the objects of heads are read."""
+
+    def read(self, version: str) -> Ledger:
+        """The ledger at a version; Invalid when it is none, CacheDamaged when it is lost."""
+
+    def differences(self, old: Ledger | None, new: Ledger) -> Sequence[tuple[str, bool]]:
+        """The record files that differ, and whether each was there before (None: unknown)."""
+
+
 class Heads:
     """The known heads of one place, a state folder for each layer."""
 
     def __init__(
-        self, store: PrivateStore, state: Callable[[str], str], clock: Clock, place: str
+        self, objects: Objects, state: Callable[[str], StateFolder], clock: Clock, place: str
     ) -> None:
-        self._store, self._state_path, self._clock = store, state, clock
+        self._objects, self._new_state, self._clock = objects, state, clock
         self._place = place
         self._states: dict[str, StateFolder] = {}
-        self._read: dict[str, Ledger] = {}
+        self._kept: dict[str, Ledger] = {}
 
     def state(self, layer: str) -> StateFolder:
         if layer not in self._states:
-            self._states[layer] = StateFolder(self._state_path(layer))
+            self._states[layer] = self._new_state(layer)
         return self._states[layer]
 
+    def load(self, layer: str) -> Known | None:
+        """What is known of a layer; None before the first contact."""
+        return self.state(layer).load()
+
     def known(self, layer: str) -> Snapshot | None:
-        """The last known head; None before the first contact or when its objects are gone."""
-        known = self.state(layer).load()
+        """The last known head; None before the first contact. CacheDamaged when it is lost."""
+        known = self.load(layer)
         if known is None:
             return None
         try:
             ledger = self.read(known.version)
-        except Invalid:
-            return None  # a cache, to be filled again
+        except Invalid as error:
+            # It could be read when it became known.
+            raise CacheDamaged(f"this clone's copy of the ledger is damaged: {error}") from None
         return _snapshot(layer, known.at(self._clock.now()), ledger)
+
+    def read(self, version: str) -> Ledger:
+        """The ledger at a version. The last few are kept."""
+        if version not in self._kept:
+            ledger = self._objects.read(version)
+            while len(self._kept) >= LEDGERS_KEPT:
+                del self._kept[next(iter(self._kept))]
+            self._kept[version] = ledger
+        return self._kept[version]
 
     def learn(self, layer: str, version: str | None, *, before: Known | None) -> Snapshot:
         """Take a fetched head as the known one, if it is not behind what was known ``before``.
@@ -73,7 +95,7 @@ class Heads:
         ledger = self.read(version)
         if before is not None:
             self._check(before, ledger, version)
-        present = self.state(layer).load() or before
+        present = self.load(layer) or before
         if present is not None and present.ledger_id == ledger.header.ledger_id:
             if present.revision > ledger.header.revision:
                 return self.known(layer) or _snapshot(layer, present, ledger)
@@ -82,46 +104,35 @@ class Heads:
         self.state(layer).save(known)
         return _snapshot(layer, known, ledger)
 
-    def adopt(self, change: Change, version: str) -> Snapshot:
+    def forget_objects(self) -> None:
+        """Read everything again: the store was made anew."""
+        self._kept.clear()
+
+    def adopt(self, change: Change, version: str, *, append_only: bool = False) -> Snapshot:
         """Take one's own applied change as the known head, without asking anybody.
 
         Its records count as seen from the instant of the decision, since they count from there.
         """
         layer = change.base.layer
         ledger = self.read(version)
-        before = self.state(layer).load()
+        before = self.load(layer)
         if before is not None and before.version == change.base.version:
             known = _moved(before.at(change.at), ledger, version, {})
         else:
             known = self._sight(before, ledger, version)
         known = _credited(replace(known, received=change.at), change, None)
+        known = replace(known, append_only=known.append_only or append_only)
         self.state(layer).save(known)
         return _snapshot(layer, known, ledger)
 
     def credit(self, change: Change, head: Snapshot) -> Snapshot:
         """Count one's own records from their decision, also when they were only read back."""
-        known = self.state(head.layer).load()
+        known = self.load(head.layer)
         if head.ledger is None or known is None or known.version != head.version:
             return head
         known = _credited(known, change, head.ledger)
         self.state(head.layer).save(known)
         return _snapshot(head.layer, known, head.ledger)
-
-    def read(self, version: str) -> Ledger:
-        """The ledger at a commit of the store; Invalid when it is none. The last few are kept."""
-        if version in self._read:
-            return self._read[version]
-        repo = self._store.repo
-        import pygit2
-
-        try:
-            ledger = read_ledger(repo, pygit2.Oid(hex=version))
-        except (pygit2.GitError, ValueError) as error:
-            raise Invalid(f"the ledger's objects cannot be read: {error}") from None
-        while len(self._read) >= LEDGERS_KEPT:
-            del self._read[next(iter(self._read))]
-        self._read[version] = ledger
-        return ledger
 
     def _check(self, before: Known, ledger: Ledger, version: str) -> None:
         header = ledger.header
@@ -137,7 +148,7 @@ class Heads:
                 f"{header.revision}, and this clone has seen {before.revision}",
                 hints=(
                     "a stale mirror, a restored backup or a forced push does that",
-                    f"what this clone has seen is commit {before.version} in {self._store.path}",
+                    f"what this clone has seen is {before.version}",
                 ),
             )
 
@@ -153,13 +164,12 @@ class Heads:
         seen = {file: Sighting(at=now, changed=there) for file, there in changed}
         return _moved(before, ledger, version, seen)
 
-    def _differences(self, old: str, new: Ledger) -> Iterable[tuple[str, bool]]:
-        """The record files that differ between two heads, and whether each was there before."""
+    def _differences(self, old: str, new: Ledger) -> Sequence[tuple[str, bool]]:
         try:
-            before: GitRecords | None = cast("GitRecords", self.read(old).records)
+            before: Ledger | None = self.read(old)
         except Invalid:
             before = None
-        return changed_records(before, cast("GitRecords", new.records))
+        return self._objects.differences(before, new)
 
 
 def _credited(known: Known, change: Change, ledger: Ledger | None) -> Known:

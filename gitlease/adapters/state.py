@@ -16,6 +16,7 @@ from dataclasses import field, replace
 from typing import Any
 
 from gitlease.adapters.local_lock import exclusive
+from gitlease.domain.errors import Invalid
 from gitlease.domain.frozen import dataclass
 from gitlease.domain.instant import Instant
 from gitlease.domain.lapse import Sighting
@@ -23,6 +24,7 @@ from gitlease.ports import Pending
 
 LOCK_PATIENCE = 5.0
 SHOWN_KEPT = 200
+KNOWN_FILE = "known.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,53 +70,63 @@ class StateFolder:
 
     def load(self) -> Known | None:
         """What is known; None before the first contact, and when the file is damaged."""
-        data = _load(os.path.join(self.path, "known.json"))
+        data = _load(os.path.join(self.path, KNOWN_FILE))
         try:
             return _known(data) if data else None
-        except (KeyError, TypeError, ValueError, IndexError):
+        except (LookupError, TypeError, ValueError, AttributeError, OverflowError):
             return None
 
     def save(self, known: Known, *, confirm: bool = False) -> None:
         """Remember; never less than what another process has seen meanwhile, unless confirmed."""
+        with contextlib.suppress(OSError):  # what is won must not fail for want of a cache
+            self._save(known, confirm=confirm)
+
+    def _save(self, known: Known, *, confirm: bool) -> None:
         os.makedirs(self.path, exist_ok=True)
         with exclusive(os.path.join(self.path, "lock"), timeout=LOCK_PATIENCE):
             before = None if confirm else self.load()
             same = before is not None and before.ledger_id == known.ledger_id
             if same and before is not None and before.revision > known.revision:
                 return
-            _store(os.path.join(self.path, "known.json"), _dump(known))
+            _store(os.path.join(self.path, KNOWN_FILE), _dump(known))
 
     def forget(self) -> None:
         """Forget the ledger, so that the next contact is the first."""
-        _remove(os.path.join(self.path, "known.json"))
+        _remove(os.path.join(self.path, KNOWN_FILE))
 
     def shown(self, notices: Iterable[str]) -> frozenset[str]:
         """Remember notices as shown; returns which of all were shown before."""
         file = os.path.join(self.path, "shown.json")
-        before = [str(x) for x in _load(file) or []]
+        loaded = _load(file)
+        before = [str(x) for x in loaded] if isinstance(loaded, list) else []
         now = list(dict.fromkeys([*before, *notices]))
         if now != before:
-            os.makedirs(self.path, exist_ok=True)
-            _store(file, now[-SHOWN_KEPT:])
+            with contextlib.suppress(OSError):
+                os.makedirs(self.path, exist_ok=True)
+                _store(file, now[-SHOWN_KEPT:])
         return frozenset(before)
 
     # A file for each pending change: processes of one clone never write the same one.
 
     def add_pending(self, pending: Pending, *, abandoned: bool = False) -> None:
         """Remember a change; ``abandoned`` when this process will not find out any more."""
-        os.makedirs(os.path.join(self.path, "pending"), exist_ok=True)
-        _store(
-            self._pending_file(pending),
-            {
-                "process": 0 if abandoned else os.getpid(),
-                "operations": list(pending.operations),
-                "layer": pending.layer,
-                "expected": pending.expected,
-                "base_revision": pending.base_revision,
-                "version": pending.version,
-                "what": pending.what,
-            },
-        )
+        value = {
+            "process": 0 if abandoned else os.getpid(),
+            "operations": list(pending.operations),
+            "layer": pending.layer,
+            "expected": pending.expected,
+            "base_revision": pending.base_revision,
+            "version": pending.version,
+            "what": pending.what,
+        }
+        try:
+            os.makedirs(os.path.join(self.path, "pending"), exist_ok=True)
+            _store(self._pending_file(pending), value)
+        except OSError as error:
+            raise Invalid(
+                f"gitlease cannot keep its state in {self.path}: {error.strerror}",
+                hints=("it needs to write below the clone's git directory",),
+            ) from None
 
     def remove_pending(self, pending: Pending) -> None:
         _remove(self._pending_file(pending))
@@ -133,9 +145,12 @@ class StateFolder:
             try:
                 if data["process"] and _alive(int(data["process"])):
                     continue
+                operations = tuple(str(x) for x in data["operations"])
+                if not operations:
+                    raise ValueError
                 found.append(
                     Pending(
-                        operations=tuple(str(x) for x in data["operations"]),
+                        operations=operations,
                         layer=str(data["layer"]),
                         expected=str(data["expected"]),
                         base_revision=int(data["base_revision"]),
@@ -143,7 +158,7 @@ class StateFolder:
                         what=str(data["what"]),
                     )
                 )
-            except (KeyError, TypeError, ValueError):
+            except (LookupError, TypeError, ValueError, OverflowError):
                 _remove(os.path.join(folder, name))
         return found
 
@@ -167,7 +182,7 @@ def _load(file: str) -> Any:
     try:
         with open(file, encoding="utf-8") as opened:
             return json.load(opened)
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
 
 
@@ -179,7 +194,7 @@ def _store(file: str, value: object) -> None:
 
 
 def _remove(file: str) -> None:
-    with contextlib.suppress(FileNotFoundError):
+    with contextlib.suppress(OSError):
         os.unlink(file)
 
 

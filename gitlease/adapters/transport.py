@@ -11,7 +11,8 @@ import re
 from collections.abc import Mapping, Sequence
 
 from gitlease.adapters.git import GitResult, run_git
-from gitlease.domain.errors import Denied, GitleaseError, Invalid, Unavailable
+from gitlease.adapters.ref_store import Pushed
+from gitlease.domain.errors import CacheDamaged, Denied, GitleaseError, Invalid, Unavailable
 from gitlease.domain.frozen import dataclass
 from gitlease.ports import Cause
 
@@ -45,21 +46,14 @@ _BUSY = (
 )
 # What the receiving git on this machine says before it has offered anything to be updated.
 _NO_REPOSITORY = "does not appear to be a git repository"
-_OTHER_FORMAT = r"(?i)mismatched algorithms|object.format"
+_OTHER_FORMAT = r"(?i)mismatched algorithms|object.format|hash algorithm"
+_STORE = (
+    r"(?im)^(?:fatal|error): (?:not a git repository|bad object|bad config|loose object .* corrupt"
+    r"|unable to read|unknown repository extension|cannot read |object file .* is empty"
+    r"|bad tree object"
+    r"|packed object|invalid object|expected git repo version|bad signature|packfile .* )"
+)
 _SECRET = r"(?i)([a-z][a-z0-9+.-]*://)[^/\s@]*@"
-
-
-@dataclass(frozen=True, slots=True)
-class Pushed:
-    """What git said of a push. ``clean``: our ref was updated by this very push, and it is done.
-
-    ``sent`` is False only when it is certain that no request to update a ref left this machine.
-    """
-
-    clean: bool
-    sent: bool
-    cause: Cause
-    detail: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +119,12 @@ def push_refs(
     far = _is_far(remote.url)
     trace = {"GIT_TRACE2_EVENT": "2", "GIT_TRACE2_EVENT_NESTING": "2"} if far else None
     result = _git(remote, store, args, timeout, env=trace)
+    if result.code and not result.timed_out and not result.out:
+        # It ended before it had anything to say of the ref.
+        if re.search(_OTHER_FORMAT, result.err):
+            raise _other_format(_detail(result.err.splitlines(), result, timeout))
+        if re.search(_STORE, result.err):
+            raise CacheDamaged("this clone's copy of the ledger is damaged")
     return _read_push(result, moves, timeout, far=far)
 
 
@@ -171,7 +171,7 @@ def _read_push(
         and all(flags.get(ref, ("", ""))[0] in (" ", "+", "*") for ref, _, _ in moves)
     )
     if clean:
-        return Pushed(clean=True, sent=True, cause=Cause.NONE, detail="")
+        return Pushed(clean=True)
     notes = " ".join(note for flag, note in flags.values() if flag in ("!", "="))
     detail = _detail([*said, *([notes] if notes else [])], result, timeout)
     sent = _was_sent(trace) if far else _NO_REPOSITORY not in result.err or bool(flags)
@@ -214,15 +214,21 @@ def _detail(said: Sequence[str], result: GitResult, timeout: float) -> str:
     return "".join(c for c in text if c.isprintable())[:300]
 
 
+def _other_format(detail: str) -> Invalid:
+    return Invalid(
+        f"the remote's objects are of another format: {detail}",
+        hints=("set lease.remote to a separate repository for the ledger",),
+    )
+
+
 def _fetch_error(result: GitResult, timeout: float) -> GitleaseError:
     said = result.err.splitlines()
     detail = _detail(said, result, timeout)
     if not result.timed_out:
         if re.search(_OTHER_FORMAT, result.err):
-            return Invalid(
-                f"the remote's objects are of another format: {detail}",
-                hints=("set lease.remote to a separate repository for the ledger",),
-            )
+            return _other_format(detail)
+        if re.search(_STORE, result.err):
+            return CacheDamaged(f"this clone's copy of the ledger is damaged: {detail}")
         if re.search(_DENIED, result.err):
             return Denied(f"the remote refused to be read: {detail}")
     return Unavailable(f"the remote cannot be reached: {detail}")

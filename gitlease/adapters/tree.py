@@ -30,7 +30,7 @@ from gitlease.adapters.records import (
     write_notes,
     write_notices,
 )
-from gitlease.domain.errors import Invalid
+from gitlease.domain.errors import CacheDamaged, Invalid
 from gitlease.domain.lease import Lease
 from gitlease.domain.ledger import Changes, Damage, Header, Ledger, Note, Notice
 from gitlease.domain.resource import Resource
@@ -63,7 +63,7 @@ class Objects:
             raise BadRecord("not a file")
         if size > limit:
             raise BadRecord(f"larger than {limit} bytes")
-        return bytes(self.repo[oid].read_raw())
+        return bytes(self._get(oid).read_raw())
 
     def tree(self, oid: pygit2.Oid, what: str) -> pygit2.Tree:
         """A tree; Invalid when it is none or has more entries than a ledger can have."""
@@ -72,13 +72,26 @@ class Objects:
         kind, size = self._header(oid)
         if kind != pygit2.enums.ObjectType.TREE or size > MAX_TREE:
             raise Invalid(f"the ledger's folder {what} is damaged")
-        return cast("pygit2.Tree", self.repo[oid])
+        return cast("pygit2.Tree", self._get(oid))
+
+    def _get(self, oid: pygit2.Oid) -> pygit2.Object:
+        import pygit2
+
+        try:
+            return self.repo[oid]
+        except (KeyError, pygit2.GitError):
+            raise CacheDamaged(f"this clone's copy of the ledger is damaged: {oid}") from None
 
     def _header(self, oid: pygit2.Oid) -> tuple[int, int]:
+        import pygit2
+
         try:
             kind, size = self.repo.odb.read_header(oid)
-        except KeyError:
-            raise BadRecord("missing") from None
+        except (KeyError, pygit2.GitError):
+            # git checks that what it fetches is complete, so the store has lost it since.
+            raise CacheDamaged(
+                f"this clone's copy of the ledger has lost an object: {oid}"
+            ) from None
         return int(kind), int(size)
 
 
@@ -124,6 +137,8 @@ class GitRecords:
                         yield self._read_lease(file)
                     except BadRecord as error:
                         yield Damage(file, str(error))
+            except CacheDamaged:
+                raise
             except Invalid as error:
                 yield Damage(top, error.message)
 
@@ -162,10 +177,9 @@ class GitRecords:
         for part in folder.split("/"):
             if part not in tree:
                 return None
-            try:
-                tree = self._objects.tree(tree[part].id, folder)
-            except BadRecord:
-                raise Invalid(f"the ledger's folder {folder} is missing") from None
+            if int(tree[part].filemode) != _TREE:
+                raise Invalid(f"the ledger's folder {folder} is none")
+            tree = self._objects.tree(tree[part].id, folder)
         return tree
 
     def _lease(self, file: str) -> Lease:
@@ -216,6 +230,8 @@ class GitRecords:
                 continue
             try:
                 names = self.entries(f"{top}/{fan}")
+            except CacheDamaged:
+                raise
             except Invalid as error:
                 yield f"{top}/{fan}", error.message
                 continue
@@ -234,7 +250,7 @@ def _damaged(file: str, problem: str) -> Invalid:
     )
 
 
-def changed_records(old: GitRecords | None, new: GitRecords) -> Iterator[tuple[str, bool]]:
+def changed_records(old: Ledger | None, new: Ledger) -> list[tuple[str, bool]]:
     """The lease files that differ between two states, and whether each had been there.
 
     Only the folders of records are looked into, two levels deep, and only where they differ:
@@ -256,14 +272,15 @@ def changed_records(old: GitRecords | None, new: GitRecords) -> Iterator[tuple[s
                 for name, entry in now.items()
                 if was.get(name) != entry
             ]
-    for file, there in changed:
-        # A record that gains paths moves from one folder to the other: that is a change as well.
-        yield file, old is None or there or file.partition("/")[2] in gone
+    # A record that gains paths moves from one folder to the other: that is a change as well.
+    return [
+        (file, old is None or there or file.partition("/")[2] in gone) for file, there in changed
+    ]
 
 
-def _entries(records: GitRecords, folder: str) -> Entries:
+def _entries(ledger: Ledger, folder: str) -> Entries:
     try:
-        return records.entries(folder)
+        return cast("GitRecords", ledger.records).entries(folder)
     except Invalid:
         return {}  # nothing in it can be read, so nothing in it is judged
 

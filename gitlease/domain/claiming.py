@@ -10,7 +10,7 @@ from gitlease.domain.duration import format_duration
 from gitlease.domain.errors import GitleaseError, Invalid, LeaseHeld, PolicyRefused, UsageError
 from gitlease.domain.instant import MS
 from gitlease.domain.lapse import Moment, free_at
-from gitlease.domain.lease import Lease, State, lease_key, same_person
+from gitlease.domain.lease import Actor, Lease, State, lease_key, same_person
 from gitlease.domain.ledger import Ledger, Notice, count_token
 from gitlease.domain.operations import MAX_PATHS, MAX_PATHS_LENGTH, Claim
 from gitlease.domain.outcome import Event, Outcome
@@ -24,16 +24,19 @@ def claim(ledger: Ledger, op: Claim, moment: Moment) -> tuple[Ledger, Outcome]:
     policy = ledger.header.policy
     if op.takeover and not (op.reason or "").strip():
         raise UsageError("a takeover needs a reason", resource=op.resource.text)
-    _check_paths(op.paths)
     wanted = op.ttl if op.ttl is not None or op.default_fits else op.default_ttl
     ttl = fit_ttl(wanted, op.default_ttl, policy, op.resource)
-    mine, rivals = _own_record(ledger, op), _rivals(ledger, op)
+    mine = _own_record(ledger, op)
+    ours = mine is not None and relation(mine, op.actor, policy, moment) is Relation.MINE
+    paths = tuple(dict.fromkeys((*mine.paths, *op.paths))) if mine and ours else op.paths
+    rivals = rivals_of(ledger, op.resource, op.scope, _check_paths(paths))
     stood = [(lease, relation(lease, op.actor, policy, moment)) for lease in rivals]
     stood += _assignees(ledger, op, rivals, moment)
     _refuse(op, stood, policy, moment)
-    if mine is not None and relation(mine, op.actor, policy, moment) is Relation.MINE:
-        return _renew_own(ledger, op, mine, ttl, moment)
-    return _grant(ledger, op, [lease for lease, how in stood if _yields(how, op)], ttl, moment)
+    displaced = [lease for lease, how in stood if _yields(how, op)]
+    if mine is not None and ours:
+        return _renew_own(ledger, op, mine, ttl, moment, paths=paths, displaced=displaced)
+    return _grant(ledger, op, displaced, ttl, moment)
 
 
 def _check_paths(paths: tuple[str, ...]) -> tuple[str, ...]:
@@ -64,14 +67,16 @@ def _own_record(ledger: Ledger, op: Claim) -> Lease | None:
     return next((x for x in ledger.leases_of(op.resource) if x.key == key), None)
 
 
-def _rivals(ledger: Ledger, op: Claim) -> list[Lease]:
-    """Every record that shares work with the claim: same name and scope, or a common file.
+def rivals_of(
+    ledger: Ledger, resource: Resource, scope: str, paths: tuple[str, ...]
+) -> list[Lease]:
+    """Every record that shares work with these: same name and scope, or a common file.
 
     Completed work stands in the way of its own name only, not of whatever its paths touched.
     """
-    named = [x for x in ledger.leases_of(op.resource) if scopes_overlap(x.scope, op.scope)]
-    own = op.resource.pattern
-    wanted = op.paths if own is None else (own, *op.paths)
+    named = [x for x in ledger.leases_of(resource) if scopes_overlap(x.scope, scope)]
+    own = resource.pattern
+    wanted = paths if own is None else (own, *paths)
     if not wanted:
         return named
     have = {x.key for x in named}
@@ -79,6 +84,23 @@ def _rivals(ledger: Ledger, op: Claim) -> list[Lease]:
     return named + [
         x for x in pathy if x.state is State.ACTIVE and _share_a_file(wanted, x.patterns)
     ]
+
+
+def may_bind(ledger: Ledger, lease: Lease, actor: Actor, moment: Moment) -> bool:
+    """Whether an unbound lease may become this session's.
+
+    Not where it shares work with a live lease of another session: while it is unbound the two are
+    one person's, and bound they would be in conflict.
+    """
+    if actor.session is None or not actor.session_explicit or lease.session is not None:
+        return False
+    rivals = rivals_of(ledger, lease.resource, lease.scope, lease.paths)
+    policy = ledger.header.policy
+    return not any(
+        relation(x, actor, policy, moment) is Relation.MY_OTHER_RUN
+        for x in rivals
+        if x.key != lease.key
+    )
 
 
 def _assignees(
@@ -171,37 +193,60 @@ def held_error(
 
 
 def _renew_own(
-    ledger: Ledger, op: Claim, mine: Lease, ttl: int, moment: Moment
+    ledger: Ledger,
+    op: Claim,
+    mine: Lease,
+    ttl: int,
+    moment: Moment,
+    *,
+    paths: tuple[str, ...],
+    displaced: list[Lease],
 ) -> tuple[Ledger, Outcome]:
     """A claim of one's own live lease is a heartbeat, with whatever else the claim says."""
-    keep_ttl = min(mine.ttl, ledger.header.policy.ttl_max) if op.ttl is None else ttl
-    now = moment.now.wall_ms
-    bound = mine.session or (op.actor.session if op.actor.session_explicit else None)
+    policy, now = ledger.header.policy, moment.now.wall_ms
+    keep_ttl = min(mine.ttl, policy.ttl_max) if op.ttl is None else ttl
     lease = replace(
         mine,
-        session=bound,
+        session=op.actor.session if may_bind(ledger, mine, op.actor, moment) else mine.session,
         ttl=keep_ttl,
         renewed_at=now,
         expires_at=max(mine.expires_at, now + keep_ttl * MS),
         renewals=mine.renewals + 1,
-        paths=_check_paths(tuple(dict.fromkeys((*mine.paths, *op.paths)))),
+        paths=paths,
         reason=op.reason or mine.reason,
         host=op.actor.host or mine.host,
         branch=op.actor.branch or mine.branch,
         edge=mine.edge or op.edge,
         operation=op.id,
-        margins=mine.margins.widest(ledger.header.policy.margins),
+        margins=mine.margins.widest(policy.margins),
     )
+    state, taken, said = _displace(ledger, displaced, op, now)
     # What others may come to rely on must not be forgotten with the next heartbeat.
-    quiet = (bound, lease.paths, lease.reason) == (mine.session, mine.paths, mine.reason)
+    before = (mine.session, mine.paths, mine.reason)
+    quiet = before == (lease.session, lease.paths, lease.reason) and not displaced
+    status = "taken_over" if taken else "renewed"
     done = Outcome(
         operation=op.id,
-        status="renewed",
+        status=status,
         leases=(lease,),
-        events=(event("renewed", op.id, now, op.actor.holder, lease),),
+        events=(event(status, op.id, now, op.actor.holder, lease), *said),
+        displaced=taken,
         is_renewal=quiet,
     )
-    return ledger.put(lease), done
+    return state.put(lease), done
+
+
+def _displace(
+    ledger: Ledger, displaced: list[Lease], op: Claim, now: int
+) -> tuple[Ledger, tuple[Lease, ...], tuple[Event, ...]]:
+    """Remove whose place is taken, and leave word for those of other people."""
+    state, by = ledger, op.actor
+    for old in displaced:
+        state = state.remove(old)
+    taken = tuple(x for x in displaced if x.state is State.ACTIVE and not x.same_holder(by))
+    for old in taken:
+        state = give_notice(state, old, op.id, "taken_over", by.holder, now, op.reason)
+    return state, taken, tuple(event("displaced", op.id, now, by.holder, x) for x in taken)
 
 
 def _grant(
@@ -234,21 +279,14 @@ def _grant(
         raise Invalid(
             f"the ledger's sequence is behind the token of {op.resource}: it was tampered with"
         )
-    state = ledger.with_header(header)
-    for old in displaced:
-        state = state.remove(old)
-    taken = [x for x in displaced if x.state is State.ACTIVE and not x.same_holder(actor)]
-    for old in taken:
-        state = give_notice(state, old, op.id, "taken_over", actor.holder, now, op.reason)
+    state, taken, said = _displace(ledger.with_header(header), displaced, op, now)
     status = "taken_over" if taken else "claimed"
-    events = [event(status, op.id, now, actor.holder, lease)]
-    events += [event("displaced", op.id, now, actor.holder, old) for old in taken]
     outcome = Outcome(
         operation=op.id,
         status=status,
         leases=(lease,),
-        events=tuple(events),
-        displaced=tuple(taken),
+        events=(event(status, op.id, now, actor.holder, lease), *said),
+        displaced=taken,
     )
     return state.put(lease), outcome
 

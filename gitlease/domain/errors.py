@@ -12,6 +12,7 @@
     │   └── UnknownOutcome   unknown_outcome    whether the change landed cannot be known
     ├── PolicyRefused        policy             the ledger's policy says no
     ├── Invalid              invalid            a damaged record, setting or repository
+    │   ├── CacheDamaged     invalid            what this clone keeps is damaged, and made anew
     │   └── Rollback         rollback           the ledger is older than, or not the one, known here
     ├── NotFound             not_found          no such thing
     └── NotARepository       not_a_repository   no git repository here
@@ -126,6 +127,10 @@ class Invalid(GitleaseError):
     """A damaged or foreign record, a bad setting, or a repository that cannot be used."""
 
     code = "invalid"
+
+
+class CacheDamaged(Invalid):
+    """What this clone keeps of the ledger is damaged: it can be made anew, and asked again."""
 
 
 class Rollback(Invalid):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from gitlease.domain.claiming import event, first_spelling, fit_ttl, held_error
+from gitlease.domain.claiming import event, first_spelling, fit_ttl, held_error, may_bind
 from gitlease.domain.duration import LONGEST
 from gitlease.domain.errors import GitleaseError, LeaseLost, NotHolder
 from gitlease.domain.instant import MS
@@ -37,7 +37,7 @@ def renew(ledger: Ledger, op: Renew, moment: Moment) -> tuple[Ledger, Outcome]:
         fresh = _beat(lease, op.id, ledger, moment, until=now + ttl * MS)
         if op.ttl is not None:
             fresh = replace(fresh, ttl=op.ttl)
-        if op.resource is not None and op.actor.session_explicit and lease.session is None:
+        if op.resource is not None and may_bind(ledger, lease, op.actor, moment):
             fresh = replace(fresh, session=op.actor.session)
             binds = True
         renewed.append(fresh)
@@ -60,7 +60,7 @@ def extend(ledger: Ledger, op: Extend, moment: Moment) -> tuple[Ledger, Outcome]
     state, extended = ledger, []
     for lease in _held(ledger, op.resource, op.scope, op.actor, moment):
         longer = _beat(lease, op.id, ledger, moment, until=now + seconds * MS)
-        if op.actor.session_explicit and lease.session is None:
+        if may_bind(ledger, lease, op.actor, moment):
             longer = replace(longer, session=op.actor.session)
         extended.append(longer)
         state = state.put(longer)

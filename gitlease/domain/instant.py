@@ -53,8 +53,11 @@ def parse_rfc3339(text: str) -> int:
     """Milliseconds since 1970 of ``YYYY-MM-DDTHH:MM:SS[.mmm]Z``; ValueError for anything else."""
     body, z = text[:-1], text[-1:]
     stamp, dot, fraction = body.partition(".")
-    whole = z == "Z" and len(stamp) == 19 and stamp[10] == "T" and text.isascii()
-    if not whole or (dot and not (len(fraction) == 3 and fraction.isdigit())):
+    marks = [stamp[at : at + 1] for at in (4, 7, 10, 13, 16)]
+    digits = stamp[:4] + stamp[5:7] + stamp[8:10] + stamp[11:13] + stamp[14:16] + stamp[17:]
+    whole = z == "Z" and marks == ["-", "-", "T", ":", ":"] and len(digits) == 14
+    part = not dot or (len(fraction) == 3 and fraction.isdigit())
+    if not (whole and part and digits.isdigit() and text.isascii()):
         raise ValueError(f"not a UTC time: {text[:40]!r}")
     moment = datetime.fromisoformat(stamp).replace(tzinfo=UTC)
     return int(moment.timestamp()) * MS + int(fraction or 0)

@@ -1,0 +1,235 @@
+"""What every ledger store on compare-and-swap refs has in common, wherever its refs lie.
+
+1. The happy path is one push: objects are built on the last known head, and the push says what it
+   expects there. An expected ``""`` means "must not exist", never "do not care".
+2. Only a clean success counts as applied. After anything else the ref is read back, and the
+   operation ids in it say what happened.
+3. A change is noted beside the store before it is sent, so that a killed command leaves word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from gitlease.adapters.heads import AnotherLedger, Heads
+from gitlease.domain.errors import Denied, Invalid, Rollback, Unavailable
+from gitlease.domain.frozen import dataclass
+from gitlease.domain.ledger import Fate
+from gitlease.domain.outcome import Event
+from gitlease.domain.policy import History
+from gitlease.ports import Cause, Change, Pending, Prepared, Snapshot, Swapped
+
+NO_REF = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Pushed:
+    """What was said of a push. ``clean``: our refs were updated by this very push, and it is done.
+
+    ``sent`` is False only when it is certain that no request to update a ref left this machine.
+    """
+
+    clean: bool
+    sent: bool = True
+    cause: Cause = Cause.NONE
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """One ref of a push: what it must be now (``""``: absent), and what it shall be."""
+
+    layer: str
+    expected: str
+    new: str
+
+
+class Refs(Protocol):
+    """Where the refs and their objects lie: git, or memory."""
+
+    def fetch(self, layer: str) -> str | None:
+        """The version at the ref, readable from now on; None when there is no such ref."""
+
+    def push(self, moves: Sequence[Move]) -> Pushed:
+        """Move refs, all or none, if each is what is expected."""
+
+    def commit(self, change: Change, *, replace_tip: bool) -> str:
+        """Write a step on top of its base, or in the place of its base; returns its version."""
+
+    def replaceable(self, version: str) -> bool:
+        """Whether a version is a renewal in whose place the next one may step."""
+
+    def events(self, version: str, limit: int) -> tuple[Event, ...]:
+        """The audit trail of a version, newest first."""
+
+    def keep(self, layer: str, version: str) -> None:
+        """Keep the objects of a known head."""
+
+    def mend(self) -> None:
+        """Make the kept objects anew."""
+
+
+class RefLedgerStore:
+    """Ledgers on one ref a layer, as one process of one clone knows them."""
+
+    def __init__(
+        self, refs: Refs, heads: Heads, *, place: str, warnings: tuple[str, ...] = ()
+    ) -> None:
+        self._refs, self._heads = refs, heads
+        self._sent: set[str] = set()  # operations that may land, whatever a later try says
+        self.place, self.warnings = place, warnings
+
+    # --- reading --------------------------------------------------------------------------------
+
+    def known(self, layer: str) -> Snapshot | None:
+        return self._heads.known(layer)
+
+    def fetch(self, layer: str) -> Snapshot:
+        before = self._heads.load(layer)
+        head = self._heads.learn(layer, self._refs.fetch(layer), before=before)
+        self._refs.keep(layer, head.version)
+        return head
+
+    def confirm(self, layer: str) -> Snapshot:
+        try:
+            return self.fetch(layer)
+        except AnotherLedger:
+            self._heads.state(layer).forget()
+            return self.fetch(layer)
+
+    def history(self, layer: str, limit: int) -> tuple[Event, ...]:
+        known = self._heads.load(layer)
+        return self._refs.events(known.version, limit) if known else ()
+
+    # --- writing --------------------------------------------------------------------------------
+
+    def prepare(self, changes: Sequence[Change]) -> Prepared:
+        replacing = frozenset(c.base.layer for c in changes if self._may_replace(c))
+        return self._prepared({c.base.layer: c for c in changes}, replacing)
+
+    def append_only(self, prepared: Prepared) -> Prepared:
+        appended = self._prepared(dict(prepared.changes), frozenset())
+        return replace(appended, appended=prepared.replacing)
+
+    def swap(self, prepared: Prepared) -> Swapped:
+        for layer in prepared.changes:
+            self._heads.state(layer).add_pending(_pending(prepared, layer))
+        try:
+            swapped = self._swap(prepared)
+        except Rollback:
+            raise
+        except Invalid:
+            self.forget_pending(prepared)  # nothing was sent that could land
+            raise
+        if swapped.fate in (Fate.APPLIED, Fate.LOST) or not swapped.sent:
+            self.forget_pending(prepared)
+        return swapped
+
+    def mend(self) -> None:
+        self._refs.mend()
+        self._heads.forget_objects()
+
+    # --- what is pending --------------------------------------------------------------------------
+
+    def pending(self, layer: str) -> Iterable[Pending]:
+        return self._heads.state(layer).pending()
+
+    def keep_pending(self, prepared: Prepared) -> None:
+        for layer in prepared.changes:
+            self._heads.state(layer).add_pending(_pending(prepared, layer), abandoned=True)
+
+    def forget_pending(self, prepared: Prepared) -> None:
+        for layer in prepared.changes:
+            self._heads.state(layer).remove_pending(_pending(prepared, layer))
+
+    def settle(self, pending: Pending, head: Snapshot) -> Fate:
+        fate = _fate(pending, head)
+        if fate is not Fate.UNDECIDED:
+            self._heads.state(pending.layer).remove_pending(pending)
+        return fate
+
+    def shown(self, layer: str, notices: Iterable[str]) -> frozenset[str]:
+        return self._heads.state(layer).shown(notices)
+
+    # --- how ------------------------------------------------------------------------------------
+
+    def _may_replace(self, change: Change) -> bool:
+        """Whether this renewal may take the place of the renewal at the tip."""
+        if not change.renewal or change.base.ledger is None:
+            return False
+        if change.ledger.header.policy.history is not History.REPLACE:
+            return False
+        known = self._heads.load(change.base.layer)
+        if known is not None and known.append_only:
+            return False
+        return self._refs.replaceable(change.base.version)
+
+    def _prepared(self, changes: dict[str, Change], replacing: frozenset[str]) -> Prepared:
+        versions = {
+            layer: self._refs.commit(change, replace_tip=layer in replacing)
+            for layer, change in changes.items()
+        }
+        return Prepared(changes=changes, versions=versions, replacing=replacing)
+
+    def _swap(self, prepared: Prepared) -> Swapped:
+        pushed = self._refs.push(
+            [
+                Move(layer, change.base.version, prepared.versions[layer])
+                for layer, change in prepared.changes.items()
+            ]
+        )
+        if pushed.clean:
+            return Swapped(fate=Fate.APPLIED, heads=self._adopted(prepared))
+        operations = {op for change in prepared.changes.values() for op in change.operations}
+        if pushed.sent:
+            self._sent |= operations
+        elif pushed.cause is not Cause.MOVED and not operations & self._sent:
+            return Swapped(
+                fate=Fate.UNDECIDED, cause=pushed.cause, sent=False, detail=pushed.detail
+            )
+        return self._read_back(prepared, pushed)
+
+    def _adopted(self, prepared: Prepared) -> dict[str, Snapshot]:
+        heads = {}
+        for layer, change in prepared.changes.items():
+            version, appended = prepared.versions[layer], layer in prepared.appended
+            heads[layer] = self._heads.adopt(change, version, append_only=appended)
+            self._refs.keep(layer, version)
+        return heads
+
+    def _read_back(self, prepared: Prepared, pushed: Pushed) -> Swapped:
+        """What became of a push that was not cleanly successful: the refs say."""
+        heads: dict[str, Snapshot] = {}
+        fates = set()
+        for layer, change in prepared.changes.items():
+            try:
+                heads[layer] = self._heads.credit(change, self.fetch(layer))
+            except (Unavailable, Denied) as error:
+                detail = f"{pushed.detail}; {error.message}"
+                return Swapped(fate=Fate.UNKNOWN, cause=Cause.UNREACHABLE, detail=detail)
+            fates.add(_fate(_pending(prepared, layer), heads[layer]))
+        # The refs move together or not at all; what one of them knows holds for all.
+        order = (Fate.APPLIED, Fate.UNKNOWN, Fate.LOST, Fate.UNDECIDED)
+        fate = next(f for f in order if f in fates)
+        return Swapped(fate=fate, heads=heads, cause=pushed.cause, detail=pushed.detail)
+
+
+def _fate(pending: Pending, head: Snapshot) -> Fate:
+    if head.ledger is None or head.version == pending.expected:
+        return Fate.UNDECIDED
+    return head.ledger.header.fate(pending.operations, pending.base_revision)
+
+
+def _pending(prepared: Prepared, layer: str) -> Pending:
+    change = prepared.changes[layer]
+    base = change.base.ledger
+    return Pending(
+        operations=change.operations,
+        layer=layer,
+        expected=change.base.version,
+        base_revision=base.header.revision if base else 0,
+        version=prepared.versions[layer],
+        what=change.what,
+    )

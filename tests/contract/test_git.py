@@ -1,0 +1,102 @@
+"""The store on a git ref keeps the contract of every store, over every kind of remote."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from contract.suite import LedgerStoreContract
+from support.clock import ManualClock
+from support.remotes import Remote, Servers, open_remote
+from support.repos import git
+
+from gitlease.adapters import transport
+from gitlease.adapters.git_ledger import GitLedgerStore
+from gitlease.ports import LedgerStore
+
+PREFIX = "refs/gitlease"
+ONLY_APPENDS = """\
+#!/bin/sh
+while read old new ref; do
+  case $old in *[!0]*) ;; *) continue ;; esac
+  git merge-base --is-ancestor $old $new || { echo "only appends here" >&2; exit 1; }
+done
+"""
+
+
+class GitPlace:
+    """One real remote; a clone is a folder with a private store and its state."""
+
+    def __init__(self, remote: Remote, folder: Path) -> None:
+        self.clock = ManualClock()
+        self._remote, self._folder = remote, folder
+
+    def store(self, n: int) -> LedgerStore:
+        home = self._folder / f"clone-{n}"
+        home.mkdir(parents=True, exist_ok=True)
+
+        def state(layer: str) -> str:
+            return str(home / "state" / "default" / layer)
+
+        return GitLedgerStore(
+            transport.Remote(url=self._remote.url, folder=str(home)),
+            store=str(home / "store.git"),
+            state=state,
+            clock=self.clock,
+            place="the remote of this test",
+            prefix=PREFIX,
+            time_limit=60.0,
+        )
+
+    def force(self, layer: str, version: str) -> None:
+        words = ["-d", f"{PREFIX}/{layer}"] if not version else [f"{PREFIX}/{layer}", version]
+        git(self._remote.bare, "update-ref", *words)
+
+    def refuse_replacements(self) -> None:
+        # receive.denyNonFastForwards looks at branches only.
+        hook = self._remote.bare / "hooks" / "pre-receive"
+        hook.parent.mkdir(exist_ok=True)
+        hook.write_text(ONLY_APPENDS)
+        hook.chmod(0o755)
+
+
+@pytest.fixture
+def place_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Remote], GitPlace]:
+    """A place at a remote."""
+
+    def make(remote: Remote) -> GitPlace:
+        for name, value in remote.env.items():
+            monkeypatch.setenv(name, value)
+        return GitPlace(remote, tmp_path / "of-clones")
+
+    return make
+
+
+class TestPath(LedgerStoreContract):
+    @pytest.fixture
+    def place(self, path_remote: Remote, place_of: Callable[[Remote], GitPlace]) -> GitPlace:
+        return place_of(path_remote)
+
+
+class TestHttp(LedgerStoreContract):
+    @pytest.fixture
+    def place(self, http_remote: Remote, place_of: Callable[[Remote], GitPlace]) -> GitPlace:
+        return place_of(http_remote)
+
+
+@pytest.mark.slow
+class TestFile(LedgerStoreContract):
+    @pytest.fixture
+    def place(
+        self, tmp_path: Path, servers: Servers, place_of: Callable[[Remote], GitPlace]
+    ) -> Iterator[GitPlace]:
+        with open_remote("file", tmp_path / "remote", servers=servers) as remote:
+            yield place_of(remote)
+
+
+@pytest.mark.slow
+class TestSsh(LedgerStoreContract):
+    @pytest.fixture
+    def place(self, ssh_remote: Remote, place_of: Callable[[Remote], GitPlace]) -> GitPlace:
+        return place_of(ssh_remote)
