@@ -254,6 +254,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(json.dumps(document, indent=2))
     else:
         print(table(rows, options.rounds))
+    load, cores = os.getloadavg()[0], os.cpu_count() or 1
+    if load > cores:
+        print(
+            f"others are busy here (load {load:.1f}, {cores} cores): look at the minima, or run it"
+            " again when it is quiet",
+            file=sys.stderr,
+        )
     return 0
 
 

@@ -28,8 +28,10 @@ def claim(ledger: Ledger, op: Claim, moment: Moment) -> tuple[Ledger, Outcome]:
     ttl = fit_ttl(wanted, op.default_ttl, policy, op.resource)
     mine = _own_record(ledger, op)
     ours = mine is not None and relation(mine, op.actor, policy, moment) is Relation.MINE
-    paths = tuple(dict.fromkeys((*mine.paths, *op.paths))) if mine and ours else op.paths
-    rivals = rivals_of(ledger, op.resource, op.scope, _check_paths(paths))
+    paths = _check_paths(op.paths)
+    if mine is not None and ours:
+        paths = _check_paths(tuple(dict.fromkeys((*mine.paths, *paths))))
+    rivals = rivals_of(ledger, op.resource, op.scope, paths)
     stood = [(lease, relation(lease, op.actor, policy, moment)) for lease in rivals]
     stood += _assignees(ledger, op, rivals, moment)
     _refuse(op, stood, policy, moment)

@@ -28,6 +28,7 @@ from support.ledgers import (
 )
 from support.remotes import Remote
 from support.repos import common_dir, git
+from support.workers import Workers
 
 from gitlease.adapters.records import HEADER_FILE, lease_file, write_header, write_lease
 from gitlease.domain.errors import Denied, GitleaseError, Invalid, LeaseHeld, Rollback, Unavailable
@@ -706,6 +707,60 @@ def test_a_damaged_store_is_rebuilt_silently(
     assert {x.resource for x in leases.list()} == {"F001", "F002", "F003"}
     assert len(leases._service.log().events) >= 3
     git(path_remote.bare, "fsck", "--strict", "--no-dangling")
+
+
+@pytest.mark.parametrize("name", ["no store", "no objects", "no blobs", "objects cut short"])
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_store_that_vanishes_right_at_the_push(
+    when: str, name: str, path_remote: Remote, clones: Clones, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever is reported is what the ref says: no claim that holds is told as failed."""
+    from gitlease.adapters import git_ledger
+
+    one, two = clones(2)
+    clock = ManualClock()
+    door(one, clock=clock).claim("F000")
+    real, store = git_ledger.push_refs, own(one) / "store.git"
+    left = [1]
+
+    def harmful(*args: object, **options: object) -> object:
+        once = left.pop() if left else 0
+        if once and when == "before":
+            DAMAGE[name](store)
+        pushed = real(*args, **options)  # type: ignore[arg-type]
+        if once and when == "after":
+            DAMAGE[name](store)
+        return pushed
+
+    monkeypatch.setattr(git_ledger, "push_refs", harmful)
+    leases = door(one, clock=clock)
+    try:
+        granted = leases.claim("F001").mine
+    except GitleaseError:
+        granted = False
+    assert not left
+    held = {view.resource for view in door(two, clock=clock).list()}
+    assert ("F001" in held) == granted
+    assert door(one, clock=clock).claim("F001").mine
+    assert {x.resource for x in door(one, clock=clock).list()} == {"F000", "F001"}
+
+
+def test_a_store_that_is_damaged_again_and_again_under_eight_sessions(
+    path_remote: Remote, clones: Clones
+) -> None:
+    """They rebuild what others are just using; each of them still gets an answer that holds."""
+    clone = clones(1)[0]
+    fixed = [(["-C", str(clone), "--session", f"s{n}"], path_remote.env) for n in range(8)]
+    with Workers(fixed) as workers:
+        assert [a.exit for a in workers.at_once([["claim", f"R{n}"] for n in range(8)])] == [0] * 8
+        for name in ("no blobs", "objects cut short", "HEAD garbage", "no objects"):
+            DAMAGE[name](own(clone) / "store.git")
+            answers = workers.at_once([["renew", f"R{n}"] for n in range(8)])
+            assert [a.exit for a in answers] == [0] * 8, [a.document for a in answers if a.exit]
+        answers = workers.all("claim", "ONE")
+        assert sorted(a.exit for a in answers) == [0] + [1] * 7
+    kept = [path.name for path in own(clone).iterdir()]
+    assert len(kept) < 20, kept
 
 
 STATES: dict[str, bytes] = {

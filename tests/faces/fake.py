@@ -71,6 +71,9 @@ class MemoryStore:
     def settle(self, pending: Pending, head: Snapshot) -> Fate:
         return Fate.LOST
 
+    def mend(self) -> None:
+        """Nothing is kept that could be damaged."""
+
     def keep_pending(self, prepared: Prepared) -> None:
         raise AssertionError("nothing is pending in memory")
 

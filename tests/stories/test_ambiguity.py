@@ -292,17 +292,12 @@ def test_http_server_fault(name: str, http: Stage) -> None:
     assert ann in expected
 
 
-@pytest.mark.parametrize("early", [True, False], ids=["bob before", "bob after"])
-def test_a_request_that_lies_in_the_server_longer_than_ann_waits(early: bool, http: Stage) -> None:
+def test_a_request_that_lies_in_the_server_longer_than_ann_waits(http: Stage) -> None:
     http.remote.arm(delay(60, stage="request", service="receive-pack", times=None))
-    ann, _ = tell(http, early=early) if not early else (None, None)
-    if early:
-        # Bob's own push is held back with it, so only Ann's is looked at.
-        assert attempt(lambda: http.ann().claim("F001")) == "unknown_outcome"
-        http.settle()
-        after_that(http, "unknown_outcome")
-    else:
-        assert ann == "unknown_outcome"
+    said = attempt(lambda: http.ann().claim("F001"))
+    assert said == "unknown_outcome"
+    http.settle()
+    after_that_unless_bob(http, said)
 
 
 @pytest.mark.parametrize("status", [503, 403, 401])
@@ -379,7 +374,7 @@ def test_a_push_that_holds_the_ref_s_lock_while_the_next_ones_wait(
 
 
 @pytest.mark.parametrize("verb", ["renew", "release", "extend", "done"])
-@pytest.mark.parametrize("fault", ["lose", "cut"])
+@pytest.mark.parametrize("fault", ["lose", pytest.param("cut", marks=pytest.mark.slow)])
 def test_other_verbs_when_the_answer_is_lost(verb: str, fault: str, http: Stage) -> None:
     """Applied once, told as done, and a renewal counted once."""
     http.ann().claim("F001")
@@ -429,8 +424,9 @@ def _ssh_cut(direction: str, share: float, ssh: Stage) -> None:
     assert ann in ("ok", "unavailable"), fault
 
 
-@pytest.mark.parametrize("direction", ["up", "down"])
-@pytest.mark.parametrize("share", [0.1, 0.75, 0.92, 1.0])
+@pytest.mark.parametrize(
+    ("direction", "share"), [("up", 0.75), ("up", 1.0), ("down", 0.1), ("down", 0.92)]
+)
 def test_ssh_cut(direction: str, share: float, ssh: Stage) -> None:
     _ssh_cut(direction, share, ssh)
 
@@ -490,33 +486,45 @@ def _descendants(pid: int) -> list[int]:
     return found
 
 
+STALLS: dict[str, Callable[[], TcpFault]] = {
+    "http before the request": lambda: stall("up", 0, since=POST, times=1),
+    "http in the pack": lambda: stall("up", 900, since=POST, times=1),
+    "http before the answer": lambda: stall("down", 0, since=POST, times=1),
+}
+OFTEN = {
+    ("http in the pack", True, False),
+    ("http in the pack", False, True),
+    ("http before the answer", True, True),
+    ("ssh in the pack", True, False),
+    ("ssh in the pack", False, True),
+}
 KILLS = [
-    pytest.param("http", lambda: stall("up", 0, since=POST, times=1), id="http-before-request"),
-    pytest.param("http", lambda: stall("up", 900, since=POST, times=1), id="http-in-pack"),
-    pytest.param("http", lambda: stall("down", 0, since=POST, times=1), id="http-before-answer"),
-    pytest.param("ssh", None, id="ssh-in-pack"),
+    pytest.param(
+        where,
+        early,
+        whole,
+        id=f"{where}-bob {'before' if early else 'after'}-{'all' if whole else 'git lives on'}",
+        marks=() if (where, early, whole) in OFTEN else pytest.mark.slow,
+    )
+    for where in (*STALLS, "ssh in the pack")
+    for early in (True, False)
+    for whole in (True, False)
 ]
 
 
-@pytest.mark.parametrize("whole", [True, False], ids=["all killed", "git lives on"])
-@pytest.mark.parametrize("early", [True, False], ids=["bob before", "bob after"])
-@pytest.mark.parametrize(("kind", "make"), KILLS)
+@pytest.mark.parametrize(("where", "early", "whole"), KILLS)
 def test_a_killed_client_s_push_lands_late(
-    kind: str,
-    make: Callable[[], TcpFault] | None,
-    early: bool,
-    whole: bool,
-    request: pytest.FixtureRequest,
+    where: str, early: bool, whole: bool, request: pytest.FixtureRequest
 ) -> None:
-    on: Stage = request.getfixturevalue(kind)
-    if make is None:
+    on: Stage = request.getfixturevalue(where.partition(" ")[0])
+    if where not in STALLS:
         before = len(on.proxy.links)
         on.ann().note("F008", "to measure a push")
         link = on.proxy.links[before]
         link.closed.wait(WAIT)
         fault = on.proxy.arm(stall("up", int(link.up * 0.9), times=1))
     else:
-        fault = on.proxy.arm(make())
+        fault = on.proxy.arm(STALLS[where]())
     with killed_claim(on, fault, whole=whole):
         if early:
             bob = attempt(lambda: on.bob().claim("F001"))

@@ -1,0 +1,109 @@
+"""What the README shows is what happens: its examples are run, in order, in two real clones."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+import pytest
+from support.fences import clean_env
+from support.remotes import Remote
+from support.repos import make_clone
+
+README = Path(__file__).resolve().parents[1] / "README.md"
+EXAMPLE = re.compile(
+    r"^<!-- in: (?P<who>\w+)(?:, exit: (?P<exit>\d))? -->\n```console\n(?P<text>.*?)^```",
+    re.MULTILINE | re.DOTALL,
+)
+PYTHON = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Example:
+    """One command of the README: where it is run, how it ends, and what it prints."""
+
+    who: str
+    command: str
+    exit: int
+    shown: str
+
+
+def examples() -> Iterator[Example]:
+    for found in EXAMPLE.finditer(README.read_text(encoding="utf-8")):
+        for part in found["text"].split("$ ")[1:]:
+            command, _, shown = part.partition("\n")
+            yield Example(found["who"], command, int(found["exit"] or 0), shown)
+
+
+def matches(shown: str, printed: str) -> bool:
+    """Whether the output is as shown; ``…`` stands for anything."""
+    pattern = ".*?".join(re.escape(part) for part in shown.strip("\n").split("…"))
+    return re.fullmatch(pattern, printed.strip("\n"), re.DOTALL) is not None
+
+
+@pytest.fixture
+def clones(path_remote: Remote, tmp_path: Path) -> dict[str, Path]:
+    return {
+        who: make_clone(path_remote, tmp_path / who, f"{who}@example.com", who)
+        for who in ("ada", "bob")
+    }
+
+
+def test_the_examples_do_what_the_readme_shows(clones: dict[str, Path]) -> None:
+    assert len(list(examples())) > 8
+    for example in examples():
+        words = shlex.split(example.command)
+        if words[0] == "gitlease":
+            words = [sys.executable, "-m", *words]
+        ran = subprocess.run(
+            words,
+            cwd=clones[example.who],
+            env=clean_env(),
+            text=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            check=False,
+        )
+        assert ran.returncode == example.exit, (example, ran.stdout)
+        assert matches(example.shown, ran.stdout), f"{example}\n{ran.stdout}"
+
+
+def test_the_library_example_runs(
+    clones: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    (code,) = PYTHON.findall(README.read_text(encoding="utf-8"))
+    before = Path.cwd()
+    os.chdir(clones["ada"])
+    try:
+        exec(compile(code, "README.md", "exec"), {})
+    finally:
+        os.chdir(before)
+    assert capsys.readouterr().out.startswith("1 ")
+
+
+def test_every_command_and_exit_code_is_documented() -> None:
+    from gitlease.faces.cli.app import application
+    from gitlease.faces.codes import CODES
+
+    text = README.read_text(encoding="utf-8")
+    group = application()
+    with click.Context(group) as context:
+        for verb in group.list_commands(context):
+            assert re.search(rf"^\| .*`{verb}\b", text, re.MULTILINE), verb
+    for code in CODES.values():
+        assert re.search(rf"^\| {code.exit} \|", text, re.MULTILINE), code
+
+
+def test_every_policy_is_documented() -> None:
+    from gitlease.domain.policy import KEYS
+
+    text = README.read_text(encoding="utf-8")
+    assert [key for key in KEYS if f"`{key}`" not in text] == []
