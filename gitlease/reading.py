@@ -19,6 +19,7 @@ from gitlease.ports import Clock, LedgerStore, Snapshot
 
 T = TypeVar("T")
 
+MENDS = 3
 WHOLE_HISTORY = 100_000
 BECAME = {
     Fate.APPLIED: "had reached the remote",
@@ -66,12 +67,13 @@ class LeaseReader:
         return self.mended(lambda: self._log(resource, limit, cached=cached))
 
     def mended(self, act: Callable[[], T]) -> T:
-        """What ``act`` gives; when this clone's copy is damaged it is made anew, once."""
-        try:
-            return act()
-        except CacheDamaged:
-            self.store.mend()
-            return act()
+        """What ``act`` gives; when this clone's copy is damaged it is made anew."""
+        for _ in range(MENDS):
+            try:
+                return act()
+            except CacheDamaged:
+                self.store.mend()
+        return act()
 
     def _log(self, resource: Resource | None, limit: int, *, cached: bool) -> Reading:
         head, said = self._head(cached=cached)

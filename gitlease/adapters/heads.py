@@ -47,6 +47,7 @@ class Heads:
         self._place = place
         self._states: dict[str, StateFolder] = {}
         self._kept: dict[str, Ledger] = {}
+        self._mended = False
 
     def state(self, layer: str) -> StateFolder:
         if layer not in self._states:
@@ -58,13 +59,18 @@ class Heads:
         return self.state(layer).load()
 
     def known(self, layer: str) -> Snapshot | None:
-        """The last known head; None before the first contact. CacheDamaged when it is lost."""
+        """The last known head; None before the first contact, and when its objects were mended.
+
+        CacheDamaged when they are lost.
+        """
         known = self.load(layer)
         if known is None:
             return None
         try:
             ledger = self.read(known.version)
         except Invalid as error:
+            if self._mended:
+                return None  # a cache, to be filled by the next fetch
             # It could be read when it became known.
             raise CacheDamaged(f"this clone's copy of the ledger is damaged: {error}") from None
         return _snapshot(layer, known.at(self._clock.now()), ledger)
@@ -107,6 +113,7 @@ class Heads:
     def forget_objects(self) -> None:
         """Read everything again: the store was made anew."""
         self._kept.clear()
+        self._mended = True
 
     def adopt(self, change: Change, version: str, *, append_only: bool = False) -> Snapshot:
         """Take one's own applied change as the known head, without asking anybody.
@@ -114,7 +121,10 @@ class Heads:
         Its records count as seen from the instant of the decision, since they count from there.
         """
         layer = change.base.layer
-        ledger = self.read(version)
+        try:
+            ledger = self.read(version)
+        except Invalid:
+            ledger = change.ledger  # applied all the same: what was lost is fetched another time
         before = self.load(layer)
         if before is not None and before.version == change.base.version:
             known = _moved(before.at(change.at), ledger, version, {})

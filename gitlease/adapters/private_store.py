@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from gitlease.adapters.git import clean_environment
 from gitlease.adapters.libgit2 import load_pygit2
+from gitlease.adapters.local_lock import exclusive
 from gitlease.domain.errors import Invalid
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ CONFIG = """\
 [receive]
 \tautogc = false
 """
+REBUILD_PATIENCE = 5.0
 TIDY_AFTER = 86_400  # seconds after which unreachable objects leave
 _FOLDERS = ("objects/info", "objects/pack", "refs/heads", "refs/tags", "info")
 
@@ -53,14 +55,38 @@ def make_bare(path: str) -> None:
         file.write("ref: refs/heads/main\n")
     with open(os.path.join(aside, "config"), "w", encoding="ascii") as file:
         file.write(CONFIG)
+    if _take_place(aside, path):
+        return
+    if not os.path.isfile(os.path.join(path, "config")):
+        remove(path)  # something that is no repository is in the way
+        _take_place(aside, path)
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def _take_place(aside: str, path: str) -> bool:
     try:
         os.rename(aside, path)
     except OSError:
-        shutil.rmtree(aside, ignore_errors=True)
-        if not os.path.isfile(os.path.join(path, "config")):
-            # Something is in the way that is no repository.
-            os.rename(path, f"{path}.damaged-{int(time.time())}")
-            make_bare(path)
+        return False
+    return True
+
+
+def remove(path: str) -> None:
+    """Remove a file or folder at once for others, and then its contents."""
+    import shutil
+
+    gone = f"{path}.{os.getpid()}.{time.time_ns()}.damaged"
+    with contextlib.suppress(OSError):
+        os.rename(path, gone)
+        shutil.rmtree(gone, ignore_errors=True)
+        os.unlink(gone)
+
+
+def _inode(path: str) -> int | None:
+    try:
+        return os.stat(path).st_ino
+    except OSError:
+        return None
 
 
 class PrivateStore:
@@ -69,6 +95,7 @@ class PrivateStore:
     def __init__(self, path: str) -> None:
         self.path = path
         self._repo: pygit2.Repository | None = None
+        self._inode: int | None = None
 
     @property
     def repo(self) -> pygit2.Repository:
@@ -78,6 +105,7 @@ class PrivateStore:
         if self._repo is None:
             make_folder(os.path.dirname(self.path))
             make_bare(self.path)
+            self._inode = _inode(self.path)
             try:
                 self._repo = pygit2.Repository(self.path, pygit2.enums.RepositoryOpenFlag.NO_SEARCH)
             except (pygit2.GitError, KeyError):
@@ -86,11 +114,15 @@ class PrivateStore:
         return self._repo
 
     def rebuild(self) -> None:
-        """Move a damaged store aside and make an empty one; the next contact fills it."""
-        self._repo = None
-        with contextlib.suppress(OSError):
-            os.rename(self.path, f"{self.path}.damaged-{time.time_ns()}")
-        make_bare(self.path)
+        """Replace a damaged store by an empty one; the next contact fills it.
+
+        Whoever comes second finds another one than the one that was damaged, and leaves it.
+        """
+        damaged, self._repo, self._inode = self._inode, None, None
+        with exclusive(f"{self.path}.lock", timeout=REBUILD_PATIENCE):
+            if damaged is None or damaged == _inode(self.path):
+                remove(self.path)
+            make_bare(self.path)
 
     def tidy(self) -> None:
         """Let unreachable objects leave, at most once a day and in the background."""

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from gitlease.adapters.heads import AnotherLedger, Heads
-from gitlease.domain.errors import Denied, Invalid, Rollback, Unavailable
+from gitlease.domain.errors import CacheDamaged, Denied, Invalid, Unavailable
 from gitlease.domain.frozen import dataclass
 from gitlease.domain.ledger import Fate
 from gitlease.domain.outcome import Event
@@ -116,13 +116,7 @@ class RefLedgerStore:
     def swap(self, prepared: Prepared) -> Swapped:
         for layer in prepared.changes:
             self._heads.state(layer).add_pending(_pending(prepared, layer))
-        try:
-            swapped = self._swap(prepared)
-        except Rollback:
-            raise
-        except Invalid:
-            self.forget_pending(prepared)  # nothing was sent that could land
-            raise
+        swapped = self._swap(prepared)
         if swapped.fate in (Fate.APPLIED, Fate.LOST) or not swapped.sent:
             self.forget_pending(prepared)
         return swapped
@@ -174,12 +168,15 @@ class RefLedgerStore:
         return Prepared(changes=changes, versions=versions, replacing=replacing)
 
     def _swap(self, prepared: Prepared) -> Swapped:
-        pushed = self._refs.push(
-            [
-                Move(layer, change.base.version, prepared.versions[layer])
-                for layer, change in prepared.changes.items()
-            ]
-        )
+        moves = [
+            Move(layer, change.base.version, prepared.versions[layer])
+            for layer, change in prepared.changes.items()
+        ]
+        try:
+            pushed = self._refs.push(moves)
+        except Invalid:
+            self.forget_pending(prepared)  # nothing was sent that could land
+            raise
         if pushed.clean:
             return Swapped(fate=Fate.APPLIED, heads=self._adopted(prepared))
         operations = {op for change in prepared.changes.values() for op in change.operations}
@@ -199,13 +196,21 @@ class RefLedgerStore:
             self._refs.keep(layer, version)
         return heads
 
+    def _fetch_again(self, layer: str) -> Snapshot:
+        """Fetch in the middle of a swap, whose outcome must be found out whatever is damaged."""
+        try:
+            return self.fetch(layer)
+        except CacheDamaged:
+            self.mend()
+            return self.fetch(layer)
+
     def _read_back(self, prepared: Prepared, pushed: Pushed) -> Swapped:
         """What became of a push that was not cleanly successful: the refs say."""
         heads: dict[str, Snapshot] = {}
         fates = set()
         for layer, change in prepared.changes.items():
             try:
-                heads[layer] = self._heads.credit(change, self.fetch(layer))
+                heads[layer] = self._heads.credit(change, self._fetch_again(layer))
             except (Unavailable, Denied) as error:
                 detail = f"{pushed.detail}; {error.message}"
                 return Swapped(fate=Fate.UNKNOWN, cause=Cause.UNREACHABLE, detail=detail)

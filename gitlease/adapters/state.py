@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import field, replace
 from typing import Any
@@ -220,9 +221,12 @@ def _known(data: Mapping[str, Any]) -> Known:
     def instant(pair: list[Any]) -> Instant:
         return Instant(wall_ms=int(pair[0]), boot_ms=int(pair[1]), boot_id=boot)
 
+    version = str(data["version"])
+    if not re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", version):
+        raise ValueError(version)
     return Known(
         ledger_id=str(data["ledger_id"]),
-        version=str(data["version"]),
+        version=version,
         revision=int(data["revision"]),
         received=instant(data["received"]),
         base=instant(data["base"]),

@@ -90,7 +90,7 @@ def fetch_ref(remote: Remote, store: str, ref: str, to: str, *, timeout: float) 
         return True
     if re.search(_ABSENT, result.err) and not result.timed_out:
         return False
-    raise _fetch_error(result, timeout)
+    raise _fetch_error(result, store, timeout)
 
 
 def push_refs(
@@ -123,7 +123,7 @@ def push_refs(
         # It ended before it had anything to say of the ref.
         if re.search(_OTHER_FORMAT, result.err):
             raise _other_format(_detail(result.err.splitlines(), result, timeout))
-        if re.search(_STORE, result.err):
+        if _blames_store(result, store):
             raise CacheDamaged("this clone's copy of the ledger is damaged")
     return _read_push(result, moves, timeout, far=far)
 
@@ -221,13 +221,17 @@ def _other_format(detail: str) -> Invalid:
     )
 
 
-def _fetch_error(result: GitResult, timeout: float) -> GitleaseError:
+def _blames_store(result: GitResult, store: str) -> bool:
+    return store in result.err or re.search(_STORE, result.err) is not None
+
+
+def _fetch_error(result: GitResult, store: str, timeout: float) -> GitleaseError:
     said = result.err.splitlines()
     detail = _detail(said, result, timeout)
     if not result.timed_out:
         if re.search(_OTHER_FORMAT, result.err):
             return _other_format(detail)
-        if re.search(_STORE, result.err):
+        if _blames_store(result, store):
             return CacheDamaged(f"this clone's copy of the ledger is damaged: {detail}")
         if re.search(_DENIED, result.err):
             return Denied(f"the remote refused to be read: {detail}")

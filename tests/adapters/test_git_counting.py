@@ -30,6 +30,7 @@ from support.remotes import Remote
 from support.repos import common_dir, git
 from support.workers import Workers
 
+from gitlease.adapters import transport, tree
 from gitlease.adapters.records import HEADER_FILE, lease_file, write_header, write_lease
 from gitlease.domain.errors import Denied, GitleaseError, Invalid, LeaseHeld, Rollback, Unavailable
 from gitlease.domain.resource import parse_resource
@@ -63,7 +64,7 @@ def depth(bare: Path) -> int:
     return int(git(bare, "rev-list", "--count", REF))
 
 
-# --- connections ------------------------------------------------------------------------------------
+# --- connections --------------------------------------------------------------------------------
 
 
 def test_one_connection_for_each_uncontended_change(
@@ -166,7 +167,7 @@ def test_more_leases_in_one_claim_than_the_ring_has_room_for(
     assert len(two._service.log(limit=1000).events) >= 200
 
 
-# --- objects ----------------------------------------------------------------------------------------
+# --- objects ------------------------------------------------------------------------------------
 
 
 def grow(bare: Path, number: int) -> None:
@@ -220,8 +221,6 @@ def test_a_change_writes_the_same_few_objects_however_many_leases(
 def test_a_claim_reads_no_more_records_with_ten_thousand_leases(
     path_remote: Remote, clones: Clones, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from gitlease.adapters import tree
-
     grow(path_remote.bare, 10_000)
     read = []
     real = tree.Objects.blob
@@ -238,7 +237,7 @@ def test_a_claim_reads_no_more_records_with_ten_thousand_leases(
     assert len(read) < 40
 
 
-# --- history ----------------------------------------------------------------------------------------
+# --- history ------------------------------------------------------------------------------------
 
 
 def test_thirty_heartbeats_leave_one_commit(path_remote: Remote, clones: Clones) -> None:
@@ -358,7 +357,7 @@ def test_a_branch_under_a_branch_of_that_name(path_remote: Remote, clones: Clone
     assert raised.value.code in ("denied", "unavailable", "invalid")
 
 
-# --- refusals of the remote ---------------------------------------------------------------------------
+# --- refusals of the remote ---------------------------------------------------------------------
 
 
 def test_a_protected_ref_is_denied_and_leaves_no_lease(
@@ -392,6 +391,23 @@ def test_many_refusals_do_not_pile_up(path_remote: Remote, clones: Clones) -> No
     leases.claim("F003")
     folder = state_file(clone, "pending")
     assert not folder.exists() or list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("key", ["uploadpack.hideRefs", "receive.hideRefs", "transfer.hideRefs"])
+def test_a_remote_that_hides_its_ledger(key: str, path_remote: Remote, clones: Clones) -> None:
+    """Refused in words, for certain, and never two winners."""
+    one, two = clones(2)
+    git(path_remote.bare, "config", key, "refs/gitlease")
+    winners, codes = [], set()
+    for clone in (one, two, one, two):
+        try:
+            winners.append(door(clone, patience=5.0).claim("F001").holder)
+        except GitleaseError as refusal:
+            codes.add(refusal.code)
+    assert codes <= {"denied", "invalid", "unavailable", "rollback"}
+    assert len(set(winners)) <= 1
+    git(path_remote.bare, "config", "--unset", key)
+    assert {x.holder for x in door(two).list()} == set(winners)
 
 
 @pytest.mark.parametrize("kind", ["path", "http", "ssh"])
@@ -430,7 +446,7 @@ def test_a_stale_lock_on_the_server_is_named(path_remote: Remote, clones: Clones
     assert {x.resource for x in leases.list()} == {"F001", "F003"}
 
 
-# --- which ledger ------------------------------------------------------------------------------------
+# --- which ledger -------------------------------------------------------------------------------
 
 
 def rewind(bare: Path) -> str:
@@ -580,7 +596,7 @@ def test_layers_do_not_block_each_other(path_remote: Remote, clones: Clones) -> 
     assert set(refs.split()) == {"refs/gitlease/team-a", "refs/gitlease/team-b", REF}
 
 
-# --- damage in the clone -----------------------------------------------------------------------------
+# --- damage in the clone ------------------------------------------------------------------------
 
 
 def drop_objects(store: Path) -> None:
@@ -659,6 +675,10 @@ def locks(store: Path) -> None:
         (store / name).touch()
 
 
+def alternates(store: Path) -> None:
+    (store / "objects" / "info" / "alternates").write_text("/nowhere\n")
+
+
 def shallow(store: Path) -> None:
     (store / "shallow").write_text("1" * 40 + "\n")
 
@@ -684,8 +704,7 @@ DAMAGE: dict[str, Callable[[Path], None]] = {
     "packed-refs garbage": garbage("packed-refs"),
     "locks left behind": locks,
     "shallow": shallow,
-    "alternates to nowhere": lambda store: (store / "objects/info/alternates").write_text("/no\n")
-    and None,
+    "alternates to nowhere": alternates,
 }
 
 
@@ -715,12 +734,10 @@ def test_a_store_that_vanishes_right_at_the_push(
     when: str, name: str, path_remote: Remote, clones: Clones, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever is reported is what the ref says: no claim that holds is told as failed."""
-    from gitlease.adapters import git_ledger
-
     one, two = clones(2)
     clock = ManualClock()
     door(one, clock=clock).claim("F000")
-    real, store = git_ledger.push_refs, own(one) / "store.git"
+    real, store = transport.push_refs, own(one) / "store.git"
     left = [1]
 
     def harmful(*args: object, **options: object) -> object:
@@ -732,7 +749,7 @@ def test_a_store_that_vanishes_right_at_the_push(
             DAMAGE[name](store)
         return pushed
 
-    monkeypatch.setattr(git_ledger, "push_refs", harmful)
+    monkeypatch.setattr("gitlease.adapters.git_ledger.push_refs", harmful)
     leases = door(one, clock=clock)
     try:
         granted = leases.claim("F001").mine
@@ -855,7 +872,7 @@ def test_a_state_folder_that_cannot_be_written(path_remote: Remote, clones: Clon
     assert tip(path_remote.bare) == ""
 
 
-# --- a kill at every step -----------------------------------------------------------------------------
+# --- a kill at every step -----------------------------------------------------------------------
 
 
 STEPS = [
@@ -863,7 +880,7 @@ STEPS = [
     "gitlease.adapters.git_ledger:fetch_ref",
     "gitlease.adapters.heads:Heads.learn",
     "gitlease.adapters.state:StateFolder.save",
-    "gitlease.adapters.git_ledger:GitLedgerStore._keep",
+    "gitlease.adapters.git_ledger:GitRefs.keep",
     "gitlease.adapters.git_ledger:write_tree",
     "gitlease.adapters.history:write_commit",
     "gitlease.adapters.state:StateFolder.add_pending",
@@ -918,9 +935,11 @@ def test_a_kill_at_any_step_needs_no_repair(
     clock = ManualClock(wall_ms=int(time.time() * 1_000))
     for known in (False, True):
         code = child(clone, step, when, "0")
-        landed = any("/f001-" in file for file in read_files(path_remote.bare)) if tip(
-            path_remote.bare
-        ) else False
+        landed = (
+            any("/f001-" in file for file in read_files(path_remote.bare))
+            if tip(path_remote.bare)
+            else False
+        )
         mine = door(clone, clock=clock)
         assert mine.claim("F002").mine
         told = " ".join(mine.warnings)

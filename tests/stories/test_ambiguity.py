@@ -117,9 +117,7 @@ def stage(remote: Remote, clones: Clones, monkeypatch: pytest.MonkeyPatch) -> It
 
 
 @pytest.fixture
-def http(
-    http_remote: Remote, clones: Clones, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Stage]:
+def http(http_remote: Remote, clones: Clones, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
     with stage(http_remote, clones, monkeypatch) as made:
         yield made
 
@@ -229,13 +227,13 @@ def test_http_fault_once(name: str, http: Stage) -> None:
     "fault",
     [
         pytest.param(lambda: stall("up", 0, since=POST), id="stall every request"),
-        pytest.param(lambda: stall("up", 900, since=b"git-receive-pack HTTP"), id="stall every pack"),
+        pytest.param(
+            lambda: stall("up", 900, since=b"git-receive-pack HTTP"), id="stall every pack"
+        ),
         pytest.param(lambda: stall("down", 0, since=POST), id="stall every answer"),
     ],
 )
-def test_http_fault_that_lasts(
-    fault: Callable[[], TcpFault], early: bool, http: Stage
-) -> None:
+def test_http_fault_that_lasts(fault: Callable[[], TcpFault], early: bool, http: Stage) -> None:
     """The network is gone for good in the middle of the push; what it held back arrives late."""
     http.proxy.arm(fault())
     ann, _ = tell(http, early=early)
@@ -252,7 +250,7 @@ def test_http_cut_at_every_place(direction: str, after: int, http: Stage) -> Non
     tell(http, early=False)
 
 
-# --- http: what servers and what stands before them do --------------------------------------------
+# --- http: what servers and what stands before them do ------------------------------------------
 
 
 SERVER: dict[str, tuple[Callable[[], HttpFault], tuple[str, ...]]] = {
@@ -373,6 +371,47 @@ def test_a_push_that_holds_the_ref_s_lock_while_the_next_ones_wait(
     after_that_unless_bob(http, said)
 
 
+@pytest.mark.parametrize("how", ["time limit", "interrupt"])
+def test_a_claim_that_is_cut_off_leaves_no_lock_on_the_remote(
+    how: str, path_remote: Remote, clones: Clones, tmp_path: Path
+) -> None:
+    """Over a path the server's side is our own child: how it is ended matters to everybody."""
+    one, two = clones(2)
+    clock = ManualClock(wall_ms=int(time.time() * 1_000))
+    door(one, clock=clock).claim("F000")
+    gate = tmp_path / "gate"
+    gate.mkdir()
+    hook = path_remote.bare / "hooks" / "reference-transaction"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(LOCKING_HOOK.format(gate=gate))
+    hook.chmod(0o755)
+    if how == "time limit":
+        said = attempt(lambda: door(one, clock=clock, time_limit=1.5).claim("F001"))
+        assert said in ("ok", "unavailable", "unknown_outcome")
+    else:
+        process = subprocess.Popen(
+            [sys.executable, "-c", CLAIM, str(one)],
+            env={**clean_env(), "PYTHONPATH": str(ROOT)},
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        until = time.monotonic() + WAIT
+        while not (gate / "first").exists():
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(WAIT) != 0
+    (gate / "first").rmdir()
+    gate.rmdir()
+    until = time.monotonic() + WAIT
+    while _busy(path_remote.bare):
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    assert list(path_remote.bare.rglob("*.lock")) == []
+    assert door(two, clock=clock).claim("F002").mine
+    assert door(one, clock=clock).claim("F001").mine
+
+
 @pytest.mark.parametrize("verb", ["renew", "release", "extend", "done"])
 @pytest.mark.parametrize("fault", ["lose", pytest.param("cut", marks=pytest.mark.slow)])
 def test_other_verbs_when_the_answer_is_lost(verb: str, fault: str, http: Stage) -> None:
@@ -403,7 +442,7 @@ def test_other_verbs_when_the_answer_is_lost(verb: str, fault: str, http: Stage)
     assert len(set(ids)) == len(ids), "applied twice"
 
 
-# --- ssh --------------------------------------------------------------------------------------------
+# --- ssh ----------------------------------------------------------------------------------------
 
 
 def _ssh_points(rounds: int) -> list[float]:
@@ -438,7 +477,7 @@ def test_ssh_cut_at_every_place(direction: str, share: float, ssh: Stage) -> Non
     _ssh_cut(direction, share, ssh)
 
 
-# --- a client that is killed ------------------------------------------------------------------------
+# --- a client that is killed --------------------------------------------------------------------
 
 
 CLAIM = "import sys, gitlease; gitlease.open(sys.argv[1]).claim('F001')"

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from support.ledgers import header_of, read_files, text_of
+from support.ledgers import door, header_of, read_files, text_of
 from support.remotes import Remote
 from support.repos import git
 from support.workers import Answer, Workers
@@ -124,19 +125,28 @@ def test_eight_sessions_of_one_clone(path_remote: Remote, clones: Clones) -> Non
             judge(answers, path_remote.bare, names)
 
 
-def test_sixteen_sessions_of_one_clone_claim_sixteen_things(
+def all_sessions_get_theirs(workers: Workers, verb: str, turn: int) -> None:
+    answers = workers.at_once([[verb, f"H{turn}-{n}"] for n in range(len(workers))])
+    assert [a.exit for a in answers] == [0] * len(workers), [
+        a.document["error"] for a in answers if a.exit
+    ]
+
+
+def test_twelve_sessions_of_one_clone_claim_twelve_things(
+    path_remote: Remote, clones: Clones
+) -> None:
+    with sessions(clones(1)[0], path_remote, 12) as workers:
+        all_sessions_get_theirs(workers, "claim", 0)
+
+
+@pytest.mark.slow
+def test_sixteen_sessions_of_one_clone_keep_sixteen_things(
     path_remote: Remote, clones: Clones
 ) -> None:
     with sessions(clones(1)[0], path_remote, 16) as workers:
-        for turn in range(2):
-            answers = workers.at_once([["claim", f"H{turn}-{n}"] for n in range(16)])
-            assert [a.exit for a in answers] == [0] * 16, [
-                a.document["error"] for a in answers if a.exit
-            ]
-            answers = workers.at_once([["renew", f"H{turn}-{n}"] for n in range(16)])
-            assert [a.exit for a in answers] == [0] * 16, [
-                a.document["error"] for a in answers if a.exit
-            ]
+        for turn in range(3):
+            for verb in ("claim", "renew", "renew", "release"):
+                all_sessions_get_theirs(workers, verb, turn)
 
 
 def test_readers_and_writers_of_one_clone(path_remote: Remote, clones: Clones) -> None:
@@ -148,6 +158,22 @@ def test_readers_and_writers_of_one_clone(path_remote: Remote, clones: Clones) -
             assert [a.exit for a in answers] == [0] * 8, [
                 a.document["error"] for a in answers if a.exit
             ]
+
+
+def test_threads_of_one_program(path_remote: Remote, clones: Clones) -> None:
+    """Six threads, each with a door of its own to the same clone."""
+    clone = clones(1)[0]
+
+    def work(number: int) -> list[str]:
+        leases = door(clone, session=f"s{number}")
+        for turn in range(3):
+            leases.claim(f"T{number}-{turn}")
+            leases.renew(f"T{number}-{turn}")
+        return [x.resource for x in leases.list(mine=True)]
+
+    with ThreadPoolExecutor(6) as pool:
+        found = list(pool.map(work, range(6)))
+    assert found == [[f"T{number}-{turn}" for turn in range(3)] for number in range(6)]
 
 
 def test_overlapping_paths(path_remote: Remote, clones: Clones) -> None:

@@ -6,17 +6,13 @@ import contextlib
 import functools
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from unittest import mock
 
-from support.clock import ManualClock
-from support.fences import clean_env
-from support.repos import git, run_git
-
 from gitlease import bootstrap
 from gitlease.adapters.git_ledger import GitLedgerStore
-from gitlease.adapters.records import lease_file, write_header, write_lease
+from gitlease.adapters.records import lease_file, read_header, write_header, write_lease
 from gitlease.bootstrap import Workspace
 from gitlease.domain.lease import Lease, State
 from gitlease.domain.ledger import Header
@@ -24,6 +20,9 @@ from gitlease.domain.policy import DEFAULT_POLICY, Policy
 from gitlease.domain.resource import parse_resource
 from gitlease.faces.library import Leases
 from gitlease.service import LeaseService
+from support.clock import ManualClock
+from support.fences import clean_env
+from support.repos import git, run_git
 
 REF = "refs/gitlease/global"
 AUTHOR = "author Eve <eve@example.com> 1700000000 +0000"
@@ -42,7 +41,7 @@ class Entry:
 Files = Mapping[str, bytes | Entry]
 
 
-# --- objects ----------------------------------------------------------------------------------
+# --- objects ------------------------------------------------------------------------------------
 
 
 def write_object(bare: Path, data: bytes, kind: str = "blob") -> str:
@@ -107,19 +106,32 @@ def set_tip(bare: Path, oid: str, ref: str = REF) -> None:
     git(bare, "update-ref", ref, oid)
 
 
-def place(bare: Path, files: Files, *, onto: bool = False, header: Header | None = None) -> str:
-    """Put a commit with these files at the ledger's ref; ``onto`` the files that are there.
+def place(
+    bare: Path,
+    files: Files,
+    *,
+    onto: bool = False,
+    header: Header | None = None,
+    parents: Sequence[str] | None = None,
+    message: bytes = b"by hand\n",
+    headers: Sequence[bytes] = (),
+) -> str:
+    """Put a commit with these files at the ledger's ref and give its id.
 
-    Without a ``ledger.yaml`` among them they get a sound one; the commit's id.
+    ``onto``: on top of the files that are there, as the next revision. Without a ``ledger.yaml``
+    among them they get a sound one.
     """
     before = tip(bare)
-    all_files: dict[str, bytes | Entry] = dict(read_files(bare)) if onto and before else {}
-    if onto and before and header is None:
-        header = _next_header(bare)
-    all_files |= files
+    every: dict[str, bytes | Entry] = {}
+    if onto:
+        every |= read_files(bare)
+        header = header or _next_header(bare)
     if "ledger.yaml" not in files:
-        all_files["ledger.yaml"] = write_header(header or make_header())
-    made = write_commit(bare, write_tree(bare, all_files), parents=[before] if before else [])
+        every["ledger.yaml"] = write_header(header or make_header())
+    if parents is None:
+        parents = [before] if before else []
+    tree = write_tree(bare, every | dict(files))
+    made = write_commit(bare, tree, parents=parents, message=message, headers=headers)
     set_tip(bare, made)
     return made
 
@@ -142,23 +154,23 @@ def text_of(bare: Path, path: str, version: str = REF) -> str:
 
 def header_of(bare: Path, version: str = REF) -> Header:
     """The header of the ledger on a remote."""
-    from gitlease.adapters.records import read_header
-
     return read_header(text_of(bare, "ledger.yaml", version).encode() + b"\n")
 
 
 def _next_header(bare: Path) -> Header:
-    from dataclasses import replace
-
     header = header_of(bare)
     return replace(header, revision=header.revision + 1)
 
 
-# --- sound records ----------------------------------------------------------------------------
+# --- sound records ------------------------------------------------------------------------------
 
 
 def make_header(
-    *, ledger_id: str = "c0ffee", revision: int = 7, sequence: int = 1_000, policy: Policy | None = None
+    *,
+    ledger_id: str = "c0ffee",
+    revision: int = 7,
+    sequence: int = 1_000,
+    policy: Policy | None = None,
 ) -> Header:
     """A sound header."""
     return Header(
@@ -215,7 +227,7 @@ def record_of(lease: Lease) -> bytes:
     return write_lease(lease)
 
 
-# --- doors ------------------------------------------------------------------------------------
+# --- doors --------------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
