@@ -87,7 +87,7 @@ class GitRefs:
             below = base.tree_id if base is not None else None
             tree = write_tree(repo, below, change.ledger.header, change.ledger.changes)
             return history.write_commit(repo, change, tree, parents)
-        except (KeyError, pygit2.GitError) as error:
+        except (KeyError, pygit2.GitError, FileNotFoundError) as error:
             raise CacheDamaged(f"the ledger's objects cannot be written: {error}") from None
         except OSError as error:
             raise Invalid(f"the ledger's objects cannot be written: {error}") from None
