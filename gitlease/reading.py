@@ -19,7 +19,7 @@ from gitlease.ports import Clock, LedgerStore, Snapshot
 
 T = TypeVar("T")
 
-MENDS = 3
+MENDS = 5
 WHOLE_HISTORY = 100_000
 BECAME = {
     Fate.APPLIED: "had reached the remote",

@@ -157,6 +157,11 @@ class Swapper:
         self, prepared: Prepared, swapped: Swapped, what: str, *, in_doubt: bool
     ) -> Swapped:
         """An undecided change: refused for good, or fenced off by a barrier, or unknown."""
+        if not swapped.sent:
+            raise Unavailable(
+                "the remote takes its ledger for another one than it shows to readers",
+                hints=("it may hide the ref from fetches, or answer from a stale replica",),
+            )
         if swapped.cause in (Cause.REFUSED, Cause.BUSY) and not in_doubt:
             self._store.keep_pending(prepared)
             raise _failure(swapped, what)

@@ -5,6 +5,7 @@ git moves data and answers questions about the user's repository; pygit2 builds 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import selectors
 import signal
@@ -16,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from gitlease.domain.errors import Invalid
 from gitlease.domain.frozen import dataclass
 
+ASKED = 1.0  # seconds that a process has to end when asked
 AFTER_KILL = 2.0  # seconds in which a killed process may still be read
 ALLOWED_PROTOCOLS = ("file", "git", "http", "https", "ssh")
 
@@ -169,11 +171,31 @@ def _exits(process: subprocess.Popen[bytes], deadline: float) -> bool:
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """Kill git and what it started: a transport helper left alone would go on sending."""
+    """End git and what it started: a transport helper left alone would go on sending.
+
+    It is asked first: the receiving git of a remote on this machine is among what it started, and
+    killed outright it would leave the ref's lock behind.
+    """
     try:
-        if os.getpgid(process.pid) == process.pid:
-            os.killpg(process.pid, signal.SIGKILL)
-        else:
-            process.kill()
+        leads = os.getpgid(process.pid) == process.pid
     except ProcessLookupError:
-        pass
+        return
+    for how in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            if leads:
+                os.killpg(process.pid, how)
+            else:
+                process.send_signal(how)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=ASKED)
+        if process.returncode is not None and not (leads and _others(process.pid)):
+            return
+
+
+def _others(group: int) -> bool:
+    """Whether anything is left in a process group."""
+    try:
+        os.killpg(group, 0)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True

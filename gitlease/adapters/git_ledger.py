@@ -14,7 +14,7 @@ from gitlease.adapters.ref_store import Move, Pushed, RefLedgerStore
 from gitlease.adapters.state import StateFolder
 from gitlease.adapters.transport import TIME_LIMIT, Remote, fetch_ref, push_refs
 from gitlease.adapters.tree import changed_records, read_ledger, write_tree
-from gitlease.domain.errors import CacheDamaged, Invalid, Unavailable
+from gitlease.domain.errors import CacheDamaged, Invalid
 from gitlease.domain.ledger import Ledger
 from gitlease.domain.outcome import Event
 from gitlease.ports import Change, Clock
@@ -87,9 +87,11 @@ class GitRefs:
             below = base.tree_id if base is not None else None
             tree = write_tree(repo, below, change.ledger.header, change.ledger.changes)
             return history.write_commit(repo, change, tree, parents)
-        except (KeyError, pygit2.GitError, FileNotFoundError) as error:
+        except (KeyError, pygit2.GitError) as error:
             raise CacheDamaged(f"the ledger's objects cannot be written: {error}") from None
         except OSError as error:
+            if "No such file" in str(error):  # another process has made the store anew
+                raise CacheDamaged("the ledger's store was replaced") from None
             raise Invalid(f"the ledger's objects cannot be written: {error}") from None
 
     def replaceable(self, version: str) -> bool:
@@ -127,7 +129,7 @@ class GitRefs:
             )
             return str(repo.lookup_reference(to).target) if found else None
         except (KeyError, pygit2.GitError) as error:
-            raise Unavailable(f"the fetched ledger cannot be read: {error}") from None
+            raise CacheDamaged(f"the fetched ledger cannot be read: {error}") from None
         finally:
             with contextlib.suppress(KeyError, pygit2.GitError):
                 repo.lookup_reference(to).delete()

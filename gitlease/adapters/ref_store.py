@@ -179,7 +179,7 @@ class RefLedgerStore:
             raise
         if pushed.clean:
             return Swapped(fate=Fate.APPLIED, heads=self._adopted(prepared))
-        operations = {op for change in prepared.changes.values() for op in change.operations}
+        operations = _operations(prepared)
         if pushed.sent:
             self._sent |= operations
         elif pushed.cause is not Cause.MOVED and not operations & self._sent:
@@ -218,13 +218,18 @@ class RefLedgerStore:
         # The refs move together or not at all; what one of them knows holds for all.
         order = (Fate.APPLIED, Fate.UNKNOWN, Fate.LOST, Fate.UNDECIDED)
         fate = next(f for f in order if f in fates)
-        return Swapped(fate=fate, heads=heads, cause=pushed.cause, detail=pushed.detail)
+        sent = pushed.sent or any(op in self._sent for op in _operations(prepared))
+        return Swapped(fate=fate, heads=heads, cause=pushed.cause, sent=sent, detail=pushed.detail)
 
 
 def _fate(pending: Pending, head: Snapshot) -> Fate:
     if head.ledger is None or head.version == pending.expected:
         return Fate.UNDECIDED
     return head.ledger.header.fate(pending.operations, pending.base_revision)
+
+
+def _operations(prepared: Prepared) -> set[str]:
+    return {op for change in prepared.changes.values() for op in change.operations}
 
 
 def _pending(prepared: Prepared, layer: str) -> Pending:

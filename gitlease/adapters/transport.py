@@ -44,13 +44,14 @@ _BUSY = (
     r"(?i)cannot lock ref|failed to update ref|unable to create '.*\.lock'|failed to lock"
     r"|incorrect old value provided|reference already exists"
 )
+_STALE = "[rejected] (stale info)"
 # What the receiving git on this machine says before it has offered anything to be updated.
 _NO_REPOSITORY = "does not appear to be a git repository"
 _OTHER_FORMAT = r"(?i)mismatched algorithms|object.format|hash algorithm"
 _STORE = (
     r"(?im)^(?:fatal|error): (?:not a git repository|bad object|bad config|loose object .* corrupt"
     r"|unable to read|unknown repository extension|cannot read |object file .* is empty"
-    r"|bad tree object"
+    r"|bad tree object|failed to write object|unable to write "
     r"|packed object|invalid object|expected git repo version|bad signature|packfile .* )"
 )
 _SECRET = r"(?i)([a-z][a-z0-9+.-]*://)[^/\s@]*@"
@@ -175,6 +176,8 @@ def _read_push(
     notes = " ".join(note for flag, note in flags.values() if flag in ("!", "="))
     detail = _detail([*said, *([notes] if notes else [])], result, timeout)
     sent = _was_sent(trace) if far else _NO_REPOSITORY not in result.err or bool(flags)
+    if flags and all(note == _STALE for _, note in flags.values()):
+        sent = False  # git itself saw that the ref is not what was expected, before it sent
     return Pushed(clean=False, sent=sent, cause=_cause(result, notes, said), detail=detail)
 
 
@@ -222,7 +225,9 @@ def _other_format(detail: str) -> Invalid:
 
 
 def _blames_store(result: GitResult, store: str) -> bool:
-    return store in result.err or re.search(_STORE, result.err) is not None
+    """Whether git complains of the store itself; traces, which name it too, are no complaint."""
+    blamed = any(store in x for x in result.err.splitlines() if x.startswith(("fatal:", "error:")))
+    return blamed or re.search(_STORE, result.err) is not None
 
 
 def _fetch_error(result: GitResult, store: str, timeout: float) -> GitleaseError:

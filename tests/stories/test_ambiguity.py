@@ -222,20 +222,32 @@ def test_http_fault_once(name: str, http: Stage) -> None:
     assert ann in ("ok", "unavailable")
 
 
-@pytest.mark.parametrize("early", [True, False], ids=["bob before", "bob after"])
+LASTING: dict[str, Callable[[], TcpFault]] = {
+    "request": lambda: stall("up", 0, since=POST),
+    "pack": lambda: stall("up", 900, since=b"git-receive-pack HTTP"),
+    "answer": lambda: stall("down", 0, since=POST),
+}
+
+
 @pytest.mark.parametrize(
-    "fault",
+    ("name", "early"),
     [
-        pytest.param(lambda: stall("up", 0, since=POST), id="stall every request"),
-        pytest.param(
-            lambda: stall("up", 900, since=b"git-receive-pack HTTP"), id="stall every pack"
+        ("request", False),
+        ("pack", True),
+        *(
+            pytest.param(name, early, marks=pytest.mark.slow)
+            for name, early in [
+                ("request", True),
+                ("pack", False),
+                ("answer", True),
+                ("answer", False),
+            ]
         ),
-        pytest.param(lambda: stall("down", 0, since=POST), id="stall every answer"),
     ],
 )
-def test_http_fault_that_lasts(fault: Callable[[], TcpFault], early: bool, http: Stage) -> None:
+def test_http_fault_that_lasts(name: str, early: bool, http: Stage) -> None:
     """The network is gone for good in the middle of the push; what it held back arrives late."""
-    http.proxy.arm(fault())
+    http.proxy.arm(LASTING[name]())
     ann, _ = tell(http, early=early)
     assert ann == "unknown_outcome"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from support.ledgers import door, header_of, read_files, text_of
-from support.remotes import Remote
+from support.remotes import Remote, Servers, open_remote
 from support.repos import git
 from support.workers import Answer, Workers
 
@@ -97,16 +97,22 @@ def all_get_theirs(workers: Workers, remote: Remote) -> None:
         assert holder_of(remote.bare, f"G{n}") == (f"w{n + 1}@example.com", None)
 
 
-def test_sixteen_people_claim_sixteen_things(remote: Remote, clones: Clones) -> None:
+@pytest.mark.parametrize(
+    ("kind", "number"),
+    [
+        ("path", 16),
+        ("http", 8),
+        *(pytest.param(kind, 16, marks=pytest.mark.slow) for kind in ("file", "http", "ssh")),
+    ],
+)
+def test_sixteen_people_claim_sixteen_things(
+    kind: str, number: int, clones: Clones, tmp_path: Path, servers: Servers
+) -> None:
     """Every one of them succeeds: an unrelated change is never reported as held."""
-    number = 16 if remote.kind in ("path", "http") else 6
-    with people(clones(number), remote) as workers:
-        all_get_theirs(workers, remote)
-
-
-@pytest.mark.slow
-def test_sixteen_people_claim_sixteen_things_everywhere(remote: Remote, clones: Clones) -> None:
-    with people(clones(16), remote) as workers:
+    with (
+        open_remote(kind, tmp_path / "remote", servers=servers) as remote,
+        people(clones(number, remote), remote) as workers,
+    ):
         all_get_theirs(workers, remote)
 
 
@@ -132,10 +138,8 @@ def all_sessions_get_theirs(workers: Workers, verb: str, turn: int) -> None:
     ]
 
 
-def test_twelve_sessions_of_one_clone_claim_twelve_things(
-    path_remote: Remote, clones: Clones
-) -> None:
-    with sessions(clones(1)[0], path_remote, 12) as workers:
+def test_ten_sessions_of_one_clone_claim_ten_things(path_remote: Remote, clones: Clones) -> None:
+    with sessions(clones(1)[0], path_remote, 10) as workers:
         all_sessions_get_theirs(workers, "claim", 0)
 
 
@@ -227,9 +231,9 @@ def test_all_or_none_of_several(path_remote: Remote, clones: Clones) -> None:
 
 
 def test_the_remote_stays_sound(path_remote: Remote, clones: Clones) -> None:
-    with people(clones(6), path_remote) as workers:
-        for turn in range(3):
-            lines = [["claim", f"P{turn}-{n % 3}"] for n in range(6)]
+    with people(clones(4), path_remote) as workers:
+        for turn in range(2):
+            lines = [["claim", f"P{turn}-{n % 2}"] for n in range(4)]
             workers.at_once(lines)
             workers.all("renew", "--all")
     git(path_remote.bare, "fsck", "--strict", "--no-dangling")
