@@ -26,10 +26,9 @@ from gitlease.adapters.settings_file import FILE
 from gitlease.adapters.system_clock import SystemClock
 from gitlease.adapters.transport import Remote, without_secrets
 from gitlease.domain.errors import Invalid, UsageError
+from gitlease.domain.resource import LOCAL_LAYER
 from gitlease.ports import Clock
 from gitlease.service import LeaseService
-
-LOCAL = "local"
 
 
 @dataclass(frozen=True)
@@ -72,7 +71,7 @@ def open_workspace(
     )
     location = Location(None, None, True) if local else resolve_remote(settings, repository)
     clock = clock or SystemClock()
-    name = LOCAL if local else settings.layer
+    name = LOCAL_LAYER if local else settings.layer
     service = LeaseService(
         _store(repository, settings, location, clock, local=local),
         clock=clock,
@@ -88,14 +87,15 @@ def _store(
     repository: Repository, settings: Settings, location: Location, clock: Clock, *, local: bool
 ) -> GitLedgerStore:
     folder = os.path.join(repository.common_dir, "gitlease")
-    key = LOCAL if local else _key(settings, location, repository)
+    key = LOCAL_LAYER if local else _key(settings, location, repository)
     if location.url is None:
         own = os.path.join(folder, "local.git")
         make_folder(folder)
         make_bare(own)
         remote = Remote(url=own, folder=folder)
         place = "the local ledger of this clone"
-        warnings = () if local else ("there is no remote: these leases are local to this clone",)
+        why = "this is the layer" if local else "there is no remote: these are leases"
+        warnings: tuple[str, ...] = (f"{why} of this clone alone, which nobody else sees",)
     else:
         remote = _remote(repository, location.url, location.name)
         shown = without_secrets(location.url)

@@ -19,7 +19,8 @@ from gitlease.ports import Clock, LedgerStore, Snapshot
 
 T = TypeVar("T")
 
-MENDS = 5
+MENDS = 8
+MEND_PAUSE = 0.05
 WHOLE_HISTORY = 100_000
 BECAME = {
     Fate.APPLIED: "had reached the remote",
@@ -68,11 +69,12 @@ class LeaseReader:
 
     def mended(self, act: Callable[[], T]) -> T:
         """What ``act`` gives; when this clone's copy is damaged it is made anew."""
-        for _ in range(MENDS):
+        for again in range(MENDS):
             try:
                 return act()
             except CacheDamaged:
                 self.store.mend()
+                self.clock.sleep(MEND_PAUSE * again)  # others of this clone may be at it as well
         return act()
 
     def _log(self, resource: Resource | None, limit: int, *, cached: bool) -> Reading:

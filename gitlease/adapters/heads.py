@@ -47,7 +47,7 @@ class Heads:
         self._place = place
         self._states: dict[str, StateFolder] = {}
         self._kept: dict[str, Ledger] = {}
-        self._mended = False
+        self.mended = False
 
     def state(self, layer: str) -> StateFolder:
         if layer not in self._states:
@@ -69,7 +69,7 @@ class Heads:
         try:
             ledger = self.read(known.version)
         except Invalid as error:
-            if self._mended:
+            if self.mended:
                 return None  # a cache, to be filled by the next fetch
             # It could be read when it became known.
             raise CacheDamaged(f"this clone's copy of the ledger is damaged: {error}") from None
@@ -95,7 +95,7 @@ class Heads:
             if before is not None:
                 raise AnotherLedger(
                     f"there is no ledger at {self._place} any more, but this clone knows one",
-                    hints=("it was deleted, or the remote is another one than before",),
+                    hints=("it was deleted, or the remote or lease.ref_prefix is not what it was",),
                 )
             return Snapshot(layer=layer, version="", ledger=None, received=received)
         ledger = self.read(version)
@@ -113,7 +113,7 @@ class Heads:
     def forget_objects(self) -> None:
         """Read everything again: the store was made anew."""
         self._kept.clear()
-        self._mended = True
+        self.mended = True
 
     def adopt(self, change: Change, version: str, *, append_only: bool = False) -> Snapshot:
         """Take one's own applied change as the known head, without asking anybody.

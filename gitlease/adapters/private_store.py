@@ -47,8 +47,7 @@ def make_bare(path: str) -> None:
         return
     import shutil
 
-    aside = f"{path}.{os.getpid()}.tmp"
-    shutil.rmtree(aside, ignore_errors=True)
+    aside = f"{path}.{os.getpid()}.{os.urandom(4).hex()}.tmp"
     for folder in _FOLDERS:
         os.makedirs(os.path.join(aside, folder))
     with open(os.path.join(aside, "HEAD"), "w", encoding="ascii") as file:

@@ -110,6 +110,18 @@ def write_lease(lease: Lease) -> bytes:
     )
 
 
+def check_lease(lease: Lease) -> bytes:
+    """The file of a lease, made sure of: what could not be read again must not be written."""
+    data = write_lease(lease)
+    try:
+        same = read_lease(data) == lease
+    except BadRecord as error:
+        raise Invalid(f"{lease.resource} cannot be recorded: {error}") from None
+    if not same:
+        raise Invalid(f"{lease.resource} cannot be recorded as it is")
+    return data
+
+
 def read_lease(data: bytes) -> Lease:
     """The lease in a file, whose name must be its ``lease_file``; BadRecord says what is wrong."""
     fields = read_fields(data, MAX_RECORD)

@@ -122,7 +122,9 @@ class RefLedgerStore:
         return swapped
 
     def mend(self) -> None:
-        self._refs.mend()
+        # Another process may have made the store anew, and be filling it: then a fetch is enough.
+        if self._heads.mended:
+            self._refs.mend()
         self._heads.forget_objects()
 
     # --- what is pending --------------------------------------------------------------------------

@@ -188,7 +188,7 @@ def _load(file: str) -> Any:
 
 
 def _store(file: str, value: object) -> None:
-    temporary = f"{file}.{os.getpid()}.tmp"
+    temporary = f"{file}.{os.getpid()}.{os.urandom(4).hex()}.tmp"
     with open(temporary, "w", encoding="utf-8") as opened:
         json.dump(value, opened, separators=(",", ":"))
     os.replace(temporary, file)

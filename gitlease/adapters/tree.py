@@ -17,6 +17,7 @@ from gitlease.adapters.records import (
     MAX_HEADER,
     MAX_MESSAGES,
     MAX_RECORD,
+    check_lease,
     lease_file,
     notes_file,
     notices_file,
@@ -26,7 +27,6 @@ from gitlease.adapters.records import (
     read_notices,
     resource_hash,
     write_header,
-    write_lease,
     write_notes,
     write_notices,
 )
@@ -317,7 +317,7 @@ def write_tree(
         if before is not None:
             files[lease_file(before)] = None
         if after is not None:
-            files[lease_file(after)] = write_lease(after)
+            files[lease_file(after)] = check_lease(after)
     for key, notes in changes.notes.items():
         resource = changes.note_resources[key]
         files[notes_file(resource)] = write_notes(resource, notes) if notes else None

@@ -14,6 +14,7 @@ from gitlease.domain import pattern
 from gitlease.domain.errors import UsageError
 from gitlease.domain.frozen import dataclass
 
+LOCAL_LAYER = "local"
 WHOLE = "*"  # the scope that overlaps every other
 PATH_PREFIX = "path:"
 
@@ -60,11 +61,13 @@ def _has_prefix(word: str) -> bool:
 
 def name_resource(word: str) -> Resource:
     """The resource of a name: 1-128 of ``A-Z a-z 0-9 . _ - : # @ +``. UsageError otherwise."""
+    if word.startswith("!"):
+        raise _negation(word)
     if not _NAME.fullmatch(word):
         raise UsageError(
             f"{_shown(word)} is not a name: 1-128 ASCII letters, digits and . _ - : # @ +",
             resource=word[:128],
-            hints=(f"for a file of that name write {PATH_PREFIX}{_shown(word)}",) if word else (),
+            hints=(f"for a file of that name write {_shown(PATH_PREFIX + word)}",) if word else (),
         )
     if not word.strip("."):
         raise UsageError(
@@ -84,7 +87,7 @@ def path_resource(root_pattern: str) -> Resource:
     if rest != text and "/" not in rest.rstrip("/") and _WILDCARDS & set(rest):
         text = rest  # "**/*.py" says no more than "*.py"
     return Resource(
-        text=PATH_PREFIX + text if reads_as_name(text) else text,
+        text=PATH_PREFIX + text if reads_as_name(text) or _has_prefix(text) else text,
         key=PATH_PREFIX + pattern.fold(text),
     )
 
@@ -109,11 +112,7 @@ def resolve_path(word: str, *, folder: str = "", root: str | None = None) -> str
     """
     text = word[len(PATH_PREFIX) :] if _has_prefix(word) else word
     if text.startswith("!"):
-        raise UsageError(
-            f"{_shown(word)} is a negation, which cannot be leased",
-            resource=word,
-            hints=("for a file whose name begins with ! write \\!",),
-        )
+        raise _negation(word)
     if not text:
         raise UsageError(f"{_shown(word)} names no path", resource=word)
     if text.startswith("/"):
@@ -135,6 +134,14 @@ def resolve_path(word: str, *, folder: str = "", root: str | None = None) -> str
     if wild and anchored and "/" not in joined:
         joined = "/" + joined
     return joined + "/" if directory and wild else joined
+
+
+def _negation(word: str) -> UsageError:
+    return UsageError(
+        f"{_shown(word)} is a negation, which cannot be leased",
+        resource=word[:128],
+        hints=(f"for a file whose name begins with ! write '{PATH_PREFIX}\\!…'",),
+    )
 
 
 def _climb(base: list[str], text: str, word: str) -> list[str]:
@@ -174,9 +181,15 @@ def parse_layer(word: str) -> str:
     """A layer's name, lower case: ``[A-Za-z0-9_-]{1,64}``. UsageError otherwise."""
     if not _LAYER.fullmatch(word):
         raise UsageError(f"layer {_shown(word)} is not 1-64 letters, digits, _ and -")
+    if word.lower() == LOCAL_LAYER:
+        raise UsageError(
+            f"the layer {LOCAL_LAYER} is the one that never leaves this clone",
+            hints=("ask for it with --local",),
+        )
     return word.lower()
 
 
 def _shown(word: str) -> str:
     short = word if len(word) <= 60 else word[:60] + "…"
-    return short if short.isprintable() and short.strip() == short and short else repr(short)
+    plain = short.isprintable() and short and not set(short) & set(" '\"")
+    return short if plain else repr(short)

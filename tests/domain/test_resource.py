@@ -241,3 +241,14 @@ def test_a_layer_is_read_in_lower_case(word: str) -> None:
 def test_an_odd_layer_is_refused(word: str) -> None:
     with pytest.raises(UsageError):
         parse_layer(word)
+
+
+@given(st.text(alphabet="aPp:/!*?[]\\. ~é-", max_size=14), st.sampled_from(["", "path:d", "a b"]))
+def test_what_is_stored_reads_back_as_the_same_resource(word: str, folder: str) -> None:
+    try:
+        resource = parse_resource(word, folder=folder)
+    except UsageError:
+        return
+    again = parse_resource(resource.text)
+    assert (again.text, again.key) == (resource.text, resource.key)
+    assert again.pattern == resource.pattern
