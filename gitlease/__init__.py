@@ -72,6 +72,10 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 def __getattr__(name: str) -> Any:
     """Load what is asked for: a hook that runs on every commit pays for nothing else."""
     if name not in __all__:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gitlease.domain.errors import GitleaseError
+from gitlease.domain.errors import GitleaseError, UsageError
 from gitlease.domain.frozen import dataclass
 from gitlease.domain.ledger import Damage, Note, Notice
 from gitlease.domain.operations import Operation
 from gitlease.domain.outcome import Event
 from gitlease.domain.policy import DEFAULT_POLICY, Policy
-from gitlease.domain.resource import WHOLE
+from gitlease.domain.resource import WHOLE, Resource
 from gitlease.domain.view import LeaseView
 
 DAMAGE_SHOWN = 10
+MAX_RESOURCES = 256  # of one command
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,3 +81,14 @@ def of_damage(damage: Sequence[Damage]) -> tuple[str, ...]:
     if len(damage) > DAMAGE_SHOWN:
         said.append(f"and {len(damage) - DAMAGE_SHOWN} more records cannot be read")
     return tuple(said)
+
+
+def several(resources: Sequence[Resource]) -> tuple[Resource, ...]:
+    """The resources of one command, each once; UsageError for more than one push should carry."""
+    found = tuple(dict.fromkeys(resources))
+    if len(found) > MAX_RESOURCES:
+        raise UsageError(
+            f"{len(found)} resources are more than the {MAX_RESOURCES} of one command",
+            hints=("a folder or a pattern covers many files",),
+        )
+    return found

@@ -94,8 +94,10 @@ def _store(
         make_bare(own)
         remote = Remote(url=own, folder=folder)
         place = "the local ledger of this clone"
-        why = "this is the layer" if local else "there is no remote: these are leases"
-        warnings: tuple[str, ...] = (f"{why} of this clone alone, which nobody else sees",)
+        why = "" if local else "there is no remote: "
+        warnings: tuple[str, ...] = (
+            f"{why}this is the local ledger of this clone, which nobody else sees",
+        )
     else:
         remote = _remote(repository, location.url, location.name)
         shown = without_secrets(location.url)
@@ -189,6 +191,7 @@ __all__ = [
     "is_tracked",
     "open_workspace",
     "own_process",
+    "without_secrets",
     "write_default_settings",
     "write_setting",
 ]

@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from gitlease.answers import Answer, Reading, named, overall
+from gitlease.answers import Answer, Reading, named, overall, several
 from gitlease.domain.errors import GitleaseError, Invalid, LeaseHeld
 from gitlease.domain.lapse import Moment
 from gitlease.domain.lease import Actor
@@ -78,6 +78,8 @@ class LeaseService(LeaseReader):
         Raises LeaseHeld, WaitTimeout, PolicyRefused, and whatever the remote gives.
         """
 
+        wanted = several(resources)
+
         def operations() -> list[Operation]:
             return [
                 Claim(
@@ -94,7 +96,7 @@ class LeaseService(LeaseReader):
                     takeover=takeover,
                     reopen=reopen,
                 )
-                for resource in dict.fromkeys(resources)
+                for resource in wanted
             ]
 
         if wait is None:
@@ -118,7 +120,7 @@ class LeaseService(LeaseReader):
 
         Raises LeaseLost or NotHolder where nothing of what was named can be renewed.
         """
-        wanted: list[Resource | None] = [*dict.fromkeys(resources)] or [None]
+        wanted: list[Resource | None] = [*several(resources)] or [None]
         operations = [
             Renew(id=fresh_id(), actor=self.actor, resource=r, scope=scope, ttl=ttl) for r in wanted
         ]
@@ -143,7 +145,7 @@ class LeaseService(LeaseReader):
             "release",
             [
                 Release(id=fresh_id(), actor=self.actor, resource=r, scope=scope, note=note)
-                for r in dict.fromkeys(resources)
+                for r in several(resources)
             ],
         )
 
@@ -249,7 +251,7 @@ class LeaseService(LeaseReader):
         refused = [r for r in step.applied.results if isinstance(r, GitleaseError)]
         refused += [r for o in outcomes for r in o.refused]
         ledger = step.applied.ledger
-        moment = Moment(now=self.clock.now(), seen=step.moment.seen)
+        moment = Moment(now=self.clock.now(), seen=step.head.seen)
         head = replace(step.head, ledger=ledger)
         for refusal in refused:
             refusal.views = self._views(head, refusal.conflicts, moment)

@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable
 
 from gitlease.answers import Answer
+from gitlease.domain.duration import format_duration
 from gitlease.domain.errors import LeaseHeld, WaitTimeout
 from gitlease.domain.instant import MS
 from gitlease.ports import Clock
@@ -48,7 +49,7 @@ def _nap(held: LeaseHeld, waited: float, seconds: int, now_ms: int, dice: random
 
 def _timeout(held: LeaseHeld, seconds: int) -> WaitTimeout:
     timeout = WaitTimeout(
-        f"waited {seconds}s: {held.message}",
+        f"waited {format_duration(seconds)}: {held.message}",
         resource=held.resource,
         scope=held.scope,
         conflicts=held.conflicts,

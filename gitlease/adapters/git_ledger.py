@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, cast
 
@@ -12,7 +13,7 @@ from gitlease.adapters.heads import Heads, known_ref
 from gitlease.adapters.private_store import PrivateStore
 from gitlease.adapters.ref_store import Move, Pushed, RefLedgerStore
 from gitlease.adapters.state import StateFolder
-from gitlease.adapters.transport import TIME_LIMIT, Remote, fetch_ref, push_refs
+from gitlease.adapters.transport import TIME_LIMIT, Remote, fetch_ref, push_refs, without_secrets
 from gitlease.adapters.tree import changed_records, read_ledger, write_tree
 from gitlease.domain.errors import CacheDamaged, Invalid
 from gitlease.domain.ledger import Ledger
@@ -72,8 +73,12 @@ class GitRefs:
         except (pygit2.GitError, ValueError) as error:
             raise CacheDamaged(f"the ledger's objects cannot be read: {error}") from None
 
-    def differences(self, old: Ledger | None, new: Ledger) -> Sequence[tuple[str, bool]]:
+    def differences(self, old: Ledger | None, new: Ledger) -> Sequence[tuple[str, bool | None]]:
         return changed_records(old, new)
+
+    def remedy(self, layer: str, version: str) -> str:
+        words = ["git", f"--git-dir={self._store.path}", "push", without_secrets(self._remote.url)]
+        return shlex.join([*words, f"{version}:{self._ref(layer)}"])
 
     def commit(self, change: Change, *, replace_tip: bool) -> str:
         repo, tip = self._store.repo, change.base.version

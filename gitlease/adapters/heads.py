@@ -14,7 +14,7 @@ from typing import Protocol
 
 from gitlease.adapters.records import lease_file
 from gitlease.adapters.state import Known, StateFolder
-from gitlease.domain.errors import CacheDamaged, Invalid, Rollback
+from gitlease.domain.errors import AnotherLedger, CacheDamaged, Invalid, Rollback
 from gitlease.domain.lapse import Sighting
 from gitlease.domain.lease import Lease
 from gitlease.domain.ledger import Ledger
@@ -23,18 +23,20 @@ from gitlease.ports import Change, Clock, Snapshot
 LEDGERS_KEPT = 3
 
 
-class AnotherLedger(Rollback):
-    """There is another ledger than the known one, or none any more: a person may confirm that."""
-
-
 class Objects(Protocol):
     """Where the objects of heads are read."""
 
     def read(self, version: str) -> Ledger:
         """The ledger at a version; Invalid when it is none, CacheDamaged when it is lost."""
 
-    def differences(self, old: Ledger | None, new: Ledger) -> Sequence[tuple[str, bool]]:
-        """The record files that differ, and whether each was there before (None: unknown)."""
+    def differences(self, old: Ledger | None, new: Ledger) -> Sequence[tuple[str, bool | None]]:
+        """The record files that differ, and whether each was there before; None when it is gone.
+
+        Where the old ledger cannot be read, every record may have been there before.
+        """
+
+    def remedy(self, layer: str, version: str) -> str:
+        """The command that brings the ref back to a version, where it stands on what is there."""
 
 
 class Heads:
@@ -94,13 +96,13 @@ class Heads:
         if version is None:
             if before is not None:
                 raise AnotherLedger(
-                    f"there is no ledger at {self._place} any more, but this clone knows one",
+                    f"this clone knows a ledger, and there is none at {self._place}",
                     hints=("it was deleted, or the remote or lease.ref_prefix is not what it was",),
                 )
             return Snapshot(layer=layer, version="", ledger=None, received=received)
-        ledger = self.read(version)
+        ledger = self._read_there(version)
         if before is not None:
-            self._check(before, ledger, version)
+            self._check(layer, before, ledger, version)
         present = self.load(layer) or before
         if present is not None and present.ledger_id == ledger.header.ledger_id:
             if present.revision > ledger.header.revision:
@@ -144,7 +146,15 @@ class Heads:
         self.state(head.layer).save(known)
         return _snapshot(head.layer, known, head.ledger)
 
-    def _check(self, before: Known, ledger: Ledger, version: str) -> None:
+    def _read_there(self, version: str) -> Ledger:
+        try:
+            return self.read(version)
+        except CacheDamaged:
+            raise
+        except Invalid as error:
+            raise Invalid(f"{error.message}, at {self._place}", hints=error.hints) from None
+
+    def _check(self, layer: str, before: Known, ledger: Ledger, version: str) -> None:
         header = ledger.header
         if header.ledger_id != before.ledger_id:
             raise AnotherLedger(
@@ -152,13 +162,14 @@ class Heads:
                 hints=("the remote was renamed, added or replaced",),
             )
         older = header.revision < before.revision
-        if older or (header.revision == before.revision and version != before.version):
+        other = header.revision == before.revision and version != before.version
+        if older or other or not header.follows(before.revision, before.last):
             raise Rollback(
                 f"the ledger at {self._place} was rolled back: it is at revision "
-                f"{header.revision}, and this clone has seen {before.revision}",
+                f"{header.revision}, and this clone has seen another past up to {before.revision}",
                 hints=(
                     "a stale mirror, a restored backup or a forced push does that",
-                    f"what this clone has seen is {before.version}",
+                    f"what was seen: {self._objects.remedy(layer, before.version)}",
                 ),
             )
 
@@ -166,15 +177,18 @@ class Heads:
         """The head with all that changed since the last known one seen now."""
         now, header = self._clock.now(), ledger.header
         if before is None or before.ledger_id != header.ledger_id:
-            return Known(header.ledger_id, version, header.revision, now, now)
+            return Known(header.ledger_id, version, header.revision, now, now, last=header.last)
         before = before.at(now)
         if version == before.version:
             return before
-        changed = self._differences(before.version, ledger)
-        seen = {file: Sighting(at=now, changed=there) for file, there in changed}
-        return _moved(before, ledger, version, seen)
+        kept, seen = dict(before.sighted), {}
+        for file, there in self._differences(before.version, ledger):
+            kept.pop(file, None)
+            if there is not None:
+                seen[file] = Sighting(at=now, changed=there)
+        return _moved(replace(before, sighted=kept), ledger, version, seen)
 
-    def _differences(self, old: str, new: Ledger) -> Sequence[tuple[str, bool]]:
+    def _differences(self, old: str, new: Ledger) -> Sequence[tuple[str, bool | None]]:
         try:
             before: Ledger | None = self.read(old)
         except Invalid:
@@ -187,11 +201,13 @@ def _credited(known: Known, change: Change, ledger: Ledger | None) -> Known:
 
     No ``ledger`` to look into means that the change itself is the head.
     """
-    own = {}
+    kept, own = dict(known.sighted), {}
     for before, after in change.ledger.changes.leases.values():
+        if before is not None and ledger is None:
+            kept.pop(lease_file(before), None)
         if after is not None and (ledger is None or _still(after, ledger)):
             own[lease_file(after)] = Sighting(at=change.at, changed=before is not None)
-    return replace(known, sighted={**known.sighted, **own})
+    return replace(known, sighted={**kept, **own})
 
 
 def _still(lease: Lease, ledger: Ledger) -> bool:
@@ -207,6 +223,7 @@ def _moved(before: Known, ledger: Ledger, version: str, seen: dict[str, Sighting
         before,
         version=version,
         revision=ledger.header.revision,
+        last=ledger.header.last,
         sighted={**before.sighted, **seen},
     )
 

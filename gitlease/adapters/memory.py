@@ -85,13 +85,19 @@ class MemoryRefs:
     def read(self, version: str) -> Ledger:
         return self._remote.ledger(version)
 
-    def differences(self, old: Ledger | None, new: Ledger) -> Sequence[tuple[str, bool]]:
+    def differences(self, old: Ledger | None, new: Ledger) -> Sequence[tuple[str, bool | None]]:
         before = {} if old is None else {lease.key: lease for lease in old.every_lease()}
-        return [
-            (lease_file(lease), old is None or lease.key in before)
-            for lease in new.every_lease()
-            if before.get(lease.key) != lease
+        after = {lease.key: lease for lease in new.every_lease()}
+        changed: list[tuple[str, bool | None]] = [
+            (lease_file(lease), None) for key, lease in before.items() if key not in after
         ]
+        for key, lease in after.items():
+            if before.get(key) != lease:
+                changed.append((lease_file(lease), old is None or key in before))
+        return changed
+
+    def remedy(self, layer: str, version: str) -> str:
+        return f"{layer} at {version}"
 
     def fetch(self, layer: str) -> str | None:
         return self._remote.fetch(layer)

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from gitlease.adapters.heads import AnotherLedger, Heads
-from gitlease.domain.errors import CacheDamaged, Denied, Invalid, Unavailable
+from gitlease.adapters.heads import Heads
+from gitlease.domain.errors import AnotherLedger, CacheDamaged, Denied, Invalid, Unavailable
 from gitlease.domain.frozen import dataclass
 from gitlease.domain.ledger import Fate
 from gitlease.domain.outcome import Event
@@ -220,7 +220,9 @@ class RefLedgerStore:
         # The refs move together or not at all; what one of them knows holds for all.
         order = (Fate.APPLIED, Fate.UNKNOWN, Fate.LOST, Fate.UNDECIDED)
         fate = next(f for f in order if f in fates)
-        sent = pushed.sent or any(op in self._sent for op in _operations(prepared))
+        sent = pushed.sent or bool(_operations(prepared) & self._sent)
+        if fate is Fate.UNKNOWN and not sent:
+            fate = Fate.LOST  # git itself saw that the ref had moved on, and sent nothing
         return Swapped(fate=fate, heads=heads, cause=pushed.cause, sent=sent, detail=pushed.detail)
 
 

@@ -235,15 +235,22 @@ class Location:
 
 
 def resolve_remote(settings: Settings, repository: Repository) -> Location:
-    """The remote of the ledgers: ``lease.remote``, else ``origin`` where it exists, else none.
+    """The remote of the ledgers: ``lease.remote``, else ``origin``, else the only one, else none.
 
     ``url`` is as it was written. Raises UsageError (flag) or Invalid for a name that is no remote.
     """
     names = repository.remote_names()
     word = settings.remote
     if word is None:
-        word = DEFAULT_REMOTE
+        word = DEFAULT_REMOTE if DEFAULT_REMOTE in names or len(names) != 1 else names[0]
         if word not in names:
+            if names:
+                # Taking the local ledger instead would let two clones of one remote both win.
+                raise Invalid(
+                    f"which remote has the ledger? none is called {DEFAULT_REMOTE}, and there are "
+                    + ", ".join(map(shown, names)),
+                    hints=("say so with gitlease config lease.remote NAME",),
+                )
             return Location(None, None, explicit=False)
     source = settings.found["lease.remote"].source
     if word in names:

@@ -148,7 +148,7 @@ def read_remote(text: str, what: str) -> str:
 
 def without_password(text: str | None) -> str | None:
     """A URL without the secret in it."""
-    return text and re.sub(r"(://[^/@:]*):[^/@]*@", r"\1:***@", text)
+    return text and re.sub(r"\?.*", "?***", re.sub(r"(://[^/@:]*):.*@", r"\1:***@", text))
 
 
 # The rules of git-check-ref-format for each part.

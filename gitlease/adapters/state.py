@@ -45,6 +45,8 @@ class Known:
     sighted: Mapping[str, Sighting] = field(default_factory=dict)
     append_only: bool = False
     restarted: Instant | None = None
+    last: str = ""
+    """The last operation of the head: what a later head must stand on."""
 
     def sighting(self, file: str) -> Sighting:
         seen = self.sighted.get(file) or Sighting(at=self.base, changed=False)
@@ -211,6 +213,7 @@ def _dump(known: Known) -> dict[str, object]:
             file: [s.at.wall_ms, s.at.boot_ms, s.changed] for file, s in known.sighted.items()
         },
         "append_only": known.append_only,
+        "last": known.last,
         "restarted": known.restarted and [known.restarted.wall_ms, known.restarted.boot_ms],
     }
 
@@ -235,5 +238,6 @@ def _known(data: Mapping[str, Any]) -> Known:
             for file, x in data["sighted"].items()
         },
         append_only=bool(data["append_only"]),
+        last=str(data["last"]),
         restarted=instant(data["restarted"]) if data["restarted"] else None,
     )

@@ -44,7 +44,17 @@ _BUSY = (
     r"(?i)cannot lock ref|failed to update ref|unable to create '.*\.lock'|failed to lock"
     r"|incorrect old value provided|reference already exists"
 )
+_NO_TRANSPORT = r"transport '.*' not allowed|is not a git command|remote helper"
 _STALE = "[rejected] (stale info)"
+# What git adds to every failure, and what tells nothing beside the rest.
+_EMPTY_WORDS = (
+    "hint:",
+    "error: failed to push",
+    "To ",
+    "fatal: Could not read from remote repository",
+    "Please make sure you have the correct access rights",
+    "and the repository exists",
+)
 # What the receiving git on this machine says before it has offered anything to be updated.
 _NO_REPOSITORY = "does not appear to be a git repository"
 _OTHER_FORMAT = r"(?i)mismatched algorithms|object.format|hash algorithm"
@@ -54,7 +64,8 @@ _STORE = (
     r"|bad tree object|failed to write object|unable to write "
     r"|packed object|invalid object|expected git repo version|bad signature|packfile .* )"
 )
-_SECRET = r"(?i)([a-z][a-z0-9+.-]*://)[^/\s@]*@"
+_SECRET = r"(?i)([a-z][a-z0-9+.-]*://)[^\s'\"]*@"
+_QUERY = r"(?i)([a-z][a-z0-9+.-]*://[^\s'\"?]*)\?[^\s'\"]*"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +83,8 @@ class Remote:
 
 
 def without_secrets(text: str) -> str:
-    """The text without user names, passwords and tokens in URLs."""
-    return re.sub(_SECRET, r"\1", text)
+    """The text without user names, passwords, tokens and queries in URLs."""
+    return re.sub(_QUERY, r"\1", re.sub(_SECRET, r"\1", text))
 
 
 def fetch_ref(remote: Remote, store: str, ref: str, to: str, *, timeout: float) -> bool:
@@ -209,7 +220,7 @@ def _detail(said: Sequence[str], result: GitResult, timeout: float) -> str:
     if result.timed_out:
         return f"no answer within {timeout:g}s"
     lines = [without_secrets(line.strip()) for line in said if line.strip()]
-    useful = [x for x in lines if not x.startswith(("hint:", "error: failed to push", "To "))]
+    useful = [x for x in lines if not x.startswith(_EMPTY_WORDS)]
     chosen = next((x for x in useful if x.startswith(("fatal:", "remote:", "!"))), None)
     rejected = next((x for x in useful if x.startswith("[")), None)
     text = " ".join(x for x in (rejected, chosen) if x) or (useful[0] if useful else "")
@@ -238,6 +249,8 @@ def _fetch_error(result: GitResult, store: str, timeout: float) -> GitleaseError
             return _other_format(detail)
         if _blames_store(result, store):
             return CacheDamaged(f"this clone's copy of the ledger is damaged: {detail}")
+        if re.search(_NO_TRANSPORT, result.err):
+            return Invalid(f"git cannot go there: {detail}")
         if re.search(_DENIED, result.err):
             return Denied(f"the remote refused to be read: {detail}")
     return Unavailable(f"the remote cannot be reached: {detail}")

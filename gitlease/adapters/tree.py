@@ -250,8 +250,8 @@ def _damaged(file: str, problem: str) -> Invalid:
     )
 
 
-def changed_records(old: Ledger | None, new: Ledger) -> list[tuple[str, bool]]:
-    """The lease files that differ between two states, and whether each had been there.
+def changed_records(old: Ledger | None, new: Ledger) -> list[tuple[str, bool | None]]:
+    """The lease files that differ between two states, and whether each was there; None when gone.
 
     Only the folders of records are looked into, two levels deep, and only where they differ:
     whatever else somebody pushed costs nothing. Without an old state all may have been there.
@@ -266,16 +266,18 @@ def changed_records(old: Ledger | None, new: Ledger) -> list[tuple[str, bool]]:
                 continue
             was = _entries(old, f"{top}/{fan}") if old is not None and fan in before else {}
             now = _entries(new, f"{top}/{fan}") if fan in after else {}
-            gone |= {f"{fan}/{name}" for name in was.keys() - now.keys()}
+            gone |= {f"{top}/{fan}/{name}" for name in was.keys() - now.keys()}
             changed += [
                 (f"{top}/{fan}/{name}", name in was)
                 for name, entry in now.items()
                 if was.get(name) != entry
             ]
     # A record that gains paths moves from one folder to the other: that is a change as well.
-    return [
-        (file, old is None or there or file.partition("/")[2] in gone) for file, there in changed
-    ]
+    moved = {file.partition("/")[2] for file in gone}
+    found: list[tuple[str, bool | None]] = [(file, None) for file in gone]
+    for file, there in changed:
+        found.append((file, old is None or there or file.partition("/")[2] in moved))
+    return found
 
 
 def _entries(ledger: Ledger, folder: str) -> Entries:

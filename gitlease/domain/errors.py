@@ -13,7 +13,8 @@
     ├── PolicyRefused        policy             the ledger's policy says no
     ├── Invalid              invalid            a damaged record, setting or repository
     │   ├── CacheDamaged     invalid            what this clone keeps is damaged, and made anew
-    │   └── Rollback         rollback           the ledger is older than, or not the one, known here
+    │   └── Rollback         rollback           the ledger is older than what is known here
+    │       └── AnotherLedger  rollback         it is not the one that is known here
     ├── NotFound             not_found          no such thing
     └── NotARepository       not_a_repository   no git repository here
 
@@ -137,6 +138,10 @@ class Rollback(Invalid):
     """The ledger on the remote is older than this clone has seen, or is another ledger."""
 
     code = "rollback"
+
+
+class AnotherLedger(Rollback):
+    """There is another ledger than the known one, or none any more: a person may confirm that."""
 
 
 class NotFound(GitleaseError):

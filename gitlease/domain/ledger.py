@@ -72,6 +72,21 @@ class Header:
             return Fate.UNDECIDED
         return Fate.LOST if self.ring_reaches(base_revision) else Fate.UNKNOWN
 
+    @property
+    def last(self) -> str:
+        """The id of the last operation, ``""`` where there is none."""
+        return self.ring[-1].operation if self.ring else ""
+
+    def follows(self, revision: int, last: str) -> bool:
+        """Whether this may stand on a state of that revision that ended with operation ``last``.
+
+        What the ring no longer reaches is not held against it.
+        """
+        if not last or not self.ring or self.ring[0].revision > revision:
+            return True
+        entry = self.entry(last)
+        return entry is not None and entry.revision == revision
+
     def ring_reaches(self, revision: int) -> bool:
         """Whether the ring would still know every operation decided on ``revision`` or later."""
         return len(self.ring) < RING_SIZE or self.ring[0].revision <= revision + 1

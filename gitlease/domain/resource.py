@@ -8,6 +8,7 @@ are one resource: ``key`` is what they share.
 from __future__ import annotations
 
 import re
+import shlex
 from dataclasses import field
 
 from gitlease.domain import pattern
@@ -67,7 +68,7 @@ def name_resource(word: str) -> Resource:
         raise UsageError(
             f"{_shown(word)} is not a name: 1-128 ASCII letters, digits and . _ - : # @ +",
             resource=word[:128],
-            hints=(f"for a file of that name write {_shown(PATH_PREFIX + word)}",) if word else (),
+            hints=(f"for a file of that name write {shlex.quote(PATH_PREFIX + word[:60])}",),
         )
     if not word.strip("."):
         raise UsageError(
@@ -191,5 +192,4 @@ def parse_layer(word: str) -> str:
 
 def _shown(word: str) -> str:
     short = word if len(word) <= 60 else word[:60] + "…"
-    plain = short.isprintable() and short and not set(short) & set(" '\"")
-    return short if plain else repr(short)
+    return short if short.isprintable() and short.strip() == short and short else repr(short)

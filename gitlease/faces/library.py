@@ -118,7 +118,7 @@ class Leases:
             self._resources(resources),
             scope=parse_scope(scope),
             ttl=_seconds(ttl, "ttl"),
-            paths=tuple(self._path(p) for p in paths),
+            paths=self._paths(paths),
             reason=_text(reason, "reason", MAX_REASON),
             wait=_seconds(wait, "wait"),
             takeover=takeover,
@@ -208,6 +208,11 @@ class Leases:
         if not found:
             raise UsageError("name at least one resource")
         return found
+
+    def _paths(self, words: Iterable[str]) -> tuple[str, ...]:
+        if isinstance(words, str):
+            raise UsageError("paths are given as a list", resource=words)
+        return tuple(self._path(word) for word in words)
 
     def _path(self, word: str) -> str:
         repository = self._workspace.repository

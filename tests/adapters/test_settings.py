@@ -556,9 +556,22 @@ def add_remote(repo: Path, name: str, url: str | None = None) -> None:
     git(repo, "config", f"remote.{name}.url", url or f"https://example.com/{name}")
 
 
-def test_without_origin_the_ledger_is_local(repo: Path) -> None:
-    add_remote(repo, "upstream")
+def test_without_a_remote_the_ledger_is_local(repo: Path) -> None:
     assert location(repo) == Location(None, None, explicit=False)
+
+
+def test_the_only_remote_is_taken_whatever_it_is_called(repo: Path) -> None:
+    add_remote(repo, "upstream")
+    assert location(repo) == Location("upstream", "https://example.com/upstream", explicit=False)
+
+
+def test_several_remotes_and_no_origin_are_a_question(repo: Path) -> None:
+    add_remote(repo, "upstream")
+    add_remote(repo, "fork")
+    with pytest.raises(Invalid, match="which remote has the ledger") as refused:
+        location(repo)
+    assert "fork" in refused.value.message
+    assert "lease.remote" in refused.value.hints[0]
 
 
 def test_origin_is_the_default(repo: Path) -> None:

@@ -71,6 +71,9 @@ class MemoryStore:
     def settle(self, pending: Pending, head: Snapshot) -> Fate:
         return Fate.LOST
 
+    def forget_pending(self, prepared: Prepared) -> None:
+        """Nothing is ever pending here."""
+
     def mend(self) -> None:
         """Nothing is kept that could be damaged."""
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from faces.fake import make_desks, words
 
-from gitlease.domain.errors import Denied, Rollback, Unavailable
+from gitlease.domain.errors import AnotherLedger, Denied, Rollback, Unavailable
 from gitlease.domain.lease import Lease
 from gitlease.faces.cli import app
 
@@ -180,7 +180,7 @@ def test_waiting_is_said_once_for_each_lease_in_the_way() -> None:
     assert len(ada.clock.naps) > 10
     held = "F001 is held by ada@example.com (on laptop, branch main) until 12:15:00Z, expires in"
     assert ran.err == (
-        f"waiting up to 5m: {held} 15m\nwaited 300s: {held} 10m\n"
+        f"waiting up to 5m: {held} 15m\nwaited 5m: {held} 10m\n"
         "hint: gitlease claim F001 --wait 15m\n"
     )
 
@@ -294,10 +294,17 @@ def test_a_remote_out_of_reach_hints_to_what_this_clone_knows() -> None:
 
 def test_a_ledger_that_went_back_hints_to_init_and_gives_programs_nothing_to_run() -> None:
     ada, _ = make_desks()
-    ada.store.failing = Rollback("the ledger is older than what this clone has seen")
+    ada.store.failing = AnotherLedger("the ledger is another one")
     ran = ada.run("claim", "F001", "--json")
     assert (ran.code, ran.json["error"]["next"]) == (7, [])
     assert "accept it with gitlease init" in ran.err
+
+
+def test_a_ledger_that_was_rolled_back_is_never_accepted_by_init() -> None:
+    ada, _ = make_desks()
+    ada.store.failing = Rollback("the ledger was rolled back", hints=("push it back",))
+    ran = ada.run("claim", "F001")
+    assert (ran.code, ran.err) == (7, "the ledger was rolled back\nhint: push it back\n")
 
 
 def test_control_characters_of_a_remote_are_spelt_out() -> None:

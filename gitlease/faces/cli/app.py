@@ -147,6 +147,15 @@ def run(argv: Sequence[str], *, prog: str = "gitlease", opener: Opener = open_re
     except BrokenPipeError:
         output.forget_stdout()
         return BROKEN_PIPE
+    except OSError as error:
+        from gitlease.faces.codes import INTERNAL, exit_of
+
+        # What faults of the outside are, is told apart long before: this is our own output.
+        output.forget_stdout()
+        output.aside(
+            f"the answer could not be written: {error.strerror}; what was asked may have been done"
+        )
+        return exit_of(INTERNAL)
     except Exception as error:
         from gitlease.faces.cli import refusals
 

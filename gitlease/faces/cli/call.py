@@ -116,6 +116,10 @@ class Call:
         names = [self.word(r) for r in resources]
         dashed = ["--"] if any(name.startswith("-") for name in names) else []
         chosen = [w for name, flag in REPEATED if (v := getattr(self, name)) for w in (flag, v)]
+        if self.remote is not None:
+            from gitlease.bootstrap import without_secrets
+
+            chosen = [without_secrets(word) for word in chosen]
         chosen += ["--local"] if self.local else []
         chosen += ["--session", self.session] if self.session is not None else []
         chosen += ["--no-session"] if self.no_session else []

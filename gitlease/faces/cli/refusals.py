@@ -6,6 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from gitlease.domain.errors import AnotherLedger
 from gitlease.domain.lease import same_person
 from gitlease.faces import sentences, wire
 from gitlease.faces.cli import output
@@ -54,7 +55,7 @@ def next_steps(call: Call, error: GitleaseError) -> list[str]:
 
 def _advice(call: Call, error: GitleaseError) -> Sequence[str]:
     """Sentences for a person alone: what a program had better not do by itself."""
-    if error.code == "rollback":
+    if isinstance(error, AnotherLedger):
         return (f"if it was replaced or restored on purpose, accept it with {call.typed('init')}",)
     if error.code not in ("held", "wait_timeout") or not error.views:
         return ()

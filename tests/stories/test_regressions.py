@@ -1,0 +1,160 @@
+"""A permanent reproducer for each fault that use by hand once found, on real remotes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from support.clock import ManualClock
+from support.fences import clean_env
+from support.ledgers import door
+from support.remotes import Remote
+from support.repos import git
+
+from gitlease.adapters.transport import without_secrets
+from gitlease.domain.errors import LeaseHeld, Rollback, UsageError
+
+Clones = Callable[..., Sequence[Path]]
+
+
+def cli(clone: Path, *words: str, out: int = subprocess.PIPE) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "gitlease", *words],
+        cwd=clone,
+        env=clean_env(),
+        text=True,
+        stdin=subprocess.DEVNULL,
+        stdout=out,
+        stderr=subprocess.PIPE,
+        check=False,
+    )
+
+
+@pytest.mark.usefixtures("path_remote")
+def test_a_new_lease_is_active_however_old_the_clone_is(clones: Clones) -> None:
+    clock = ManualClock()
+    leases = door(clones(1)[0], clock=clock)
+    leases.claim("F001")
+    clock.advance(3 * 3_600)
+    assert leases.claim("F002").state == "active"
+    assert leases.claim("F001").state == "active"
+
+
+@pytest.mark.usefixtures("path_remote")
+def test_a_clone_that_slept_through_the_whole_ring_decides_again(clones: Clones) -> None:
+    idle, busy = clones(2)
+    clock = ManualClock()
+    asleep = door(idle, clock=clock)
+    asleep.claim("MINE")
+    awake = door(busy, clock=clock)
+    for first in range(0, 400, 200):
+        awake.claim_all([f"M{first + n}" for n in range(200)])
+    assert asleep.claim("IDLE").mine
+    with pytest.raises(LeaseHeld):
+        door(idle, clock=clock).claim("M7")
+
+
+def test_two_clones_without_an_origin_share_the_only_remote(
+    path_remote: Remote, clones: Clones
+) -> None:
+    one, two = clones(2)
+    for clone in (one, two):
+        git(clone, "remote", "rename", "origin", "upstream")
+    door(one).claim("SAME")
+    with pytest.raises(LeaseHeld):
+        door(two).claim("SAME")
+
+
+@pytest.mark.parametrize("word", ["path:path:x", "/path:foo/bar", "Path:Path:x", "./path:d/*.py"])
+@pytest.mark.usefixtures("path_remote")
+def test_a_path_that_begins_like_the_prefix_harms_nobody(clones: Clones, word: str) -> None:
+    one, two = clones(2)
+    claimed = door(one).claim(word)
+    assert door(two).claim("docs/").mine
+    with pytest.raises(LeaseHeld):
+        door(two).claim(claimed.resource)
+    door(one).release(claimed.resource)
+    assert [lease.resource for lease in door(two).list()] == ["path:docs"]
+
+
+def test_a_rollback_that_was_overtaken_is_not_believed(path_remote: Remote, clones: Clones) -> None:
+    eve, dan = clones(2)
+    clock = ManualClock()
+    door(dan, clock=clock).list()
+    door(eve, clock=clock).claim("RA")
+    backup = path_remote.bare.with_suffix(".bak")
+    shutil.copytree(path_remote.bare, backup)
+    door(eve, clock=clock).claim("RB")
+    shutil.rmtree(path_remote.bare)
+    backup.rename(path_remote.bare)
+    door(dan, clock=clock).claim("RB")
+    door(dan, clock=clock).claim("RC")
+    with pytest.raises(Rollback) as refused:
+        door(eve, clock=clock).claim("RD")
+    assert "git --git-dir=" in refused.value.hints[-1]
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://user:SECRET@127.0.0.1:1/x.git",
+        "https://u:SEC/RET@127.0.0.1:1/x.git",
+        "https://u:SEC@RET@127.0.0.1:1/x.git",
+        "https://127.0.0.1:1/x.git?token=SECRET",
+    ],
+)
+@pytest.mark.usefixtures("path_remote")
+def test_no_secret_of_a_url_is_ever_said(clones: Clones, url: str) -> None:
+    assert "SEC" not in without_secrets(f"see {url} there")
+    for words in (["list"], ["claim", "F1", "--json"], ["status", "--json"]):
+        ran = cli(clones(1)[0], *words, "--remote", url)
+        assert ran.returncode == 5
+        assert "SEC" not in ran.stdout + ran.stderr
+        assert "RET" not in ran.stdout + ran.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
+@pytest.mark.usefixtures("path_remote")
+def test_an_answer_that_cannot_be_written_is_said_in_one_line(clones: Clones) -> None:
+    clone = clones(1)[0]
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        for words in (["claim", "F1"], ["list", "--json"]):
+            ran = cli(clone, *words, out=full.fileno())
+            assert ran.returncode == 70
+            assert "could not be written" in ran.stderr
+            assert "Traceback" not in ran.stderr
+
+
+@pytest.mark.usefixtures("path_remote")
+def test_the_layer_of_one_clone_is_never_published(clones: Clones) -> None:
+    clone = clones(1)[0]
+    assert cli(clone, "claim", "F1", "--layer", "LOCAL").returncode == 2
+    ran = cli(clone, "list", "--local", "--json")
+    assert "local ledger" in json.loads(ran.stdout)["warnings"][0]
+
+
+@pytest.mark.usefixtures("path_remote")
+def test_a_command_has_room_for_so_many_resources(clones: Clones) -> None:
+    leases = door(clones(1)[0])
+    with pytest.raises(UsageError):
+        leases.claim_all([f"F{n}" for n in range(257)])
+    with pytest.raises(UsageError):
+        leases.claim("F1", paths="src")
+
+
+@pytest.mark.usefixtures("path_remote")
+def test_what_is_remembered_of_records_goes_with_them(clones: Clones) -> None:
+    one, two = clones(2)
+    for n in range(5):
+        door(one).claim(f"F{n}")
+        door(two).list()
+        door(one).release(f"F{n}")
+        door(two).list()
+    for clone in (one, two):
+        known = clone / ".git/gitlease/state/default/global/known.json"
+        assert json.loads(known.read_text(encoding="utf-8"))["sighted"] == {}
