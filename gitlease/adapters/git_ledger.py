@@ -14,7 +14,8 @@ from gitlease.adapters.private_store import PrivateStore
 from gitlease.adapters.ref_store import Move, Pushed, RefLedgerStore
 from gitlease.adapters.state import StateFolder
 from gitlease.adapters.transport import TIME_LIMIT, Remote, fetch_ref, push_refs, without_secrets
-from gitlease.adapters.tree import changed_records, read_ledger, write_tree
+from gitlease.adapters.tree import changed_records, read_ledger
+from gitlease.adapters.tree_writer import write_tree
 from gitlease.domain.errors import CacheDamaged, Invalid
 from gitlease.domain.ledger import Ledger
 from gitlease.domain.outcome import Event

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from gitlease.domain.claiming import event, first_spelling, fit_ttl, held_error, may_bind
+from gitlease.domain.claiming import event, first_spelling, fit_ttl
 from gitlease.domain.duration import LONGEST
 from gitlease.domain.errors import GitleaseError, LeaseLost, NotHolder
 from gitlease.domain.instant import MS
@@ -17,6 +17,7 @@ from gitlease.domain.outcome import Event, Outcome
 from gitlease.domain.pattern import fold
 from gitlease.domain.relation import TABLE, Relation, Row, Verdict, relation
 from gitlease.domain.resource import WHOLE, Resource, scopes_overlap
+from gitlease.domain.rivals import held_error, may_bind
 
 
 def renew(ledger: Ledger, op: Renew, moment: Moment) -> tuple[Ledger, Outcome]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gitlease.domain.claiming import event, give_notice, held_error
+from gitlease.domain.claiming import event, give_notice
 from gitlease.domain.duration import format_duration
 from gitlease.domain.errors import NotFound, PolicyRefused, UsageError
 from gitlease.domain.holding import note_event
@@ -22,6 +22,7 @@ from gitlease.domain.operations import (
 from gitlease.domain.outcome import Event, Outcome
 from gitlease.domain.pattern import fold
 from gitlease.domain.policy import change_policy
+from gitlease.domain.rivals import held_error
 
 
 def revoke(ledger: Ledger, op: Revoke, moment: Moment) -> tuple[Ledger, Outcome]:
