@@ -14,7 +14,7 @@ from gitlease.domain.resource import WHOLE, Resource
 from gitlease.domain.view import LeaseView
 
 DAMAGE_SHOWN = 10
-MAX_RESOURCES = 256  # of one command
+MAX_RESOURCES = 512  # of one command
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

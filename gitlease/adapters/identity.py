@@ -96,7 +96,8 @@ def _session(
         return _checked(entry.value, git_source(entry))
     for agent, variable in AGENTS:
         if number := environ.get(variable):
-            return _checked(f"{agent}:{_distinct(number)}", f"environment {variable}")
+            short = _distinct(number) if agent == "codex" else number[:AGENT_DIGITS]
+            return _checked(f"{agent}:{short}", f"environment {variable}")
     if repository.worktree:
         name = "".join(c if c.isprintable() else "_" for c in repository.worktree)[:100]
         return f"worktree:{name}-{repository.clone_id}", f"linked worktree {shown(name)}"

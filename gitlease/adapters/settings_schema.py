@@ -92,8 +92,10 @@ def read_text(text: str, what: str) -> str:
 
 
 def read_session(text: str, what: str) -> str:
-    """The name of a run: 1-128 printable characters."""
-    return check_text(text, what=what, limit=MAX_SESSION)
+    """A session: one to 128 printable characters, with no blank around them."""
+    if check_text(text, what=what, limit=MAX_SESSION) != text.strip():
+        raise UsageError(f"{what} begins or ends with a blank")
+    return text
 
 
 def read_duration(text: str, what: str) -> int:

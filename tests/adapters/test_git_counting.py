@@ -534,14 +534,16 @@ def test_a_remote_that_is_gone_renamed_or_added(
     clone = clones(1)[0]
     door(clone).claim("F001")
     git(clone, "remote", "rename", "origin", "upstream")
-    with pytest.raises(Rollback):  # there is no origin: the local ledger is another one
+    assert [x.resource for x in door(clone).list()] == ["F001"]  # the same place by another name
+    git(clone, "config", "lease.remote", "upstream")
+    assert [x.resource for x in door(clone).list()] == ["F001"]
+    git(clone, "config", "--unset", "lease.remote")
+    git(clone, "remote", "remove", "upstream")
+    with pytest.raises(Rollback):  # there is no remote: the local ledger is another one
         door(clone).claim("F002")
     with pytest.raises(Rollback):
         door(clone).list()
-    git(clone, "config", "lease.remote", "upstream")
-    assert [x.resource for x in door(clone).list()] == ["F001"]  # the same place by another name
-    git(clone, "config", "--unset", "lease.remote")
-    git(clone, "remote", "rename", "upstream", "origin")
+    git(clone, "remote", "add", "origin", path_remote.url)
     assert door(clone).renew("F001").renewals == 1
     elsewhere = tmp_path / "elsewhere.git"
     git(tmp_path, "init", "-q", "--bare", str(elsewhere))

@@ -147,6 +147,7 @@ class Desk:
         return SimpleNamespace(
             repository=SimpleNamespace(folder=self.folder, toplevel=self.toplevel),
             settings=SimpleNamespace(table=lambda: self.settings),
+            location=SimpleNamespace(name=None, url=None),
             identity=SimpleNamespace(
                 actor=actor,
                 holder_source="git config (local: .git/config) user.email",

@@ -142,7 +142,7 @@ def test_the_layer_of_one_clone_is_never_published(clones: Clones) -> None:
 def test_a_command_has_room_for_so_many_resources(clones: Clones) -> None:
     leases = door(clones(1)[0])
     with pytest.raises(UsageError):
-        leases.claim_all([f"F{n}" for n in range(257)])
+        leases.claim_all([f"F{n}" for n in range(513)])
     with pytest.raises(UsageError):
         leases.claim("F1", paths="src")
 

@@ -81,6 +81,10 @@ def _settings(call: Call, key: str | None, value: str | None) -> None:
         call.answer({"settings": [e._asdict() for e in shown]}, show=lambda: output.line(done))
         return
     table = [Entry(s.key, s.value, s.source) for s in call.workspace.settings.table()]
+    remote = call.workspace.location.name
+    if remote is not None:  # where nothing is set, the remote that is taken all the same
+        chosen = [e.key == "lease.remote" and e.value is None for e in table]
+        table = [e._replace(value=remote) if c else e for e, c in zip(table, chosen, strict=True)]
     _answer(call, table, key, ())
 
 

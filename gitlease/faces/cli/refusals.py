@@ -44,7 +44,8 @@ def next_steps(call: Call, error: GitleaseError) -> list[str]:
         return [call.retry]
     if resource is not None and code in ("held", "not_holder", "unknown_outcome", "wait_timeout"):
         return [call.typed("show", resource)]
-    if resource is not None and code == "lost":
+    finished = any(view.state == "completed" for view in error.views)
+    if resource is not None and code == "lost" and not finished:
         return [call.typed("claim", resource)]
     if code == "unavailable" and call.command in READING:
         return [call.typed(call.command, options=["--cached"])]
