@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -519,7 +519,8 @@ def killed_claim(on: Stage, fault: TcpFault, *, whole: bool) -> Iterator[None]:
         process.wait()
         if whole:
             for child in children:
-                os.kill(child, signal.SIGKILL)
+                with suppress(ProcessLookupError):  # it may have ended by itself
+                    os.kill(child, signal.SIGKILL)
         yield
     finally:
         process.kill()
