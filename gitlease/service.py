@@ -28,7 +28,6 @@ from gitlease.domain.operations import (
     Revoke,
     SetPolicy,
 )
-from gitlease.domain.policy import DEFAULT_POLICY
 from gitlease.domain.resource import WHOLE, Resource
 from gitlease.ports import Clock, LedgerStore, Snapshot
 from gitlease.reading import LeaseReader
@@ -197,12 +196,15 @@ class LeaseService(LeaseReader):
         if head.ledger is None:
             self._change("init", [Barrier(id=fresh_id(), actor=self.actor)])
             head = self.store.known(self.layer) or head
-        policy = head.ledger.header.policy if head.ledger else DEFAULT_POLICY
+        warnings = self._warnings(head, False)
+        if head.ledger is None:
+            return Reading(warnings=warnings)
+        header = head.ledger.header
         return Reading(
-            policy=policy,
-            ledger_id=head.ledger.header.ledger_id if head.ledger else None,
-            revision=head.ledger.header.revision if head.ledger else 0,
-            warnings=self._warnings(head, False),
+            policy=header.policy,
+            ledger_id=header.ledger_id,
+            revision=header.revision,
+            warnings=warnings,
         )
 
     # --- how ----------------------------------------------------------------------------------

@@ -42,10 +42,8 @@ class MemoryState(StateFolder):
     def load(self) -> Known | None:
         return self._known
 
-    def save(self, known: Known, *, confirm: bool = False) -> None:
-        before = None if confirm else self._known
-        same = before is not None and before.ledger_id == known.ledger_id
-        if not (same and before is not None and before.revision > known.revision):
+    def save(self, known: Known) -> None:
+        if not known.is_behind(self._known):
             self._known = known
 
     def forget(self) -> None:

@@ -54,6 +54,12 @@ class Known:
             return Sighting(at=self.restarted, changed=False, since=seen.at)
         return seen
 
+    def is_behind(self, other: Known | None) -> bool:
+        """Whether another head of the same ledger is further on."""
+        if other is None or other.ledger_id != self.ledger_id:
+            return False
+        return other.revision > self.revision
+
     def at(self, now: Instant) -> Known:
         """As far as it still counts: a reboot, or a clock set back, starts sightings again."""
         if self.base.same_boot(now):
@@ -79,19 +85,13 @@ class StateFolder:
         except (LookupError, TypeError, ValueError, AttributeError, OverflowError):
             return None
 
-    def save(self, known: Known, *, confirm: bool = False) -> None:
-        """Remember; never less than what another process has seen meanwhile, unless confirmed."""
+    def save(self, known: Known) -> None:
+        """Remember; never less than what another process has seen meanwhile."""
         with contextlib.suppress(OSError):  # what is won must not fail for want of a cache
-            self._save(known, confirm=confirm)
-
-    def _save(self, known: Known, *, confirm: bool) -> None:
-        os.makedirs(self.path, exist_ok=True)
-        with exclusive(os.path.join(self.path, "lock"), timeout=LOCK_PATIENCE):
-            before = None if confirm else self.load()
-            same = before is not None and before.ledger_id == known.ledger_id
-            if same and before is not None and before.revision > known.revision:
-                return
-            _store(os.path.join(self.path, KNOWN_FILE), _dump(known))
+            os.makedirs(self.path, exist_ok=True)
+            with exclusive(os.path.join(self.path, "lock"), timeout=LOCK_PATIENCE):
+                if not known.is_behind(self.load()):
+                    _store(os.path.join(self.path, KNOWN_FILE), _dump(known))
 
     def forget(self) -> None:
         """Forget the ledger, so that the next contact is the first."""

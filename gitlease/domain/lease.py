@@ -85,10 +85,6 @@ class Lease:
         """Whether the actor is this lease's holder: same person, and not another session's run."""
         return self.same_holder(actor) and self.session in (None, actor.session)
 
-    def other_session(self, actor: Actor) -> bool:
-        """Whether it is bound to another session of the same person."""
-        return self.same_holder(actor) and not self.answers_to(actor)
-
 
 LeaseKey = tuple[str, str]
 """Folded resource and folded scope: at most one record of a ledger has it."""
