@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import field
 
 from gitlease.domain.errors import GitleaseError, UsageError
 from gitlease.domain.frozen import dataclass
@@ -10,25 +11,48 @@ from gitlease.domain.ledger import Damage, Note, Notice
 from gitlease.domain.operations import Operation
 from gitlease.domain.outcome import Event
 from gitlease.domain.policy import DEFAULT_POLICY, Policy
+from gitlease.domain.queue import Carry, Entry
 from gitlease.domain.resource import WHOLE, Resource
 from gitlease.domain.view import LeaseView
+from gitlease.ports import Written
 
 DAMAGE_SHOWN = 10
 MAX_RESOURCES = 512  # of one command
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """How a claim is to be made: what all verbs that claim have in common.
+
+    ``ttl`` in seconds. ``any_name`` lets names pass that are no tasks. ``commit`` records the edges
+    as a commit of their own; None: as the settings say.
+    """
+
+    scope: str = WHOLE
+    ttl: int | None = None
+    paths: tuple[str, ...] = ()
+    reason: str | None = None
+    takeover: bool = False
+    reopen: bool = False
+    any_name: bool = False
+    commit: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     """What a verb came to. ``refused`` has what could not be done of several leases.
 
-    ``displaced`` has whose place was taken, ``notes`` those left for the next holder, ``warnings``
-    what a person should know besides.
+    ``displaced`` has whose place was taken, ``unassigned`` the names whose edge was; ``written``
+    what became of task files, ``notes`` those left for the next holder, ``warnings`` what a person
+    should know besides.
     """
 
     status: str
     leases: tuple[LeaseView, ...] = ()
     displaced: tuple[LeaseView, ...] = ()
+    unassigned: tuple[str, ...] = ()
     edge: str = "none"
+    written: tuple[Written, ...] = ()
     notes: tuple[Note, ...] = ()
     refused: tuple[GitleaseError, ...] = ()
     capped_to_max: bool = False
@@ -48,6 +72,34 @@ class Reading:
     policy: Policy = DEFAULT_POLICY
     ledger_id: str | None = None
     revision: int = 0
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What was taken from a holder: ``what`` is ``taken_over`` or ``revoked``; ``at`` in ms."""
+
+    resource: str
+    scope: str
+    what: str
+    by: str
+    at: int
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueReading:
+    """The tasks as one actor finds them. ``views`` has the leases of all parts by lease id.
+
+    ``entries`` are in the order of the queue, ``next_up`` what is handed out, best first.
+    """
+
+    entries: tuple[Entry, ...] = ()
+    next_up: tuple[Entry, ...] = ()
+    carried: tuple[Carry, ...] = ()
+    taken: tuple[Taken, ...] = ()
+    notes: tuple[Note, ...] = ()
+    views: Mapping[str, LeaseView] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
 
 

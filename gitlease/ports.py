@@ -7,12 +7,14 @@ from dataclasses import field
 from enum import Enum
 from typing import Protocol
 
+from gitlease.domain.edge import EdgeEdit, Task
 from gitlease.domain.frozen import dataclass
 from gitlease.domain.instant import Instant
 from gitlease.domain.lapse import Sighting
 from gitlease.domain.lease import Actor, Lease
 from gitlease.domain.ledger import Fate, Ledger
 from gitlease.domain.outcome import Event
+from gitlease.domain.resource import Resource
 
 
 class Clock(Protocol):
@@ -169,3 +171,94 @@ class LedgerStore(Protocol):
     @property
     def place(self) -> str:
         """Where it is, for messages: without secrets."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskProblem:
+    """A task file that cannot be used: where, why, and which tasks it may be (folded names).
+
+    ``message`` begins with the file, and its line where there is one. Without ``keys`` it may be
+    any task.
+    """
+
+    file: str
+    message: str
+    keys: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class TaskList:
+    """What the task files say: readable tasks in the order of their files, and the others."""
+
+    tasks: tuple[Task, ...] = ()
+    problems: tuple[TaskProblem, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TaskChange:
+    """One task file to be edited; ``message`` is the subject of the commit that records it."""
+
+    resource: Resource
+    file: str
+    edit: EdgeEdit
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What became of one change: whether the file changed, and the commit that records the edge."""
+
+    change: TaskChange
+    changed: bool
+    commit: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Intent:
+    """A change of task files that goes with a step of the ledger, kept until both are made.
+
+    ``goal`` is what the ledger must show for the change to be right: ``held``, ``ended`` or
+    ``completed`` for ``holder``. ``operations`` are the ids of the step.
+    """
+
+    id: str
+    holder: str
+    goal: str
+    operations: tuple[str, ...]
+    changes: tuple[TaskChange, ...]
+    commit: bool = False
+    root: str = ""
+
+
+class TaskFiles(Protocol):
+    """The task files of one work tree, and of any ref of its repository.
+
+    Whatever cannot be used as a task file is a problem that names file and line, never a traceback.
+    """
+
+    def exist(self) -> bool:
+        """Whether the project has any task file. Parses none."""
+
+    def read(self, ref: str | None = None) -> TaskList:
+        """Every task: of the work tree, or of a ref (NotFound where there is no such ref)."""
+
+    def check(self, changes: Sequence[TaskChange], *, commit: bool) -> None:
+        """See that every change could be made safely, and make none. Invalid where not."""
+
+    def write(self, changes: Sequence[TaskChange], *, commit: bool) -> tuple[Written, ...]:
+        """Make the changes in the work tree and, with ``commit``, as one commit of only them.
+
+        What is made already is left: to repeat it is safe. Raises Invalid.
+        """
+
+    def intend(self, intent: Intent) -> None:
+        """Remember an intent until it is settled, also when this process is killed."""
+
+    def settled(self, intent: Intent) -> None:
+        """Forget an intent."""
+
+    def at(self, root: str) -> TaskFiles | None:
+        """The task files of another work tree of this clone; None where it is gone."""
+
+    def left_behind(self) -> Sequence[Intent]:
+        """The intents of processes that are no more; each is handed to one process at a time."""

@@ -7,14 +7,17 @@ from typing import TypeVar
 
 from gitlease.answers import Reading, of_damage, told
 from gitlease.domain.errors import CacheDamaged, NotFound
+from gitlease.domain.frozen import dataclass
 from gitlease.domain.instant import MS
 from gitlease.domain.lapse import Moment
 from gitlease.domain.lease import Actor, Lease
 from gitlease.domain.ledger import Fate
 from gitlease.domain.pattern import fold
-from gitlease.domain.policy import DEFAULT_POLICY
+from gitlease.domain.policy import DEFAULT_POLICY, Policy
 from gitlease.domain.resource import Resource
 from gitlease.domain.view import LeaseView, view_lease
+from gitlease.edges import EdgeRules, Edges, NoTaskFiles
+from gitlease.intents import Intents
 from gitlease.ports import Clock, LedgerStore, Snapshot
 
 T = TypeVar("T")
@@ -29,11 +32,35 @@ BECAME = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One state of the ledger at one moment, with all its leases."""
+
+    head: Snapshot
+    moment: Moment
+    leases: tuple[Lease, ...]
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def policy(self) -> Policy:
+        return self.head.ledger.header.policy if self.head.ledger else DEFAULT_POLICY
+
+
 class LeaseReader:
     """Reads one layer of one store for one actor."""
 
-    def __init__(self, store: LedgerStore, *, clock: Clock, actor: Actor, layer: str) -> None:
+    def __init__(
+        self,
+        store: LedgerStore,
+        *,
+        clock: Clock,
+        actor: Actor,
+        layer: str,
+        edges: Edges | None = None,
+    ) -> None:
         self.store, self.clock, self.actor, self.layer = store, clock, actor, layer
+        self.edges = edges or Edges(NoTaskFiles(), EdgeRules(), holder=actor.holder)
+        self.intents = Intents(self.edges)
 
     def read(self, *, resource: Resource | None = None, cached: bool = False) -> Reading:
         """The leases of the ledger, or of one resource, as this actor sees them.
@@ -60,6 +87,28 @@ class LeaseReader:
             revision=ledger.header.revision,
             warnings=said + self._told(head) + of_damage(damage),
         )
+
+    def look(self, *, cached: bool = False) -> Look:
+        """The whole ledger at one moment, for whoever decides on more than its leases."""
+        return self.mended(lambda: self._look(cached=cached))
+
+    def known_look(self) -> Look | None:
+        """What this clone knew last, asking nobody; None before the first contact."""
+        head = self.store.known(self.layer)
+        if head is None:
+            return None
+        leases = tuple(head.ledger.every_lease()) if head.ledger else ()
+        return Look(head, Moment(now=self.clock.now(), seen=head.seen), leases)
+
+    def _look(self, *, cached: bool) -> Look:
+        head, said = self._head(cached=cached)
+        said = self._warnings(head, cached) + said + self._told(head)
+        leases = tuple(head.ledger.every_lease()) if head.ledger else ()
+        return Look(head, Moment(now=self.clock.now(), seen=head.seen), leases, said)
+
+    def views(self, look: Look, leases: Sequence[Lease]) -> tuple[LeaseView, ...]:
+        """Leases as this actor sees them at that moment."""
+        return self._views(look.head, leases, look.moment)
 
     def log(
         self, *, resource: Resource | None = None, limit: int = 100, cached: bool = False
@@ -95,7 +144,9 @@ class LeaseReader:
                     hints=("ask once without --cached",),
                 )
             return known, ()
-        return self.store.fetch(self.layer), self._settle_pending()
+        head = self.store.fetch(self.layer)
+        said = self._settle_pending()
+        return head, said + self._repair_edges(head)
 
     def _views(
         self, head: Snapshot, leases: Sequence[Lease], moment: Moment | None = None
@@ -121,6 +172,19 @@ class LeaseReader:
             return ()
         before = self.store.shown(self.layer, [n.id for n in notices])
         return tuple(told(n) for n in notices if n.id not in before)
+
+    def _repair_edges(self, head: Snapshot | None = None) -> tuple[str, ...]:
+        """Finish, or forget, what killed commands meant to write to task files."""
+        said: list[str] = []
+        left = self.intents.left_behind()
+        if not left:
+            return ()
+        head = head or self.store.fetch(self.layer)
+        open_still = {op for p in self.store.pending(self.layer) for op in p.operations}
+        for intent in left:
+            if not open_still.intersection(intent.operations):
+                said += self.intents.repair(intent, head.ledger)
+        return tuple(said)
 
     def _settle_pending(self) -> tuple[str, ...]:
         """Find out about changes whose outcome an earlier command could not know."""

@@ -7,35 +7,34 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
-from gitlease.answers import Answer, Reading, named, overall, several
-from gitlease.domain.errors import GitleaseError, Invalid, LeaseHeld
-from gitlease.domain.lapse import Moment
+from gitlease.answers import Answer, Reading, Terms, several
+from gitlease.domain.edge import Progress, Task
+from gitlease.domain.errors import LeaseHeld
 from gitlease.domain.lease import Actor
-from gitlease.domain.ledger import Note
 from gitlease.domain.operations import (
-    Acknowledge,
     AddNote,
     Barrier,
     Claim,
     Complete,
     DropRecord,
     Extend,
-    Operation,
+    Pick,
     Release,
     Renew,
     Revoke,
     SetPolicy,
 )
 from gitlease.domain.resource import WHOLE, Resource
-from gitlease.ports import Clock, LedgerStore, Snapshot
-from gitlease.reading import LeaseReader
-from gitlease.swapping import PATIENCE, Step, Swapper, fresh_id
+from gitlease.edges import Edges, Planned, changes_of
+from gitlease.intents import COMPLETED, ENDED, HELD
+from gitlease.ports import Clock, LedgerStore
+from gitlease.stepping import LeaseSteps
+from gitlease.swapping import PATIENCE, fresh_id
 from gitlease.waiting import wait_until_free
 
 
-class LeaseService(LeaseReader):
+class LeaseService(LeaseSteps):
     """Claims and everything after, for one actor on one layer of one store."""
 
     def __init__(
@@ -45,17 +44,16 @@ class LeaseService(LeaseReader):
         clock: Clock,
         actor: Actor,
         layer: str = "global",
+        edges: Edges | None = None,
         default_ttl: int = 900,
         ttl_is_default: bool = True,
         patience: float = PATIENCE,
         dice: random.Random | None = None,
     ) -> None:
-        super().__init__(store, clock=clock, actor=actor, layer=layer)
-        self._default_ttl, self._ttl_is_default = default_ttl, ttl_is_default
-        self._dice = dice or random.SystemRandom()
-        self._swapper = Swapper(
-            store, clock=clock, actor=actor, layer=layer, patience=patience, dice=self._dice
+        super().__init__(
+            store, clock=clock, actor=actor, layer=layer, edges=edges, patience=patience, dice=dice
         )
+        self._default_ttl, self._ttl_is_default = default_ttl, ttl_is_default
 
     # --- verbs that change the ledger -------------------------------------------------------
 
@@ -69,44 +67,67 @@ class LeaseService(LeaseReader):
         reason: str | None = None,
         takeover: bool = False,
         reopen: bool = False,
+        any_name: bool = False,
+        commit: bool | None = None,
         wait: int | None = None,
         on_wait: Callable[[LeaseHeld], None] = lambda _held: None,
     ) -> Answer:
-        """Take every resource, or none. ``wait`` blocks for at most that many seconds.
+        """Take every resource, or none, and write the edge of each that is a task.
 
-        Raises LeaseHeld, WaitTimeout, PolicyRefused, and whatever the remote gives.
+        ``wait`` blocks for at most that many seconds; ``any_name`` lets names pass that are no
+        tasks; ``commit`` records the edges as a commit (None: as the settings say).
+        Raises LeaseHeld, WaitTimeout, PolicyRefused, NotFound, Invalid, and what the remote gives.
         """
-
-        wanted = several(resources)
-
-        def operations() -> list[Operation]:
-            return [
-                Claim(
-                    id=fresh_id(),
-                    actor=self.actor,
-                    resource=resource,
-                    lease_id=fresh_id(),
-                    scope=scope,
-                    ttl=ttl,
-                    default_ttl=self._default_ttl,
-                    default_fits=self._ttl_is_default,
-                    paths=paths,
-                    reason=reason,
-                    takeover=takeover,
-                    reopen=reopen,
-                )
-                for resource in wanted
-            ]
-
-        if wait is None:
-            return self._change("claim", operations())
-        return wait_until_free(
-            lambda: self._change("claim", operations()),
-            seconds=wait,
-            clock=self.clock,
-            dice=self._dice,
-            on_wait=on_wait,
+        terms = Terms(
+            scope=scope,
+            ttl=ttl,
+            paths=paths,
+            reason=reason,
+            takeover=takeover,
+            reopen=reopen,
+            any_name=any_name,
+            commit=commit,
         )
+        return self._claim_when_free(resources, terms, lambda _task: None, wait, on_wait)
+
+    def start(
+        self,
+        resource: Resource,
+        *,
+        terms: Terms,
+        status: str | None = None,
+        wait: int | None = None,
+        on_wait: Callable[[LeaseHeld], None] = lambda _held: None,
+    ) -> Answer:
+        """Claim a task and set its status: ``status``, else the project's word for in progress."""
+
+        def word(task: Task) -> str | None:
+            under_way = task.progress is Progress.IN_PROGRESS
+            return status or (None if under_way else self.edges.rules.word(Progress.IN_PROGRESS))
+
+        self.edges.task(resource)
+        return self._claim_when_free([resource], terms, word, wait, on_wait)
+
+    def pick(self, planned: Sequence[Planned], terms: Terms) -> Answer:
+        """Claim the first of these tasks that is free, whoever else picks. NothingLeft if none is.
+
+        The plans have been checked.
+        """
+        claims = tuple(self.claim_of(p, terms) for p in planned)
+        op = Pick(id=fresh_id(), actor=self.actor, claims=claims)
+        return self._together("next", [op], planned, goal=HELD, commit=terms.commit, checked=True)
+
+    def set_status(self, resource: Resource, word: str, *, commit: bool | None = None) -> Answer:
+        """Set a task's status, to one that neither claims nor finishes it.
+
+        Raises LeaseHeld where the task is another's.
+        """
+        planned = self.edges.status_of(self.edges.task(resource), word)
+        record = self.recorded(commit)
+        self.edges.check([planned], commit=record)
+        said = self._allowed_to_end(planned)
+        written = self.edges.files.write(changes_of([planned]), commit=record)
+        return Answer(status="set", written=written, changed=bool(written), warnings=said)
 
     def renew(
         self,
@@ -137,23 +158,50 @@ class LeaseService(LeaseReader):
         return self._change("extend", [op])
 
     def release(
-        self, resources: Sequence[Resource], *, scope: str | None = None, note: str | None = None
+        self,
+        resources: Sequence[Resource],
+        *,
+        scope: str | None = None,
+        note: str | None = None,
+        commit: bool | None = None,
     ) -> Answer:
-        """Drop one's leases of these resources; all or none, and none at all is fine."""
-        return self._change(
-            "release",
-            [
-                Release(id=fresh_id(), actor=self.actor, resource=r, scope=scope, note=note)
-                for r in several(resources)
-            ],
-        )
+        """Drop one's leases of these resources and retire one's edges; all or none.
 
-    def complete(self, resource: Resource, *, scope: str | None = None) -> Answer:
-        """Finish: the lease ends completed."""
+        With nothing to drop it succeeds all the same.
+        """
+        planned = self.edges.plan_end(several(resources))
+        operations = [
+            Release(
+                id=fresh_id(),
+                actor=self.actor,
+                resource=p.resource,
+                scope=scope,
+                note=note,
+                assigned=p.others,
+            )
+            for p in planned
+        ]
+        return self._together("release", operations, planned, goal=ENDED, commit=commit)
+
+    def complete(
+        self, resource: Resource, *, scope: str | None = None, commit: bool | None = None
+    ) -> Answer:
+        """Finish: the lease ends completed, one's edge goes, and the task's status is done.
+
+        The status stays where only a scope is finished, or others still work on theirs.
+        """
+        whole = scope is None or scope == WHOLE
+        status = self.edges.rules.word(Progress.DONE) if whole else None
+        planned = self.edges.plan_end([resource], status=status)
         op = Complete(
-            id=fresh_id(), actor=self.actor, resource=resource, lease_id=fresh_id(), scope=scope
+            id=fresh_id(),
+            actor=self.actor,
+            resource=planned[0].resource,
+            lease_id=fresh_id(),
+            scope=scope,
+            assigned=planned[0].others,
         )
-        return self._change("done", [op])
+        return self._together("done", [op], planned, goal=COMPLETED, commit=commit)
 
     def revoke(
         self,
@@ -207,80 +255,51 @@ class LeaseService(LeaseReader):
             warnings=warnings,
         )
 
-    # --- how ----------------------------------------------------------------------------------
+    # --- lease and edge together ----------------------------------------------------------------
 
-    def _change(
+    def _claim_when_free(
         self,
-        what: str,
-        operations: Sequence[Operation],
-        *,
-        together: bool = True,
-        notes_of: Sequence[Resource] = (),
+        resources: Sequence[Resource],
+        terms: Terms,
+        status: Callable[[Task], str | None],
+        wait: int | None,
+        on_wait: Callable[[LeaseHeld], None],
     ) -> Answer:
-        return self.mended(
-            lambda: self._carry_out(what, operations, together=together, notes_of=notes_of)
+        wanted = several(resources)
+
+        def attempt() -> Answer:
+            planned = self.edges.plan_claim(
+                wanted,
+                unknown_too=terms.any_name,
+                takeover=terms.takeover,
+                reopen=terms.reopen,
+                commit=self.recorded(terms.commit),
+                status=status,
+            )
+            operations = [self.claim_of(p, terms) for p in planned]
+            return self._together("claim", operations, planned, goal=HELD, commit=terms.commit)
+
+        if wait is None:
+            return attempt()
+        return wait_until_free(
+            attempt, seconds=wait, clock=self.clock, dice=self._dice, on_wait=on_wait
         )
 
-    def _carry_out(
-        self,
-        what: str,
-        operations: Sequence[Operation],
-        *,
-        together: bool,
-        notes_of: Sequence[Resource],
-    ) -> Answer:
-        said = self._settle_pending()
-        known = self.store.known(self.layer)
-        said += self._told(known)
-        batch = [*operations, *self._acknowledged(known)]
-        try:
-            step = self._swapper.carry_out(batch, together=together, what=named(what, operations))
-        except GitleaseError as refusal:
-            said += self._told(self.store.known(self.layer))
-            refusal.warnings = self.store.warnings + said
-            raise
-        return self._answer(step, operations, said + self._told(step.head), notes_of)
-
-    def _answer(
-        self,
-        step: Step,
-        operations: Sequence[Operation],
-        warnings: tuple[str, ...],
-        notes_of: Sequence[Resource],
-    ) -> Answer:
-        ids = {op.id for op in operations}
-        outcomes = [o for o in step.applied.outcomes if o.operation in ids]
-        refused = [r for r in step.applied.results if isinstance(r, GitleaseError)]
-        refused += [r for o in outcomes for r in o.refused]
-        ledger = step.applied.ledger
-        moment = Moment(now=self.clock.now(), seen=step.head.seen)
-        head = replace(step.head, ledger=ledger)
-        for refusal in refused:
-            refusal.views = self._views(head, refusal.conflicts, moment)
-        leases = [lease for o in outcomes for lease in o.leases]
-        named = [op.resource for op in operations if isinstance(op, Claim)] or list(notes_of)
-        notes: list[Note] = []
-        for resource in dict.fromkeys(named):
-            try:
-                notes += ledger.notes(resource)
-            except Invalid as damage:  # what was done is done, and must be said
-                warnings += (damage.message,)
-        statuses = [o.status for o in outcomes]
-        return Answer(
-            status=overall(statuses),
-            leases=self._views(head, leases, moment),
-            displaced=self._views(head, [x for o in outcomes for x in o.displaced], moment),
-            notes=tuple(notes),
-            refused=tuple(refused),
-            capped_to_max=any(o.capped_to_max for o in outcomes),
-            max_ttl_seconds=ledger.header.policy.ttl_max,
-            changed=step.applied.changed,
-            warnings=self.store.warnings + step.head.warnings + warnings,
+    def claim_of(self, planned: Planned, terms: Terms) -> Claim:
+        """The operation that claims one planned resource."""
+        return Claim(
+            id=fresh_id(),
+            actor=self.actor,
+            resource=planned.resource,
+            lease_id=fresh_id(),
+            scope=terms.scope,
+            ttl=terms.ttl,
+            default_ttl=self._default_ttl,
+            default_fits=self._ttl_is_default,
+            paths=tuple(dict.fromkeys((*terms.paths, *planned.paths))),
+            reason=terms.reason,
+            takeover=terms.takeover,
+            reopen=terms.reopen,
+            edge=planned.task is not None,
+            assigned=planned.others,
         )
-
-    def _acknowledged(self, head: Snapshot | None) -> list[Operation]:
-        notices = head.ledger.notices(self.actor.holder) if head and head.ledger else ()
-        if not notices:
-            return []
-        ids = tuple(n.id for n in notices)
-        return [Acknowledge(id=fresh_id(), actor=self.actor, notices=ids)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gitlease.domain.duration import format_duration
+from gitlease.domain.edge import Assignee
 from gitlease.domain.errors import Invalid, PolicyRefused, UsageError
 from gitlease.domain.instant import MS
 from gitlease.domain.lapse import Moment
@@ -15,7 +16,16 @@ from gitlease.domain.outcome import Event, Outcome
 from gitlease.domain.policy import Policy
 from gitlease.domain.relation import Relation, relation
 from gitlease.domain.resource import Resource
-from gitlease.domain.rivals import assignees, may_bind, refuse, rivals_of, yields
+from gitlease.domain.rivals import (
+    assigned_error,
+    assignees,
+    has_edge,
+    may_bind,
+    named_in_file,
+    refuse,
+    rivals_of,
+    yields,
+)
 
 
 def claim(ledger: Ledger, op: Claim, moment: Moment) -> tuple[Ledger, Outcome]:
@@ -34,10 +44,20 @@ def claim(ledger: Ledger, op: Claim, moment: Moment) -> tuple[Ledger, Outcome]:
     stood = [(lease, relation(lease, op.actor, policy, moment)) for lease in rivals]
     stood += assignees(ledger, op, rivals, moment)
     refuse(op, stood, policy, moment)
+    named = named_in_file(ledger, op, moment)
+    apart = op.takeover or not has_edge(ledger, op, moment)
+    if named and apart and not op.takeover:
+        raise assigned_error(op.resource, op.scope, named)
     displaced = [lease for lease, how in stood if yields(how, op)]
+    taken = named if apart else ()
     if mine is not None and ours:
-        return _renew_own(ledger, op, mine, ttl, moment, paths=paths, displaced=displaced)
-    return _grant(ledger, op, displaced, ttl, moment)
+        state, done = _renew_own(
+            ledger, op, mine, ttl, moment, paths=paths, displaced=displaced, named=taken
+        )
+    else:
+        state, done = _grant(ledger, op, displaced, ttl, moment, named=taken)
+    left = () if apart else tuple(a.name for a in named)
+    return state, replace(done, unassigned=tuple(a.name for a in taken), assigned=left)
 
 
 def _check_paths(paths: tuple[str, ...]) -> tuple[str, ...]:
@@ -77,6 +97,7 @@ def _renew_own(
     *,
     paths: tuple[str, ...],
     displaced: list[Lease],
+    named: tuple[Assignee, ...],
 ) -> tuple[Ledger, Outcome]:
     """A claim of one's own live lease is a heartbeat, with whatever else the claim says."""
     policy, now = ledger.header.policy, moment.now.wall_ms
@@ -96,11 +117,11 @@ def _renew_own(
         operation=op.id,
         margins=mine.margins.widest(policy.margins),
     )
-    state, taken, said = _displace(ledger, displaced, op, now)
+    state, taken, said = _displace(ledger, displaced, named, op, now)
     # What others may come to rely on must not be forgotten with the next heartbeat.
     before = (mine.session, mine.paths, mine.reason)
-    quiet = before == (lease.session, lease.paths, lease.reason) and not displaced
-    status = "taken_over" if taken else "renewed"
+    quiet = before == (lease.session, lease.paths, lease.reason) and not displaced and not named
+    status = "taken_over" if taken or named else "renewed"
     done = Outcome(
         operation=op.id,
         status=status,
@@ -113,20 +134,65 @@ def _renew_own(
 
 
 def _displace(
-    ledger: Ledger, displaced: list[Lease], op: Claim, now: int
+    ledger: Ledger, displaced: list[Lease], named: tuple[Assignee, ...], op: Claim, now: int
 ) -> tuple[Ledger, tuple[Lease, ...], tuple[Event, ...]]:
-    """Remove whose place is taken, and leave word for those of other people."""
+    """Remove whose place is taken, and leave word for those of other people.
+
+    ``named`` lose an edge in the task file: those of them whom a lease does not name are told too.
+    """
     state, by = ledger, op.actor
     for old in displaced:
         state = state.remove(old)
     taken = tuple(x for x in displaced if x.state is State.ACTIVE and not x.same_holder(by))
     for old in taken:
         state = give_notice(state, old, op.id, "taken_over", by.holder, now, op.reason)
-    return state, taken, tuple(event("displaced", op.id, now, by.holder, x) for x in taken)
+    said = [event("displaced", op.id, now, by.holder, x, reason=op.reason) for x in taken]
+    told = [x.holder for x in taken]
+    for assignee in named:
+        if any(assignee.is_holder(holder) for holder in told):
+            continue
+        for number, holder in enumerate(assignee.holders):
+            state = _tell_assignee(state, holder, op, f"{op.id}-{len(said)}.{number}", now)
+        said.append(_unassigned(op, assignee.known, now))
+    return state, taken, tuple(said)
+
+
+def _tell_assignee(ledger: Ledger, holder: str, op: Claim, notice_id: str, now: int) -> Ledger:
+    notice = Notice(
+        id=notice_id,
+        to=holder,
+        session=None,
+        what="taken_over",
+        resource=op.resource.text,
+        scope=op.scope,
+        by=op.actor.holder,
+        at=now,
+        reason=op.reason,
+    )
+    return ledger.with_notices(holder, (*ledger.notices(holder), notice))
+
+
+def _unassigned(op: Claim, who: str, now: int) -> Event:
+    return Event(
+        kind="displaced",
+        operation=op.id,
+        at=now,
+        by=op.actor.holder,
+        resource=op.resource.text,
+        scope=op.scope,
+        holder=who,
+        reason=op.reason,
+    )
 
 
 def _grant(
-    ledger: Ledger, op: Claim, displaced: list[Lease], ttl: int, moment: Moment
+    ledger: Ledger,
+    op: Claim,
+    displaced: list[Lease],
+    ttl: int,
+    moment: Moment,
+    *,
+    named: tuple[Assignee, ...],
 ) -> tuple[Ledger, Outcome]:
     now, actor, policy = moment.now.wall_ms, op.actor, ledger.header.policy
     header = count_token(ledger.header)
@@ -155,8 +221,8 @@ def _grant(
         raise Invalid(
             f"the ledger's sequence is behind the token of {op.resource}: it was tampered with"
         )
-    state, taken, said = _displace(ledger.with_header(header), displaced, op, now)
-    status = "taken_over" if taken else "claimed"
+    state, taken, said = _displace(ledger.with_header(header), displaced, named, op, now)
+    status = "taken_over" if taken or named else "claimed"
     outcome = Outcome(
         operation=op.id,
         status=status,

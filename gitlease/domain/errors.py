@@ -45,6 +45,7 @@ class GitleaseError(Exception):
         conflicts: tuple[Lease, ...] = (),
         free_at: int | None = None,
         hints: tuple[str, ...] = (),
+        holder: str | None = None,
     ) -> None:
         super().__init__(message)
         self.message = message
@@ -53,6 +54,8 @@ class GitleaseError(Exception):
         self.conflicts = conflicts
         self.free_at = free_at
         self.hints = hints
+        self.holder = holder
+        """Who has it, where no lease says so: the assignee of a task."""
         self.views: tuple[LeaseView, ...] = ()
         """``conflicts`` as the caller sees them, where the ledger was read."""
         self.warnings: tuple[str, ...] = ()

@@ -17,7 +17,7 @@ from gitlease.domain.outcome import Event, Outcome
 from gitlease.domain.pattern import fold
 from gitlease.domain.relation import TABLE, Relation, Row, Verdict, relation
 from gitlease.domain.resource import WHOLE, Resource, scopes_overlap
-from gitlease.domain.rivals import held_error, may_bind
+from gitlease.domain.rivals import assigned_error, held_error, may_bind, named_in_file
 
 
 def renew(ledger: Ledger, op: Renew, moment: Moment) -> tuple[Ledger, Outcome]:
@@ -78,7 +78,7 @@ def release(ledger: Ledger, op: Release, moment: Moment) -> tuple[Ledger, Outcom
     """Drop one's own; with none it succeeds, and someone else's is refused."""
     now = moment.now.wall_ms
     state, ended = ledger, []
-    for lease in _to_end(ledger, op.resource, op.scope, op.actor, moment):
+    for lease in _mine_to_end(ledger, op, moment):
         state = state.remove(lease)
         ended.append(replace(lease, state=State.RELEASED))
     events = [event("released", op.id, now, op.actor.holder, x, reason=op.note) for x in ended]
@@ -99,7 +99,7 @@ def release(ledger: Ledger, op: Release, moment: Moment) -> tuple[Ledger, Outcom
 def complete(ledger: Ledger, op: Complete, moment: Moment) -> tuple[Ledger, Outcome]:
     """End as completed: the record stays for a while and refuses claims that do not reopen."""
     now, policy, actor = moment.now.wall_ms, ledger.header.policy, op.actor
-    mine = _to_end(ledger, op.resource, op.scope, actor, moment)
+    mine = _mine_to_end(ledger, op, moment)
     done_before = _completed(ledger, op.resource, op.scope, actor, moment)
     if not mine and done_before:
         return ledger, Outcome(
@@ -256,10 +256,19 @@ def _of_session(
     return mine, tuple(lost)
 
 
-def _to_end(
+def _mine_to_end(ledger: Ledger, op: Release | Complete, moment: Moment) -> list[Lease]:
+    """What release and done end; LeaseHeld too where the task is another's by its file alone."""
+    mine = may_end(ledger, op.resource, op.scope, op.actor, moment)
+    named = () if mine else named_in_file(ledger, op, moment)
+    if named:
+        raise assigned_error(op.resource, op.scope, named)
+    return mine
+
+
+def may_end(
     ledger: Ledger, resource: Resource, scope: str | None, actor: Actor, moment: Moment
 ) -> list[Lease]:
-    """What release and done may end; LeaseHeld when only others have it."""
+    """The caller's leases that release and done may end; LeaseHeld when only others have it."""
     stood = _stood(ledger, resource, actor, moment)
     mine = _pick(stood, scope, lambda row: row.end)
     if mine:

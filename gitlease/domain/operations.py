@@ -6,6 +6,7 @@ gateway can join them into one push and a simulation can replay them.
 
 from __future__ import annotations
 
+from gitlease.domain.edge import Assignee
 from gitlease.domain.errors import UsageError
 from gitlease.domain.frozen import dataclass
 from gitlease.domain.lease import Actor
@@ -42,7 +43,7 @@ class Claim(Operation):
     ``ttl`` in seconds; None for ``default_ttl``, which is fitted into the limits if it
     ``default_fits`` and must lie within them otherwise. ``lease_id`` is the nonce of the grant.
     ``takeover`` allows to replace the edge of another, ``reopen`` completed work.
-    ``edge`` says that the task file is assigned along with it.
+    ``edge`` says that the task file is assigned along with it, ``assigned`` who else stands there.
     """
 
     resource: Resource
@@ -56,6 +57,17 @@ class Claim(Operation):
     takeover: bool = False
     reopen: bool = False
     edge: bool = False
+    assigned: tuple[Assignee, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pick(Operation):
+    """Makes the first of these claims that nothing stands against; all have this operation's id.
+
+    What the caller holds already is passed over, so that two runs of one person get different work.
+    """
+
+    claims: tuple[Claim, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,20 +90,28 @@ class Extend(Operation):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release(Operation):
-    """Drops one's lease; with nothing to drop it succeeds all the same."""
+    """Drops one's lease; with nothing to drop it succeeds all the same.
+
+    ``assigned`` are those whose task it is by its file, where the caller is not among them.
+    """
 
     resource: Resource
     scope: str | None = None
     note: str | None = None
+    assigned: tuple[Assignee, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Complete(Operation):
-    """Finishes: the lease ends ``completed``, and claims need ``reopen`` from then on."""
+    """Finishes: the lease ends ``completed``, and claims need ``reopen`` from then on.
+
+    ``assigned`` are those whose task it is by its file, where the caller is not among them.
+    """
 
     resource: Resource
     lease_id: str
     scope: str | None = None
+    assigned: tuple[Assignee, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

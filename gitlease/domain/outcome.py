@@ -29,7 +29,9 @@ class Event(NamedTuple):
 class Outcome:
     """What was done: ``leases`` as they are now (or as they ended), and what was displaced.
 
-    ``refused`` has the parts of an operation over several leases that could not be done.
+    ``unassigned`` are the names whose edges were taken over, ``assigned`` those that keep theirs
+    beside a lease of the caller's. ``refused`` has the parts of an operation over several leases
+    that could not be done.
     ``changed`` is False when the ledger already was as asked.
     """
 
@@ -38,6 +40,8 @@ class Outcome:
     leases: tuple[Lease, ...] = ()
     events: tuple[Event, ...] = ()
     displaced: tuple[Lease, ...] = ()
+    unassigned: tuple[str, ...] = ()
+    assigned: tuple[str, ...] = ()
     refused: tuple[GitleaseError, ...] = ()
     capped_to_max: bool = False
     changed: bool = True

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gitlease.domain import pattern
+from gitlease.domain.edge import Assignee
 from gitlease.domain.errors import GitleaseError, LeaseHeld, PolicyRefused
 from gitlease.domain.lapse import Moment, free_at
 from gitlease.domain.lease import Actor, Lease, State, same_person
 from gitlease.domain.ledger import Ledger
-from gitlease.domain.operations import Claim
+from gitlease.domain.operations import Claim, Complete, Release
 from gitlease.domain.policy import Policy
 from gitlease.domain.relation import TABLE, Relation, Verdict, relation
 from gitlease.domain.resource import Resource, scopes_overlap
@@ -73,9 +74,40 @@ def assignees(
     ]
 
 
+def named_in_file(
+    ledger: Ledger, op: Claim | Release | Complete, moment: Moment
+) -> tuple[Assignee, ...]:
+    """Whose the task is by its file alone: those with no live lease on another scope of it."""
+    if not op.assigned:
+        return ()
+    policy = ledger.header.policy
+    task = [(x, relation(x, op.actor, policy, moment)) for x in ledger.leases_of(op.resource)]
+    live = [x.holder for x, how in task if how is Relation.THEIRS]
+    return tuple(a for a in op.assigned if not any(a.is_holder(holder) for holder in live))
+
+
+def assigned_error(resource: Resource, scope: str | None, named: tuple[Assignee, ...]) -> LeaseHeld:
+    """The refusal for a task that is another's by its file, without any lease."""
+    return LeaseHeld(
+        f"{resource} is assigned to {', '.join(a.known for a in named)}",
+        resource=resource.text,
+        scope=scope,
+        holder=named[0].known,
+    )
+
+
 def _share_a_file(some: Iterable[str], others: Iterable[str]) -> bool:
     parsed = [pattern.parse(text) for text in others]
     return any(pattern.overlap(pattern.parse(a), b) for a in some for b in parsed)
+
+
+def has_edge(ledger: Ledger, op: Claim, moment: Moment) -> bool:
+    """Whether the caller holds a lease of this task that came with an edge."""
+    policy = ledger.header.policy
+    return any(
+        x.edge and relation(x, op.actor, policy, moment) is Relation.MINE
+        for x in ledger.leases_of(op.resource)
+    )
 
 
 def yields(how: Relation, op: Claim) -> bool:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from gitlease.domain import claiming, holding, ruling
+from gitlease.domain import claiming, holding, picking, ruling
 from gitlease.domain.errors import GitleaseError, Invalid
 from gitlease.domain.frozen import dataclass
 from gitlease.domain.lapse import Moment
@@ -30,6 +30,7 @@ from gitlease.domain.operations import (
     DropRecord,
     Extend,
     Operation,
+    Pick,
     Release,
     Renew,
     Revoke,
@@ -43,6 +44,7 @@ Move = Callable[[Ledger, Any, Moment], tuple[Ledger, Outcome]]
 
 MOVES: Mapping[type[Operation], Move] = {
     Claim: claiming.claim,
+    Pick: picking.pick,
     Renew: holding.renew,
     Extend: holding.extend,
     Release: holding.release,

@@ -1,0 +1,277 @@
+"""Lease and edge together: what a step of the ledger means for the task files.
+
+A step is planned on the files as they are: what cannot be written safely is refused before the
+ledger is asked. What is to be written is remembered as an intent, then the ledger is changed, then
+the files; whatever a kill leaves undone is finished, or forgotten, by the next command: the ledger
+says which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import field
+
+from gitlease.domain.edge import Assignee, EdgeEdit, People, Progress, Task
+from gitlease.domain.errors import Invalid, NotFound, PolicyRefused
+from gitlease.domain.frozen import dataclass
+from gitlease.domain.pattern import fold
+from gitlease.domain.resource import Resource
+from gitlease.ports import Intent, TaskChange, TaskFiles, TaskList, Written
+
+NEAR = 3  # names shown for one that is unknown
+
+
+def _own_words() -> dict[Progress, tuple[str, ...]]:
+    return {p: (p.value,) for p in (Progress.TODO, Progress.IN_PROGRESS, Progress.DONE)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EdgeRules:
+    """The settings of edges. ``required`` None: true where a task file exists.
+
+    ``statuses`` has the words of a status, the one that is written first.
+    """
+
+    people: People = field(default_factory=People)
+    statuses: Mapping[Progress, tuple[str, ...]] = field(default_factory=_own_words)
+    required: bool | None = None
+    commit: bool = False
+
+    def word(self, progress: Progress) -> str:
+        return self.statuses[progress][0]
+
+    def progress(self, word: str) -> Progress:
+        """What a status means; Progress.OTHER for a word that the settings do not have."""
+        for progress, words in self.statuses.items():
+            if fold(word.strip()) in map(fold, words):
+                return progress
+        return Progress.OTHER
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """One resource of a command, with its task where it is one, and what its file is to become.
+
+    ``others`` are the assignees in the file where the caller is not among them, ``mine`` the names
+    there that are the caller's.
+    """
+
+    resource: Resource
+    task: Task | None = None
+    others: tuple[Assignee, ...] = ()
+    mine: tuple[str, ...] = ()
+    edit: EdgeEdit = field(default_factory=EdgeEdit)
+    message: str = ""
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        return self.task.paths if self.task else ()
+
+    @property
+    def change(self) -> TaskChange | None:
+        if self.task is None:
+            return None
+        return TaskChange(self.task.resource, self.task.file, self.edit, self.message)
+
+
+def changes_of(planned: Iterable[Planned]) -> list[TaskChange]:
+    """The changes of files in a plan, without those that change nothing."""
+    return [change for p in planned if (change := p.change) is not None and p.edit != EdgeEdit()]
+
+
+class Edges:
+    """The edges of one work tree, as one holder sees and changes them."""
+
+    def __init__(self, files: TaskFiles, rules: EdgeRules, *, holder: str) -> None:
+        self.files, self.rules, self.holder = files, rules, holder
+
+    # --- planning: before the ledger is asked -------------------------------------------------
+
+    def plan_claim(
+        self,
+        resources: Sequence[Resource],
+        *,
+        unknown_too: bool = False,
+        takeover: bool = False,
+        reopen: bool = False,
+        commit: bool = False,
+        status: Callable[[Task], str | None] = lambda _task: None,
+    ) -> list[Planned]:
+        """What a claim means for the files: NotFound, Invalid, or PolicyRefused for a done task.
+
+        ``unknown_too`` lets names pass that are no tasks; ``status`` gives the word to be set.
+        """
+        known, planned = self._known(resources), []
+        for resource in resources:
+            task = known.task(resource, lenient=unknown_too)
+            if task is not None:
+                self._check_open(task, reopen)
+                said = status(task)
+                planned.append(self.claim_of(task, takeover=takeover, status=said, again=commit))
+            elif known.required and not resource.is_path and not unknown_too:
+                raise known.unknown(resource, any_name=True)
+            else:
+                planned.append(Planned(resource=resource))
+        return planned
+
+    def claim_of(
+        self, task: Task, *, takeover: bool = False, status: str | None = None, again: bool = False
+    ) -> Planned:
+        """What a claim of one task means for its file.
+
+        ``again``: also where the edge stands in the work tree, since a commit may lack it.
+        """
+        people, name = self.rules.people, self.rules.people.name_of(self.holder)
+        mine = tuple(n for n in task.assigned if people.is_mine(n, self.holder))
+        others = people.others(task.assigned, self.holder)
+        if task.is_done and status is None:
+            status = self.rules.word(Progress.TODO)
+        kept = mine[0] if mine and again else None
+        return Planned(
+            resource=task.resource,
+            task=task,
+            others=others,
+            mine=mine,
+            edit=EdgeEdit(
+                remove=tuple(a.name for a in others) if takeover else (),
+                add=kept if mine else name,
+                status=status,
+            ),
+            message=f"assign {task.resource} to {name}",
+        )
+
+    def plan_end(
+        self, resources: Sequence[Resource], *, status: str | None = None
+    ) -> list[Planned]:
+        """What the end of leases means for the files: one's own names go. Raises Invalid."""
+        known = self._known(resources)
+        return [self._ended(r, known, status) for r in resources]
+
+    def task(self, resource: Resource) -> Task:
+        """The task of a name. NotFound when there is none, Invalid when its file is broken."""
+        known = self._known([resource], always=True)
+        task = known.task(resource)
+        if task is None:
+            raise known.unknown(resource)
+        return task
+
+    def status_of(self, task: Task, word: str) -> Planned:
+        """What a new status means for a task's file."""
+        return Planned(
+            resource=task.resource,
+            task=task,
+            others=() if task.is_done else self.rules.people.others(task.assigned, self.holder),
+            edit=EdgeEdit(status=word),
+            message=f"set {task.resource} to {word}",
+        )
+
+    def check(self, planned: Iterable[Planned], *, commit: bool) -> None:
+        """See that what is planned could be written. Raises Invalid, and nothing has happened."""
+        self.files.check(changes_of(planned), commit=commit)
+
+    def _check_open(self, task: Task, reopen: bool) -> None:
+        if not task.is_done:
+            return
+        shelved = self.rules.progress(task.status) is not Progress.DONE
+        if shelved:
+            raise PolicyRefused(
+                f"{task.resource} is done: {task.file} lies among the completed tasks",
+                resource=task.resource.text,
+                hints=("to take it up again, move the file back first",),
+            )
+        if not reopen:
+            raise PolicyRefused(
+                f"{task.resource} is done, says {task.file}",
+                resource=task.resource.text,
+                hints=("a finished task is claimed again only by reopening it",),
+            )
+
+    def _ended(self, resource: Resource, known: _Known, status: str | None) -> Planned:
+        task = known.task(resource, lenient=True)
+        if task is None:
+            return Planned(resource=resource)
+        people = self.rules.people
+        mine = tuple(n for n in task.assigned if people.is_mine(n, self.holder))
+        done = f"finish {task.resource}" if status else f"unassign {task.resource}"
+        return Planned(
+            resource=task.resource,
+            task=task,
+            others=() if task.is_done else people.others(task.assigned, self.holder),
+            mine=mine,
+            edit=EdgeEdit(remove=mine, status=status),
+            message=done,
+        )
+
+    def _known(self, resources: Sequence[Resource], *, always: bool = False) -> _Known:
+        """The tasks as far as these resources need them."""
+        names = any(not r.is_path for r in resources)
+        exist = (names or always) and self.files.exist()
+        required = self.rules.required if self.rules.required is not None else exist
+        return _Known(self.files.read() if exist else TaskList(), required)
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """The tasks of a command, and whether names must be tasks."""
+
+    found: TaskList
+    required: bool
+
+    def task(self, resource: Resource, *, lenient: bool = False) -> Task | None:
+        """The task of a resource. Invalid where its file cannot be used, unless ``lenient`` for
+        files that may be any task."""
+        if resource.is_path:
+            return None
+        for task in self.found.tasks:
+            if task.resource == resource:
+                return task
+        for problem in self.found.problems:
+            if resource.key in problem.keys or not (problem.keys or lenient):
+                raise Invalid(
+                    problem.message,
+                    resource=resource.text,
+                    hints=("mend the file, then try again",),
+                )
+        return None
+
+    def unknown(self, resource: Resource, *, any_name: bool = False) -> NotFound:
+        """The refusal of a name that is no task, with those that are like it."""
+        from difflib import get_close_matches
+
+        ids = {t.resource.key: t for t in self.found.tasks}
+        near = get_close_matches(resource.key, ids, n=NEAR, cutoff=0.6)
+        hints = (
+            [f"did you mean {', '.join(ids[key].resource.text for key in near)}?"] if near else []
+        )
+        if any_name:
+            hints.append("a name that is no task is claimed with --any")
+        message = f"there is no task {resource}: no task file has this id"
+        return NotFound(message, resource=resource.text, hints=tuple(hints))
+
+
+class NoTaskFiles:
+    """The task files of a repository that can have none: all names are just names."""
+
+    def exist(self) -> bool:
+        return False
+
+    def read(self, ref: str | None = None) -> TaskList:
+        return TaskList()
+
+    def check(self, changes: Sequence[TaskChange], *, commit: bool) -> None:
+        """Nothing can be changed, and nothing is asked to be."""
+
+    def write(self, changes: Sequence[TaskChange], *, commit: bool) -> tuple[Written, ...]:
+        return ()
+
+    def intend(self, intent: Intent) -> None:
+        """Nothing is ever written here."""
+
+    def settled(self, intent: Intent) -> None:
+        """Nothing was intended."""
+
+    def at(self, root: str) -> None:
+        return None
+
+    def left_behind(self) -> Sequence[Intent]:
+        return ()

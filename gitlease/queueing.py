@@ -1,0 +1,205 @@
+"""The queue of tasks over the ledger: what may be claimed, what one carries, and what is next."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from gitlease.answers import Answer, QueueReading, Taken, Terms
+from gitlease.domain.edge import Task
+from gitlease.domain.errors import Invalid, NothingLeft
+from gitlease.domain.instant import MS
+from gitlease.domain.lease import same_person
+from gitlease.domain.ledger import Note
+from gitlease.domain.pattern import fold
+from gitlease.domain.queue import (
+    Carried,
+    Carry,
+    Surroundings,
+    WhyNot,
+    carrying,
+    hand_out,
+    survey,
+)
+from gitlease.domain.resource import Resource
+from gitlease.edges import Planned
+from gitlease.ports import TaskList
+from gitlease.reading import Look
+from gitlease.service import LeaseService
+
+AT_ONCE = 32  # tasks of which one step picks the first that is free
+PROBLEMS_SHOWN = 10
+LOOKED_BACK = 500  # events of the audit trail that a briefing reads
+RECENT = 7 * 86_400  # seconds for which a briefing tells what was taken
+NO_TASKS = "there are no task files here: tasks.files in .gitlease.yaml says which there are"
+
+
+class TaskQueue:
+    """The tasks of one work tree, or of a ref, as the service's actor may take them."""
+
+    def __init__(self, service: LeaseService) -> None:
+        self._service, self._edges = service, service.edges
+
+    def queue(self, *, ref: str | None = None, cached: bool = False) -> QueueReading:
+        """Every task in the order of the queue, each with whether it may be claimed.
+
+        One connection, or none with ``cached``. NotFound for an unknown ref.
+        """
+        tasks = self._edges.files.read(ref)
+        look = self._service.look(cached=cached)
+        return self._reading(tasks, look)
+
+    def brief(self, *, ref: str | None = None, cached: bool = False) -> QueueReading:
+        """What a person or agent that starts should know: also what was taken, and the notes."""
+        tasks = self._edges.files.read(ref)
+        look = self._service.look(cached=cached)
+        reading = self._reading(tasks, look)
+        return replace(
+            reading, taken=self._taken(look, reading.carried), notes=_notes(look, reading)
+        )
+
+    def next_task(self, *, ref: str | None = None, cached: bool = False) -> QueueReading:
+        """Like ``queue``; NothingLeft where nothing may be handed out."""
+        reading = self.queue(ref=ref, cached=cached)
+        if not reading.next_up:
+            raise _nothing_left(reading)
+        return reading
+
+    def claim_next(self, terms: Terms) -> tuple[Answer, Task]:
+        """Claim the first task that is free, decided in the step that takes it.
+
+        However many workers ask at once, each gets another task, or NothingLeft.
+        """
+        tasks = self._edges.files.read()
+        reading = self._reading(tasks, self._service.known_look() or self._service.look())
+        waiting = [entry.task for entry in reading.next_up]
+        for start in range(0, len(waiting), AT_ONCE):
+            plans, said = self._writable(waiting[start : start + AT_ONCE], terms)
+            reading_warnings = reading.warnings + said
+            if not plans:
+                continue
+            try:
+                answer = self._service.pick(plans, terms)
+            except NothingLeft:
+                continue
+            picked = answer.leases[0].resource
+            task = next(p.task for p in plans if p.task and p.resource.text == picked)
+            return _with_warnings(answer, reading_warnings), task
+        fresh = self.queue()
+        raise _nothing_left(fresh)
+
+    # --- how ----------------------------------------------------------------------------------
+
+    def _writable(
+        self, tasks: Sequence[Task], terms: Terms
+    ) -> tuple[list[Planned], tuple[str, ...]]:
+        """Plans for the tasks whose files can be written; what to say of the others."""
+        plans: list[Planned] = []
+        said: list[str] = []
+        for task in tasks:
+            plan = self._edges.claim_of(task)
+            try:
+                self._edges.check([plan], commit=self._service.recorded(terms.commit))
+            except Invalid as error:
+                said.append(f"passed over: {error.message}")
+            else:
+                plans.append(plan)
+        return plans, tuple(said)
+
+    def _reading(self, found: TaskList, look: Look) -> QueueReading:
+        around = Surroundings(
+            actor=self._service.actor,
+            people=self._edges.rules.people,
+            leases=look.leases,
+            policy=look.policy,
+            moment=look.moment,
+        )
+        entries = survey(found.tasks, around)
+        carried = carrying(found.tasks, around)
+        leases = {
+            x.lease_id: x for part in (entries, carried) for e in part if (x := e.lease) is not None
+        }
+        views = self._service.views(look, list(leases.values()))
+        return QueueReading(
+            entries=tuple(entries),
+            next_up=tuple(hand_out(entries)),
+            carried=tuple(carried),
+            views=dict(zip(leases, views, strict=True)),
+            warnings=look.warnings + _problems(found),
+        )
+
+    def _taken(self, look: Look, carried: Iterable[Carry]) -> tuple[Taken, ...]:
+        """What others took from this holder of late and it has not got back, newest first."""
+        service, holder = self._service, self._service.actor.holder
+        since = look.moment.now.wall_ms - RECENT * MS
+        back = {fold(c.resource) for c in carried if c.state is Carried.LIVE}
+        found: dict[tuple[str, str], Taken] = {}
+        for event in service.store.history(service.layer, LOOKED_BACK):
+            key = (fold(event.resource or ""), event.scope or "")
+            if event.at < since or key in found or key[0] in back:
+                continue
+            if event.kind not in TAKEN or not same_person(event.holder or "", holder):
+                continue
+            if same_person(event.by, holder):
+                continue
+            found[key] = Taken(
+                resource=event.resource or "",
+                scope=event.scope or "",
+                what=TAKEN[event.kind],
+                by=event.by,
+                at=event.at,
+                reason=event.reason,
+            )
+        return tuple(found.values())
+
+
+TAKEN = {"displaced": "taken_over", "revoked": "revoked"}
+
+
+def _notes(look: Look, reading: QueueReading) -> tuple[Note, ...]:
+    """The notes on what one carries and on what comes next."""
+    ledger = look.head.ledger
+    if ledger is None:
+        return ()
+    owned = [c.task or c.lease for c in reading.carried]
+    wanted = [own.resource for own in owned if own is not None]
+    wanted += [e.task.resource for e in reading.next_up[:1]]
+    notes: list[Note] = []
+    for resource in dict.fromkeys(wanted):
+        try:
+            notes += ledger.notes(resource)
+        except Invalid:
+            continue  # said among the damage of lists; a briefing goes on without it
+    return tuple(notes)
+
+
+def _problems(found: TaskList) -> tuple[str, ...]:
+    said = [p.message for p in found.problems[:PROBLEMS_SHOWN]]
+    if len(found.problems) > PROBLEMS_SHOWN:
+        said.append(f"and {len(found.problems) - PROBLEMS_SHOWN} more task files cannot be used")
+    if not found.tasks and not found.problems:
+        said.append(NO_TASKS)
+    return tuple(said)
+
+
+WHY = {
+    WhyNot.DONE: "done",
+    WhyNot.STATUS: "in another status",
+    WhyNot.ASSIGNED: "assigned to others",
+    WhyNot.HELD: "held",
+    WhyNot.YOURS: "yours already",
+}
+
+
+def _nothing_left(reading: QueueReading) -> NothingLeft:
+    """The refusal that says what there is instead."""
+    counted = Counter(e.why_not for e in reading.entries if e.why_not is not None)
+    why = ", ".join(f"{counted[kind]} {words}" for kind, words in WHY.items() if counted[kind])
+    refusal = NothingLeft(f"nothing is left to claim{': ' + why if why else ''}")
+    refusal.warnings = reading.warnings
+    return refusal
+
+
+def _with_warnings(answer: Answer, said: Sequence[str]) -> Answer:
+    return replace(answer, warnings=tuple(dict.fromkeys((*said, *answer.warnings))))
