@@ -10,6 +10,9 @@ A lease keeps others who use gitlease from taking the same work; it expires by i
 holder goes quiet. What cannot check a token is not kept from anything: hand ``lease.token`` to
 whatever can. Every refusal is a ``GitleaseError``: ``LeaseHeld`` names the holder and the time,
 ``LeaseLost`` means stop.
+
+Where the project keeps its tasks in tracked files, a claim also writes who is assigned, and
+``leases.claim_next()`` hands out the next task of the queue.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from gitlease.domain.edge import Progress, Task
     from gitlease.domain.errors import (
         Denied,
         GitleaseError,
@@ -37,20 +41,34 @@ if TYPE_CHECKING:
         WaitTimeout,
     )
     from gitlease.domain.errors import LeaseHeld as ConflictError
+    from gitlease.domain.queue import Carried, Carry, Entry, WhyNot
     from gitlease.domain.view import LeaseView as Lease
-    from gitlease.faces.library import Leases, open
+    from gitlease.faces.library import Leases, QueueReading, Taken, open
 
 _ERRORS = "gitlease.domain.errors"
+_EDGE, _QUEUE = "gitlease.domain.edge", "gitlease.domain.queue"
+_LIBRARY = "gitlease.faces.library"
 _PLACES = {
-    "open": ("gitlease.faces.library", "open"),
-    "Leases": ("gitlease.faces.library", "Leases"),
+    "open": (_LIBRARY, "open"),
+    "Leases": (_LIBRARY, "Leases"),
     "Lease": ("gitlease.domain.view", "LeaseView"),
+    "Task": (_EDGE, "Task"),
+    "Progress": (_EDGE, "Progress"),
+    "Entry": (_QUEUE, "Entry"),
+    "WhyNot": (_QUEUE, "WhyNot"),
+    "Carry": (_QUEUE, "Carry"),
+    "Carried": (_QUEUE, "Carried"),
+    "QueueReading": (_LIBRARY, "QueueReading"),
+    "Taken": (_LIBRARY, "Taken"),
     "ConflictError": (_ERRORS, "LeaseHeld"),
 }
 
 __all__ = [
+    "Carried",
+    "Carry",
     "ConflictError",
     "Denied",
+    "Entry",
     "GitleaseError",
     "Invalid",
     "Lease",
@@ -62,11 +80,16 @@ __all__ = [
     "NotHolder",
     "NothingLeft",
     "PolicyRefused",
+    "Progress",
+    "QueueReading",
     "Rollback",
+    "Taken",
+    "Task",
     "Unavailable",
     "UnknownOutcome",
     "UsageError",
     "WaitTimeout",
+    "WhyNot",
     "__version__",
     "open",
 ]

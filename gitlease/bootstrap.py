@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
+from typing import TYPE_CHECKING
 
 from gitlease.adapters import libgit2
 from gitlease.adapters.git import run_git
@@ -17,18 +18,24 @@ from gitlease.adapters.settings import (
     Location,
     Setting,
     Settings,
-    default_yaml,
     load_settings,
     resolve_remote,
     set_config,
 )
 from gitlease.adapters.settings_file import FILE
 from gitlease.adapters.system_clock import SystemClock
+from gitlease.adapters.task_files import GitTaskFiles
 from gitlease.adapters.transport import Remote, without_secrets
+from gitlease.domain.edge import People, Progress
 from gitlease.domain.errors import Invalid, UsageError
 from gitlease.domain.resource import LOCAL_LAYER
+from gitlease.edges import EdgeRules, Edges
 from gitlease.ports import Clock
+from gitlease.queueing import TaskQueue
 from gitlease.service import LeaseService
+
+if TYPE_CHECKING:
+    from gitlease.adapters.recognise import Fitting
 
 
 @dataclass(frozen=True)
@@ -41,6 +48,7 @@ class Workspace:
     location: Location
     layer: str
     service: LeaseService
+    queue: TaskQueue
 
 
 def open_workspace(
@@ -72,22 +80,48 @@ def open_workspace(
     location = Location(None, None, True) if local else resolve_remote(settings, repository)
     clock = clock or SystemClock()
     name = LOCAL_LAYER if local else settings.layer
+    key = LOCAL_LAYER if local else _key(settings, location, repository)
     service = LeaseService(
-        _store(repository, settings, location, clock, local=local),
+        _store(repository, settings, location, clock, key=key, local=local),
         clock=clock,
         actor=identity.actor,
         layer=name,
+        edges=_edges(repository, settings, holder=identity.actor.holder, state=f"{key}/{name}"),
         default_ttl=settings.ttl,
         ttl_is_default=settings.ttl_is_default,
     )
-    return Workspace(repository, settings, identity, location, name, service)
+    queue = TaskQueue(service)
+    return Workspace(repository, settings, identity, location, name, service, queue)
+
+
+def _edges(repository: Repository, settings: Settings, *, holder: str, state: str) -> Edges:
+    """The task files of this work tree; intents are kept beside the ledger they go with."""
+    folder = os.path.join(repository.common_dir, "gitlease")
+    rules = EdgeRules(
+        people=People(settings.people, handles=settings.handles),
+        statuses={Progress(name): words for name, words in settings.tasks.statuses.items()},
+        required=settings.tasks.required,
+        commit=settings.edges_commit,
+    )
+    files = GitTaskFiles(
+        repository,
+        settings.tasks,
+        folder=os.path.join(folder, "tasks"),
+        journal=os.path.join(folder, "state", state, "edges"),
+    )
+    return Edges(files, rules, holder=holder)
 
 
 def _store(
-    repository: Repository, settings: Settings, location: Location, clock: Clock, *, local: bool
+    repository: Repository,
+    settings: Settings,
+    location: Location,
+    clock: Clock,
+    *,
+    key: str,
+    local: bool,
 ) -> GitLedgerStore:
     folder = os.path.join(repository.common_dir, "gitlease")
-    key = LOCAL_LAYER if local else _key(settings, location, repository)
     if location.url is None:
         own = os.path.join(folder, "local.git")
         make_folder(folder)
@@ -159,19 +193,27 @@ def write_setting(repository: Repository, key: str, value: str) -> str:
     return set_config(repository, key, value)
 
 
-def write_default_settings(repository: Repository) -> str | None:
-    """Write a commented ``.gitlease.yaml`` where there is none; its path, or None."""
+def write_default_settings(repository: Repository) -> tuple[str, Fitting] | None:
+    """Write a commented ``.gitlease.yaml`` that fits the task files, where there is none.
+
+    Its path, and what was recognised; None where nothing was written.
+    """
     if repository.toplevel is None:
         return None
     path = os.path.join(repository.toplevel, FILE)
+    if os.path.lexists(path):
+        return None
+    from gitlease.adapters.recognise import fitting_settings
+
+    fitting = fitting_settings(repository)
     try:
         with open(path, "x", encoding="utf-8") as file:
-            file.write(default_yaml())
+            file.write(fitting.text)
     except FileExistsError:
         return None
     except OSError as error:
         raise Invalid(f"{path} cannot be written: {error.strerror}") from None
-    return path
+    return path, fitting
 
 
 def is_tracked(repository: Repository, name: str) -> bool:

@@ -218,21 +218,22 @@ class _Known:
     required: bool
 
     def task(self, resource: Resource, *, lenient: bool = False) -> Task | None:
-        """The task of a resource. Invalid where its file cannot be used, unless ``lenient`` for
-        files that may be any task."""
+        """The task of a resource. Invalid where a file of this task cannot be used.
+
+        ``lenient``: what cannot be used and may be any task is passed over.
+        """
         if resource.is_path:
             return None
-        for task in self.found.tasks:
-            if task.resource == resource:
-                return task
+        found = next((t for t in self.found.tasks if t.resource == resource), None)
         for problem in self.found.problems:
-            if resource.key in problem.keys or not (problem.keys or lenient):
+            anyones = not problem.keys and found is None and not lenient
+            if resource.key in problem.keys or anyones:
                 raise Invalid(
                     problem.message,
                     resource=resource.text,
-                    hints=("mend the file, then try again",),
+                    hints=("mend the file, or see that tasks.files does not cover it",),
                 )
-        return None
+        return found
 
     def unknown(self, resource: Resource, *, any_name: bool = False) -> NotFound:
         """The refusal of a name that is no task, with those that are like it."""

@@ -28,6 +28,7 @@ class Intents:
     def __init__(self, edges: Edges) -> None:
         self._files, self._people = edges.files, edges.rules.people
         self._holder = edges.holder
+        self._unwritten: list[Intent] = []
 
     def begin(
         self, planned: Iterable[Planned], *, goal: str, operations: Sequence[str], commit: bool
@@ -62,13 +63,15 @@ class Intents:
             written = self._files.write(changes_of(planned), commit=commit)
         except GitleaseError as error:
             # The ledger has changed, and that must be said: the intent stays for the next command.
+            self._unwritten.append(intent)
             return (), (f"the ledger has it, but the task file could not follow: {error.message}",)
         self._files.settled(intent)
         return written, ()
 
     def left_behind(self) -> Sequence[Intent]:
-        """What killed commands began."""
-        return self._files.left_behind()
+        """What killed commands began, and what this process could not write itself."""
+        again, self._unwritten = self._unwritten, []
+        return [*self._files.left_behind(), *again]
 
     def repair(self, intent: Intent, ledger: Ledger | None) -> tuple[str, ...]:
         """Finish what a killed command had begun, where the ledger has it; what to say of that."""
@@ -81,7 +84,9 @@ class Intents:
         try:
             written = files.write(wanted, commit=intent.commit)
         except GitleaseError as error:
-            if not _there(files.read(), wanted):
+            if _there(files.read(), wanted):
+                self._unwritten.append(intent)
+            else:
                 self._files.settled(intent)
             return (f"a command was stopped before it wrote its task file: {error.message}",)
         self._files.settled(intent)

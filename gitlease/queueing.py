@@ -22,7 +22,6 @@ from gitlease.domain.queue import (
     hand_out,
     survey,
 )
-from gitlease.domain.resource import Resource
 from gitlease.edges import Planned
 from gitlease.ports import TaskList
 from gitlease.reading import Look
@@ -46,15 +45,13 @@ class TaskQueue:
 
         One connection, or none with ``cached``. NotFound for an unknown ref.
         """
-        tasks = self._edges.files.read(ref)
-        look = self._service.look(cached=cached)
-        return self._reading(tasks, look)
+        look = self._service.look(cached=cached)  # first: it may finish what was left undone
+        return self._reading(self._edges.files.read(ref), look)
 
     def brief(self, *, ref: str | None = None, cached: bool = False) -> QueueReading:
         """What a person or agent that starts should know: also what was taken, and the notes."""
-        tasks = self._edges.files.read(ref)
         look = self._service.look(cached=cached)
-        reading = self._reading(tasks, look)
+        reading = self._reading(self._edges.files.read(ref), look)
         return replace(
             reading, taken=self._taken(look, reading.carried), notes=_notes(look, reading)
         )

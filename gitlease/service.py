@@ -184,15 +184,21 @@ class LeaseService(LeaseSteps):
         return self._together("release", operations, planned, goal=ENDED, commit=commit)
 
     def complete(
-        self, resource: Resource, *, scope: str | None = None, commit: bool | None = None
+        self,
+        resource: Resource,
+        *,
+        scope: str | None = None,
+        commit: bool | None = None,
+        status: str | None = None,
     ) -> Answer:
         """Finish: the lease ends completed, one's edge goes, and the task's status is done.
 
-        The status stays where only a scope is finished, or others still work on theirs.
+        ``status`` is the word for it, where it is not the project's first. It stays as it is where
+        only a scope is finished, or others still work on theirs.
         """
         whole = scope is None or scope == WHOLE
-        status = self.edges.rules.word(Progress.DONE) if whole else None
-        planned = self.edges.plan_end([resource], status=status)
+        word = (status or self.edges.rules.word(Progress.DONE)) if whole else None
+        planned = self.edges.plan_end([resource], status=word)
         op = Complete(
             id=fresh_id(),
             actor=self.actor,

@@ -54,6 +54,7 @@ def _timeout(held: LeaseHeld, seconds: int) -> WaitTimeout:
         scope=held.scope,
         conflicts=held.conflicts,
         free_at=held.free_at,
+        holder=held.holder,
     )
     timeout.views, timeout.warnings = held.views, held.warnings
     return timeout

@@ -12,7 +12,7 @@ from typing import Any
 
 from gitlease.adapters.git import run_git
 from gitlease.adapters.repository import TIMEOUT, ConfigEntry, Repository
-from gitlease.adapters.settings_file import FILE, default_yaml, read_settings_file
+from gitlease.adapters.settings_file import FILE, read_settings_file
 from gitlease.adapters.settings_schema import (
     GIT_KEYS,
     KEYS,
@@ -22,6 +22,7 @@ from gitlease.adapters.settings_schema import (
     read_remote,
     read_session,
     shown,
+    usual_handles,
 )
 from gitlease.domain.errors import Invalid, UsageError
 from gitlease.domain.frozen import dataclass
@@ -31,7 +32,6 @@ __all__ = (
     "Setting",
     "Settings",
     "Tasks",
-    "default_yaml",
     "git_source",
     "load_settings",
     "looks_like_url",
@@ -84,6 +84,15 @@ class Settings:
     stale_release: bool
     stale_exempt: str
     found: Mapping[str, Found] = field(repr=False)
+
+    @property
+    def handles(self) -> bool:
+        """Whether people who are not in ``people`` are ``@localpart`` in task files.
+
+        Where nobody decided: when the tasks are Backlog.md's, by the folder of their patterns.
+        """
+        decided: bool | None = self.found["tasks.handles"].value
+        return usual_handles(self.tasks.files) if decided is None else decided
 
     def table(self) -> tuple[Setting, ...]:
         """Every setting, in the order of the file's schema, fit for JSON and free of secrets."""

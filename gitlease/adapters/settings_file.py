@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from gitlease.adapters.files import open_regular
 from gitlease.adapters.settings_schema import KEYS, SECTIONS, Form, Found, Key, near, shown
 from gitlease.domain.errors import Invalid, UsageError
 
@@ -81,11 +82,11 @@ def _load(toplevel: str) -> bytes | None:
             if os.path.commonpath((root, path)) != root:
                 raise Invalid(f"{FILE} is a link to outside of the repository")
         # A pipe in its place must not make every command wait.
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with open(handle, "rb") as file:
-            if not stat.S_ISREG(os.fstat(handle).st_mode):
-                raise Invalid(f"{FILE} is not a regular file")
-            data = file.read(MAX_BYTES + 1)
+        opened = open_regular(path)
+        if opened is None:
+            raise Invalid(f"{FILE} is not a regular file")
+        with opened:
+            data = opened.read(MAX_BYTES + 1)
     except FileNotFoundError:
         if os.path.lexists(path) or os.path.islink(os.path.join(toplevel, FILE)):
             raise Invalid(f"{FILE} is a link to nowhere") from None
@@ -234,39 +235,3 @@ def _broken(line: int, why: str) -> Invalid:
 
 def _bad(line: int, message: str, *hints: str) -> Invalid:
     return Invalid(f"{FILE}:{line}: {message}", hints=hints)
-
-
-def default_yaml() -> str:
-    """The text of a new settings file: it teaches, and changes nothing."""
-    return _DEFAULT
-
-
-_DEFAULT = """\
-# Settings of gitlease for everyone who works in this repository.
-# The lines below show what holds without them: take the # away and change what you need.
-# What holds in this clone, and why: gitlease config
-schema: 1
-
-#lease:
-#  ttl: 15m          # a claim lapses so long after its last renewal
-#  remote: origin    # where the ledgers are kept
-#  layer: global     # another layer is another set of leases
-
-#tasks:
-#  files: ["tasks/**/*.md", "tasks/**/*.yaml"]
-#  required: true    # a claim of a name without a task file needs --any
-
-# How people are called in task files, by their email:
-#people:
-#  jo@example.com: "@jo"
-
-# Commits and pushes that touch what another holds:
-#guard:
-#  mode: block       # or warn, or off
-#  offline: warn     # when the remote cannot be reached
-
-# Claims that nobody works on any more:
-#stale:
-#  after: 7d
-#  release: false
-"""

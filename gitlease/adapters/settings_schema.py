@@ -11,9 +11,11 @@ from gitlease.domain.duration import format_duration, parse_duration
 from gitlease.domain.errors import UsageError
 from gitlease.domain.frozen import dataclass
 from gitlease.domain.operations import check_text
+from gitlease.domain.pattern import fold
 from gitlease.domain.resource import parse_layer, path_resource, resolve_path
 
 MAX_SESSION = 128
+BACKLOG_FOLDERS = frozenset({"backlog", ".backlog"})
 
 Reader = Callable[[str, str], Any]
 """Reads a text; the second argument names the setting in the UsageError it raises."""
@@ -183,6 +185,15 @@ def read_pattern(text: str, what: str) -> str:
     return text
 
 
+def usual_handles(files: Iterable[str]) -> bool:
+    """What holds where ``tasks.handles`` is not set: whether a pattern lies in Backlog.md's folder.
+
+    That is the one it has unless it is told another.
+    """
+    first = (fold(resolve_path(text)).lstrip("/").partition("/")[0] for text in files)
+    return not BACKLOG_FOLDERS.isdisjoint(first)
+
+
 def _clash_of_words(statuses: Mapping[str, list[str]]) -> str | None:
     seen: dict[str, str] = {}
     for status, words in statuses.items():
@@ -202,7 +213,7 @@ def _clash_of_fields(fields: Mapping[str, str]) -> str | None:
     return None
 
 
-FIELDS = ("id", "title", "status", "assigned", "priority", "depends_on", "paths")
+FIELDS = ("id", "title", "status", "assigned", "priority", "depends_on", "paths", "created")
 STATUSES = {
     "todo": ["todo", "ready", "open"],
     "in_progress": ["in_progress", "doing"],
@@ -217,6 +228,7 @@ _ALL = (
     Key("tasks.files", read_pattern, ["tasks/**/*.md", "tasks/**/*.yaml"], Form.LIST),
     Key("tasks.completed", read_pattern, [], Form.LIST),
     Key("tasks.required", read_boolean, None),
+    Key("tasks.handles", read_boolean, None),
     Key("tasks.fields", read_text, {name: name for name in FIELDS}, Form.MAP, FIELDS),
     Key("tasks.statuses", read_text, STATUSES, Form.LISTS, tuple(STATUSES)),
     Key("people", read_text, {}, Form.MAP),

@@ -9,13 +9,13 @@ which is later and therefore safe.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import field, replace
 from typing import Any
 
+from gitlease.adapters.files import drop_leftovers, load_json, store_json
 from gitlease.adapters.local_lock import exclusive
 from gitlease.domain.errors import Invalid
 from gitlease.domain.frozen import dataclass
@@ -25,6 +25,7 @@ from gitlease.ports import Pending
 
 LOCK_PATIENCE = 5.0
 SHOWN_KEPT = 200
+MAX_BYTES = 64 * 1024 * 1024
 KNOWN_FILE = "known.json"
 
 
@@ -79,7 +80,7 @@ class StateFolder:
 
     def load(self) -> Known | None:
         """What is known; None before the first contact, and when the file is damaged."""
-        data = _load(os.path.join(self.path, KNOWN_FILE))
+        data = load_json(os.path.join(self.path, KNOWN_FILE), MAX_BYTES)
         try:
             return _known(data) if data else None
         except (LookupError, TypeError, ValueError, AttributeError, OverflowError):
@@ -90,8 +91,9 @@ class StateFolder:
         with contextlib.suppress(OSError):  # what is won must not fail for want of a cache
             os.makedirs(self.path, exist_ok=True)
             with exclusive(os.path.join(self.path, "lock"), timeout=LOCK_PATIENCE):
+                drop_leftovers(self.path)
                 if not known.is_behind(self.load()):
-                    _store(os.path.join(self.path, KNOWN_FILE), _dump(known))
+                    store_json(os.path.join(self.path, KNOWN_FILE), _dump(known))
 
     def forget(self) -> None:
         """Forget the ledger, so that the next contact is the first."""
@@ -100,13 +102,13 @@ class StateFolder:
     def shown(self, notices: Iterable[str]) -> frozenset[str]:
         """Remember notices as shown; returns which of all were shown before."""
         file = os.path.join(self.path, "shown.json")
-        loaded = _load(file)
+        loaded = load_json(file, MAX_BYTES)
         before = [str(x) for x in loaded] if isinstance(loaded, list) else []
         now = list(dict.fromkeys([*before, *notices]))
         if now != before:
             with contextlib.suppress(OSError):
                 os.makedirs(self.path, exist_ok=True)
-                _store(file, now[-SHOWN_KEPT:])
+                store_json(file, now[-SHOWN_KEPT:])
         return frozenset(before)
 
     # A file for each pending change: processes of one clone never write the same one.
@@ -124,7 +126,7 @@ class StateFolder:
         }
         try:
             os.makedirs(os.path.join(self.path, "pending"), exist_ok=True)
-            _store(self._pending_file(pending), value)
+            store_json(self._pending_file(pending), value)
         except OSError as error:
             raise Invalid(
                 f"gitlease cannot keep its state in {self.path}: {error.strerror}",
@@ -141,8 +143,11 @@ class StateFolder:
             names = sorted(os.listdir(folder))
         except OSError:
             return []
+        if not all(name.endswith(".json") for name in names):
+            drop_leftovers(folder)  # what was killed while it was written down never was sent
+            names = [name for name in names if name.endswith(".json")]
         for name in names:
-            data = _load(os.path.join(folder, name))
+            data = load_json(os.path.join(folder, name), MAX_BYTES)
             if not isinstance(data, dict):
                 continue
             try:
@@ -179,21 +184,6 @@ def _alive(process: int) -> bool:
     except OSError:
         return True
     return True
-
-
-def _load(file: str) -> Any:
-    try:
-        with open(file, encoding="utf-8") as opened:
-            return json.load(opened)
-    except (OSError, ValueError, RecursionError):
-        return None
-
-
-def _store(file: str, value: object) -> None:
-    temporary = f"{file}.{os.getpid()}.{os.urandom(4).hex()}.tmp"
-    with open(temporary, "w", encoding="utf-8") as opened:
-        json.dump(value, opened, separators=(",", ":"))
-    os.replace(temporary, file)
 
 
 def _remove(file: str) -> None:

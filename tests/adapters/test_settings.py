@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.repos import git
@@ -18,13 +19,13 @@ from gitlease.adapters.settings import (
     Location,
     Setting,
     Settings,
-    default_yaml,
     load_settings,
     resolve_remote,
     set_config,
 )
 from gitlease.adapters.settings_file import FILE, MAX_BYTES, parse_settings
 from gitlease.adapters.settings_schema import KEYS
+from gitlease.adapters.settings_text import default_yaml, settings_yaml
 from gitlease.domain.errors import GitleaseError, Invalid, UsageError
 
 
@@ -67,6 +68,8 @@ def test_built_in(repo: Path) -> None:
     assert found.tasks.files == ("tasks/**/*.md", "tasks/**/*.yaml")
     assert (found.tasks.completed, found.tasks.required) == ((), None)
     assert found.tasks.fields["depends_on"] == "depends_on"
+    assert found.tasks.fields["created"] == "created"
+    assert found.handles is False
     assert found.tasks.statuses["in_progress"] == ("in_progress", "doing")
     assert (dict(found.people), found.edges_commit) == ({}, False)
     assert (found.guard_mode, found.guard_max_age, found.guard_timeout) == ("block", 60, 5)
@@ -176,6 +179,29 @@ def test_bare_repository_has_no_file(tmp_path: Path) -> None:
 
 def test_layers_do_not_differ_by_case(repo: Path) -> None:
     assert load(repo, {"layer": "Team-A"}).layer == "team-a"
+
+
+@pytest.mark.parametrize(
+    ("tasks", "handles"),
+    [
+        ("{files: ['backlog/tasks/*.md']}", True),
+        ("{files: ['tasks/*.md', '.backlog/**/*.md']}", True),
+        ("{files: ['/backlog/*.md']}", True),
+        ("{files: ['./Backlog/*.md']}", True),
+        ("{files: ['backlog/']}", True),
+        ("{files: ['docs/backlog/*.md', 'backlogs/*.md', '*/backlog/*.md', 'backlog.md']}", False),
+        ("{files: []}", False),
+        ("{completed: ['backlog/completed']}", False),
+        ("{files: ['docs/tasks/*.md'], handles: yes}", True),
+        ("{files: ['backlog/tasks/*.md'], handles: false}", False),
+        ("{files: ['backlog/tasks/*.md'], handles: }", True),
+    ],
+)
+def test_people_are_handles_where_backlog_md_is_or_where_it_is_said(
+    repo: Path, tasks: str, handles: bool
+) -> None:
+    write(repo, f"tasks: {tasks}")
+    assert load(repo).handles is handles
 
 
 # Bad values outside of the file
@@ -413,6 +439,10 @@ BAD_FILES = [
     ("tasks: {files: ['!x']}", 1, "is a negation", ""),
     ("tasks: {completed: ['[']}", 1, "an entry of tasks.completed", ""),
     ("tasks: {required: maybe}", 1, "tasks.required is true or false, not maybe", ""),
+    ("tasks: {handles: '@'}", 1, "tasks.handles is true or false, not @", ""),
+    ("tasks: {fields: {created: [a]}}", 1, "tasks.fields.created must be a single value", ""),
+    ("tasks: {fields: {status: created}}", 1, "has created both for status and for created", ""),
+    ("tasks: {fields: {createt: a}}", 1, "unknown key tasks.fields.createt", "fields.created"),
     ("tasks: {required: 1}", 1, "tasks.required is true or false, not 1", ""),
     ("tasks: {fields: [id]}", 1, "tasks.fields must be a mapping, not a list", ""),
     ("tasks: {fields: {id: [a]}}", 1, "tasks.fields.id must be a single value", ""),
@@ -768,4 +798,36 @@ def test_default_file_teaches_what_is_true(repo: Path) -> None:
     write(repo, samples)
     after = {found.key: found.value for found in load(repo).table()}
     different = {key for key in before if before[key] != after[key]}
-    assert different == {"lease.remote", "tasks.required", "people"}
+    assert different == {"lease.remote", "tasks.required", "tasks.handles", "people"}
+    assert (before["tasks.handles"], after["tasks.handles"]) == (None, False)
+
+
+def values(repo: Path) -> dict[str, Any]:
+    return {found.key: found.value for found in load(repo).table()}
+
+
+def test_a_file_with_settings_sets_just_these(repo: Path) -> None:
+    before = values(repo)
+    done = ("Done, at last", "it's", '"over"', "no", "完了", "#", "a: b")
+    live: dict[str, Any] = {
+        "tasks.files": ['a "b"/*.md', "[c]/*.md", "größe/*.md"],
+        "tasks.handles": True,
+        "tasks.fields": {"created": "null", "id": "Key"},
+        "tasks.statuses": {"done": done},
+    }
+    write(repo, settings_yaml(live, about=("one", "two")))
+    after = values(repo)
+    assert {key for key in before if before[key] != after[key]} == live.keys()
+    assert after["tasks.files"] == live["tasks.files"]
+    assert after["tasks.fields"] == {**before["tasks.fields"], "created": "null", "id": "Key"}
+    assert after["tasks.statuses"] == {**before["tasks.statuses"], "done": list(done)}
+    assert "\n# one\n# two\ntasks:\n" in (repo / FILE).read_text()
+
+
+@pytest.mark.parametrize("files", [["docs/tasks/*.md"], ["backlog/tasks/*.md"]])
+def test_a_file_with_settings_teaches_what_is_true(repo: Path, files: list[str]) -> None:
+    text = settings_yaml({"tasks.files": files})
+    write(repo, text)
+    handles = load(repo).handles
+    write(repo, re.sub(r"(?m)^#(?! \S)", "", text))
+    assert (load(repo).handles, '"@jay"' in text) == (handles, handles)

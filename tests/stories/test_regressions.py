@@ -158,3 +158,16 @@ def test_what_is_remembered_of_records_goes_with_them(clones: Clones) -> None:
     for clone in (one, two):
         known = clone / ".git/gitlease/state/default/global/known.json"
         assert json.loads(known.read_text(encoding="utf-8"))["sighted"] == {}
+
+
+@pytest.mark.usefixtures("path_remote")
+def test_what_was_killed_while_it_was_written_down_is_not_a_change(clones: Clones) -> None:
+    (one,) = clones(1)
+    door(one).claim("F1")
+    pending = one / ".git/gitlease/state/default/global/pending"
+    pending.mkdir(exist_ok=True)
+    half = {"process": 0, "operations": ["op-1"], "layer": "global", "expected": ""}
+    half |= {"base_revision": 0, "version": "0" * 40, "what": "claim of F9"}
+    (pending / "op-1.json.123.tmp").write_text(json.dumps(half), encoding="utf-8")
+    for _ in range(2):
+        assert "F9" not in cli(one, "list").stderr

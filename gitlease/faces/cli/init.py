@@ -23,6 +23,7 @@ FILE = ".gitlease.yaml"
     cls=Verb,
     help="""Set this repository up: make the ledger on the remote, write .gitlease.yaml if missing.
 
+The file is written to fit the tasks that are here: those of Backlog.md, or a folder of task files.
 It may be repeated, never asks, and accepts the ledger that the remote has now, also where that was
 restored or replaced. Nothing needs it first: the first claim makes the ledger as well.""",
     examples=("gitlease init", "gitlease init --remote upstream"),
@@ -37,9 +38,13 @@ def init_verb(call: Call) -> None:
 
     workspace = call.workspace
     written = write_default_settings(workspace.repository)
+    path, fitting = written if written else (None, None)
+    found = fitting.recognised if fitting else None
+    recognised = _recognised(found.kind, found.files, found.folder) if found else None
     reading, warnings = _confirmed(call)
     body: wire.Document = {
-        "settings_file": written,
+        "settings_file": path,
+        "recognised": {"kind": found.kind, "files": found.files} if found else None,
         "ledger": {
             "place": workspace.service.store.place,
             "layer": workspace.service.layer,
@@ -49,9 +54,9 @@ def init_verb(call: Call) -> None:
     }
     call.answer(
         body,
-        warnings=warnings,
+        warnings=(*(fitting.said if fitting else ()), *warnings),
         next_steps=[call.typed("list")],
-        show=lambda: _show(call, written, reading),
+        show=lambda: _show(call, path, recognised, reading),
     )
 
 
@@ -64,9 +69,16 @@ def _confirmed(call: Call) -> tuple[Reading | None, tuple[str, ...]]:
     return reading, reading.warnings
 
 
-def _show(call: Call, written: str | None, reading: Reading | None) -> None:
+def _recognised(kind: str, files: int, folder: str) -> str:
+    many = {0: "no task files yet", 1: "1 task file"}.get(files, f"{files} task files")
+    return f"recognised {'Backlog.md: ' if kind == 'backlog.md' else ''}{many} in {folder}"
+
+
+def _show(call: Call, written: str | None, recognised: str | None, reading: Reading | None) -> None:
     if written:
         output.line(f"wrote {written}: commit it")
+        if recognised:
+            output.line(recognised)
     elif call.workspace.repository.toplevel is None:
         output.line(f"there is no work tree here, so no {FILE}")
     else:

@@ -1,0 +1,63 @@
+"""Files of gitlease's own, and files that may be anything: opened, kept and moved safely."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import stat
+import time
+from typing import Any, BinaryIO
+
+LEFT_OVER = 3600  # seconds after which nobody still writes a temporary file
+CACHE = ".cache"
+_AGES = {".tmp": LEFT_OVER, CACHE: 90 * 86_400}
+
+
+def open_regular(path: str, folder: int | None = None) -> BinaryIO | None:
+    """A regular file, open for reading; None for what is none. Raises OSError, for a link too.
+
+    A relative path begins at the open ``folder``. A pipe is never waited for.
+    """
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    handle = os.open(path, flags, dir_fd=folder)
+    if stat.S_ISREG(os.fstat(handle).st_mode):
+        return open(handle, "rb")
+    os.close(handle)
+    return None
+
+
+def load_json(file: str, limit: int) -> Any:
+    """What a file of ours holds; None when that cannot be read, or is larger than ``limit``."""
+    try:
+        opened = open_regular(file)
+        if opened is None:
+            return None
+        with opened:
+            data = opened.read(limit + 1)
+        return json.loads(data) if len(data) <= limit else None
+    except (OSError, ValueError, RecursionError):
+        return None
+
+
+def store_json(file: str, value: object) -> None:
+    """Write a value aside and move it into place. Raises OSError."""
+    temporary = f"{file}.{os.getpid()}.{os.urandom(4).hex()}.tmp"
+    try:
+        with open(temporary, "xb") as opened:
+            opened.write(json.dumps(value, separators=(",", ":")).encode())
+        os.replace(temporary, file)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+
+
+def drop_leftovers(folder: str) -> None:
+    """Remove what killed processes left half written, and caches of work trees long gone."""
+    now = time.time()
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            age = next((a for end, a in _AGES.items() if entry.name.endswith(end)), None)
+            if age is not None and now - entry.stat(follow_symlinks=False).st_mtime > age:
+                os.unlink(entry.path)

@@ -1,0 +1,124 @@
+"""``init`` as people run it: it recognises the tasks that are there, and says so once."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.fences import clean_env
+from support.remotes import Remote
+from support.repos import git
+
+ROOT = Path(__file__).resolve().parents[2]
+BACKLOG = ROOT.parent / "shared" / "data" / "backlog-md"
+Clones = Callable[..., list[Path]]
+
+
+def gitlease(cwd: Path, *argv: str) -> subprocess.CompletedProcess[str]:
+    """Run the command line in a folder; it must end well."""
+    done = subprocess.run(
+        [sys.executable, "-m", "gitlease", *argv],
+        cwd=cwd,
+        env=clean_env({"PYTHONPATH": str(ROOT)}),
+        capture_output=True,
+        encoding="utf-8",
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done
+    return done
+
+
+def ask(cwd: Path, *argv: str) -> Any:
+    return json.loads(gitlease(cwd, *argv, "--json").stdout)
+
+
+def setting(cwd: Path, key: str) -> Any:
+    (found,) = ask(cwd, "config", key)["settings"]
+    return found["value"]
+
+
+def put(clone: Path, file: str, text: str) -> None:
+    (clone / file).parent.mkdir(parents=True, exist_ok=True)
+    (clone / file).write_text(text, encoding="utf-8")
+
+
+def test_backlog_md_is_recognised_from_a_subfolder(clones: Clones, path_remote: Remote) -> None:
+    if not BACKLOG.is_dir():
+        pytest.skip(f"there are no real task files in {BACKLOG}")
+    (one,) = clones(1)
+    shutil.copytree(BACKLOG / "backlog", one / "backlog")
+    before = sorted(file.read_bytes() for file in (one / "backlog").rglob("*.*"))
+    files = len(list((one / "backlog" / "tasks").iterdir()))
+    (one / "src").mkdir()
+    said = gitlease(one / "src", "init").stdout.splitlines()
+    assert said[0] == f"wrote {one}/.gitlease.yaml: commit it"
+    assert said[1] == f"recognised Backlog.md: {files} task files in backlog/tasks"
+    assert setting(one, "tasks.files") == ["backlog/tasks/*.md"]
+    assert setting(one, "tasks.completed") == ["backlog/completed"]
+    assert setting(one, "tasks.statuses")["in_progress"] == ["In Progress"]
+    assert setting(one, "tasks.fields")["created"] == "created_date"
+    assert sorted(file.read_bytes() for file in (one / "backlog").rglob("*.*")) == before
+
+
+def test_what_was_recognised_is_in_the_document_once(clones: Clones, path_remote: Remote) -> None:
+    (one,) = clones(1)
+    put(one, "backlog/config.yml", "statuses: [To Do, Done]\n")
+    put(one, "backlog/tasks/task-1 - One.md", "---\nid: TASK-1\nstatus: Odd\n---\n")
+    first = ask(one, "init")
+    assert list(first)[:5] == ["schema", "ok", "command", "settings_file", "recognised"]
+    assert first["recognised"] == {"kind": "backlog.md", "files": 1}
+    assert first["warnings"] == [
+        "backlog/config.yml has no status that means in progress: it is in_progress",
+        "add to tasks.statuses in .gitlease.yaml what these statuses mean: Odd",
+    ]
+    written = (one / ".gitlease.yaml").read_bytes()
+    again = ask(one, "init")
+    assert (again["settings_file"], again["recognised"], again["warnings"]) == (None, None, [])
+    assert (one / ".gitlease.yaml").read_bytes() == written
+
+
+def test_a_file_that_is_there_is_never_touched(clones: Clones, path_remote: Remote) -> None:
+    (one,) = clones(1)
+    put(one, "backlog/config.yml", "statuses: [To Do, Done]\n")
+    put(one, ".gitlease.yaml", "# mine\n")
+    done = gitlease(one, "init")
+    assert done.stdout.startswith(".gitlease.yaml is there: left as it is\nthe global ledger")
+    assert (one / ".gitlease.yaml").read_text() == "# mine\n"
+
+
+def test_plain_task_files_in_a_linked_work_tree(
+    clones: Clones, path_remote: Remote, tmp_path: Path
+) -> None:
+    (one,) = clones(1)
+    git(one, "commit", "-q", "--allow-empty", "-m", "x")
+    git(one, "worktree", "add", "-q", str(tmp_path / "linked"))
+    put(tmp_path / "linked", "tasks/F001.md", "---\nid: F001\nassignee: []\n---\n")
+    said = gitlease(tmp_path / "linked", "init").stdout.splitlines()
+    assert said[1] == "recognised 1 task file in tasks"
+    assert setting(tmp_path / "linked", "tasks.fields")["assigned"] == "assignee"
+    assert ask(one, "init")["recognised"] is None
+    assert setting(one, "tasks.fields")["assigned"] == "assigned"
+
+
+def test_a_broken_configuration_is_a_warning(clones: Clones, path_remote: Remote) -> None:
+    (one,) = clones(1)
+    put(one, "backlog.config.yml", "statuses: [To Do\nbacklog_directory: x\n")
+    done = gitlease(one, "init")
+    assert "warning: backlog.config.yml:2: this is no YAML mapping: the usual" in done.stderr
+    assert "recognised Backlog.md: no task files yet in backlog/tasks\n" in done.stdout
+    assert setting(one, "tasks.statuses")["todo"] == ["To Do"]
+
+
+def test_a_bare_repository_has_nothing_to_recognise(clones: Clones, path_remote: Remote) -> None:
+    (one,) = clones(1)
+    git(one, "clone", "-q", "--bare", str(path_remote.bare), str(one.parent / "bare.git"))
+    git(one.parent / "bare.git", "config", "user.email", "jo@example.com")
+    found = ask(one.parent / "bare.git", "init")
+    assert (found["settings_file"], found["recognised"]) == (None, None)

@@ -1,0 +1,201 @@
+"""The assigned edge in two clones: it outlives the lease, goes through branches, and is taken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support.clock import ManualClock
+from support.remotes import Remote
+from support.repos import commit_file, git, run_git
+
+from gitlease.answers import Terms
+from gitlease.bootstrap import Workspace, open_workspace
+from gitlease.domain.errors import Invalid, LeaseHeld, NotFound
+from gitlease.domain.queue import Carried
+from gitlease.domain.resource import parse_resource
+
+F001 = parse_resource("F001")
+DAY = 86_400
+TASK = (
+    "---\nid: F001\ntitle: rate limits\nstatus: todo\nassigned: []\npaths: [src/api]\n---\nText.\n"
+)
+ONE, TWO = "w1@example.com", "w2@example.com"
+
+Clones = Callable[..., list[Path]]
+
+
+class Story:
+    """Two people, each with a clone, and one clock for both."""
+
+    def __init__(self, made: list[Path]) -> None:
+        self.one, self.two = made
+        self.clock = ManualClock()
+        commit_file(self.one, "tasks/F001.md", TASK, "a task")
+        git(self.one, "push", "-q", "origin", "HEAD:main")
+        git(self.two, "pull", "-q", "origin", "main")
+
+    def at(self, clone: Path, *, session: str | None = None) -> Workspace:
+        return open_workspace(str(clone), clock=self.clock, session=session)
+
+    def assigned(self, clone: Path) -> tuple[str, ...]:
+        (task,) = self.at(clone).service.edges.files.read().tasks
+        return task.assigned
+
+    def send(self, clone: Path, message: str) -> None:
+        git(clone, "commit", "-qam", message)
+        git(clone, "pull", "-q", "--no-rebase", "origin", "main")
+        git(clone, "push", "-q", "origin", "HEAD:main")
+
+
+@pytest.fixture
+def story(path_remote: Remote, clones: Clones) -> Story:
+    return Story(clones(2))
+
+
+def test_the_edge_outlives_the_lease_and_still_is_the_assignees(story: Story) -> None:
+    story.at(story.one).service.claim([F001])
+    story.send(story.one, "take F001")
+    git(story.two, "pull", "-q", "origin", "main")
+    story.clock.advance(DAY)
+    (carried,) = story.at(story.one).queue.queue().carried
+    assert (carried.resource, carried.state) == ("F001", Carried.LAPSED)
+    with pytest.raises(LeaseHeld, match="assigned to w1"):
+        story.at(story.two).service.claim([F001])
+    answer = story.at(story.one).service.claim([F001])  # its assignee needs no takeover
+    assert (answer.status, answer.edge, answer.leases[0].token) == ("claimed", "kept", 2)
+
+
+def test_a_branch_that_has_not_seen_the_edge_is_told_by_the_ledger(story: Story) -> None:
+    story.at(story.one).service.claim([F001])
+    story.clock.advance(DAY)
+    assert story.assigned(story.two) == ()
+    with pytest.raises(LeaseHeld, match="assigned to w1"):
+        story.at(story.two).service.claim([F001])
+
+
+def test_it_is_undefended_against_a_deliberate_takeover(story: Story) -> None:
+    story.at(story.one).service.claim([F001])
+    story.send(story.one, "take F001")
+    git(story.two, "pull", "-q", "origin", "main")
+    story.clock.advance(DAY)
+    answer = story.at(story.two).service.claim([F001], takeover=True, reason="w1 is away")
+    assert (answer.status, answer.unassigned) == ("taken_over", (ONE,))
+    assert story.assigned(story.two) == (TWO,)
+    story.send(story.two, "take F001 over")
+    told = story.at(story.one).service.read().warnings
+    assert any("taken over by w2@example.com" in text and "w1 is away" in text for text in told)
+    assert story.at(story.one).service.read().warnings == ()
+    (carried,) = story.at(story.one).queue.queue().carried
+    assert (carried.state, carried.by) == (Carried.TAKEN_OVER, TWO)
+    git(story.one, "pull", "-q", "origin", "main")
+    assert story.assigned(story.one) == (TWO,)
+    assert story.at(story.one).queue.queue().carried == ()
+
+
+def test_branches_that_each_assigned_somebody_conflict_and_are_refused_until_mended(
+    story: Story,
+) -> None:
+    story.at(story.one).service.claim([F001])
+    story.clock.advance(DAY)
+    story.at(story.two).service.claim([F001], takeover=True, reason="w1 is away")
+    story.send(story.one, "take F001")
+    git(story.two, "commit", "-qam", "take F001 over")
+    assert run_git(story.two, "pull", "-q", "--no-rebase", "origin", "main").returncode
+    with pytest.raises(Invalid, match=r"tasks/F001.md:\d+: ") as refused:
+        story.at(story.two).service.claim([F001])
+    assert refused.value.resource == "F001"
+    both = TASK.replace("[]", f"[{ONE}, {TWO}]")
+    (story.two / "tasks/F001.md").write_text(both, encoding="utf-8")
+    with pytest.raises(Invalid, match=r"conflict|unmerged"):
+        story.at(story.two).service.release([F001])
+    git(story.two, "commit", "-qam", "merge: both work on it")
+    assert story.at(story.two).service.claim([F001]).edge == "kept"
+    assert story.at(story.two).service.release([F001]).edge == "removed"
+    assert story.assigned(story.two) == (ONE,)
+
+
+def test_edges_of_different_tasks_merge(story: Story) -> None:
+    other = TASK.replace("F001", "F002").replace("src/api", "src/web")
+    commit_file(story.one, "tasks/F002.md", other, "another")
+    git(story.one, "push", "-q", "origin", "HEAD:main")
+    git(story.two, "pull", "-q", "origin", "main")
+    story.at(story.one).service.claim([F001])
+    story.at(story.two).service.claim([parse_resource("F002")])
+    story.send(story.one, "take F001")
+    story.send(story.two, "take F002")
+    assigned = {t.file: t.assigned for t in story.at(story.two).service.edges.files.read().tasks}
+    assert assigned == {"tasks/F001.md": (ONE,), "tasks/F002.md": (TWO,)}
+
+
+def test_a_task_covers_the_paths_of_its_file(story: Story) -> None:
+    story.at(story.one).service.claim([F001])
+    with pytest.raises(LeaseHeld):
+        story.at(story.two).service.claim([parse_resource("src/api/login.py")])
+
+
+def test_the_commit_of_an_edge_leaves_what_is_staged_and_unstaged(story: Story) -> None:
+    (story.one / "staged.txt").write_text("staged", encoding="utf-8")
+    git(story.one, "add", "staged.txt")
+    file = story.one / "tasks/F001.md"
+    file.write_text(TASK + "more text\n", encoding="utf-8")
+    before = git(story.one, "status", "--porcelain")
+    answer = story.at(story.one).service.start(F001, terms=Terms(commit=True))
+    assert answer.written[0].commit == git(story.one, "rev-parse", "HEAD")
+    assert git(story.one, "status", "--porcelain") == before
+    changed = git(story.one, "show", "--format=", "--numstat", "HEAD")
+    assert changed == "2\t2\ttasks/F001.md"
+    done = TASK.replace("[]", f"[{ONE}]").replace("status: todo", "status: in_progress")
+    assert file.read_text(encoding="utf-8") == done + "more text\n"
+
+
+def test_claim_then_release_gives_back_every_byte(story: Story) -> None:
+    story.at(story.one).service.claim([F001])
+    assert git(story.one, "status", "--porcelain") == " M tasks/F001.md"
+    story.at(story.one).service.release([F001])
+    assert git(story.one, "status", "--porcelain") == ""
+
+
+def test_a_ref_is_read_without_a_checkout(story: Story) -> None:
+    git(story.two, "switch", "-qc", "elsewhere")
+    git(story.two, "rm", "-q", "tasks/F001.md")
+    git(story.two, "commit", "-qm", "no tasks here")
+    assert story.at(story.two).queue.queue().entries == ()
+    (entry,) = story.at(story.two).queue.queue(ref="origin/main").entries
+    assert entry.task.title == "rate limits"
+    with pytest.raises(NotFound, match="nowhere"):
+        story.at(story.two).queue.queue(ref="nowhere")
+
+
+def test_a_linked_work_tree_has_files_of_its_own(story: Story, tmp_path: Path) -> None:
+    git(story.one, "worktree", "add", "-q", str(tmp_path / "linked"))
+    story.at(tmp_path / "linked").service.claim([F001])
+    assert story.assigned(tmp_path / "linked") == (ONE,)
+    assert story.assigned(story.one) == ()
+
+
+def test_files_that_cannot_be_edited_leave_the_ledger_as_it_was(story: Story) -> None:
+    file = story.one / "tasks/F001.md"
+    broken = {
+        "twice": lambda: commit_file(story.one, "tasks/again.md", TASK, "twice"),
+        "ignored": lambda: (
+            git(story.one, "rm", "-q", "--cached", "tasks/F001.md"),
+            (story.one / ".gitignore").write_text("F001.md\n", encoding="utf-8"),
+        ),
+        "markers": lambda: file.write_text(
+            TASK.replace("assigned: []\n", "<<<<<<< a\nassigned: x\n=======\n>>>>>>> b\n"),
+            encoding="utf-8",
+        ),
+        "broken": lambda: file.write_text(TASK.replace("[]", "[oh"), encoding="utf-8"),
+        "link": lambda: (file.rename(story.one / "away.md"), file.symlink_to("../away.md")),
+    }
+    git(story.one, "tag", "start")
+    for name, act in broken.items():
+        act()
+        with pytest.raises(Invalid, match=r"tasks/(F001|again).md") as refused:
+            story.at(story.one).service.claim([F001])
+        assert "F001.md" in refused.value.message, name
+        git(story.one, "reset", "-q", "--hard", "start")
+        git(story.one, "clean", "-qfdx", "-e", ".git")
+    assert story.at(story.one).service.read().leases == ()

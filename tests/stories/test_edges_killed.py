@@ -1,0 +1,152 @@
+"""A command is killed at every step between lease and edge; the next one finds both agreeing."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.remotes import Remote
+from support.repos import git
+
+from gitlease.adapters import edge_git
+from gitlease.adapters.edge_journal import EdgeJournal
+from gitlease.adapters.git_ledger import GitLedgerStore
+from gitlease.answers import Terms
+from gitlease.bootstrap import open_workspace
+from gitlease.domain.edge import Task
+from gitlease.domain.resource import Resource, parse_resource
+from gitlease.service import LeaseService
+
+TASK = "---\nid: {}\nstatus: todo\nassigned: []  # nobody yet\n---\n\nText.\n"
+MANY = 90  # tasks, one for each step at which a command is killed
+
+# Whatever leaves something behind: a process may be gone before and after each of them.
+STEPS: tuple[tuple[Any, str], ...] = (
+    (EdgeJournal, "intend"),
+    (EdgeJournal, "settled"),
+    (GitLedgerStore, "swap"),
+    (edge_git, "run_git"),
+    (os, "replace"),
+    (os, "unlink"),
+)
+VERBS: dict[str, Callable[[LeaseService, Resource, bool], object]] = {
+    "claim": lambda service, task, commit: service.claim([task], commit=commit),
+    "start": lambda service, task, commit: service.start(task, terms=Terms(commit=commit)),
+    "release": lambda service, task, commit: service.release([task], commit=commit),
+    "done": lambda service, task, commit: service.complete(task, commit=commit),
+}
+
+
+def killing(number: int) -> Callable[[], None]:
+    """Kill this process at the given step, counting both ends of all of them."""
+    left = [number]
+
+    def reached() -> None:
+        if left[0] == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        left[0] -= 1
+
+    return reached
+
+
+def armed(number: int) -> None:
+    reached = killing(number)
+
+    def wrap(function: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapped(*args: Any, **more: Any) -> Any:
+            reached()
+            result = function(*args, **more)
+            reached()
+            return result
+
+        return wrapped
+
+    for place, name in STEPS:
+        if hasattr(place, name):
+            setattr(place, name, wrap(getattr(place, name)))
+
+
+def in_child(act: Callable[[], object]) -> bool:
+    """Run it in a process of its own; whether that was killed."""
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            act()
+            status = 0
+        finally:
+            os._exit(status)
+    ended = os.waitpid(child, 0)[1]
+    if os.WIFSIGNALED(ended):
+        assert os.WTERMSIG(ended) == signal.SIGKILL
+        return True
+    assert os.WEXITSTATUS(ended) == 0
+    return False
+
+
+def name_of(number: int) -> Resource:
+    return parse_resource(f"F{number:03d}")
+
+
+@pytest.fixture
+def clone(path_remote: Remote, clones: Callable[..., list[Path]]) -> Path:
+    (made,) = clones(1)
+    (made / "tasks").mkdir()
+    for number in range(MANY):
+        name = name_of(number).text
+        (made / "tasks" / f"{name}.md").write_text(TASK.format(name), encoding="utf-8")
+    git(made, "add", "tasks")
+    git(made, "commit", "-q", "-m", "tasks")
+    return made
+
+
+def task_of(clone: Path, resource: Resource) -> Task:
+    tasks = open_workspace(str(clone)).service.edges.files.read().tasks
+    return next(t for t in tasks if t.resource == resource)
+
+
+def agree(clone: Path, resource: Resource, verb: str, *, commit: bool) -> None:
+    """The next command has run: lease, edge, status and commit say the same."""
+    (lease,) = open_workspace(str(clone)).service.read(resource=resource).leases or (None,)
+    task = task_of(clone, resource)
+    held = lease is not None and lease.state == "active"
+    assert [*task.assigned] == ([lease.holder] if held and lease else []), verb
+    done = lease is not None and lease.state == "completed"
+    assert (task.status == "done") == done
+    status = git(clone, "status", "--porcelain").splitlines()
+    if commit:
+        assert status == []
+    assert all(line.startswith(" M tasks/F") for line in status), status
+
+
+@pytest.mark.parametrize("commit", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("verb", ["claim", "release", "start", "done"])
+def test_lease_and_edge_agree_after_a_kill_at_any_step(
+    clone: Path, verb: str, commit: bool
+) -> None:
+    service = open_workspace(str(clone)).service
+    if verb in ("release", "done"):
+        service.claim([name_of(n) for n in range(MANY)], commit=commit)
+    for number in range(MANY):
+        resource = name_of(number)
+
+        def act(resource: Resource = resource, number: int = number) -> None:
+            armed(number)
+            VERBS[verb](open_workspace(str(clone)).service, resource, commit)
+
+        killed = in_child(act)
+        open_workspace(str(clone)).service.read()
+        agree(clone, resource, verb, commit=commit)
+        if not killed:
+            break
+    assert number > 8
+    assert not killed, "there are more steps than tasks"
+    for _ in range(2):  # the ledger moves on, and with it whatever was undecided
+        open_workspace(str(clone)).service.note(name_of(0), "done with it")
+    left = list((clone / ".git" / "gitlease").glob("state/**/edges/*.json"))
+    assert not left
+    assert [*(clone / "tasks").iterdir()] == [*(clone / "tasks").glob("F*.md")]
