@@ -31,6 +31,21 @@ from support.repos import git, make_clone  # noqa: E402
 import gitlease  # noqa: E402
 
 TRANSPORTS = ("path", "http", "ssh")
+TASKS = "tasks"  # a path remote, and a work tree with many task files
+TASK = """---
+id: T{number:04d}
+title: Task number {number} of many
+status: {status}
+assigned: []
+priority: {priority}
+depends_on: [T{before:04d}]
+created: 2026-01-{day:02d}
+paths:
+  - src/part{number}
+---
+
+What is to be done, in a few words.
+"""
 VERBS = ("claim", "renew", "release")
 BARE = "bare push"
 START = "start-up"
@@ -122,6 +137,50 @@ class Bench:
         return result
 
 
+class TaskBench(Bench):
+    """The queue over many task files: with nothing remembered of them, and with all of it."""
+
+    def __init__(self, remote: Remote, folder: Path, python: str, number: int) -> None:
+        super().__init__(remote, folder, python)
+        files = self.clone / "tasks"
+        files.mkdir()
+        for n in range(1, number + 1):
+            text = TASK.format(
+                number=n,
+                before=n // 2,
+                day=n % 28 + 1,
+                status=("todo", "todo", "done")[n % 3],
+                priority=("high", "medium", "low")[n % 3],
+            )
+            (files / f"T{n:04d}.md").write_text(text, encoding="utf-8")
+        git(self.clone, "add", "tasks")
+        git(self.clone, "commit", "-qm", "tasks")
+        self._words("claim", "T0001", "--ttl", "8h")
+        self.timings.clear()
+
+    def round(self) -> None:
+        """Every operation once, with the bare push between them."""
+        for name in os.listdir(self._cache):
+            (self._cache / name).unlink()
+        self._words("queue", "--all", name="queue, cold")
+        self._bare_push()
+        self._words("queue", "--all", name="queue, warm")
+        self._words("queue", "--all", "--ref", "HEAD", name="queue --ref HEAD")
+        self._bare_push()
+        self._words("claim", "T0003", name="claim of one")
+        self._words("release", "T0003", name="release of one")
+        self._bare_push()
+        self._words("next", "--claim", name="next --claim")
+
+    @property
+    def _cache(self) -> Path:
+        return self.clone / ".git" / "gitlease" / "tasks"
+
+    def _words(self, *words: str, name: str = "") -> None:
+        line = [self.python, "-m", "gitlease", *words]
+        self._process(name or words[0], line, {**self.env, "PYTHONPATH": str(ROOT)})
+
+
 @dataclass(frozen=True)
 class Row:
     """One line of the table. ``aim`` is whether the aim was met; None where there is none."""
@@ -154,7 +213,8 @@ def environment(extra: Mapping[str, str]) -> Iterator[None]:
 def rows_of(transport: str, timings: Mapping[str, Timings]) -> list[Row]:
     """The lines of one transport: the bare push first, then start-up, CLI and library."""
     bare = median(timings[BARE].ms)
-    names = [BARE, START, *(f"{door} {verb}" for door in ("CLI", "library") for verb in VERBS)]
+    doors = (f"{door} {verb}" for door in ("CLI", "library") for verb in VERBS)
+    names = [BARE, START, *doors] if transport != TASKS else sorted(timings, key=_bare_first)
     rows = []
     for name in names:
         took = timings[name]
@@ -179,7 +239,11 @@ def rows_of(transport: str, timings: Mapping[str, Timings]) -> list[Row]:
     return rows
 
 
-def measure(transports: Sequence[str], rounds: int, python: str) -> list[Row]:
+def _bare_first(name: str) -> bool:
+    return name != BARE
+
+
+def measure(transports: Sequence[str], rounds: int, python: str, tasks: int) -> list[Row]:
     """Time everything ``rounds`` times, the transports taking turns; a first round is not counted.
 
     A transport whose server is not installed is left out, and said so.
@@ -198,6 +262,10 @@ def measure(transports: Sequence[str], rounds: int, python: str) -> list[Row]:
                 print(f"{kind} is left out: {reason}", file=sys.stderr)
                 continue
             benches[kind] = Bench(remote, top / kind, python)
+        if tasks:
+            opened = open_remote("path", top / TASKS, servers=servers)
+            remote = stack.enter_context(opened)
+            benches[TASKS] = TaskBench(remote, top / TASKS, python, tasks)
         for number in range(rounds + 1):
             for bench in benches.values():
                 bench.round()
@@ -219,7 +287,7 @@ def table(rows: Sequence[Row], rounds: int) -> str:
         " small commit",
         f"aims: CLI at most bare + {CLI_AIM_MS:g} ms, library at most {LIBRARY_AIM:g} x bare",
         "",
-        f"{'':4}  {'operation':<16}{'median':>9}{'min':>9}{'x bare':>9}{'- bare':>9}"
+        f"{'':5}  {'operation':<16}{'median':>9}{'min':>9}{'x bare':>9}{'- bare':>9}"
         f"{'conn.':>7}  aim",
     ]
     last = ""
@@ -230,7 +298,7 @@ def table(rows: Sequence[Row], rounds: int) -> str:
         last = row.transport
         aim = {None: "", True: "met", False: "MISSED"}[row.aim]
         lines.append(
-            f"{shown:4}  {row.operation:<16}{row.median_ms:>9.1f}{row.min_ms:>9.1f}"
+            f"{shown:5}  {row.operation:<16}{row.median_ms:>9.1f}{row.min_ms:>9.1f}"
             f"{row.ratio:>9.2f}{row.difference_ms:>+9.1f}{row.connections:>7}  {aim}".rstrip()
         )
     return "\n".join(lines)
@@ -243,12 +311,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--transport", action="append", choices=TRANSPORTS, help="only this one; repeatable"
     )
+    parser.add_argument(
+        "--tasks", type=int, default=5_000, help="task files for the queue (5000; 0: none)"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     parser.add_argument("--python", default=sys.executable, help="the interpreter of the CLI")
     options = parser.parse_args(argv)
     if options.rounds < 1:
         parser.error("--rounds must be at least 1")
-    rows = measure(options.transport or TRANSPORTS, options.rounds, options.python)
+    chosen = options.transport or TRANSPORTS
+    rows = measure(chosen, options.rounds, options.python, max(0, options.tasks))
     if options.json:
         document = {"schema": 1, "rounds": options.rounds, "rows": [vars(row) for row in rows]}
         print(json.dumps(document, indent=2))

@@ -87,6 +87,18 @@ class Taken:
     reason: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class FoundTask:
+    """A task in the queue, None where there is none, and the lease that matters to it.
+
+    ``warnings`` is what is to be said of task files that cannot be used.
+    """
+
+    entry: Entry | None = None
+    view: LeaseView | None = None
+    warnings: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueReading:
     """The tasks as one actor finds them. ``views`` has the leases of all parts by lease id.

@@ -210,6 +210,25 @@ class Edges:
         return _Known(self.files.read() if exist else TaskList(), required)
 
 
+def find_task(known: TaskList, resource: Resource, *, lenient: bool = False) -> Task | None:
+    """The task of a name, None where there is none. Invalid where its file cannot be used.
+
+    ``lenient``: what cannot be used and may be any task is passed over.
+    """
+    if resource.is_path:
+        return None
+    found = next((t for t in known.tasks if t.resource == resource), None)
+    for problem in known.problems:
+        anyones = not problem.keys and found is None and not lenient
+        if resource.key in problem.keys or anyones:
+            raise Invalid(
+                problem.message,
+                resource=resource.text,
+                hints=("mend the file, or see that tasks.files does not cover it",),
+            )
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class _Known:
     """The tasks of a command, and whether names must be tasks."""
@@ -218,22 +237,7 @@ class _Known:
     required: bool
 
     def task(self, resource: Resource, *, lenient: bool = False) -> Task | None:
-        """The task of a resource. Invalid where a file of this task cannot be used.
-
-        ``lenient``: what cannot be used and may be any task is passed over.
-        """
-        if resource.is_path:
-            return None
-        found = next((t for t in self.found.tasks if t.resource == resource), None)
-        for problem in self.found.problems:
-            anyones = not problem.keys and found is None and not lenient
-            if resource.key in problem.keys or anyones:
-                raise Invalid(
-                    problem.message,
-                    resource=resource.text,
-                    hints=("mend the file, or see that tasks.files does not cover it",),
-                )
-        return found
+        return find_task(self.found, resource, lenient=lenient)
 
     def unknown(self, resource: Resource, *, any_name: bool = False) -> NotFound:
         """The refusal of a name that is no task, with those that are like it."""

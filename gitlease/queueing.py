@@ -6,13 +6,15 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from gitlease.answers import Answer, QueueReading, Taken, Terms
+from gitlease.answers import Answer, FoundTask, QueueReading, Taken, Terms
 from gitlease.domain.edge import Task
 from gitlease.domain.errors import Invalid, NothingLeft
 from gitlease.domain.instant import MS
+from gitlease.domain.lapse import Moment
 from gitlease.domain.lease import same_person
 from gitlease.domain.ledger import Note
 from gitlease.domain.pattern import fold
+from gitlease.domain.policy import DEFAULT_POLICY
 from gitlease.domain.queue import (
     Carried,
     Carry,
@@ -22,7 +24,8 @@ from gitlease.domain.queue import (
     hand_out,
     survey,
 )
-from gitlease.edges import Planned
+from gitlease.domain.resource import Resource
+from gitlease.edges import Planned, find_task
 from gitlease.ports import TaskList
 from gitlease.reading import Look
 from gitlease.service import LeaseService
@@ -62,6 +65,27 @@ class TaskQueue:
         if not reading.next_up:
             raise _nothing_left(reading)
         return reading
+
+    def find(self, resource: Resource, *, ref: str | None = None) -> FoundTask:
+        """The task of a resource, by what this clone knows of the ledger: it asks no remote.
+
+        Raises NotFound for an unknown ref; a task file that cannot be used is said, and no failure.
+        """
+        if resource.is_path and ref is None:
+            return FoundTask()
+        try:
+            found = self._edges.files.read(ref)
+            task = find_task(found, resource)
+        except Invalid as error:
+            return FoundTask(warnings=(error.message,))
+        if task is None:
+            return FoundTask()
+        look = self._service.mended(self._service.known_look)
+        around = self._around(look)
+        entry = next(e for e in survey(found.tasks, around) if e.task == task)
+        if look is None or entry.lease is None:
+            return FoundTask(entry)
+        return FoundTask(entry, self._service.views(look, [entry.lease])[0])
 
     def claim_next(self, terms: Terms) -> tuple[Answer, Task]:
         """Claim the first task that is free, decided in the step that takes it.
@@ -104,14 +128,17 @@ class TaskQueue:
                 plans.append(plan)
         return plans, tuple(said)
 
-    def _reading(self, found: TaskList, look: Look) -> QueueReading:
-        around = Surroundings(
+    def _around(self, look: Look | None) -> Surroundings:
+        return Surroundings(
             actor=self._service.actor,
             people=self._edges.rules.people,
-            leases=look.leases,
-            policy=look.policy,
-            moment=look.moment,
+            leases=look.leases if look else (),
+            policy=look.policy if look else DEFAULT_POLICY,
+            moment=look.moment if look else Moment(now=self._service.clock.now()),
         )
+
+    def _reading(self, found: TaskList, look: Look) -> QueueReading:
+        around = self._around(look)
         entries = survey(found.tasks, around)
         carried = carrying(found.tasks, around)
         leases = {

@@ -87,11 +87,10 @@ class LeaseSteps(LeaseReader):
         )
         head, said = self._head(cached=False)
         moment = Moment(now=self.clock.now(), seen=head.seen)
-        if head.ledger is not None:
-            try:
-                apply(head.ledger, [ask], moment)
-            except GitleaseError as refusal:
-                raise with_views(refusal, head, self.actor, moment) from None
+        try:
+            apply(self._swapper.ledger_of(head), [ask], moment)
+        except GitleaseError as refusal:
+            raise with_views(refusal, head, self.actor, moment) from None
         return said + self._told(head)
 
     def _may_land(self, operations: Sequence[str]) -> bool:

@@ -19,7 +19,8 @@ from support.repos import make_clone
 
 README = Path(__file__).resolve().parents[1] / "README.md"
 EXAMPLE = re.compile(
-    r"^<!-- in: (?P<who>\w+)(?:, exit: (?P<exit>\d))? -->\n```console\n(?P<text>.*?)^```",
+    r"^<!-- (?:in: (?P<who>\w+)(?:, exit: (?P<exit>\d))?|file: (?P<file>\S+)) -->\n"
+    r"```(?:console|markdown)\n(?P<text>.*?)^```",
     re.MULTILINE | re.DOTALL,
 )
 PYTHON = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -35,8 +36,19 @@ class Example:
     shown: str
 
 
-def examples() -> Iterator[Example]:
+@dataclass(frozen=True)
+class Shown:
+    """A file that the README shows: everybody has it from there on."""
+
+    path: str
+    text: str
+
+
+def examples() -> Iterator[Example | Shown]:
     for found in EXAMPLE.finditer(README.read_text(encoding="utf-8")):
+        if found["file"]:
+            yield Shown(found["file"], found["text"])
+            continue
         for part in found["text"].split("$ ")[1:]:
             command, _, shown = part.partition("\n")
             yield Example(found["who"], command, int(found["exit"] or 0), shown)
@@ -59,6 +71,11 @@ def clones(path_remote: Remote, tmp_path: Path) -> dict[str, Path]:
 def test_the_examples_do_what_the_readme_shows(clones: dict[str, Path]) -> None:
     assert len(list(examples())) > 8
     for example in examples():
+        if isinstance(example, Shown):
+            for clone in clones.values():
+                (clone / example.path).parent.mkdir(exist_ok=True)
+                (clone / example.path).write_text(example.text, encoding="utf-8")
+            continue
         words = shlex.split(example.command)
         if words[0] == "gitlease":
             words = [sys.executable, "-m", *words]

@@ -27,6 +27,12 @@ def open_regular(path: str, folder: int | None = None) -> BinaryIO | None:
     return None
 
 
+def read_up_to(opened: BinaryIO, limit: int) -> bytes:
+    """The bytes of an open file; more than ``limit`` of them say that it is too large."""
+    # What is asked for is allocated, however small the file is.
+    return opened.read(min(limit, os.fstat(opened.fileno()).st_size) + 1)
+
+
 def load_json(file: str, limit: int) -> Any:
     """What a file of ours holds; None when that cannot be read, or is larger than ``limit``."""
     try:
@@ -34,7 +40,7 @@ def load_json(file: str, limit: int) -> Any:
         if opened is None:
             return None
         with opened:
-            data = opened.read(limit + 1)
+            data = read_up_to(opened, limit)
         return json.loads(data) if len(data) <= limit else None
     except (OSError, ValueError, RecursionError):
         return None

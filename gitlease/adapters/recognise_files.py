@@ -14,6 +14,7 @@ import stat
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from gitlease.adapters.files import open_regular, read_up_to
 from gitlease.adapters.git import run_git
 from gitlease.adapters.repository import TIMEOUT, Repository
 from gitlease.domain.errors import UsageError
@@ -164,11 +165,11 @@ def read_small(root: str, file: str, *, whole: bool = True) -> str | None:
     None for anything else, a link included, and for what is not UTF-8. Line ends are ``\\n``.
     """
     try:
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        with open(os.open(os.path.join(root, file), flags), "rb") as opened:
-            if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
-                return None
-            data = opened.read(MAX_BYTES + 1)
+        opened = open_regular(os.path.join(root, file))
+        if opened is None:
+            return None
+        with opened:
+            data = read_up_to(opened, MAX_BYTES)
         cut = len(data) > MAX_BYTES
         if whole and cut:
             return None

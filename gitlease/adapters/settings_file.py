@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from gitlease.adapters.files import open_regular
+from gitlease.adapters.files import open_regular, read_up_to
 from gitlease.adapters.settings_schema import KEYS, SECTIONS, Form, Found, Key, near, shown
 from gitlease.domain.errors import Invalid, UsageError
 
@@ -86,7 +86,7 @@ def _load(toplevel: str) -> bytes | None:
         if opened is None:
             raise Invalid(f"{FILE} is not a regular file")
         with opened:
-            data = opened.read(MAX_BYTES + 1)
+            data = read_up_to(opened, MAX_BYTES)
     except FileNotFoundError:
         if os.path.lexists(path) or os.path.islink(os.path.join(toplevel, FILE)):
             raise Invalid(f"{FILE} is a link to nowhere") from None

@@ -33,19 +33,18 @@ def assign(document: Document, name: str, edit: EdgeEdit) -> str:
     """Bring the field one step nearer to what is wanted: the same text when it is that already."""
     field = document.fields.get(name)
     items = field.items if field else []
-    missing = edit.add is not None and not any(
-        item.says_something and same_name(item.text, edit.add) for item in items
-    )
+    there = [item.text for item in items if item.says_something]
+    new = edit.add
+    if new is not None and any(same_name(text, new) for text in there):
+        new = None
     for number, item in enumerate(items):
         if field and item.says_something and leaves(item.text, edit):
-            if edit.add is not None and missing:
-                return _replace(document, field, number, edit.add)
-            return _remove(document, field, number)
-    if edit.add is not None and missing:
-        if field is None:
-            return _new_field(document, name, edit.add)
-        return _add(document, field, edit.add)
-    return document.text
+            if new is None:
+                return _remove(document, field, number)
+            return _replace(document, field, number, new)
+    if new is None:
+        return document.text
+    return _add(document, field, new) if field else _new_field(document, name, new)
 
 
 def leaves(name: str, edit: EdgeEdit) -> bool:
@@ -65,7 +64,9 @@ def set_status(document: Document, name: str, word: str) -> str:
     if item.start == item.end:
         return _put(document.text, colon, colon, " " + scalar(word, _json_quote(document)))
     _check_item(document, item)
-    return _put(document.text, item.start, item.end, scalar(word, item.style))
+    return _put(
+        document.text, item.start, item.end, scalar(word, item.style or _json_quote(document))
+    )
 
 
 def _replace(document: Document, field: Field, number: int, name: str) -> str:

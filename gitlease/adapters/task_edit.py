@@ -5,7 +5,7 @@ and the result is read again and compared. To take out the name that was put in 
 byte, except where the field said explicitly that there is nobody (``~``, ``null``, ``''``, nothing
 at all within braces): that becomes ``[]``. A single value that becomes a list has a blank before
 its closing bracket, ``[jo, kim ]``, and so becomes a single value again; any other list stays one.
-Comments stay: a line of which a comment is left is left as that comment.
+Comments stay: one behind a name that goes is left in its line.
 """
 
 from __future__ import annotations

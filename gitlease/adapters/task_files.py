@@ -22,10 +22,8 @@ from gitlease.adapters.task_scan import Wanted, WorkTree, printable
 from gitlease.adapters.task_text import read_task
 from gitlease.adapters.task_tree import RefTree
 from gitlease.adapters.task_write import ask_git, change_file, read_place
-from gitlease.domain.edge import Task
 from gitlease.domain.errors import Invalid
-from gitlease.domain.resource import Resource
-from gitlease.ports import Intent, TaskChange, TaskList, TaskProblem, Written
+from gitlease.ports import Intent, TaskChange, TaskList, Written
 
 PATIENCE = 5.0  # seconds to wait for another process that is changing task files
 
@@ -66,21 +64,6 @@ class GitTaskFiles:
             return TaskList()
         name = sha256(os.fsencode(os.path.realpath(root))).hexdigest()[:16]
         return self._reader.read(WorkTree(root, self._wanted), f"tree-{name}")
-
-    def find(self, resource: Resource, ref: str | None = None) -> Task | None:
-        if resource.is_path:
-            return None
-        listed = self.read(ref)
-        for problem in listed.problems:
-            if resource.key in problem.keys:
-                raise _cannot_be_used(problem, resource)
-        for task in listed.tasks:
-            if task.resource == resource:
-                return task
-        for problem in listed.problems:
-            if not problem.keys:
-                raise _cannot_be_used(problem, resource)
-        return None
 
     # Changing
 
@@ -175,17 +158,6 @@ def _about(change: TaskChange) -> Iterator[None]:
     except Invalid as error:
         error.resource = error.resource or change.resource.text
         raise
-
-
-def _cannot_be_used(problem: TaskProblem, resource: Resource) -> Invalid:
-    return Invalid(
-        problem.message,
-        resource=resource.text,
-        hints=(
-            f"mend {printable(problem.file)}, or see that tasks.files in .gitlease.yaml does not"
-            " cover it",
-        ),
-    )
 
 
 def _git_dir(root: str) -> str | None:

@@ -13,7 +13,7 @@ from collections.abc import Container, Iterator
 from enum import Enum
 from typing import NamedTuple
 
-from gitlease.adapters.files import open_regular
+from gitlease.adapters.files import open_regular, read_up_to
 from gitlease.adapters.settings import Tasks
 from gitlease.domain.automaton import Jump
 from gitlease.domain.errors import Invalid, UsageError
@@ -221,7 +221,7 @@ class WorkTree:
                 return None
             with opened:
                 status = os.fstat(opened.fileno())
-                data = opened.read(MAX_BYTES + 1)
+                data = read_up_to(opened, MAX_BYTES)
         except FileNotFoundError:
             return None
         except OSError as error:

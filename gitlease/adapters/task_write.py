@@ -13,7 +13,7 @@ import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from gitlease.adapters.files import open_regular
+from gitlease.adapters.files import open_regular, read_up_to
 from gitlease.adapters.git import run_git
 from gitlease.adapters.repository import TIMEOUT
 from gitlease.adapters.task_scan import MAX_BYTES, OWN, Stamp, printable, stamp_of
@@ -142,7 +142,7 @@ def _read(folder: int, name: str, file: str) -> tuple[bytes, os.stat_result]:
         raise Invalid(f"{printable(file)} is not a regular file")
     with opened:
         status = os.fstat(opened.fileno())
-        data = opened.read(MAX_BYTES + 1)
+        data = read_up_to(opened, MAX_BYTES)
     if len(data) > MAX_BYTES:
         raise Invalid(f"{printable(file)} is larger than {MAX_BYTES // 1024} KiB")
     return data, status

@@ -17,7 +17,8 @@ class LeaseView:
     """A lease with what follows from the clock: state, time left, and whether it is the caller's.
 
     Times are aware UTC datetimes. ``expires_in`` is whole seconds rounded down, negative when
-    past. ``free_at`` is when others may take it; None once it has ended. ``skewed`` says that its
+    past. ``free_at`` is when others may take it; None once it has ended. ``assigned``: the
+    task is its holder's by an edge as well, and stays so when it lapses. ``skewed`` says that its
     times lie in the future: a clock is wrong.
     """
 
@@ -41,6 +42,7 @@ class LeaseView:
     host: str | None
     branch: str | None
     mine: bool
+    assigned: bool = False
     skewed: bool = False
 
 
@@ -71,6 +73,7 @@ def view_lease(
         host=lease.host,
         branch=lease.branch,
         mine=mine,
+        assigned=active and lease.edge,
         skewed=active and not mine and clock_skewed(lease, policy, moment),
     )
 

@@ -60,6 +60,8 @@ def until(view: LeaseView, now: datetime) -> str:
     if view.state in ("released", "revoked"):
         return view.state
     ago = f"expired {humanize_duration(view.expires_in)} ago at {at}"
+    if view.assigned:
+        return f"{ago}, still assigned to its holder"
     return f"{ago}, {_free(view.free_at, now)}" if view.free_at else ago
 
 

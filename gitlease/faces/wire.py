@@ -11,9 +11,12 @@ from gitlease.faces import sentences
 from gitlease.faces.codes import exit_of
 
 if TYPE_CHECKING:
+    from gitlease.answers import Answer, Taken
+    from gitlease.domain.edge import Task
     from gitlease.domain.errors import GitleaseError
     from gitlease.domain.ledger import Note
     from gitlease.domain.outcome import Event
+    from gitlease.domain.queue import Carry, Entry
     from gitlease.domain.view import LeaseView
 
 SCHEMA = 1
@@ -34,8 +37,31 @@ def success(
 
 def changed(status: str, edge: str, views: Sequence[LeaseView]) -> Document:
     """The body of a lease verb: ``lease`` is there when there is exactly one."""
+    return {"status": status, "edge": edge} | _leases(views)
+
+
+def ended(answer: Answer) -> Document:
+    """The body of a verb that may change task files: ``edges`` has what became of each."""
+    edges = [
+        {
+            "resource": w.change.resource.text,
+            "file": w.change.file,
+            "changed": w.changed,
+            "committed": w.commit,
+        }
+        for w in answer.written
+    ]
+    return {"status": answer.status, "edge": answer.edge, "edges": edges} | _leases(answer.leases)
+
+
+def claimed(answer: Answer) -> Document:
+    """The body of a verb that claims: with the notes for whoever has it now."""
+    return ended(answer) | {"notes": [note(n) for n in answer.notes]}
+
+
+def _leases(views: Sequence[LeaseView]) -> Document:
     leases = [lease(view) for view in views]
-    body: Document = {"status": status, "edge": edge, "leases": leases}
+    body: Document = {"leases": leases}
     return body | ({"lease": leases[0]} if len(leases) == 1 else {})
 
 
@@ -62,7 +88,7 @@ def refusal(error: GitleaseError, *, now: datetime, next_steps: Sequence[str] = 
         "message": sentences.refusal(error, now),
         "resource": error.resource,
         "scope": error.scope,
-        "holder": first.holder if first else None,
+        "holder": first.holder if first else error.holder,
         "session": first.session if first else None,
         "expires_at": seconds(first.expires_at) if first else None,
         "expires_in": first.expires_in if first else None,
@@ -113,6 +139,61 @@ def lease(view: LeaseView) -> Document:
         "host": view.host,
         "branch": view.branch,
         "mine": view.mine,
+        "assigned": view.assigned,
+    }
+
+
+def task(found: Task | None, *, resource: str = "", waits_for: Sequence[str] = ()) -> Document:
+    """A task as its file has it; without one, the same fields of a ``resource`` that is none.
+
+    ``waits_for`` has its open dependencies. ``status`` is the word of the file, ``progress`` what
+    it means: ``todo``, ``in_progress``, ``done`` or ``other``.
+    """
+    return {
+        "resource": found.resource.text if found else resource,
+        "title": found.title if found else None,
+        "status": found.status if found else None,
+        "progress": found.progress.value if found else None,
+        "assigned": list(found.assigned) if found else [],
+        "priority": found.priority if found else None,
+        "depends_on": list(found.depends_on) if found else [],
+        "waits_for": list(waits_for),
+        "paths": list(found.paths) if found else [],
+        "created": found.created if found else None,
+        "file": found.file if found else None,
+    }
+
+
+def entry(found: Entry, views: Mapping[str, LeaseView]) -> Document:
+    """A task in the queue, with why it is not handed out, by whom, and the lease that matters."""
+    return task(found.task, waits_for=found.waits_for) | {
+        "claimable": found.claimable,
+        "why_not": found.why_not.value if found.why_not else None,
+        "who": found.who,
+        "lease": lease(views[found.lease.lease_id]) if found.lease else None,
+    }
+
+
+def carry(
+    found: Carry, views: Mapping[str, LeaseView], *, waits_for: Sequence[str] = ()
+) -> Document:
+    """Something that one carries, task or not, with how its lease stands."""
+    return task(found.task, resource=found.resource, waits_for=waits_for) | {
+        "state": found.state.value,
+        "taken_over_by": found.by,
+        "lease": lease(views[found.lease.lease_id]) if found.lease else None,
+    }
+
+
+def taken(found: Taken) -> Document:
+    """What another took from a holder; ``what`` is ``taken_over`` or ``revoked``."""
+    return {
+        "resource": found.resource,
+        "scope": found.scope,
+        "what": found.what,
+        "by": found.by,
+        "at": rfc3339(found.at),
+        "reason": found.reason,
     }
 
 

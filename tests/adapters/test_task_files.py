@@ -26,6 +26,7 @@ from gitlease.adapters import task_cache
 from gitlease.domain.edge import Progress
 from gitlease.domain.errors import Invalid
 from gitlease.domain.resource import name_resource, parse_resource
+from gitlease.edges import find_task
 
 DATA = Path(__file__).parents[3] / "shared" / "data" / "backlog-md"
 
@@ -48,7 +49,7 @@ def test_a_repository_without_task_files_has_none(root: Path) -> None:
     files = open_files(root)
     assert not files.exist()
     assert files.read().tasks == ()
-    assert files.find(name_resource("F001")) is None
+    assert find_task(files.read(), name_resource("F001")) is None
 
 
 def test_whether_there_are_any_is_said_without_parsing(root: Path) -> None:
@@ -122,11 +123,11 @@ def test_real_task_files_are_all_read(tmp_path: Path) -> None:
 def test_a_task_is_found_by_its_name_in_any_letter_case(root: Path) -> None:
     put_task(root, "tasks/F001.md")
     files = open_files(root)
-    found = files.find(name_resource("f001"))
+    found = find_task(files.read(), name_resource("f001"))
     assert found is not None
     assert (found.resource.text, found.file) == ("F001", "tasks/F001.md")
-    assert files.find(name_resource("F002")) is None
-    assert files.find(parse_resource("tasks/F001.md")) is None
+    assert find_task(files.read(), name_resource("F002")) is None
+    assert find_task(files.read(), parse_resource("tasks/F001.md")) is None
 
 
 def test_a_broken_file_stands_in_the_way_of_its_own_task_only(root: Path) -> None:
@@ -134,26 +135,26 @@ def test_a_broken_file_stands_in_the_way_of_its_own_task_only(root: Path) -> Non
     put(root, "tasks/F003 title.md", "---\ntitle: [\n---\n")
     put_task(root, "tasks/F004.md")
     files = open_files(root)
-    assert files.find(name_resource("F004")) is not None
-    assert files.find(name_resource("F005")) is None
+    assert find_task(files.read(), name_resource("F004")) is not None
+    assert find_task(files.read(), name_resource("F005")) is None
     for name, file in (("F001", "tasks/x.md"), ("f002", "tasks/x.md"), ("X", "tasks/x.md")):
         with pytest.raises(Invalid, match=rf"^{file}:\d+: ") as raised:
-            files.find(name_resource(name))
+            find_task(files.read(), name_resource(name))
         assert raised.value.resource == name
         assert raised.value.hints == (
             f"mend {file}, or see that tasks.files in .gitlease.yaml does not cover it",
         )
     with pytest.raises(Invalid, match=r"^tasks/F003 title\.md"):
-        files.find(name_resource("F003"))
+        find_task(files.read(), name_resource("F003"))
 
 
 def test_what_may_be_any_task_stands_in_the_way_of_unknown_names_only(root: Path) -> None:
     put_task(root, "tasks/F001.md")
     (root / "more").symlink_to("nowhere")
     files = open_files(root, tasks_like("tasks/*.md", "more/*.md"))
-    assert files.find(name_resource("F001")) is not None
+    assert find_task(files.read(), name_resource("F001")) is not None
     with pytest.raises(Invalid, match=r"^more is a symbolic link"):
-        files.find(name_resource("F002"))
+        find_task(files.read(), name_resource("F002"))
 
 
 def test_two_files_of_one_id_are_no_task_at_all(root: Path) -> None:
@@ -171,7 +172,7 @@ def test_two_files_of_one_id_are_no_task_at_all(root: Path) -> None:
         }
         assert all(problem.keys == {"f001"} for problem in listed.problems)
         with pytest.raises(Invalid, match=r"is the id of tasks/b\.md as well"):
-            files.find(name_resource("F001"), ref)
+            find_task(files.read(ref), name_resource("F001"))
 
 
 def test_a_completed_and_an_open_file_of_one_id_are_noticed(root: Path) -> None:
@@ -208,11 +209,11 @@ def test_a_file_is_parsed_again_only_when_it_changed(root: Path) -> None:
     put_task(root, "tasks/new.md")
     (root / "tasks/F008.md").unlink()
     third = open_files(root)
-    found = third.find(name_resource("F007"))
+    found = find_task(third.read(), name_resource("F007"))
     assert found is not None
     assert found.assigned == ("jo",)
     assert third.parsed == 2
-    assert third.find(name_resource("F008")) is None
+    assert find_task(third.read(), name_resource("F008")) is None
     assert "tasks/F008.md" not in cache_file(root).read_text()
 
 

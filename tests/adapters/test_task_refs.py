@@ -24,6 +24,7 @@ from support.task_trees import (
 from gitlease.adapters import task_reading, task_tree
 from gitlease.domain.errors import Invalid, NotFound
 from gitlease.domain.resource import name_resource
+from gitlease.edges import find_task
 
 
 @pytest.fixture
@@ -46,10 +47,10 @@ def test_a_ref_is_read_without_a_checkout(root: Path) -> None:
         assert names(files.read(ref)) == ["F001", "F002"]
     for ref in ("side", "v1", "HEAD~1", "HEAD^"):
         assert names(files.read(ref)) == ["F001"]
-    found = files.find(name_resource("f001"), "side")
+    found = find_task(files.read("side"), name_resource("f001"))
     assert found is not None
     assert found.file == "tasks/F001.md"
-    assert files.find(name_resource("F003"), "main") is None
+    assert find_task(files.read("main"), name_resource("F003")) is None
 
 
 def test_a_blob_is_parsed_once(root: Path) -> None:
@@ -120,7 +121,7 @@ def test_a_ref_that_is_none_is_not_found(root: Path, ref: str) -> None:
     assert raised.value.message.isprintable()
     assert len(raised.value.message) < 100
     with pytest.raises(NotFound):
-        files.find(name_resource("F001"), ref)
+        find_task(files.read(ref), name_resource("F001"))
 
 
 def test_a_branch_without_a_commit_is_not_found(root: Path) -> None:
@@ -135,7 +136,7 @@ def test_a_bare_repository_has_only_refs(root: Path, tmp_path: Path) -> None:
     files = open_files(tmp_path / "bare.git")
     assert not files.exist()
     assert files.read().tasks == ()
-    assert files.find(name_resource("F001")) is None
+    assert find_task(files.read(), name_resource("F001")) is None
     assert names(files.read("main")) == ["F001"]
 
 

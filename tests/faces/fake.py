@@ -12,15 +12,19 @@ from types import SimpleNamespace
 from typing import Any
 
 from support.clock import ManualClock
+from support.tasks import MemoryTasks
 
-from gitlease.domain.errors import GitleaseError
+from gitlease.domain.edge import Task
+from gitlease.domain.errors import GitleaseError, NotFound
 from gitlease.domain.instant import Instant
 from gitlease.domain.lapse import Sighting
 from gitlease.domain.lease import Actor, Lease
 from gitlease.domain.ledger import Fate, Ledger
 from gitlease.domain.outcome import Event
+from gitlease.edges import EdgeRules, Edges
 from gitlease.faces.cli.app import run
-from gitlease.ports import Change, Pending, Prepared, Snapshot, Swapped
+from gitlease.ports import Change, Pending, Prepared, Snapshot, Swapped, TaskList
+from gitlease.queueing import TaskQueue
 from gitlease.service import LeaseService
 
 NOON = 1_795_176_000_000  # 2026-11-20T12:00:00Z
@@ -103,6 +107,20 @@ class MemoryStore:
 
 
 @dataclass
+class DeskTasks(MemoryTasks):
+    """The task files on one desk; ``refs`` has those of other places than the work tree."""
+
+    refs: dict[str, tuple[Task, ...]] = field(default_factory=dict)
+
+    def read(self, ref: str | None = None) -> TaskList:
+        if ref is None:
+            return super().read()
+        if ref not in self.refs:
+            raise NotFound(f"there is no ref {ref}", hints=("fetch it first",))
+        return TaskList(self.refs[ref])
+
+
+@dataclass
 class Ran:
     """How a command line ended."""
 
@@ -131,6 +149,7 @@ class Desk:
     default_ttl: int = 900
     opened: list[dict[str, Any]] = field(default_factory=list)
     settings: tuple[Any, ...] = ()
+    tasks: DeskTasks = field(default_factory=DeskTasks)
 
     def open(self, directory: str, **options: Any) -> Any:
         """Stand in for ``bootstrap.open_workspace``."""
@@ -144,6 +163,14 @@ class Desk:
             branch=self.branch,
         )
         layer = "local" if options["local"] else options["layer"] or "global"
+        service = LeaseService(
+            self.store,
+            clock=self.clock,
+            actor=actor,
+            layer=layer,
+            edges=Edges(self.tasks, self.tasks.rules, holder=self.holder),
+            default_ttl=self.default_ttl,
+        )
         return SimpleNamespace(
             repository=SimpleNamespace(folder=self.folder, toplevel=self.toplevel),
             settings=SimpleNamespace(table=lambda: self.settings),
@@ -154,13 +181,8 @@ class Desk:
                 session_source="flag --session" if options["session"] else "none",
             ),
             layer=layer,
-            service=LeaseService(
-                self.store,
-                clock=self.clock,
-                actor=actor,
-                layer=layer,
-                default_ttl=self.default_ttl,
-            ),
+            service=service,
+            queue=TaskQueue(service),
         )
 
     def run(self, *argv: str, prog: str = "gitlease", terminal: bool = False) -> Ran:
@@ -186,12 +208,22 @@ class _Stream(io.StringIO):
         return self._terminal
 
 
-def make_desks() -> tuple[Desk, Desk]:
-    """Ada's and Bob's desks, on one remote and under one clock, at noon."""
+def make_desks(*tasks: Task, rules: EdgeRules | None = None) -> tuple[Desk, Desk]:
+    """Ada's and Bob's desks, on one remote and under one clock, at noon.
+
+    Each has these task files in a clone of its own.
+    """
     clock = ManualClock(wall_ms=NOON, make=Instant)
     store = MemoryStore(clock)
-    ada = Desk(store, clock)
-    return ada, replace(ada, holder="bob@example.com", host="desktop", branch="topic", opened=[])
+
+    def files() -> DeskTasks:
+        return DeskTasks({t.file: t for t in tasks}, rules=rules or EdgeRules())
+
+    ada = Desk(store, clock, tasks=files())
+    bob = replace(
+        ada, holder="bob@example.com", host="desktop", branch="topic", opened=[], tasks=files()
+    )
+    return ada, bob
 
 
 def words(value: object) -> str | None:

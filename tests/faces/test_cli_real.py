@@ -302,3 +302,60 @@ def test_demo_fails_when_something_differs(
     assert error["message"] == "ada$ gitlease whoami ended with 0 instead of 3"
     assert list(tmp_path.iterdir()) == []
     assert run(["demo", "--layer", "x"]) == 2
+
+
+TASK_FILE = "---\nid: {id}\ntitle: {id} of all\nstatus: todo  # as it was\n---\n\nText.\n"
+
+
+def with_tasks(clone: Path, *names: str) -> None:
+    """Commit and push a task file for each of these ids."""
+    for name in names:
+        commit_file(clone, f"tasks/{name}.md", TASK_FILE.format(id=name))
+    git(clone, "push", "--quiet", "origin", "HEAD")
+
+
+def test_tasks_are_handed_out_started_and_finished(clones: Clones) -> None:
+    one, two = clones(2)
+    with_tasks(one, "F001", "F002")
+    git(two, "pull", "--quiet", "origin", "HEAD")
+    assert [t["resource"] for t in ask(one, "queue")["tasks"]] == ["F001", "F002"]
+    first = ask(one, "next", "--claim", "--commit")
+    assert (first["task"]["resource"], first["task"]["assigned"]) == ("F001", ["w1@example.com"])
+    assert git(one, "rev-parse", "HEAD") == first["edges"][0]["committed"]
+    assert git(one, "status", "--porcelain") == ""
+    second = ask(two, "next", "--claim")
+    assert (second["task"]["resource"], second["edges"][0]["committed"]) == ("F002", None)
+    assert ask(two, "next", "--claim", expect=1)["error"]["code"] == "nothing_left"
+    assert ask(two, "set", "F002", "in-progress")["status"] == "renewed"
+    assert ask(two, "done", "F002")["edge"] == "removed"
+    done = TASK_FILE.format(id="F002").replace("todo", "done")
+    assert (two / "tasks" / "F002.md").read_text() == done
+    assert ask(two, "claim", "F002", expect=6)["error"]["code"] == "policy"
+    ask(one, "release", "F001", "--commit")
+    assert (one / "tasks" / "F001.md").read_text() == TASK_FILE.format(id="F001")
+
+
+def test_the_tasks_of_a_ref_are_read_without_a_checkout(clones: Clones) -> None:
+    (one,) = clones(1)
+    with_tasks(one, "F001")
+    git(one, "rm", "--quiet", "tasks/F001.md")
+    git(one, "commit", "--quiet", "-m", "gone")
+    assert ask(one, "queue")["tasks"] == []
+    (found,) = ask(one, "queue", "--ref", "HEAD~1")["tasks"]
+    assert (found["resource"], found["title"]) == ("F001", "F001 of all")
+    assert ask(one, "show", "F001", "--ref", "HEAD~1")["task"]["file"] == "tasks/F001.md"
+    assert ask(one, "brief", "--ref", "no/such", expect=7)["error"]["code"] == "not_found"
+
+
+def test_a_broken_task_file_is_a_warning_to_readers_and_an_error_to_its_claim(
+    clones: Clones,
+) -> None:
+    (one,) = clones(1)
+    with_tasks(one, "F001")
+    (one / "tasks" / "F002.md").write_text("---\nid: F002\nstatus: [\n---\n")
+    error = ask(one, "claim", "F002", expect=7)["error"]
+    assert (error["code"], error["message"].split(":")[0]) == ("invalid", "tasks/F002.md")
+    for verb in (("queue",), ("brief",), ("show", "F002")):
+        (warning,) = ask(one, *verb)["warnings"]
+        assert warning.startswith("tasks/F002.md:")
+    assert ask(one, "claim", "F001")["edge"] == "added"

@@ -70,7 +70,7 @@ def test_the_verbs_are_in_groups_and_no_verb_of_another_day_is_there() -> None:
             for verb, _, short in verbs:
                 assert f"  {verb} " in out
                 assert short in out
-    for later in ("start", "set", "queue", "next", "brief", "wait", "watch", "run", "push"):
+    for later in ("wait", "watch", "run", "push"):
         assert ada.run(later, "--help").code == 2
 
 

@@ -333,10 +333,12 @@ def test_a_clock_that_is_wrong_is_a_warning() -> None:
 
 def test_init_writes_makes_and_says_what_is_next(monkeypatch: pytest.MonkeyPatch) -> None:
     import gitlease.bootstrap
+    from gitlease.adapters.recognise import Fitting
 
     ada, _ = make_desks()
     ada = replace(ada, toplevel="/work/repo")
-    written: list[str | None] = ["/work/repo/.gitlease.yaml", None, "/work/repo/.gitlease.yaml"]
+    new = ("/work/repo/.gitlease.yaml", Fitting("schema: 1\n"))
+    written: list[tuple[str, Fitting] | None] = [new, None, new]
     monkeypatch.setattr(
         gitlease.bootstrap, "write_default_settings", lambda repository: written.pop(0)
     )
@@ -383,4 +385,5 @@ def test_the_verbs_of_this_face() -> None:
     assert set(app.MODULES) == {
         *("init", "claim", "renew", "extend", "release", "done", "revoke", "show", "list"),
         *("status", "log", "whoami", "note", "config", "demo"),
+        *("queue", "next", "brief", "start", "set"),
     }

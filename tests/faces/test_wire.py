@@ -17,13 +17,14 @@ from gitlease.faces import wire
 LEASE = [
     *("resource", "scope", "layer", "holder", "session", "lease_id", "token", "state"),
     *("ttl_seconds", "claimed_at", "renewed_at", "expires_at", "expires_in", "free_at"),
-    *("renewals", "paths", "reason", "host", "branch", "mine"),
+    *("renewals", "paths", "reason", "host", "branch", "mine", "assigned"),
 ]
 ERROR = [
     *("code", "exit", "message", "resource", "scope", "holder", "session", "expires_at"),
     *("expires_in", "free_at", "lease", "conflicts", "next"),
 ]
 CHANGED = ["schema", "ok", "command", "status", "edge", "leases", "lease"]
+ENDED = ["schema", "ok", "command", "status", "edge", "edges", "leases", "lease"]
 TAIL = ["warnings", "next"]
 VIEW = LeaseView(
     resource="F001",
@@ -73,6 +74,7 @@ def test_a_lease() -> None:
         "host": "laptop",
         "branch": "main",
         "mine": False,
+        "assigned": False,
     }
 
 
@@ -121,11 +123,11 @@ def test_a_refusal_that_is_about_no_lease_has_the_same_keys() -> None:
 @pytest.mark.parametrize(
     ("argv", "keys"),
     [
-        (("claim", "F001"), [*CHANGED, "notes", *TAIL]),
+        (("claim", "F001"), [*ENDED, "notes", *TAIL]),
         (("renew", "F001"), [*CHANGED, *TAIL]),
         (("extend", "F001", "1h"), [*CHANGED, "capped_to_max", "max_ttl_seconds", *TAIL]),
-        (("release", "F001"), [*CHANGED, *TAIL]),
-        (("done", "F001"), [*CHANGED, *TAIL]),
+        (("release", "F001"), [*ENDED, *TAIL]),
+        (("done", "F001"), [*ENDED, *TAIL]),
         (("note", "F001", "mind the gap"), [*CHANGED[:-1], "notes", *TAIL]),
         (("show", "F001"), ["schema", "ok", "command", "leases", "task", "notes", *TAIL]),
         (("list",), ["schema", "ok", "command", "leases", *TAIL]),

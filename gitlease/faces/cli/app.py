@@ -30,9 +30,19 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
         ),
     ),
     (
+        "The task queue",
+        (
+            ("queue", "queue", "the tasks to be claimed, best first"),
+            ("next", "queue", "the first of them; claims it on request"),
+            ("brief", "briefing", "one page to start with: yours, taken, notes, next"),
+            ("start", "starting", "claim a task and set it to in progress"),
+            ("set", "starting", "set the status of a task"),
+        ),
+    ),
+    (
         "See what is going on",
         (
-            ("show", "reading", "one resource: who has it, how long, notes"),
+            ("show", "showing", "one resource: who has it, how long, notes"),
             ("list", "reading", "all leases, yours and theirs"),
             ("status", "overview", "the ledger at a glance"),
             ("log", "reading", "the audit trail"),

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from gitlease.domain.lease import Actor
     from gitlease.domain.resource import Resource
     from gitlease.domain.view import LeaseView
+    from gitlease.queueing import TaskQueue
     from gitlease.service import LeaseService
 
 Opener = Callable[..., "Workspace"]
@@ -48,6 +49,10 @@ class Call:
     no_session: bool = False
     retry: str | None = None
     """The command that would wait for what is refused now."""
+    cached: str | None = None
+    """The command that answers the same from what this clone knows."""
+    whole_queue: str | None = None
+    """The command that shows every task, where nothing is left to claim."""
     warnings: list[str] = field(default_factory=list)
     _opened: Workspace | None = None
 
@@ -70,6 +75,10 @@ class Call:
     @property
     def service(self) -> LeaseService:
         return self.workspace.service
+
+    @property
+    def queue(self) -> TaskQueue:
+        return self.workspace.queue
 
     @property
     def actor(self) -> Actor:
@@ -110,10 +119,19 @@ class Call:
 
     # --- how it is answered --------------------------------------------------------------------
 
-    def typed(self, verb: str, *resources: Resource | str, options: Sequence[str] = ()) -> str:
-        """A command to type here, with the options that chose this ledger and session."""
+    def typed(
+        self,
+        verb: str,
+        *resources: Resource | str,
+        then: Sequence[str] = (),
+        options: Sequence[str] = (),
+    ) -> str:
+        """A command to type here, with the options that chose this ledger and session.
+
+        ``then`` are words that follow the resources as they are.
+        """
         words = [*self.prog.split(), verb]
-        names = [self.word(r) for r in resources]
+        names = [*(self.word(r) for r in resources), *then]
         dashed = ["--"] if any(name.startswith("-") for name in names) else []
         chosen = [w for name, flag in REPEATED if (v := getattr(self, name)) for w in (flag, v)]
         if self.remote is not None:

@@ -199,6 +199,7 @@ one; the play fails when one of them does not end as told. Your own repository i
     examples=("gitlease demo", "gitlease demo --keep    # and look around in the folder"),
     exits=(1, 2),
     done="everything ended as told",
+    no=("violations",),
     session=False,
 )
 @flag("--keep", help="Leave the folder for looking around.")

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 import click
 
 from gitlease.domain.operations import MAX_NOTE, check_text
+from gitlease.domain.pattern import fold
 from gitlease.domain.resource import parse_scope
-from gitlease.faces import sentences, wire
+from gitlease.faces import sentences, task_words, wire
 from gitlease.faces.cli import output
+from gitlease.faces.cli.claiming import commit_option
 from gitlease.faces.cli.holding import OWN_SCOPES
 from gitlease.faces.cli.verb import LEASE_EXITS, Verb
 
@@ -25,11 +27,13 @@ if TYPE_CHECKING:
     cls=Verb,
     help="""Give leases back, so that others need not wait for their time to run out.
 
-It may be repeated: with nothing of yours to give back it succeeds all the same. What another holds
-is refused and names the holder. A note tells whoever comes next how far you got.""",
+Where it is a task, you are no longer assigned in its file. It may be repeated: with nothing of
+yours to give back it succeeds all the same. What another holds is refused and names the holder. A
+note tells whoever comes next how far you got.""",
     examples=(
         "gitlease release F001",
         "gitlease release F001 --note 'parser done, tests red'",
+        "gitlease release F001 --commit        # and commit the line in its task file, alone",
         "gitlease release src/auth/ docs/auth.md",
     ),
     exits=LEASE_EXITS,
@@ -38,17 +42,23 @@ is refused and names the holder. A note tells whoever comes next how far you got
 )
 @click.argument("words", metavar="RESOURCE...", nargs=-1, required=True)
 @click.option("--note", metavar="TEXT", help="Leave a note for the next holder.")
+@commit_option
 @click.pass_obj
 def release_verb(
-    call: Call, *, words: tuple[str, ...], note: str | None, scope: str | None
+    call: Call,
+    *,
+    words: tuple[str, ...],
+    note: str | None,
+    commit: bool | None,
+    scope: str | None,
 ) -> None:
     """Release one's own leases of these resources."""
     part = None if scope is None else parse_scope(scope)
     text = None if note is None else checked_note(note)
     resources = call.resources(words)
-    answer = call.service.release(resources, scope=part, note=text)
+    answer = call.service.release(resources, scope=part, note=text, commit=commit)
     call.answer(
-        wire.changed(answer.status, answer.edge, answer.leases),
+        wire.ended(answer),
         warnings=answer.warnings,
         show=lambda: _show_released(answer, resources, text),
     )
@@ -62,9 +72,11 @@ def checked_note(text: str) -> str:
 def _show_released(answer: Answer, resources: Sequence[Resource], note: str | None) -> None:
     for view in answer.leases:
         output.line(f"released {sentences.named(view)}")
-    ended = {view.resource.casefold() for view in answer.leases}
+    for text in task_words.edited(answer):
+        output.line(text)
+    ended = {fold(view.resource) for view in answer.leases} | task_words.settled(answer)
     for resource in dict.fromkeys(resources):
-        if resource.text.casefold() not in ended:
+        if not {fold(resource.text), resource.key} & ended:
             output.line(f"nothing of yours to release on {resource}")
     if note is not None:
         output.line("left your note for the next holder")
@@ -75,20 +87,31 @@ def _show_released(answer: Answer, resources: Sequence[Resource], note: str | No
     cls=Verb,
     help="""Finish the work: your lease ends completed, and its notes are cleared.
 
-Completed work is not claimed again by mistake: `claim` refuses it unless told to reopen it.""",
-    examples=("gitlease done F001", "gitlease done F001 --scope parser"),
+Where it is a task, its status is set to done in its file, and you are no longer assigned there; the
+status stays while others work on other scopes of it. Completed work is not claimed again by
+mistake: `claim` refuses it unless told to reopen it.""",
+    examples=(
+        "gitlease done F001",
+        "gitlease done F001 --commit           # and commit the lines in its task file, alone",
+        "gitlease done F001 --scope parser",
+    ),
     exits=LEASE_EXITS,
     done="it is completed",
     scope=OWN_SCOPES,
 )
 @click.argument("word", metavar="RESOURCE")
+@commit_option
 @click.pass_obj
-def done_verb(call: Call, *, word: str, scope: str | None) -> None:
+def done_verb(call: Call, *, word: str, commit: bool | None, scope: str | None) -> None:
     """Complete a resource."""
     part = None if scope is None else parse_scope(scope)
-    answer = call.service.complete(call.resource(word), scope=part)
+    answer_done(call, call.service.complete(call.resource(word), scope=part, commit=commit))
+
+
+def answer_done(call: Call, answer: Answer) -> None:
+    """Give the answer of work that is finished."""
     call.answer(
-        wire.changed(answer.status, answer.edge, answer.leases),
+        wire.ended(answer),
         warnings=answer.warnings,
         show=lambda: _show_completed(answer),
     )
@@ -98,3 +121,5 @@ def _show_completed(answer: Answer) -> None:
     for view in answer.leases:
         before = "" if answer.changed else f" already, by {view.holder}"
         output.line(f"completed {sentences.named(view)}{before}")
+    for text in task_words.edited(answer):
+        output.line(text)

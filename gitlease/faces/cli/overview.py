@@ -43,6 +43,7 @@ class Active:
 @click.pass_obj
 def status_verb(call: Call, *, cached: bool) -> None:
     """Show the state of the ledger."""
+    call.cached = call.typed("status", options=["--cached"])
     reading, now = call.service.read(cached=cached), call.now()
     views = [view for view in reading.leases if is_current(view, now)]
     active = _active(views)

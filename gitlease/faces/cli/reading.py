@@ -1,4 +1,4 @@
-"""``show``, ``list`` and ``log``: what the ledger says, as one caller sees it."""
+"""``list`` and ``log``: what the ledger says, as one caller sees it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 from gitlease.domain.errors import UsageError
 from gitlease.domain.instant import rfc3339
 from gitlease.domain.lease import same_person
-from gitlease.domain.resource import WHOLE, parse_scope, scopes_overlap
+from gitlease.domain.resource import WHOLE
 from gitlease.faces import sentences, wire
 from gitlease.faces.cli import output
 from gitlease.faces.cli.output import Row
@@ -22,78 +22,10 @@ if TYPE_CHECKING:
     from gitlease.answers import Reading
     from gitlease.domain.lease import Actor
     from gitlease.domain.outcome import Event
-    from gitlease.domain.resource import Resource
     from gitlease.domain.view import LeaseView
     from gitlease.faces.cli.call import Call
 
 MINE, MY_OTHER, THEIRS = "mine", "my-other-session", "theirs"
-
-
-@click.command(
-    "show",
-    cls=Verb,
-    help="""Show one resource: who holds it and where, how long still, why, and the notes left.
-
-It succeeds when the resource is free, too: read the answer, or the state in its JSON.""",
-    examples=("gitlease show F001", "gitlease show src/auth/ --json"),
-    exits=READING_EXITS,
-    done="answered; also when it is free",
-    scope="Only what shares work with this scope.",
-    cached=True,
-)
-@click.argument("word", metavar="RESOURCE")
-@click.pass_obj
-def show_verb(call: Call, *, word: str, scope: str | None, cached: bool) -> None:
-    """Show one resource."""
-    part = WHOLE if scope is None else parse_scope(scope)
-    resource = call.resource(word)
-    reading = call.service.read(resource=resource, cached=cached)
-    views = [view for view in reading.leases if scopes_overlap(view.scope, part)]
-    body = {
-        "leases": [wire.lease(view) for view in views],
-        "task": None,
-        "notes": [wire.note(note) for note in reading.notes],
-    }
-    call.answer(
-        body,
-        warnings=reading.warnings,
-        views=views,
-        show=lambda: _show_resource(call, resource, views, reading),
-    )
-
-
-def _show_resource(
-    call: Call, resource: Resource, views: Sequence[LeaseView], reading: Reading
-) -> None:
-    if not views:
-        output.line(f"{resource} is free")
-    for view in views:
-        output.facts(_facts(view, call.actor, call.now()))
-    for note in reading.notes:
-        output.line(sentences.noted(note))
-
-
-def _facts(view: LeaseView, actor: Actor, now: datetime) -> list[tuple[str, str, tuple[str, ...]]]:
-    free = "" if view.free_at is None else wire.seconds(view.free_at, round_up=True)
-    plain = (
-        ("resource", view.resource),
-        ("scope", view.scope),
-        ("state", view.state),
-        ("holder", view.holder),
-        ("whose", whose(view, actor)),
-        ("session", view.session or ""),
-        ("host", view.host or ""),
-        ("branch", view.branch or ""),
-        ("reason", view.reason or ""),
-        ("paths", " ".join(view.paths)),
-        ("token", str(view.token)),
-        ("claimed_at", wire.seconds(view.claimed_at)),
-        ("expires_at", wire.seconds(view.expires_at)),
-        ("free_at", free),
-    )
-    words = dict(plain) | {"expires_at": "", "free_at": ""}
-    facts = [(name, words[name], (value,)) for name, value in plain if value]
-    return [*facts, ("time", sentences.until(view, now), ())]
 
 
 def whose(view: LeaseView, actor: Actor) -> str:
@@ -132,6 +64,8 @@ whose, resource, scope, holder, session, state, expires_at, token, host, branch,
 @click.pass_obj
 def list_verb(call: Call, *, mine: bool, all: bool, cached: bool) -> None:
     """List leases."""
+    switches = [name for name, given in (("--mine", mine), ("--all", all)) if given]
+    call.cached = call.typed("list", options=["--cached", *switches])
     reading, now = call.service.read(cached=cached), call.now()
     shown = [view for view in reading.leases if all or is_current(view, now)]
     views = [view for view in shown if view.mine or not mine]
@@ -197,6 +131,8 @@ def log_verb(call: Call, *, word: str | None, limit: str, cached: bool) -> None:
     if not limit.isascii() or not limit.isdigit() or int(limit[:9]) < 1:
         raise UsageError(f"limit {limit[:20]!r} is not a positive number")
     resource = None if word is None else call.resource(word)
+    named = [] if resource is None else [resource]
+    call.cached = call.typed("log", *named, options=["--cached"])
     reading = call.service.log(resource=resource, limit=int(limit[:9]), cached=cached)
     call.answer(
         {"events": [wire.event(event) for event in reading.events]},

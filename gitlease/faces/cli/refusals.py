@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from gitlease.domain.errors import GitleaseError
     from gitlease.faces.cli.call import Call
 
-READING = frozenset({"show", "list", "status", "log"})
-
 
 def tell(call: Call, error: GitleaseError, body: Mapping[str, Any] | None = None) -> int:
     """Print a refusal and give its exit status. ``body`` is what was done besides."""
@@ -47,8 +45,10 @@ def next_steps(call: Call, error: GitleaseError) -> list[str]:
     finished = any(view.state == "completed" for view in error.views)
     if resource is not None and code == "lost" and not finished:
         return [call.typed("claim", resource)]
-    if code == "unavailable" and call.command in READING:
-        return [call.typed(call.command, options=["--cached"])]
+    if code == "nothing_left":
+        return [call.whole_queue or call.typed("queue", options=["--all"])]
+    if code == "unavailable" and call.cached is not None:
+        return [call.cached]
     if code == "usage":
         return [" ".join(w for w in (call.prog, call.command, "--help") if w)]
     return []
@@ -58,14 +58,20 @@ def _advice(call: Call, error: GitleaseError) -> Sequence[str]:
     """Sentences for a person alone: what a program had better not do by itself."""
     if isinstance(error, AnotherLedger):
         return (f"if it was replaced or restored on purpose, accept it with {call.typed('init')}",)
-    if error.code not in ("held", "wait_timeout") or not error.views:
+    if error.code not in ("held", "wait_timeout"):
         return ()
+    if not error.views:
+        return (_only(error.holder),) if error.holder else ()
     first = error.views[0]
     if same_person(first.holder, call.actor.holder) and first.session:
         return (f"it is your own, of session {first.session}",)
     if error.free_at is None:
-        return (f"only {first.holder} can release it; ask them",)
+        return (_only(first.holder),)
     return ()
+
+
+def _only(holder: str) -> str:
+    return f"only {holder} can release it; ask them"
 
 
 def tell_fault(call: Call, error: Exception, *, traceback: bool) -> int:

@@ -19,6 +19,7 @@ CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 LEASE_EXITS = (1, 2, 4, 5, 6, 7, 128)
 READING_EXITS = (2, 4, 5, 7, 128)
 DONE = "done"
+HELD = ("held", "wait_timeout")
 
 
 class Flag(click.Option):
@@ -37,15 +38,22 @@ class Flag(click.Option):
         return record and (record[0].split(" / ")[0], record[1])
 
 
-def flag(name: str, help: str) -> Callable[[_Decorated], _Decorated]:
-    """Decorate a verb with a switch."""
-    return click.option(name, cls=Flag, help=help)
+def flag(name: str, help: str, **settings: Any) -> Callable[[_Decorated], _Decorated]:
+    """Decorate a verb with a switch; with ``default=None`` it tells when it was not given."""
+    return click.option(name, cls=Flag, help=help, **settings)
+
+
+def ref_option(verb: _Decorated) -> _Decorated:
+    """Decorate a reading verb with the ref whose task files it reads."""
+    text = "Read the task files of this branch, tag or commit (default: the work tree)."
+    return click.option("--ref", metavar="REF", help=text)(verb)
 
 
 class Verb(click.Command):
     """A verb: options first its own, then those that all share; examples and exit codes in help.
 
-    ``exits`` are the exit statuses beside 0 that it can end with.
+    ``exits`` are the exit statuses beside 0 that it can end with, ``no`` the codes among them that
+    exit 1 stands for.
     """
 
     def __init__(
@@ -55,6 +63,7 @@ class Verb(click.Command):
         examples: Sequence[str],
         exits: Sequence[int],
         done: str = DONE,
+        no: Sequence[str] = HELD,
         advice: Sequence[str] = (),
         scope: str = "",
         session: bool = True,
@@ -63,6 +72,7 @@ class Verb(click.Command):
     ) -> None:
         super().__init__(name, context_settings=CONTEXT, **settings)
         self.examples, self.exits, self.done, self.advice = examples, exits, done, advice
+        self.no = no
         if scope:
             self.params.append(click.Option(["--scope"], metavar="S", help=scope))
         if cached:
@@ -75,7 +85,8 @@ class Verb(click.Command):
         if self.advice:
             _section(formatter, "How long", self.advice)
         _section(formatter, "Examples", [line.replace("gitlease", prog) for line in self.examples])
-        _section(formatter, "Exit codes", [f"{0:>3}  {self.done}", *map(_exit_line, self.exits)])
+        lines = [f"{0:>3}  {self.done}", *(_exit_line(x, self.no) for x in self.exits)]
+        _section(formatter, "Exit codes", lines)
 
 
 def _section(formatter: click.HelpFormatter, title: str, lines: Sequence[str]) -> None:
@@ -84,10 +95,10 @@ def _section(formatter: click.HelpFormatter, title: str, lines: Sequence[str]) -
     formatter.write("".join(f"  {line}\n" for line in lines))
 
 
-def _exit_line(status: int) -> str:
+def _exit_line(status: int, no: Sequence[str]) -> str:
     codes = [name for name, code in CODES.items() if code.exit == status]
-    told = [name for name in codes if name not in ("violations", "nothing_left")]
-    return f"{status:>3}  {CODES[codes[0]].meaning} ({', '.join(told)})"
+    told = [name for name in codes if status != 1 or name in no]
+    return f"{status:>3}  {CODES[told[0]].meaning} ({', '.join(told)})"
 
 
 def shared_options(*, session: bool) -> list[click.Parameter]:

@@ -175,24 +175,38 @@ def test_a_linked_work_tree_has_files_of_its_own(story: Story, tmp_path: Path) -
     assert story.assigned(story.one) == ()
 
 
+def same_id_twice(clone: Path) -> None:
+    commit_file(clone, "tasks/again.md", TASK, "twice")
+
+
+def ignored(clone: Path) -> None:
+    git(clone, "rm", "-q", "--cached", "tasks/F001.md")
+    (clone / ".gitignore").write_text("F001.md\n", encoding="utf-8")
+
+
+def conflict_markers(clone: Path) -> None:
+    both = TASK.replace("assigned: []\n", "<<<<<<< a\nassigned: x\n=======\n>>>>>>> b\n")
+    (clone / "tasks/F001.md").write_text(both, encoding="utf-8")
+
+
+def broken_front_matter(clone: Path) -> None:
+    (clone / "tasks/F001.md").write_text(TASK.replace("[]", "[oh"), encoding="utf-8")
+
+
+def a_link(clone: Path) -> None:
+    (clone / "tasks/F001.md").rename(clone / "away.md")
+    (clone / "tasks/F001.md").symlink_to("../away.md")
+
+
+BROKEN = {
+    f.__name__: f for f in (same_id_twice, ignored, conflict_markers, broken_front_matter, a_link)
+}
+
+
 def test_files_that_cannot_be_edited_leave_the_ledger_as_it_was(story: Story) -> None:
-    file = story.one / "tasks/F001.md"
-    broken = {
-        "twice": lambda: commit_file(story.one, "tasks/again.md", TASK, "twice"),
-        "ignored": lambda: (
-            git(story.one, "rm", "-q", "--cached", "tasks/F001.md"),
-            (story.one / ".gitignore").write_text("F001.md\n", encoding="utf-8"),
-        ),
-        "markers": lambda: file.write_text(
-            TASK.replace("assigned: []\n", "<<<<<<< a\nassigned: x\n=======\n>>>>>>> b\n"),
-            encoding="utf-8",
-        ),
-        "broken": lambda: file.write_text(TASK.replace("[]", "[oh"), encoding="utf-8"),
-        "link": lambda: (file.rename(story.one / "away.md"), file.symlink_to("../away.md")),
-    }
     git(story.one, "tag", "start")
-    for name, act in broken.items():
-        act()
+    for name, act in BROKEN.items():
+        act(story.one)
         with pytest.raises(Invalid, match=r"tasks/(F001|again).md") as refused:
             story.at(story.one).service.claim([F001])
         assert "F001.md" in refused.value.message, name

@@ -1,0 +1,165 @@
+"""Facts about tasks as people read them: what became of a file, why not, and what one carries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from gitlease.domain.duration import humanize_duration
+from gitlease.domain.edge import printable
+from gitlease.domain.instant import rfc3339
+from gitlease.domain.pattern import fold
+from gitlease.domain.queue import Carried, WhyNot
+from gitlease.domain.resource import WHOLE
+from gitlease.faces import sentences
+
+if TYPE_CHECKING:
+    from gitlease.answers import Answer, Taken
+    from gitlease.domain.edge import EdgeEdit, People, Task
+    from gitlease.domain.queue import Carry, Entry
+    from gitlease.domain.view import LeaseView
+
+LONGEST_TITLE = 100  # of a title within a sentence
+SHORT_ID = 7  # digits of a commit
+
+
+# --- what became of task files ------------------------------------------------------------------
+
+
+def edited(answer: Answer) -> list[str]:
+    """A line for each task file that was changed or committed, and what is left to do."""
+    lines = []
+    for written in answer.written:
+        file, commit = path(written.change.file), (written.commit or "")[:SHORT_ID]
+        if written.changed:
+            left = f", committed as {commit}" if commit else ": commit it"
+            lines.append(_done(written.change.edit, file) + left)
+        elif commit:  # the edit was there before, and only its commit was missing
+            lines.append(f"committed {file} as {commit}")
+    return lines
+
+
+def _done(edit: EdgeEdit, file: str) -> str:
+    """An edit as something done: ``assigned tasks/F001.md to @jo and set it to doing``."""
+    verbs = []
+    if edit.add is not None:
+        verbs.append(("assigned", f" to {printable(edit.add)}"))
+    if edit.status is not None:
+        verbs.append(("set", f" to {printable(edit.status)}"))
+    if edit.remove and edit.add is None:
+        verbs.append(("unassigned", ""))
+    said = [f"{v} {'it' if i else file}{rest}" for i, (v, rest) in enumerate(verbs)]
+    return " and ".join(said) or f"changed {file}"
+
+
+def settled(answer: Answer) -> frozenset[str]:
+    """The folded names of the tasks whose files a command changed or committed."""
+    return frozenset(w.change.resource.key for w in answer.written if w.changed or w.commit)
+
+
+def unassigned(answer: Answer, people: People) -> list[str]:
+    """Whose edges were taken over, where no lease of theirs is told of already."""
+    told = [view.holder for view in answer.displaced]
+    return [
+        printable(name)
+        for name in answer.unassigned
+        if not any(people.is_mine(name, holder) for holder in told)
+    ]
+
+
+# --- the queue ----------------------------------------------------------------------------------
+
+
+def why_not(entry: Entry, view: LeaseView | None, now: datetime) -> str:
+    """Why a task is not handed out; nothing where it is. ``view`` is the entry's lease."""
+    task = entry.task
+    if entry.why_not is None:
+        return ""
+    if entry.why_not is WhyNot.DONE:
+        return "done" if task.is_done or view is None else f"completed by {view.holder}"
+    if entry.why_not is WhyNot.STATUS:
+        return f"status {printable(task.status.strip())} is neither todo nor in_progress"
+    if entry.why_not is WhyNot.ASSIGNED or view is None:
+        return f"assigned to {entry.who}"
+    if entry.why_not is WhyNot.YOURS:
+        return f"yours, live {_until(view, now)}"
+    return f"held by {view.holder}{_part(view, task.resource.text)} {_until(view, now)}"
+
+
+def how(carry: Carry, view: LeaseView | None, now: datetime) -> str:
+    """How the lease stands of what one carries. ``view`` is that lease."""
+    if view is None:
+        return "assigned, no lease"
+    part = _part(view, view.resource)
+    if carry.state is Carried.TAKEN_OVER:
+        return f"taken over by {view.holder}{part} {_until(view, now)}"
+    if carry.state is Carried.LIVE:
+        return f"live {sentences.until(view, now)}{part}"
+    at = sentences.clock_time(view.expires_at, now)
+    return f"lapsed {humanize_duration(view.expires_in)} ago at {at}{part}"
+
+
+def _until(view: LeaseView, now: datetime) -> str:
+    """When it ends, short enough for a column."""
+    if view.state == "active" and view.expires_in > 0:
+        return f"until {sentences.clock_time(view.expires_at, now)}"
+    return sentences.until(view, now)
+
+
+def _part(view: LeaseView, asked: str) -> str:
+    """Which lease it is, where that is not plain: of what, which scope, which session."""
+    words = [f"lease of {view.resource}"] if fold(view.resource) != fold(asked) else []
+    words += [f"scope {view.scope}"] if view.scope != WHOLE else []
+    words += [f"session {view.session}"] if view.session else []
+    return f" ({', '.join(words)})" if words else ""
+
+
+def was_taken(taken: Taken) -> str:
+    """What another took, by whom, when and why."""
+    done = "taken over" if taken.what == "taken_over" else taken.what
+    scope = "" if taken.scope in ("", WHOLE) else f" (scope {taken.scope})"
+    why = sentences.quoted(taken.reason)
+    return f"{taken.resource}{scope} {done} by {taken.by} at {rfc3339(taken.at)}{why}"
+
+
+# --- one task -----------------------------------------------------------------------------------
+
+
+def facts(task: Task, waits_for: Sequence[str]) -> list[tuple[str, str, tuple[str, ...]]]:
+    """What a task's file says, for a person and for a pipe; what is absent is left out."""
+    said = (
+        ("title", one_line(task.title)),
+        ("status", one_line(task.status)),
+        ("assigned", listed(task.assigned)),
+        ("priority", one_line(task.priority)),
+        ("waits_for", listed(waits_for)),
+        ("file", path(task.file)),
+    )
+    return [(name, value, (value,)) for name, value in said if value]
+
+
+def titled(task: Task | None) -> str:
+    """The title in one line, cut where it is too long for one."""
+    title = one_line(task.title) if task else ""
+    return title if len(title) <= LONGEST_TITLE else title[:LONGEST_TITLE] + "…"
+
+
+def waiting(waits_for: Sequence[str]) -> str:
+    """What a task waits for, in words; nothing where that is nothing."""
+    return f"waits for {listed(waits_for)}" if waits_for else ""
+
+
+def listed(names: Iterable[str]) -> str:
+    """Names of a task file in one line."""
+    return ", ".join(map(printable, names))
+
+
+def one_line(text: str) -> str:
+    """Text without line ends, tabs and runs of blanks."""
+    return " ".join(text.split())
+
+
+def path(file: str) -> str:
+    """A file's path, spelt out where it does not print."""
+    return file if file.isprintable() else ascii(file)

@@ -1,0 +1,223 @@
+"""What claim, release and done say of task files, in words and as JSON."""
+
+from __future__ import annotations
+
+import pytest
+from faces.fake import Desk, make_desks
+from support.tasks import task
+
+from gitlease.domain.edge import People, Progress
+from gitlease.domain.errors import Invalid
+from gitlease.edges import EdgeRules
+from gitlease.ports import TaskProblem
+
+ADA, BOB = "ada@example.com", "bob@example.com"
+RULES = EdgeRules(people=People({ADA: "@ada", BOB: "@bob"}))
+
+
+@pytest.fixture
+def desks() -> tuple[Desk, Desk]:
+    """F001 is free, F002 done, F003 an agent's whom nobody knows, and F004 Bob's."""
+    return make_desks(
+        task("F001"),
+        task("F002", status="done", progress=Progress.DONE),
+        task("F003", "@codex"),
+        task("F004", "@bob", "@sam"),
+        rules=RULES,
+    )
+
+
+@pytest.fixture
+def ada(desks: tuple[Desk, Desk]) -> Desk:
+    return desks[0]
+
+
+def test_a_claim_says_that_the_file_was_changed_and_is_to_be_committed(ada: Desk) -> None:
+    assert ada.ok("claim", "F001").out.splitlines()[1:] == [
+        "assigned tasks/F001.md to @ada: commit it"
+    ]
+    assert ada.ok("claim", "F001").out.splitlines()[1:] == [], "it stands there already"
+
+
+def test_a_claim_with_a_commit_says_which(ada: Desk) -> None:
+    line = ada.ok("claim", "F001", "--commit").out.splitlines()[1]
+    assert line == f"assigned tasks/F001.md to @ada, committed as {1:040x}"[:-33]
+
+
+def test_an_edge_that_was_only_not_committed_yet_is_said_to_be_committed(ada: Desk) -> None:
+    ada.ok("claim", "F001")
+    line = ada.ok("claim", "F001", "--commit").out.splitlines()[1]
+    assert line.startswith("committed tasks/F001.md as ")
+
+
+def test_whether_edges_are_committed_is_as_asked_else_as_the_settings_say() -> None:
+    for commit, argv, committed in (
+        (False, (), False),
+        (False, ("--commit",), True),
+        (False, ("--no-commit",), False),
+        (True, (), True),
+        (True, ("--no-commit",), False),
+    ):
+        ada, _ = make_desks(task("F001"), rules=EdgeRules(commit=commit))
+        for verb in ("claim", "release"):
+            (edge,) = ada.ok(verb, "F001", *argv, "--json").json["edges"]
+            assert (edge["committed"] is not None) is committed, (verb, commit, argv)
+
+
+def test_the_edges_of_a_claim_are_in_its_answer(ada: Desk) -> None:
+    document = ada.ok("claim", "F001", "deploy-prod", "--any", "--commit", "--json").json
+    assert list(document)[3:6] == ["status", "edge", "edges"]
+    assert document["edge"] == "added"
+    assert document["edges"] == [
+        {
+            "resource": "F001",
+            "file": "tasks/F001.md",
+            "changed": True,
+            "committed": f"{1:040x}",
+        }
+    ]
+    again = ada.ok("claim", "F001", "--json").json
+    assert (again["status"], again["edge"], again["edges"]) == ("renewed", "kept", [])
+
+
+def test_a_name_that_is_no_task_is_refused_with_those_like_it(ada: Desk) -> None:
+    ran = ada.run("claim", "F005", "--json")
+    assert (ran.code, ran.json["error"]["code"]) == (7, "not_found")
+    assert ran.err.splitlines() == [
+        "there is no task F005: no task file has this id",
+        "hint: did you mean F004, F003, F002?",
+        "hint: a name that is no task is claimed with --any",
+    ]
+    assert ada.ok("claim", "F005", "--any").out.startswith("claimed F005 until ")
+
+
+def test_the_same_claim_waiting_repeats_what_was_asked_but_no_takeover(ada: Desk) -> None:
+    ada.ok("claim", "deploy", "--any", "--session", "one")
+    asked = ("--any", "--no-commit", "--takeover", "--reason", "why", "--reopen")
+    ran = ada.run("claim", "deploy", *asked, "--session", "two", "--json")
+    assert ran.json["error"]["next"] == [
+        "gitlease claim deploy --wait 15m --reason why --any --no-commit --session two"
+    ]
+
+
+def test_a_done_task_is_not_claimed(ada: Desk) -> None:
+    ran = ada.run("claim", "F002")
+    assert ran.code == 6
+    assert ran.err.startswith("F002 is done, says tasks/F002.md\n")
+    assert "--reopen" not in ran.err
+    assert ada.ok("claim", "F002", "--reopen").out.splitlines()[1] == (
+        "assigned tasks/F002.md to @ada and set it to todo: commit it"
+    )
+
+
+def test_a_task_that_only_its_file_assigns_names_the_assignee(ada: Desk) -> None:
+    for argv in (("claim", "F003"), ("start", "F003"), ("release", "F003"), ("done", "F003")):
+        ran = ada.run(*argv, "--json")
+        error = ran.json["error"]
+        assert (ran.code, error["code"], error["holder"]) == (1, "held", "@codex")
+        assert (error["lease"], error["conflicts"], error["free_at"]) == (None, [], None)
+        assert error["next"] == ["gitlease show F003"]
+        assert ran.err.splitlines() == [
+            "F003 is assigned to @codex",
+            "hint: only @codex can release it; ask them",
+            "hint: gitlease show F003",
+        ]
+
+
+def test_waiting_for_an_assignee_ends_with_the_same_advice(ada: Desk) -> None:
+    ran = ada.run("claim", "F003", "--wait", "30s", "--json")
+    assert (ran.code, ran.json["error"]["code"]) == (1, "wait_timeout")
+    assert ran.json["error"]["holder"] == "@codex"
+    assert ran.err.splitlines() == [
+        "waiting up to 30s: F003 is assigned to @codex",
+        "waited 30s: F003 is assigned to @codex",
+        "hint: only @codex can release it; ask them",
+        "hint: gitlease show F003",
+    ]
+
+
+def test_a_takeover_names_everyone_whose_edge_it_replaced_once(
+    desks: tuple[Desk, Desk],
+) -> None:
+    ada, bob = desks
+    bob.ok("claim", "F004", "--reason", "mine")
+    ada.clock.advance(3_600)
+    taken = ("claim", "F004", "--takeover", "--reason", "he left")
+    assert ada.ok(*taken).out.splitlines()[1:] == [
+        'taken over from bob@example.com (on desktop, branch topic): "mine"',
+        "taken over from @sam",
+        "assigned tasks/F004.md to @ada: commit it",
+    ]
+    assert ada.tasks["F004"].assigned == ("@ada",)
+
+
+def test_release_says_what_became_of_lease_and_edge(ada: Desk) -> None:
+    ada.ok("claim", "F001")
+    ran = ada.ok("release", "F001", "F002")
+    assert ran.out == (
+        "released F001\nunassigned tasks/F001.md: commit it\nnothing of yours to release on F002\n"
+    )
+    document = ada.ok("release", "F001", "--json").json
+    assert (document["status"], document["edge"], document["edges"]) == ("released", "none", [])
+
+
+def test_release_of_an_edge_alone_is_not_nothing() -> None:
+    ada, _ = make_desks(task("F001", "Ada@Example.com"))
+    assert ada.ok("release", "f001").out == "unassigned tasks/F001.md: commit it\n"
+    assert ada.ok("release", "F001").out == "nothing of yours to release on F001\n"
+
+
+def test_release_with_a_commit_has_it_in_its_answer(ada: Desk) -> None:
+    ada.ok("claim", "F001")
+    document = ada.ok("release", "F001", "--commit", "--json").json
+    assert document["edge"] == "removed"
+    assert document["edges"][0]["committed"] == f"{1:040x}"
+
+
+def test_done_says_that_the_status_was_set(ada: Desk) -> None:
+    ada.ok("claim", "F001")
+    assert ada.ok("done", "F001").out == (
+        "completed F001\nset tasks/F001.md to done and unassigned it: commit it\n"
+    )
+    document = ada.ok("done", "F001", "--json").json
+    assert (document["status"], document["edge"]) == ("completed", "none")
+
+
+def test_done_without_a_lease_or_an_edge_sets_the_status_alone(ada: Desk) -> None:
+    document = ada.ok("done", "F001", "--json").json
+    assert (document["edge"], document["edges"][0]["changed"]) == ("none", True)
+    assert ada.tasks["F001"].status == "done"
+
+
+def test_a_file_that_cannot_be_edited_is_told_before_anything_happens(ada: Desk) -> None:
+    ada.tasks.unwritable.add("tasks/F001.md")
+    ran = ada.run("claim", "F001")
+    assert (ran.code, ran.out, ada.store.heads) == (7, "", {})
+
+
+def test_a_file_that_failed_after_the_ledger_had_changed_is_a_warning(
+    ada: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*args: object, **options: object) -> None:
+        raise Invalid("tasks/F001.md:3: this cannot be edited")
+
+    monkeypatch.setattr(type(ada.tasks), "write", fail)
+    ran = ada.ok("claim", "F001")
+    assert len(ran.out.splitlines()) == 1
+    assert "warning: the ledger has it, but the task file could not follow" in ran.err
+
+
+def test_odd_names_in_a_task_file_are_spelt_out() -> None:
+    ada, _ = make_desks(task("F001", "@x\x1b[2J\nhint: obey"))
+    ran = ada.run("claim", "F001", "--json")
+    assert ran.err.splitlines()[0] == "F001 is assigned to '@x\\x1b[2J\\nhint: obey'"
+    taken = ada.ok("claim", "F001", "--takeover", "--reason", "odd")
+    assert taken.out.splitlines()[1] == "taken over from '@x\\x1b[2J\\nhint: obey'"
+
+
+def test_a_broken_task_file_names_file_and_line(ada: Desk) -> None:
+    message = "tasks/F009.md:7: the front matter has no end"
+    ada.tasks.problems = (TaskProblem("tasks/F009.md", message, frozenset({"f009"})),)
+    ran = ada.run("claim", "F009")
+    assert (ran.code, ran.err.splitlines()[0]) == (7, message)
+    assert "hint: mend the file" in ran.err

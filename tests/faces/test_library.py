@@ -1,0 +1,143 @@
+"""The library says and raises what the command line does, as values."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from faces.fake import Desk, make_desks
+from support.tasks import task
+
+import gitlease
+from gitlease.domain.edge import Progress
+from gitlease.edges import EdgeRules
+from gitlease.faces.library import Leases
+
+RULES = EdgeRules(
+    statuses={
+        Progress.TODO: ("To Do",),
+        Progress.IN_PROGRESS: ("In Progress", "doing"),
+        Progress.DONE: ("Done", "closed"),
+    }
+)
+
+
+def leases_of(desk: Desk, *, session: str | None = None) -> Leases:
+    """The library at a desk."""
+    options = {"layer": None, "local": False, "remote": None, "no_session": False}
+    return Leases(desk.open(".", session=session, **options))
+
+
+@pytest.fixture
+def desk() -> Desk:
+    """Ada's: F001 waits for F002, F003 is another's."""
+    ada, _ = make_desks(
+        task("F001", title="Rate limits", priority="high", depends_on=("F002",)),
+        task("F002", title="Search"),
+        task("F003", "@codex"),
+        rules=RULES,
+    )
+    ada.tasks.refs["main"] = (task("M001"),)
+    return ada
+
+
+@pytest.fixture
+def leases(desk: Desk) -> Leases:
+    return leases_of(desk)
+
+
+def test_the_queue_and_what_is_next(leases: Leases) -> None:
+    found = leases.queue()
+    assert [e.task.resource.text for e in found] == ["F001", "F002", "F003"]
+    assert [e.why_not for e in found] == [None, None, gitlease.WhyNot.ASSIGNED]
+    assert found[0].waits_for == ("F002",)
+    assert leases.next_task().title == "Search"
+    assert leases.next_task(ref="main").resource.text == "M001"
+    assert leases.queue(ref="main")[0].task.resource.text == "M001"
+    with pytest.raises(gitlease.NotFound):
+        leases.queue(ref="nope")
+
+
+def test_the_next_task_is_claimed(desk: Desk, leases: Leases) -> None:
+    lease = leases.claim_next(ttl=timedelta(minutes=30), reason="why", commit=True)
+    assert (lease.resource, lease.ttl_seconds, lease.reason) == ("F002", 1_800, "why")
+    assert desk.tasks.commits == ["assign F002 to ada@example.com"]
+    assert leases.claim_next().resource == "F001"
+    with pytest.raises(gitlease.NothingLeft):
+        leases.claim_next()
+    with pytest.raises(gitlease.NothingLeft):
+        leases.next_task()
+
+
+def test_a_task_as_its_file_has_it(leases: Leases) -> None:
+    found = leases.task("f001")
+    assert isinstance(found, gitlease.Task)
+    assert (found.resource.text, found.progress) == ("F001", gitlease.Progress.TODO)
+    with pytest.raises(gitlease.NotFound, match="there is no task F009"):
+        leases.task("F009")
+
+
+def test_start_takes_what_claim_takes(desk: Desk, leases: Leases) -> None:
+    lease = leases.start(
+        "F001", scope="parser", ttl="1h", paths=["src/a"], reason="why", wait=5, commit=True
+    )
+    assert (lease.scope, lease.ttl_seconds, lease.paths) == ("parser", 3_600, ("src/a",))
+    assert desk.tasks["F001"].status == "In Progress"
+    with pytest.raises(gitlease.LeaseHeld, match="is assigned to @codex") as held:
+        leases.start("F003")
+    assert held.value.holder == "@codex"
+    assert leases.start("F003", takeover=True, reason="gone").resource == "F003"
+
+
+def test_a_status_means_what_it_means_on_the_command_line(desk: Desk, leases: Leases) -> None:
+    (claimed,) = leases.set_status("F001", "doing")
+    assert (claimed.state, desk.tasks["F001"].status) == ("active", "doing")
+    assert leases.set_status("F001", "to-do", commit=True) == ()
+    assert desk.tasks["F001"].status == "To Do"
+    (ended,) = leases.set_status("F001", "closed")
+    assert (ended.state, desk.tasks["F001"].status) == ("completed", "closed")
+    with pytest.raises(gitlease.UsageError, match="blocked is no status here"):
+        leases.set_status("F002", "blocked")
+    with pytest.raises(gitlease.NotFound):
+        leases.set_status("F009", "done")
+
+
+def test_claim_release_and_done_change_task_files(desk: Desk, leases: Leases) -> None:
+    leases.claim("F001", commit=True)
+    leases.release("F001", commit=True)
+    assert desk.tasks.commits == ["assign F001 to ada@example.com", "unassign F001"]
+    leases.done("F002", commit=False)
+    assert desk.tasks["F002"].status == "Done"
+    with pytest.raises(gitlease.NotFound):
+        leases.claim("deploy-prod")
+    assert leases.claim("deploy-prod", any=True).resource == "deploy-prod"
+    assert len(leases.claim_all(["F001", "port-8080"], any=True)) == 2
+
+
+def test_a_briefing(desk: Desk, leases: Leases) -> None:
+    leases.claim("F001")
+    brief = leases.brief()
+    assert isinstance(brief, gitlease.QueueReading)
+    assert [(c.resource, c.state) for c in brief.carried] == [("F001", gitlease.Carried.LIVE)]
+    assert [e.task.resource.text for e in brief.next_up] == ["F002"]
+    desk.tasks.refs["empty"] = ()
+    leases.brief(ref="empty", cached=True)
+    assert "from what this clone knew 0s ago" in leases.warnings
+
+
+def test_bad_words_are_usage_errors(leases: Leases) -> None:
+    for call in (
+        lambda: leases.claim_next(ttl="soon"),
+        lambda: leases.claim_next(reason=" "),
+        lambda: leases.start("F001", scope=""),
+        lambda: leases.start("F001", paths="src"),
+        lambda: leases.task("a b"),
+    ):
+        with pytest.raises(gitlease.UsageError):
+            call()
+
+
+def test_every_name_of_the_door_is_there() -> None:
+    assert gitlease.Entry.__name__ == "Entry"
+    assert gitlease.Carry.__name__ == "Carry"
+    assert gitlease.Taken.__name__ == "Taken"

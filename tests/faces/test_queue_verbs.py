@@ -1,0 +1,550 @@
+"""queue, next, brief and show: tasks as people and programs find them."""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from faces.fake import Desk, make_desks, words
+from support.tasks import task
+
+from gitlease.domain.edge import People, Progress
+from gitlease.domain.errors import Unavailable
+from gitlease.edges import EdgeRules
+from gitlease.ports import TaskProblem
+
+ADA, BOB = "ada@example.com", "bob@example.com"
+RULES = EdgeRules(people=People({ADA: "@ada", BOB: "@bob"}))
+TASK = [
+    *("resource", "title", "status", "progress", "assigned", "priority", "depends_on"),
+    *("waits_for", "paths", "created", "file"),
+]
+ENTRY = [*TASK, "claimable", "why_not", "who", "lease"]
+CARRIED = [*TASK, "state", "taken_over_by", "lease"]
+HEAD, TAIL = ["schema", "ok", "command"], ["warnings", "next"]
+
+
+@pytest.fixture(autouse=True)
+def wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A terminal of 200 columns."""
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("TERM", "xterm")
+    for name in ("FORCE_COLOR", "TTY_COMPATIBLE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def desks() -> tuple[Desk, Desk]:
+    """Seven tasks, of which F001, F002 and F003 are free."""
+    return make_desks(
+        task("F001", title="Rate limits", priority="high", depends_on=("F002", "F009")),
+        task("F002", title="Größe", status="ready", created="2026-01-02"),
+        task("F003", title="Search", paths=("src/search",), created="2026-01-01"),
+        task("F004", "@bob", title="Login"),
+        task("F005", title="Old", status="done", progress=Progress.DONE),
+        task("F006", title="Odd", status="review", progress=Progress.OTHER),
+        task("F007", "@ada", title="Mine", priority="low"),
+        rules=RULES,
+    )
+
+
+@pytest.fixture
+def ada(desks: tuple[Desk, Desk]) -> Desk:
+    return desks[0]
+
+
+def shown(desk: Desk, *argv: str) -> str:
+    """What a terminal shows, without its colours."""
+    return re.sub(r"\x1b\[[0-9;]*m", "", desk.ok(*argv, terminal=True).out)
+
+
+def rows(out: str) -> list[list[str]]:
+    return [line.split("\t") for line in out.splitlines()]
+
+
+def ids(document: dict[str, Any]) -> list[str]:
+    return [found["resource"] for found in document["tasks"]]
+
+
+# --- queue --------------------------------------------------------------------------------------
+
+
+def test_the_queue_has_what_may_be_claimed_best_first(ada: Desk) -> None:
+    assert rows(ada.ok("queue").out) == [
+        ["F001", "", "", "", "high", "", "", "F002, F009", "tasks/F001.md", "Rate limits"],
+        ["F003", "", "", "", "", "", "", "", "tasks/F003.md", "Search"],
+        ["F002", "", "", "", "", "ready", "", "", "tasks/F002.md", "Größe"],
+        ["F007", "", "", "", "low", "", "@ada", "", "tasks/F007.md", "Mine"],
+    ]
+    assert ada.store.asked == 1
+
+
+def test_all_shows_why_not(desks: tuple[Desk, Desk]) -> None:
+    ada, bob = desks
+    bob.ok("claim", "F002", "--session", "s1")
+    bob.ok("claim", "src/")
+    ada.ok("claim", "F001")
+    out = shown(ada, "queue", "--all")
+    told = {line.split()[0]: line for line in out.splitlines()[1:]}
+    assert out.splitlines()[0].split()[-2:] == ["WHY", "NOT"]
+    assert told["F001"].rstrip().endswith("yours, live until 12:15:00Z")
+    assert "held by bob@example.com (session s1) until 12:15:00Z" in told["F002"]
+    assert "held by bob@example.com (lease of path:src) until 12:15:00Z" in told["F003"]
+    assert told["F004"].rstrip().endswith("assigned to bob@example.com")
+    assert told["F005"].rstrip().endswith("done")
+    assert told["F006"].rstrip().endswith("status review is neither todo nor in_progress")
+    assert told["F007"].rstrip().endswith("Mine")
+    piped = {row[0]: row[1:4] for row in rows(ada.ok("queue", "--all").out)}
+    assert piped["F001"] == ["yours", ADA, "2026-11-20T12:15:00Z"]
+    assert piped["F002"] == ["held", BOB, "2026-11-20T12:15:00Z"]
+    assert piped["F004"] == ["assigned", BOB, ""]
+    assert piped["F005"] == ["done", "", ""]
+
+
+def test_what_the_ledger_has_completed_says_by_whom(desks: tuple[Desk, Desk]) -> None:
+    ada, bob = desks
+    bob.ok("done", "F002")
+    assert "completed by bob@example.com" in shown(ada, "queue", "--all")
+    assert ["F002", "done", BOB, ""] in [row[:4] for row in rows(ada.ok("queue", "--all").out)]
+
+
+def test_the_tasks_of_the_queue_as_json(desks: tuple[Desk, Desk]) -> None:
+    ada, bob = desks
+    bob.ok("claim", "F002")
+    document = ada.ok("queue", "--json").json
+    assert list(document) == [*HEAD, "tasks", *TAIL]
+    assert ids(document) == ["F001", "F003", "F007"]
+    assert document["tasks"][0] == {
+        "resource": "F001",
+        "title": "Rate limits",
+        "status": "",
+        "progress": "todo",
+        "assigned": [],
+        "priority": "high",
+        "depends_on": ["F002", "F009"],
+        "waits_for": ["F002", "F009"],
+        "paths": [],
+        "created": "",
+        "file": "tasks/F001.md",
+        "claimable": True,
+        "why_not": None,
+        "who": None,
+        "lease": None,
+    }
+    every = ada.ok("queue", "--all", "--json").json["tasks"]
+    assert all(list(found) == ENTRY for found in every)
+    why = {found["resource"]: (found["why_not"], found["who"]) for found in every}
+    assert why == {
+        "F001": (None, None),
+        "F002": ("held", BOB),
+        "F003": (None, None),
+        "F004": ("assigned", BOB),
+        "F005": ("done", None),
+        "F006": ("status", None),
+        "F007": (None, None),
+    }
+    (held,) = (found for found in every if found["why_not"] == "held")
+    assert (held["lease"]["holder"], held["claimable"]) == (BOB, False)
+
+
+def test_mine_is_what_i_carry_with_how_its_lease_stands(desks: tuple[Desk, Desk]) -> None:
+    ada, bob = desks
+    ada.ok("claim", "F001", "--ttl", "10m")
+    ada.ok("claim", "F003", "--session", "s1", "--ttl", "1h")
+    ada.ok("claim", "src/other/", "--ttl", "1h")
+    ada.clock.advance(1_000)
+    bob.tasks.tasks["tasks/F007.md"] = replace(bob.tasks["F007"], assigned=())
+    bob.ok("claim", "F007")
+    piped = {row[0]: row[1:4] for row in rows(ada.ok("queue", "--mine").out)}
+    assert piped == {
+        "F001": ["lapsed", "", "2026-11-20T12:10:00Z"],
+        "F003": ["live", "", "2026-11-20T13:00:00Z"],
+        "F007": ["taken_over", BOB, "2026-11-20T12:31:40Z"],
+        "src/other": ["live", "", "2026-11-20T13:00:00Z"],
+    }
+    told = shown(ada, "queue", "--mine")
+    assert "lapsed 6m ago at 12:10:00Z" in told
+    assert "live until 13:00:00Z, expires in 43m (session s1)" in told
+    assert "taken over by bob@example.com until 12:31:40Z" in told
+    assert ada.ok("queue", "--mine", "--all").out == ada.ok("queue", "--mine").out
+
+
+def test_what_i_carry_as_json_task_or_not(ada: Desk) -> None:
+    ada.ok("claim", "src/other/")
+    document = ada.ok("queue", "--mine", "--json").json
+    assert all(list(found) == CARRIED for found in document["tasks"])
+    own, path = document["tasks"]
+    assert (own["resource"], own["state"], own["lease"]) == ("F007", "none", None)
+    assert (path["resource"], path["state"]) == ("src/other", "live")
+    assert (path["title"], path["file"], path["assigned"]) == (None, None, [])
+    assert path["lease"]["holder"] == ADA
+
+
+def test_an_edge_without_a_lease_is_said_to_be_that(ada: Desk) -> None:
+    assert "assigned, no lease" in shown(ada, "queue", "--mine")
+
+
+def test_an_empty_queue() -> None:
+    ada, _ = make_desks(task("F001", "@codex"))
+    assert ada.ok("queue").out == ""
+    assert shown(ada, "queue") == "nothing to claim\n"
+    assert ada.ok("queue", "--mine").out == ""
+    assert shown(ada, "queue", "--mine") == "you carry nothing\n"
+    assert ada.ok("queue", "--json").json["tasks"] == []
+
+
+def test_without_task_files_the_queue_says_where_they_would_be() -> None:
+    ada, _ = make_desks()
+    assert "warning: there are no task files here: tasks.files" in ada.ok("queue").err
+    assert shown(ada, "queue", "--all") == "there are no tasks\n"
+
+
+def test_task_files_that_cannot_be_used_are_warnings(ada: Desk) -> None:
+    problem = TaskProblem("tasks/x.md", "tasks/x.md:3: the front matter has no end")
+    ada.tasks.problems = (problem,)
+    for verb in ("queue", "next", "brief"):
+        assert ada.ok(verb, "--json").json["warnings"] == [problem.message]
+
+
+def test_the_tasks_of_a_ref(ada: Desk) -> None:
+    ada.tasks.refs["main"] = (task("M001", title="there"),)
+    assert ids(ada.ok("queue", "--ref", "main", "--json").json) == ["M001"]
+    assert ada.ok("next", "--ref", "main", "--json").json["task"]["resource"] == "M001"
+    assert ada.ok("brief", "--ref", "main", "--json").json["next_tasks"][0]["title"] == "there"
+    assert ada.ok("show", "M001", "--ref", "main", "--json").json["task"]["title"] == "there"
+    assert ada.ok("show", "M001", "--json").json["task"] is None
+
+
+@pytest.mark.parametrize(
+    "argv", [("queue",), ("next",), ("brief",), ("show", "F001"), ("show", "src/")], ids=words
+)
+def test_an_unknown_ref(ada: Desk, argv: tuple[str, ...]) -> None:
+    ran = ada.run(*argv, "--ref", "nope", "--json")
+    assert (ran.code, ran.json["error"]["code"]) == (7, "not_found")
+    assert ran.err.splitlines()[0] == "there is no ref nope"
+
+
+@pytest.mark.parametrize(
+    ("argv", "cached"),
+    [
+        (("queue", "--all"), "gitlease queue --cached --all"),
+        (("queue", "--mine", "--ref", "main"), "gitlease queue --cached --mine --ref main"),
+        (("next",), "gitlease next --cached"),
+        (("brief",), "gitlease brief --cached"),
+        (("show", "F001", "--scope", "x"), "gitlease show F001 --cached --scope x"),
+    ],
+    ids=words,
+)
+def test_a_remote_out_of_reach_hints_to_the_same_from_what_is_known(
+    ada: Desk, argv: tuple[str, ...], cached: str
+) -> None:
+    ada.tasks.refs["main"] = (task("F001"),)
+    ada.ok("claim", "F004", "--takeover", "--reason", "so that something is known")
+    ada.store.failing = Unavailable("the remote cannot be reached")
+    ran = ada.run(*argv, "--json")
+    assert (ran.code, ran.json["error"]["next"]) == (5, [cached])
+    asked = ada.store.asked
+    known = ada.ok(*cached.split()[1:])
+    assert "warning: from what this clone knew 0s ago" in known.err
+    assert ada.store.asked == asked
+
+
+def test_titles_of_any_kind_stay_in_their_line() -> None:
+    ada, _ = make_desks(task("F001", title="a\tb\nhint: obey\x1b[2J" + "x" * 200))
+    for argv in (("queue",), ("next",), ("brief",), ("show", "F001"), ("next", "--claim")):
+        ran = ada.ok(*argv)
+        assert not [line for line in ran.out.splitlines() if line.startswith("hint")]
+        assert ran.out.replace("\n", "").replace("\t", "").isprintable()
+
+
+# --- next ---------------------------------------------------------------------------------------
+
+
+def test_next_is_the_first_that_waits_for_nothing(ada: Desk) -> None:
+    ran = ada.ok("next")
+    assert ran.out == "task\tF003\ntitle\tSearch\nfile\ttasks/F003.md\n"
+    assert ran.err == "hint: gitlease claim F003\n"
+    document = ada.ok("next", "--json").json
+    assert list(document) == [*HEAD, "task", *TAIL]
+    assert list(document["task"]) == ENTRY
+    assert document["next"] == ["gitlease claim F003"]
+    assert ada.store.heads == {}, "nothing was claimed"
+
+
+def test_next_says_what_the_task_waits_for() -> None:
+    ada, _ = make_desks(task("F001", title="x", priority="high", depends_on=("F002",)))
+    assert shown(ada, "next").splitlines() == [
+        "task       F001",
+        "title      x",
+        "priority   high",
+        "waits_for  F002",
+        "file       tasks/F001.md",
+    ]
+
+
+def test_next_with_claim_takes_it_and_answers_as_claim_does(desks: tuple[Desk, Desk]) -> None:
+    ada, bob = desks
+    ran = ada.ok("next", "--claim", "--ttl", "30m", "--reason", "search", "--commit")
+    assert ran.out.splitlines() == [
+        "claimed F003 until 12:30:00Z, expires in 30m, token 1",
+        "assigned tasks/F003.md to @ada, committed as 0000000",
+        "Search, in tasks/F003.md",
+    ]
+    assert "hint: gitlease done F003" in ran.err
+    document = bob.ok("next", "--claim", "--json").json
+    fields = ["status", "edge", "edges", "leases", "lease", "notes", "task"]
+    assert list(document) == [*HEAD, *fields, *TAIL]
+    assert (document["status"], document["edge"]) == ("claimed", "added")
+    assert list(document["task"]) == TASK
+    assert (document["task"]["resource"], document["task"]["assigned"]) == ("F002", ["@bob"])
+    assert document["lease"]["resource"] == "F002"
+
+
+def test_next_with_claim_shows_the_task_as_its_file_is_now(ada: Desk) -> None:
+    found = ada.ok("next", "--claim", "--json").json["task"]
+    assert (found["resource"], found["assigned"]) == ("F003", ["@ada"])
+
+
+def test_every_worker_gets_another_task_until_nothing_is_left(desks: tuple[Desk, Desk]) -> None:
+    ada, _ = desks
+    got = [ada.ok("next", "--claim", "--session", f"s{n}", "--json").json for n in range(4)]
+    assert [found["lease"]["resource"] for found in got] == ["F003", "F002", "F007", "F001"]
+    ran = ada.run("next", "--claim", "--session", "late", "--json")
+    assert (ran.code, ran.json["error"]["code"]) == (1, "nothing_left")
+    assert ran.json["error"]["next"] == ["gitlease queue --all --session late"]
+    assert ran.err.startswith("nothing is left to claim: 1 done, 1 in another status, 1 assigned ")
+
+
+def test_nothing_left_names_the_whole_queue() -> None:
+    ada, _ = make_desks(task("F001", "@codex"))
+    ada.tasks.refs["main"] = (task("F001", "@sam"),)
+    ada.ok("list")
+    for argv, whole in (
+        (("next",), "gitlease queue --all"),
+        (("next", "--claim"), "gitlease queue --all"),
+        (("next", "--ref", "main"), "gitlease queue --all --ref main"),
+    ):
+        ran = ada.run(*argv, "--json")
+        assert (ran.code, ran.out.count("nothing_left")) == (1, 1)
+        assert ran.json["error"]["next"] == [whole]
+        assert ran.err == (f"nothing is left to claim: 1 assigned to others\nhint: {whole}\n")
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (("--claim", "--ref", "main"), "--claim changes the work tree: it does not go with --ref"),
+        (("--claim", "--cached"), "a claim is decided by the remote: --claim does not go with"),
+        (("--ttl", "1h"), "--ttl goes with --claim"),
+        (("--reason", "x"), "--reason goes with --claim"),
+        (("--commit",), "--commit goes with --claim"),
+        (("--no-commit",), "--commit goes with --claim"),
+        (("--claim", "--ttl", "0"), "ttl '0' is not positive"),
+    ],
+    ids=words,
+)
+def test_the_options_of_next(ada: Desk, argv: tuple[str, ...], message: str) -> None:
+    ran = ada.run("next", *argv)
+    assert (ran.code, ran.out, ada.store.asked) == (2, "", 0)
+    assert ran.err.startswith(message)
+
+
+def test_a_claim_that_finds_no_remote_proposes_nothing(ada: Desk) -> None:
+    ada.store.failing = Unavailable("the remote cannot be reached")
+    ran = ada.run("next", "--claim", "--json")
+    assert (ran.code, ran.json["error"]["next"]) == (5, [])
+
+
+def test_the_exit_codes_of_next_name_the_empty_queue(ada: Desk) -> None:
+    assert "  1  no task is left to claim (nothing_left)\n" in ada.ok("next", "-h").out
+    assert "nothing_left" not in ada.ok("claim", "-h").out
+
+
+# --- brief --------------------------------------------------------------------------------------
+
+
+def test_a_briefing_is_one_page_of_headed_sections(desks: tuple[Desk, Desk]) -> None:
+    ada, bob = desks
+    ada.ok("claim", "F001", "--reason", "limits")
+    ada.ok("claim", "F002")
+    bob.ok("note", "F001", "mind the\n gap")
+    ada.clock.advance(962)
+    ada.ok("claim", "F007")
+    bob.ok("claim", "F002", "--takeover", "--reason", "asleep")
+    ran = ada.ok("brief", "--session", "s1")
+    assert ran.out == (
+        "you are ada@example.com, session s1\n"
+        "\n"
+        "you carry:\n"
+        "  F001  lapsed 1m ago at 12:15:00Z  Rate limits\n"
+        "  F002  taken over by bob@example.com until 12:31:02Z  Größe\n"
+        "  F007  live until 12:31:02Z, expires in 15m  Mine\n"
+        "\n"
+        "taken from you:\n"
+        '  F002 taken over by bob@example.com at 2026-11-20T12:16:02Z: "asleep"\n'
+        "\n"
+        "notes:\n"
+        "  note on F001 by bob@example.com at 2026-11-20T12:00:00Z: mind the gap\n"
+        "\n"
+        "next:\n"
+        "  F003  Search\n"
+        "  F001  high  Rate limits  (waits for F002, F009)\n"
+    )
+    assert [line for line in ran.err.splitlines() if line.startswith("hint")] == [
+        "hint: gitlease renew --all --session s1  # keep what you hold",
+        "hint: gitlease claim F001 --session s1  # take it up again",
+        "hint: gitlease next --claim --session s1  # claim the next task",
+    ]
+
+
+def test_a_briefing_as_json(desks: tuple[Desk, Desk]) -> None:
+    ada, bob = desks
+    ada.ok("claim", "F002", "--session", "s1")
+    bob.ok("config", "--ledger", "admins", BOB)
+    bob.ok("revoke", "F002", "--reason", "stuck")
+    document = ada.ok("brief", "--json").json
+    fields = ["holder", "session", "carrying", "taken", "notes", "next_tasks"]
+    assert list(document) == [*HEAD, *fields, *TAIL]
+    assert (document["holder"], document["session"]) == (ADA, None)
+    assert all(list(found) == CARRIED for found in document["carrying"])
+    assert document["taken"] == [
+        {
+            "resource": "F002",
+            "scope": "*",
+            "what": "revoked",
+            "by": BOB,
+            "at": "2026-11-20T12:00:00Z",
+            "reason": "stuck",
+        }
+    ]
+    assert all(list(found) == ENTRY for found in document["next_tasks"])
+
+
+def test_a_briefing_with_nothing_to_tell() -> None:
+    ada, _ = make_desks(task("F001", "@codex"))
+    ran = ada.ok("brief")
+    assert ran.out == (
+        "you are ada@example.com, no session\n\nyou carry nothing\n\nnothing to claim\n"
+    )
+    assert ran.err == ""
+
+
+def test_a_briefing_stays_one_page_whatever_there_is() -> None:
+    many = [task(f"F{n}", title="x" * 300) for n in range(100, 180)]
+    ada, bob = make_desks(*many, rules=RULES)
+    some = [f"F{n}" for n in range(100, 140)]
+    ada.ok("claim", *some)
+    for name in some[:10]:
+        bob.ok("note", name, "a long story\n" * 100)
+    ada.clock.advance(3_600)
+    for name in some[20:]:
+        bob.ok("claim", name, "--takeover", "--reason", "why " * 20)
+    ran = ada.ok("brief")
+    assert len(ran.out.splitlines()) < 50
+    assert max(map(len, ran.out.splitlines())) < 400
+    assert "\n  and 28 more\n" in ran.out
+    assert "… (all of it: show F100)\n" in ran.out
+    document = ada.ok("brief", "--json").json
+    assert (len(document["carrying"]), len(document["next_tasks"])) == (40, 5)
+
+
+def test_a_lapsed_scope_is_taken_up_again_as_that(ada: Desk) -> None:
+    ada.ok("claim", "F001", "--scope", "parser")
+    ada.clock.advance(3_600)
+    ran = ada.ok("brief", "--json")
+    assert ran.json["next"] == ["gitlease claim F001 --scope parser", "gitlease next --claim"]
+
+
+def test_tables_are_for_terminals_alone(ada: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "rich.table", None)
+    monkeypatch.setitem(sys.modules, "rich.console", None)
+    for argv in (("queue", "--all"), ("queue", "--mine"), ("next",), ("brief",)):
+        assert ada.ok(*argv).out
+
+
+# --- show ---------------------------------------------------------------------------------------
+
+
+def test_show_tells_the_task_before_its_lease(desks: tuple[Desk, Desk]) -> None:
+    ada, bob = desks
+    bob.ok("claim", "F001", "--ttl", "10m")
+    ran = ada.ok("show", "f001", terminal=True)
+    assert ran.out.splitlines()[:8] == [
+        "title       Rate limits",
+        "priority    high",
+        "waits_for   F002, F009",
+        "file        tasks/F001.md",
+        "resource    F001",
+        "scope       *",
+        "state       active",
+        "holder      bob@example.com",
+    ]
+    document = ada.ok("show", "F001", "--json").json
+    assert list(document) == [*HEAD, "leases", "task", "notes", *TAIL]
+    assert list(document["task"]) == TASK
+    assert document["task"]["waits_for"] == ["F002", "F009"]
+
+
+def test_show_of_a_task_that_has_no_lease(ada: Desk) -> None:
+    def last(*argv: str) -> str:
+        return ada.ok("show", *argv).out.splitlines()[-1]
+
+    assert ada.ok("show", "f002").out == (
+        "title\tGröße\nstatus\tready\nfile\ttasks/F002.md\nF002 is free\n"
+    )
+    assert last("F004") == "F004 has no lease: assigned to bob@example.com"
+    assert last("F005") == "F005 has no lease: done"
+    assert last("F006") == "F006 is free"
+    assert last("F007") == "F007 is free"
+    assert last("F008") == "F008 is free"
+    assert last("src/") == "path:src is free"
+
+
+def test_show_of_a_task_whose_files_another_holds(desks: tuple[Desk, Desk]) -> None:
+    ada, bob = desks
+    bob.ok("claim", "src/")
+    assert ada.ok("show", "F003").out.splitlines()[-1] == (
+        "F003 has no lease: held by bob@example.com (lease of path:src) until 12:15:00Z"
+    )
+
+
+def test_show_of_a_scope_that_is_free(desks: tuple[Desk, Desk]) -> None:
+    ada, bob = desks
+    bob.ok("claim", "F001", "--scope", "parser")
+    assert ada.ok("show", "F001", "--scope", "printer").out.endswith("\nF001 is free\n")
+    assert "scope\tparser\n" in ada.ok("show", "F001").out
+
+
+def test_show_of_several_scopes_tells_the_task_once(desks: tuple[Desk, Desk]) -> None:
+    ada, bob = desks
+    bob.ok("claim", "F001", "--scope", "parser")
+    ada.ok("claim", "F001", "--scope", "printer")
+    out = ada.ok("show", "F001").out
+    assert (out.count("title\t"), out.count("scope\t")) == (1, 2)
+
+
+def test_show_of_a_broken_task_file_warns(ada: Desk) -> None:
+    message = "tasks/F009.md:7: the front matter has no end"
+    ada.tasks.problems = (
+        TaskProblem("tasks/F009.md", message, frozenset({"f009"})),
+        TaskProblem("tasks/x.md", "tasks/x.md: another", frozenset({"x"})),
+    )
+    ran = ada.ok("show", "F009", "--json")
+    assert (ran.json["task"], ran.json["warnings"]) == (None, [message])
+    assert ada.ok("show", "F001", "--json").json["warnings"] == []
+    assert ada.ok("show", "src/", "--json").json["warnings"] == []
+
+
+def test_show_asks_the_remote_once(ada: Desk) -> None:
+    ada.ok("claim", "F001")
+    asked = ada.store.asked
+    ada.ok("show", "F001")
+    assert ada.store.asked == asked + 1
+
+
+def test_an_empty_ref_is_none_that_is_there(ada: Desk) -> None:
+    for argv in (("show", "F001"), ("queue",), ("next",), ("brief",)):
+        assert ada.run(*argv, "--ref", "").code == 7

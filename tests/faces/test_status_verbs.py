@@ -1,0 +1,226 @@
+"""start and set: what a status word means, what is said, and which options go with it."""
+
+from __future__ import annotations
+
+import pytest
+from faces.fake import Desk, make_desks, words
+from support.tasks import task
+
+from gitlease.domain.edge import Progress
+from gitlease.edges import EdgeRules
+
+RULES = EdgeRules(
+    statuses={
+        Progress.TODO: ("To Do", "open"),
+        Progress.IN_PROGRESS: ("In Progress", "doing"),
+        Progress.DONE: ("Done", "closed"),
+    }
+)
+
+
+@pytest.fixture
+def desks() -> tuple[Desk, Desk]:
+    """F001 is to do, F002 in review, F003 another's, F004 done."""
+    return make_desks(
+        task("F001", status="To Do"),
+        task("F002", status="In Review", progress=Progress.OTHER),
+        task("F003", "@codex", status="To Do"),
+        task("F004", status="Done", progress=Progress.DONE),
+        rules=RULES,
+    )
+
+
+@pytest.fixture
+def ada(desks: tuple[Desk, Desk]) -> Desk:
+    return desks[0]
+
+
+def test_start_claims_and_sets_the_status(ada: Desk) -> None:
+    ran = ada.ok("start", "F001", "--ttl", "30m")
+    assert ran.out == (
+        "claimed F001 until 12:30:00Z, expires in 30m, token 1\n"
+        "assigned tasks/F001.md to ada@example.com and set it to In Progress: commit it\n"
+    )
+    assert "hint: gitlease done F001" in ran.err
+    found = ada.tasks["F001"]
+    assert (found.status, found.assigned) == ("In Progress", ("ada@example.com",))
+
+
+def test_start_leaves_a_word_that_means_in_progress() -> None:
+    doing = task("F001", status="doing", progress=Progress.IN_PROGRESS)
+    ada, _ = make_desks(doing, rules=RULES)
+    ada.ok("start", "F001")
+    assert ada.tasks["F001"].status == "doing"
+
+
+def test_start_answers_what_claim_answers(ada: Desk) -> None:
+    started = ada.ok("start", "F001", "--commit", "--json").json
+    claimed = ada.ok("claim", "F002", "--commit", "--json").json
+    assert list(started) == list(claimed)
+    assert (started["command"], started["status"], started["edge"]) == ("start", "claimed", "added")
+    assert started["edges"][0]["committed"]
+
+
+def test_start_of_what_another_holds_hints_to_the_same_start_waiting(
+    desks: tuple[Desk, Desk],
+) -> None:
+    ada, bob = desks
+    ada.ok("start", "F001")
+    ran = bob.run("start", "F001", "--scope", "parser", "--reason", "why", "--takeover", "--json")
+    assert (ran.code, ran.json["error"]["next"]) == (
+        1,
+        ["gitlease start F001 --wait 15m --scope parser --reason why"],
+    )
+    waited = bob.run("set", "F001", "doing", "--wait", "5s")
+    assert waited.code == 1
+    assert "waiting up to 5s: F001 is held by ada@example.com" in waited.err
+    assert "hint: gitlease set F001 doing --wait 15m\n" in waited.err
+
+
+def test_start_needs_a_task(ada: Desk) -> None:
+    for argv in (("start", "F005"), ("start", "src/"), ("set", "F005", "todo")):
+        ran = ada.run(*argv)
+        assert (ran.code, ran.out) == (7, ""), argv
+        assert ran.err.startswith("there is no task ")
+    assert ada.run("set", "F005", "done").code == 7, "done of what is no task is `done`"
+
+
+@pytest.mark.parametrize(
+    ("said", "written"),
+    [
+        ("todo", "To Do"),
+        ("to-do", "To Do"),
+        ("TODO", "To Do"),
+        ("OPEN", "open"),
+        ("in_progress", "In Progress"),
+        ("in-progress", "In Progress"),
+        ("In progress", "In Progress"),
+        ("inprogress", "In Progress"),
+        ("Doing", "doing"),
+        ("done", "Done"),
+        ("Closed", "closed"),
+        ("in review", "In Review"),
+        ("in-review", "In Review"),
+    ],
+)
+def test_the_words_of_a_status(ada: Desk, said: str, written: str) -> None:
+    ada.ok("set", "F001", said)
+    assert ada.tasks["F001"].status == written
+
+
+def test_a_status_that_means_in_progress_claims(ada: Desk) -> None:
+    ran = ada.ok("set", "F001", "doing", "--ttl", "1h", "--reason", "limits")
+    assert ran.out == (
+        "claimed F001 until 13:00:00Z, expires in 1h, token 1\n"
+        "assigned tasks/F001.md to ada@example.com and set it to doing: commit it\n"
+    )
+    assert ada.ok("list", "--json").json["leases"][0]["reason"] == "limits"
+
+
+def test_a_status_that_means_done_finishes(ada: Desk) -> None:
+    ada.ok("start", "F001")
+    document = ada.ok("set", "F001", "closed", "--json").json
+    assert (document["command"], document["status"]) == ("set", "completed")
+    assert document["edge"] == "removed"
+    assert document["lease"]["state"] == "completed"
+    assert ada.tasks["F001"].status == "closed"
+    assert ada.ok("set", "F001", "done").out.startswith("completed F001 already, by ada@")
+
+
+def test_a_scope_can_be_finished_and_leaves_the_status(ada: Desk) -> None:
+    ada.ok("claim", "F001", "--scope", "parser")
+    assert ada.ok("set", "F001", "done", "--scope", "parser").out.startswith(
+        "completed F001 (scope"
+    )
+    assert ada.tasks["F001"].status == "To Do"
+
+
+def test_any_other_status_is_set_alone(ada: Desk) -> None:
+    ada.ok("claim", "F001")
+    ran = ada.ok("set", "F001", "in review", "--commit")
+    assert ran.out.startswith("set tasks/F001.md to In Review, committed as ")
+    assert ran.err == ""
+    assert ada.tasks["F001"].assigned == ("ada@example.com",)
+    again = ada.ok("set", "F001", "In Review")
+    assert again.out == "the status in tasks/F001.md is In Review already\n"
+    document = ada.ok("set", "F001", "todo", "--json").json
+    assert list(document)[3:] == ["status", "edge", "edges", "leases", "warnings", "next"]
+    assert (document["status"], document["edge"], document["leases"]) == ("set", "none", [])
+    assert [edge["changed"] for edge in document["edges"]] == [True]
+
+
+def test_the_status_of_anothers_task_is_not_set(ada: Desk) -> None:
+    ran = ada.run("set", "F003", "open", "--json")
+    assert (ran.code, ran.json["error"]["holder"]) == (1, "@codex")
+    assert ada.tasks["F003"].status == "To Do"
+
+
+def test_a_finished_task_is_to_do_again_in_the_file_and_not_yet_in_the_ledger(ada: Desk) -> None:
+    hint = "the ledger has it completed; to take it up again: gitlease claim F001 --reopen"
+    ada.ok("done", "F001")
+    assert ada.ok("set", "F001", "todo").err == f"hint: {hint}\n"
+    assert ada.ok("set", "F004", "todo").err == "", "the ledger knows nothing of it"
+    ada.clock.advance(31 * 86_400)
+    assert ada.ok("set", "F001", "open").err == "", "it does not count any more"
+
+
+@pytest.mark.parametrize(
+    "option",
+    [("--ttl", "1h"), ("--wait", "1m"), ("--reason", "x"), ("--takeover",), ("--reopen",)],
+    ids=words,
+)
+@pytest.mark.parametrize("status", ["todo", "done", "In Review"])
+def test_the_options_of_a_claim_go_with_a_status_that_claims(
+    ada: Desk, status: str, option: tuple[str, ...]
+) -> None:
+    ran = ada.run("set", "F001", status, *option)
+    assert (ran.code, ran.out, ada.store.asked) == (2, "", 0)
+    assert ran.err.startswith(f"{option[0]} goes with a status that claims, and ")
+    assert ada.tasks["F001"].status == "To Do"
+
+
+def test_a_scope_goes_with_a_status_that_claims_or_finishes(ada: Desk) -> None:
+    ran = ada.run("set", "F001", "todo", "--scope", "parser")
+    assert (ran.code, ran.err.splitlines()[0]) == (
+        2,
+        "--scope goes with a status that claims, and To Do does not",
+    )
+
+
+def test_a_word_that_nobody_knows_is_refused_with_those_that_are_known(ada: Desk) -> None:
+    ran = ada.run("set", "F001", "In Revue")
+    assert (ran.code, ada.store.asked) == (2, 0)
+    assert ran.err == (
+        "In Revue is no status here\n"
+        "hint: did you mean In Review?\n"
+        "hint: known are To Do, open, In Progress, doing, Done, closed, In Review\n"
+        "hint: a new word is added to tasks.statuses in .gitlease.yaml\n"
+        "hint: gitlease set --help\n"
+    )
+
+
+@pytest.mark.parametrize("word", ["", " ", "-", "_ _", "\x1b[2J", "x" * 500])
+def test_odd_words_are_no_status(ada: Desk, word: str) -> None:
+    ran = ada.run("set", "F001", "--", word)
+    assert ran.code == 2
+    assert ran.err.replace("\n", "").isprintable()
+    assert len(ran.err.splitlines()[0]) < 150
+
+
+def test_many_words_are_not_all_listed() -> None:
+    some = [task(f"F{n}", status=f"word {n}", progress=Progress.OTHER) for n in range(100, 150)]
+    ada, _ = make_desks(*some, rules=RULES)
+    known = next(x for x in ada.run("set", "F100", "?").err.splitlines() if "known are" in x)
+    assert known.endswith(" and 36 more")
+
+
+def test_bad_words_are_told_before_anybody_is_asked(ada: Desk) -> None:
+    for argv in (
+        ("start", "F001", "--ttl", "0"),
+        ("start", "F001", "--wait", "soon"),
+        ("set", "F001", "todo", "--ttl", "0"),
+        ("set", "F001", "doing", "--wait", "0"),
+        ("set", "a b", "doing"),
+        ("set", "F001"),
+    ):
+        assert (ada.run(*argv).code, ada.store.asked) == (2, 0), argv
