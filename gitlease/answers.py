@@ -137,7 +137,7 @@ def told(notice: Notice) -> str:
     scope = "" if notice.scope == WHOLE else f" (scope {notice.scope})"
     session = f", session {notice.session}" if notice.session else ""
     why = f': "{notice.reason}"' if notice.reason else ""
-    return f"your lease of {notice.resource}{scope}{session} was {done} by {notice.by}{why}"
+    return f"your claim of {notice.resource}{scope}{session} was {done} by {notice.by}{why}"
 
 
 def of_damage(damage: Sequence[Damage]) -> tuple[str, ...]:

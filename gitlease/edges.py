@@ -79,6 +79,15 @@ def changes_of(planned: Iterable[Planned]) -> list[TaskChange]:
     return [change for p in planned if (change := p.change) is not None and p.edit != EdgeEdit()]
 
 
+def says_so(planned: Iterable[Planned], resource: str | None) -> tuple[str, ...]:
+    """Where it stands that a task is another's: this clone's copy may be an old one."""
+    return tuple(
+        f"{p.task.file} says so in this clone: if that is old, git pull knows better"
+        for p in planned
+        if p.task is not None and p.resource.text == resource
+    )
+
+
 class Edges:
     """The edges of one work tree, as one holder sees and changes them."""
 
@@ -140,6 +149,13 @@ class Edges:
             message=f"assign {task.resource} to {name}",
         )
 
+    def is_unknown(self, planned: Planned) -> bool:
+        """Whether names must be tasks here, and this one is none."""
+        if planned.task is not None or planned.resource.is_path:
+            return False
+        required = self.rules.required
+        return self.files.exist() if required is None else required
+
     def plan_end(
         self, resources: Sequence[Resource], *, status: str | None = None
     ) -> list[Planned]:
@@ -160,7 +176,7 @@ class Edges:
         return Planned(
             resource=task.resource,
             task=task,
-            others=() if task.is_done else self.rules.people.others(task.assigned, self.holder),
+            others=self.rules.people.others(task.assigned, self.holder),
             edit=EdgeEdit(status=word),
             message=f"set {task.resource} to {word}",
         )
@@ -224,7 +240,10 @@ def find_task(known: TaskList, resource: Resource, *, lenient: bool = False) -> 
             raise Invalid(
                 problem.message,
                 resource=resource.text,
-                hints=("mend the file, or see that tasks.files does not cover it",),
+                hints=(
+                    f"mend {problem.file}, or see that tasks.files in .gitlease.yaml does not"
+                    " cover it",
+                ),
             )
     return found
 

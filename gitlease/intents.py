@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from gitlease.domain.edge import EdgeEdit, printable
+from gitlease.domain.edge import EdgeEdit, People, printable
 from gitlease.domain.errors import GitleaseError
 from gitlease.domain.lease import Lease, State, same_person
 from gitlease.domain.ledger import Ledger
@@ -62,11 +62,16 @@ class Intents:
         try:
             written = self._files.write(changes_of(planned), commit=commit)
         except GitleaseError as error:
-            # The ledger has changed, and that must be said: the intent stays for the next command.
-            self._unwritten.append(intent)
-            return (), (f"the ledger has it, but the task file could not follow: {error.message}",)
-        self._files.settled(intent)
-        return written, ()
+            written, problems = (), [error.message]
+        else:
+            problems = [f"{w.change.file}: {w.problem}" for w in written if w.problem]
+        if not problems:
+            self._files.settled(intent)
+            return written, ()
+        # The ledger has changed, and that must be said: the intent stays for the next command.
+        self._unwritten.append(intent)
+        said = "the ledger has it, but the task file could not follow"
+        return written, tuple(f"{said}: {problem}" for problem in problems)
 
     def left_behind(self) -> Sequence[Intent]:
         """What killed commands began, and what this process could not write itself."""
@@ -82,18 +87,22 @@ class Intents:
             self._files.settled(intent)
             return ()
         try:
-            written = files.write(wanted, commit=intent.commit)
+            here, away = _found(files.read(), wanted)
+            written = files.write(here, commit=intent.commit)
         except GitleaseError as error:
-            if _there(files.read(), wanted):
-                self._unwritten.append(intent)
-            else:
-                self._files.settled(intent)
-            return (f"a command was stopped before it wrote its task file: {error.message}",)
-        self._files.settled(intent)
-        return tuple(
+            away, written, problems = [], (), [error.message]
+        else:
+            problems = [f"{w.change.file}: {w.problem}" for w in written if w.problem]
+        problems += [f"there is no task file of {c.resource} here ({c.message})" for c in away]
+        if problems:
+            self._unwritten.append(intent)
+        else:
+            self._files.settled(intent)
+        said = [f"a stopped command is still to be finished: {text}" for text in problems]
+        return tuple(said) + tuple(
             f"finished what a stopped command had begun: {w.change.message}, in {w.change.file}"
             for w in written
-            if w.changed or w.commit
+            if (w.changed or w.commit) and not w.problem
         )
 
     def _borne_out(
@@ -131,7 +140,9 @@ def matched(
         yield from zip(operations, planned, strict=True)
 
 
-def decided(planned: Planned, op: Operation, outcome: Outcome, ledger: Ledger) -> Planned:
+def decided(
+    planned: Planned, op: Operation, outcome: Outcome, ledger: Ledger, people: People
+) -> Planned:
     """The plan once the ledger has decided: whose edges go, and whether one's own comes or goes."""
     edit = planned.edit
     if isinstance(op, Claim | Pick):
@@ -141,7 +152,10 @@ def decided(planned: Planned, op: Operation, outcome: Outcome, ledger: Ledger) -
     leases = ledger.leases_of(planned.resource) if planned.task else []
     if any(x.state is State.ACTIVE and x.edge and x.same_holder(op.actor) for x in leases):
         return replace(planned, edit=EdgeEdit())  # another scope is held: still one's work
-    return replace(planned, edit=finished(edit, leases, op.actor.holder))
+    # A name that stands for several people stays with whoever of them is at work.
+    live = [x.holder for x in leases if x.state is State.ACTIVE]
+    gone = tuple(n for n in edit.remove if not any(people.is_mine(n, who) for who in live))
+    return replace(planned, edit=finished(replace(edit, remove=gone), leases, op.actor.holder))
 
 
 def left_to_others(planned: Sequence[Planned], outcomes: Iterable[Outcome]) -> tuple[str, ...]:
@@ -166,7 +180,9 @@ def edge_word(planned: Sequence[Planned], written: Sequence[Written]) -> str:
 def _edge_word(planned: Planned, changed: set[str]) -> str:
     edit, wrote = planned.edit, planned.task is not None and planned.task.file in changed
     if edit.add is not None:
-        return "added" if wrote else "kept"
+        if wrote and not planned.mine:
+            return "added"
+        return "kept" if planned.mine else "none"
     if planned.mine and set(planned.mine) <= set(edit.remove):
         return "removed" if wrote else "none"
     return "kept" if planned.mine else "none"
@@ -178,7 +194,15 @@ def finished(edit: EdgeEdit, leases: Iterable[Lease], holder: str) -> EdgeEdit:
     return replace(edit, status=None) if others else edit
 
 
-def _there(known: TaskList, wanted: Iterable[TaskChange]) -> bool:
-    """Whether every file that was to be changed is still to be found, mended or not."""
-    files = {t.file for t in known.tasks} | {p.file for p in known.problems}
-    return all(change.file in files for change in wanted)
+def _found(
+    known: TaskList, wanted: Iterable[TaskChange]
+) -> tuple[list[TaskChange], list[TaskChange]]:
+    """The changes where the tasks' files are now, and those whose files are not to be found.
+
+    A file may have been renamed meanwhile, or be on another branch.
+    """
+    files = {t.resource: t.file for t in known.tasks}
+    broken = {p.file for p in known.problems}
+    here = [replace(c, file=files.get(c.resource, c.file)) for c in wanted]
+    away = [c for c in here if c.resource not in files and c.file not in broken]
+    return [c for c in here if c not in away], away

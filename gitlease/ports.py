@@ -206,11 +206,15 @@ class TaskChange:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What became of one change: whether the file changed, and the commit that records the edge."""
+    """What became of one change: whether the file changed, and the commit that records the edge.
+
+    ``problem`` says what could not be done of it, ``""`` where all was.
+    """
 
     change: TaskChange
     changed: bool
     commit: str | None = None
+    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,7 +252,8 @@ class TaskFiles(Protocol):
     def write(self, changes: Sequence[TaskChange], *, commit: bool) -> tuple[Written, ...]:
         """Make the changes in the work tree and, with ``commit``, as one commit of only them.
 
-        What is made already is left: to repeat it is safe. Raises Invalid.
+        What is made already is left: to repeat it is safe. A file that cannot be written is a
+        problem in its answer, and does not keep the others from being written.
         """
 
     def intend(self, intent: Intent) -> None:

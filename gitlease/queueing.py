@@ -62,6 +62,8 @@ class TaskQueue:
     def next_task(self, *, ref: str | None = None, cached: bool = False) -> QueueReading:
         """Like ``queue``; NothingLeft where nothing may be handed out."""
         reading = self.queue(ref=ref, cached=cached)
+        if ref is None:
+            reading = self._claimable(reading)
         if not reading.next_up:
             raise _nothing_left(reading)
         return reading
@@ -92,12 +94,14 @@ class TaskQueue:
 
         However many workers ask at once, each gets another task, or NothingLeft.
         """
+        self._service.mended(self._service.settle_first)
         tasks = self._edges.files.read()
         reading = self._reading(tasks, self._service.known_look() or self._service.look())
         waiting = [entry.task for entry in reading.next_up]
+        passed: tuple[str, ...] = ()
         for start in range(0, len(waiting), AT_ONCE):
             plans, said = self._writable(waiting[start : start + AT_ONCE], terms)
-            reading_warnings = reading.warnings + said
+            passed += said
             if not plans:
                 continue
             try:
@@ -106,9 +110,21 @@ class TaskQueue:
                 continue
             picked = answer.leases[0].resource
             task = next(p.task for p in plans if p.task and p.resource.text == picked)
-            return _with_warnings(answer, reading_warnings), task
+            return _with_warnings(answer, reading.warnings + passed), task
         fresh = self.queue()
-        raise _nothing_left(fresh)
+        raise _nothing_left(replace(fresh, warnings=fresh.warnings + passed))
+
+    def _claimable(self, reading: QueueReading) -> QueueReading:
+        """Without the tasks at the head of the queue whose files no claim could be written to."""
+        said: tuple[str, ...] = ()
+        for number, entry in enumerate(reading.next_up):
+            _, passed = self._writable([entry.task], Terms(commit=False))
+            said += passed
+            if not passed:
+                return replace(
+                    reading, next_up=reading.next_up[number:], warnings=reading.warnings + said
+                )
+        return replace(reading, next_up=(), warnings=reading.warnings + said)
 
     # --- how ----------------------------------------------------------------------------------
 

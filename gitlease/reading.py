@@ -11,7 +11,7 @@ from gitlease.domain.frozen import dataclass
 from gitlease.domain.instant import MS
 from gitlease.domain.lapse import Moment
 from gitlease.domain.lease import Actor, Lease
-from gitlease.domain.ledger import Fate
+from gitlease.domain.ledger import Fate, Notice
 from gitlease.domain.pattern import fold
 from gitlease.domain.policy import DEFAULT_POLICY, Policy
 from gitlease.domain.resource import Resource
@@ -170,8 +170,13 @@ class LeaseReader:
         notices = head.ledger.notices(self.actor.holder) if head and head.ledger else ()
         if not notices:
             return ()
-        before = self.store.shown(self.layer, [n.id for n in notices])
-        return tuple(told(n) for n in notices if n.id not in before)
+        keys = {n.id if self._is_to_me(n) else f"{n.id} of another run": n for n in notices}
+        before = self.store.shown(self.layer, list(keys))
+        return tuple(told(n) for key, n in keys.items() if key not in before)
+
+    def _is_to_me(self, notice: Notice) -> bool:
+        """Whether it is about this very run, or the person: another run is still to be told."""
+        return notice.session in (None, self.actor.session)
 
     def _repair_edges(self, head: Snapshot | None = None) -> tuple[str, ...]:
         """Finish, or forget, what killed commands meant to write to task files."""

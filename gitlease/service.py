@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from gitlease.answers import Answer, Reading, Terms, several
 from gitlease.domain.edge import Progress, Task
-from gitlease.domain.errors import LeaseHeld
+from gitlease.domain.errors import Invalid, LeaseHeld
 from gitlease.domain.lease import Actor
 from gitlease.domain.operations import (
     AddNote,
@@ -105,6 +106,7 @@ class LeaseService(LeaseSteps):
             under_way = task.progress is Progress.IN_PROGRESS
             return status or (None if under_way else self.edges.rules.word(Progress.IN_PROGRESS))
 
+        self.mended(self.settle_first)
         self.edges.task(resource)
         return self._claim_when_free([resource], terms, word, wait, on_wait)
 
@@ -122,11 +124,15 @@ class LeaseService(LeaseSteps):
 
         Raises LeaseHeld where the task is another's.
         """
+        self.mended(self.settle_first)
         planned = self.edges.status_of(self.edges.task(resource), word)
         record = self.recorded(commit)
         self.edges.check([planned], commit=record)
         said = self._allowed_to_end(planned)
         written = self.edges.files.write(changes_of([planned]), commit=record)
+        problem = next((w.problem for w in written if w.problem), None)
+        if problem is not None:
+            raise Invalid(f"{written[0].change.file}: {problem}", resource=resource.text)
         return Answer(status="set", written=written, changed=bool(written), warnings=said)
 
     def renew(
@@ -169,7 +175,9 @@ class LeaseService(LeaseSteps):
 
         With nothing to drop it succeeds all the same.
         """
-        planned = self.edges.plan_end(several(resources))
+        wanted = several(resources)
+        self.mended(self.settle_first)
+        planned = self.edges.plan_end(wanted)
         operations = [
             Release(
                 id=fresh_id(),
@@ -196,6 +204,7 @@ class LeaseService(LeaseSteps):
         ``status`` is the word for it, where it is not the project's first. It stays as it is where
         only a scope is finished, or others still work on theirs.
         """
+        self.mended(self.settle_first)
         whole = scope is None or scope == WHOLE
         word = (status or self.edges.rules.word(Progress.DONE)) if whole else None
         planned = self.edges.plan_end([resource], status=word)
@@ -206,8 +215,16 @@ class LeaseService(LeaseSteps):
             lease_id=fresh_id(),
             scope=scope,
             assigned=planned[0].others,
+            held_only=self.edges.is_unknown(planned[0]),
         )
-        return self._together("done", [op], planned, goal=COMPLETED, commit=commit)
+        answer = self._together("done", [op], planned, goal=COMPLETED, commit=commit)
+        if planned[0].task is None or planned[0].task.is_done:
+            return answer
+        if any(w.change.edit.status for w in answer.written):
+            return answer
+        why = "others still work on it" if whole else f"only scope {scope} is finished"
+        stays = f"the status in {planned[0].task.file} stays: {why}"
+        return replace(answer, warnings=(*answer.warnings, stays))
 
     def revoke(
         self,
@@ -272,6 +289,7 @@ class LeaseService(LeaseSteps):
         on_wait: Callable[[LeaseHeld], None],
     ) -> Answer:
         wanted = several(resources)
+        self.mended(self.settle_first)
 
         def attempt() -> Answer:
             planned = self.edges.plan_claim(

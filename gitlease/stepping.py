@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from gitlease.answers import Answer, named, overall
-from gitlease.domain.errors import GitleaseError, Invalid
+from gitlease.domain.errors import GitleaseError, Invalid, LeaseHeld
 from gitlease.domain.lapse import Moment
 from gitlease.domain.lease import Actor
 from gitlease.domain.ledger import Note
 from gitlease.domain.operations import Acknowledge, Claim, Operation, Pick, Release
 from gitlease.domain.resource import Resource
 from gitlease.domain.transitions import apply
-from gitlease.edges import Edges, Planned
+from gitlease.edges import Edges, Planned, says_so
 from gitlease.intents import decided, edge_word, left_to_others, matched
 from gitlease.ports import Clock, LedgerStore, Snapshot
 from gitlease.reading import LeaseReader
@@ -37,6 +37,7 @@ class LeaseSteps(LeaseReader):
     ) -> None:
         super().__init__(store, clock=clock, actor=actor, layer=layer, edges=edges)
         self._dice = dice or random.SystemRandom()
+        self._said: tuple[str, ...] = ()
         self._swapper = Swapper(
             store, clock=clock, actor=actor, layer=layer, patience=patience, dice=self._dice
         )
@@ -62,13 +63,15 @@ class LeaseSteps(LeaseReader):
         intent = self.intents.begin(planned, goal=goal, operations=ids, commit=record)
         try:
             step, said = self._stepped(what, operations)
-        except GitleaseError:
+        except GitleaseError as refusal:
             if not self._may_land(ids):
                 self.intents.forget(intent)
+            if isinstance(refusal, LeaseHeld) and refusal.holder and not refusal.conflicts:
+                refusal.hints += says_so(planned, refusal.resource)
             raise
         outcomes = {o.operation: o for o in step.applied.outcomes}
         final = [
-            decided(plan, op, outcomes[op.id], step.applied.ledger)
+            decided(plan, op, outcomes[op.id], step.applied.ledger, self.edges.rules.people)
             for op, plan in matched(operations, planned, outcomes)
         ]
         written, unwritten = self.intents.fulfil(intent, final, commit=record)
@@ -103,6 +106,13 @@ class LeaseSteps(LeaseReader):
         """Whether edges are recorded as a commit: as asked, else as the settings say."""
         return self.edges.rules.commit if commit is None else commit
 
+    def settle_first(self) -> None:
+        """Finish what earlier commands left half done, before anything is planned on it.
+
+        What is to be said of it comes with the answer of the step that follows.
+        """
+        self._said += self._settle_pending() + self._repair_edges()
+
     # --- how ----------------------------------------------------------------------------------
 
     def _change(
@@ -124,7 +134,8 @@ class LeaseSteps(LeaseReader):
     def _carry_out(
         self, what: str, operations: Sequence[Operation], *, together: bool
     ) -> tuple[Step, tuple[str, ...]]:
-        said = self._settle_pending() + self._repair_edges()
+        self.settle_first()
+        said, self._said = self._said, ()
         known = self.store.known(self.layer)
         said += self._told(known)
         batch = [*operations, *self._acknowledged(known)]
@@ -179,7 +190,7 @@ class LeaseSteps(LeaseReader):
 
     def _acknowledged(self, head: Snapshot | None) -> list[Operation]:
         notices = head.ledger.notices(self.actor.holder) if head and head.ledger else ()
-        if not notices:
+        ids = tuple(n.id for n in notices if self._is_to_me(n))
+        if not ids:
             return []
-        ids = tuple(n.id for n in notices)
         return [Acknowledge(id=fresh_id(), actor=self.actor, notices=ids)]

@@ -26,6 +26,7 @@ from gitlease.domain.resource import parse_resource
 from gitlease.ports import Intent, TaskChange
 
 FORMAT = 1
+KEPT = 30 * 86_400 * 1_000_000_000  # nanoseconds for which an intent waits for its file
 GOALS = ("held", "ended", "completed")
 MAX_BYTES = 4 * 1024 * 1024
 MAX_TEXT = 8192
@@ -81,12 +82,16 @@ class EdgeJournal:
         for name in locks.keys() - names.keys():
             if locks[name] < oldest and self._own(name):
                 self._forget(name)  # its process was killed before or after all that counts
-        found = (self._adopt(name) for name in sorted(names, key=lambda name: (names[name], name)))
+        now, order = time.time_ns(), sorted(names, key=lambda name: (names[name], name))
+        found = (self._adopt(name, now - names[name]) for name in order)
         return [intent for intent in found if intent is not None]
 
-    def _adopt(self, name: str) -> Intent | None:
-        """One intent, if this object has it or can take it."""
+    def _adopt(self, name: str, age: int) -> Intent | None:
+        """One intent, if this object has it or can take it; what is too old is dropped."""
         if not self._own(name):
+            return None
+        if age > KEPT:
+            self._forget(name)
             return None
         data = load_json(self._file(name), MAX_BYTES)
         if isinstance(data, dict) and type(data.get("format")) is int and data["format"] > FORMAT:

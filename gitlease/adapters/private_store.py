@@ -118,10 +118,16 @@ class PrivateStore:
         Whoever comes second finds another one than the one that was damaged, and leaves it.
         """
         damaged, self._repo, self._inode = self._inode, None, None
-        with exclusive(f"{self.path}.lock", timeout=REBUILD_PATIENCE):
-            if damaged is None or damaged == _inode(self.path):
-                remove(self.path)
-            make_bare(self.path)
+        try:
+            with exclusive(f"{self.path}.lock", timeout=REBUILD_PATIENCE):
+                if damaged is None or damaged == _inode(self.path):
+                    remove(self.path)
+                make_bare(self.path)
+        except OSError as error:
+            raise Invalid(
+                f"gitlease cannot keep its state in {self.path}: {error.strerror}",
+                hints=("it needs to write below the clone's git directory",),
+            ) from None
 
     def tidy(self) -> None:
         """Let unreachable objects leave, at most once a day and in the background."""

@@ -9,17 +9,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from hashlib import sha256
 
-from gitlease.adapters.edge_commit import check_commit, commit_edges
 from gitlease.adapters.edge_journal import EdgeJournal
 from gitlease.adapters.files import drop_leftovers, open_regular
 from gitlease.adapters.local_lock import exclusive
 from gitlease.adapters.private_store import make_folder
 from gitlease.adapters.repository import Repository
 from gitlease.adapters.settings import Tasks
-from gitlease.adapters.task_edit import edit_task
 from gitlease.adapters.task_reading import REFS, TaskReader
 from gitlease.adapters.task_scan import Wanted, WorkTree, printable
-from gitlease.adapters.task_text import read_task
 from gitlease.adapters.task_tree import RefTree
 from gitlease.adapters.task_write import ask_git, change_file, read_place
 from gitlease.domain.errors import Invalid
@@ -82,6 +79,8 @@ class GitTaskFiles:
                     raise refused[change.file]
                 self._edit(change, found[change.file])
         if commit:
+            from gitlease.adapters.edge_commit import check_commit
+
             check_commit(self._repository, self._tasks, changes)
 
     def write(self, changes: Sequence[TaskChange], *, commit: bool) -> tuple[Written, ...]:
@@ -93,21 +92,37 @@ class GitTaskFiles:
             with contextlib.suppress(OSError):  # nothing depends on it
                 lock = exclusive(os.path.join(self._folder, "lock"), timeout=PATIENCE)
                 held.enter_context(lock)
-            changed = [self._write(root, change) for change in changes]
-            if any(changed):
+            written = [self._write(root, change) for change in changes]
+            if any(one.changed for one in written):
                 drop_leftovers(self._folder)
-            made = commit_edges(self._repository, self._tasks, changes) if commit else None
-        return tuple(Written(*one, made) for one in zip(changes, changed, strict=True))
+            return tuple(self._commit(written) if commit else written)
 
-    def _write(self, root: str, change: TaskChange) -> bool:
+    def _commit(self, written: Sequence[Written]) -> list[Written]:
+        """Record what was written; what was not is left out of the commit."""
+        from gitlease.adapters.edge_commit import commit_edges
+
+        made, problem = None, ""
+        good = [one.change for one in written if not one.problem]
+        try:
+            made = commit_edges(self._repository, self._tasks, good) if good else None
+        except Invalid as error:
+            problem = f"it is not committed: {error.message}"
+        return [x if x.problem else replace(x, commit=made, problem=problem) for x in written]
+
+    def _write(self, root: str, change: TaskChange) -> Written:
         def edited(data: bytes) -> bytes:
             return self._edit(change, data)
 
-        with _about(change):
-            return change_file(root, change.file, edited, aside=self._folder)
+        try:
+            return Written(change, change_file(root, change.file, edited, aside=self._folder))
+        except Invalid as error:
+            return Written(change, False, problem=error.message)
 
     def _edit(self, change: TaskChange, data: bytes) -> bytes:
         """The bytes with the change made. Invalid where they are not those of its task."""
+        from gitlease.adapters.task_edit import edit_task
+        from gitlease.adapters.task_text import read_task
+
         task = read_task(data, file=change.file, tasks=self._tasks)
         if task is None or task.resource != change.resource:
             raise Invalid(

@@ -21,7 +21,6 @@ from gitlease.adapters.task_scan import (
     Wanted,
     printable,
 )
-from gitlease.adapters.task_text import guess_ids, read_task
 from gitlease.domain.edge import Progress, Task
 from gitlease.domain.errors import Invalid
 from gitlease.domain.pattern import fold
@@ -70,7 +69,7 @@ class TaskReader:
         for found in links:
             target, data = place.linked(found.path)
             if target not in values:  # or else it is another name of what was read already
-                keys = guess_ids(data, tasks=self._tasks) | _keys(found.path)
+                keys = self._guessed(found.path, data)
                 problems.append(_problem(found.path, found.message, keys))
         problems += [value for value in values.values() if isinstance(value, TaskProblem)]
         tasks, doubles = _single([value for value in values.values() if isinstance(value, Task)])
@@ -99,8 +98,16 @@ class TaskReader:
             cache.put(found._replace(stamp=content.stamp), value)
         return value
 
+    def _guessed(self, file: str, data: bytes) -> frozenset[str]:
+        """The tasks that a file may be about which cannot be used."""
+        from gitlease.adapters.task_text import guess_ids
+
+        return guess_ids(data, tasks=self._tasks) | _keys(file)
+
     def _value(self, file: str, data: bytes) -> Value:
         """What the bytes of a file say."""
+        from gitlease.adapters.task_text import read_task
+
         try:
             if not _is_text(file):
                 raise Invalid(f"{file}: the name of this file is not UTF-8")
@@ -108,7 +115,7 @@ class TaskReader:
                 raise Invalid(f"{file} is larger than {MAX_BYTES // 1024} KiB")
             task = read_task(data, file=file, tasks=self._tasks)
         except Invalid as error:
-            return _problem(file, error.message, guess_ids(data, tasks=self._tasks) | _keys(file))
+            return _problem(file, error.message, self._guessed(file, data))
         if task is not None and self._wanted.done(file):
             return replace(task, progress=Progress.DONE)
         return task

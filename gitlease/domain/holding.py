@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from gitlease.domain.claiming import event, first_spelling, fit_ttl
 from gitlease.domain.duration import LONGEST
-from gitlease.domain.errors import GitleaseError, LeaseLost, NotHolder
+from gitlease.domain.errors import GitleaseError, LeaseLost, NotFound, NotHolder
 from gitlease.domain.instant import MS
 from gitlease.domain.lapse import Moment
 from gitlease.domain.lease import Actor, Lease, State
@@ -104,6 +104,11 @@ def complete(ledger: Ledger, op: Complete, moment: Moment) -> tuple[Ledger, Outc
     if not mine and done_before:
         return ledger, Outcome(
             operation=op.id, status="completed", leases=tuple(done_before), changed=False
+        )
+    if not mine and op.held_only:
+        raise NotFound(
+            f"there is nothing to finish: {op.resource} is no task, and you do not hold it",
+            resource=op.resource.text,
         )
     state, records = ledger, mine
     if not mine:

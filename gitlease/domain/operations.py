@@ -106,12 +106,14 @@ class Complete(Operation):
     """Finishes: the lease ends ``completed``, and claims need ``reopen`` from then on.
 
     ``assigned`` are those whose task it is by its file, where the caller is not among them.
+    ``held_only``: what the caller does not hold is no work that could be finished.
     """
 
     resource: Resource
     lease_id: str
     scope: str | None = None
     assigned: tuple[Assignee, ...] = ()
+    held_only: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

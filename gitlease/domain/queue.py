@@ -14,6 +14,7 @@ from gitlease.domain.lease import Actor, Lease, State
 from gitlease.domain.pattern import fold
 from gitlease.domain.policy import Policy
 from gitlease.domain.relation import Relation, relation
+from gitlease.domain.resource import WHOLE
 
 # Words that people use, by how much they press; what is unknown or absent counts as medium.
 MEDIUM = 2
@@ -108,7 +109,11 @@ def survey(tasks: Sequence[Task], around: Surroundings) -> list[Entry]:
     """
     held = around.by_resource()
     done = {t.resource.key for t in tasks if t.is_done}
-    done |= {x.resource.key for x in around.leases if around.relation(x) is Relation.COMPLETED}
+    done |= {
+        x.resource.key
+        for x in around.leases
+        if x.scope == WHOLE and around.relation(x) is Relation.COMPLETED
+    }
     depths = _depths(tasks, done)
     pathy = [x for x in around.leases if x.patterns and around.relation(x) in _IN_THE_WAY]
     entries = [_entry(t, held.get(t.resource.key, ()), pathy, done, depths, around) for t in tasks]
@@ -165,6 +170,8 @@ def _why_not(
     stands = [(x, around.relation(x)) for x in leases]
     for lease, how in stands:
         if how is Relation.COMPLETED:
+            if lease.scope != WHOLE:
+                continue  # a part of it
             return WhyNot.DONE, lease.holder, lease
         if how is Relation.MINE:
             return WhyNot.YOURS, lease.holder, lease
@@ -197,7 +204,9 @@ def _carry(task: Task, leases: Sequence[Lease], around: Surroundings) -> Carry:
         best = next((x for x in own if around.relation(x) in _LIVE), own[0])
         return Carry(name, _own_state(best, around), task, best)
     for lease in active:
-        fellow = any(around.people.is_mine(n, lease.holder) for n in task.assigned)
+        theirs = [n for n in task.assigned if around.people.is_mine(n, lease.holder)]
+        mine = around.actor.holder  # one name may stand for both
+        fellow = any(not around.people.is_mine(n, mine) for n in theirs)
         if not fellow and around.relation(lease) in _IN_THE_WAY:
             return Carry(name, Carried.TAKEN_OVER, task, lease, lease.holder)
     return Carry(name, Carried.NONE, task)

@@ -11,9 +11,10 @@ from gitlease.domain.lapse import Moment, free_at
 from gitlease.domain.lease import Actor, Lease, State, same_person
 from gitlease.domain.ledger import Ledger
 from gitlease.domain.operations import Claim, Complete, Release
+from gitlease.domain.pattern import fold
 from gitlease.domain.policy import Policy
 from gitlease.domain.relation import TABLE, Relation, Verdict, relation
-from gitlease.domain.resource import Resource, scopes_overlap
+from gitlease.domain.resource import WHOLE, Resource, scopes_overlap
 
 
 def rivals_of(
@@ -21,9 +22,10 @@ def rivals_of(
 ) -> list[Lease]:
     """Every record that shares work with these: same name and scope, or a common file.
 
-    Completed work stands in the way of its own name only, not of whatever its paths touched.
+    Completed work stands in the way of its own name only, not of whatever its paths touched, and a
+    part that is completed not of the whole, of which other parts are still to be done.
     """
-    named = [x for x in ledger.leases_of(resource) if scopes_overlap(x.scope, scope)]
+    named = [x for x in ledger.leases_of(resource) if _shares(x, scope)]
     own = resource.pattern
     wanted = paths if own is None else (own, *paths)
     if not wanted:
@@ -33,6 +35,12 @@ def rivals_of(
     return named + [
         x for x in pathy if x.state is State.ACTIVE and _share_a_file(wanted, x.patterns)
     ]
+
+
+def _shares(lease: Lease, scope: str) -> bool:
+    if lease.state is State.COMPLETED and lease.scope != WHOLE:
+        return fold(lease.scope) == fold(scope)
+    return scopes_overlap(lease.scope, scope)
 
 
 def may_bind(ledger: Ledger, lease: Lease, actor: Actor, moment: Moment) -> bool:

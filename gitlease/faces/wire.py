@@ -95,6 +95,7 @@ def refusal(error: GitleaseError, *, now: datetime, next_steps: Sequence[str] = 
         "free_at": None if error.free_at is None else rfc3339(error.free_at, round_up=True),
         "lease": lease(first) if first else None,
         "conflicts": [lease(view) for view in views],
+        "hints": list(error.hints),
         "next": list(next_steps),
     }
 

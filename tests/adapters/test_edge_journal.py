@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -15,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from support.fences import clean_env
-from support.task_trees import HINDERED, LONG_AGO, make_repository, open_files, put
+from support.task_trees import HINDERED, make_repository, open_files, put
 
 from gitlease.adapters.edge_journal import EdgeJournal
 from gitlease.domain.edge import EdgeEdit
@@ -24,6 +25,8 @@ from gitlease.domain.resource import parse_resource
 from gitlease.ports import Intent, TaskChange
 
 ROOT = Path(__file__).parents[2]
+
+HOURS_AGO = time.time() - 4 * 3600
 
 
 @pytest.fixture
@@ -204,7 +207,7 @@ def test_what_was_taken_and_not_settled_comes_again(folder: Path) -> None:
 def test_the_oldest_comes_first(folder: Path) -> None:
     leave(folder, *[intent_of(name) for name in ("b", "a", "c")])
     for age, name in enumerate(("c", "b", "a")):
-        os.utime(folder / f"{name}.json", (LONG_AGO + age, LONG_AGO + age))
+        os.utime(folder / f"{name}.json", (HOURS_AGO + age, HOURS_AGO + age))
     assert [intent.id for intent in journal(folder).left_behind()] == ["c", "b", "a"]
 
 
@@ -298,7 +301,7 @@ DAMAGED = [
 
 @pytest.mark.parametrize("text", DAMAGED, ids=lambda text: text[-60:])
 def test_a_damaged_intent_is_dropped(folder: Path, text: str) -> None:
-    put(folder, "op-1.json", text)
+    put(folder, "op-1.json", text, old=False)
     leave(folder, intent_of("op-2"))
     mine = journal(folder)
     assert [intent.id for intent in mine.left_behind()] == ["op-2"]
@@ -306,19 +309,19 @@ def test_a_damaged_intent_is_dropped(folder: Path, text: str) -> None:
 
 
 def test_what_is_written_here_is_not_damaged(folder: Path) -> None:
-    put(folder, "op-1.json", json.dumps(written()))
+    put(folder, "op-1.json", json.dumps(written()), old=False)
     assert [intent.id for intent in journal(folder).left_behind()] == ["op-1"]
 
 
 def test_the_intent_of_a_newer_version_is_left_to_it(folder: Path) -> None:
-    put(folder, "op-1.json", changed(format=2))
+    put(folder, "op-1.json", changed(format=2), old=False)
     assert journal(folder).left_behind() == []
     assert (folder / "op-1.json").exists()
 
 
 def test_what_is_no_intent_is_left_alone(folder: Path) -> None:
     for name in ("notes.txt", ".json", "a b.json", "-x.json", f"{'x' * 200}.json"):
-        put(folder, name, changed(id=name.removesuffix(".json")))
+        put(folder, name, changed(id=name.removesuffix(".json")), old=False)
     (folder / "sub.json").mkdir()
     (folder / "sub").mkdir()
     before = set(in_folder(folder))
@@ -412,3 +415,12 @@ def test_an_intent_remembers_its_work_tree(tmp_path: Path) -> None:
     assert again.at(found.root) is again
     again.settled(found)
     assert in_folder(root / ".git/gitlease/intents") == []
+
+
+def test_an_intent_waits_for_its_file_for_thirty_days(tmp_path: Path) -> None:
+    folder = tmp_path / "edges"
+    EdgeJournal(str(folder)).intend(intent_of())
+    month = time.time() - 31 * 86_400
+    os.utime(folder / "op-1.json", (month, month))
+    assert EdgeJournal(str(folder)).left_behind() == []
+    assert not (folder / "op-1.json").exists()

@@ -764,6 +764,7 @@ def test_a_store_that_vanishes_right_at_the_push(
     assert {x.resource for x in door(one, clock=clock).list()} == {"F000", "F001"}
 
 
+@pytest.mark.slow
 def test_a_store_that_is_damaged_again_and_again_under_eight_sessions(
     path_remote: Remote, clones: Clones
 ) -> None:

@@ -25,11 +25,12 @@ from support.task_trees import (
     text_of,
 )
 
-from gitlease.adapters import task_files, task_write
+from gitlease.adapters import task_edit, task_write
 from gitlease.adapters.git import run_git as run_real_git
 from gitlease.adapters.task_edit import edit_task
+from gitlease.adapters.task_files import GitTaskFiles
 from gitlease.domain.errors import Invalid
-from gitlease.ports import TaskChange
+from gitlease.ports import TaskChange, Written
 
 FILE = "tasks/F001.md"
 JO = "assigned: jo@example.com\n"
@@ -45,13 +46,23 @@ def root(tmp_path: Path) -> Path:
     return made
 
 
+def written(files: GitTaskFiles, change: TaskChange) -> Written:
+    """What became of one change; a problem is raised."""
+    (found,) = files.write([change], commit=False)
+    if found.problem:
+        assert not found.changed
+        raise Invalid(found.problem)
+    return found
+
+
 def refused(root: Path, change: TaskChange) -> Invalid:
     """The refusal of both check and write, after which nothing has changed."""
     before = snapshot(root)
-    for act in ("check", "write"):
-        with pytest.raises(Invalid) as raised:
-            getattr(open_files(root), act)([change], commit=False)
-        assert raised.value.resource == change.resource.text
+    with pytest.raises(Invalid) as raised:
+        written(open_files(root), change)
+    with pytest.raises(Invalid, match=re.escape(raised.value.message)) as checked:
+        open_files(root).check([change], commit=False)
+    assert checked.value.resource == change.resource.text
     assert_untouched(before, snapshot(root))
     return raised.value
 
@@ -166,7 +177,7 @@ def while_editing(monkeypatch: pytest.MonkeyPatch, act: Callable[[int], object])
         act(count)
         return new
 
-    monkeypatch.setattr(task_files, "edit_task", edited)
+    monkeypatch.setattr(task_edit, "edit_task", edited)
 
 
 def test_what_somebody_writes_meanwhile_is_kept(
@@ -184,7 +195,7 @@ def test_what_somebody_writes_meanwhile_is_kept(
 def test_a_file_that_never_rests_is_given_up(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     while_editing(monkeypatch, lambda count: put(root, FILE, text_of("F001", f"x: {count}\n")))
     with pytest.raises(Invalid, match=r"^tasks/F001\.md keeps changing"):
-        open_files(root).write([change_of(FILE)], commit=False)
+        written(open_files(root), change_of(FILE))
     assert (root / FILE).read_text() == text_of("F001", "x: 5\n")
     assert [entry.name for entry in (root / ".git/gitlease/tasks").iterdir()] == ["lock"]
 
@@ -194,7 +205,7 @@ def test_a_file_that_goes_meanwhile_is_not_made_again(
 ) -> None:
     while_editing(monkeypatch, lambda _: (root / FILE).unlink())
     with pytest.raises(Invalid, match=r"^tasks/F001\.md is not there$"):
-        open_files(root).write([change_of(FILE)], commit=False)
+        written(open_files(root), change_of(FILE))
     assert not (root / FILE).exists()
 
 
@@ -341,7 +352,7 @@ def test_a_folder_that_cannot_be_written_is_refused(root: Path) -> None:
         message = refused_by_check(root, change_of(FILE)).message
         assert message == "tasks/F001.md cannot be written: tasks is read-only"
         with pytest.raises(Invalid, match=r"^tasks/F001\.md cannot be edited: Permission denied$"):
-            open_files(root).write([change_of(FILE)], commit=False)
+            written(open_files(root), change_of(FILE))
     finally:
         (root / "tasks").chmod(0o700)
 
@@ -355,7 +366,7 @@ def test_a_full_disk_leaves_the_file_as_it_was(root: Path) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
     try:
         with pytest.raises(Invalid, match=r"^tasks/F001\.md cannot be edited: File too large$"):
-            open_files(root).write([change_of(FILE)], commit=False)
+            written(open_files(root), change_of(FILE))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert (root / FILE).read_text() == text_of("F001") + "x" * 8192

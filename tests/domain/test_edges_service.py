@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections import defaultdict
+from dataclasses import replace
 
 import pytest
 from domain.values import F001, JO, KIM
@@ -12,7 +14,7 @@ from support.tasks import Killed, MemoryTasks, task
 
 from gitlease.adapters.memory import Fault, MemoryClone, MemoryLedgerStore, MemoryRemote
 from gitlease.answers import Terms
-from gitlease.domain.edge import Progress
+from gitlease.domain.edge import People, Progress
 from gitlease.domain.errors import (
     Invalid,
     LeaseHeld,
@@ -234,12 +236,33 @@ def test_done_sets_the_status_and_retires_the_edge(world: World) -> None:
     assert (found.status, found.assigned) == ("done", ())
 
 
+def test_what_is_neither_a_task_nor_held_cannot_be_finished(world: World) -> None:
+    typo, other = parse_resource("F00l"), parse_resource("deploy-prod")
+    with pytest.raises(NotFound, match="F00l is no task, and you do not hold it"):
+        world.of(JO).complete(typo)
+    world.of(JO).claim([other], any_name=True)
+    assert world.of(JO).complete(other).status == "completed"
+    assert world.of(JO).complete(other).status == "completed"
+    assert world.of(KIM, required=False).complete(typo).status == "completed"
+
+
 def test_the_status_is_not_done_while_others_work_on_their_scope(world: World) -> None:
     world.of(KIM).claim([F001], scope="docs")
     files = world.files[JO.holder] = MemoryTasks.of(task("F001", KIM.holder))
     world.of(JO).claim([F001], scope="parser")
     world.of(JO).complete(F001, scope="parser")
     assert (files["F001"].status, files["F001"].assigned) == ("", (KIM.holder,))
+
+
+def test_a_part_that_is_done_does_not_finish_the_task(world: World) -> None:
+    world.of(JO).claim([F001], scope="parser")
+    world.of(JO).complete(F001, scope="parser")
+    with pytest.raises(PolicyRefused):
+        world.of(KIM).claim([F001], scope="parser")
+    assert world.of(KIM).claim([F001]).status == "claimed"
+    assert world.of(KIM).complete(F001).status == "completed"
+    with pytest.raises(PolicyRefused):
+        world.of(JO, required=False).claim([F001], scope="docs")
 
 
 def test_start_sets_the_status_and_claims(world: World) -> None:
@@ -315,6 +338,40 @@ def test_a_kill_is_repaired_by_the_next_command(world: World, verb: str, step: s
     assert found.status == words.get(verb, "")
 
 
+@pytest.mark.parametrize("step", ["before write", "after write", "before settling"])
+@pytest.mark.parametrize("then", ["claim", "start", "release", "done", "set", "next"])
+@pytest.mark.parametrize("verb", ["claim", "release", "done"])
+def test_whatever_the_next_command_is_lease_and_edge_agree(
+    world: World, verb: str, then: str, step: str
+) -> None:
+    files = world.files[JO.holder]
+    if verb in ("release", "done"):
+        world.of(JO).claim([F001])
+    files.killed_at = step
+    with pytest.raises(Killed):
+        act(world.of(JO), verb)
+    with contextlib.suppress(PolicyRefused):
+        if then == "set":
+            world.of(JO).set_status(F001, "review")
+        elif then == "next":
+            world.queue(JO).claim_next(Terms())
+        else:
+            act(world.of(JO), then)
+    holds = [x for x in world.records() if x.startswith("F001") and "active" in x]
+    assert files["F001"].assigned == ((JO.holder,) if holds else ())
+    assert not files.intents
+
+
+def test_a_repair_finds_a_file_that_was_renamed(world: World) -> None:
+    files = world.files[JO.holder]
+    files.killed_at = "before write"
+    with pytest.raises(Killed):
+        world.of(JO).claim([F001])
+    files.tasks["tasks/moved.md"] = replace(files.tasks.pop("tasks/F001.md"), file="tasks/moved.md")
+    world.of(JO).read()
+    assert files.tasks["tasks/moved.md"].assigned == (JO.holder,)
+
+
 def test_a_repair_spares_who_came_to_another_scope_meanwhile(world: World) -> None:
     files = world.files[JO.holder]
     files.tasks["tasks/F001.md"] = task("F001", KIM.holder, "@codex")
@@ -381,12 +438,29 @@ def test_a_file_that_broke_meanwhile_is_told_and_tried_again(world: World) -> No
     assert not files.intents
 
 
-def test_a_file_that_is_gone_ends_the_repair(world: World) -> None:
+def test_a_file_that_is_away_is_written_when_it_is_back(world: World) -> None:
+    """It may be on another branch."""
+    files = world.files[JO.holder]
+    files.killed_at = "before write"
+    with pytest.raises(Killed):
+        world.of(JO).claim([F001])
+    away = files.tasks.pop("tasks/F001.md")
+    assert "there is no task file of F001 here" in " ".join(world.of(JO).read().warnings)
+    files.tasks[away.file] = away
+    files.alive.clear()
+    world.of(JO).read()
+    assert files["F001"].assigned == (JO.holder,)
+    assert not files.intents
+
+
+def test_a_file_that_is_gone_is_forgotten_with_the_lease(world: World) -> None:
     files = world.files[JO.holder]
     files.killed_at = "before write"
     with pytest.raises(Killed):
         world.of(JO).claim([F001])
     del files.tasks["tasks/F001.md"]
+    world.of(JO).release([F001])
+    files.alive.clear()
     world.of(JO).read()
     assert not files.intents
 
@@ -454,3 +528,50 @@ def test_a_briefing_tells_what_was_taken_and_why_and_the_notes(world: World) -> 
     assert [e.task.resource.text for e in brief.next_up] == ["F002"]
     world.clock.advance(8 * DAY)
     assert world.queue(JO).brief().taken == ()
+
+
+def test_a_run_that_was_displaced_is_told_although_another_run_was_told_before(
+    world: World,
+) -> None:
+    first, second = replace(JO, session="r1"), replace(JO, session="r2")
+    world.of(first).claim([F001])
+    world.clock.advance(DAY)
+    world.of(KIM).claim([F001], takeover=True, reason="gone")
+    for run in (second, first):
+        assert any("session r1 was taken over" in w for w in world.of(run).claim([F002]).warnings)
+        world.of(run).release([F002])
+        assert world.of(run).read().warnings == ()
+
+
+def test_a_name_of_two_people_stays_with_the_one_who_is_at_work(world: World) -> None:
+    people = People({JO.holder: "@x", KIM.holder: "@x"})
+    world.of(KIM, people=people).claim([F001], scope="docs")
+    files = world.files[JO.holder] = MemoryTasks.of(task("F001", "@x"))
+    assert world.of(JO, people=people).release([F001], scope="parser").edge == "kept"
+    assert files["F001"].assigned == ("@x",)
+
+
+def test_a_refusal_by_this_clones_file_says_that_it_may_be_old(world: World) -> None:
+    world.files[JO.holder] = MemoryTasks.of(task("F001", KIM.holder))
+    with pytest.raises(LeaseHeld) as refused:
+        world.of(JO).claim([F001])
+    assert "git pull" in refused.value.hints[0]
+
+
+def test_a_status_that_stays_is_said(world: World) -> None:
+    world.of(JO).claim([F001], scope="parser")
+    (said,) = world.of(JO).complete(F001, scope="parser").warnings
+    assert said == "the status in tasks/F001.md stays: only scope parser is finished"
+
+
+def test_next_offers_only_what_can_be_claimed(world: World) -> None:
+    files = world.files[JO.holder]
+    files.unwritable.add("tasks/F001.md")
+    reading = world.queue(JO).next_task()
+    assert reading.next_up[0].task.resource.text == "F002"
+    assert "passed over: tasks/F001.md: cannot be written" in reading.warnings
+    files.unwritable.add("tasks/F002.md")
+    for ask in (world.queue(JO).next_task, lambda: world.queue(JO).claim_next(Terms())):
+        with pytest.raises(NothingLeft) as refused:
+            ask()
+        assert "passed over: tasks/F002.md: cannot be written" in refused.value.warnings

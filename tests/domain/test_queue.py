@@ -192,3 +192,11 @@ def test_names_sort_as_people_count() -> None:
         "B10",
         "²",
     ]
+
+
+def test_a_part_that_is_done_leaves_the_rest_of_its_task_in_the_queue() -> None:
+    part = lease(scope="parser", state=State.COMPLETED)
+    tasks = [task("F001"), task("F002", depends_on=("F001",))]
+    first, second = survey(tasks, around(part))
+    assert first.claimable
+    assert second.waits_for == ("F001",)

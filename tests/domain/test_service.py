@@ -505,7 +505,7 @@ def test_a_displaced_holder_is_told_once(begun: World) -> None:
     begun.clock.advance(200)
     begun.of(KIM).claim([F001])
     (told,) = begun.of(JO).read().warnings
-    assert told == f"your lease of F001 was taken over by {KIM.holder}"
+    assert told == f"your claim of F001 was taken over by {KIM.holder}"
     assert begun.of(JO).read().warnings == ()
 
 
@@ -526,7 +526,7 @@ def test_a_refused_command_still_tells_what_happened(begun: World) -> None:
     with pytest.raises(NotHolder) as refused:
         begun.of(JO).renew([F001])
     said = (*refused.value.warnings, *begun.of(JO).read().warnings)
-    assert said == (f"your lease of F001 was taken over by {KIM.holder}",)
+    assert said == (f"your claim of F001 was taken over by {KIM.holder}",)
 
 
 def test_a_revoked_holder_is_told_why(begun: World) -> None:
@@ -534,7 +534,7 @@ def test_a_revoked_holder_is_told_why(begun: World) -> None:
     begun.of(KIM).set_policy({"admins": KIM.holder})
     begun.of(KIM).revoke(F001, reason="on holiday")
     (told,) = begun.of(JO).read().warnings
-    assert told == f'your lease of F001 was revoked by {KIM.holder}: "on holiday"'
+    assert told == f'your claim of F001 was revoked by {KIM.holder}: "on holiday"'
 
 
 def test_a_notice_that_comes_with_a_failed_change_is_not_lost(begun: World) -> None:

@@ -119,6 +119,7 @@ def test_a_task_that_only_its_file_assigns_names_the_assignee(ada: Desk) -> None
         assert error["next"] == ["gitlease show F003"]
         assert ran.err.splitlines() == [
             "F003 is assigned to @codex",
+            "hint: tasks/F003.md says so in this clone: if that is old, git pull knows better",
             "hint: only @codex can release it; ask them",
             "hint: gitlease show F003",
         ]
@@ -220,4 +221,4 @@ def test_a_broken_task_file_names_file_and_line(ada: Desk) -> None:
     ada.tasks.problems = (TaskProblem("tasks/F009.md", message, frozenset({"f009"})),)
     ran = ada.run("claim", "F009")
     assert (ran.code, ran.err.splitlines()[0]) == (7, message)
-    assert "hint: mend the file" in ran.err
+    assert "hint: mend tasks/F009.md, or see" in ran.err

@@ -158,7 +158,7 @@ def test_a_displaced_holder_is_told_at_the_next_command(argv: tuple[str, ...]) -
     ada.ok("claim", "F001")
     bob.clock.advance(961)
     bob.ok("claim", "F001")
-    told = "your lease of F001 was taken over by bob@example.com"
+    told = "your claim of F001 was taken over by bob@example.com"
     assert told in ada.run(*argv, "--json").json["warnings"]
     assert told not in ada.ok("list").err, "once in each clone"
 

@@ -21,7 +21,7 @@ LEASE = [
 ]
 ERROR = [
     *("code", "exit", "message", "resource", "scope", "holder", "session", "expires_at"),
-    *("expires_in", "free_at", "lease", "conflicts", "next"),
+    *("expires_in", "free_at", "lease", "conflicts", "hints", "next"),
 ]
 CHANGED = ["schema", "ok", "command", "status", "edge", "leases", "lease"]
 ENDED = ["schema", "ok", "command", "status", "edge", "edges", "leases", "lease"]
@@ -108,6 +108,7 @@ def test_a_refusal() -> None:
         "expires_at": "2026-11-20T10:15:00Z",
         "expires_in": 612,
         "free_at": "2026-11-20T10:16:01Z",
+        "hints": [],
         "next": ["gitlease claim F001 --wait 15m"],
     }
 

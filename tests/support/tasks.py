@@ -68,10 +68,13 @@ class MemoryTasks:
 
     def write(self, changes: Sequence[TaskChange], *, commit: bool) -> tuple[Written, ...]:
         self.reached("before write")
-        self.check(changes, commit=commit)
         return tuple(self._write(change, commit) for change in changes)
 
     def _write(self, change: TaskChange, commit: bool) -> Written:
+        try:
+            self.check([change], commit=commit)
+        except Invalid as error:
+            return Written(change, False, problem=error.message)
         before = self.tasks[change.file]
         after = self._edited(before, change.edit)
         self.tasks[change.file] = after

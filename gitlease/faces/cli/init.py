@@ -41,6 +41,7 @@ def init_verb(call: Call) -> None:
     path, fitting = written if written else (None, None)
     found = fitting.recognised if fitting else None
     recognised = _recognised(found.kind, found.files, found.folder) if found else None
+    tasks = (found is not None and found.files > 0) or workspace.service.edges.files.exist()
     reading, warnings = _confirmed(call)
     body: wire.Document = {
         "settings_file": path,
@@ -55,8 +56,8 @@ def init_verb(call: Call) -> None:
     call.answer(
         body,
         warnings=(*(fitting.said if fitting else ()), *warnings),
-        next_steps=[call.typed("list")],
-        show=lambda: _show(call, path, recognised, reading),
+        next_steps=[call.typed("queue" if tasks else "list")],
+        show=lambda: _show(call, path, recognised, reading, tasks=tasks),
     )
 
 
@@ -74,7 +75,14 @@ def _recognised(kind: str, files: int, folder: str) -> str:
     return f"recognised {'Backlog.md: ' if kind == 'backlog.md' else ''}{many} in {folder}"
 
 
-def _show(call: Call, written: str | None, recognised: str | None, reading: Reading | None) -> None:
+def _show(
+    call: Call,
+    written: str | None,
+    recognised: str | None,
+    reading: Reading | None,
+    *,
+    tasks: bool,
+) -> None:
     if written:
         output.line(f"wrote {written}: commit it")
         if recognised:
@@ -89,5 +97,10 @@ def _show(call: Call, written: str | None, recognised: str | None, reading: Read
             f"the {service.layer} ledger is ready on {service.store.place}: "
             f"id {reading.ledger_id}, revision {reading.revision}"
         )
-    task, folder = call.typed("claim", "F001"), call.typed("claim", "src/")
-    output.line(f"take a lease with `{task}` (a task) or `{folder}` (a folder)")
+    folder = call.typed("claim", "src/")
+    task = (
+        f"`{call.typed('next', options=['--claim'])}` (the next task)"
+        if tasks
+        else f"`{call.typed('claim', 'F001')}` (a task)"
+    )
+    output.line(f"take a lease with {task} or `{folder}` (a folder)")
