@@ -105,7 +105,11 @@ class Swapped:
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """An operation whose outcome was not known when its command ended."""
+    """An operation whose outcome was not known when its command ended.
+
+    ``at`` is the instant of its decision, from which the records count that it wrote of
+    ``resources``, whoever finds them in the ledger, and when.
+    """
 
     operations: tuple[str, ...]
     layer: str
@@ -113,6 +117,8 @@ class Pending:
     base_revision: int
     version: str
     what: str
+    at: Instant | None = None
+    resources: tuple[str, ...] = ()
 
 
 class LedgerStore(Protocol):

@@ -7,6 +7,7 @@ ever used as truth.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -14,10 +15,18 @@ from typing import Protocol
 
 from gitlease.adapters.records import lease_file
 from gitlease.adapters.state import Known, StateFolder
-from gitlease.domain.errors import AnotherLedger, CacheDamaged, Invalid, Rollback
+from gitlease.domain.errors import (
+    AnotherLedger,
+    CacheDamaged,
+    GitleaseError,
+    Invalid,
+    Rollback,
+)
+from gitlease.domain.instant import Instant
 from gitlease.domain.lapse import Sighting
 from gitlease.domain.lease import Lease
 from gitlease.domain.ledger import Ledger
+from gitlease.domain.resource import parse_resource
 from gitlease.ports import Change, Clock, Snapshot
 
 LEDGERS_KEPT = 3
@@ -108,7 +117,7 @@ class Heads:
             if present.revision > ledger.header.revision:
                 return self.known(layer) or _snapshot(layer, present, ledger)
             before = present
-        known = replace(self._sight(before, ledger, version), received=received)
+        known = replace(self._sight(layer, before, ledger, version), received=received)
         self.state(layer).save(known)
         return _snapshot(layer, known, ledger)
 
@@ -131,7 +140,7 @@ class Heads:
         if before is not None and before.version == change.base.version:
             known = _moved(before.at(change.at), ledger, version, {})
         else:
-            known = self._sight(before, ledger, version)
+            known = self._sight(layer, before, ledger, version)
         known = _credited(replace(known, received=change.at), change, None)
         known = replace(known, append_only=known.append_only or append_only)
         self.state(layer).save(known)
@@ -173,11 +182,12 @@ class Heads:
                 ),
             )
 
-    def _sight(self, before: Known | None, ledger: Ledger, version: str) -> Known:
+    def _sight(self, layer: str, before: Known | None, ledger: Ledger, version: str) -> Known:
         """The head with all that changed since the last known one seen now."""
         now, header = self._clock.now(), ledger.header
         if before is None or before.ledger_id != header.ledger_id:
-            return Known(header.ledger_id, version, header.revision, now, now, last=header.last)
+            first = Known(header.ledger_id, version, header.revision, now, now, last=header.last)
+            return replace(first, sighted=self._decided(layer, ledger, now))
         before = before.at(now)
         if version == before.version:
             return before
@@ -186,7 +196,27 @@ class Heads:
             kept.pop(file, None)
             if there is not None:
                 seen[file] = Sighting(at=now, changed=there)
+        for file, sighting in self._decided(layer, ledger, now).items():
+            if file in seen:
+                seen[file] = replace(sighting, changed=seen[file].changed)
         return _moved(replace(before, sighted=kept), ledger, version, seen)
+
+    def _decided(self, layer: str, ledger: Ledger, now: Instant) -> dict[str, Sighting]:
+        """Records that this clone wrote itself, by a command whose outcome is only now found.
+
+        A holder's time runs from the decision, whoever reads the record first and when: another
+        process of the clone, while the first one still waits, or a later one after it gave up.
+        """
+        found = {}
+        for pending in self.state(layer).unsettled():
+            if pending.at is None or not pending.at.same_boot(now):
+                continue
+            for text in pending.resources:
+                with contextlib.suppress(GitleaseError):
+                    for lease in ledger.leases_of(parse_resource(text)):
+                        if lease.operation in pending.operations:
+                            found[lease_file(lease)] = Sighting(at=pending.at, changed=True)
+        return found
 
     def _differences(self, old: str, new: Ledger) -> Sequence[tuple[str, bool | None]]:
         try:

@@ -44,7 +44,7 @@ class MemoryState(StateFolder):
 
     def save(self, known: Known) -> None:
         if not known.is_behind(self._known):
-            self._known = known
+            self._known = known.merged(self._known)
 
     def forget(self) -> None:
         self._known = None
@@ -62,6 +62,8 @@ class MemoryState(StateFolder):
 
     def pending(self) -> list[Pending]:
         return list(self._pending.values())
+
+    unsettled = pending
 
 
 class MemoryClone:

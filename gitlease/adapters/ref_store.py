@@ -246,4 +246,11 @@ def _pending(prepared: Prepared, layer: str) -> Pending:
         base_revision=base.header.revision if base else 0,
         version=prepared.versions[layer],
         what=change.what,
+        at=change.at,
+        resources=_written(change),
     )
+
+
+def _written(change: Change) -> tuple[str, ...]:
+    leases = (after for _, after in change.ledger.changes.leases.values())
+    return tuple(dict.fromkeys(x.resource.text for x in leases if x is not None))

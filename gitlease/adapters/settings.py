@@ -109,7 +109,8 @@ def load_settings(
 
     A bad flag is a UsageError; anything bad elsewhere is Invalid, and says where it stands.
     """
-    in_file = read_settings_file(repository.toplevel)
+    folder = os.path.join(repository.common_dir, "gitlease")
+    in_file = read_settings_file(repository.toplevel, folder=folder)
     _refuse_inner_remote(repository, in_file)
     return _settings(
         {name: Found(key.default, BUILT_IN) for name, key in KEYS.items()}

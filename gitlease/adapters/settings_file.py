@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gitlease.adapters.files import open_regular, read_up_to
+from gitlease.adapters.settings_cache import remembered
 from gitlease.adapters.settings_schema import KEYS, SECTIONS, Form, Found, Key, near, shown
 from gitlease.domain.errors import Invalid, UsageError
 
@@ -40,13 +41,14 @@ class Node:
         return forms[type(self.value)]
 
 
-def read_settings_file(toplevel: str | None) -> dict[str, Found]:
+def read_settings_file(toplevel: str | None, *, folder: str) -> dict[str, Found]:
     """What the file at the work tree's root sets, by dotted key; nothing where there is no file.
 
-    Raises Invalid, which names the line, for anything that is not exactly as it should be.
+    What is read is remembered in ``folder``. Raises Invalid, which names the line, for anything
+    that is not exactly as it should be.
     """
     data = None if toplevel is None else _load(toplevel)
-    return {} if data is None else parse_settings(data)
+    return {} if data is None else remembered(data, parse_settings, folder)
 
 
 def parse_settings(data: bytes) -> dict[str, Found]:

@@ -61,6 +61,20 @@ class Known:
             return False
         return other.revision > self.revision
 
+    def merged(self, other: Known | None) -> Known:
+        """With the earlier sighting of each record, where another process saw this same head."""
+        if other is None or (other.ledger_id, other.version) != (self.ledger_id, self.version):
+            return self
+        return replace(
+            self,
+            sighted={
+                file: min(seen, other.sighted.get(file, seen), key=lambda s: s.at.boot_ms)
+                if seen.at.same_boot(other.base)
+                else seen
+                for file, seen in self.sighted.items()
+            },
+        )
+
     def at(self, now: Instant) -> Known:
         """As far as it still counts: a reboot, or a clock set back, starts sightings again."""
         if self.base.same_boot(now):
@@ -92,8 +106,9 @@ class StateFolder:
             os.makedirs(self.path, exist_ok=True)
             with exclusive(os.path.join(self.path, "lock"), timeout=LOCK_PATIENCE):
                 drop_leftovers(self.path)
-                if not known.is_behind(self.load()):
-                    store_json(os.path.join(self.path, KNOWN_FILE), _dump(known))
+                there = self.load()
+                if not known.is_behind(there):
+                    store_json(os.path.join(self.path, KNOWN_FILE), _dump(known.merged(there)))
 
     def forget(self) -> None:
         """Forget the ledger, so that the next contact is the first."""
@@ -123,6 +138,9 @@ class StateFolder:
             "base_revision": pending.base_revision,
             "version": pending.version,
             "what": pending.what,
+            "at": None if pending.at is None else _pair(pending.at),
+            "boot_id": None if pending.at is None else pending.at.boot_id,
+            "resources": list(pending.resources),
         }
         try:
             os.makedirs(os.path.join(self.path, "pending"), exist_ok=True)
@@ -138,6 +156,13 @@ class StateFolder:
 
     def pending(self) -> list[Pending]:
         """What processes left undecided; what a living process is still busy with is its own."""
+        return self._read_pending(living=False)
+
+    def unsettled(self) -> list[Pending]:
+        """Every change whose outcome is not known, also those that are under way."""
+        return self._read_pending(living=True)
+
+    def _read_pending(self, *, living: bool) -> list[Pending]:
         folder, found = os.path.join(self.path, "pending"), []
         try:
             names = sorted(os.listdir(folder))
@@ -151,7 +176,7 @@ class StateFolder:
             if not isinstance(data, dict):
                 continue
             try:
-                if data["process"] and _alive(int(data["process"])):
+                if not living and data["process"] and _alive(int(data["process"])):
                     continue
                 operations = tuple(str(x) for x in data["operations"])
                 if not operations:
@@ -164,6 +189,8 @@ class StateFolder:
                         base_revision=int(data["base_revision"]),
                         version=str(data["version"]),
                         what=str(data["what"]),
+                        at=_decided(data),
+                        resources=tuple(str(x) for x in data.get("resources", ())),
                     )
                 )
             except (LookupError, TypeError, ValueError, OverflowError):
@@ -184,6 +211,18 @@ def _alive(process: int) -> bool:
     except OSError:
         return True
     return True
+
+
+def _pair(at: Instant) -> list[int]:
+    return [at.wall_ms, at.boot_ms]
+
+
+def _decided(data: Mapping[str, Any]) -> Instant | None:
+    """When a pending change was decided; None of one that was written down by an older version."""
+    pair, boot_id = data.get("at"), data.get("boot_id")
+    if pair is None or boot_id is None:
+        return None
+    return Instant(wall_ms=int(pair[0]), boot_ms=int(pair[1]), boot_id=str(boot_id))
 
 
 def _remove(file: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gitlease.domain.duration import format_duration
+from gitlease.domain.duration import LONGEST, format_duration
 from gitlease.domain.edge import Assignee
 from gitlease.domain.errors import Invalid, PolicyRefused, UsageError
 from gitlease.domain.instant import MS
@@ -107,7 +107,7 @@ def _renew_own(
         session=op.actor.session if may_bind(ledger, mine, op.actor, moment) else mine.session,
         ttl=keep_ttl,
         renewed_at=now,
-        expires_at=max(mine.expires_at, now + keep_ttl * MS),
+        expires_at=stretched(mine, now + keep_ttl * MS, policy, moment),
         renewals=mine.renewals + 1,
         paths=paths,
         reason=op.reason or mine.reason,
@@ -131,6 +131,16 @@ def _renew_own(
         is_renewal=quiet,
     )
     return state.put(lease), done
+
+
+def stretched(lease: Lease, until: int, policy: Policy, moment: Moment) -> int:
+    """When a lease ends that is renewed or extended ``until`` then: never sooner than before.
+
+    Its duration from now on stays within what it was and what the policy allows, since everybody
+    else waits for the duration: by a clock that was set back, the old end would be far away.
+    """
+    longest = min(max(policy.ttl_max * MS, lease.duration_ms), LONGEST * MS)
+    return min(max(lease.expires_at, until), moment.now.wall_ms + longest)
 
 
 def _displace(

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from gitlease.domain.claiming import event, first_spelling, fit_ttl
-from gitlease.domain.duration import LONGEST
+from gitlease.domain.claiming import event, first_spelling, fit_ttl, stretched
 from gitlease.domain.errors import GitleaseError, LeaseLost, NotFound, NotHolder
 from gitlease.domain.instant import MS
 from gitlease.domain.lapse import Moment
@@ -154,7 +153,7 @@ def _beat(lease: Lease, op_id: str, ledger: Ledger, moment: Moment, *, until: in
     return replace(
         lease,
         renewed_at=moment.now.wall_ms,
-        expires_at=min(max(lease.expires_at, until), moment.now.wall_ms + LONGEST * MS),
+        expires_at=stretched(lease, until, ledger.header.policy, moment),
         renewals=lease.renewals + 1,
         operation=op_id,
         margins=lease.margins.widest(ledger.header.policy.margins),

@@ -23,8 +23,9 @@ from gitlease.adapters.settings import (
     resolve_remote,
     set_config,
 )
+from gitlease.adapters.settings_cache import remembered
 from gitlease.adapters.settings_file import FILE, MAX_BYTES, parse_settings
-from gitlease.adapters.settings_schema import KEYS
+from gitlease.adapters.settings_schema import KEYS, Found
 from gitlease.adapters.settings_text import default_yaml, settings_yaml
 from gitlease.domain.errors import GitleaseError, Invalid, UsageError
 
@@ -569,6 +570,9 @@ def test_yaml_is_imported_only_when_the_file_exists(repo: Path) -> None:
     assert subprocess.check_output(run, cwd=repo, env=env, text=True) == "\n"
     write(repo, "schema: 1")
     assert subprocess.check_output(run, cwd=repo, env=env, text=True) == "yaml\n"
+    (repo / ".git/gitlease").mkdir()
+    assert subprocess.check_output(run, cwd=repo, env=env, text=True) == "yaml\n"
+    assert subprocess.check_output(run, cwd=repo, env=env, text=True) == "\n"
 
 
 # The remote
@@ -831,3 +835,26 @@ def test_a_file_with_settings_teaches_what_is_true(repo: Path, files: list[str])
     handles = load(repo).handles
     write(repo, re.sub(r"(?m)^#(?! \S)", "", text))
     assert (load(repo).handles, '"@jay"' in text) == (handles, handles)
+
+
+def test_a_settings_file_is_parsed_again_only_when_it_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parsed: list[bytes] = []
+
+    def counting(data: bytes) -> dict[str, Found]:
+        parsed.append(data)
+        return parse_settings(data)
+
+    folder = str(tmp_path)
+    first = remembered(b"lease: {ttl: 20m}\n", counting, folder)
+    again = remembered(b"lease: {ttl: 20m}\n", counting, folder)
+    assert again == first == {"lease.ttl": Found(1_200, f"{FILE}:1")}
+    assert len(parsed) == 1
+    assert remembered(b"lease: {ttl: 30m}\n", counting, folder)["lease.ttl"].value == 1_800
+    for odd in ("[]", '{"purpose": 1}', "{", '{"found": {"x": 3}}'):
+        (tmp_path / "settings.json").write_text(odd, encoding="utf-8")
+        assert remembered(b"lease: {ttl: 20m}\n", counting, folder) == first
+    with pytest.raises(Invalid):
+        remembered(b"lease: {tll: 20m}\n", counting, folder)
+    assert remembered(b"", counting, str(tmp_path / "nowhere")) == {}

@@ -245,6 +245,23 @@ def test_without_a_barrier_the_outcome_is_unknown_and_said_later(begun: World) -
     assert begun.of(JO).note(F002, "again").warnings == ()
 
 
+def test_what_is_found_later_counts_from_its_decision(begun: World) -> None:
+    """Whoever reads it, and when: the clock was set back, so only the sighting tells the time."""
+    begun.remote.pushes.extend([Fault.UNANSWERED])
+    begun.remote.fetches.append(Fault.UNREACHABLE)
+    with pytest.raises(UnknownOutcome):
+        begun.of(JO).claim([F001], ttl=60)
+    begun.clock.skew(-3_600)
+    begun.clock.advance(50)
+    (lease,) = begun.of(JO).read().leases
+    assert lease.state == "active"
+    begun.clock.advance(11)
+    (lease,) = begun.of(JO).read().leases
+    assert lease.state == "expired"
+    with pytest.raises(LeaseLost):
+        begun.of(JO).renew([F001])
+
+
 def test_a_reading_command_says_what_became_of_a_change(begun: World) -> None:
     begun.remote.pushes.extend([Fault.UNANSWERED])
     begun.remote.fetches.append(Fault.UNREACHABLE)

@@ -45,6 +45,7 @@ from gitlease.domain.errors import (
     UsageError,
 )
 from gitlease.domain.instant import MS
+from gitlease.domain.lapse import Moment, Sighting
 from gitlease.domain.lease import Actor, Lease, State
 from gitlease.domain.ledger import (
     EPOCH_SIZE,
@@ -337,6 +338,22 @@ def test_renewing_never_shortens() -> None:
     for again in (renew(JO), renew(JO, ttl=10), claim(JO), claim(JO, ttl=10), extend(JO, 10)):
         ledger, _ = step(ledger, again, when=moment(2))
         assert only(ledger).expires_at == at(3_601).wall_ms
+
+
+@pytest.mark.parametrize("again", [renew(JO), claim(JO), extend(JO, 60)])
+def test_a_clock_set_back_gives_a_lease_no_more_than_the_policy_does(again: Operation) -> None:
+    """Everybody else waits for the duration: two hours of it would keep them out for two hours."""
+    short = Policy(ttl_max=600)
+    seen = Sighting(at=at(0), changed=True)
+    set_back = Moment(now=at(-7_200, boot=30), seen=lambda _: seen)
+    ledger, _ = step(holding(lease(ttl=60), policy=short), again, when=set_back)
+    assert only(ledger).duration_ms == 600 * MS
+
+
+def test_a_policy_that_became_shorter_takes_nothing_from_what_was_granted() -> None:
+    ledger = holding(lease(ttl=3_600), policy=Policy(ttl_max=600))
+    ledger, _ = step(ledger, renew(JO), when=moment(10))
+    assert only(ledger).expires_at == at(3_600).wall_ms
 
 
 def test_renewing_with_a_ttl_keeps_it_for_the_next_time() -> None:

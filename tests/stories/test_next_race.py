@@ -15,14 +15,16 @@ Clones = Callable[..., list[Path]]
 WORKERS = 20
 
 
-def write_tasks(clone: Path, names: list[str], fields: Callable[[str], str]) -> None:
+def write_tasks(
+    clone: Path, names: list[str], fields: Callable[[str], str], remote: Remote
+) -> None:
     (clone / "tasks").mkdir()
     for name in names:
         text = f"---\nid: {name}\nstatus: todo\n{fields(name)}---\n"
         (clone / "tasks" / f"{name}.md").write_text(text, encoding="utf-8")
     git(clone, "add", "tasks")
     git(clone, "commit", "-q", "-m", "tasks")
-    git(clone, "push", "-q", "origin", "HEAD:main")
+    git(clone, "push", "-q", "origin", "HEAD:main", env=remote.env)
 
 
 def pull(made: list[Path], remote: Remote) -> None:
@@ -69,6 +71,7 @@ def test_twenty_workers_get_twenty_tasks(
             made[0],
             names,
             lambda name: "priority: high\ndepends_on: [T32]\n" if name < "T11" else "",
+            remote,
         )
         pull(made, remote)
         with Workers([(["-C", str(clone)], remote.env) for clone in made]) as workers:
@@ -89,7 +92,7 @@ def test_twenty_workers_get_twenty_tasks(
 
 def test_ten_runs_of_one_person_get_different_tasks(path_remote: Remote, clones: Clones) -> None:
     (clone,) = clones(1)
-    write_tasks(clone, [f"T{n:02d}" for n in range(7)], lambda _name: "")
+    write_tasks(clone, [f"T{n:02d}" for n in range(7)], lambda _name: "", path_remote)
     words = [(["-C", str(clone), "--session", f"s{n}"], path_remote.env) for n in range(5)]
     words += [(["-C", str(clone), "--no-session"], path_remote.env) for _ in range(5)]
     with Workers(words) as workers:
