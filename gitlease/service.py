@@ -128,7 +128,7 @@ class LeaseService(LeaseSteps):
         planned = self.edges.status_of(self.edges.task(resource), word)
         record = self.recorded(commit)
         self.edges.check([planned], commit=record)
-        said = self._allowed_to_end(planned)
+        said = self.mended(lambda: self._allowed_to_end(planned))
         written = self.edges.files.write(changes_of([planned]), commit=record)
         problem = next((w.problem for w in written if w.problem), None)
         if problem is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, cast
 
 from gitlease.adapters import history
@@ -16,7 +16,7 @@ from gitlease.adapters.state import StateFolder
 from gitlease.adapters.transport import TIME_LIMIT, Remote, fetch_ref, push_refs, without_secrets
 from gitlease.adapters.tree import changed_records, read_ledger
 from gitlease.adapters.tree_writer import write_tree
-from gitlease.domain.errors import CacheDamaged, Invalid
+from gitlease.domain.errors import CacheDamaged, Invalid, Unavailable
 from gitlease.domain.ledger import Ledger
 from gitlease.domain.outcome import Event
 from gitlease.ports import Change, Clock
@@ -70,7 +70,8 @@ class GitRefs:
         import pygit2
 
         try:
-            return read_ledger(repo, pygit2.Oid(hex=version))
+            with self._intact():
+                return read_ledger(repo, pygit2.Oid(hex=version))
         except (pygit2.GitError, ValueError) as error:
             raise CacheDamaged(f"the ledger's objects cannot be read: {error}") from None
 
@@ -86,13 +87,15 @@ class GitRefs:
         import pygit2
 
         try:
-            base = cast("pygit2.Commit", repo[tip]) if tip else None
-            parents: list[pygit2.Oid] = []
-            if base is not None:
-                parents = list(base.parent_ids) if replace_tip else [base.id]
-            below = base.tree_id if base is not None else None
-            tree = write_tree(repo, below, change.ledger.header, change.ledger.changes)
-            return history.write_commit(repo, change, tree, parents)
+            with self._store.in_use():
+                self._check_replaced()
+                base = cast("pygit2.Commit", repo[tip]) if tip else None
+                parents: list[pygit2.Oid] = []
+                if base is not None:
+                    parents = list(base.parent_ids) if replace_tip else [base.id]
+                below = base.tree_id if base is not None else None
+                tree = write_tree(repo, below, change.ledger.header, change.ledger.changes)
+                return history.write_commit(repo, change, tree, parents)
         except (KeyError, pygit2.GitError) as error:
             raise CacheDamaged(f"the ledger's objects cannot be written: {error}") from None
         except OSError as error:
@@ -109,14 +112,32 @@ class GitRefs:
     def keep(self, layer: str, version: str) -> None:
         import pygit2
 
-        if version:
+        # In a store made anew since, a ref would vouch for objects that are not there.
+        if version and not self._store.replaced():
             with contextlib.suppress(pygit2.GitError, ValueError, OSError):
                 ref = known_ref(self._state_path(layer))
                 self._store.repo.references.create(ref, pygit2.Oid(hex=version), force=True)
         self._store.tidy()
 
-    def mend(self) -> None:
-        self._store.rebuild()
+    def mend(self, *, anew: bool) -> None:
+        if anew:
+            self._store.rebuild()
+        elif self._store.replaced():
+            self._store.reopen()
+
+    def _check_replaced(self) -> None:
+        if self._store.replaced():
+            raise CacheDamaged("the ledger's store was replaced")
+
+    @contextlib.contextmanager
+    def _intact(self) -> Iterator[None]:
+        """Whatever fails while another process makes the store anew is to be tried again."""
+        try:
+            yield
+        except (Invalid, Unavailable) as error:
+            if isinstance(error, CacheDamaged) or not self._store.replaced():
+                raise
+            raise CacheDamaged(f"the ledger's store was replaced: {error.message}") from None
 
     # --- refs -------------------------------------------------------------------------------------
 
@@ -130,10 +151,12 @@ class GitRefs:
 
         to = f"refs/fetched/{os.getpid()}-{os.urandom(6).hex()}"
         try:
-            found = fetch_ref(
-                self._remote, self._store.path, self._ref(layer), to, timeout=self._limit
-            )
-            return str(repo.lookup_reference(to).target) if found else None
+            with self._intact(), self._store.in_use():
+                self._check_replaced()
+                found = fetch_ref(
+                    self._remote, self._store.path, self._ref(layer), to, timeout=self._limit
+                )
+                return str(repo.lookup_reference(to).target) if found else None
         except (KeyError, pygit2.GitError) as error:
             raise CacheDamaged(f"the fetched ledger cannot be read: {error}") from None
         finally:

@@ -9,11 +9,12 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def exclusive(path: str, *, timeout: float) -> Iterator[bool]:
+def exclusive(path: str, *, timeout: float, shared: bool = False) -> Iterator[bool]:
     """Hold the lock on ``path``, or go on without it after ``timeout`` seconds (False is given).
 
-    On POSIX the kernel's own lock is taken, which a killed process cannot leave behind; elsewhere
-    filelock serves, which costs too much to import for a command that hooks run on every commit.
+    ``shared`` holders only keep an exclusive one out, not each other. On POSIX the kernel's lock
+    is taken, which a killed process cannot leave behind; elsewhere filelock serves, which costs too
+    much to import for a command that hooks run on every commit.
     """
     if os.name != "posix":
         with _portable(path, timeout) as held:
@@ -23,7 +24,8 @@ def exclusive(path: str, *, timeout: float) -> Iterator[bool]:
 
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        yield _try(lambda: fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB), timeout)
+        kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+        yield _try(lambda: fcntl.flock(descriptor, kind | fcntl.LOCK_NB), timeout)
     finally:
         os.close(descriptor)
 

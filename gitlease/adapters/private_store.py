@@ -81,20 +81,16 @@ def remove(path: str) -> None:
         os.unlink(gone)
 
 
-def _inode(path: str) -> int | None:
-    try:
-        return os.stat(path).st_ino
-    except OSError:
-        return None
-
-
 class PrivateStore:
     """Opens the store, makes it where it is missing, and makes it anew where it is damaged."""
 
     def __init__(self, path: str) -> None:
         self.path = path
         self._repo: pygit2.Repository | None = None
-        self._inode: int | None = None
+        self._folder: int | None = None  # kept open, so that its inode number is not used again
+
+    def __del__(self) -> None:
+        self._close()
 
     @property
     def repo(self) -> pygit2.Repository:
@@ -103,24 +99,48 @@ class PrivateStore:
 
         if self._repo is None:
             make_folder(os.path.dirname(self.path))
-            make_bare(self.path)
-            self._inode = _inode(self.path)
+            self._open()
             try:
                 self._repo = pygit2.Repository(self.path, pygit2.enums.RepositoryOpenFlag.NO_SEARCH)
             except (pygit2.GitError, KeyError):
                 self.rebuild()
+                self._open()
                 self._repo = pygit2.Repository(self.path, pygit2.enums.RepositoryOpenFlag.NO_SEARCH)
         return self._repo
+
+    @property
+    def _lock(self) -> str:
+        return f"{self.path}.lock"
+
+    def in_use(self) -> contextlib.AbstractContextManager[bool]:
+        """Keep others from making the store anew, while objects come into it.
+
+        A fetch that negotiates on the old store would leave half of a ledger in the new one.
+        """
+        return exclusive(self._lock, timeout=REBUILD_PATIENCE, shared=True)
+
+    def replaced(self) -> bool:
+        """Whether another process has made the store anew since it was opened here."""
+        if self._folder is None:
+            return False
+        try:
+            return not os.path.samestat(os.fstat(self._folder), os.stat(self.path))
+        except OSError:
+            return True
+
+    def reopen(self) -> None:
+        """Let go of what is open, to use the store that is there now."""
+        self._repo = None
+        self._close()
 
     def rebuild(self) -> None:
         """Replace a damaged store by an empty one; the next contact fills it.
 
         Whoever comes second finds another one than the one that was damaged, and leaves it.
         """
-        damaged, self._repo, self._inode = self._inode, None, None
         try:
-            with exclusive(f"{self.path}.lock", timeout=REBUILD_PATIENCE):
-                if damaged is None or damaged == _inode(self.path):
+            with exclusive(self._lock, timeout=REBUILD_PATIENCE):
+                if not self.replaced():
                     remove(self.path)
                 make_bare(self.path)
         except OSError as error:
@@ -128,6 +148,20 @@ class PrivateStore:
                 f"gitlease cannot keep its state in {self.path}: {error.strerror}",
                 hints=("it needs to write below the clone's git directory",),
             ) from None
+        finally:
+            self.reopen()
+
+    def _open(self) -> None:
+        make_bare(self.path)
+        self._close()
+        with contextlib.suppress(OSError):
+            self._folder = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+    def _close(self) -> None:
+        folder, self._folder = self._folder, None
+        if folder is not None:
+            with contextlib.suppress(OSError):
+                os.close(folder)
 
     def tidy(self) -> None:
         """Let unreachable objects leave, at most once a day and in the background."""

@@ -67,8 +67,8 @@ class Refs(Protocol):
     def keep(self, layer: str, version: str) -> None:
         """Keep the objects of a known head."""
 
-    def mend(self) -> None:
-        """Make the kept objects anew."""
+    def mend(self, *, anew: bool) -> None:
+        """Use what another process has made anew since; with ``anew`` make the kept objects so."""
 
 
 class RefLedgerStore:
@@ -123,8 +123,7 @@ class RefLedgerStore:
 
     def mend(self) -> None:
         # Another process may have made the store anew, and be filling it: then a fetch is enough.
-        if self._heads.mended:
-            self._refs.mend()
+        self._refs.mend(anew=self._heads.mended)
         self._heads.forget_objects()
 
     # --- what is pending --------------------------------------------------------------------------

@@ -62,7 +62,7 @@ _STORE = (
     r"(?im)^(?:fatal|error): (?:not a git repository|bad object|bad config|loose object .* corrupt"
     r"|unable to read|unknown repository extension|cannot read |object file .* is empty"
     r"|bad tree object|failed to write object|unable to write "
-    r"|object [0-9a-f]{40} not found"
+    r"|object [0-9a-f]{40} not found|couldn't set 'refs/fetched/"
     r"|packed object|invalid object|expected git repo version|bad signature|packfile .* )"
 )
 _SECRET = r"(?i)([a-z][a-z0-9+.-]*://)[^\s'\"]*@"

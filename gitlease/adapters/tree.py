@@ -301,6 +301,9 @@ def read_ledger(repo: pygit2.Repository, commit: pygit2.Oid) -> Ledger:
         data = objects.blob(tree[HEADER_FILE].id, MAX_HEADER)
     except BadRecord as error:
         raise Invalid(f"the ledger's header {HEADER_FILE} is damaged: {error}") from None
-    except (KeyError, pygit2.GitError) as error:
+    except KeyError as error:
+        # git checks that what it fetches is complete, so the store has lost it since.
+        raise CacheDamaged(f"this clone's copy of the ledger has lost {error}") from None
+    except pygit2.GitError as error:
         raise Invalid(f"the ledger's commit cannot be read: {error}") from None
     return Ledger(header=read_header(data), records=GitRecords(repo, root))

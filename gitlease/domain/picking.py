@@ -5,7 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gitlease.domain.claiming import claim, fit_ttl
-from gitlease.domain.errors import Invalid, LeaseHeld, NothingLeft, PolicyRefused, UsageError
+from gitlease.domain.errors import (
+    CacheDamaged,
+    Invalid,
+    LeaseHeld,
+    NothingLeft,
+    PolicyRefused,
+    UsageError,
+)
 from gitlease.domain.lapse import Moment
 from gitlease.domain.ledger import Ledger
 from gitlease.domain.operations import Claim, Pick
@@ -26,6 +33,8 @@ def pick(ledger: Ledger, op: Pick, moment: Moment) -> tuple[Ledger, Outcome]:
             continue
         try:
             return claim(ledger, replace(wanted, id=op.id), moment)
+        except CacheDamaged:
+            raise
         except (LeaseHeld, PolicyRefused, UsageError, Invalid):
             continue  # held, completed, or a record or paths that no claim can be made with
     raise NothingLeft("nothing is left to claim")
@@ -36,6 +45,8 @@ def _is_at_it(ledger: Ledger, wanted: Claim, moment: Moment) -> bool:
     policy = ledger.header.policy
     try:
         leases = ledger.leases_of(wanted.resource)
+    except CacheDamaged:
+        raise
     except Invalid:
         return True
     return any(

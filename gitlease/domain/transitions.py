@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 from gitlease.domain import claiming, holding, picking, ruling
-from gitlease.domain.errors import GitleaseError, Invalid
+from gitlease.domain.errors import CacheDamaged, GitleaseError, Invalid
 from gitlease.domain.frozen import dataclass
 from gitlease.domain.lapse import Moment
 from gitlease.domain.ledger import RING_SIZE, Header, Ledger, RingEntry
@@ -111,6 +111,8 @@ def apply(
             raise Invalid(f"operation {operation.id} was applied before, as {known.outcome}")
         try:
             state, outcome = MOVES[type(operation)](state, operation, moment)
+        except CacheDamaged:
+            raise  # no refusal: what cannot be read here is to be read again
         except GitleaseError as refusal:
             if together:
                 raise

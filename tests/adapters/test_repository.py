@@ -230,8 +230,15 @@ def test_line_break_in_the_path(tmp_path: Path) -> None:
     assert "line breaks" in refusal(tmp_path / "a\nb").message
 
 
-def test_git_that_does_not_answer(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(repository, "TIMEOUT", 0.0)
+def test_git_that_does_not_answer(
+    repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    silent = tmp_path / "bin" / "git"
+    silent.parent.mkdir()
+    silent.write_text("#!/bin/sh\nexec tail -f /dev/null\n")
+    silent.chmod(0o755)
+    monkeypatch.setenv("PATH", str(silent.parent), prepend=os.pathsep)
+    monkeypatch.setattr(repository, "TIMEOUT", 0.05)
     assert "did not answer" in refusal(repo).message
 
 

@@ -35,6 +35,7 @@ from domain.values import (
 )
 
 from gitlease.domain.errors import (
+    CacheDamaged,
     GitleaseError,
     Invalid,
     LeaseHeld,
@@ -58,7 +59,7 @@ from gitlease.domain.ledger import (
     Notice,
     RingEntry,
 )
-from gitlease.domain.operations import Acknowledge, Barrier, DropRecord, Operation
+from gitlease.domain.operations import Acknowledge, Barrier, DropRecord, Operation, Pick
 from gitlease.domain.policy import Policy, Rule
 from gitlease.domain.resource import parse_resource
 from gitlease.domain.transitions import apply
@@ -560,3 +561,22 @@ def test_an_event_speaks_of_the_resource_in_its_stored_spelling() -> None:
     ledger = holding(lease())
     (event,) = apply(ledger, [renew(JO, "f001")], moment(LIVE)).events
     assert event.resource == str(parse_resource("F001"))
+
+
+class Lost:
+    """The records of a ledger whose objects this clone has lost."""
+
+    def of(self, resource: object) -> list[Lease]:
+        raise CacheDamaged("lost")
+
+    def with_paths(self) -> list[Lease]:
+        raise CacheDamaged("lost")
+
+
+@pytest.mark.parametrize("together", [True, False])
+@pytest.mark.parametrize("act", [claim(JO), renew(JO), Pick(id="p", actor=JO, claims=(claim(JO),))])
+def test_what_cannot_be_read_here_is_no_refusal(act: Any, together: bool) -> None:
+    """Told as one, a renewal would count as refused though the ledger never said so."""
+    lost = Ledger(header=empty().header, records=Lost())  # type: ignore[arg-type]
+    with pytest.raises(CacheDamaged):
+        apply(lost, [act], moment(1), together=together)

@@ -85,7 +85,7 @@ def test_twenty_workers_get_twenty_tasks(
                     str(workers.one(n, "next", "--claim").document["task"]["resource"])
                     for n in range(3)
                 ]
-            assert rest[-1] < "T11", "when nothing else is left"
+                assert rest[-1] < "T11", "when nothing else is left"
         records = [f for f in read_files(remote.bare) if f.startswith("leases/")]
         assert len(records) == len(got + rest)
 
