@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import cast
@@ -19,6 +20,24 @@ REMOTE_FIXTURES = ("remote", "http_remote", "ssh_remote", "path_remote")
 def pytest_configure(config: pytest.Config) -> None:
     """Register the markers of these tests."""
     config.addinivalue_line("markers", "slow: long simulation, soak and race runs")
+    config.addinivalue_line("markers", "one_in(n): of its variants the others are slow")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of the variants of a test that is marked so, each n-th runs by default, the first among them.
+
+    The same ones every time; all of them run with ``-m "slow or not slow"``.
+    """
+    seen: Counter[tuple[Path, str]] = Counter()
+    for item in items:
+        mark = item.get_closest_marker("one_in")
+        if mark is None:
+            continue
+        test = (item.path, item.name.partition("[")[0])
+        if seen[test] % mark.args[0]:
+            item.add_marker(pytest.mark.slow)
+        seen[test] += 1
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -29,6 +29,8 @@ from gitlease.domain.errors import Invalid
 from gitlease.domain.resource import name_resource
 from gitlease.ports import TaskChange
 
+pytestmark = pytest.mark.one_in(2)
+
 ROOT = Path(__file__).parents[2]
 FILE = "tasks/F001.md"
 JO = "jo@example.com"

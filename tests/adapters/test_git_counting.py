@@ -36,6 +36,8 @@ from gitlease.domain.errors import Denied, GitleaseError, Invalid, LeaseHeld, Ro
 from gitlease.domain.resource import parse_resource
 from gitlease.faces.library import Leases
 
+pytestmark = pytest.mark.one_in(3)
+
 Clones = Callable[..., list[Path]]
 ROOT = Path(__file__).parents[2]
 
@@ -929,7 +931,15 @@ def child(clone: Path, *words: str, script: str = KILLED) -> int:
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("step", STEPS, ids=lambda step: step.rpartition(":")[2])
+@pytest.mark.parametrize(
+    "step",
+    [
+        pytest.param(
+            step, id=step.rpartition(":")[2], marks=() if number % 3 == 0 else pytest.mark.slow
+        )
+        for number, step in enumerate(STEPS)
+    ],
+)
 def test_a_kill_at_any_step_needs_no_repair(
     step: str, when: str, path_remote: Remote, clones: Clones
 ) -> None:

@@ -45,6 +45,8 @@ from gitlease.domain.lease import Lease
 from gitlease.faces.cli.app import run
 from gitlease.faces.library import Leases
 
+pytestmark = pytest.mark.one_in(3)
+
 Clones = Callable[..., list[Path]]
 ROOT = Path(__file__).parents[2]
 NAME = make_lease("F001")

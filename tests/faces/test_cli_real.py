@@ -278,6 +278,7 @@ def test_demo_plays_to_the_end_and_cleans_up(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_demo_keeps_its_folder_on_request_and_speaks_json(tmp_path: Path) -> None:
     done = gitlease(tmp_path, "demo", "--keep", "--json", env={"TMPDIR": str(tmp_path)})
     document = json.loads(done.stdout)

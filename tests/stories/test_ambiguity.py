@@ -213,7 +213,13 @@ ONCE: dict[str, Callable[[], TcpFault]] = {
 }
 
 
-@pytest.mark.parametrize("name", ONCE)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if number % 4 == 1 else pytest.mark.slow)
+        for number, name in enumerate(ONCE)
+    ],
+)
 def test_http_fault_once(name: str, http: Stage) -> None:
     """One fault, and then the network is well again: Ann gets an answer that holds."""
     fault = http.proxy.arm(ONCE[name]())
@@ -233,10 +239,10 @@ LASTING: dict[str, Callable[[], TcpFault]] = {
     ("name", "early"),
     [
         ("request", False),
-        ("pack", True),
         *(
             pytest.param(name, early, marks=pytest.mark.slow)
             for name, early in [
+                ("pack", True),
                 ("request", True),
                 ("pack", False),
                 ("answer", True),
@@ -294,7 +300,13 @@ SERVER: dict[str, tuple[Callable[[], HttpFault], tuple[str, ...]]] = {
 }
 
 
-@pytest.mark.parametrize("name", SERVER)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if number % 2 else pytest.mark.slow)
+        for number, name in enumerate(SERVER)
+    ],
+)
 def test_http_server_fault(name: str, http: Stage) -> None:
     make, expected = SERVER[name]
     http.remote.arm(make())
@@ -302,6 +314,7 @@ def test_http_server_fault(name: str, http: Stage) -> None:
     assert ann in expected
 
 
+@pytest.mark.slow
 def test_a_request_that_lies_in_the_server_longer_than_ann_waits(http: Stage) -> None:
     http.remote.arm(delay(60, stage="request", service="receive-pack", times=None))
     said = attempt(lambda: http.ann().claim("F001"))
@@ -310,7 +323,9 @@ def test_a_request_that_lies_in_the_server_longer_than_ann_waits(http: Stage) ->
     after_that_unless_bob(http, said)
 
 
-@pytest.mark.parametrize("status", [503, 403, 401])
+@pytest.mark.parametrize(
+    "status", [503, *(pytest.param(status, marks=pytest.mark.slow) for status in (403, 401))]
+)
 def test_a_push_in_flight_and_the_next_one_refused_at_the_door(status: int, http: Stage) -> None:
     """The first try may still land: that the second could not even be sent says nothing of it."""
     http.remote.arm(delay(60, stage="request", service="receive-pack", times=1))
@@ -362,6 +377,7 @@ exit 0
 """
 
 
+@pytest.mark.slow
 def test_a_push_that_holds_the_ref_s_lock_while_the_next_ones_wait(
     http: Stage, tmp_path: Path
 ) -> None:
@@ -476,7 +492,13 @@ def _ssh_cut(direction: str, share: float, ssh: Stage) -> None:
 
 
 @pytest.mark.parametrize(
-    ("direction", "share"), [("up", 0.75), ("up", 1.0), ("down", 0.1), ("down", 0.92)]
+    ("direction", "share"),
+    [
+        ("up", 1.0),
+        pytest.param("up", 0.75, marks=pytest.mark.slow),
+        pytest.param("down", 0.1, marks=pytest.mark.slow),
+        pytest.param("down", 0.92, marks=pytest.mark.slow),
+    ],
 )
 def test_ssh_cut(direction: str, share: float, ssh: Stage) -> None:
     _ssh_cut(direction, share, ssh)

@@ -21,6 +21,8 @@ from gitlease.domain.edge import Task
 from gitlease.domain.resource import Resource, parse_resource
 from gitlease.service import LeaseService
 
+pytestmark = pytest.mark.one_in(2)
+
 TASK = "---\nid: {}\nstatus: todo\nassigned: []  # nobody yet\n---\n\nText.\n"
 MANY = 90  # tasks, one for each step at which a command is killed
 

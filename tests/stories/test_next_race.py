@@ -58,7 +58,7 @@ def judge(workers: Workers, made: list[Path], expected: int) -> list[str]:
 
 @pytest.mark.parametrize(
     "kind",
-    ["path", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("file", "http", "ssh"))],
+    [pytest.param(kind, marks=pytest.mark.slow) for kind in ("path", "file", "http", "ssh")],
 )
 def test_twenty_workers_get_twenty_tasks(
     kind: str, clones: Clones, tmp_path: Path, servers: Servers
