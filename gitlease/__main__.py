@@ -19,9 +19,7 @@ def main() -> None:
     # A call is short and gives everything back to the system at its end: collecting garbage and
     # taking the imported libraries apart would be a quarter of its time.
     gc.disable()
-    from gitlease.faces.cli.app import run
-
-    status = run(sys.argv[1:], prog=prog)
+    status = _status(sys.argv[1:], prog)
     for stream in (sys.stdout, sys.stderr):
         try:
             if stream is not None:
@@ -29,6 +27,21 @@ def main() -> None:
         except (OSError, ValueError):
             continue  # nobody listens any more
     os._exit(status)
+
+
+def _status(argv: list[str], prog: str) -> int:
+    if argv[:1] == ["hook"]:  # of git, with every commit: without click as well
+        from gitlease.faces.hooks.entry import run_hook
+
+        return run_hook(argv[1:])
+    if argv[:1] == ["agent"]:  # an event of a coding agent: after every tool, so without click
+        from gitlease.faces.agents import handling
+
+        if handling.is_event(argv[1:]):
+            return handling.run(argv[1:])
+    from gitlease.faces.cli.app import run
+
+    return run(argv, prog=prog)
 
 
 if __name__ == "__main__":

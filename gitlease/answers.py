@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
 
 from gitlease.domain.errors import GitleaseError, UsageError
-from gitlease.domain.frozen import dataclass
-from gitlease.domain.ledger import Damage, Note, Notice
+from gitlease.domain.frozen import dataclass, field
+from gitlease.domain.ledger import Damage, Note
 from gitlease.domain.operations import Operation
 from gitlease.domain.outcome import Event
 from gitlease.domain.policy import DEFAULT_POLICY, Policy
@@ -130,14 +129,6 @@ def overall(statuses: Sequence[str]) -> str:
         if status in statuses:
             return status
     return statuses[0] if statuses else "renewed"
-
-
-def told(notice: Notice) -> str:
-    done = "taken over" if notice.what == "taken_over" else notice.what
-    scope = "" if notice.scope == WHOLE else f" (scope {notice.scope})"
-    session = f", session {notice.session}" if notice.session else ""
-    why = f': "{notice.reason}"' if notice.reason else ""
-    return f"your claim of {notice.resource}{scope}{session} was {done} by {notice.by}{why}"
 
 
 def of_damage(damage: Sequence[Damage]) -> tuple[str, ...]:

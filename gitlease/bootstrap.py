@@ -5,14 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from gitlease.adapters import libgit2
 from gitlease.adapters.git import run_git
-from gitlease.adapters.git_ledger import GitLedgerStore
 from gitlease.adapters.identity import Identity, resolve_identity
-from gitlease.adapters.private_store import make_bare, make_folder
 from gitlease.adapters.repository import Repository, discover
 from gitlease.adapters.settings import (
     Location,
@@ -25,12 +22,14 @@ from gitlease.adapters.settings import (
 from gitlease.adapters.settings_file import FILE
 from gitlease.adapters.system_clock import SystemClock
 from gitlease.adapters.task_files import GitTaskFiles
-from gitlease.adapters.transport import Remote, without_secrets
+from gitlease.adapters.transport import TIME_LIMIT, without_secrets
+from gitlease.bootstrap_ledger import LedgerPlace
 from gitlease.domain.edge import People, Progress
 from gitlease.domain.errors import Invalid, UsageError
 from gitlease.domain.resource import LOCAL_LAYER
 from gitlease.edges import EdgeRules, Edges
-from gitlease.ports import Clock
+from gitlease.guarding import GuardService
+from gitlease.ports import Clock, Words
 from gitlease.queueing import TaskQueue
 from gitlease.service import LeaseService
 
@@ -49,6 +48,8 @@ class Workspace:
     layer: str
     service: LeaseService
     queue: TaskQueue
+    guard: GuardService
+    words: Words
 
 
 def open_workspace(
@@ -62,8 +63,11 @@ def open_workspace(
     ttl: str | None = None,
     environ: Mapping[str, str] | None = None,
     clock: Clock | None = None,
+    time_limit: float = TIME_LIMIT,
 ) -> Workspace:
     """Open the repository around ``directory``. Asks no remote.
+
+    ``time_limit`` is that of each contact with the remote, in seconds.
 
     Raises NotARepository, Invalid for bad settings or a missing ``user.email``, and UsageError for
     bad flags.
@@ -80,18 +84,24 @@ def open_workspace(
     location = Location(None, None, True) if local else resolve_remote(settings, repository)
     clock = clock or SystemClock()
     name = LOCAL_LAYER if local else settings.layer
-    key = LOCAL_LAYER if local else _key(settings, location, repository)
+    place = LedgerPlace(repository, settings, location, local=local)
+    words = place.words(identity.actor)
     service = LeaseService(
-        _store(repository, settings, location, clock, key=key, local=local),
+        place.store(clock, time_limit=time_limit),
         clock=clock,
         actor=identity.actor,
         layer=name,
-        edges=_edges(repository, settings, holder=identity.actor.holder, state=f"{key}/{name}"),
+        edges=_edges(
+            repository, settings, holder=identity.actor.holder, state=f"{place.key}/{name}"
+        ),
+        words=words,
         default_ttl=settings.ttl,
         ttl_is_default=settings.ttl_is_default,
     )
-    queue = TaskQueue(service)
-    return Workspace(repository, settings, identity, location, name, service, queue)
+    guard = place.guard(identity.actor, clock, layer=name)
+    return Workspace(
+        repository, settings, identity, location, name, service, TaskQueue(service), guard, words
+    )
 
 
 def _edges(repository: Repository, settings: Settings, *, holder: str, state: str) -> Edges:
@@ -110,72 +120,6 @@ def _edges(repository: Repository, settings: Settings, *, holder: str, state: st
         journal=os.path.join(folder, "state", state, "edges"),
     )
     return Edges(files, rules, holder=holder)
-
-
-def _store(
-    repository: Repository,
-    settings: Settings,
-    location: Location,
-    clock: Clock,
-    *,
-    key: str,
-    local: bool,
-) -> GitLedgerStore:
-    folder = os.path.join(repository.common_dir, "gitlease")
-    if location.url is None:
-        own = os.path.join(folder, "local.git")
-        make_folder(folder)
-        make_bare(own)
-        remote = Remote(url=own, folder=folder)
-        place = "the local ledger of this clone"
-        why = "" if local else "there is no remote: "
-        warnings: tuple[str, ...] = (
-            f"{why}this is the local ledger of this clone, which nobody else sees",
-        )
-    else:
-        remote = _remote(repository, location.url, location.name)
-        shown = without_secrets(location.url)
-        place = f"{location.name} ({shown})" if location.name else shown
-        warnings = ()
-    return GitLedgerStore(
-        remote,
-        store=os.path.join(folder, "store.git"),
-        state=lambda layer: os.path.join(folder, "state", key, layer),
-        clock=clock,
-        place=place,
-        prefix="refs/gitlease" if location.url is None else settings.ref_prefix,
-        warnings=warnings,
-    )
-
-
-def _key(settings: Settings, location: Location, repository: Repository) -> str:
-    """What the known state of a place is filed under.
-
-    The configured place is one whatever it is called, so that a remote that was renamed, added or
-    gone is noticed; a place that a flag names for one command has a state of its own.
-    """
-    if settings.remote_explicit:
-        usual = repository.config.get("lease.remote") or "origin"
-        if location.url != (repository.remote_url(usual) or usual):
-            return "at-" + sha256(f"{location.url}".encode()).hexdigest()[:16]
-    return "default"
-
-
-def _remote(repository: Repository, url: str, name: str | None) -> Remote:
-    """How git reaches a URL: with the clone's own settings, which a URL alone would not have."""
-    config = repository.config
-    settings = [("include.path", os.path.join(repository.common_dir, "config"))]
-    if (config.get("extensions.worktreeConfig") or "").lower() == "true":
-        settings.append(("include.path", os.path.join(repository.git_dir, "config.worktree")))
-    if name is not None and (proxy := config.get(f"remote.{name}.proxy")) is not None:
-        settings.append(("http.proxy", proxy))
-    return Remote(
-        url=url,
-        folder=repository.toplevel or repository.git_dir,
-        settings=tuple(settings),
-        upload_pack=config.get(f"remote.{name}.uploadpack") if name else None,
-        receive_pack=config.get(f"remote.{name}.receivepack") if name else None,
-    )
 
 
 def own_process() -> None:

@@ -9,11 +9,10 @@ says which.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field
 
 from gitlease.domain.edge import Assignee, EdgeEdit, People, Progress, Task
 from gitlease.domain.errors import Invalid, NotFound, PolicyRefused
-from gitlease.domain.frozen import dataclass
+from gitlease.domain.frozen import dataclass, field
 from gitlease.domain.pattern import fold
 from gitlease.domain.resource import Resource
 from gitlease.ports import Intent, TaskChange, TaskFiles, TaskList, Written

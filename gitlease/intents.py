@@ -8,10 +8,10 @@ that a lease and its edge never disagree for longer than until the next command.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 
 from gitlease.domain.edge import EdgeEdit, People, printable
 from gitlease.domain.errors import GitleaseError
+from gitlease.domain.frozen import replace
 from gitlease.domain.lease import Lease, State, same_person
 from gitlease.domain.ledger import Ledger
 from gitlease.domain.operations import Claim, Operation, Pick

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field
 from enum import Enum
 from typing import Protocol
 
 from gitlease.domain.edge import EdgeEdit, Task
-from gitlease.domain.frozen import dataclass
+from gitlease.domain.frozen import dataclass, field
 from gitlease.domain.instant import Instant
 from gitlease.domain.lapse import Sighting
 from gitlease.domain.lease import Actor, Lease
@@ -273,3 +272,13 @@ class TaskFiles(Protocol):
 
     def left_behind(self) -> Sequence[Intent]:
         """The intents of processes that are no more; each is handed to one process at a time."""
+
+
+class Words(Protocol):
+    """What work in the background has to say to whom it was done for, at their next call."""
+
+    def leave(self, texts: Sequence[str]) -> None:
+        """Leave some lines. It never fails."""
+
+    def take(self) -> tuple[str, ...]:
+        """The lines that were left, the oldest first, each only once."""

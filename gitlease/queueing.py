@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 from gitlease.answers import Answer, FoundTask, QueueReading, Taken, Terms
 from gitlease.domain.edge import Task
 from gitlease.domain.errors import Invalid, NothingLeft
+from gitlease.domain.frozen import replace
 from gitlease.domain.instant import MS
 from gitlease.domain.lapse import Moment
 from gitlease.domain.lease import same_person

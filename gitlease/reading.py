@@ -5,20 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from gitlease.answers import Reading, of_damage, told
+from gitlease.answers import Reading, of_damage
 from gitlease.domain.errors import CacheDamaged, NotFound
 from gitlease.domain.frozen import dataclass
 from gitlease.domain.instant import MS
 from gitlease.domain.lapse import Moment
 from gitlease.domain.lease import Actor, Lease
-from gitlease.domain.ledger import Fate, Notice
+from gitlease.domain.ledger import Fate
 from gitlease.domain.pattern import fold
 from gitlease.domain.policy import DEFAULT_POLICY, Policy
 from gitlease.domain.resource import Resource
 from gitlease.domain.view import LeaseView, view_lease
 from gitlease.edges import EdgeRules, Edges, NoTaskFiles
 from gitlease.intents import Intents
-from gitlease.ports import Clock, LedgerStore, Snapshot
+from gitlease.notices import NoWords, told, unread_notices
+from gitlease.ports import Clock, LedgerStore, Snapshot, Words
 
 T = TypeVar("T")
 
@@ -57,7 +58,9 @@ class LeaseReader:
         actor: Actor,
         layer: str,
         edges: Edges | None = None,
+        words: Words | None = None,
     ) -> None:
+        self.words = words or NoWords()
         self.store, self.clock, self.actor, self.layer = store, clock, actor, layer
         self.edges = edges or Edges(NoTaskFiles(), EdgeRules(), holder=actor.holder)
         self.intents = Intents(self.edges)
@@ -168,15 +171,8 @@ class LeaseReader:
     def _told(self, head: Snapshot | None) -> tuple[str, ...]:
         """What happened to this holder's leases behind its back, said once in this clone."""
         notices = head.ledger.notices(self.actor.holder) if head and head.ledger else ()
-        if not notices:
-            return ()
-        keys = {n.id if self._is_to_me(n) else f"{n.id} of another run": n for n in notices}
-        before = self.store.shown(self.layer, list(keys))
-        return tuple(told(n) for key, n in keys.items() if key not in before)
-
-    def _is_to_me(self, notice: Notice) -> bool:
-        """Whether it is about this very run, or the person: another run is still to be told."""
-        return notice.session in (None, self.actor.session)
+        unread = unread_notices(self.store, self.layer, notices, self.actor)
+        return (*(told(notice) for notice in unread), *self.words.take())
 
     def _repair_edges(self, head: Snapshot | None = None) -> tuple[str, ...]:
         """Finish, or forget, what killed commands meant to write to task files."""

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from gitlease.answers import Answer, Reading, Terms, several
 from gitlease.domain.edge import Progress, Task
 from gitlease.domain.errors import Invalid, LeaseHeld
+from gitlease.domain.frozen import replace
 from gitlease.domain.lease import Actor
 from gitlease.domain.operations import (
     AddNote,
@@ -26,10 +26,10 @@ from gitlease.domain.operations import (
     Revoke,
     SetPolicy,
 )
-from gitlease.domain.resource import WHOLE, Resource
+from gitlease.domain.resource import GLOBAL_LAYER, WHOLE, Resource
 from gitlease.edges import Edges, Planned, changes_of
 from gitlease.intents import COMPLETED, ENDED, HELD
-from gitlease.ports import Clock, LedgerStore
+from gitlease.ports import Clock, LedgerStore, Words
 from gitlease.stepping import LeaseSteps
 from gitlease.swapping import PATIENCE, fresh_id
 from gitlease.waiting import wait_until_free
@@ -44,15 +44,23 @@ class LeaseService(LeaseSteps):
         *,
         clock: Clock,
         actor: Actor,
-        layer: str = "global",
+        layer: str = GLOBAL_LAYER,
         edges: Edges | None = None,
+        words: Words | None = None,
         default_ttl: int = 900,
         ttl_is_default: bool = True,
         patience: float = PATIENCE,
         dice: random.Random | None = None,
     ) -> None:
         super().__init__(
-            store, clock=clock, actor=actor, layer=layer, edges=edges, patience=patience, dice=dice
+            store,
+            clock=clock,
+            actor=actor,
+            layer=layer,
+            edges=edges,
+            words=words,
+            patience=patience,
+            dice=dice,
         )
         self._default_ttl, self._ttl_is_default = default_ttl, ttl_is_default
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import replace
 
 from gitlease.answers import Answer, named, overall
 from gitlease.domain.errors import GitleaseError, Invalid, LeaseHeld
+from gitlease.domain.frozen import replace
 from gitlease.domain.lapse import Moment
 from gitlease.domain.lease import Actor
 from gitlease.domain.ledger import Note
@@ -16,7 +16,8 @@ from gitlease.domain.resource import Resource
 from gitlease.domain.transitions import apply
 from gitlease.edges import Edges, Planned, says_so
 from gitlease.intents import decided, edge_word, left_to_others, matched
-from gitlease.ports import Clock, LedgerStore, Snapshot
+from gitlease.notices import is_to
+from gitlease.ports import Clock, LedgerStore, Snapshot, Words
 from gitlease.reading import LeaseReader
 from gitlease.swapping import PATIENCE, Step, Swapper, fresh_id, with_views
 
@@ -32,10 +33,11 @@ class LeaseSteps(LeaseReader):
         actor: Actor,
         layer: str,
         edges: Edges | None = None,
+        words: Words | None = None,
         patience: float = PATIENCE,
         dice: random.Random | None = None,
     ) -> None:
-        super().__init__(store, clock=clock, actor=actor, layer=layer, edges=edges)
+        super().__init__(store, clock=clock, actor=actor, layer=layer, edges=edges, words=words)
         self._dice = dice or random.SystemRandom()
         self._said: tuple[str, ...] = ()
         self._swapper = Swapper(
@@ -190,7 +192,7 @@ class LeaseSteps(LeaseReader):
 
     def _acknowledged(self, head: Snapshot | None) -> list[Operation]:
         notices = head.ledger.notices(self.actor.holder) if head and head.ledger else ()
-        ids = tuple(n.id for n in notices if self._is_to_me(n))
+        ids = tuple(n.id for n in notices if is_to(n, self.actor))
         if not ids:
             return []
         return [Acknowledge(id=fresh_id(), actor=self.actor, notices=ids)]

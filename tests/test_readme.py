@@ -73,7 +73,7 @@ def test_the_examples_do_what_the_readme_shows(clones: dict[str, Path]) -> None:
     for example in examples():
         if isinstance(example, Shown):
             for clone in clones.values():
-                (clone / example.path).parent.mkdir(exist_ok=True)
+                (clone / example.path).parent.mkdir(parents=True, exist_ok=True)
                 (clone / example.path).write_text(example.text, encoding="utf-8")
             continue
         words = shlex.split(example.command)

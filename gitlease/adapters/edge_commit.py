@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import field
 
 from gitlease.adapters.edge_git import (
     HEAD,
@@ -28,7 +27,7 @@ from gitlease.adapters.settings import Tasks
 from gitlease.adapters.task_edit import edit_task
 from gitlease.adapters.task_text import read_task
 from gitlease.domain.errors import Invalid
-from gitlease.domain.frozen import dataclass
+from gitlease.domain.frozen import dataclass, field
 from gitlease.ports import TaskChange
 
 TRIES = 5

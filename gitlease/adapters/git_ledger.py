@@ -29,7 +29,8 @@ class GitLedgerStore(RefLedgerStore):
     """Ledgers on the refs ``<prefix>/<layer>`` of one remote, as one clone knows them.
 
     ``store`` is the private bare repository, ``state`` gives the folder of a layer's state, and
-    ``place`` says to people where the ledger is, without secrets.
+    ``place`` says to people where the ledger is, without secrets. ``time_limit`` is that of each
+    call of git, in seconds, and ``on_move`` is called when a known head has become another one.
     """
 
     def __init__(
@@ -43,9 +44,10 @@ class GitLedgerStore(RefLedgerStore):
         prefix: str = "refs/gitlease",
         warnings: tuple[str, ...] = (),
         time_limit: float = TIME_LIMIT,
+        on_move: Callable[[], None] = lambda: None,
     ) -> None:
         refs = GitRefs(remote, PrivateStore(store), state, prefix, time_limit)
-        heads = Heads(refs, lambda layer: StateFolder(state(layer)), clock, place)
+        heads = Heads(refs, lambda x: StateFolder(state(x), on_move=on_move), clock, place)
         super().__init__(refs, heads, place=place, warnings=warnings)
 
 

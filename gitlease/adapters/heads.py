@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Protocol
 
 from gitlease.adapters.records import lease_file
@@ -22,6 +21,7 @@ from gitlease.domain.errors import (
     Invalid,
     Rollback,
 )
+from gitlease.domain.frozen import replace
 from gitlease.domain.instant import Instant
 from gitlease.domain.lapse import Sighting
 from gitlease.domain.lease import Lease

@@ -96,8 +96,7 @@ def _session(
         return _checked(entry.value, git_source(entry))
     for agent, variable in AGENTS:
         if number := environ.get(variable):
-            short = _distinct(number) if agent == "codex" else number[:AGENT_DIGITS]
-            return _checked(f"{agent}:{short}", f"environment {variable}")
+            return _checked(f"{agent}:{short_number(agent, number)}", f"environment {variable}")
     if repository.worktree:
         name = "".join(c if c.isprintable() else "_" for c in repository.worktree)[:100]
         return f"worktree:{name}-{repository.clone_id}", f"linked worktree {shown(name)}"
@@ -111,10 +110,10 @@ def _checked(session: str, source: str) -> tuple[str, str]:
         raise Invalid(error.message) from None
 
 
-def _distinct(number: str) -> str:
-    """The first eight characters, but the last eight of a UUID that begins with the time.
+def short_number(agent: str, number: str) -> str:
+    """The first eight characters; of a number of Codex that begins with the time, the last eight.
 
-    Codex numbers its threads so: two of them started in the same minute begin alike.
+    Codex numbers its threads so (UUIDv7): two of them started in the same minute begin alike.
     """
-    timed = len(number) == 36 and number[14] == "7" and number.count("-") == 4
+    timed = agent == "codex" and len(number) == 36 and number[14] == "7" and number.count("-") == 4
     return number[-AGENT_DIGITS:] if timed else number[:AGENT_DIGITS]

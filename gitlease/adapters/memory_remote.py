@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
 from enum import Enum
 from hashlib import sha256
 
 from gitlease.adapters.ref_store import NO_REF, Move, Pushed
 from gitlease.domain.errors import Denied, Invalid, Unavailable
-from gitlease.domain.frozen import dataclass
+from gitlease.domain.frozen import dataclass, field, replace
 from gitlease.domain.lease import Lease, LeaseKey
 from gitlease.domain.ledger import Damage, Header, Ledger, Note, Notice
 from gitlease.domain.outcome import Event

@@ -10,12 +10,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import Protocol
 
 from gitlease.adapters.heads import Heads
 from gitlease.domain.errors import AnotherLedger, CacheDamaged, Denied, Invalid, Unavailable
-from gitlease.domain.frozen import dataclass
+from gitlease.domain.frozen import dataclass, replace
 from gitlease.domain.ledger import Fate
 from gitlease.domain.outcome import Event
 from gitlease.domain.policy import History

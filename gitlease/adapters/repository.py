@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-from dataclasses import field
 
 from gitlease.adapters.git import GitResult, run_git
 from gitlease.domain.errors import Invalid, NotARepository
-from gitlease.domain.frozen import dataclass
+from gitlease.domain.frozen import dataclass, field
 
 TIMEOUT = 10.0
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import field
 from typing import Any
 
 from gitlease.adapters.git import run_git
@@ -25,7 +24,7 @@ from gitlease.adapters.settings_schema import (
     usual_handles,
 )
 from gitlease.domain.errors import Invalid, UsageError
-from gitlease.domain.frozen import dataclass
+from gitlease.domain.frozen import dataclass, field
 
 __all__ = (
     "Location",

@@ -9,13 +9,13 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from gitlease.adapters.files import open_regular, read_up_to
 from gitlease.adapters.settings_cache import remembered
 from gitlease.adapters.settings_schema import KEYS, SECTIONS, Form, Found, Key, near, shown
 from gitlease.domain.errors import Invalid, UsageError
+from gitlease.domain.frozen import dataclass, replace
 
 FILE = ".gitlease.yaml"
 MAX_BYTES = 256 * 1024
@@ -23,7 +23,7 @@ MAX_DEPTH = 6
 SCHEMA = "1"
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Node:
     """A text, a list or a mapping, and the line it stands in; ``plain`` texts have no quotes."""
 
@@ -155,8 +155,7 @@ def _pairs(events: Iterator[Any], depth: int) -> dict[str, Node]:
             first = pairs[key.value].line
             raise _bad(key.line, f"{shown(key.value)} is here twice, first in line {first}")
         value = _node(events, next(events), depth + 1)
-        value.line = key.line  # what people look for is the key
-        pairs[key.value] = value
+        pairs[key.value] = replace(value, line=key.line)  # what people look for is the key
     return pairs
 
 

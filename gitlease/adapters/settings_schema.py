@@ -12,7 +12,7 @@ from gitlease.domain.errors import UsageError
 from gitlease.domain.frozen import dataclass
 from gitlease.domain.operations import check_text
 from gitlease.domain.pattern import fold
-from gitlease.domain.resource import parse_layer, path_resource, resolve_path
+from gitlease.domain.resource import GLOBAL_LAYER, parse_layer, path_resource, resolve_path
 
 MAX_SESSION = 128
 BACKLOG_FOLDERS = frozenset({"backlog", ".backlog"})
@@ -223,7 +223,7 @@ STATUSES = {
 _ALL = (
     Key("lease.ttl", read_duration, 900, git="lease.ttl", flag="ttl"),
     Key("lease.remote", read_remote, None, git="lease.remote", flag="remote"),
-    Key("lease.layer", read_layer, "global", git="lease.layer", flag="layer"),
+    Key("lease.layer", read_layer, GLOBAL_LAYER, git="lease.layer", flag="layer"),
     Key("lease.ref_prefix", read_ref_prefix, "refs/gitlease", git="lease.refPrefix"),
     Key("tasks.files", read_pattern, ["tasks/**/*.md", "tasks/**/*.yaml"], Form.LIST),
     Key("tasks.completed", read_pattern, [], Form.LIST),

@@ -11,14 +11,13 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import field, replace
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from gitlease.adapters.files import drop_leftovers, load_json, store_json
 from gitlease.adapters.local_lock import exclusive
 from gitlease.domain.errors import Invalid
-from gitlease.domain.frozen import dataclass
+from gitlease.domain.frozen import dataclass, field, replace
 from gitlease.domain.instant import Instant
 from gitlease.domain.lapse import Sighting
 from gitlease.ports import Pending
@@ -89,8 +88,9 @@ class Known:
 class StateFolder:
     """The files of one ledger under ``<git common dir>/gitlease/state/``."""
 
-    def __init__(self, path: str) -> None:
-        self.path = path
+    def __init__(self, path: str, *, on_move: Callable[[], None] = lambda: None) -> None:
+        """``on_move`` is called whenever the known head has become another one."""
+        self.path, self._on_move = path, on_move
 
     def load(self) -> Known | None:
         """What is known; None before the first contact, and when the file is damaged."""
@@ -109,10 +109,13 @@ class StateFolder:
                 there = self.load()
                 if not known.is_behind(there):
                     store_json(os.path.join(self.path, KNOWN_FILE), _dump(known.merged(there)))
+                    if there is None or there.version != known.version:
+                        self._on_move()
 
     def forget(self) -> None:
         """Forget the ledger, so that the next contact is the first."""
         _remove(os.path.join(self.path, KNOWN_FILE))
+        self._on_move()
 
     def shown(self, notices: Iterable[str]) -> frozenset[str]:
         """Remember notices as shown; returns which of all were shown before."""

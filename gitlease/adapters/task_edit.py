@@ -11,7 +11,6 @@ Comments stay: one behind a name that goes is left in its line.
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import replace
 
 from gitlease.adapters.settings import Tasks
 from gitlease.adapters.settings_schema import shown
@@ -22,6 +21,7 @@ from gitlease.adapters.task_splice import CannotCut, line_break
 from gitlease.adapters.task_text import field_names, task_of
 from gitlease.domain.edge import EdgeEdit, Task, same_name
 from gitlease.domain.errors import Invalid
+from gitlease.domain.frozen import replace
 from gitlease.domain.pattern import fold
 
 

@@ -6,7 +6,6 @@ import contextlib
 import copy
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from hashlib import sha256
 
 from gitlease.adapters.edge_journal import EdgeJournal
@@ -20,6 +19,7 @@ from gitlease.adapters.task_scan import Wanted, WorkTree, printable
 from gitlease.adapters.task_tree import RefTree
 from gitlease.adapters.task_write import ask_git, change_file, read_place
 from gitlease.domain.errors import Invalid
+from gitlease.domain.frozen import replace
 from gitlease.ports import Intent, TaskChange, TaskList, Written
 
 PATIENCE = 5.0  # seconds to wait for another process that is changing task files

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import posixpath
 from collections.abc import Container, Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import Protocol
 
 from gitlease.adapters.files import CACHE
@@ -23,6 +22,7 @@ from gitlease.adapters.task_scan import (
 )
 from gitlease.domain.edge import Progress, Task
 from gitlease.domain.errors import Invalid
+from gitlease.domain.frozen import replace
 from gitlease.domain.pattern import fold
 from gitlease.ports import TaskList, TaskProblem
 

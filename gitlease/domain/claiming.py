@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from gitlease.domain.duration import LONGEST, format_duration
 from gitlease.domain.edge import Assignee
 from gitlease.domain.errors import Invalid, PolicyRefused, UsageError
+from gitlease.domain.frozen import replace
 from gitlease.domain.instant import MS
 from gitlease.domain.lapse import Moment
 from gitlease.domain.lease import Lease, State, lease_key

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import field
 from enum import Enum
 
 from gitlease.domain.errors import Invalid
-from gitlease.domain.frozen import dataclass
+from gitlease.domain.frozen import dataclass, field
 from gitlease.domain.lease import same_person
 from gitlease.domain.pattern import fold
 from gitlease.domain.resource import Resource

@@ -1,17 +1,20 @@
-"""``dataclass(frozen=True, slots=True)`` as in the standard library, made fifteen times faster.
+"""``dataclass(frozen=True, slots=True)`` as in the standard library, made much faster.
 
 The standard decorator compiles new source for every class, about half a millisecond each, which
-sixty classes make every command and every hook pay. Here all classes share the same few functions;
-fields, defaults, ``replace`` and what a type checker sees are the standard library's own.
+sixty classes make every command and every hook pay; and importing it brings ``inspect`` and all
+that it needs, which is a fifth of a hook's time. Here all classes share the same few functions.
+What a type checker sees is the standard library's own, and its ``fields`` and ``replace`` take
+these classes too.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dataclasses import dataclass as dataclass
+    from dataclasses import field as field
+    from dataclasses import replace as replace
 else:
 
     def dataclass(*, frozen: bool, slots: bool, kw_only: bool = False) -> Any:
@@ -20,22 +23,93 @@ else:
             raise TypeError("only for frozen classes with slots")
 
         def decorate(cls: type) -> type:
-            made = dataclasses.dataclass(init=False, repr=False, eq=False, kw_only=kw_only)(cls)
-            _share(made)
-            return made
+            _share(cls, _fields_of(cls, kw_only))
+            return cls
 
         return decorate
 
+    def field(**given: Any) -> Any:
+        """A field's default or ``default_factory``, and whether ``compare`` and ``repr`` see it."""
+        return _Field(**given)
 
-def _share(cls: Any) -> None:
-    fields = list(cls.__dataclass_fields__.values())
-    names = tuple(f.name for f in fields)
-    placed = tuple(f.name for f in fields if not f.kw_only)
-    missing = dataclasses.MISSING
-    defaults = {f.name: f.default for f in fields if f.default is not missing}
-    factories = {f.name: f.default_factory for f in fields if f.default_factory is not missing}
-    compared = tuple(f.name for f in fields if f.compare)
-    shown = tuple(f.name for f in fields if f.repr)
+    def replace(value: Any, /, **changes: Any) -> Any:
+        """A copy with some fields changed."""
+        if not changes.keys() <= value.__frozen_fields__.keys():
+            unknown = ", ".join(changes.keys() - value.__frozen_fields__.keys())
+            raise TypeError(f"{type(value).__name__} has no {unknown}")
+        copy = object.__new__(type(value))
+        copy.__dict__.update(value.__dict__, **changes)
+        return copy
+
+
+_MISSING: Any = object()
+
+
+class _Field:
+    __slots__ = ("compare", "default", "factory", "kw_only", "repr")
+
+    def __init__(
+        self,
+        *,
+        default: Any = _MISSING,
+        default_factory: Any = _MISSING,
+        compare: bool = True,
+        repr: bool = True,
+    ) -> None:
+        self.default, self.factory = default, default_factory
+        self.compare, self.repr, self.kw_only = compare, repr, False
+
+
+class _Standard:
+    """The fields as the standard library keeps them, made when something of it asks for them."""
+
+    def __get__(self, _: Any, cls: Any) -> dict[str, Any]:
+        import dataclasses
+
+        found = {}
+        for name, one in cls.__frozen_fields__.items():
+            given: dict[str, Any] = {"compare": one.compare, "repr": one.repr}
+            if one.default is not _MISSING:
+                given["default"] = one.default
+            elif one.factory is not _MISSING:
+                given["default_factory"] = one.factory
+            made: Any = dataclasses.field(kw_only=one.kw_only, **given)
+            made.name, made._field_type = name, dataclasses._FIELD  # type: ignore[attr-defined]
+            found[name] = made
+        return found
+
+
+def _fields_of(cls: Any, kw_only: bool) -> dict[str, _Field]:
+    """The fields of a class, those of its bases first, with the defaults in its body."""
+    found: dict[str, _Field] = {}
+    for base in reversed(cls.__mro__[1:]):
+        found |= base.__dict__.get("__frozen_fields__", {})
+    for name, kind in cls.__annotations__.items():
+        if str(kind).startswith("ClassVar"):
+            continue
+        given = cls.__dict__.get(name, _MISSING)
+        one = given if isinstance(given, _Field) else _Field(default=given)
+        if isinstance(one.default, list | dict | set):
+            raise TypeError(f"{cls.__name__}.{name}: its default is shared; use default_factory")
+        one.kw_only = kw_only
+        found[name] = one
+        if one.default is not _MISSING:
+            setattr(cls, name, one.default)
+        elif name in cls.__dict__:
+            delattr(cls, name)
+    return found
+
+
+def _share(cls: Any, fields: dict[str, _Field]) -> None:
+    names = tuple(fields)
+    placed = tuple(name for name, f in fields.items() if not f.kw_only)
+    defaults = {name: f.default for name, f in fields.items() if f.default is not _MISSING}
+    factories = {name: f.factory for name, f in fields.items() if f.factory is not _MISSING}
+    compared = tuple(name for name, f in fields.items() if f.compare)
+    shown = tuple(name for name, f in fields.items() if f.repr)
+    cls.__frozen_fields__ = fields
+    cls.__dataclass_fields__ = _Standard()
+    setattr(cls, "__match_args__", placed)  # noqa: B010
 
     def __init__(self: Any, *args: Any, **given: Any) -> None:
         values = dict(zip(placed, args, strict=False), **given)
@@ -54,10 +128,10 @@ def _share(cls: Any) -> None:
         self.__dict__.update(values)
 
     def __setattr__(self: Any, name: str, value: Any) -> None:
-        raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
+        raise _frozen_error(f"cannot assign to field {name!r}")
 
     def __delattr__(self: Any, name: str) -> None:
-        raise dataclasses.FrozenInstanceError(f"cannot delete field {name!r}")
+        raise _frozen_error(f"cannot delete field {name!r}")
 
     def __eq__(self: Any, other: object) -> Any:
         if other.__class__ is not self.__class__:
@@ -76,3 +150,9 @@ def _share(cls: Any) -> None:
     for function in (__init__, __setattr__, __delattr__, __eq__, __hash__, __repr__):
         if function.__name__ not in cls.__dict__ or function is __hash__:
             setattr(cls, function.__name__, function)
+
+
+def _frozen_error(message: str) -> AttributeError:
+    from dataclasses import FrozenInstanceError
+
+    return FrozenInstanceError(message)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from gitlease.domain.claiming import event, first_spelling, fit_ttl, stretched
 from gitlease.domain.errors import GitleaseError, LeaseLost, NotFound, NotHolder
+from gitlease.domain.frozen import replace
 from gitlease.domain.instant import MS
 from gitlease.domain.lapse import Moment
 from gitlease.domain.lease import Actor, Lease, State

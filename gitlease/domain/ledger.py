@@ -8,12 +8,11 @@ leases as with a hundred thousand.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field, replace
 from enum import Enum
 from typing import Protocol
 
 from gitlease.domain.errors import Invalid
-from gitlease.domain.frozen import dataclass
+from gitlease.domain.frozen import dataclass, field, replace
 from gitlease.domain.lease import Lease, LeaseKey
 from gitlease.domain.pattern import fold
 from gitlease.domain.policy import Policy

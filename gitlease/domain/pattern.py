@@ -8,12 +8,11 @@ import re
 import sys
 import unicodedata
 from collections.abc import Iterator
-from dataclasses import field
 from functools import cache, lru_cache
 from itertools import chain, groupby, takewhile
 
 from gitlease.domain.automaton import Chars, Jump, Row, Token
-from gitlease.domain.frozen import dataclass
+from gitlease.domain.frozen import dataclass, field
 
 MAX_LENGTH = 512
 MAX_WILDCARDS = 32

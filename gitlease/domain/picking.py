@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from gitlease.domain.claiming import claim, fit_ttl
 from gitlease.domain.errors import (
     CacheDamaged,
@@ -13,6 +11,7 @@ from gitlease.domain.errors import (
     PolicyRefused,
     UsageError,
 )
+from gitlease.domain.frozen import replace
 from gitlease.domain.lapse import Moment
 from gitlease.domain.ledger import Ledger
 from gitlease.domain.operations import Claim, Pick

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields, replace
 from enum import Enum
 
 from gitlease.domain.duration import LONGEST, format_duration, parse_duration
 from gitlease.domain.errors import UsageError
-from gitlease.domain.frozen import dataclass
+from gitlease.domain.frozen import dataclass, replace
 from gitlease.domain.pattern import fold
 
 MAX_ADMINS = 64
@@ -91,7 +90,7 @@ class Policy:
 DEFAULT_POLICY = Policy()
 
 DURATION_KEYS = frozenset({"ttl_max", "ttl_min", "skew", "grace", "keep_completed"})
-KEYS = tuple(f.name for f in fields(Policy))
+KEYS = tuple(Policy.__annotations__)
 
 
 def change_policy(policy: Policy, changes: Mapping[str, str]) -> Policy:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import re
 import shlex
-from dataclasses import field
 
 from gitlease.domain import pattern
 from gitlease.domain.errors import UsageError
-from gitlease.domain.frozen import dataclass
+from gitlease.domain.frozen import dataclass, field
 
 LOCAL_LAYER = "local"
+GLOBAL_LAYER = "global"  # the usual one
 WHOLE = "*"  # the scope that overlaps every other
 PATH_PREFIX = "path:"
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from gitlease.domain.claiming import event, give_notice
 from gitlease.domain.duration import format_duration
 from gitlease.domain.errors import NotFound, PolicyRefused, UsageError
+from gitlease.domain.frozen import replace
 from gitlease.domain.holding import note_event
 from gitlease.domain.lapse import Moment
 from gitlease.domain.lease import Actor, State, same_person

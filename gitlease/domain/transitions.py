@@ -12,12 +12,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from gitlease.domain import claiming, holding, picking, ruling
 from gitlease.domain.errors import CacheDamaged, GitleaseError, Invalid
-from gitlease.domain.frozen import dataclass
+from gitlease.domain.frozen import dataclass, replace
 from gitlease.domain.lapse import Moment
 from gitlease.domain.ledger import RING_SIZE, Header, Ledger, RingEntry
 from gitlease.domain.operations import (

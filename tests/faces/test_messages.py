@@ -333,6 +333,7 @@ def test_a_clock_that_is_wrong_is_a_warning() -> None:
 
 def test_init_writes_makes_and_says_what_is_next(monkeypatch: pytest.MonkeyPatch) -> None:
     import gitlease.bootstrap
+    import gitlease.bootstrap_hooks
     from gitlease.adapters.recognise import Fitting
 
     ada, _ = make_desks()
@@ -342,10 +343,13 @@ def test_init_writes_makes_and_says_what_is_next(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(
         gitlease.bootstrap, "write_default_settings", lambda repository: written.pop(0)
     )
+    there: list[bool] = []
+    monkeypatch.setattr(gitlease.bootstrap_hooks, "has_hooks", lambda repository: bool(there))
     first = ada.ok("init")
     assert first.out.splitlines()[0] == "wrote /work/repo/.gitlease.yaml: commit it"
     assert first.out.splitlines()[1].startswith("the global ledger is ready on origin (memory): id")
-    assert first.err == "hint: gitlease list\n"
+    assert first.err == "hint: gitlease list\nhint: gitlease hooks install\n"
+    there.append(True)
     assert ada.ok("init").out.startswith(".gitlease.yaml is there: left as it is\n")
     ada.store.failing = Unavailable("the remote cannot be reached")
     offline = ada.ok("init", "--json").json
@@ -385,5 +389,5 @@ def test_the_verbs_of_this_face() -> None:
     assert set(app.MODULES) == {
         *("init", "claim", "renew", "extend", "release", "done", "revoke", "show", "list"),
         *("status", "log", "whoami", "note", "config", "demo"),
-        *("queue", "next", "brief", "start", "set"),
+        *("queue", "next", "brief", "start", "set", "hooks", "agent"),
     }

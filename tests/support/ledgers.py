@@ -8,9 +8,11 @@ import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 from gitlease import bootstrap
+from gitlease.adapters import git_ledger
 from gitlease.adapters.git_ledger import GitLedgerStore
 from gitlease.adapters.records import lease_file, read_header, write_header, write_lease
 from gitlease.bootstrap import Workspace
@@ -236,8 +238,11 @@ def limits(time_limit: float | None = None, patience: float | None = None) -> It
     contended change after ``patience``."""
     with contextlib.ExitStack() as stack:
         if time_limit is not None:
-            store = functools.partial(GitLedgerStore, time_limit=time_limit)
-            stack.enter_context(mock.patch.object(bootstrap, "GitLedgerStore", store))
+
+            def store(*args: Any, **options: Any) -> GitLedgerStore:
+                return GitLedgerStore(*args, **{**options, "time_limit": time_limit})
+
+            stack.enter_context(mock.patch.object(git_ledger, "GitLedgerStore", store))
         if patience is not None:
             service = functools.partial(LeaseService, patience=patience)
             stack.enter_context(mock.patch.object(bootstrap, "LeaseService", service))

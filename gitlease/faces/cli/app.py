@@ -54,7 +54,9 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
         (
             ("init", "init", "set this repository up"),
             ("config", "config", "settings and the ledger's policy"),
+            ("hooks", "hooks", "git's hooks: install, uninstall, status"),
             ("revoke", "governing", "end someone else's lease (admins)"),
+            ("agent", "agent", "hooks of coding agents"),
             ("demo", "demo", "two workers in a throw-away repository"),
         ),
     ),

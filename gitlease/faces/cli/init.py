@@ -56,9 +56,18 @@ def init_verb(call: Call) -> None:
     call.answer(
         body,
         warnings=(*(fitting.said if fitting else ()), *warnings),
-        next_steps=[call.typed("queue" if tasks else "list")],
+        next_steps=[call.typed("queue" if tasks else "list"), *_offered(call)],
         show=lambda: _show(call, path, recognised, reading, tasks=tasks),
     )
+
+
+def _offered(call: Call) -> list[str]:
+    """Git's hooks, where they are not in place yet."""
+    from gitlease.bootstrap_hooks import has_hooks
+
+    repository = call.workspace.repository
+    wanted = repository.toplevel is not None and not has_hooks(repository)
+    return [call.typed("hooks", "install")] if wanted else []
 
 
 def _confirmed(call: Call) -> tuple[Reading | None, tuple[str, ...]]:

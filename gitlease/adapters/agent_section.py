@@ -1,0 +1,58 @@
+"""The marked section of AGENTS.md: written on request only, and taken out again."""
+
+from __future__ import annotations
+
+import re
+
+from gitlease.adapters.agent_place import Done, Place, read, take_out, write
+
+BEGIN, END = "<!-- BEGIN GITLEASE v=1 -->", "<!-- END GITLEASE -->"
+SECTION = (
+    BEGIN,
+    "## Leases",
+    "",
+    "Several people and agents work in this repository at once. `gitlease` says who works on what:",
+    "",
+    "- `gitlease brief` shows what you hold, what others hold, and free tasks",
+    "- `gitlease next --claim` takes the next free task, `gitlease claim RESOURCE` a certain one",
+    "- what another holds is theirs until it is free: work on something else meanwhile",
+    '- `gitlease release RESOURCE --note "..."` gives back, `gitlease done TASK` finishes',
+    END,
+)
+_SECTION = re.compile(
+    rb"(?:\r?\n)?<!-- BEGIN GITLEASE[^\n]*\n.*?<!-- END GITLEASE -->(?:\r?\n)?", re.DOTALL
+)
+
+
+def write_section(place: Place) -> Done:
+    """Write the marked section at the end of the file, or anew where it is."""
+    before = read(place)
+    text = before or b""
+    end = b"\r\n" if b"\r\n" in text else b"\n"
+    section = end.join(line.encode() for line in SECTION) + end
+    found = _SECTION.search(text)
+    if found:
+        lead = re.match(rb"(?:\r?\n)?", found[0])
+        start = found.start() + (lead.end() if lead else 0)
+        after = text[:start] + section + text[found.end() :]
+    else:
+        gap = b"" if not text else end if text.endswith(b"\n") else end + end
+        after = text + gap + section
+    if after == before:
+        return Done(place.name, "unchanged")
+    original = before if not found else _without_section(text)
+    write(place, after, original=original, before=before)
+    return Done(place.name, "written")
+
+
+def remove_section(place: Place) -> Done:
+    """Take the section out, with the empty line that came with it."""
+    before = read(place)
+    if before is None or not _SECTION.search(before):
+        return Done(place.name, "absent")
+    rest = _without_section(before)
+    return take_out(place, before, rest, nothing_left=not rest.strip())
+
+
+def _without_section(text: bytes) -> bytes:
+    return _SECTION.sub(b"", text, count=1)

@@ -1,0 +1,161 @@
+"""Which commits a push brings to a remote, by the lines that git gives its pre-push hook."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+
+from gitlease.adapters.changes import ask, is_id, refusal
+from gitlease.adapters.git import GitResult
+from gitlease.adapters.repository import Repository
+from gitlease.adapters.settings_schema import shown
+from gitlease.domain.errors import Invalid
+from gitlease.domain.frozen import dataclass, replace
+
+MAX_COMMITS = 10_000
+MAX_REFS = 10_000
+
+UPDATE, NEW, DELETE, LEDGER = "update", "new", "delete", "ledger"
+
+
+@dataclass(frozen=True, slots=True)
+class Push:
+    """What a push does to one ref of the remote. ``kind`` is update, new, delete or ledger.
+
+    Ids are full, ``""`` where there is none. ``commits`` are those that the remote is not known to
+    have, the newest first; ``cut`` says that there were more than ``MAX_COMMITS``. A ledger of
+    leases is no work: nothing of it is listed.
+    """
+
+    remote_ref: str
+    local_oid: str
+    remote_oid: str
+    commits: tuple[str, ...]
+    kind: str
+    cut: bool = False
+
+
+def outgoing(
+    repository: Repository,
+    lines: Iterable[str],
+    *,
+    remote: str,
+    environ: Mapping[str, str],
+    ref_prefix: str = "refs/gitlease",
+) -> list[Push]:
+    """What is about to be pushed to ``remote``, a name or a URL.
+
+    ``lines`` are the standard input of pre-push. Where there are none, the variables of the
+    pre-commit framework say it, which reads that input itself. Raises Invalid for what is no such
+    line, and where git does not answer.
+    """
+    some = islice((line for line in lines if line.strip()), MAX_REFS + 1)
+    asked = [_push(line, ref_prefix) for line in some]
+    if not asked:
+        remote = environ.get("PRE_COMMIT_REMOTE_NAME") or remote
+        asked = _by_framework(repository, environ, ref_prefix)
+    if len(asked) > MAX_REFS:
+        raise Invalid(f"one push of more than {MAX_REFS} refs cannot be looked at")
+    there = _on_remote(repository, remote)
+    open_ends = [push.local_oid for push in asked if push.kind in (UPDATE, NEW)]
+    if len(open_ends) > 1 and not _needed(repository, *open_ends, "--not", *there, most=1):
+        return asked  # many tags of what is there already: one process for all of them
+    return [
+        _listed(repository, push, there) if push.kind in (UPDATE, NEW) else push for push in asked
+    ]
+
+
+def _push(line: str, ref_prefix: str) -> Push:
+    """One line: ``local-ref local-id remote-ref remote-id``; only the first may have blanks."""
+    words = line.rstrip("\r\n").rsplit(" ", 3)
+    if len(words) != 4 or not (is_id(words[1]) and is_id(words[3]) and words[2]):
+        raise Invalid(f"git's pre-push hook got a line that cannot be read: {shown(line)}")
+    local, remote = (word.strip("0") and word for word in (words[1], words[3]))
+    return _kind(words[2], local, remote, ref_prefix)
+
+
+def _kind(ref: str, local: str, remote: str, ref_prefix: str) -> Push:
+    if ref.startswith(ref_prefix + "/"):
+        kind = LEDGER
+    elif not local:
+        kind = DELETE
+    else:
+        kind = UPDATE if remote else NEW
+    return Push(ref, local, remote, (), kind)
+
+
+def _by_framework(
+    repository: Repository, environ: Mapping[str, str], ref_prefix: str
+) -> list[Push]:
+    """The one push that the pre-commit framework tells its hooks about.
+
+    It gives no range for a branch that is new from its very first commit.
+    """
+    ref = environ.get("PRE_COMMIT_REMOTE_BRANCH", "")
+    tip = environ.get("PRE_COMMIT_TO_REF") or environ.get("PRE_COMMIT_LOCAL_BRANCH", "")
+    if not ref or not tip:
+        return []
+    base = environ.get("PRE_COMMIT_FROM_REF", "")
+    known = _commit(repository, base) if base else ""
+    return [_kind(ref, _commit(repository, tip), known, ref_prefix)]
+
+
+def _commit(repository: Repository, name: str) -> str:
+    words = ("rev-parse", "-q", "--verify", "--end-of-options", f"{name}^{{commit}}")
+    said = ask(repository, *words)
+    # Before git 2.30 the option was printed as well.
+    found = os.fsdecode(said.out).split()[-1:] if said.code == 0 else []
+    if not found or not is_id(found[0]):
+        raise Invalid(f"there is no commit {shown(name)} to push")
+    return found[0]
+
+
+def _on_remote(repository: Repository, remote: str) -> list[str]:
+    """Words for rev-list that name what the remote is known to have.
+
+    For a URL that no remote has, what any remote has is no work of this push.
+    """
+    names = repository.remote_names()
+    same = [name for name in names if remote in (name, repository.remote_url(name))]
+    if not same:
+        return ["--remotes"]
+    found = []
+    for name in same:
+        usual = f"refs/remotes/{name}/"
+        found.append(f"--remotes={name}")
+        for spec in repository.config.get_all(f"remote.{name}.fetch"):
+            kept = spec.partition(":")[2]
+            if kept.startswith("refs/") and "*" in kept and not kept.startswith(usual):
+                found.append(f"--glob={kept}")
+    return found
+
+
+def _listed(repository: Repository, push: Push, there: Sequence[str]) -> Push:
+    """The push with its commits.
+
+    What the remote has under any name was judged when it was pushed: a merge of main brings it
+    again. The id that the remote has now need not be known here.
+    """
+    listed = None
+    if push.remote_oid:
+        listed, _ = _asked(repository, (push.local_oid, "--not", push.remote_oid, *there))
+    if listed is None:
+        listed = _needed(repository, push.local_oid, "--not", *there)
+    cut = len(listed) > MAX_COMMITS
+    return replace(push, commits=tuple(listed[:MAX_COMMITS]), cut=cut)
+
+
+def _needed(repository: Repository, *words: str, most: int = MAX_COMMITS + 1) -> list[str]:
+    found, said = _asked(repository, words, most)
+    if found is None:
+        raise refusal(said, "what is to be pushed cannot be read")
+    return found
+
+
+def _asked(
+    repository: Repository, words: Sequence[str], most: int = MAX_COMMITS + 1
+) -> tuple[list[str] | None, GitResult]:
+    """At most so many commits; None where git fails, as for an id that is not known here."""
+    said = ask(repository, "rev-list", f"--max-count={most}", *words, "--")
+    return (os.fsdecode(said.out).split() if said.code == 0 else None), said

@@ -1,0 +1,234 @@
+"""What hooks may know of the leases without git and without parsing: files of this clone's own.
+
+Whatever is wrong with them, they are of no use, and no harm: the guard asks the ledger then.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from gitlease.adapters.files import load_json, store_json
+from gitlease.adapters.state import StateFolder
+from gitlease.domain.frozen import replace
+from gitlease.domain.instant import Instant
+from gitlease.domain.lapse import Sighting
+from gitlease.domain.lease import Lease, State
+from gitlease.domain.policy import Margins, Policy, Rule
+from gitlease.domain.resource import Resource
+from gitlease.ports import Clock
+from gitlease.ports_guard import Gate, Unreachable, Watched
+
+FORMAT = 1
+FILE = "watch.json"
+GATE = "gate"
+FAILURE = "unreachable.json"
+MAX_BYTES = 32 * 1024 * 1024
+MAX_FAILURE = 16 * 1024
+LONGEST_MESSAGE = 1_000
+LARGEST = 1 << 62
+
+_DAMAGE = (LookupError, TypeError, ValueError, AttributeError, OverflowError)
+_PLAIN = (
+    *("scope", "holder", "session", "lease_id", "token", "ttl", "claimed_at", "renewed_at"),
+    *("expires_at", "renewals", "reason", "host", "branch", "edge", "operation"),
+)
+
+
+class WatchFolder:
+    """The kept leases of each layer, beside its other state, and the gate in ``folder``."""
+
+    def __init__(self, folder: str, state: Callable[[str], str], clock: Clock) -> None:
+        self._folder, self._state, self._clock = folder, state, clock
+
+    def load(self, layer: str) -> Watched | None:
+        data = load_json(os.path.join(self._state(layer), FILE), MAX_BYTES)
+        known = StateFolder(self._state(layer)).load()
+        try:
+            kept = _watched(data, layer) if data is not None else None
+        except _DAMAGE:
+            return None
+        if kept is None or kept.version != (known.version if known else ""):
+            return None
+        now = self._clock.now()
+        if known is None:
+            return kept if kept.received.same_boot(now) else None
+        # A sighting of before a reboot, or a clock that was set back, counts anew.
+        if known.at(now) is not known:
+            return None
+        return replace(kept, received=known.received)
+
+    def save(self, watched: Watched) -> None:
+        folder = self._state(watched.layer)
+        with contextlib.suppress(OSError):
+            os.makedirs(folder, exist_ok=True)
+            store_json(os.path.join(folder, FILE), _dump(watched))
+
+    def set_gate(self, gate: Gate, versions: Mapping[str, str]) -> None:
+        """One line of numbers, which a shim reads without any process, and one for each place."""
+        tasks = "tasks" if gate.tasks else "-"
+        below = gate.below if all(place.isprintable() for place in gate.below) else ()
+        first = f"{gate.clear_until} {gate.renew_at} {gate.held_until} {tasks}{_kernel_time()}"
+        lines = (first, *below)
+        text = "".join(f"{line}\n" for line in lines)
+        file = os.path.join(self._folder, GATE)
+        with contextlib.suppress(OSError, ValueError), open(file, encoding="utf-8") as opened:
+            if opened.read(len(text) + 1) == text:
+                return
+        temporary = f"{file}.{os.getpid()}.{os.urandom(4).hex()}.tmp"
+        try:
+            os.makedirs(self._folder, exist_ok=True)
+            with open(temporary, "x", encoding="utf-8") as opened:
+                opened.write(text)
+            os.replace(temporary, file)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+        # Whoever moved a head meanwhile took the gate of before it away, and this one came after.
+        if any(self._version(layer) != version for layer, version in versions.items()):
+            drop_gate(self._folder)
+
+    def unreachable(self) -> Unreachable | None:
+        data = load_json(self._failure, MAX_FAILURE)
+        try:
+            return Unreachable(_read_instant(data["at"]), _text(data["message"]))
+        except _DAMAGE:
+            return None
+
+    def set_unreachable(self, failure: Unreachable | None) -> None:
+        if failure is None:
+            with contextlib.suppress(OSError):
+                os.unlink(self._failure)
+            return
+        with contextlib.suppress(OSError):
+            os.makedirs(self._state(""), exist_ok=True)
+            value = {"at": _instant(failure.at), "message": failure.message[:LONGEST_MESSAGE]}
+            store_json(self._failure, value)
+
+    @property
+    def _failure(self) -> str:
+        return os.path.join(self._state(""), FAILURE)
+
+    def _version(self, layer: str) -> str:
+        known = StateFolder(self._state(layer)).load()
+        return known.version if known else ""
+
+
+def _kernel_time() -> str:
+    """What to add to the kernel's own count of seconds to get the time, and the boot it holds for.
+
+    So that a shell without a clock needs no process to know the time.
+    """
+    try:
+        with open("/proc/uptime", encoding="ascii") as file:
+            up = int(file.read(100).split(".")[0])
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            boot = file.read(100).strip()
+    except (OSError, ValueError):
+        return ""
+    return f" {int(time.time()) - up} {boot}"
+
+
+def drop_gate(folder: str) -> None:
+    """Leave the next hook to look for itself, since what is known has changed."""
+    with contextlib.suppress(OSError):
+        os.unlink(os.path.join(folder, GATE))
+
+
+# --- as JSON ----------------------------------------------------------------------------------
+
+
+def _dump(watched: Watched) -> dict[str, object]:
+    return {
+        "format": FORMAT,
+        "version": watched.version,
+        "received": _instant(watched.received),
+        "policy": {
+            "skew": watched.policy.skew,
+            "drift": watched.policy.drift,
+            "grace": watched.policy.grace,
+            "rule": watched.policy.rule.value,
+            "ttl_max": watched.policy.ttl_max,
+        },
+        "leases": [_lease(lease) for lease in watched.leases],
+        "seen": {
+            key: [_instant(s.at), s.changed, None if s.since is None else _instant(s.since)]
+            for key, s in watched.seen.items()
+        },
+    }
+
+
+def _instant(at: Instant) -> list[object]:
+    return [at.wall_ms, at.boot_ms, at.boot_id]
+
+
+def _lease(lease: Lease) -> dict[str, object]:
+    margins = lease.margins
+    return {name: getattr(lease, name) for name in _PLAIN} | {
+        "resource": [lease.resource.text, lease.resource.key],
+        "paths": list(lease.paths),
+        "margins": [margins.skew, margins.drift, margins.grace, margins.rule.value],
+    }
+
+
+def _watched(data: Any, layer: str) -> Watched | None:
+    """What was kept. Raises one of _DAMAGE for what cannot have been."""
+    if data["format"] != FORMAT:
+        return None
+    policy = dict(data["policy"])
+    return Watched(
+        layer=layer,
+        version=_text(data["version"]),
+        received=_read_instant(data["received"]),
+        policy=Policy(
+            skew=_number(policy["skew"]),
+            drift=_number(policy["drift"]),
+            grace=_number(policy["grace"]),
+            rule=Rule(policy["rule"]),
+            ttl_max=_number(policy["ttl_max"]),
+        ),
+        leases=tuple(_read_lease(item) for item in data["leases"]),
+        seen={
+            _text(key): Sighting(
+                at=_read_instant(item[0]),
+                changed=bool(item[1]),
+                since=None if item[2] is None else _read_instant(item[2]),
+            )
+            for key, item in data["seen"].items()
+        },
+    )
+
+
+def _read_instant(data: Any) -> Instant:
+    return Instant(wall_ms=_number(data[0]), boot_ms=_number(data[1]), boot_id=_text(data[2]))
+
+
+def _read_lease(data: Mapping[str, Any]) -> Lease:
+    skew, drift, grace, rule = data["margins"]
+    text, key = data["resource"]
+    for name in ("token", "ttl", "claimed_at", "renewed_at", "expires_at", "renewals"):
+        _number(data[name])
+    for name in ("scope", "holder", "lease_id", "operation"):
+        _text(data[name])
+    return Lease(
+        resource=Resource(text=_text(text), key=_text(key)),
+        paths=tuple(_text(path) for path in data["paths"]),
+        state=State.ACTIVE,
+        margins=Margins(_number(skew), _number(drift), _number(grace), Rule(rule)),
+        **{name: data[name] for name in _PLAIN},
+    )
+
+
+def _text(value: Any) -> str:
+    if type(value) is not str:
+        raise TypeError
+    return value
+
+
+def _number(value: Any) -> int:
+    if type(value) is not int or abs(value) > LARGEST:
+        raise TypeError
+    return value

@@ -1,0 +1,137 @@
+"""The user's work tree as git's hooks find it: what is committed, what is pushed, the message."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+
+from gitlease.adapters.ancestry import commit_words
+from gitlease.adapters.changes import Changed, ask, committed, staged
+from gitlease.adapters.changes_push import outgoing
+from gitlease.adapters.changes_tasks import TaskTouched, task_status_changes, touched
+from gitlease.adapters.message import (
+    Reading,
+    read_message,
+    reading,
+    says_nothing,
+    with_trailers,
+    write_message,
+)
+from gitlease.adapters.repository import Repository
+from gitlease.adapters.settings import Tasks
+from gitlease.domain.errors import Invalid
+from gitlease.domain.guard import Touched
+from gitlease.ports_guard import Outgoing, StagedChange, Started
+
+
+class HookWorktree:
+    """Answers the questions of hooks with git, in the environment that git gave them."""
+
+    def __init__(
+        self,
+        repository: Repository,
+        tasks: Tasks,
+        *,
+        environ: Mapping[str, str],
+        ref_prefix: str,
+    ) -> None:
+        self._repository, self._tasks = repository, tasks
+        self._environ, self._ref_prefix = environ, ref_prefix
+
+    def staged(self, *, amended: bool | None = False) -> StagedChange:
+        if amended is None:
+            words = commit_words()
+            amended = words.amend if words is not None else None
+        changed = staged(self._repository, amend_of="HEAD" if amended else None)
+        if amended is None and not changed and self._has_commit():
+            changed = staged(self._repository, amend_of="HEAD")
+        files = task_status_changes(self._repository, self._tasks, changed)
+        return StagedChange(
+            touched=tuple(touched(changed, files)),
+            started=tuple(_started(files)),
+            problems=tuple(file.problem for file in files if file.problem),
+        )
+
+    def outgoing(self, lines: Sequence[str], remote: str) -> tuple[Outgoing, ...]:
+        pushes = outgoing(
+            self._repository,
+            lines,
+            remote=remote,
+            environ=self._environ,
+            ref_prefix=self._ref_prefix,
+        )
+        every = dict.fromkeys(commit for push in pushes for commit in push.commits)
+        found = committed(self._repository, list(every))
+        return tuple(
+            Outgoing(
+                push.remote_ref,
+                self._touched([one for commit in push.commits for one in found[commit]]),
+                len(push.commits),
+                push.cut,
+            )
+            for push in pushes
+        )
+
+    def _has_commit(self) -> bool:
+        return ask(self._repository, "rev-parse", "-q", "--verify", "HEAD^{commit}").code == 0
+
+    def _touched(self, changed: Sequence[Changed]) -> tuple[Touched, ...]:
+        files = task_status_changes(self._repository, self._tasks, changed)
+        return tuple(touched(changed, files))
+
+    # --- the message ------------------------------------------------------------------------------
+
+    def set_trailers(
+        self, message_file: str, trailers: Sequence[str], *, template: bool = False
+    ) -> None:
+        data = read_message(message_file)
+        told = with_trailers(data, trailers, self._reading(data))
+        self._keep_template(data if template else None)
+        if told != data:
+            write_message(message_file, told)
+
+    def empty_if_bare(self, message_file: str) -> None:
+        data = read_message(message_file)
+        if says_nothing(data, self._reading(data), self._template()):
+            write_message(message_file, b"")
+
+    def _keep_template(self, data: bytes | None) -> None:
+        """What git begins with is compared with what comes of it, as git does."""
+        with contextlib.suppress(OSError):
+            if data is None:
+                os.unlink(self._template_file)
+            else:
+                os.makedirs(os.path.dirname(self._template_file), exist_ok=True)
+                with open(self._template_file, "wb") as opened:
+                    opened.write(data)
+
+    def _template(self) -> bytes:
+        try:
+            return read_message(self._template_file)
+        except Invalid:
+            return b""
+
+    @property
+    def _template_file(self) -> str:
+        """One for each work tree, since each may have a commit under way."""
+        tree = zlib.crc32(os.fsencode(self._repository.git_dir))
+        return os.path.join(self._repository.common_dir, "gitlease", f"template-{tree:08x}")
+
+    def _reading(self, message: bytes) -> Reading:
+        config, words = self._repository.config, commit_words()
+        asked = words.cleanup if words is not None else ""
+        return reading(
+            message,
+            edited=self._environ.get("GIT_EDITOR") != ":",  # what git says where it starts none
+            cleanup=(asked or config.get("commit.cleanup") or "default").lower(),
+            char=config.get("core.commentstring") or config.get("core.commentchar"),
+        )
+
+
+def _started(files: Sequence[TaskTouched]) -> Iterator[Started]:
+    for file in files:
+        if file.starts and file.after is not None:
+            before = file.before.assigned if file.before is not None else ()
+            yield Started(file.after.resource, before, file.after.assigned)

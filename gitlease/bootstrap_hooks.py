@@ -1,0 +1,154 @@
+"""The composition root of git's hooks: light, since it is opened with every commit."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from gitlease.adapters.detached import Standing, is_due, standing_at, start_detached
+from gitlease.adapters.git import clean_environment
+from gitlease.adapters.identity import Identity, resolve_identity
+from gitlease.adapters.repository import Repository, discover
+from gitlease.adapters.settings import load_settings, resolve_remote
+from gitlease.adapters.system_clock import SystemClock
+from gitlease.adapters.worktree import HookWorktree
+from gitlease.bootstrap_ledger import LedgerPlace
+from gitlease.domain.frozen import dataclass
+from gitlease.guarding import GuardService
+from gitlease.hooking import HookRules, Hooks
+from gitlease.ports import Clock, Words
+
+if TYPE_CHECKING:
+    from gitlease.adapters.hook_status import HookState
+    from gitlease.adapters.hook_write import Plan as HookPlan
+    from gitlease.service import LeaseService
+
+BEAT_AGAIN = 60  # seconds after which a heartbeat that changed nothing is tried again
+
+
+@dataclass(frozen=True, slots=True)
+class HookDesk:
+    """What a hook of git has at hand."""
+
+    repository: Repository
+    identity: Identity
+    place: LedgerPlace
+    hooks: Hooks
+    guard: GuardService
+    words: Words
+    clock: Clock
+    environ: Mapping[str, str]
+
+    def start_beat(self) -> bool:
+        """Have a process of its own renew what this run holds, where it is time; whether it does.
+
+        It is told where the repository is as git told this one, and nothing else of git's.
+        """
+        if not self.guard.due():
+            return False
+        run = f"{self.identity.actor.holder} {self.identity.actor.session}"
+        if not is_due(Standing(self.place.private, None), run, every=BEAT_AGAIN):
+            return False
+        env = clean_environment(self.environ)
+        env |= {k: v for k, v in self.environ.items() if k in ("GIT_DIR", "GIT_WORK_TREE")}
+        top = self.repository.toplevel or self.repository.git_dir
+        return start_detached(["hook", "beat"], cwd=top, env=env)
+
+    def beat(self) -> None:
+        """Renew now what this run holds, one push for each layer in which it is time."""
+        from gitlease.beating import beat
+        from gitlease.bootstrap import open_workspace
+
+        for layer in self.guard.due():
+            seat = open_workspace(
+                self.repository.toplevel or self.repository.git_dir,
+                layer=layer,
+                environ=self.environ,
+                clock=self.clock,
+            )
+            beat(seat.service, seat.guard, seat.words)
+
+
+def open_hooks(
+    directory: str = ".",
+    *,
+    environ: Mapping[str, str] | None = None,
+    clock: Clock | None = None,
+) -> HookDesk:
+    """Open the repository around ``directory`` for a hook of git. Asks no remote.
+
+    Raises what ``open_workspace`` raises.
+    """
+    environ = os.environ if environ is None else environ
+    clock = clock or SystemClock()
+    repository = discover(directory)
+    settings = load_settings(repository, environ=environ, flags={})
+    identity = resolve_identity(repository, environ=environ, session_flag=None, no_session=False)
+    place = LedgerPlace(repository, settings, resolve_remote(settings, repository))
+    guard = place.guard(identity.actor, clock, layer=settings.layer)
+
+    def service() -> LeaseService:
+        from gitlease.bootstrap import open_workspace
+
+        limit = float(settings.guard_timeout)
+        return open_workspace(directory, environ=environ, clock=clock, time_limit=limit).service
+
+    worktree = HookWorktree(
+        repository, settings.tasks, environ=environ, ref_prefix=settings.ref_prefix
+    )
+    rules = HookRules(mode=settings.guard_mode, offline=settings.guard_offline)
+    return HookDesk(
+        repository=repository,
+        identity=identity,
+        place=place,
+        hooks=Hooks(worktree, guard, service, rules),
+        guard=guard,
+        words=place.words(identity.actor),
+        clock=clock,
+        environ=environ,
+    )
+
+
+def install_hooks(
+    repository: Repository, names: Sequence[str], *, yes: bool = False, dry_run: bool = False
+) -> HookPlan:
+    """Have git call gitlease in these hooks, beside whatever it calls already."""
+    from gitlease.adapters.hook_install import install
+
+    return install(repository, names, yes=yes, dry_run=dry_run)
+
+
+def uninstall_hooks(repository: Repository, *, dry_run: bool = False) -> HookPlan:
+    """Take every hook of gitlease's out of a clone, to the byte."""
+    from gitlease.adapters.hook_install import uninstall
+
+    return uninstall(repository, dry_run=dry_run)
+
+
+def has_hooks(repository: Repository) -> bool:
+    """Whether hooks were put in place in this clone, by what is kept of that."""
+    return os.path.exists(os.path.join(repository.common_dir, "gitlease", "program"))
+
+
+def hook_states(repository: Repository) -> tuple[HookState, ...]:
+    """Which hooks are live, proven by having git run them."""
+    from gitlease.adapters.hook_status import hook_states as states
+
+    return states(repository)
+
+
+__all__ = [
+    "HookDesk",
+    "HookPlan",
+    "HookState",
+    "Standing",
+    "has_hooks",
+    "hook_states",
+    "install_hooks",
+    "is_due",
+    "open_hooks",
+    "standing_at",
+    "start_detached",
+    "uninstall_hooks",
+]

@@ -1,0 +1,139 @@
+"""Where the ledger of a clone lies, and what is kept of it: the parts that every root needs.
+
+What a hook runs with every commit is imported at once, the store only when it is opened.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from gitlease.adapters.repository import Repository
+from gitlease.adapters.settings import Location, Settings
+from gitlease.adapters.watch import WatchFolder, drop_gate
+from gitlease.adapters.words import WordsFolder
+from gitlease.domain.frozen import dataclass
+from gitlease.domain.lease import Actor
+from gitlease.domain.resource import GLOBAL_LAYER, LOCAL_LAYER
+from gitlease.guarding import GuardService
+from gitlease.ports import Clock
+
+if TYPE_CHECKING:
+    from gitlease.adapters.git_ledger import GitLedgerStore
+    from gitlease.adapters.transport import Remote
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerPlace:
+    """The place of a ledger as one clone is set up; ``local`` is that of ``--local``."""
+
+    repository: Repository
+    settings: Settings
+    location: Location
+    local: bool = False
+
+    @property
+    def private(self) -> str:
+        """The clone's private folder."""
+        return os.path.join(self.repository.common_dir, "gitlease")
+
+    @property
+    def key(self) -> str:
+        """What the known state of this place is filed under.
+
+        The configured place is one whatever it is called, so that a remote that was renamed, added
+        or gone is noticed; a place that a flag names for one command has a state of its own.
+        """
+        if self.local:
+            return LOCAL_LAYER
+        if self.settings.remote_explicit:
+            from hashlib import sha256
+
+            repository, url = self.repository, self.location.url
+            usual = repository.config.get("lease.remote") or "origin"
+            if url != (repository.remote_url(usual) or usual):
+                return "at-" + sha256(f"{url}".encode()).hexdigest()[:16]
+        return "default"
+
+    def state(self, layer: str) -> str:
+        """The folder of what is known of a layer."""
+        return os.path.join(self.private, "state", self.key, layer)
+
+    def words(self, actor: Actor) -> WordsFolder:
+        """What work in the background has to say to an actor."""
+        return WordsFolder(self.private, actor.holder, actor.session)
+
+    def guard(self, actor: Actor, clock: Clock, *, layer: str) -> GuardService:
+        """The guard of the ``global`` layer and of ``layer``; it waits for no remote for long."""
+        settings = self.settings
+        return GuardService(
+            WatchFolder(self.private, self.state, clock),
+            lambda: self.store(clock, time_limit=float(settings.guard_timeout)),
+            clock=clock,
+            actor=actor,
+            layers=[layer] if self.local else [GLOBAL_LAYER, layer],
+            max_age=settings.guard_max_age,
+            tasks=None if settings.guard_mode == "off" else self._task_places,
+        )
+
+    def store(self, clock: Clock, *, time_limit: float) -> GitLedgerStore:
+        """The ledgers there, with a limit in seconds for each call of git."""
+        from gitlease.adapters.git_ledger import GitLedgerStore
+        from gitlease.adapters.private_store import make_bare, make_folder
+        from gitlease.adapters.transport import Remote, without_secrets
+
+        if self.location.url is None:
+            own = os.path.join(self.private, "local.git")
+            make_folder(self.private)
+            make_bare(own)
+            remote = Remote(url=own, folder=self.private)
+            place = "the local ledger of this clone"
+            why = "" if self.local else "there is no remote: "
+            warnings: tuple[str, ...] = (
+                f"{why}this is the local ledger of this clone, which nobody else sees",
+            )
+        else:
+            remote = self._remote(self.location.url, self.location.name)
+            shown = without_secrets(self.location.url)
+            place = f"{self.location.name} ({shown})" if self.location.name else shown
+            warnings = ()
+        return GitLedgerStore(
+            remote,
+            store=os.path.join(self.private, "store.git"),
+            state=self.state,
+            clock=clock,
+            place=place,
+            prefix="refs/gitlease" if self.location.url is None else self.settings.ref_prefix,
+            warnings=warnings,
+            time_limit=time_limit,
+            on_move=lambda: drop_gate(self.private),
+        )
+
+    def _remote(self, url: str, name: str | None) -> Remote:
+        """How git reaches a URL: with the clone's settings, which a URL alone would not have."""
+        from gitlease.adapters.transport import Remote
+
+        repository, config = self.repository, self.repository.config
+        settings = [("include.path", os.path.join(repository.common_dir, "config"))]
+        if (config.get("extensions.worktreeConfig") or "").lower() == "true":
+            settings.append(("include.path", os.path.join(repository.git_dir, "config.worktree")))
+        if name is not None and (proxy := config.get(f"remote.{name}.proxy")) is not None:
+            settings.append(("http.proxy", proxy))
+        return Remote(
+            url=url,
+            folder=repository.toplevel or repository.git_dir,
+            settings=tuple(settings),
+            upload_pack=config.get(f"remote.{name}.uploadpack") if name else None,
+            receive_pack=config.get(f"remote.{name}.receivepack") if name else None,
+        )
+
+    def _task_places(self) -> tuple[str, ...]:
+        """The literal beginnings of the patterns of task files; none where one has no beginning."""
+        from gitlease.domain.pattern import parse
+
+        if not all(text.isascii() for text in self.settings.tasks.files):
+            return ()
+        heads = [parse(text).head for text in self.settings.tasks.files]
+        places = tuple(dict.fromkeys("/".join(head) for head in heads))
+        # Git is asked without regard to case, which it knows of letters of ASCII only.
+        return places if all(places) else ()

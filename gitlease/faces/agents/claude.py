@@ -1,0 +1,42 @@
+"""Claude Code: its hook events, and the answers that it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gitlease.faces.agents import cursor
+from gitlease.faces.agents.answers import Reply, like_claude
+from gitlease.faces.agents.events import Event, Kind, edited, text
+
+NAMES = {
+    Kind.SESSION_START: "SessionStart",
+    Kind.SUBAGENT_START: "SubagentStart",
+    Kind.BEFORE_EDIT: "PreToolUse",
+    Kind.AFTER_TOOL: "PostToolUse",
+    Kind.SUBAGENT_STOP: "SubagentStop",
+    Kind.SESSION_END: "SessionEnd",
+}
+PATHS = ("file_path", "notebook_path")
+
+
+def read(kind: Kind, data: Mapping[str, Any]) -> Event:
+    """One event of Claude Code, or of Cursor, which can run the hooks of Claude Code."""
+    if "cursor_version" in data or ("conversation_id" in data and "session_id" not in data):
+        return cursor.read(kind, data)
+    paths, more = edited(data, PATHS) if kind is Kind.BEFORE_EDIT else ((), False)
+    return Event(
+        kind=kind,
+        by="claude",
+        session_id=text(data, "session_id"),
+        agent_id=text(data, "agent_id"),
+        cwd=text(data, "cwd"),
+        paths=paths,
+        reason=text(data, "source", "reason"),
+        more=more,
+    )
+
+
+def answer(kind: Kind, reply: Reply) -> dict[str, Any]:
+    """The JSON on standard output; empty: none is needed."""
+    return like_claude(reply, NAMES[kind])

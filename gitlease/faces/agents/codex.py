@@ -1,0 +1,41 @@
+"""Codex: its hook events, and the answers that it reads.
+
+Both have the shape of Claude Code's, but that files are edited by patches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gitlease.faces.agents.answers import Reply, like_claude
+from gitlease.faces.agents.claude import NAMES
+from gitlease.faces.agents.events import Event, Kind, edited, text
+
+PATHS = ("file_path", "path")
+
+
+def read(kind: Kind, data: Mapping[str, Any]) -> Event:
+    """One event of Codex."""
+    paths, more = edited(data, PATHS) if kind is Kind.BEFORE_EDIT else ((), False)
+    return Event(
+        kind=kind,
+        by="codex",
+        session_id=text(data, "session_id"),
+        agent_id=text(data, "agent_id"),
+        cwd=text(data, "cwd"),
+        paths=paths,
+        reason=text(data, "source", "reason"),
+        more=more,
+    )
+
+
+def answer(kind: Kind, reply: Reply) -> dict[str, Any]:
+    """The JSON on standard output; empty: none is needed.
+
+    Before a tool only what stops it is read by every version: a note goes to the person.
+    """
+    if kind is Kind.BEFORE_EDIT and reply.context and not reply.deny:
+        notice = "\n".join(x for x in (reply.notice, reply.context) if x)
+        reply = Reply(notice=notice)
+    return like_claude(reply, NAMES[kind])

@@ -1,0 +1,53 @@
+"""Cursor: its hook events, and the answers that it reads."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from gitlease.faces.agents.answers import Reply
+from gitlease.faces.agents.events import MAX_WORD, Event, Kind, edited, text
+
+PATHS = ("file_path", "path", "target_file", "notebook_path", "target_notebook")
+
+
+def read(kind: Kind, data: Mapping[str, Any]) -> Event:
+    """One event of Cursor. Without a folder it is the root of the workspace that has the file."""
+    paths, more = edited(data, PATHS) if kind is Kind.BEFORE_EDIT else ((), False)
+    return Event(
+        kind=kind,
+        by="cursor",
+        session_id=text(data, "conversation_id", "session_id"),
+        agent_id=text(data, "subagent_id"),
+        cwd=text(data, "cwd") or _root(data, paths),
+        paths=paths,
+        reason=text(data, "reason", "composer_mode"),
+        more=more,
+    )
+
+
+def _root(data: Mapping[str, Any], paths: tuple[str, ...]) -> str:
+    found = data.get("workspace_roots")
+    listed: list[object] = found[:100] if isinstance(found, list) else []
+    roots = [r for r in listed if isinstance(r, str) and r and len(r) <= MAX_WORD]
+    for root in roots:
+        if any(path.startswith(os.path.join(root, "")) for path in paths):
+            return root
+    return roots[0] if roots else ""
+
+
+def answer(kind: Kind, reply: Reply) -> dict[str, Any]:
+    """The JSON on standard output; Cursor wants some in any case."""
+    if kind is Kind.BEFORE_EDIT:
+        if reply.deny:
+            return {
+                "permission": "deny",
+                "user_message": reply.deny.partition("\n")[0],
+                "agent_message": reply.deny,
+            }
+        said = "\n".join(x for x in (reply.notice, reply.context) if x)
+        return {"permission": "allow", "user_message": said, "agent_message": said} if said else {}
+    if reply.context:
+        return {"additional_context": reply.context}
+    return {}

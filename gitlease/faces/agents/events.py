@@ -1,0 +1,106 @@
+"""What happened in a coding agent, in one form for every host.
+
+Events come from programs that change from month to month: whatever is missing or odd in them makes
+an event that says less, and never a traceback.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from enum import Enum
+from typing import Any
+
+from gitlease.domain.errors import Invalid
+from gitlease.domain.frozen import dataclass
+
+MAX_BYTES = 4 * 1024 * 1024
+MAX_PATHS = 1_000
+MAX_WORD = 4_096
+PATCH = ("*** Add File:", "*** Update File:", "*** Delete File:", "*** Move to:")
+
+
+class Kind(Enum):
+    """The moments of a session; the values are the words of the command line."""
+
+    SESSION_START = "session-start"
+    SUBAGENT_START = "subagent-start"
+    BEFORE_EDIT = "before-edit"
+    AFTER_TOOL = "after-tool"
+    SUBAGENT_STOP = "subagent-stop"
+    SESSION_END = "session-end"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """One event. Texts are as the host gave them, ``""`` where it gave none.
+
+    ``paths`` are the files about to be edited, absolute or relative to ``cwd``; ``reason`` is why
+    the session starts or ends. ``by`` is the host that sent it, which may be another one than the
+    host whose handler was called; ``more`` says that there were too many paths to look at.
+    """
+
+    kind: Kind
+    by: str
+    session_id: str = ""
+    agent_id: str = ""
+    cwd: str = ""
+    paths: tuple[str, ...] = ()
+    reason: str = ""
+    more: bool = False
+
+
+def parse(data: bytes) -> Mapping[str, Any]:
+    """An event as its host wrote it. Invalid for what is no JSON object, or is too large."""
+    if len(data) > MAX_BYTES:
+        raise Invalid(f"the event is larger than {MAX_BYTES // 1024 // 1024} MiB")
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError):
+        raise Invalid("the event is not JSON") from None
+    if not isinstance(found, dict):
+        raise Invalid("the event is not a JSON object")
+    return found
+
+
+def text(data: Mapping[str, Any], *names: str) -> str:
+    """The first of these fields that is a text of use, else ``""``."""
+    for name in names:
+        value = data.get(name)
+        if isinstance(value, str) and value and len(value) <= MAX_WORD:
+            return value
+    return ""
+
+
+def tool_input(data: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The tool's arguments; some hosts write them as JSON in a text."""
+    value = data.get("tool_input")
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            return {"patch": value}
+    return value if isinstance(value, dict) else {}
+
+
+def edited(data: Mapping[str, Any], names: Sequence[str]) -> tuple[tuple[str, ...], bool]:
+    """The files that a tool is about to edit, and whether there were more than are looked at."""
+    words = tool_input(data)
+    named = [word for name in names if (word := text(words, name))]
+    found: dict[str, None] = dict.fromkeys(named)
+    for value in (words.get(name) for name in ("command", "patch", "input")):
+        for part in value if isinstance(value, list) else [value]:
+            if isinstance(part, str) and "*** " in part:
+                found |= dict.fromkeys(patched(part))
+    return tuple(found)[:MAX_PATHS], len(found) > MAX_PATHS
+
+
+def patched(patch: str) -> Iterator[str]:
+    """The files that a patch of ``apply_patch`` names, both names of one that is moved."""
+    for line in patch.splitlines():
+        stripped = line.strip()
+        for header in PATCH:
+            if stripped.startswith(header):
+                name = stripped.removeprefix(header).strip()
+                if name and len(name) <= MAX_WORD:
+                    yield name

@@ -1,0 +1,82 @@
+"""Which files of a repository an event is about, and what the guard says of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from gitlease.domain.guard import Finding, Severity, Touched
+from gitlease.domain.pattern import fold
+from gitlease.faces.agents.answers import Blocked
+
+if TYPE_CHECKING:
+    from gitlease.bootstrap_agents import AgentSeat, Workspace
+    from gitlease.guarding import Guarded
+
+
+def touched(workspace: Workspace, cwd: str, paths: Iterable[str]) -> list[Touched]:
+    """The files inside the repository, each with the tasks whose file it is.
+
+    A path through links counts where it leads to; one whose last part is a link counts as the link
+    and as what is written through it. What lies outside is nobody's lease.
+    """
+    top = workspace.repository.toplevel
+    if top is None:
+        return []
+    root = os.path.realpath(top)
+    found: dict[str, None] = {}
+    for path in paths:
+        found |= dict.fromkeys(_inside(root, cwd, path))
+    tasks = _tasks(workspace, found)
+    return [Touched(path, tasks.get(path, frozenset())) for path in found]
+
+
+def _inside(root: str, cwd: str, path: str) -> list[str]:
+    path = os.path.join(cwd or root, path)
+    folder, name = os.path.split(os.path.normpath(path))
+    places = (os.path.join(os.path.realpath(folder), name), os.path.realpath(path))
+    start = os.path.join(root, "")
+    inside = [p.removeprefix(start) for p in places if p.startswith(start)]
+    return [p for p in inside if p.split(os.sep)[0] != ".git"]
+
+
+def _tasks(workspace: Workspace, paths: Iterable[str]) -> dict[str, frozenset[str]]:
+    """The folded names of the tasks whose file each path is; only where one may be a task file."""
+    endings = {os.path.splitext(text)[1].lower() for text in workspace.settings.tasks.files}
+    wanted = {p for p in paths if "" in endings or os.path.splitext(p)[1].lower() in endings}
+    found: dict[str, frozenset[str]] = {}
+    if not wanted:
+        return found
+    known = workspace.service.edges.files.read()
+    for task in known.tasks:
+        if task.file in wanted:
+            found[task.file] = frozenset((fold(task.resource.text),))
+    for problem in known.problems:
+        if problem.file in wanted:
+            found[problem.file] = problem.keys
+    return found
+
+
+def split(seat: AgentSeat, guarded: Guarded) -> tuple[list[Blocked], list[Blocked]]:
+    """What blocks and what is only to be told. What the agent's own family holds is neither."""
+    findings = [f for f in guarded.findings if not _in_family(seat, f)]
+    mode = seat.workspace.settings.guard_mode
+    blocks = [f for f in findings if f.severity is Severity.BLOCK and mode == "block"]
+    rest = [f for f in findings if f not in blocks]
+    return _told(guarded, blocks), _told(guarded, rest)
+
+
+def _in_family(seat: AgentSeat, finding: Finding) -> bool:
+    lease = finding.lease
+    mine = lease.same_holder(seat.workspace.identity.actor)
+    return mine and (lease.session is None or lease.session in seat.family)
+
+
+def _told(guarded: Guarded, findings: Sequence[Finding]) -> list[Blocked]:
+    views = guarded.views
+    return [
+        Blocked(path=f.path, view=views[f.lease.lease_id])
+        for f in findings
+        if f.lease.lease_id in views
+    ]

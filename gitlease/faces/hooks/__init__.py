@@ -1,0 +1,1 @@
+"""The face that git sees: its hooks."""

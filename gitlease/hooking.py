@@ -1,0 +1,194 @@
+"""What the hooks of git decide: whether a commit or push may go on, and what is to be said.
+
+gitlease's own faults never stop anybody's work: whatever cannot be found out is a warning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from gitlease.domain.errors import GitleaseError, LeaseHeld
+from gitlease.domain.frozen import dataclass, replace
+from gitlease.domain.guard import Severity, Touched
+from gitlease.domain.lease import Lease
+from gitlease.domain.pattern import fold
+from gitlease.domain.resource import GLOBAL_LAYER, WHOLE
+from gitlease.domain.rivals import assigned_error
+from gitlease.domain.view import LeaseView
+from gitlease.guarding import Guarded, GuardService
+from gitlease.ports_guard import StagedChange, Started, Worktree
+
+if TYPE_CHECKING:
+    from gitlease.service import LeaseService
+
+BLOCK, WARN, OFF = "block", "warn", "off"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HookRules:
+    """The settings of the guard: what it does about a finding, and where nothing can be read.
+
+    ``offline``: a commit is only warned about, and a push stopped, with ``warn``; ``block`` stops
+    both, and with ``off`` nothing is said of a commit and a push is warned about.
+    """
+
+    mode: str = BLOCK
+    offline: str = WARN
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ruling:
+    """What a hook came to. ``blocked``: git must stop.
+
+    ``guarded`` has what was found, ``refused`` a claim that the commit implies and that was
+    refused, ``claimed`` what it claimed and ``written`` the task files that this changed.
+    """
+
+    blocked: bool = False
+    guarded: Guarded = Guarded()
+    refused: GitleaseError | None = None
+    claimed: tuple[LeaseView, ...] = ()
+    written: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+class Hooks:
+    """The decisions of git's hooks, for one actor in one work tree.
+
+    ``service`` is opened only for what changes the ledger.
+    """
+
+    def __init__(
+        self,
+        worktree: Worktree,
+        guard: GuardService,
+        service: Callable[[], LeaseService],
+        rules: HookRules,
+    ) -> None:
+        self._worktree, self._guard, self._open, self._rules = worktree, guard, service, rules
+
+    def pre_commit(self) -> Ruling:
+        """Whether what is staged may be committed; claims the tasks that it starts."""
+        if self._rules.mode == OFF:
+            return Ruling()
+        staged = self._worktree.staged()
+        if not staged.touched:
+            return Ruling()
+        guarded = self._guard.check(staged.touched)
+        said = guarded.warnings + staged.problems
+        said += (guarded.offline,) if guarded.offline and self._rules.offline != OFF else ()
+        stops = bool(guarded.offline) and self._rules.offline == BLOCK
+        ruling = Ruling(blocked=self._stops(guarded, offline=stops), guarded=guarded, warnings=said)
+        return ruling if ruling.blocked else self._started(staged, ruling)
+
+    def pre_push(self, lines: Sequence[str], remote: str) -> Ruling:
+        """Whether what is to be pushed may be, with what the remote knows now."""
+        if self._rules.mode == OFF:
+            return Ruling()
+        pushes = self._worktree.outgoing(lines, remote)
+        touched = _merged(one for push in pushes for one in push.touched)
+        if not touched:
+            return Ruling()
+        guarded = self._guard.check(touched, strict=True)
+        said = guarded.warnings + ((guarded.offline,) if guarded.offline else ())
+        said += tuple(
+            f"{push.ref}: only the newest {push.commits} commits were looked at"
+            for push in pushes
+            if push.cut
+        )
+        stops = bool(guarded.offline) and self._rules.offline != OFF
+        return Ruling(blocked=self._stops(guarded, offline=stops), guarded=guarded, warnings=said)
+
+    def name_leases(
+        self, message_file: str, *, amended: bool | None = False, template: bool = False
+    ) -> tuple[str, ...]:
+        """Name the leases that a commit falls under in its message; what was named.
+
+        ``amended`` is None where git does not say whether a commit is being replaced, ``template``
+        says that the message is one to be filled in.
+        """
+        if not self._guard.held():
+            return ()
+        touched = self._worktree.staged(amended=amended).touched
+        trailers = tuple(trailer(lease, layer) for layer, lease in self._guard.under(touched))
+        if trailers:
+            self._worktree.set_trailers(message_file, trailers, template=template)
+        return trailers
+
+    def end_message(self, message_file: str) -> None:
+        """Have git refuse a message into which nobody wrote anything, as it does without us."""
+        self._worktree.empty_if_bare(message_file)
+
+    # --- how ----------------------------------------------------------------------------------
+
+    def _stops(self, guarded: Guarded, *, offline: bool) -> bool:
+        found = any(f.severity is Severity.BLOCK for f in guarded.findings)
+        return self._rules.mode == BLOCK and (found or offline)
+
+    def _started(self, staged: StagedChange, ruling: Ruling) -> Ruling:
+        """A task that becomes one in progress is claimed with the commit, by the same lease."""
+        if not staged.started:
+            return ruling
+        if ruling.guarded.offline:
+            names = ", ".join(x.resource.text for x in staged.started)
+            return replace(ruling, warnings=(*ruling.warnings, f"{names}: not claimed"))
+        try:
+            service = self._open()
+            self._check_taken(staged.started, service)
+            mine = [x.resource for x in staged.started if not _is_news_of_others(x, service)]
+            if not mine:
+                return ruling
+            answer = service.claim(mine, any_name=True, commit=False)
+        except LeaseHeld as refused:
+            return replace(ruling, blocked=self._rules.mode == BLOCK, refused=refused)
+        except GitleaseError as error:
+            said = f"not claimed: {error.message}"
+            return replace(ruling, warnings=(*ruling.warnings, said))
+        return replace(
+            ruling,
+            claimed=answer.leases if answer.status != "renewed" else (),
+            written=tuple(dict.fromkeys(w.change.file for w in answer.written if not w.problem)),
+            warnings=ruling.warnings + answer.warnings,
+        )
+
+    def _check_taken(self, started: Sequence[Started], service: LeaseService) -> None:
+        """Raise LeaseHeld where the commit takes a task from its assignee, and no claim did.
+
+        The file alone would not refuse it any more: the edge is out of it already.
+        """
+        people, holder = service.edges.rules.people, service.actor.holder
+        held = {lease.resource.key for lease in self._guard.held()}
+        for one in started:
+            kept = {fold(name) for name in one.after}
+            out = [x for x in people.others(one.before, holder) if fold(x.name) not in kept]
+            if out and one.resource.key not in held:
+                raise assigned_error(one.resource, WHOLE, tuple(out))
+
+
+def _is_news_of_others(started: Started, service: LeaseService) -> bool:
+    """Whether the commit hands the work to somebody else: that is their claim to make.
+
+    A task that was theirs before is claimed all the same, and refused: the edge protects it.
+    """
+    people, holder = service.edges.rules.people, service.actor.holder
+    others = people.others(started.after, holder)
+    before = {fold(name) for name in started.before}
+    return bool(others) and not any(fold(x.name) in before for x in others)
+
+
+def _merged(touched: Iterable[Touched]) -> tuple[Touched, ...]:
+    """Each path once, with every task that it is or was the file of."""
+    found: dict[str, Touched] = {}
+    for one in touched:
+        known = found.get(one.path, one)
+        found[one.path] = Touched(one.path, known.tasks | one.tasks, known.folder or one.folder)
+    return tuple(found.values())
+
+
+def trailer(lease: Lease, layer: str) -> str:
+    """``F001 token=42``, with the scope and the layer where they are not the usual ones."""
+    words = [lease.resource.text, f"token={lease.token}"]
+    words += [] if lease.scope == WHOLE else [f"scope={lease.scope}"]
+    words += [] if layer == GLOBAL_LAYER else [f"layer={layer}"]
+    return " ".join(words)

@@ -1,0 +1,48 @@
+"""What happened to a holder's leases behind its back: told to each run once in a clone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gitlease.domain.lease import Actor
+from gitlease.domain.ledger import Notice
+from gitlease.domain.resource import WHOLE
+from gitlease.ports import LedgerStore
+
+
+def unread_notices(
+    store: LedgerStore, layer: str, notices: Sequence[Notice], actor: Actor
+) -> list[Notice]:
+    """Those of the notices that this run was not shown in this clone; they count as shown then.
+
+    What is about another run of the same person is still to be told to that run.
+    """
+    if not notices:
+        return []
+    keys = {n.id if is_to(n, actor) else f"{n.id} of another run": n for n in notices}
+    before = store.shown(layer, list(keys))
+    return [n for key, n in keys.items() if key not in before]
+
+
+def is_to(notice: Notice, actor: Actor) -> bool:
+    """Whether it is about this very run, or the person: another run is still to be told."""
+    return notice.session in (None, actor.session)
+
+
+def told(notice: Notice) -> str:
+    """A notice as one line."""
+    done = "taken over" if notice.what == "taken_over" else notice.what
+    scope = "" if notice.scope == WHOLE else f" (scope {notice.scope})"
+    session = f", session {notice.session}" if notice.session else ""
+    why = f': "{notice.reason}"' if notice.reason else ""
+    return f"your claim of {notice.resource}{scope}{session} was {done} by {notice.by}{why}"
+
+
+class NoWords:
+    """Where no work is done in the background, nothing is left to be said."""
+
+    def leave(self, texts: Sequence[str]) -> None:
+        """Nobody would find them."""
+
+    def take(self) -> tuple[str, ...]:
+        return ()

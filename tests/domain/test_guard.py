@@ -1,0 +1,231 @@
+"""The guard: what a change touches that another holds, and what is known of that without asking."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from domain.values import JO, KIM, SKEW, TTL, lease, moment
+from support.clock import ManualClock
+from support.watching import MemoryWatch
+
+from gitlease.adapters.memory import Fault, MemoryClone, MemoryLedgerStore, MemoryRemote
+from gitlease.domain.guard import Severity, Touched, judge, under
+from gitlease.domain.lease import Actor, Lease, State
+from gitlease.domain.policy import DEFAULT_POLICY
+from gitlease.domain.resource import parse_resource
+from gitlease.guarding import GuardService
+from gitlease.ports import LedgerStore
+from gitlease.ports_guard import Gate
+from gitlease.service import LeaseService
+
+LAPSED = TTL + SKEW + 1
+JO_CI = replace(JO, session="ci")
+SRC = "src/auth/**"
+LOGIN = Touched("src/auth/login.py")
+
+
+def severities(*leases: Lease, who: Actor = JO, seconds: float = 10, **more: object) -> list[str]:
+    touched = [LOGIN, Touched("tasks/F001.md", tasks=frozenset({"f001"}))]
+    found = judge(touched, leases, actor=who, policy=DEFAULT_POLICY, moment=moment(seconds))
+    return [f"{f.severity.value} {f.path} {f.lease.resource}" for f in found]
+
+
+@pytest.mark.parametrize(
+    ("held", "who", "seconds", "expected"),
+    [
+        (lease(holder=KIM, resource=SRC), JO, 10, ["block src/auth/login.py src/auth/**"]),
+        (lease(holder=KIM), JO, 10, ["block tasks/F001.md F001"]),
+        (lease(holder=KIM, paths=("src",)), JO, 10, ["block src/auth/login.py F001"]),
+        (lease(holder=KIM, resource=SRC), JO, TTL + 1, ["block src/auth/login.py src/auth/**"]),
+        (lease(holder=KIM, resource=SRC), JO, LAPSED, ["warn src/auth/login.py src/auth/**"]),
+        (lease(holder=KIM, edge=True), JO, LAPSED, ["warn tasks/F001.md F001"]),
+        (lease(resource=SRC), JO, 10, []),
+        (lease(resource=SRC), JO, LAPSED, []),
+        (lease(resource=SRC), JO_CI, 10, []),
+        (lease(holder=JO_CI, resource=SRC), JO_CI, 10, []),
+        (lease(holder=JO_CI, resource=SRC), JO, 10, ["warn src/auth/login.py src/auth/**"]),
+        (
+            lease(holder=JO_CI, resource=SRC),
+            replace(JO, session="other"),
+            10,
+            ["block src/auth/login.py src/auth/**"],
+        ),
+        (lease(holder=KIM, resource="docs/"), JO, 10, []),
+        (lease(holder=KIM, resource="f002"), JO, 10, []),
+        (lease(holder=KIM, state=State.COMPLETED), JO, 10, []),
+    ],
+)
+def test_what_is_touched_follows_the_table(
+    held: Lease, who: Actor, seconds: float, expected: list[str]
+) -> None:
+    found = severities(held, who=who, seconds=seconds)
+    if held.paths and expected:
+        expected = [*expected, "block tasks/F001.md F001"]
+    assert found == expected
+
+
+def test_what_blocks_comes_first() -> None:
+    theirs, lapsed = lease(holder=KIM), lease(holder=KIM, resource=SRC, since=-2 * LAPSED)
+    assert severities(lapsed, theirs) == [
+        "block tasks/F001.md F001",
+        "warn src/auth/login.py src/auth/**",
+    ]
+
+
+def test_a_submodule_stands_for_all_that_is_in_it() -> None:
+    held = lease(holder=KIM, resource="vendor/lib/src/*.c")
+    for touched, expected in (
+        (Touched("vendor/lib"), 0),
+        (Touched("vendor/lib", folder=True), 1),
+        (Touched("vendor/[lib", folder=True), 0),
+    ):
+        found = judge([touched], [held], actor=JO, policy=DEFAULT_POLICY, moment=moment(10))
+        assert len(found) == expected
+
+
+def test_ones_own_leases_that_a_change_falls_under() -> None:
+    leases = [lease(resource=SRC), lease(), lease(resource="docs/"), lease(holder=KIM)]
+    found = under([LOGIN], leases, actor=JO, policy=DEFAULT_POLICY, moment=moment(10))
+    assert [str(x.resource) for x in found] == [SRC]
+    found = under([LOGIN], leases, actor=JO, policy=DEFAULT_POLICY, moment=moment(LAPSED))
+    assert found == []
+
+
+# --- how fresh that is --------------------------------------------------------------------------
+
+
+class World:
+    """A remote, a clock, and Jo's clone with its hooks."""
+
+    def __init__(self) -> None:
+        self.clock, self.remote, self.watch = ManualClock(), MemoryRemote(), MemoryWatch()
+        self.clones = {who.holder: MemoryClone() for who in (JO, KIM)}
+        self.opened = 0
+
+    def store(self, who: Actor) -> LedgerStore:
+        return MemoryLedgerStore(
+            self.remote, clock=self.clock, clone=self.clones[who.holder], place="origin"
+        )
+
+    def claims(self, who: Actor, name: str = SRC) -> None:
+        service = LeaseService(self.store(who), clock=self.clock, actor=who)
+        service.claim([parse_resource(name)])
+
+    def guard(self, who: Actor = JO, *, layers: tuple[str, ...] = ("global",)) -> GuardService:
+        def open_store() -> LedgerStore:
+            self.opened += 1
+            return self.store(who)
+
+        return GuardService(
+            self.watch, open_store, clock=self.clock, actor=who, layers=layers, max_age=60
+        )
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_the_first_look_asks_and_the_next_ones_do_not(world: World) -> None:
+    world.claims(KIM)
+    found = world.guard().check([LOGIN])
+    assert [f.severity for f in found.findings] == [Severity.BLOCK]
+    assert found.views[found.findings[0].lease.lease_id].holder == KIM.holder
+    world.opened = 0
+    world.clock.advance(59)
+    again = world.guard().check([LOGIN])
+    assert (len(again.findings), again.age, world.opened) == (1, 59, 0)
+    world.clock.advance(2)
+    assert world.guard().check([LOGIN]).age == 0
+    assert world.opened == 1
+
+
+def test_where_there_is_no_ledger_nothing_is_held(world: World) -> None:
+    found = world.guard().check([LOGIN])
+    assert (found.findings, found.checked, found.warnings) == ((), True, ())
+    assert world.watch.gate.clear_until == world.clock.now().wall_ms // 1_000 + 60
+
+
+def test_offline_it_goes_by_what_it_knows_and_says_how_old_that_is(world: World) -> None:
+    world.claims(KIM)
+    world.guard().check([LOGIN])
+    world.clock.advance(100)
+    world.remote.fetches.append(Fault.UNREACHABLE)
+    found = world.guard().check([LOGIN])
+    assert (len(found.findings), found.checked, found.age) == (1, True, 100)
+    assert found.offline.startswith("by what this clone knew 1m ago: ")
+    assert found.warnings == ()
+    world.remote.fetches.append(Fault.UNREACHABLE)
+    strict = world.guard().check([LOGIN], strict=True)
+    assert (len(strict.findings), strict.checked) == (1, True)
+    assert "by what this clone knew" in strict.offline
+
+
+def test_a_remote_that_did_not_answer_is_not_waited_for_again_at_once(world: World) -> None:
+    """Not by the next layer, nor by the next hook; a push, which is strict, asks all the same."""
+    world.remote.fetches += [Fault.UNREACHABLE] * 4
+    for layers in (("global", "team"), ("global",)):
+        assert world.guard(layers=layers).check([LOGIN]).offline
+    assert len(world.remote.fetches) == 3
+    assert world.guard().check([LOGIN], strict=True).offline
+    assert len(world.remote.fetches) == 2
+    world.clock.advance(61)
+    assert world.guard().check([LOGIN]).offline
+    assert len(world.remote.fetches) == 1
+
+
+def test_what_ran_out_or_is_another_persons_now_is_told_once(world: World) -> None:
+    world.claims(JO)
+    assert world.guard().check([LOGIN]).warnings == ()
+    now = world.clock.now().wall_ms // 1_000
+    assert world.watch.gate.clear_until == now + 60
+    world.clock.advance(TTL - 30)
+    world.guard().check([LOGIN])
+    assert world.watch.gate.clear_until == now + TTL  # a shim must not pass over its end
+    world.clock.advance(31)
+    (said,) = world.guard().check([LOGIN]).warnings
+    assert said.startswith(f"your lease of {SRC} ran out at ")
+    assert said.endswith(f"gitlease claim '{SRC}'")
+    assert world.guard().check([LOGIN]).warnings == ()
+    world.clock.advance(LAPSED)
+    world.claims(KIM)
+    world.clock.advance(61)
+    (said,) = world.guard().check([LOGIN]).warnings
+    assert said == f"your claim of {SRC} was taken over by {KIM.holder}"
+    assert world.guard().check([LOGIN]).warnings == ()
+
+
+def test_offline_and_ignorant_it_checks_nothing_and_says_so(world: World) -> None:
+    world.remote.fetches.append(Fault.UNREACHABLE)
+    found = world.guard().check([LOGIN])
+    assert (found.findings, found.checked) == ((), False)
+    assert "could not be checked" in found.offline
+    assert world.watch.gate == Gate()
+
+
+def test_the_gate_is_clear_only_while_nobody_else_holds_anything(world: World) -> None:
+    now = world.clock.now().wall_ms // 1_000
+    world.claims(JO, "F001")
+    world.guard().check([])
+    assert world.watch.gate == Gate(now + 60, now + 300, now + 900)
+    world.claims(KIM, "F002")
+    world.clock.advance(61)
+    world.guard().check([])
+    assert world.watch.gate.clear_until == 0
+
+
+def test_both_layers_are_looked_at(world: World) -> None:
+    service = LeaseService(world.store(KIM), clock=world.clock, actor=KIM, layer="team")
+    service.claim([parse_resource(SRC)])
+    assert world.guard().check([LOGIN]).findings == ()
+    (found,) = world.guard(layers=("global", "team")).check([LOGIN]).findings
+    assert found.lease.holder == KIM.holder
+
+
+def test_what_is_known_is_kept_for_the_next_hook_without_asking(world: World) -> None:
+    world.claims(JO)
+    world.remote.fetches.append(Fault.UNREACHABLE)  # whoever asked would stumble
+    world.guard().refresh()
+    assert [str(x.resource) for x in world.guard().held()] == [SRC]
+    assert list(world.remote.fetches) == [Fault.UNREACHABLE]

@@ -1,0 +1,607 @@
+"""Events of coding agents, as their hosts write them, and what they are answered."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from faces.fake import Desk, make_desks
+from support.fences import clean_env
+from support.repos import git
+from support.tasks import task
+from support.watching import MemoryWatch
+
+from gitlease.adapters.words import WordsFolder
+from gitlease.domain.errors import NotARepository, Unavailable
+from gitlease.faces.agents import answers, claude, codex, cursor, handling
+from gitlease.faces.agents.events import MAX_BYTES, Kind
+from gitlease.guarding import GuardService
+
+ROOT = str(Path(__file__).parents[2])
+EVENTS = Path(__file__).with_name("agent_events")
+HOSTS: dict[str, Any] = {"claude": claude, "codex": codex, "cursor": cursor}
+SESSIONS = {"claude": "claude:5b1f0c2e", "codex": "codex:89abcdef", "cursor": "cursor:c0a80101"}
+Clones = Callable[..., list[Path]]
+
+
+def recorded(name: str, root: Path | None = None) -> bytes:
+    """A recorded event, in this work tree."""
+    text = (EVENTS / f"{name}.json").read_text()
+    return text.replace("/repo", str(root) if root else "/repo").encode()
+
+
+def names(*kinds: str) -> list[str]:
+    """The recorded events of these kinds."""
+    found = sorted(file.stem for file in EVENTS.glob("*.json"))
+    return [name for name in found if name.partition("-")[2].startswith(kinds)]
+
+
+def words(name: str) -> tuple[str, str]:
+    """Host and event of a recorded one, as on the command line."""
+    host, _, rest = name.partition("-")
+    return host, next(word for word in handling.EVENTS if rest.startswith(word))
+
+
+@dataclass
+class Seats:
+    """Opens a desk as ``open_for_agent`` opens a repository."""
+
+    desk: Desk
+    root: Path
+    mode: str = "block"
+    used: bool = True
+    options: tuple[str, ...] = ()
+    family: frozenset[str] = frozenset()
+    asked: list[dict[str, Any]] = field(default_factory=list)
+
+    def __call__(self, directory: str, **given: str) -> Any:
+        self.asked.append({"directory": directory, **given})
+        if not self.used:
+            return None
+        session = SESSIONS[given["host"]]
+        if given["agent_id"]:
+            session += "/" + given["agent_id"][:8]
+        space = self.open(session)
+        family = frozenset({session, SESSIONS[given["host"]], *self.family})
+        return SimpleNamespace(
+            workspace=space, session=session, family=family, options=self.options
+        )
+
+    def open(self, session: str) -> Any:
+        flags = {"session": session, "no_session": False, "local": False, "layer": None}
+        space = self.desk.open(str(self.root), **flags)
+        space.repository.toplevel = str(self.root)
+        space.settings = SimpleNamespace(
+            guard_mode=self.mode,
+            guard_offline="warn",
+            tasks=SimpleNamespace(files=("tasks/**/*.md",)),
+        )
+        actor = space.identity.actor
+        folder = str(self.root / ".git" / "gitlease")
+        space.words = WordsFolder(folder, actor.holder, actor.session)
+        space.guard = GuardService(
+            MemoryWatch(),
+            lambda: self.desk.store,
+            clock=self.desk.clock,
+            actor=space.identity.actor,
+            layers=["global"],
+            max_age=60,
+        )
+        return space
+
+    def send(self, name: str, data: bytes | None = None) -> tuple[dict[str, Any] | None, str]:
+        data = recorded(name, self.root) if data is None else data
+        return handling.handle(words(name), data, seats=self)
+
+
+@pytest.fixture
+def desks(tmp_path: Path) -> tuple[Desk, Seats]:
+    """Ada's command line, and Bob's agent in a work tree."""
+    ada, bob = make_desks(task("F001"))
+    (tmp_path / "src" / "auth").mkdir(parents=True)
+    return ada, Seats(bob, tmp_path)
+
+
+def denied(host: str, answer: dict[str, Any] | None) -> str:
+    """The reason with which an edit was refused, ``""`` where it was not."""
+    if not answer:
+        return ""
+    if host == "cursor":
+        return str(answer["agent_message"]) if answer.get("permission") == "deny" else ""
+    inner = answer.get("hookSpecificOutput", {})
+    denies = inner.get("permissionDecision") == "deny"
+    return str(inner["permissionDecisionReason"]) if denies else ""
+
+
+def nothing(host: str) -> dict[str, Any] | None:
+    """The answer that says nothing."""
+    return {} if host == "cursor" else None
+
+
+# --- reading ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", names(""))
+def test_every_recorded_event_is_read(name: str) -> None:
+    host, word = words(name)
+    event = HOSTS[host].read(Kind(word), json.loads(recorded(name)))
+    assert (event.by, event.kind.value, event.cwd) == (host, word, "/repo")
+    assert event.session_id
+    assert bool(event.paths) == (word == "before-edit")
+    subagent = host != "cursor" and "subagent" in name
+    assert bool(event.agent_id) == subagent
+
+
+def test_a_patch_names_every_file_that_it_changes() -> None:
+    event = codex.read(Kind.BEFORE_EDIT, json.loads(recorded("codex-before-edit")))
+    assert event.paths == ("src/new.py", "src/auth/login.py", "src/auth/signin.py", "src/old.py")
+
+
+def test_the_content_of_a_file_is_no_patch() -> None:
+    event = claude.read(Kind.BEFORE_EDIT, json.loads(recorded("claude-before-edit-write")))
+    assert event.paths == ("/repo/src/auth/login.py",)
+
+
+def test_cursor_may_run_the_hooks_of_claude_code() -> None:
+    event = claude.read(Kind.BEFORE_EDIT, json.loads(recorded("cursor-before-edit")))
+    assert (event.by, event.cwd) == ("cursor", "/repo")
+
+
+@pytest.mark.parametrize("host", HOSTS)
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {},
+        {"session_id": 7, "cwd": [], "tool_input": None},
+        {"tool_input": {"file_path": 7, "command": {"a": 1}}},
+        {"tool_input": {"file_path": "x" * 5_000, "command": [1, None, "*** Add File:"]}},
+        {"tool_input": "not json", "workspace_roots": {"a": 1}},
+        {"tool_input": "[" * 100_000, "workspace_roots": [None, 3]},
+    ],
+)
+def test_odd_events_say_less_and_break_nothing(host: str, odd: dict[str, Any]) -> None:
+    for kind in Kind:
+        assert HOSTS[host].read(kind, odd).paths == ()
+
+
+def test_a_patch_of_a_thousand_files_is_cut_and_says_so(desks: tuple[Desk, Seats]) -> None:
+    _, seats = desks
+    patch = "".join(f"*** Add File: src/f{n}.py\n" for n in range(1_001))
+    data = json.dumps({"tool_input": {"command": patch}}).encode()
+    answer, _ = seats.send("codex-before-edit", data)
+    assert answer is not None
+    assert "too many files" in answer["systemMessage"]
+
+
+# --- before an edit -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", names("before-edit"))
+def test_what_another_holds_is_not_edited(desks: tuple[Desk, Seats], name: str) -> None:
+    ada, seats = desks
+    ada.ok("claim", "src/auth/", "--session", "build-7", "--reason", "rate limits")
+    host, _ = words(name)
+    why = denied(host, seats.send(name)[0])
+    assert why.startswith("src/auth/login.py is held by ada@example.com (lease of src/auth, ")
+    for part in ("session build-7 on laptop", "branch main", "until 12:15:00Z", "rate limits"):
+        assert part in why
+    assert why.count("\n") == (2 if host == "codex" else 1)  # both sides of a rename
+    assert "gitlease next; to wait until it is free: gitlease claim /src/auth --wait 15m" in why
+    assert "takeover" not in why
+    assert "revoke" not in why
+
+
+@pytest.mark.parametrize("name", names("before-edit"))
+def test_what_nobody_holds_is_edited_without_a_word(desks: tuple[Desk, Seats], name: str) -> None:
+    ada, seats = desks
+    ada.ok("claim", "docs/")
+    assert seats.send(name) == (nothing(words(name)[0]), "")
+
+
+@pytest.mark.parametrize("name", names("before-edit"))
+def test_ones_own_lease_lets_ones_edit_through(desks: tuple[Desk, Seats], name: str) -> None:
+    _, seats = desks
+    host, _ = words(name)
+    seats.desk.ok("claim", "src/", "--session", SESSIONS[host])
+    assert seats.send(name) == (nothing(host), "")
+
+
+def test_another_run_of_the_same_person_is_another_worker(desks: tuple[Desk, Seats]) -> None:
+    _, seats = desks
+    seats.desk.ok("claim", "src/", "--session", "claude:other")
+    assert "session claude:other" in denied("claude", seats.send("claude-before-edit")[0])
+
+
+def test_subagents_work_under_the_lease_of_who_started_them(desks: tuple[Desk, Seats]) -> None:
+    _, seats = desks
+    name = "claude-before-edit-subagent"
+    seats.desk.ok("claim", "src/", "--session", "claude:5b1f0c2e")
+    assert seats.send(name) == (None, "")
+    seats.desk.ok("release", "src/", "--session", "claude:5b1f0c2e")
+    seats.desk.ok("claim", "src/", "--session", "claude:5b1f0c2e/another")
+    assert denied("claude", seats.send(name)[0])
+    assert denied("claude", seats.send("claude-before-edit")[0])
+
+
+def test_the_file_of_a_claimed_task_is_its_holders(desks: tuple[Desk, Seats]) -> None:
+    ada, seats = desks
+    ada.ok("claim", "F001")
+    tool = {"file_path": str(seats.root / "tasks" / "F001.md")}
+    data = json.dumps({"cwd": str(seats.root), "tool_input": tool}).encode()
+    why = denied("claude", seats.send("claude-before-edit", data)[0])
+    assert "lease of F001" in why
+    assert "gitlease claim F001 --wait 15m" in why
+
+
+def test_links_count_where_they_lead_to(desks: tuple[Desk, Seats], tmp_path: Path) -> None:
+    ada, seats = desks
+    ada.ok("claim", "src/auth/")
+    (tmp_path / "alias").symlink_to("src/auth")
+    (tmp_path / "src" / "auth" / "a.py").touch()
+    (tmp_path / "a.py").symlink_to("src/auth/a.py")
+    (tmp_path / "out").symlink_to("/")
+
+    def edit(path: str) -> str:
+        data = json.dumps({"cwd": str(tmp_path / "src"), "tool_input": {"file_path": path}})
+        return denied("claude", seats.send("claude-before-edit", data.encode())[0])
+
+    for path in ("../alias/new.py", "../a.py", str(tmp_path / "x" / ".." / "src" / "auth" / "b")):
+        assert "src/auth/" in edit(path)
+    for path in ("/etc/passwd", "../out/etc/passwd", "../../outside", "b.py", "../.git/config"):
+        assert edit(path) == ""
+
+
+def test_what_the_person_runs_elsewhere_is_only_pointed_out(desks: tuple[Desk, Seats]) -> None:
+    ada, seats = desks
+    ada.ok("claim", "src/auth/")
+    seats.mode = "warn"
+    for name in ("claude-before-edit", "cursor-before-edit", "codex-before-edit"):
+        answer, _ = seats.send(name)
+        assert answer is not None
+        assert "deny" not in json.dumps(answer)
+        assert "held by ada@example.com" in json.dumps(answer)
+    answer, _ = seats.send("claude-before-edit")
+    assert answer is not None
+    assert list(answer["hookSpecificOutput"]) == ["hookEventName", "additionalContext"]
+    seats.mode = "off"
+    assert seats.send("claude-before-edit") == (None, "")
+
+
+def test_a_lapsed_lease_is_pointed_out(desks: tuple[Desk, Seats]) -> None:
+    ada, seats = desks
+    ada.ok("claim", "src/auth/", "--ttl", "1m")
+    seats.send("claude-before-edit")
+    ada.clock.advance(3_600)
+    answer, _ = seats.send("claude-before-edit")
+    assert answer is not None
+    assert "expired" in answer["hookSpecificOutput"]["additionalContext"]
+
+
+def test_a_command_repeats_the_session_where_the_terminal_does_not_know_it(
+    desks: tuple[Desk, Seats],
+) -> None:
+    ada, seats = desks
+    ada.ok("claim", "src/")
+    seats.options = ("--session", "cursor:c0a80101")
+    why = denied("cursor", seats.send("cursor-before-edit")[0])
+    assert "gitlease claim /src --wait 15m --session cursor:c0a80101" in why
+
+
+# --- faults let edits through -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("host", HOSTS)
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "the event is not JSON"),
+        (b"{", "the event is not JSON"),
+        (b"\xff\xfe", "the event is not JSON"),
+        (b"[]", "the event is not a JSON object"),
+        (b"[" * 200_000, "the event is not JSON"),
+        (b'"' + b"x" * MAX_BYTES + b'"', "larger than 4 MiB"),
+    ],
+    ids=["empty", "cut off", "not utf-8", "a list", "deep", "huge"],
+)
+def test_what_cannot_be_read_is_let_through_loudly(
+    desks: tuple[Desk, Seats], host: str, data: bytes, message: str
+) -> None:
+    _, seats = desks
+    answer, aside = seats.send(f"{host}-before-edit", data)
+    assert denied(host, answer) == ""
+    assert "this edit was not checked: " in json.dumps(answer)
+    assert message in json.dumps(answer)
+    assert message in aside
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_a_fault_of_ours_lets_the_edit_through(host: str, tmp_path: Path) -> None:
+    def broken(*_: Any, **__: Any) -> Any:
+        raise RuntimeError("no\nway")
+
+    name = f"{host}-before-edit"
+    answer, aside = handling.handle(words(name), recorded(name, tmp_path), seats=broken)
+    assert denied(host, answer) == ""
+    assert "this edit was not checked: internal error: RuntimeError" in json.dumps(answer)
+    assert "\n" not in aside
+
+
+def test_without_the_remote_an_edit_goes_through_with_a_warning(
+    desks: tuple[Desk, Seats],
+) -> None:
+    ada, seats = desks
+    ada.store.failing = Unavailable("origin does not answer")
+    answer, aside = seats.send("claude-before-edit")
+    assert answer is not None
+    assert "origin does not answer" in answer["systemMessage"]
+    assert "origin does not answer" in aside
+    assert denied("claude", answer) == ""
+
+
+@pytest.mark.parametrize("path", ["src/\x00.py", "src/\ud800.py"])
+def test_a_path_that_no_file_can_have_lets_the_edit_through(
+    desks: tuple[Desk, Seats], path: str
+) -> None:
+    _, seats = desks
+    data = json.dumps({"cwd": str(seats.root), "tool_input": {"file_path": path}}).encode()
+    assert denied("claude", seats.send("claude-before-edit", data)[0]) == ""
+
+
+@pytest.mark.parametrize("name", names(""))
+def test_elsewhere_there_is_silence(name: str, desks: tuple[Desk, Seats]) -> None:
+    _, seats = desks
+    seats.used = False
+    assert seats.send(name) == (nothing(words(name)[0]), "")
+
+    def nowhere(*_: Any, **__: Any) -> Any:
+        raise NotARepository("this is not a git repository")
+
+    assert handling.handle(words(name), recorded(name), seats=nowhere) == (
+        nothing(words(name)[0]),
+        "",
+    )
+
+
+# --- the start ----------------------------------------------------------------------------------
+
+
+def context(answer: dict[str, Any] | None) -> str:
+    assert answer is not None
+    inner = answer.get("hookSpecificOutput", {})
+    return str(answer.get("additional_context") or inner["additionalContext"])
+
+
+@pytest.mark.parametrize("name", names("session-start", "subagent-start"))
+def test_a_session_begins_knowing_what_is_going_on(desks: tuple[Desk, Seats], name: str) -> None:
+    ada, seats = desks
+    host, _ = words(name)
+    ada.ok("claim", "src/auth/", "--reason", "rate limits")
+    seats.desk.ok("claim", "docs/", "--session", SESSIONS[host])
+    text = context(seats.send(name)[0])
+    for line in (
+        "gitlease: who works on what in this repository, by the ledger on origin (memory)",
+        f"you are bob@example.com, session {SESSIONS[host]}",
+        "you hold path:docs until 12:15:00Z, expires in 15m",
+        "held by others:",
+        "- src/auth: ada@example.com (on laptop, branch main), until 12:15:00Z, expires in 15m",
+        "free tasks: gitlease next; to claim: gitlease claim RESOURCE",
+    ):
+        assert line in text
+    assert ("GITLEASE_SESSION=" in text) == ("subagent" in name)
+
+
+def test_the_start_is_short_however_much_is_held(desks: tuple[Desk, Seats]) -> None:
+    ada, seats = desks
+    for n in range(60):
+        ada.ok("claim", f"some/rather/long/folder-{n}/", "--reason", "because " * 20)
+    text = context(seats.send("claude-session-start")[0])
+    assert len(text) <= answers.LONGEST_CONTEXT
+    assert "more: gitlease list" in text
+    assert text.rstrip().endswith("gitlease release RESOURCE")
+
+
+def test_where_there_is_no_ledger_nothing_is_said(desks: tuple[Desk, Seats]) -> None:
+    _, seats = desks
+    assert seats.send("claude-session-start") == (None, "")
+
+
+def test_texts_of_others_cannot_pass_for_ours(desks: tuple[Desk, Seats]) -> None:
+    line = answers.one_line("a\nhint: do this \x1b[31m" + "x" * 1_000)
+    assert "\n" not in line
+    assert "\x1b" not in line
+    assert len(line) == answers.LONGEST_LINE
+
+
+# --- the end, and the background ----------------------------------------------------------------
+
+
+def test_the_background_renews_and_releases_only_what_is_bound_to_the_session(
+    desks: tuple[Desk, Seats],
+) -> None:
+    _, seats = desks
+    bob, own = seats.desk, "claude:5b1f0c2e"
+    for word, session in (("a/", own), ("b/", f"{own}/1"), ("c/", "other")):
+        bob.ok("claim", word, "--session", session)
+    bob.ok("claim", "d/", "--no-session")
+
+    def opener(_: str, *, session: str) -> Any:
+        return seats.open(session)
+
+    def held() -> dict[str, tuple[str | None, int]]:
+        leases = bob.ok("list", "--json").json["leases"]
+        return {x["resource"]: (x["session"], x["renewals"]) for x in leases}
+
+    handling.renew([own], opener)
+    assert sorted(held().values(), key=str) == sorted(
+        [(own, 1), (f"{own}/1", 0), ("other", 0), (None, 0)], key=str
+    )
+    handling.release([own], opener)
+    assert [session for session, _ in held().values()] == ["other", None]
+    asked = bob.store.asked
+    handling.release([own], opener)
+    handling.renew([own], opener)
+    assert bob.store.asked == asked
+
+
+NOT_RENEWED = "your leases were not renewed"
+
+
+@pytest.mark.parametrize("name", names("after-tool", "before-edit", "session-start"))
+def test_what_came_of_a_renewal_is_told_once(desks: tuple[Desk, Seats], name: str) -> None:
+    amy, seats = desks
+    host, _ = words(name)
+    own = SESSIONS[host]
+    (seats.root / ".git" / "gitlease").mkdir(parents=True)
+    seats.desk.ok("claim", "a/", "--session", own)
+    amy.clock.advance(100_000)
+    handling.renew([own], lambda _, session: seats.open(session))
+    answer, _ = seats.send(name)
+    if "subagent" in name:
+        assert NOT_RENEWED not in json.dumps(answer), "that is the session's to be told"
+    else:
+        assert NOT_RENEWED in json.dumps(answer)
+        assert NOT_RENEWED not in json.dumps(seats.send(name)[0])
+
+
+@pytest.mark.parametrize("name", names("session-end", "subagent-stop", "after-tool"))
+def test_what_is_left_to_the_background_is_answered_at_once(
+    desks: tuple[Desk, Seats], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import gitlease.bootstrap_hooks as bootstrap
+
+    _, seats = desks
+    started: list[list[str]] = []
+    monkeypatch.setattr(bootstrap, "start_detached", lambda words, cwd: started.append(words))
+    gitlease_folder = seats.root / ".git" / "gitlease"
+    gitlease_folder.mkdir(parents=True)
+    host, word = words(name)
+    assert seats.send(name) == (nothing(host), "")
+    if word == "after-tool":
+        assert started == [["agent", host, "renew-now", SESSIONS[host]]]
+        seats.send(name)  # throttled
+        (gitlease_folder / "gate").write_text("0 99999999998 99999999999\n")  # not yet due
+        seats.send(name)
+        (gitlease_folder / "gate").write_text("0 0 1\n")  # nothing held
+        seats.send(name)
+        assert len(started) == 1
+        return
+    agent = {"claude": "/a9e83d51", "codex": "/019a9f10"}[host] if "subagent" in name else ""
+    assert started == [["agent", host, "release-now", SESSIONS[host] + agent]]
+    kept = handling.handle([*words(name), "--keep"], recorded(name, seats.root), seats=seats)
+    assert (kept, len(started)) == ((nothing(host), ""), 1)
+
+
+# --- with real git ------------------------------------------------------------------------------
+
+
+def gitlease(cwd: Path, *argv: str, input: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "gitlease", *argv],
+        cwd=cwd,
+        env=clean_env({"PYTHONPATH": ROOT}),
+        input=input,
+        capture_output=True,
+        encoding="utf-8",
+        timeout=60,
+        check=False,
+    )
+
+
+def test_a_session_from_its_start_to_its_end(clones: Clones) -> None:
+    one, two = clones(2)
+    assert gitlease(one, "claim", "src/auth/", "--reason", "limits").returncode == 0
+    assert gitlease(two, "agent", "claude", "install").returncode == 0
+
+    def event(name: str, clone: Path = two) -> Any:
+        done = gitlease(clone, *("agent", *words(name)), input=recorded(name, clone).decode())
+        assert (done.returncode, done.stderr) == (0, "")
+        return json.loads(done.stdout) if done.stdout else None
+
+    assert "src/auth: w1@example.com" in context(event("claude-session-start"))
+    assert "w1@example.com" in denied("claude", event("claude-before-edit"))
+    assert event("claude-before-edit", one) is None
+    assert gitlease(one, "release", "src/auth/").returncode == 0
+    assert gitlease(two, "claim", "src/", "--session", "claude:5b1f0c2e").returncode == 0
+    assert event("claude-before-edit") is None
+    assert event("claude-before-edit-subagent") is None
+    assert denied("codex", event("codex-before-edit"))
+    assert gitlease(two, "agent", "claude", "renew-now", "claude:5b1f0c2e").returncode == 0
+    (lease,) = json.loads(gitlease(two, "list", "--json").stdout)["leases"]
+    assert lease["renewals"] == 1
+    assert gitlease(two, "agent", "claude", "release-now", "claude:5b1f0c2e").returncode == 0
+    assert json.loads(gitlease(two, "list", "--json").stdout)["leases"] == []
+
+
+def test_outside_of_what_gitlease_knows_no_remote_is_asked(tmp_path: Path, clones: Clones) -> None:
+    (one,) = clones(1)
+    git(one, "remote", "set-url", "origin", str(tmp_path / "gone.git"))
+    for folder in (one, tmp_path):
+        for name in names("before-edit", "session-start", "after-tool", "session-end"):
+            data = recorded(name, folder).decode()
+            done = gitlease(folder, *("agent", *words(name)), input=data)
+            quiet = "{}\n" if name.startswith("cursor") else ""
+            assert (done.returncode, done.stdout, done.stderr) == (0, quiet, "")
+    assert not (one / ".git" / "gitlease").exists()
+
+
+def test_a_handler_starts_without_the_command_line() -> None:
+    code = (
+        "import sys; from gitlease.faces.agents import handling; import io;"
+        "handling.run(['claude', 'before-edit'], stdin=io.BytesIO(b'{}'));"
+        "print(sorted(set(sys.modules) & {'click', 'pygit2', 'yaml', 'filelock', 'rich'}))"
+    )
+    env = clean_env({"PYTHONPATH": ROOT})
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True
+    )
+    assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
+def test_the_verb_installs_shows_and_uninstalls(clones: Clones) -> None:
+    (one,) = clones(1)
+    first = json.loads(gitlease(one, "agent", "codex", "install", "--agents-md", "--json").stdout)
+    assert [x["what"] for x in first["files"]] == ["written", "written"]
+    assert first["installed"] is True
+    told = gitlease(one, "agent", "codex", "status")
+    assert "hint: Codex skips new and changed hooks until they are trusted" in told.stderr
+    gitlease(one, "agent", "codex", "uninstall")
+    assert git(one, "status", "--porcelain") == ""
+    for odd in (("emacs", "install"), ("claude", "fly"), ("claude", "install", "now")):
+        assert gitlease(one, "agent", *odd).returncode == 2
+
+
+def test_nobody_listening_is_no_fault() -> None:
+    class Closed(io.BytesIO):
+        def read(self, size: int | None = -1, /) -> bytes:
+            raise OSError("closed")
+
+    assert handling.run(["claude", "before-edit"], stdin=Closed()) == 0
+
+
+def test_a_gate_that_says_nothing_is_held_is_looked_into_at_times(
+    desks: tuple[Desk, Seats], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import gitlease.bootstrap_hooks as bootstrap
+
+    _, seats = desks
+    asked: list[int] = []
+
+    def is_due(_: Any, name: str, *, every: int) -> bool:
+        asked.append(every)
+        return False
+
+    monkeypatch.setattr(bootstrap, "is_due", is_due)
+    folder = seats.root / ".git" / "gitlease"
+    folder.mkdir(parents=True)
+    for line in ("0 0 0\n", "0 0 99999999999\n", "0 99999999998 99999999999\n", "nonsense\n"):
+        (folder / "gate").write_text(line)
+        seats.send("claude-after-tool")
+    assert asked == [handling.BLIND_BEAT, handling.BEAT, handling.BLIND_BEAT]

@@ -1,0 +1,410 @@
+"""``gitlease hook NAME``: what git is answered, what people are told, and never a traceback."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.clock import ManualClock
+from support.fences import clean_env
+from support.ledgers import door
+from support.remotes import Remote
+from support.repos import git
+
+from gitlease.adapters.system_clock import SystemClock
+from gitlease.bootstrap_hooks import HookDesk, open_hooks
+from gitlease.domain.errors import GitleaseError, Invalid, NotARepository, Unavailable
+from gitlease.faces.hooks.entry import HOOKS, IN_BACKGROUND, SHOWN, run_hook
+from gitlease.hooking import Ruling
+
+ROOT = Path(__file__).parents[2]
+WAYS_AROUND = ("--no-verify", "-n ", "gitlease_skip", "guardmode", "guard.mode", "takeover", "off")
+Clones = Callable[..., list[Path]]
+
+
+class Hooked:
+    """Jo's clone with something staged, and Kim's, on one clock; hooks run in this process."""
+
+    def __init__(self, made: Sequence[Path], capsys: pytest.CaptureFixture[str]) -> None:
+        (self.jo, self.kim), self.clock, self._capsys = made, ManualClock(), capsys
+        self.stage("src/auth/login.py")
+
+    def stage(self, name: str) -> None:
+        file = self.jo / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("x\n")
+        git(self.jo, "add", "--", name)
+
+    def desk(self, **environ: str) -> HookDesk:
+        return open_hooks(str(self.jo), environ=environ, clock=self.clock)
+
+    def run(self, *argv: str, opener: Callable[[], Any] | None = None) -> tuple[int, list[str]]:
+        """The exit status of a hook, and the lines that it said."""
+        status = run_hook(argv, opener or self.desk)
+        said = self._capsys.readouterr()
+        assert said.out == ""
+        assert "Traceback" not in said.err
+        assert all(line.startswith("gitlease: ") for line in said.err.splitlines())
+        return status, [line.removeprefix("gitlease: ") for line in said.err.splitlines()]
+
+
+@pytest.fixture
+def hooked(path_remote: Remote, clones: Clones, capsys: pytest.CaptureFixture[str]) -> Hooked:
+    return Hooked(clones(2), capsys)
+
+
+def failing(error: Exception) -> Callable[[], Any]:
+    """A desk that cannot be opened."""
+
+    def opener() -> Any:
+        raise error
+
+    return opener
+
+
+# --- statuses -------------------------------------------------------------------------------------
+
+
+def test_nothing_held_is_nothing_said(hooked: Hooked) -> None:
+    for name in ("pre-commit", "post-commit", "post-checkout", "post-merge", "post-rewrite"):
+        assert hooked.run(name) == (0, [])
+
+
+@pytest.mark.parametrize("argv", [[], [""], ["no-such-hook"], ["--help"], ["pre-commit\n\x1b[2J"]])
+def test_an_unknown_hook_is_bad_usage(argv: list[str], hooked: Hooked) -> None:
+    status, (said,) = hooked.run(*argv)
+    assert status == 2
+    assert said.startswith("there is no hook ")
+    assert all(name in said for name in HOOKS)
+    assert "beat" not in said
+    assert said.isprintable()
+
+
+@pytest.mark.parametrize("name", [*HOOKS, *IN_BACKGROUND])
+def test_outside_a_repository_nothing_is_anybodys(
+    name: str, hooked: Hooked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "plain").mkdir()
+    monkeypatch.chdir(tmp_path / "plain")
+    assert hooked.run(name, opener=lambda: open_hooks(".")) == (0, [])
+    assert hooked.run(name, opener=failing(NotARepository("no repository"))) == (0, [])
+
+
+@pytest.mark.parametrize("name", ["pre-commit", "pre-push"])
+def test_bad_settings_are_said_and_stop_nothing(name: str, hooked: Hooked) -> None:
+    (hooked.jo / ".gitlease.yaml").write_text("guard: {mode: blok}\n")
+    status, (said, *hints) = hooked.run(name)
+    assert status == 0
+    assert said.startswith(f"this {name.removeprefix('pre-')} is not checked: .gitlease.yaml")
+    assert all(hint.startswith("hint: ") for hint in hints)
+    (hooked.jo / ".gitlease.yaml").write_bytes(b"\xff: [\n")
+    assert hooked.run(name)[0] == 0
+
+
+def test_no_name_of_ones_own_is_said_and_stops_nothing(hooked: Hooked) -> None:
+    git(hooked.jo, "config", "--unset", "user.email")
+    status, (said, *hints) = hooked.run("pre-commit")
+    assert status == 0
+    assert said.startswith("this commit is not checked: ")
+    assert "user.email" in said
+    assert all(hint.startswith("hint: ") for hint in hints)
+
+
+@pytest.mark.parametrize("name", [*HOOKS, *IN_BACKGROUND])
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError("first line\nsecond line\nthird"),
+        KeyError("x"),
+        ValueError(),
+        RecursionError("\x1b[2J deep"),
+        MemoryError(),
+        OSError(28, "No space left on device"),
+        Unavailable("the remote cannot be reached"),
+        Invalid("a bad file\nof two lines"),
+    ],
+)
+def test_whatever_goes_wrong_is_one_line_and_no_obstacle(
+    name: str, error: Exception, hooked: Hooked
+) -> None:
+    checks = {"pre-commit": "this commit is not checked", "pre-push": "this push is not checked"}
+    status, said = hooked.run(name, "x", opener=failing(error))
+    if isinstance(error, GitleaseError) and name not in checks:
+        assert (status, said) == (0, [])  # every hook of a commit meets it: the first one tells
+        return
+    assert (status, len(said)) == (0, 1)
+    assert said[0].startswith(checks.get(name, "not done") + ": ")
+    assert said[0].isprintable()
+    if not isinstance(error, GitleaseError):
+        assert "second line" not in said[0]
+
+
+def test_what_goes_wrong_late_is_no_obstacle_either(
+    hooked: Hooked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("oh")
+
+    hooked.run("pre-commit")
+    monkeypatch.setattr("gitlease.hooking.Hooks.pre_commit", broken)
+    expected = ["this commit is not checked: internal error: ZeroDivisionError: oh"]
+    assert hooked.run("pre-commit") == (0, expected)
+
+
+def test_a_missing_message_is_said_and_no_obstacle(hooked: Hooked) -> None:
+    door(hooked.jo, clock=hooked.clock).claim("src/auth/**")
+    hooked.run("pre-commit")
+    status, (said,) = hooked.run("prepare-commit-msg", str(hooked.jo / "missing"))
+    assert (status, said.split(":")[0]) == (0, "not done")
+    assert hooked.run("prepare-commit-msg") == (0, [])
+    assert hooked.run("commit-msg") == (0, [])
+
+
+@pytest.mark.parametrize("stderr", ["closed", "broken pipe"])
+@pytest.mark.parametrize("settings", ["guard: {mode: blok}\n", "guard: {mode: warn}\n"])
+def test_nobody_listens_and_nothing_fails(hooked: Hooked, stderr: str, settings: str) -> None:
+    """A terminal, or a program, that is gone must not stop a commit that may go on."""
+    door(hooked.kim, clock=SystemClock()).claim("src/auth/**")  # type: ignore[arg-type]
+    (hooked.jo / ".gitlease.yaml").write_text(settings)
+    shell = 'exec 2>&-; exec "$@"' if stderr == "closed" else 'exec "$@"'
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        ["sh", "-c", shell, "sh", sys.executable, "-m", "gitlease", "hook", "pre-commit"],
+        cwd=hooked.jo,
+        env={**clean_env(), "PYTHONPATH": str(ROOT)},
+        stderr=writing,
+        timeout=60,
+        check=False,
+    )
+    os.close(writing)
+    assert done.returncode == 0
+
+
+# --- what is found --------------------------------------------------------------------------------
+
+
+def test_a_finding_says_who_where_until_when_and_why_and_no_way_around(hooked: Hooked) -> None:
+    door(hooked.kim, clock=hooked.clock).claim("src/auth/**", reason="new login")
+    status, said = hooked.run("pre-commit")
+    assert status == 1
+    line, hint = said
+    start = "src/auth/login.py is held by w2@example.com ("
+    assert line.startswith(start)
+    assert ", under the lease of src/auth/**, until " in line
+    assert line.endswith(', expires in 15m: "new login"')
+    assert hint == (
+        "hint: leave it to them for now; gitlease show 'src/auth/**' says when it is free"
+    )
+    assert not [way for way in WAYS_AROUND if way in " ".join(said).lower()]
+
+
+def test_a_hint_is_a_command_that_can_be_typed(hooked: Hooked) -> None:
+    """Names with blanks and stars are quoted, as a shell needs them."""
+    hooked.stage("my docs/a b.md")
+    door(hooked.kim, clock=hooked.clock).claim("my docs/*.md")
+    *_, hint = hooked.run("pre-commit")[1]
+    assert "gitlease show 'my docs/*.md' says" in hint
+
+
+def test_a_path_that_is_held_itself_is_named_once(hooked: Hooked) -> None:
+    door(hooked.kim, clock=hooked.clock).claim("src/auth/login.py")
+    line, _ = hooked.run("pre-commit")[1]
+    assert line.count("src/auth/login.py") == 1
+    assert "under the lease" not in line
+
+
+def test_where_the_guard_only_warns_the_same_is_said_as_a_warning(hooked: Hooked) -> None:
+    door(hooked.kim, clock=hooked.clock).claim("src/auth/**")
+    git(hooked.jo, "config", "lease.guardMode", "warn")
+    status, said = hooked.run("pre-commit")
+    assert (status, len(said)) == (0, 1)
+    assert said[0].startswith("warning: src/auth/login.py is held by w2@example.com")
+    git(hooked.jo, "config", "lease.guardMode", "off")
+    assert hooked.run("pre-commit") == (0, [])
+
+
+def test_a_lapsed_lease_is_a_warning_that_says_since_when(hooked: Hooked) -> None:
+    door(hooked.kim, clock=hooked.clock).claim("src/auth/**")
+    hooked.clock.advance(2_000)
+    status, said = hooked.run("pre-commit")
+    assert (status, len(said)) == (0, 1)
+    assert said[0].startswith("warning: src/auth/login.py is held by w2@example.com")
+    assert "expired" in said[0]
+
+
+def test_of_many_findings_some_are_spelt_out_and_the_rest_is_counted(hooked: Hooked) -> None:
+    for n in range(SHOWN + 5):
+        hooked.stage(f"src/auth/f{n:02d}.py")
+    door(hooked.kim, clock=hooked.clock).claim("src/auth/**")
+    status, said = hooked.run("pre-commit")
+    assert status == 1
+    assert len([line for line in said if "is held by" in line]) == SHOWN
+    assert "and 6 more" in said
+
+
+def test_odd_names_stay_one_printable_line(hooked: Hooked) -> None:
+    hooked.stage("src/auth/a\nb\x1b[2J.py")
+    (hooked.jo / os.fsdecode(b"src/auth/\xff.py")).write_text("x")
+    git(hooked.jo, "add", "-A")
+    door(hooked.kim, clock=hooked.clock).claim("src/auth/**")
+    status, said = hooked.run("pre-commit")
+    assert (status, len(said)) == (1, 4)
+    assert all(line.isprintable() for line in said)
+
+
+def test_a_task_that_is_started_is_claimed_and_told(hooked: Hooked) -> None:
+    text = "---\nid: F001\ntitle: x\nstatus: {}\nassigned: []\n---\n"
+    (hooked.jo / "tasks").mkdir()
+    (hooked.jo / "tasks/F001.md").write_text(text.format("todo"))
+    git(hooked.jo, "add", "-A")
+    git(hooked.jo, "commit", "-qm", "task")
+    (hooked.jo / "tasks/F001.md").write_text(text.format("in_progress"))
+    git(hooked.jo, "add", "-A")
+    assert hooked.run("pre-commit") == (
+        0,
+        [
+            "claimed F001, since this commit starts it",
+            "its assignee was written to tasks/F001.md, which is not part of this commit",
+        ],
+    )
+    assert hooked.run("pre-commit") == (0, [])
+    assert [x.holder for x in door(hooked.kim, clock=hooked.clock).list()] == ["w1@example.com"]
+
+
+def test_a_task_that_is_started_and_held_is_refused(hooked: Hooked) -> None:
+    text = "---\nid: F001\ntitle: x\nstatus: {}\nassigned: []\n---\n"
+    (hooked.jo / "tasks").mkdir()
+    (hooked.jo / "tasks/F001.md").write_text(text.format("in_progress"))
+    git(hooked.jo, "add", "-A")
+    hooked.run("prepare-commit-msg", "x")
+    door(hooked.kim, clock=hooked.clock).claim("F001")
+    status, said = hooked.run("pre-commit")
+    assert status == 1
+    assert "is held by w2@example.com" in said[0]
+    assert not [way for way in WAYS_AROUND if way in " ".join(said).lower()]
+
+
+def test_offline_it_is_a_warning_with_the_age_of_what_is_known(
+    hooked: Hooked, path_remote: Remote
+) -> None:
+    hooked.run("pre-commit")
+    path_remote.bare.rename(path_remote.bare.with_name("away.git"))
+    hooked.clock.advance(180)
+    status, said = hooked.run("pre-commit")
+    assert (status, len(said)) == (0, 1)
+    assert said[0].startswith("warning: by what this clone knew 3m ago: ")
+    git(hooked.jo, "config", "lease.guardOffline", "block")
+    status, said = hooked.run("pre-commit")
+    assert (status, said[1:]) == (1, ["hint: try again when the remote can be reached"])
+    git(hooked.jo, "config", "lease.guardOffline", "off")
+    assert hooked.run("pre-commit") == (0, [])
+
+
+# --- pushes ---------------------------------------------------------------------------------------
+
+
+def push(hooked: Hooked, monkeypatch: pytest.MonkeyPatch, data: bytes) -> tuple[int, list[str]]:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+    return hooked.run("pre-push", "origin", "url")
+
+
+def test_a_push_is_checked_by_the_lines_that_git_gives(
+    hooked: Hooked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    git(hooked.jo, "commit", "-qm", "x")
+    head = git(hooked.jo, "rev-parse", "HEAD")
+    line = f"refs/heads/main {head} refs/heads/main {'0' * 40}\n".encode()
+    assert push(hooked, monkeypatch, line) == (0, [])
+    door(hooked.kim, clock=hooked.clock).claim("src/auth/**")
+    status, said = push(hooked, monkeypatch, line)
+    assert status == 1
+    assert said[0].startswith("src/auth/login.py is held by w2@example.com")
+    assert push(hooked, monkeypatch, b"") == (0, [])
+
+
+@pytest.mark.parametrize(
+    "data", [b"\n\n", b"one two\n", b"\xff\xfe \0 x y\n", b"a b c d e f g\n", b"x" * 100_000]
+)
+def test_odd_lines_of_a_push_are_no_obstacle(
+    hooked: Hooked, monkeypatch: pytest.MonkeyPatch, data: bytes
+) -> None:
+    status, said = push(hooked, monkeypatch, data)
+    assert status == 0
+    assert len(said) <= 1
+
+
+# --- words and work in the background -------------------------------------------------------------
+
+
+def test_what_was_left_to_be_said_is_said_once_by_the_next_hook(hooked: Hooked) -> None:
+    hooked.desk().words.leave(["your claim of F001 was revoked by kim:\nstuck\x1b[2J"])
+    assert len(hooked.run("post-checkout")[1]) == 1
+    assert hooked.run("pre-commit") == (0, [])
+
+
+def test_only_what_is_due_starts_work_in_the_background(
+    hooked: Hooked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[list[str]] = []
+
+    def start(words: Sequence[str], *, cwd: str, env: object = None) -> bool:
+        started.append([*words, cwd])
+        return True
+
+    monkeypatch.setattr("gitlease.bootstrap_hooks.start_detached", start)
+    hooked.run("post-commit")
+    door(hooked.jo, clock=hooked.clock).claim("src/auth/**", ttl="15m")
+    hooked.run("pre-commit")
+    hooked.run("post-commit")
+    hooked.clock.advance(299)
+    hooked.run("post-checkout")
+    assert started == []
+    hooked.clock.advance(1)
+    hooked.run("post-merge")
+    hooked.run("post-rewrite")
+    assert started == [["hook", "beat", str(hooked.jo)]]
+
+
+def test_a_heartbeat_says_nothing_and_renews(hooked: Hooked) -> None:
+    leases = door(hooked.jo, clock=hooked.clock)
+    leases.claim("src/auth/**")
+    hooked.run("pre-commit")
+    hooked.clock.advance(400)
+    assert hooked.run("beat") == (0, [])
+    assert [x.renewals for x in leases.list()] == [1]
+
+
+def test_a_heartbeat_renews_also_what_no_hook_has_seen_yet(hooked: Hooked) -> None:
+    """The first hook after a claim may come when its third is long gone."""
+    started = hooked.desk()
+    leases = door(hooked.jo, clock=hooked.clock)
+    leases.claim("src/auth/**")
+    hooked.clock.advance(400)
+    assert hooked.desk().guard.due() == ("global",)
+    started.beat()
+    assert [x.renewals for x in leases.list()] == [1]
+
+
+@pytest.mark.parametrize("mode", ["block", "off"])
+def test_a_message_names_what_was_claimed_since_the_last_look(hooked: Hooked, mode: str) -> None:
+    """With ``--no-verify`` this is the first hook that runs, with the mode off the only one."""
+    git(hooked.jo, "config", "lease.guardMode", mode)
+    if mode == "off":
+        hooked.run("pre-commit")
+    door(hooked.jo, clock=hooked.clock).claim("src/auth/**")
+    message = hooked.jo / ".git" / "COMMIT_EDITMSG"
+    message.write_text("subject\n")
+    assert hooked.run("prepare-commit-msg", str(message), "message") == (0, [])
+    assert message.read_text() == "subject\n\nGitlease: src/auth/** token=1\n"
+
+
+def test_an_empty_ruling_says_nothing(hooked: Hooked, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gitlease.hooking.Hooks.pre_commit", lambda _self: Ruling(blocked=True))
+    assert hooked.run("pre-commit") == (1, [])

@@ -1,0 +1,630 @@
+"""What another holds is not committed by mistake, whatever command of git makes the commit."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support.hooked import (
+    CODE,
+    JO,
+    KIM,
+    Pair,
+    Person,
+    blocks,
+    copy_pair,
+    goes_on,
+    make_pair,
+    past,
+    script,
+    task_text,
+)
+from support.repos import git
+
+pytestmark = pytest.mark.one_in(2)
+
+DAY = 86_400
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Pair:
+    return make_pair(tmp_path_factory.mktemp("pair"))
+
+
+@pytest.fixture
+def pair(made: Pair, tmp_path: Path) -> Pair:
+    return copy_pair(made, tmp_path)
+
+
+def is_stopped(jo: Person, *words: str, path: str) -> str:
+    """Commit, and see that it is refused for this path and leaves the branch where it was."""
+    before = jo.run("rev-parse", "HEAD").stdout
+    said = blocks(jo.commit(*words))
+    assert f"gitlease: {path} is held by {KIM}" in said
+    assert jo.run("rev-parse", "HEAD").stdout == before
+    return said
+
+
+# --- what is held ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("held", "name"),
+    [
+        ("src/api/login.py", "path:src/api/login.py"),
+        ("src/api/", "path:src/api"),
+        ("src/*/l*.py", "src/*/l*.py"),
+        ("src/**/login.py", "src/**/login.py"),
+        ("SRC/API/Login.py", ""),
+    ],
+)
+def test_a_path_that_another_holds_is_not_committed(pair: Pair, held: str, name: str) -> None:
+    pair.kim.claim(held, reason="rate limits")
+    pair.jo.put("src/api/login.py")
+    pair.jo.put("docs/guide.md")
+    said = is_stopped(pair.jo, path="src/api/login.py")
+    assert ': "rate limits"' in said
+    assert "docs/guide.md" not in said
+    assert said.count(KIM) == 1
+
+
+def test_what_a_task_covers_is_not_committed(pair: Pair) -> None:
+    pair.kim.claim("F001", reason="mine")
+    pair.jo.put("src/api/limits.py")
+    said = is_stopped(pair.jo, path="src/api/limits.py")
+    assert "under the lease of F001" in said
+    assert ': "mine"' in said
+
+
+@pytest.mark.parametrize("how", ["edit", "delete", "rename", "other id"])
+def test_the_file_of_a_claimed_task_is_not_committed(pair: Pair, how: str) -> None:
+    pair.kim.claim("F002")
+    file = "tasks/F002.md"
+    if how == "edit":
+        pair.jo.put(file, task_text("F002") + "I would rather.\n")
+    elif how == "delete":
+        pair.jo.git("rm", "-q", file)
+    elif how == "rename":
+        pair.jo.git("mv", file, "tasks/F009.md")
+    else:
+        pair.jo.put(file, task_text("F008"))
+    said = blocks(pair.jo.commit())
+    assert "under the lease of F002" in said
+
+
+def test_work_beside_what_is_held_goes_on_in_silence(pair: Pair) -> None:
+    pair.kim.claim("F001")
+    pair.kim.claim("docs/")
+    pair.jo.put("src/web/page.py")
+    goes_on(pair.jo.commit())
+    assert pair.jo.message() == "work\n\n"
+
+
+def test_what_is_one_s_own_never_blocks(pair: Pair) -> None:
+    pair.jo.claim("F001")
+    pair.jo.claim("docs/")
+    for name in ("src/api/login.py", "docs/guide.md", "tasks/F001.md"):
+        pair.jo.put(name)
+    goes_on(pair.jo.commit())
+
+
+def test_what_lapsed_is_only_warned_about(pair: Pair) -> None:
+    pair.kim.claim("src/api/", ago=DAY, ttl=10, reason="rate limits")
+    pair.jo.put("src/api/login.py")
+    said = goes_on(pair.jo.commit(), "gitlease: warning: src/api/login.py is held by " + KIM)
+    assert "expired 23h" in said or "expired 24h" in said or "expired 1d" in said
+
+
+def test_what_lapsed_of_an_assigned_task_is_only_warned_about(pair: Pair) -> None:
+    pair.kim.claim("F001", ago=DAY, ttl=10)
+    pair.jo.put("src/api/login.py")
+    goes_on(pair.jo.commit(), "warning: src/api/login.py", "still assigned to its holder")
+
+
+def test_an_expired_lease_protects_until_it_lapsed(pair: Pair) -> None:
+    """Clocks may differ by a minute: until then its holder may still be at work."""
+    pair.kim.claim("src/api/", ago=20, ttl=10)
+    pair.jo.put("src/api/login.py")
+    done = pair.jo.commit()
+    assert done.returncode == 1
+    assert f"src/api/login.py is held by {KIM}" in done.stderr
+    assert "free for others" in done.stderr
+
+
+def test_many_findings_are_counted_not_listed(pair: Pair) -> None:
+    pair.kim.claim("lib/")
+    for number in range(14):
+        pair.jo.put(f"lib/{number:02}.py", "")
+    said = blocks(pair.jo.commit())
+    assert said.count(KIM) == 10
+    assert "and 4 more" in said
+
+
+# --- kinds of changes -----------------------------------------------------------------------------
+
+
+def moved_out(jo: Person) -> str:
+    jo.git("mv", "src/api/login.py", "src/web/login.py")
+    return "src/api/login.py"
+
+
+def moved_in(jo: Person) -> str:
+    jo.git("mv", "docs/guide.md", "src/api/guide.md")
+    return "src/api/guide.md"
+
+
+def deleted(jo: Person) -> str:
+    jo.git("rm", "-q", "src/api/login.py")
+    return "src/api/login.py"
+
+
+def made_executable(jo: Person) -> str:
+    (jo.root / "src/api/login.py").chmod(0o755)
+    jo.git("add", "-A")
+    return "src/api/login.py"
+
+
+def made_a_link(jo: Person) -> str:
+    file = jo.root / "src/api/login.py"
+    file.unlink()
+    file.symlink_to("../web/page.py")
+    jo.git("add", "-A")
+    return "src/api/login.py"
+
+
+def made_a_folder(jo: Person) -> str:
+    (jo.root / "src/api/login.py").unlink()
+    jo.put("src/api/login.py/new.py", "new\n")
+    return "src/api/login.py"
+
+
+def copied_in(jo: Person) -> str:
+    jo.put("src/api/page.py", CODE.replace("line", "page"))
+    jo.put("src/web/page.py")
+    return "src/api/page.py"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [moved_out, moved_in, deleted, made_executable, made_a_link, made_a_folder, copied_in],
+)
+def test_any_kind_of_change_to_what_is_held_is_seen(
+    pair: Pair, change: Callable[[Person], str]
+) -> None:
+    pair.kim.claim("src/api/")
+    is_stopped(pair.jo, path=change(pair.jo))
+
+
+@pytest.mark.parametrize("setting", ["false", "copies"])
+def test_how_git_shows_renames_does_not_matter(pair: Pair, setting: str) -> None:
+    pair.kim.claim("src/api/login.py")
+    pair.jo.git("config", "diff.renames", setting)
+    pair.jo.git("config", "status.renames", setting)
+    is_stopped(pair.jo, path=moved_out(pair.jo))
+
+
+def submodule(jo: Person) -> str:
+    """A submodule at vendor/lib, committed; the id it could move to."""
+    source = jo.root.parent / "lib"
+    git(jo.root.parent, "init", "-q", "-b", "main", str(source))
+    who = ("-c", "user.email=a@example.com", "-c", "user.name=A")
+    git(source, *who, "commit", "-q", "--allow-empty", "-m", "one")
+    env = {"GITLEASE_SKIP": "1"}
+    jo.git("submodule", "--quiet", "add", str(source), "vendor/lib", env=env)
+    jo.git("commit", "-q", "-m", "lib", env=env)
+    git(jo.root / "vendor/lib", *who, "commit", "-q", "--allow-empty", "-m", "two")
+    return git(jo.root / "vendor/lib", "rev-parse", "HEAD")
+
+
+def test_a_submodule_stands_for_all_that_is_in_it(pair: Pair) -> None:
+    new = submodule(pair.jo)
+    held = ["vendor", "vendor/lib", "vendor/lib/deep/file.c", "*.c"]
+    for path in held:
+        pair.kim.claim(f"path:{path}")
+    for ignored in ("none", "all"):
+        pair.jo.git("config", "diff.ignoreSubmodules", ignored)
+        pair.jo.git("config", "submodule.vendor/lib.ignore", ignored)
+        pair.jo.git("update-index", "--cacheinfo", f"160000,{new},vendor/lib")
+        said = is_stopped(pair.jo, path="vendor/lib")
+        assert said.count(KIM) == len(held)
+
+
+ODD = [
+    b"src/odd/with blank.txt",
+    b"src/odd/ leading and trailing ",
+    b"src/odd/two\nlines",
+    b'src/odd/"quoted" and \\ and \t tab',
+    b"src/odd/it's $(touch owned) `x`",
+    b"src/odd/latin-1 \xe9\xff",
+    "src/odd/ümläut 日本".encode(),
+    b"src/odd/-n",
+    b"src/odd/:(exclude)a",
+    b"src/odd/" + b"long" * 60,
+]
+
+
+def test_odd_names_are_covered_by_the_folder_they_are_in(pair: Pair) -> None:
+    pair.kim.claim("src/odd/")
+    for name in ODD:
+        write(pair.jo, name)
+    said = blocks(pair.jo.commit())
+    lines = [line for line in said.splitlines() if KIM in line]
+    assert len(lines) == len(ODD)
+    for line in lines:
+        assert line.startswith("gitlease: src/odd/")
+        assert all(letter.isprintable() or letter == "\t" for letter in line)
+    assert not (pair.jo.root / "owned").exists()
+
+
+def test_odd_names_that_nobody_holds_are_committed(pair: Pair) -> None:
+    pair.kim.claim("docs/")
+    for name in (*ODD, b"-rf", b"--no-verify", b"-"):
+        write(pair.jo, name)
+    goes_on(pair.jo.commit())
+
+
+def test_a_file_of_an_odd_name_is_held_by_itself(pair: Pair) -> None:
+    names = ["-n", "--all", "with blank", "ümläut", "it's"]
+    for name in names:
+        pair.kim.claim(f"path:{name}")
+        write(pair.jo, os.fsencode(name))
+    said = blocks(pair.jo.commit())
+    for name in names:
+        assert f"gitlease: {name} is held by {KIM}" in said
+
+
+def write(jo: Person, name: bytes) -> None:
+    path = os.path.join(os.fsencode(jo.root), name)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "wb") as file:
+        file.write(b"odd\n")
+    jo.git("add", "-A")
+
+
+# --- ways to commit -------------------------------------------------------------------------------
+
+
+def test_a_partial_commit_is_judged_by_what_it_takes(pair: Pair) -> None:
+    pair.kim.claim("src/api/")
+    pair.jo.put("src/api/login.py")
+    pair.jo.put("docs/guide.md")
+    goes_on(pair.jo.commit("docs/guide.md"))
+    assert pair.jo.git("show", "--format=", "--name-only") == "docs/guide.md"
+    is_stopped(pair.jo, "src/api/login.py", path="src/api/login.py")
+    pair.jo.put("docs/guide.md")
+    is_stopped(pair.jo, "--include", "docs/guide.md", path="src/api/login.py")
+
+
+def test_commit_all_takes_what_is_not_staged(pair: Pair) -> None:
+    pair.kim.claim("src/api/")
+    file = pair.jo.root / "src/api/login.py"
+    file.write_text(CODE + "more\n")
+    (pair.jo.root / "docs/guide.md").unlink()
+    is_stopped(pair.jo, "-a", path="src/api/login.py")
+    file.write_text(CODE)
+    goes_on(pair.jo.commit("-a"))
+
+
+def test_an_amended_commit_is_judged_by_what_is_added_to_it(pair: Pair) -> None:
+    """What was committed before the lease was there is not undone by a better message."""
+    pair.jo.put("docs/guide.md")
+    pair.jo.commit()
+    pair.kim.claim("src/api/")
+    pair.jo.git("config", "lease.guardMaxAge", "1s")
+    pair.jo.gitlease("list")
+    pair.jo.put("src/api/login.py")
+    is_stopped(pair.jo, "--amend", "--no-edit", path="src/api/login.py")
+    pair.jo.git("reset", "-q")
+    pair.jo.put("docs/guide.md")
+    goes_on(pair.jo.commit("--amend", "-m", "better"))
+
+
+def test_a_merge_is_judged_by_what_is_new_in_it(pair: Pair) -> None:
+    """kim's own work comes with main: that is no work of jo's."""
+    pair.kim.claim("src/api/")
+    pair.kim.saves("src/api/limits.py")
+    pair.kim.git("push", "-q", "origin", "main")
+    pair.jo.saves("docs/guide.md")
+    pair.jo.git("fetch", "-q")
+    done = pair.jo.run("merge", "-q", "--no-ff", "-m", "bring main", "origin/main")
+    goes_on(done)
+    assert len(pair.jo.git("log", "-1", "--format=%P").split()) == 2
+
+
+def conflict(pair: Pair) -> None:
+    """kim and jo changed the same line, and kim's is on the remote."""
+    for one, text in ((pair.kim, "kim's\n"), (pair.jo, "jo's\n")):
+        one.put("src/api/login.py", text + CODE)
+        one.git("commit", "-q", "-m", f"{one.name}'s", env={"GITLEASE_SKIP": "1"})
+    pair.kim.git("push", "-q", "origin", "main")
+    pair.jo.git("fetch", "-q")
+
+
+def test_a_conflict_that_is_resolved_otherwise_than_by_its_holder_is_stopped(pair: Pair) -> None:
+    conflict(pair)
+    pair.kim.claim("src/api/")
+    assert pair.jo.run("merge", "-q", "origin/main").returncode == 1
+    pair.jo.put("src/api/login.py", "both\n" + CODE)
+    is_stopped(pair.jo, "--no-edit", path="src/api/login.py")
+    pair.jo.git("checkout", "-q", "MERGE_HEAD", "--", "src/api/login.py")
+    goes_on(pair.jo.commit("--no-edit"))
+    assert len(pair.jo.git("log", "-1", "--format=%P").split()) == 2
+
+
+@pytest.mark.parametrize("verb", ["cherry-pick", "revert"])
+def test_a_picked_commit_that_stops_is_checked_when_it_is_committed(pair: Pair, verb: str) -> None:
+    """git itself runs no pre-commit for a pick without a conflict: the push is checked then."""
+    conflict(pair)
+    pair.kim.claim("src/api/")
+    if verb == "revert":
+        pair.jo.saves("src/api/login.py")
+        pair.jo.put("src/api/login.py", "other\n" + CODE)
+        pair.jo.git("commit", "-qm", "again", env={"GITLEASE_SKIP": "1"})
+        target = "HEAD~2"
+    else:
+        target = "origin/main"
+    assert pair.jo.run(verb, target).returncode == 1
+    pair.jo.put("src/api/login.py", "both\n" + CODE)
+    is_stopped(pair.jo, "--no-edit", path="src/api/login.py")
+
+
+@pytest.mark.parametrize("verb", ["cherry-pick", "revert"])
+def test_a_picked_commit_with_n_is_checked(pair: Pair, verb: str) -> None:
+    pair.jo.git("switch", "-q", "-c", "side")
+    commit = pair.jo.saves("src/api/login.py")
+    if verb == "cherry-pick":
+        pair.jo.git("switch", "-q", "main")
+    pair.kim.claim("src/api/")
+    pair.jo.git("config", "lease.guardMaxAge", "1s")
+    pair.jo.gitlease("list")
+    pair.jo.git(verb, "-n", commit)
+    is_stopped(pair.jo, path="src/api/login.py")
+
+
+def test_a_rebase_goes_through_and_stops_where_it_edits_what_is_held(
+    pair: Pair, tmp_path: Path
+) -> None:
+    """Commits that were made are carried over as they are; the next push judges them."""
+    pair.jo.saves("docs/guide.md", message="one")
+    pair.jo.saves("src/web/page.py", message="two")
+    pair.kim.saves("README")
+    pair.kim.git("push", "-q", "origin", "main")
+    pair.kim.claim("src/api/")
+    pair.jo.git("fetch", "-q")
+    goes_on(pair.jo.run("rebase", "-q", "origin/main"))
+    assert pair.jo.git("log", "-3", "--format=%s").split() == ["two", "one", "work"]
+    todo = script(tmp_path / "todo", 'sed -i "1s/^pick/edit/" "$1"\n')
+    pair.jo.run("rebase", "-q", "-i", "HEAD~2", env={"GIT_SEQUENCE_EDITOR": todo})
+    pair.jo.put("src/api/login.py")
+    is_stopped(pair.jo, "--amend", "--no-edit", path="src/api/login.py")
+    pair.jo.git("reset", "-q", "--hard")  # git itself would commit it unasked
+    goes_on(pair.jo.run("rebase", "--continue", env={"GIT_EDITOR": "true"}))
+    assert pair.jo.git("log", "-3", "--format=%s").split() == ["two", "one", "work"]
+
+
+def test_a_rebase_that_rewords_and_squashes_what_nobody_holds_goes_on(
+    pair: Pair, tmp_path: Path
+) -> None:
+    for name in ("docs/guide.md", "src/web/page.py", "README"):
+        pair.jo.saves(name, message=name)
+    pair.kim.claim("src/api/")
+    todo = script(tmp_path / "todo", 'sed -i -e "1s/^pick/reword/" -e "3s/^pick/squash/" "$1"\n')
+    words = script(tmp_path / "words", 'sed -i "1s/^/new: /" "$1"\n')
+    env = {"GIT_SEQUENCE_EDITOR": todo, "GIT_EDITOR": words}
+    goes_on(pair.jo.run("rebase", "-q", "-i", "HEAD~3", env=env))
+    assert len(pair.jo.git("rev-list", "origin/main..").split()) == 2
+    assert pair.jo.message("HEAD^").startswith("new: docs/guide.md")
+
+
+def test_the_first_commit_of_an_unborn_branch_is_judged_in_full(pair: Pair) -> None:
+    pair.kim.claim("src/api/")
+    pair.jo.git("switch", "-q", "--orphan", "fresh")
+    pair.jo.put("src/api/new.py", "new\n")
+    said = blocks(pair.jo.commit())
+    assert "src/api/new.py is held by" in said
+    pair.jo.git("rm", "-q", "--cached", "src/api/new.py")
+    pair.jo.put("docs/new.md", "new\n")
+    goes_on(pair.jo.commit())
+
+
+def test_a_linked_work_tree_is_guarded_by_the_same_hooks(pair: Pair, tmp_path: Path) -> None:
+    pair.kim.claim("src/api/")
+    goes_on(pair.jo.run("worktree", "add", "-q", "-b", "side", str(tmp_path / "linked")))
+    linked = Person("jo", tmp_path / "linked", pair.jo.env)
+    linked.put("src/api/login.py")
+    is_stopped(linked, path="src/api/login.py")
+    linked.git("reset", "-q", "--hard")
+    linked.put("docs/guide.md")
+    goes_on(linked.commit())
+
+
+@pytest.mark.parametrize("folder", [".", "src/api", "docs"])
+def test_a_folder_below_is_where_git_is_called(pair: Pair, folder: str) -> None:
+    pair.kim.claim("src/api/")
+    pair.jo.put("src/api/login.py")
+    said = blocks(pair.jo.run("commit", "-m", "work", cwd=pair.jo.root / folder))
+    assert "gitlease: src/api/login.py is held by" in said
+
+
+@pytest.mark.parametrize("relative", [False, True])
+def test_git_dir_and_work_tree_may_be_named_from_outside(
+    pair: Pair, tmp_path: Path, relative: bool
+) -> None:
+    pair.kim.claim("src/api/")
+    pair.jo.put("src/api/login.py")
+    root = "jo" if relative else str(pair.jo.root)
+    env = {"GIT_DIR": f"{root}/.git", "GIT_WORK_TREE": root}
+    said = blocks(pair.jo.run("commit", "-m", "work", cwd=tmp_path, env=env))
+    assert "gitlease: src/api/login.py is held by" in said
+    words = (f"--git-dir={root}/.git", f"--work-tree={root}", "commit", "-m", "work")
+    blocks(pair.jo.run(*words, cwd=tmp_path))
+    pair.jo.git("reset", "-q", "--hard")
+    pair.jo.put("docs/guide.md")
+    goes_on(pair.jo.run("commit", "-qm", "work", cwd=tmp_path, env=env))
+
+
+def test_a_bare_repository_may_be_given_a_work_tree(pair: Pair) -> None:
+    """As people keep the files of their home folder."""
+    pair.kim.claim("src/api/")
+    bare = pair.base / "files.git"
+    (pair.jo.root / ".git").rename(bare)
+    words = (f"--git-dir={bare}", f"--work-tree={pair.jo.root}")
+    assert pair.jo.run(*words, "config", "core.bare", "true").returncode == 0
+    (pair.jo.root / "src/api/login.py").write_text("mine\n")
+    said = blocks(pair.jo.run(*words, "commit", "-qam", "work"))
+    assert "gitlease: src/api/login.py is held by" in said
+    assert pair.jo.run(*words, "reset", "-q", "--hard").returncode == 0
+    (pair.jo.root / "docs/guide.md").write_text("mine\n")
+    goes_on(pair.jo.run(*words, "commit", "-qam", "work"))
+
+
+def test_an_index_of_its_own_is_the_one_that_counts(pair: Pair) -> None:
+    pair.kim.claim("src/api/")
+    env = {"GIT_INDEX_FILE": str(pair.jo.root / ".git" / "other")}
+    pair.jo.git("read-tree", "HEAD", env=env)
+    (pair.jo.root / "src/api/login.py").write_text("mine\n")
+    pair.jo.git("add", "src/api/login.py", env=env)
+    blocks(pair.jo.commit(env=env))
+    pair.jo.git("read-tree", "HEAD", env=env)
+    pair.jo.put("src/api/login.py")  # in the usual index
+    (pair.jo.root / "docs/guide.md").write_text("mine\n")
+    pair.jo.git("add", "docs/guide.md", env=env)
+    goes_on(pair.jo.commit(env=env))
+
+
+# --- settings and sessions ------------------------------------------------------------------------
+
+
+def test_with_warn_it_says_the_same_and_goes_on(pair: Pair) -> None:
+    pair.kim.claim("src/api/", reason="rate limits")
+    pair.jo.git("config", "lease.guardMode", "warn")
+    pair.jo.put("src/api/login.py")
+    said = goes_on(pair.jo.commit(), f"gitlease: warning: src/api/login.py is held by {KIM}")
+    assert '"rate limits"' in said
+    assert "hint" not in said
+
+
+def test_with_off_nothing_is_asked_and_nothing_said(pair: Pair) -> None:
+    pair.kim.claim("src/api/")
+    pair.jo.git("config", "lease.guardMode", "off")
+    pair.jo.put("src/api/login.py")
+    goes_on(pair.jo.commit())
+    assert not (pair.jo.private / "state").exists()
+
+
+def test_the_file_of_the_project_says_the_mode_and_the_clone_may_differ(pair: Pair) -> None:
+    pair.kim.claim("src/api/")
+    (pair.jo.root / ".gitlease.yaml").write_text("guard: {mode: warn}\n")
+    pair.jo.put("src/api/login.py")
+    goes_on(pair.jo.commit(), "warning: src/api/login.py")
+    pair.jo.git("config", "lease.guardMode", "block")
+    pair.jo.put("src/api/login.py")
+    blocks(pair.jo.commit())
+
+
+def test_another_run_of_the_same_person_blocks_a_run_and_warns_the_person(pair: Pair) -> None:
+    pair.jo.claim("src/api/", session="build-7")
+    pair.jo.put("src/api/login.py")
+    done = pair.jo.commit(env={"GITLEASE_SESSION": "build-8"})
+    assert "session build-7" in blocks(done, holder=JO)
+    said = goes_on(pair.jo.commit(), f"warning: src/api/login.py is held by {JO}")
+    assert "session build-7" in said
+
+
+def test_the_run_that_holds_it_commits(pair: Pair) -> None:
+    pair.jo.claim("src/api/", session="build-7")
+    pair.jo.put("src/api/login.py")
+    goes_on(pair.jo.commit(env={"GITLEASE_SESSION": "build-7"}))
+    pair.jo.git("config", "lease.session", "build-7")
+    pair.jo.put("src/api/login.py")
+    goes_on(pair.jo.commit())
+
+
+def test_a_lease_without_a_run_is_every_run_s(pair: Pair) -> None:
+    pair.jo.claim("src/api/")
+    for number in range(2):
+        pair.jo.put("src/api/login.py")
+        goes_on(pair.jo.commit(env={"GITLEASE_SESSION": f"build-{number}"}))
+
+
+def test_a_linked_work_tree_is_a_run_of_its_own(pair: Pair, tmp_path: Path) -> None:
+    linked = Person("jo", tmp_path / "linked", pair.jo.env)
+    pair.jo.git("worktree", "add", "-q", "-b", "side", str(linked.root))
+    session = linked.at().identity.actor.session
+    assert session is not None
+    assert session.startswith("worktree:linked-")
+    linked.claim("src/api/")
+    other = Person("jo", tmp_path / "other", pair.jo.env)
+    pair.jo.git("worktree", "add", "-q", "-b", "other", str(other.root))
+    for one in (linked, other, pair.jo):
+        one.put("src/api/login.py")
+    goes_on(linked.commit())
+    assert f"session {session}" in blocks(other.commit(), holder=JO)
+    goes_on(pair.jo.commit(), f"warning: src/api/login.py is held by {JO} (session {session}")
+
+
+def test_a_layer_of_its_own_and_the_common_one_are_both_looked_at(pair: Pair) -> None:
+    pair.kim.claim("src/api/", layer="nightly")
+    pair.kim.claim("docs/")
+    pair.jo.put("src/api/login.py")
+    goes_on(pair.jo.commit())
+    pair.jo.git("config", "lease.layer", "nightly")
+    for path in ("src/api/login.py", "docs/guide.md"):
+        pair.jo.put(path)
+        is_stopped(pair.jo, path, path=path)
+
+
+# --- what the hook of git gives on ----------------------------------------------------------------
+
+
+def test_what_git_tells_its_hooks_reaches_no_other_repository(pair: Pair) -> None:
+    """A hook has GIT_DIR, GIT_INDEX_FILE and more: the ledger and its store must not see them."""
+    pair.kim.claim("src/web/")
+    index = str(pair.jo.root / ".git" / "other")
+    env = {"GIT_DIR": str(pair.jo.root / ".git"), "GIT_WORK_TREE": str(pair.jo.root)}
+    env |= {"GIT_INDEX_FILE": index, "GIT_PREFIX": "docs/", "GIT_NAMESPACE": "strange"}
+    pair.jo.put("docs/guide.md")
+    pair.jo.git("read-tree", "HEAD", env={"GIT_INDEX_FILE": index})
+    pair.jo.put("tasks/F002.md", task_text("F002", status="in_progress"))
+    pair.jo.git("add", "tasks/F002.md", env={"GIT_INDEX_FILE": index})
+    staged = pair.jo.git("ls-files", "--stage")
+    refs = pair.jo.git("for-each-ref")
+    objects = loose(pair.jo)
+    del env["GIT_NAMESPACE"]
+    goes_on(pair.jo.commit(env=env), "claimed F002")
+    assert pair.leases()["F002"].holder == JO
+    assert pair.jo.git("ls-files", "--stage") == staged
+    assert [x for x in pair.jo.git("for-each-ref").splitlines() if "gitlease" in x] == []
+    assert len(refs.splitlines()) == len(pair.jo.git("for-each-ref").splitlines())
+    new = loose(pair.jo) - objects
+    kinds = sorted(pair.jo.git("cat-file", "-t", x) for x in new)
+    assert kinds == ["commit", "tree", "tree"]
+
+
+def loose(one: Person) -> set[str]:
+    """The objects in a clone's own store."""
+    words = ("cat-file", "--batch-check=%(objectname)", "--batch-all-objects")
+    return set(one.git(*words).split())
+
+
+def test_a_fresh_guard_asks_no_remote(pair: Pair) -> None:
+    pair.kim.claim("src/web/")
+    for number in range(3):
+        pair.jo.put("docs/guide.md", f"{number}\n")
+        goes_on(pair.jo.commit())
+        if not number:
+            pair.remote.rename(pair.remote.with_suffix(".away"))
+
+
+def test_old_knowledge_is_said_to_be_old_when_the_remote_is_gone(pair: Pair) -> None:
+    pair.kim.claim("src/api/")
+    pair.jo.at(clock=past(600)).service.read()
+    pair.remote.rename(pair.remote.with_suffix(".away"))
+    pair.jo.put("docs/guide.md")
+    goes_on(pair.jo.commit(), "gitlease: warning: by what this clone knew 10m ago")
+    pair.jo.put("src/api/login.py")
+    done = pair.jo.commit()
+    assert f"src/api/login.py is held by {KIM}" in done.stderr
+    assert done.returncode == 1

@@ -1,0 +1,656 @@
+"""Whatever is wrong with gitlease, git goes on, with one warning; and it costs next to nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from _pytest.mark import ParameterSet
+from support.clock import ManualClock
+from support.faults import FaultProxy, answer, stall
+from support.fences import clean_env
+from support.ledgers import Entry, door, place, set_tip, tip, write_object
+from support.remotes import Remote, Servers, open_remote
+from support.repos import git, make_clone, run_git
+from support.task_trees import HINDERED
+
+from gitlease.adapters.hook_install import install
+from gitlease.adapters.repository import discover
+from gitlease.adapters.system_clock import SystemClock
+from gitlease.bootstrap_hooks import HookDesk, open_hooks
+
+pytestmark = pytest.mark.one_in(2)
+
+ROOT = Path(__file__).parents[2]
+EVENTS = ROOT / "tests" / "faces" / "agent_events"
+TOOLS = Path(sys.executable).parent
+FAST = "guard: {timeout: 1s}\n"
+HEAVY = {
+    *("click", "pygit2", "yaml", "filelock", "dataclasses", "inspect", "hashlib", "asyncio"),
+    *("ssl", "socket", "logging", "tempfile"),
+}
+Clones = Callable[..., list[Path]]
+
+
+@dataclass
+class Hooked:
+    """A clone with its hooks really installed, and the environment in which git runs in it."""
+
+    root: Path
+    remote: Remote
+    path: str
+
+    @property
+    def own(self) -> Path:
+        return self.root / ".git" / "gitlease"
+
+    def env(self, **more: str) -> dict[str, str]:
+        return {**self.remote.env, "PATH": self.path, **more}
+
+    def change(self, name: str = "src/auth/login.py") -> None:
+        """Stage a change that was not there before."""
+        file = self.root / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with file.open("a") as opened:
+            opened.write("more\n")
+        git(self.root, "add", "--", name)
+
+    def commit(self, name: str = "src/auth/login.py", *options: str) -> tuple[int, list[str]]:
+        """Commit a change; how git ended, and the lines of gitlease."""
+        self.change(name)
+        return self._said("commit", "-q", "-m", "x", *options)
+
+    def push(self, to: str, branch: str = "new") -> tuple[int, list[str]]:
+        return self._said("push", "-q", to, f"HEAD:refs/heads/{branch}")
+
+    def _said(self, *words: str) -> tuple[int, list[str]]:
+        done = run_git(self.root, *words, env=self.env())
+        assert "internal error" not in done.stderr, done.stderr
+        lines = [x for x in done.stderr.splitlines() if x.startswith("gitlease:")]
+        return done.returncode, lines
+
+
+def hooked(root: Path, remote: Remote, *, settings: str = "") -> Hooked:
+    """Install the hooks of a clone, for the gitlease of these tests."""
+    install(discover(str(root)), program="")
+    if settings:
+        (root / ".gitlease.yaml").write_text(settings)
+    return Hooked(root, remote, f"{TOOLS}:{clean_env()['PATH']}")
+
+
+@pytest.fixture
+def jo(path_remote: Remote, clones: Clones) -> Hooked:
+    return hooked(clones(1)[0], path_remote)
+
+
+@pytest.fixture
+def kim(jo: Hooked, clones: Clones) -> Path:
+    """Kim's clone of the same remote."""
+    return clones(1)[0]
+
+
+def seldom(every: Iterable[str], *names: str) -> list[ParameterSet]:
+    """Parameters of which these are slow: they are much like others."""
+    slow = [pytest.mark.slow]
+    return [pytest.param(x, marks=slow if x in names else []) for x in every]
+
+
+def claim(clone: Path, *names: str) -> None:
+    """Claim by the clock of this machine, which the hooks go by."""
+    door(clone, clock=SystemClock()).claim_all(list(names))  # type: ignore[arg-type]
+
+
+# --- gitlease itself ------------------------------------------------------------------------------
+
+
+BROKEN = {
+    "exits with 70": "#!/bin/sh\nexit 70\n",
+    "exits with 1": "#!/bin/sh\nexit 1\n",
+    "is killed": "#!/bin/sh\nkill -9 $$\n",
+    "cannot be imported": f"#!{sys.executable} -IS\nimport gitlease\n",
+    "has no interpreter": "#!/nowhere/python\n",
+    "is no program": "\x7fELF\0\0\0\0garbage",
+}
+
+
+def without_gitlease(path: str) -> str:
+    """The PATH without each folder that has a gitlease."""
+    folders = [x for x in path.split(":") if not os.path.exists(f"{x}/gitlease")]
+    return ":".join(folders)
+
+
+def in_the_way(jo: Hooked, text: str, tmp_path: Path) -> None:
+    """Another gitlease comes first on PATH."""
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    (tools / "gitlease").write_text(text)
+    (tools / "gitlease").chmod(0o755)
+    jo.path = f"{tools}:{without_gitlease(jo.path)}"
+
+
+@pytest.mark.parametrize(
+    "broken", seldom([*BROKEN, "is missing"], "exits with 1", "has no interpreter", "is no program")
+)
+def test_a_gitlease_that_is_broken_stops_neither_commit_nor_push(
+    jo: Hooked, tmp_path: Path, broken: str
+) -> None:
+    jo.path = without_gitlease(jo.path)
+    if broken in BROKEN:
+        in_the_way(jo, BROKEN[broken], tmp_path)
+    for what, (status, said) in (("commit", jo.commit()), ("push", jo.push("origin"))):
+        assert (status, len(said)) == (0, 1), said
+        assert f"this {what} is not checked" in said[0]
+    assert git(jo.root, "log", "-1", "--format=%B").strip() == "x"
+
+
+def test_a_gitlease_that_was_moved_is_looked_for_on_path(jo: Hooked, kim: Path) -> None:
+    jo.own.mkdir(exist_ok=True)
+    (jo.own / "program").write_text("/nowhere/gitlease\n")
+    claim(kim, "src/auth/**")
+    status, said = jo.commit()
+    assert (status, len(said)) == (1, 2)
+
+
+def test_while_nothing_is_held_gitlease_is_not_even_started(jo: Hooked, tmp_path: Path) -> None:
+    assert jo.commit() == (0, [])
+    in_the_way(jo, BROKEN["is killed"], tmp_path)
+    assert jo.commit() == (0, [])
+    assert jo.commit("b.txt", "--amend") == (0, [])
+    (jo.own / "gate").unlink()
+    assert len(jo.commit()[1]) == 1
+
+
+# --- what git does by itself ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [[], ["-s"], ["-t", "template"], ["-v"], ["-s", "-v"]])
+def test_a_commit_that_git_gives_up_is_given_up_with_the_hooks_too(
+    jo: Hooked, options: list[str]
+) -> None:
+    """Nobody wrote a word into the message: what we add is none."""
+    claim(jo.root, "src/auth/**")
+    (jo.root / "template").write_text("Why:\n")
+    jo.change()
+    for hooks in ([], ["-c", "core.hooksPath=/dev/null"]):
+        words = [*hooks, "-c", "core.editor=true", "commit", "-q", *options]
+        done = run_git(jo.root, *words, env=jo.env())
+        assert done.returncode == 1, hooks
+        assert "Aborting commit" in done.stderr
+
+
+@pytest.mark.parametrize("options", [[], ["-s"], ["-v"], ["-t", "template"]])
+def test_a_subject_that_is_typed_into_the_editor_stays_one(
+    jo: Hooked, tmp_path: Path, options: list[str]
+) -> None:
+    claim(jo.root, "src/auth/**")
+    (jo.root / "template").write_text("\n\nWhy:\n")
+    editor = tmp_path / "editor"
+    editor.write_text('#!/bin/sh\n{ printf "a subject"; cat "$1"; } >"$1.new"; mv "$1.new" "$1"\n')
+    editor.chmod(0o755)
+    jo.change()
+    done = run_git(jo.root, "commit", "-q", *options, env=jo.env(GIT_EDITOR=str(editor)))
+    assert done.returncode == 0, done.stderr
+    assert git(jo.root, "log", "-1", "--format=%s") == "a subject"
+    named = git(jo.root, "log", "-1", "--format=%(trailers:key=Gitlease,valueonly)")
+    assert named.strip() == "src/auth/** token=1"
+
+
+# --- remotes --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def far(
+    servers: Servers, tmp_path: Path
+) -> Iterator[Callable[[str], tuple[Hooked, FaultProxy, Remote]]]:
+    """Jo's clone of an http remote behind a proxy, with a limit of one second for the guard."""
+    with (
+        open_remote("http", tmp_path / "far", servers=servers) as remote,
+        FaultProxy("127.0.0.1", remote.port) as proxy,
+    ):
+
+        def make(settings: str = FAST) -> tuple[Hooked, FaultProxy, Remote]:
+            clone = make_clone(remote, tmp_path / "far-clone", "w1@example.com", "Worker 1")
+            git(clone, "remote", "set-url", "origin", remote.through(proxy.port).url)
+            return hooked(clone, remote, settings=settings), proxy, remote
+
+        yield make
+        proxy.disarm()
+
+
+Far = Callable[[str], tuple[Hooked, FaultProxy, Remote]]
+
+
+def test_a_remote_that_hangs_is_waited_for_once(far: Far) -> None:
+    """Each connection is given a second; the next commit does not wait at all."""
+    jo, proxy, _ = far(FAST)
+    proxy.arm(stall("down", 0))
+    for connections in (1, 1):
+        status, said = jo.commit()
+        assert (status, len(said)) == (0, 1), said
+        assert "the leases could not be checked" in said[0]
+        assert proxy.connections == connections
+
+
+def test_a_remote_that_hangs_stops_what_is_strict(far: Far, tmp_path: Path) -> None:
+    """``guard.offline: block`` a commit, and by default a push, here to another place."""
+    jo, proxy, _ = far("guard: {timeout: 1s, offline: block}\n")
+    git(tmp_path, "init", "-q", "--bare", "other.git")
+    other = str(tmp_path / "other.git")
+    proxy.arm(stall("down", 0))
+    status, said = jo.commit()
+    assert status == 1
+    assert [x.split(":")[1].strip() for x in said] == ["warning", "hint"]
+    assert jo.commit("b", "--no-verify")[0] == 0
+    (jo.root / ".gitlease.yaml").write_text(FAST)
+    status, said = jo.push(other)
+    assert status == 1
+    assert [x.split(":")[1].strip() for x in said] == ["warning", "hint"]
+    (jo.root / ".gitlease.yaml").write_text("guard: {timeout: 1s, offline: off}\n")
+    status, said = jo.push(other)
+    assert (status, len(said)) == (0, 1)
+    assert proxy.connections <= 3
+
+
+@pytest.mark.parametrize(
+    "status",
+    [pytest.param(401, marks=pytest.mark.slow), 403, pytest.param(500, marks=pytest.mark.slow)],
+)
+def test_a_remote_that_refuses_stops_nothing(far: Far, status: int) -> None:
+    jo, _, remote = far(FAST)
+    remote.arm(answer(status, times=None))
+    ended, said = jo.commit()
+    assert (ended, len(said)) == (0, 1), said
+
+
+def test_a_remote_that_is_gone_stops_nothing(jo: Hooked) -> None:
+    jo.remote.bare.rename(jo.remote.bare.with_name("gone.git"))
+    status, said = jo.commit()
+    assert (status, len(said)) == (0, 1), said
+
+
+def corrupt(bare: Path) -> dict[str, Callable[[], object]]:
+    """Ways in which a ledger on a remote may be damaged."""
+    return {
+        "no YAML": lambda: place(bare, {"ledger.yaml": b"\0\xff: ["}),
+        "nothing in it": lambda: place(bare, {"ledger.yaml": b""}),
+        "a newer format": lambda: place(bare, {"ledger.yaml": b"schema: 99\n"}),
+        "a folder for a file": lambda: place(bare, {"ledger.yaml/x": b""}),
+        "a blob for a commit": lambda: set_tip(bare, write_object(bare, b"x")),
+        "a commit of the project": lambda: set_tip(bare, tip(bare, "refs/heads/main")),
+        "a submodule": lambda: place(bare, {"leases": Entry("160000", "a" * 40)}),
+    }
+
+
+@pytest.mark.parametrize(
+    "how",
+    seldom(corrupt(Path()), "nothing in it", "a folder for a file", "a commit of the project"),
+)
+def test_a_corrupt_ledger_stops_no_commit(jo: Hooked, how: str) -> None:
+    corrupt(jo.remote.bare)[how]()
+    status, said = jo.commit()
+    assert status == 0
+    assert len(said) <= 1, said
+    if how != "a submodule":
+        assert len(said) == 1
+        assert "could not be checked" in said[0] or "is not checked" in said[0]
+
+
+# --- what this clone keeps ------------------------------------------------------------------------
+
+
+def every_file(folder: Path) -> list[Path]:
+    return [x for x in sorted(folder.rglob("*")) if x.is_file()]
+
+
+def garble(files: list[Path], data: bytes) -> None:
+    for file in files:
+        file.chmod(0o600)
+        file.write_bytes(data)
+
+
+def replaced(folder: Path) -> None:
+    """A file stands where the folder was."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.write_text("x")
+
+
+DAMAGE: dict[str, Callable[[Path], object]] = {
+    "state": lambda own: garble(every_file(own / "state"), b"\0garbage"),
+    "empty state": lambda own: garble(every_file(own / "state"), b""),
+    "other JSON": lambda own: garble(list(own.rglob("*.json")), b"{}"),
+    "store": lambda own: garble(every_file(own / "store.git"), b"\0garbage"),
+    "head of the store": lambda own: garble([own / "store.git" / "HEAD"], b"\xff"),
+    "objects": lambda own: shutil.rmtree(own / "store.git" / "objects"),
+    "no store": lambda own: shutil.rmtree(own / "store.git"),
+    "a file for the store": lambda own: replaced(own / "store.git"),
+    "gate": lambda own: (own / "gate").write_bytes(b"\xff 1 9999999999999999999999\n"),
+    "words": lambda own: replaced(own / "words"),
+    "a failure": lambda own: (own / "state" / "default" / "unreachable.json").write_text("{}"),
+    "every file": lambda own: garble(every_file(own), b"\xff{"),
+    "everything": lambda own: shutil.rmtree(own),
+}
+
+
+@pytest.mark.parametrize(
+    "damage",
+    seldom(DAMAGE, *("empty state", "other JSON", "head of the store", "objects", "no store")),
+)
+def test_what_is_damaged_here_is_made_anew_and_the_guard_still_guards(
+    jo: Hooked, kim: Path, damage: str
+) -> None:
+    """The remote still knows: nothing that this clone keeps is needed to find out."""
+    claim(kim, "src/auth/**")
+    claim(jo.root, "docs/**")
+    assert jo.commit()[0] == 1
+    DAMAGE[damage](jo.own)
+    for _ in range(2):
+        status, said = jo.commit()
+        assert (status, len(said)) == (1, 2), said
+        assert "src/auth/login.py is held by w2@example.com" in said[0]
+    git(jo.root, "reset", "-q", "--", "src")
+    assert jo.commit("free.txt") == (0, [])
+
+
+def test_a_file_in_the_place_of_our_folder_stops_nothing(jo: Hooked) -> None:
+    shutil.rmtree(jo.own, ignore_errors=True)
+    jo.own.write_text("x")
+    status, said = jo.commit()
+    assert (status, len(said)) == (0, 1), said
+
+
+@HINDERED
+def test_a_folder_that_cannot_be_written_stops_nothing(jo: Hooked, kim: Path) -> None:
+    claim(kim, "docs/**")
+    jo.commit()
+    folders = [jo.own, *(x for x in jo.own.rglob("*") if x.is_dir())]
+    for folder in folders:
+        folder.chmod(0o500)
+    try:
+        for _ in range(2):
+            status, said = jo.commit()
+            assert status == 0
+            assert len(said) <= 1, said
+    finally:
+        for folder in folders:
+            folder.chmod(0o700)
+
+
+@pytest.mark.parametrize("text", ["guard: {mode: blok}\n", "nonsense: 1\n", ": [\n"])
+def test_settings_that_are_broken_stop_nothing_and_are_said_once(jo: Hooked, text: str) -> None:
+    (jo.root / ".gitlease.yaml").write_text(text)
+    status, said = jo.commit()
+    assert status == 0
+    assert len([x for x in said if "hint: " not in x]) == 1, said
+
+
+# --- counted: connections -------------------------------------------------------------------------
+
+
+def test_a_commit_opens_no_connection_while_the_knowledge_is_fresh(jo: Hooked, kim: Path) -> None:
+    claim(jo.root, "docs/**")
+    claim(kim, "src/**")
+    asked = jo.remote.connections()
+    assert jo.commit("free.txt") == (0, [])  # what was claimed here is fresh, though not Kim's
+    assert jo.remote.connections() == asked
+    for name in ("free.txt", "docs/a.md"):
+        assert jo.commit(name) == (0, [])
+        assert jo.commit(name, "--amend")[0] == 0
+    assert jo.remote.connections() == asked
+
+
+def test_the_first_commit_of_a_clone_asks_once(jo: Hooked) -> None:
+    before = jo.remote.connections()
+    for _ in range(3):
+        assert jo.commit() == (0, [])
+        assert jo.remote.connections() == before + 1
+
+
+def test_knowledge_that_is_old_is_asked_for_once_by_all_hooks_of_a_commit(
+    path_remote: Remote, clones: Clones, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    worker = Busy(path_remote, clones, monkeypatch)
+    for seconds, connections in ((0, 1), (30, 0), (30, 0), (1, 1), (60, 0), (1, 1), (600, 1)):
+        worker.clock.advance(seconds)
+        before = path_remote.connections()
+        worker.commits()
+        assert path_remote.connections() - before == connections, seconds
+
+
+# --- counted: pushes ------------------------------------------------------------------------------
+
+
+class Busy:
+    """Somebody who commits all the time, in this process and by a clock of the test."""
+
+    def __init__(self, remote: Remote, clones: Clones, monkeypatch: pytest.MonkeyPatch) -> None:
+        for name, value in remote.env.items():
+            monkeypatch.setenv(name, value)
+        self.remote, self.clock = remote, ManualClock()
+        self.clone, self.other = clones(2)
+        (self.clone / "a.txt").write_text("a")
+        git(self.clone, "add", "-A")
+        self.message = self.clone / ".git" / "COMMIT_EDITMSG"
+
+    def desk(self) -> HookDesk:
+        environ = {k: v for k, v in os.environ.items() if not k.startswith("GITLEASE_")}
+        return open_hooks(str(self.clone), environ=environ, clock=self.clock)
+
+    def commits(self) -> None:
+        """The hooks of one commit, but for the heartbeat."""
+        assert not self.desk().hooks.pre_commit().blocked
+        self.message.write_text("x\n")
+        self.desk().hooks.name_leases(str(self.message))
+        self.desk().guard.refresh()
+
+    def beats(self) -> None:
+        """What post-commit has done in the background, where it is time."""
+        if self.desk().guard.due():
+            self.desk().beat()
+
+    def live(self) -> list[str]:
+        """What is held, as the other clone sees it."""
+        found = door(self.other, clock=self.clock).list()
+        return sorted(x.resource for x in found if x.state == "active" and x.expires_in > 0)
+
+
+NAMES = ["F001", "F002", "src/**"]
+
+
+def test_a_busy_committer_pushes_at_most_twelve_times_an_hour(
+    path_remote: Remote, clones: Clones, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = Busy(path_remote, clones, monkeypatch)
+    door(worker.clone, clock=worker.clock).claim_all(NAMES, ttl="15m")
+    before = path_remote.pushes()
+    for minute in range(60):
+        worker.clock.advance(60)
+        worker.commits()
+        worker.beats()
+        if minute % 5 == 4:
+            assert worker.live() == NAMES
+    assert path_remote.pushes() - before <= 12
+    renewals = {x.renewals for x in door(worker.other, clock=worker.clock).list()}
+    assert renewals == {path_remote.pushes() - before}  # each push renewed them all
+
+
+def test_a_lease_lives_on_where_a_commit_is_made_every_ten_minutes(
+    path_remote: Remote, clones: Clones, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = Busy(path_remote, clones, monkeypatch)
+    door(worker.clone, clock=worker.clock).claim_all(NAMES, ttl="15m")
+    before = path_remote.pushes()
+    for _ in range(6):
+        worker.clock.advance(600)
+        worker.commits()
+        worker.beats()
+        assert worker.live() == NAMES
+    assert path_remote.pushes() - before == 6
+
+
+def test_a_beat_that_comes_twice_pushes_once(
+    path_remote: Remote, clones: Clones, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = Busy(path_remote, clones, monkeypatch)
+    door(worker.clone, clock=worker.clock).claim_all(NAMES, ttl="15m")
+    worker.commits()
+    worker.clock.advance(400)
+    before = path_remote.pushes()
+    both = [worker.desk(), worker.desk()]
+    assert [desk.guard.due() for desk in both] == [("global",)] * 2
+    for desk in both:
+        desk.beat()
+    assert path_remote.pushes() - before == 1
+
+
+def test_two_beats_at_the_same_moment_do_no_harm(
+    path_remote: Remote, clones: Clones, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = Busy(path_remote, clones, monkeypatch)
+    door(worker.clone, clock=worker.clock).claim_all(NAMES, ttl="15m")
+    worker.commits()
+    before = path_remote.pushes()
+    rounds = 4
+    for _ in range(rounds):
+        worker.clock.advance(301)
+        desks, start = [worker.desk(), worker.desk()], threading.Barrier(2)
+
+        def beat(desk: HookDesk, start: threading.Barrier = start) -> None:
+            start.wait(timeout=30)
+            desk.beat()
+
+        threads = [threading.Thread(target=beat, args=(desk,)) for desk in desks]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(timeout=60)
+        assert worker.live() == NAMES
+        assert worker.desk().words.take() == ()  # a lost race is nothing to tell anybody
+    # At worst the two push, one of them is late, and comes again.
+    assert rounds <= path_remote.pushes() - before <= 3 * rounds
+
+
+def test_a_beat_that_changed_nothing_is_not_started_again_at_once(
+    jo: Hooked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[object] = []
+
+    def start(words: object, **_: object) -> bool:
+        started.append(words)
+        return True
+
+    monkeypatch.setattr("gitlease.bootstrap_hooks.start_detached", start)
+    clock = ManualClock()
+    door(jo.root, clock=clock).claim("F001")
+    open_hooks(str(jo.root), environ={}, clock=clock).guard.refresh()
+    clock.advance(400)
+    for _ in range(3):
+        open_hooks(str(jo.root), environ={}, clock=clock).start_beat()
+    assert started == [["hook", "beat"]]
+
+
+def test_a_heartbeat_that_fails_is_told_once_by_the_next_hook(
+    path_remote: Remote, clones: Clones, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = Busy(path_remote, clones, monkeypatch)
+    door(worker.clone, clock=worker.clock).claim_all(NAMES, ttl="15m")
+    worker.commits()
+    worker.clock.advance(400)
+    away = path_remote.bare.with_name("away.git")
+    path_remote.bare.rename(away)
+    for _ in range(2):
+        worker.desk().beat()
+    (said,) = worker.desk().words.take()
+    assert said.startswith("your leases were not renewed: ")
+    assert worker.desk().words.take() == ()
+    away.rename(path_remote.bare)
+    worker.beats()
+    assert worker.desk().words.take() == ()
+    assert worker.live() == NAMES
+
+
+# --- modules --------------------------------------------------------------------------------------
+
+
+LIST = """\
+import json, sys
+from gitlease.faces.hooks.entry import run_hook
+status = run_hook(sys.argv[1:])
+print(json.dumps([status, sorted(sys.modules)]))
+"""
+LIST_AGENT = """\
+import io, json, sys
+from gitlease.faces.agents import handling
+status = handling.run(sys.argv[1:], stdin=sys.stdin.buffer)
+print(json.dumps([status, sorted(sys.modules)]))
+"""
+
+
+def modules(
+    jo: Hooked, *argv: str, code: str = LIST, data: bytes = b""
+) -> tuple[int, set[str], list[str]]:
+    """The status of a hook in a process of its own, what it has imported, and what it said.
+
+    Without site-packages: whatever is needed from there would fail, and be said.
+    """
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", code, *argv],
+        cwd=jo.root,
+        env=clean_env({**jo.env(), "PYTHONPATH": str(ROOT)}),
+        input=data,
+        capture_output=True,
+        timeout=60,
+        check=True,
+    )
+    status, found = json.loads(done.stdout.splitlines()[-1])
+    tops = {name.partition(".")[0] for name in found}
+    return status, tops, done.stderr.decode().splitlines()
+
+
+@pytest.mark.parametrize("settings", ["", "guard: {timeout: 2s}\n"])
+def test_a_check_with_fresh_knowledge_imports_little(jo: Hooked, kim: Path, settings: str) -> None:
+    if settings:
+        (jo.root / ".gitlease.yaml").write_text(settings)
+    claim(kim, "src/auth/**")
+    assert jo.commit("free.txt") == (0, [])
+    jo.change("free.txt")
+    status, found, said = modules(jo, "pre-commit")
+    assert (status, said, found & HEAVY) == (0, [], set())
+    jo.change()
+    status, found, said = modules(jo, "pre-commit")
+    assert (status, len(said), found & HEAVY) == (1, 2, set())
+
+
+def test_naming_leases_and_ending_a_commit_import_little(jo: Hooked) -> None:
+    claim(jo.root, "src/auth/**")
+    assert jo.commit() == (0, [])
+    jo.change()
+    message = jo.root / ".git" / "COMMIT_EDITMSG"
+    message.write_text("x\n")
+    for name in ("prepare-commit-msg", "commit-msg"):
+        status, found, said = modules(jo, name, str(message), "message")
+        assert (status, said, found & HEAVY) == (0, [], set()), name
+    assert "Gitlease: src/auth/** token=1" in message.read_text()
+    for name in ("post-commit", "post-checkout", "post-merge", "post-rewrite"):
+        status, found, said = modules(jo, name)
+        assert (status, said, found & HEAVY) == (0, [], set()), name
+
+
+def test_an_agents_tool_that_has_nothing_due_imports_little(jo: Hooked) -> None:
+    claim(jo.root, "src/auth/**")
+    assert jo.commit() == (0, [])
+    names = [x for x in sorted(EVENTS.glob("*-after-tool*.json")) if "subagent" not in x.name]
+    assert names
+    for file in names:
+        event = file.read_text().replace("/repo", str(jo.root)).encode()
+        host = file.name.partition("-")[0]
+        done = modules(jo, host, "after-tool", code=LIST_AGENT, data=event)
+        status, found, said = done
+        assert (status, said, found & HEAVY) == (0, [], set()), file.name

@@ -1,0 +1,362 @@
+"""Whatever calls hooks here already: ours come beside it, fire, and go without a trace."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+import yaml
+from support.fences import clean_env
+from support.hook_repos import HookRepo, make_hook_repo
+from support.repos import assert_untouched, git, snapshot
+
+from gitlease.adapters.hook_install import install, uninstall
+from gitlease.adapters.hook_managers import hook_call, lefthook_snippet, pre_commit_lines
+from gitlease.adapters.hook_places import Way
+from gitlease.adapters.hook_shims import HOOKS
+from gitlease.adapters.hook_status import hook_states
+from gitlease.adapters.hook_write import Plan
+from gitlease.adapters.repository import discover
+
+CALLS = ["pre-commit ", "prepare-commit-msg ", "commit-msg ", "post-commit "]
+MINE = b'echo mine >>"$CALLS"\n'
+PYTHON = b"#!/usr/bin/env python3\nimport os\nprint('mine', file=open(os.environ['CALLS'], 'a'))\n"
+PUSH = b'#!/bin/sh\nwhile read -r a b c d; do echo "mine $c" >>"$CALLS"; done\n'
+# What husky 9.1.7 writes, as far as it matters: every hook of its folder sources this.
+HUSKY = b"""#!/usr/bin/env sh
+n=$(basename "$0")
+s=$(dirname "$(dirname "$0")")/$n
+[ ! -f "$s" ] && exit 0
+[ "${HUSKY-}" = "0" ] && exit 0
+sh -e "$s" "$@"
+c=$?
+[ $c != 0 ] && echo "husky - $n script failed (code $c)"
+exit $c
+"""
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> HookRepo:
+    return make_hook_repo(tmp_path)
+
+
+def put_in(repo: HookRepo, *, yes: bool = False) -> Plan:
+    return install(discover(str(repo.root)), program="", yes=yes)
+
+
+def take_out(repo: HookRepo) -> Plan:
+    return uninstall(discover(str(repo.root)))
+
+
+def all_proven(repo: HookRepo, monkeypatch: pytest.MonkeyPatch) -> bool:
+    monkeypatch.setenv("PATH", repo.env["PATH"])
+    return all(s.live and s.proven for s in hook_states(discover(str(repo.root))))
+
+
+def test_no_hooks_at_all(repo: HookRepo, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = snapshot(repo.root)
+    assert not repo.hooks.exists()
+    assert put_in(repo).way is Way.FOLDER
+    assert repo.commit() == (0, "")
+    assert repo.calls() == CALLS
+    assert all_proven(repo, monkeypatch)
+    git(repo.root, "update-ref", "-d", "ORIG_HEAD")
+    take_out(repo)
+    assert not repo.hooks.exists()
+    after = snapshot(repo.root)
+    assert {k for k in after if "hooks" in k} == {k for k in before if "hooks" in k}
+
+
+@pytest.mark.parametrize(
+    ("data", "fires"),
+    [
+        (b"#!/bin/sh\n" + MINE, True),
+        (b"#!/usr/bin/env bash\n" + MINE + b"exec true\n", True),
+        (b"#!/bin/sh -eu\n" + MINE + b"exit 0", True),
+        (b"#!/bin/bash\n" + MINE + b"if true; then\n  exec true\nfi\nexit 1\n", True),
+        (b"#!/bin/sh\n" + MINE + b": \r\ncat <<X >/dev/null\r\nhere\r\nX\r\n", True),
+        (PYTHON, True),
+        (PYTHON + b"# no newline", True),
+        (MINE, True),
+        (b"#!/bin/sh\n", False),
+        (b"#!/bin/sh", False),
+        (b"", False),
+    ],
+)
+@pytest.mark.parametrize("mode", [0o755, 0o700])
+def test_an_existing_hook_still_runs_and_comes_back_to_the_byte(
+    repo: HookRepo, data: bytes, fires: bool, mode: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hook = repo.write(".git/hooks/pre-commit", data, mode)
+    before = snapshot(repo.root)
+    put_in(repo)
+    assert all_proven(repo, monkeypatch)
+    assert repo.commit() == (0, "")
+    assert repo.calls() == [CALLS[0], *(["mine"] if fires else []), *CALLS[1:]]
+    repo.answer(1)
+    assert repo.commit() == (1, "")
+    assert repo.calls() == CALLS[:1]
+    take_out(repo)
+    assert snapshot(repo.root)["git/hooks/pre-commit"] == before["git/hooks/pre-commit"]
+    assert [file.name for file in repo.hooks.iterdir()] == [hook.name]
+
+
+def test_a_hook_that_refuses_still_refuses(repo: HookRepo) -> None:
+    for last in (b"exit 3\n", b"false\n", b"false"):
+        hook = repo.write(".git/hooks/pre-commit", b"#!/bin/sh\n" + last)
+        put_in(repo)
+        assert repo.commit()[0] == 1
+        take_out(repo)
+        assert hook.read_bytes() == b"#!/bin/sh\n" + last
+
+
+def test_a_hook_with_line_ends_of_windows_is_kept_as_it_is(repo: HookRepo) -> None:
+    data = b"#!/bin/sh\r\necho mine\r\n"
+    hook = repo.write(".git/hooks/pre-commit", data)
+    refused = repo.commit()[0]
+    put_in(repo)
+    assert (repo.commit()[0] != 0) == (refused != 0)
+    assert CALLS[0] in repo.calls()
+    take_out(repo)
+    assert hook.read_bytes() == data
+
+
+def test_a_hook_that_is_switched_off_stays_off(repo: HookRepo) -> None:
+    hook = repo.write(".git/hooks/pre-commit", b"#!/bin/sh\n" + MINE, 0o644)
+    put_in(repo)
+    assert repo.commit()[0] == 0
+    assert repo.calls() == CALLS
+    take_out(repo)
+    assert (hook.read_bytes(), hook.stat().st_mode & 0o777) == (b"#!/bin/sh\n" + MINE, 0o644)
+
+
+@pytest.mark.parametrize("python", [False, True])
+def test_what_a_push_says_is_read_by_both(repo: HookRepo, python: bool) -> None:
+    data = PUSH
+    if python:
+        data = PYTHON.replace(b"'mine'", b"'mine', open(0).read().split()[2]")
+    repo.write(".git/hooks/pre-push", data)
+    put_in(repo)
+    assert repo.push() == (0, "")
+    ours, mine = repo.calls()
+    assert "refs/heads/new" in ours
+    assert mine == "mine refs/heads/new"
+    repo.answer(1)
+    assert repo.push()[0] == 1
+    take_out(repo)
+    assert (repo.hooks / "pre-push").read_bytes() == data
+
+
+@pytest.mark.parametrize("outside", [False, True])
+def test_a_link_is_neither_followed_nor_lost(repo: HookRepo, outside: bool) -> None:
+    folder = repo.root.parent if outside else repo.root
+    target = folder / "scripts" / "check"
+    target.parent.mkdir()
+    target.write_bytes(b"#!/bin/sh\n" + MINE)
+    target.chmod(0o755)
+    repo.hooks.mkdir()
+    link = repo.hooks / "pre-commit"
+    link.symlink_to(os.path.relpath(target, repo.hooks))
+    was = os.readlink(link)
+    put_in(repo)
+    assert target.read_bytes() == b"#!/bin/sh\n" + MINE
+    assert repo.commit() == (0, "")
+    assert repo.calls() == [CALLS[0], "mine", *CALLS[1:]]
+    take_out(repo)
+    assert os.readlink(link) == was
+    assert target.read_bytes() == b"#!/bin/sh\n" + MINE
+
+
+def test_a_folder_of_hooks_in_the_work_tree(
+    repo: HookRepo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repo.write("tools/hooks/pre-commit", b"#!/bin/sh\n" + MINE)
+    git(repo.root, "config", "core.hooksPath", "tools/hooks")
+    before = snapshot(repo.root)
+    plan = put_in(repo)
+    assert "tools/hooks is in the work tree" in plan.notes[0]
+    assert all_proven(repo, monkeypatch)
+    take_out(repo)
+    assert_untouched(before, snapshot(repo.root))
+
+
+@pytest.mark.parametrize("linked", [False, True])
+def test_a_folder_of_hooks_outside_is_never_written_to(repo: HookRepo, linked: bool) -> None:
+    outside = repo.root.parent / "company"
+    outside.mkdir()
+    (outside / "pre-commit").write_bytes(b"#!/bin/sh\n")
+    if linked:
+        repo.hooks.symlink_to(outside)
+    else:
+        git(repo.root, "config", "core.hooksPath", str(outside))
+    before = snapshot(repo.root)
+    plan = put_in(repo, yes=True)
+    assert (plan.way, plan.changes, len(plan.lines)) == (Way.OUTSIDE, (), len(HOOKS))
+    assert "outside of this clone" in plan.notes[0]
+    take_out(repo)
+    assert_untouched(before, snapshot(repo.root))
+    assert [f.read_bytes() for f in outside.iterdir()] == [b"#!/bin/sh\n"]
+
+
+def test_husky(repo: HookRepo, monkeypatch: pytest.MonkeyPatch) -> None:
+    repo.write(".husky/_/h", HUSKY, 0o644)
+    for name in HOOKS:
+        repo.write(f".husky/_/{name}", b'#!/usr/bin/env sh\n. "$(dirname "$0")/h"')
+    repo.write(".husky/pre-commit", MINE, 0o644)
+    git(repo.root, "config", "core.hooksPath", ".husky/_")
+    before = snapshot(repo.root)
+    asked = put_in(repo)
+    assert (asked.way, asked.changes, len(asked.lines)) == (Way.HUSKY, (), len(HOOKS))
+    assert_untouched(before, snapshot(repo.root))
+    put_in(repo, yes=True)
+    assert snapshot(repo.root)["tree/.husky/_/pre-commit"] == before["tree/.husky/_/pre-commit"]
+    assert all_proven(repo, monkeypatch)
+    assert repo.commit() == (0, "")
+    assert repo.calls() == [CALLS[0], "mine", *CALLS[1:]]
+    repo.answer(1)
+    assert repo.commit()[0] == 1
+    take_out(repo)
+    after = snapshot(repo.root)
+    assert {k: v for k, v in after.items() if k.startswith("tree/")} == {
+        k: v for k, v in before.items() if k.startswith("tree/")
+    }
+
+
+def test_pre_commit(repo: HookRepo) -> None:
+    config = b"# mine\nrepos:\n- repo: local\n  hooks: []\nfail_fast: true"
+    file = repo.write(".pre-commit-config.yaml", config, 0o640)
+    before = snapshot(repo.root)
+    asked = put_in(repo)
+    assert (asked.way, asked.changes) == (Way.PRE_COMMIT, ())
+    assert any("id: gitlease-guard" in line for line in asked.lines)
+    assert_untouched(before, snapshot(repo.root))
+    done = put_in(repo, yes=True)
+    assert done.lines == ("pre-commit install " + " ".join(f"-t {name}" for name in HOOKS),)
+    assert put_in(repo, yes=True).changes == ()
+    problems = {s.problem for s in hook_states(discover(str(repo.root)))}
+    assert problems == {
+        f"git does not call pre-commit yet: pre-commit install -t {n}" for n in HOOKS
+    }
+    made = b"#!/usr/bin/env bash\n# File generated by pre-commit: https://pre-commit.com\n"
+    hook = repo.write(".git/hooks/pre-commit", made)
+    state = hook_states(discover(str(repo.root)))[0]
+    assert (state.live, state.proven, state.way) == (True, False, "pre-commit")
+    hook.unlink()
+    hook.parent.rmdir()
+    take_out(repo)
+    assert_untouched(before, snapshot(repo.root))
+    file.write_bytes(config + b"\n# - id: no\n#\n- id: gitlease-guard\n")
+    assert "names our hooks already" in put_in(repo, yes=True).notes[0]
+
+
+def test_lefthook(repo: HookRepo) -> None:
+    repo.write("lefthook.yml", b"pre-commit:\n  jobs:\n    - run: true", 0o644)
+    before = snapshot(repo.root)
+    asked = put_in(repo)
+    assert (asked.way, asked.changes) == (Way.LEFTHOOK, ())
+    assert_untouched(before, snapshot(repo.root))
+    assert put_in(repo, yes=True).lines == ("lefthook install",)
+    assert put_in(repo, yes=True).changes == ()
+    assert {s.problem for s in hook_states(discover(str(repo.root)))} == {
+        "git does not call lefthook yet: lefthook install"
+    }
+    take_out(repo)
+    assert_untouched(before, snapshot(repo.root))
+    taken = repo.write("lefthook.yml", b"extends: [x.yml]\n", 0o644)
+    assert "extends: [lefthook-gitlease.yml]" in put_in(repo, yes=True).lines
+    assert taken.read_bytes() == b"extends: [x.yml]\n"
+
+
+def commands() -> list[tuple[str, list[str]]]:
+    """What pre-commit and lefthook are given for each hook, and husky's people to type."""
+    hooks = yaml.safe_load("repos:\n" + pre_commit_lines(HOOKS))["repos"][0]["hooks"]
+    words = [(hook["stages"][0], shlex.split(hook["entry"])) for hook in hooks]
+    runs = yaml.safe_load(lefthook_snippet(HOOKS))
+    words += [(name, ["sh", "-c", runs[name]["commands"]["gitlease"]["run"]]) for name in HOOKS]
+    return words + [(name, ["sh", "-e", "-c", hook_call(name), "husky"]) for name in HOOKS]
+
+
+def run(
+    repo: HookRepo, words: list[str], env: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[bytes]:
+    env = clean_env({**repo.env, **(env or {})})
+    return subprocess.run(words, cwd=repo.root, env=env, input=b"", check=False)
+
+
+def test_the_commands_for_managers_stop_git_only_for_what_was_checked(repo: HookRepo) -> None:
+    for status in (0, 1, 70):
+        repo.answer(status)
+        for name, words in commands():
+            stops = status == 1 and name in ("pre-commit", "pre-push")
+            assert run(repo, words).returncode == int(stops), words
+    (repo.bin / "gitlease").unlink()
+    for _, words in commands():
+        assert shutil.which("gitlease") or run(repo, words).returncode == 0, words
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        ["my repo/.git/MSG"],
+        ["Jo's/.git/MSG", "message"],
+        [".git/MSG", "commit", "HEAD"],
+        [".git/MSG", "commit", "HEAD^{/a b}"],
+    ],
+)
+def test_managers_pass_on_what_git_said_of_a_message(repo: HookRepo, given: list[str]) -> None:
+    """A file of any name, and whether it is an amended commit, which the source tells."""
+    fake = '#!/bin/sh\nshift 2\nprintf "<%s>" "$@" >>"$CALLS"\n'
+    (repo.bin / "gitlease").write_text(fake)
+    named = ("PRE_COMMIT_COMMIT_MSG_SOURCE", "PRE_COMMIT_COMMIT_OBJECT_NAME")
+    source = dict(zip(named, given[1:], strict=False))
+    for name, words in commands():
+        if name not in ("prepare-commit-msg", "commit-msg"):
+            continue
+        words, env = list(words), {}
+        if words[-1] == "husky":
+            words += given
+        elif words[-1] == "gitlease":  # pre-commit's: files are added to the words
+            words, env = [*words, given[0]], source if name == "prepare-commit-msg" else {}
+        else:
+            for number, word in enumerate(given, 1):  # lefthook's: as it puts them into the text
+                words[-1] = words[-1].replace(f"{{{number}}}", word)
+        assert run(repo, words, env).returncode == 0
+        (said,) = repo.calls()
+        assert said.startswith(f"<{given[0]}>")
+        if name == "prepare-commit-msg":
+            assert ("<commit><HEAD>" in said) == (given[1:] == ["commit", "HEAD"])
+
+
+def test_a_git_that_reads_hooks_from_its_configuration(repo: HookRepo) -> None:
+    """With a git that says so; what such a git does with it is not seen here."""
+    real = clean_env()["PATH"]
+    fake = repo.bin / "git"
+    fake.write_text(
+        '#!/bin/sh\n[ "$1" != --version ] || { echo "git version 2.54.0"; exit; }\n'
+        f'PATH={real!r}\nexec git "$@"\n'
+    )
+    fake.chmod(0o755)
+    hook = repo.write(".git/hooks/pre-commit", b"#!/bin/sh\n" + MINE)
+    before = snapshot(repo.root)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("PATH", repo.env["PATH"])
+        plan = put_in(repo)
+        assert (plan.way, len(plan.said)) == (Way.CONFIG, 2 * len(HOOKS))
+        assert put_in(repo).said == ()
+    assert hook.read_bytes() == b"#!/bin/sh\n" + MINE
+    for name in HOOKS:
+        assert git(repo.root, "config", f"hook.gitlease-{name}.event") == name
+        command = git(repo.root, "config", f"hook.gitlease-{name}.command")
+        words = ["sh", "-c", f'{command} "$@"', command, "x"]
+        done = subprocess.run(words, cwd=repo.root, env=clean_env(repo.env), input=b"", check=False)
+        assert done.returncode == 0
+    assert [call.split()[0] for call in repo.calls()] == list(HOOKS)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("PATH", repo.env["PATH"])
+        take_out(repo)
+    assert_untouched(before, snapshot(repo.root))

@@ -1,0 +1,394 @@
+"""What another holds by now is not pushed, though it was committed before anybody held it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.hooked import (
+    CODE,
+    JO,
+    KIM,
+    Pair,
+    Person,
+    blocks,
+    copy_pair,
+    goes_on,
+    make_pair,
+    past,
+    script,
+)
+from support.repos import git
+
+pytestmark = pytest.mark.one_in(2)
+
+LOGIN = "src/api/login.py"
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Pair:
+    return make_pair(tmp_path_factory.mktemp("pair"))
+
+
+@pytest.fixture
+def pair(made: Pair, tmp_path: Path) -> Pair:
+    return copy_pair(made, tmp_path)
+
+
+@pytest.fixture
+def late(pair: Pair) -> Pair:
+    """jo committed to src/api on main, and then kim took it."""
+    pair.jo.saves(LOGIN)
+    pair.kim.claim("src/api/", reason="rate limits")
+    return pair
+
+
+def refs(pair: Pair) -> str:
+    """The branches and tags of the remote."""
+    return git(pair.remote, "for-each-ref", "refs/heads", "refs/tags")
+
+
+def is_stopped(pair: Pair, *words: str, path: str = LOGIN) -> str:
+    """Push, and see that it is refused for this path and the remote stays as it was."""
+    before = refs(pair)
+    said = blocks(pair.jo.run("push", "-q", *words))
+    assert f"gitlease: {path} is held by {KIM}" in said
+    assert refs(pair) == before
+    return said
+
+
+# --- what is held by now --------------------------------------------------------------------------
+
+
+def test_what_was_committed_before_it_was_held_is_not_pushed(late: Pair) -> None:
+    assert ': "rate limits"' in is_stopped(late)
+    late.kim.release("src/api/")
+    goes_on(late.jo.run("push", "-q"))
+    assert late.on_remote("main") == late.jo.head()
+
+
+def test_what_this_clone_knew_a_moment_ago_is_not_enough(pair: Pair) -> None:
+    """A commit trusts fresh knowledge, a push asks."""
+    pair.jo.put("docs/guide.md")
+    pair.jo.commit()
+    pair.kim.claim("src/api/")
+    pair.jo.put(LOGIN)
+    goes_on(pair.jo.commit())
+    is_stopped(pair)
+
+
+def test_what_was_committed_past_the_check_is_not_pushed(pair: Pair) -> None:
+    pair.kim.claim("F001", reason="rate limits")
+    pair.jo.put(LOGIN)
+    goes_on(pair.jo.commit("--no-verify"))
+    assert "under the lease of F001" in is_stopped(pair)
+
+
+def test_the_commit_may_be_any_of_those_that_are_pushed(late: Pair) -> None:
+    late.jo.saves("docs/guide.md")
+    late.jo.saves("README")
+    is_stopped(late)
+
+
+def test_what_is_undone_again_before_the_push_was_still_changed(late: Pair) -> None:
+    late.jo.git("revert", "--no-edit", "HEAD", env={"GITLEASE_SKIP": "1"})
+    is_stopped(late)
+
+
+def test_what_is_not_held_is_pushed(late: Pair) -> None:
+    late.jo.git("switch", "-q", "-c", "docs", "origin/main")
+    late.jo.saves("docs/guide.md")
+    goes_on(late.jo.run("push", "-q", "origin", "docs"))
+    assert late.on_remote("docs") == late.jo.head()
+
+
+def test_one_s_own_is_pushed(pair: Pair) -> None:
+    pair.jo.claim("F001")
+    pair.jo.put(LOGIN)
+    pair.jo.commit()
+    goes_on(pair.jo.run("push", "-q"))
+
+
+def test_what_lapsed_is_only_warned_about(pair: Pair) -> None:
+    pair.kim.claim("src/api/", ago=86_400, ttl=10)
+    pair.jo.saves(LOGIN)
+    goes_on(pair.jo.run("push", "-q"), f"warning: {LOGIN} is held by {KIM}")
+    assert pair.on_remote("main") == pair.jo.head()
+
+
+def test_another_run_of_the_same_person_is_told_apart(pair: Pair) -> None:
+    pair.jo.claim("src/api/", session="build-7")
+    pair.jo.saves(LOGIN)
+    done = pair.jo.run("push", "-q", env={"GITLEASE_SESSION": "build-8"})
+    assert "session build-7" in blocks(done, holder=JO)
+    goes_on(pair.jo.run("push", "-q"), f"warning: {LOGIN} is held by {JO}")
+
+
+def test_the_file_of_a_claimed_task_and_a_rename_are_seen(pair: Pair) -> None:
+    pair.jo.git("mv", LOGIN, "docs/login.py")
+    pair.jo.git("commit", "-qm", "move", env={"GITLEASE_SKIP": "1"})
+    pair.jo.saves("tasks/F002.md")
+    pair.kim.claim("F002")
+    is_stopped(pair, path="tasks/F002.md")
+    pair.kim.release("F002")
+    pair.kim.claim(LOGIN)
+    is_stopped(pair)
+
+
+def test_odd_names_are_seen(pair: Pair) -> None:
+    names = ["with blank", "two\nlines", "-n", "ümläut", 'a "quoted" one']
+    pair.jo.saves(*(f"src/odd/{name}" for name in names))
+    pair.kim.claim("src/odd/")
+    before = refs(pair)
+    said = blocks(pair.jo.run("push", "-q"))
+    assert said.count("gitlease: src/odd/") == len(names)
+    assert refs(pair) == before
+
+
+# --- what is pushed -------------------------------------------------------------------------------
+
+
+def test_however_it_is_pushed(late: Pair) -> None:
+    for words in (
+        ["origin", "main"],
+        ["origin", "HEAD:refs/heads/new"],
+        ["origin", "HEAD:refs/for/main"],
+        ["-u", "origin", "main:main"],
+        ["--all", "origin"],
+        ["--mirror", "origin"],
+        ["--atomic", "origin", "HEAD:a", "HEAD:b"],
+        ["--force", "origin", "main"],
+        ["--force-with-lease", "origin", "main"],
+        ["--dry-run", "origin", "main"],
+        ["--follow-tags", "origin", "main"],
+    ):
+        is_stopped(late, *words)
+
+
+def test_the_remote_may_be_called_otherwise(late: Pair) -> None:
+    late.jo.git("remote", "add", "mirror", late.remote.as_uri())
+    places = [str(late.remote), late.remote.as_uri(), "../remote.git", "mirror"]
+    for place in places:
+        is_stopped(late, place, "main")
+    late.kim.release("src/api/")
+    for number, place in enumerate(places):
+        goes_on(late.jo.run("push", "-q", place, f"main:{number}"))
+
+
+def test_one_of_several_refs_is_enough(late: Pair) -> None:
+    late.jo.git("branch", "first", "origin/main")
+    late.jo.git("switch", "-q", "-c", "last", "origin/main")
+    late.jo.saves("docs/guide.md")
+    is_stopped(late, "origin", "first", "main", "last")
+    goes_on(late.jo.run("push", "-q", "origin", "first", "last"))
+    assert late.on_remote("last") == late.jo.head()
+
+
+@pytest.mark.parametrize("annotated", [False, True])
+def test_a_tag_brings_its_commits(late: Pair, annotated: bool) -> None:
+    late.jo.git("tag", *(["-a", "-m", "v1"] if annotated else []), "v1")
+    late.jo.git("tag", "v0", "origin/main")
+    is_stopped(late, "origin", "v1")
+    is_stopped(late, "--tags", "origin")
+    goes_on(late.jo.run("push", "-q", "origin", "v0"))
+
+
+def test_what_is_no_commit_is_pushed(late: Pair) -> None:
+    tree = late.jo.head("HEAD^{tree}")
+    late.jo.git("tag", "tree", tree)
+    done = late.jo.run("push", "-q", "origin", "tree")
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_branch_is_deleted_without_a_question(late: Pair) -> None:
+    git(late.remote, "branch", "old", "main")
+    goes_on(late.jo.run("push", "-q", "origin", ":old"))
+    git(late.remote, "branch", "old", "main")
+    goes_on(late.jo.run("push", "-q", "--delete", "origin", "old"))
+    assert late.on_remote("old") == ""
+
+
+def test_a_branch_that_is_deleted_does_not_let_another_pass(late: Pair) -> None:
+    git(late.remote, "branch", "old", "main")
+    is_stopped(late, "origin", ":old", "main")
+
+
+def test_a_ledger_is_no_work(late: Pair) -> None:
+    """Whoever carries a ledger to another host pushes the leases of everybody."""
+    late.jo.git("fetch", "-q", "origin", "refs/gitlease/global:refs/carried")
+    other = late.base / "other.git"
+    git(late.base, "init", "-q", "--bare", str(other))
+    words = ("refs/carried:refs/gitlease/global",)
+    goes_on(late.jo.run("push", "-q", str(other), *words))
+    is_stopped(late, "origin", *words, "main")
+
+
+def test_a_rewritten_branch_is_judged_by_its_new_commits(pair: Pair) -> None:
+    pair.jo.git("switch", "-q", "-c", "side")
+    pair.jo.saves(LOGIN)
+    pair.jo.git("push", "-q", "origin", "side", env={"GITLEASE_SKIP": "1"})
+    pair.kim.claim("src/api/")
+    pair.jo.saves("docs/guide.md")
+    goes_on(pair.jo.run("push", "-q", "origin", "side"))
+    pair.jo.git("commit", "-q", "--amend", "-m", "better", env={"GITLEASE_SKIP": "1"})
+    goes_on(pair.jo.run("push", "-q", "--force", "origin", "side"))
+    pair.jo.git("rebase", "-q", "--signoff", "main", env={"GITLEASE_SKIP": "1"})
+    is_stopped(pair, "--force", "origin", "side")
+    pair.jo.git("reset", "-q", "--hard", "main")
+    goes_on(pair.jo.run("push", "-q", "--force", "origin", "side"))
+
+
+def test_a_remote_that_is_ahead_refuses_as_ever(late: Pair) -> None:
+    late.jo.git("reset", "-q", "--hard", "origin/main")
+    late.kim.saves("README")
+    late.kim.git("push", "-q")
+    late.jo.saves("docs/guide.md")
+    done = late.jo.run("push", "-q")
+    assert done.returncode == 1
+    assert "gitlease" not in done.stderr
+    assert "fetch first" in done.stderr
+
+
+# --- what the remote has already ------------------------------------------------------------------
+
+
+def test_a_merge_of_main_is_not_judged_for_what_others_did_there(pair: Pair) -> None:
+    pair.kim.claim("src/api/")
+    pair.kim.saves(LOGIN, "tasks/F001.md")
+    pair.kim.git("push", "-q")
+    pair.jo.git("switch", "-q", "-c", "side")
+    pair.jo.saves("docs/guide.md")
+    goes_on(pair.jo.run("push", "-q", "-u", "origin", "side"))
+    goes_on(pair.jo.run("pull", "-q", "--no-rebase", "--no-edit", "origin", "main"))
+    assert len(pair.jo.git("log", "-1", "--format=%P").split()) == 2
+    goes_on(pair.jo.run("push", "-q", "origin", "side"))
+    pair.jo.git("switch", "-q", "main")
+    goes_on(pair.jo.run("merge", "-q", "--no-edit", "side"))
+    goes_on(pair.jo.run("push", "-q", "origin", "main"))
+
+
+def test_a_merge_that_changes_what_is_held_is_stopped(pair: Pair) -> None:
+    for one, text in ((pair.kim, "kim's\n"), (pair.jo, "jo's\n")):
+        one.put("docs/guide.md", text)
+        one.git("commit", "-qm", one.name, env={"GITLEASE_SKIP": "1"})
+    pair.kim.git("push", "-q")
+    pair.jo.git("push", "-q", "origin", "main:side")
+    pair.kim.claim("docs/")
+    pair.jo.git("fetch", "-q")
+    skip = {"GITLEASE_SKIP": "1"}
+    assert pair.jo.run("merge", "-q", "origin/main", env=skip).returncode == 1
+    pair.jo.put("docs/guide.md", "both\n")
+    pair.jo.git("commit", "-qm", "both", env=skip)
+    is_stopped(pair, path="docs/guide.md")
+
+
+def test_a_merge_that_takes_a_side_goes_on(late: Pair) -> None:
+    """jo had pushed before kim took it; what the merge brings is nothing new."""
+    late.jo.git("push", "-q", "origin", "main:side", env={"GITLEASE_SKIP": "1"})
+    late.kim.saves("README")
+    late.kim.git("push", "-q")
+    goes_on(late.jo.run("pull", "-q", "--no-rebase", "--no-edit"))
+    goes_on(late.jo.run("push", "-q"))
+
+
+def test_nothing_new_is_pushed_without_asking_the_ledger(late: Pair) -> None:
+    late.jo.git("reset", "-q", "--hard", "origin/main")
+    goes_on(late.jo.run("push", "-q"))
+    goes_on(late.jo.run("push", "-q", "origin", "main:again"))
+    assert not (late.jo.private / "state").exists()
+
+
+# --- commits that git makes without asking --------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["cherry-pick", "revert", "rebase --continue", "am"])
+def test_what_git_commits_without_asking_is_found_by_the_push(
+    pair: Pair, tmp_path: Path, how: str
+) -> None:
+    pair.jo.git("switch", "-q", "-c", "side")
+    commit = pair.jo.saves(LOGIN)
+    patch = pair.jo.git("format-patch", "-1", "--stdout")
+    pair.jo.git("switch", "-q", "main")
+    pair.kim.claim("src/api/")
+    if how == "cherry-pick":
+        goes_on(pair.jo.run("cherry-pick", commit))
+    elif how == "am":
+        goes_on(pair.jo.run("am", "-q", input=patch + "\n"))
+    elif how == "revert":
+        pair.jo.git("merge", "-q", "side")
+        pair.jo.git("push", "-q", env={"GITLEASE_SKIP": "1"})
+        goes_on(pair.jo.run("revert", "--no-edit", "HEAD"))
+    else:
+        pair.jo.saves("docs/guide.md")
+        todo = script(tmp_path / "todo", 'sed -i "1s/^pick/edit/" "$1"\n')
+        env = {"GIT_SEQUENCE_EDITOR": todo, "GIT_EDITOR": "true"}
+        pair.jo.run("rebase", "-q", "-i", "HEAD^", env=env)
+        pair.jo.put(LOGIN, "mine\n" + CODE)
+        goes_on(pair.jo.run("rebase", "--continue", env=env))
+    is_stopped(pair, "origin", "main")
+
+
+# --- settings, and no answer ----------------------------------------------------------------------
+
+
+def test_with_warn_it_says_so_and_pushes(late: Pair) -> None:
+    late.jo.git("config", "lease.guardMode", "warn")
+    goes_on(late.jo.run("push", "-q"), f"gitlease: warning: {LOGIN} is held by {KIM}")
+    assert late.on_remote("main") == late.jo.head()
+
+
+def test_with_off_nothing_is_said(late: Pair) -> None:
+    late.jo.git("config", "lease.guardMode", "off")
+    goes_on(late.jo.run("push", "-q"))
+    assert not (late.jo.private / "state").exists()
+
+
+def test_whoever_pushes_without_the_hook_is_not_stopped(late: Pair) -> None:
+    goes_on(late.jo.run("push", "-q", "--no-verify"))
+    assert late.on_remote("main") == late.jo.head()
+
+
+@pytest.mark.parametrize(("setting", "stops"), [("warn", True), ("block", True), ("off", False)])
+def test_a_push_whose_leases_cannot_be_asked_for(pair: Pair, setting: str, stops: bool) -> None:
+    """The ledger is elsewhere and does not answer; the work could be pushed."""
+    pair.jo.git("config", "lease.remote", str(pair.base / "nowhere.git"))
+    pair.jo.git("config", "lease.guardOffline", setting)
+    pair.jo.saves("docs/guide.md")
+    done = pair.jo.run("push", "-q")
+    assert done.returncode == int(stops), done.stderr
+    assert "gitlease: warning: " in done.stderr
+    assert "nowhere.git" in done.stderr
+    assert "no-verify" not in done.stderr
+
+
+def test_old_knowledge_does_not_let_a_push_pass(pair: Pair) -> None:
+    pair.kim.claim("src/api/")
+    pair.jo.at(clock=past(600)).service.read()
+    pair.kim.release("src/api/")
+    pair.jo.saves(LOGIN)
+    goes_on(pair.jo.run("push", "-q"))
+
+
+def test_a_push_from_a_linked_work_tree_and_a_folder_below(late: Pair, tmp_path: Path) -> None:
+    linked = Person("jo", tmp_path / "linked", late.jo.env)
+    late.jo.git("worktree", "add", "-q", "-b", "side", str(linked.root))
+    blocks(linked.run("push", "-q", "origin", "side", cwd=linked.root / "docs"))
+    blocks(late.jo.run("push", "-q", "origin", "main", cwd=late.jo.root / "src" / "api"))
+
+
+def test_a_push_from_a_bare_clone_s_work_tree(late: Pair, tmp_path: Path) -> None:
+    env = {"GIT_DIR": str(late.jo.root / ".git"), "GIT_WORK_TREE": str(late.jo.root)}
+    blocks(late.jo.run("push", "-q", "origin", "main", cwd=tmp_path, env=env))
+
+
+def test_a_shallow_clone_pushes_what_it_made(late: Pair, tmp_path: Path) -> None:
+    """What lies beyond its edge is not known, and no work of this push."""
+    shallow = Person("jo", tmp_path / "shallow", late.jo.env)
+    git(tmp_path, "clone", "-q", "--depth=1", late.remote.as_uri(), str(shallow.root))
+    shallow.git("config", "user.email", JO)
+    shallow.git("config", "user.name", "Jo")
+    assert shallow.gitlease("hooks", "install").returncode == 0
+    shallow.saves("docs/guide.md")
+    goes_on(shallow.run("push", "-q", "origin", "main:shallow"))
+    shallow.saves(LOGIN)
+    blocks(shallow.run("push", "-q", "origin", "main:shallow"))

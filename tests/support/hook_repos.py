@@ -1,0 +1,78 @@
+"""Repositories for tests of hooks, and a gitlease that only writes down how it was called."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from support.fences import clean_env
+from support.repos import commit_file, git, run_git
+
+
+@dataclass(frozen=True)
+class HookRepo:
+    """A repository with one commit, a bare remote, and ``bin`` first on PATH for its commands."""
+
+    root: Path
+    bin: Path
+    calls_file: Path
+
+    @property
+    def env(self) -> dict[str, str]:
+        """The environment in which the fake gitlease is found."""
+        return {"PATH": f"{self.bin}:{clean_env()['PATH']}", "CALLS": str(self.calls_file)}
+
+    @property
+    def hooks(self) -> Path:
+        return self.root / ".git" / "hooks"
+
+    def calls(self) -> list[str]:
+        """The hooks that called gitlease since the last time this was asked."""
+        if not self.calls_file.exists():
+            return []
+        lines = self.calls_file.read_text(encoding="utf-8").splitlines()
+        self.calls_file.unlink()
+        return lines
+
+    def answer(self, status: int, *, broken: bool = False) -> None:
+        """Let gitlease end with a status; ``broken``: whatever it is asked."""
+        version = "" if broken else '[ "$1" != --version ] || exit 0\n'
+        text = f'#!/bin/sh\n{version}echo "$2 $(cat | tr "\\n" ";")" >>"$CALLS"\nexit {status}\n'
+        file = self.bin / "gitlease"
+        file.write_text(text, encoding="utf-8")
+        file.chmod(0o755)
+
+    def commit(self, *options: str) -> tuple[int, str]:
+        """Commit something; the status, and what was said."""
+        done = run_git(
+            self.root, "commit", "-q", "--allow-empty", "-m", "x", *options, env=self.env
+        )
+        return done.returncode, done.stderr
+
+    def push(self) -> tuple[int, str]:
+        done = run_git(self.root, "push", "-q", "origin", "HEAD:refs/heads/new", env=self.env)
+        return done.returncode, done.stderr
+
+    def write(self, name: str, data: bytes, mode: int = 0o755) -> Path:
+        """Write a file of the repository."""
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+        path.chmod(mode)
+        return path
+
+
+def make_hook_repo(tmp_path: Path) -> HookRepo:
+    """A fresh one below ``tmp_path``."""
+    root, tools = tmp_path / "repo", tmp_path / "bin"
+    tools.mkdir()
+    git(tmp_path, "init", "-q", "--bare", str(tmp_path / "remote.git"))
+    git(tmp_path, "init", "-q", "-b", "main", str(root))
+    git(root, "config", "user.email", "jo@example.com")
+    git(root, "config", "user.name", "Jo")
+    git(root, "remote", "add", "origin", os.fspath(tmp_path / "remote.git"))
+    commit_file(root, "a.txt", "a")
+    repo = HookRepo(root, tools, tmp_path / "calls")
+    repo.answer(0)
+    return repo

@@ -1,0 +1,31 @@
+"""What the guard keeps between two hooks, in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gitlease.ports_guard import Gate, Unreachable, Watched
+
+
+class MemoryWatch:
+    """Like the files of a clone."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, Watched] = {}
+        self.gate = Gate()
+        self.failure: Unreachable | None = None
+
+    def load(self, layer: str) -> Watched | None:
+        return self.kept.get(layer)
+
+    def save(self, watched: Watched) -> None:
+        self.kept[watched.layer] = watched
+
+    def set_gate(self, gate: Gate, versions: Mapping[str, str]) -> None:
+        self.gate = gate
+
+    def unreachable(self) -> Unreachable | None:
+        return self.failure
+
+    def set_unreachable(self, failure: Unreachable | None) -> None:
+        self.failure = failure
