@@ -85,7 +85,8 @@ def open_hooks(
     repository = discover(directory)
     settings = load_settings(repository, environ=environ, flags={})
     identity = resolve_identity(repository, environ=environ, session_flag=None, no_session=False)
-    place = LedgerPlace(repository, settings, resolve_remote(settings, repository))
+    location = resolve_remote(settings, repository)
+    place = LedgerPlace(repository, settings, location)
     guard = place.guard(identity.actor, clock, layer=settings.layer)
 
     def service() -> LeaseService:
@@ -95,7 +96,11 @@ def open_hooks(
         return open_workspace(directory, environ=environ, clock=clock, time_limit=limit).service
 
     worktree = HookWorktree(
-        repository, settings.tasks, environ=environ, ref_prefix=settings.ref_prefix
+        repository,
+        settings.tasks,
+        environ=environ,
+        ref_prefix=settings.ref_prefix,
+        shared=location.name,
     )
     rules = HookRules(mode=settings.guard_mode, offline=settings.guard_offline)
     return HookDesk(

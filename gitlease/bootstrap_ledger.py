@@ -74,7 +74,14 @@ class LedgerPlace:
             layers=[layer] if self.local else [GLOBAL_LAYER, layer],
             max_age=settings.guard_max_age,
             tasks=None if settings.guard_mode == "off" else self._task_places,
+            one_holder=not self._may_have_other_holders(),
         )
+
+    def _may_have_other_holders(self) -> bool:
+        """Whether ``user.email`` may be another one in another work tree, or on another branch."""
+        config = self.repository.config
+        own = (config.get("extensions.worktreeConfig") or "").lower() == "true"
+        return own or any(e.key.startswith("includeif.onbranch:") for e in config.entries)
 
     def store(self, clock: Clock, *, time_limit: float) -> GitLedgerStore:
         """The ledgers there, with a limit in seconds for each call of git."""

@@ -46,7 +46,7 @@ class GuardService:
 
     ``store`` is opened only when what is kept is too old, since that takes its time. ``tasks``
     gives the places of task files, relative to the root, whose changes may claim a task; None
-    where no change does.
+    where no change does. ``one_holder``: whoever passes the gate of this clone is this actor.
     """
 
     def __init__(
@@ -59,10 +59,11 @@ class GuardService:
         layers: Sequence[str],
         max_age: int,
         tasks: Callable[[], tuple[str, ...]] | None = None,
+        one_holder: bool = True,
     ) -> None:
         self._watch, self._open = watch, store
         self._clock, self._actor, self._layers = clock, actor, tuple(dict.fromkeys(layers))
-        self._max_age, self._tasks = max_age, tasks
+        self._max_age, self._tasks, self._one_holder = max_age, tasks, one_holder
         self._store: LedgerStore | None = None
         self._lost: list[str] = []
 
@@ -99,11 +100,11 @@ class GuardService:
         lost, self._lost = tuple(dict.fromkeys(self._lost)), []
         return lost
 
-    def held(self) -> tuple[Lease, ...]:
-        """The caller's own live leases, by what this clone knows. Asks nobody."""
-        return tuple(lease for _, lease in self._held())
+    def held(self) -> Iterator[tuple[str, Lease]]:
+        """The caller's own live leases with their layers, by what this clone knows.
 
-    def _held(self) -> Iterator[tuple[str, Lease]]:
+        Asks nobody.
+        """
         for layer in self._layers:
             known = self._known_now(layer)
             if known is not None:
@@ -131,7 +132,7 @@ class GuardService:
         now = self._clock.now().wall_ms
         late = (
             layer
-            for layer, lease in self._held()
+            for layer, lease in self.held()
             if now >= lease.renewed_at + lease.duration_ms // THIRD
         )
         return tuple(dict.fromkeys(late))
@@ -173,8 +174,8 @@ class GuardService:
         try:
             return self._opened().fetch(layer)
         except CacheDamaged:
-            self._opened().mend()
-            self._opened().mend()
+            self._opened().mend()  # another process may have made it anew
+            self._opened().mend()  # so that it is
             return self._opened().fetch(layer)
 
     def _failed_lately(self) -> Unreachable | None:
@@ -261,7 +262,8 @@ class GuardService:
             clear.append(now + self._max_age * MS - age if free else 0)
         until = max((x.expires_at for x in held), default=0)
         renew = min((x.renewed_at + x.duration_ms // THIRD for x in held), default=0)
-        clear += [x.expires_at for x in held]  # then somebody has to tell that it ran out
+        # When it has run out somebody has to tell; and what is one's own is not another's.
+        clear += [x.expires_at if self._one_holder else 0 for x in held]
         gate = Gate(
             clear_until=max(min(clear, default=0) // MS, 0),
             renew_at=renew // MS,

@@ -5,6 +5,7 @@ gitlease's own faults never stop anybody's work: whatever cannot be found out is
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -108,12 +109,13 @@ class Hooks:
         ``amended`` is None where git does not say whether a commit is being replaced, ``template``
         says that the message is one to be filled in.
         """
-        if not self._guard.held():
+        held = [trailer(lease, layer) for layer, lease in self._guard.held()]
+        if not held:
             return ()
         touched = self._worktree.staged(amended=amended).touched
         trailers = tuple(trailer(lease, layer) for layer, lease in self._guard.under(touched))
-        if trailers:
-            self._worktree.set_trailers(message_file, trailers, template=template)
+        stale = [text for text in held if text not in trailers]
+        self._worktree.set_trailers(message_file, trailers, stale=stale, template=template)
         return trailers
 
     def end_message(self, message_file: str) -> None:
@@ -158,7 +160,7 @@ class Hooks:
         The file alone would not refuse it any more: the edge is out of it already.
         """
         people, holder = service.edges.rules.people, service.actor.holder
-        held = {lease.resource.key for lease in self._guard.held()}
+        held = {lease.resource.key for _, lease in self._guard.held()}
         for one in started:
             kept = {fold(name) for name in one.after}
             out = [x for x in people.others(one.before, holder) if fold(x.name) not in kept]
@@ -186,9 +188,15 @@ def _merged(touched: Iterable[Touched]) -> tuple[Touched, ...]:
     return tuple(found.values())
 
 
+def _one_word(text: str) -> str:
+    """A text as it is, or in quotes where it would not be read as one word."""
+    plain = not any(letter.isspace() or letter in '"\\' for letter in text)
+    return text if plain else json.dumps(text, ensure_ascii=False)
+
+
 def trailer(lease: Lease, layer: str) -> str:
     """``F001 token=42``, with the scope and the layer where they are not the usual ones."""
     words = [lease.resource.text, f"token={lease.token}"]
-    words += [] if lease.scope == WHOLE else [f"scope={lease.scope}"]
+    words += [] if lease.scope == WHOLE else [f"scope={_one_word(lease.scope)}"]
     words += [] if layer == GLOBAL_LAYER else [f"layer={layer}"]
     return " ".join(words)

@@ -124,11 +124,17 @@ class Worktree(Protocol):
         """What is about to be pushed, by the lines that git gives its pre-push hook."""
 
     def set_trailers(
-        self, message_file: str, trailers: Sequence[str], *, template: bool = False
+        self,
+        message_file: str,
+        trailers: Sequence[str],
+        *,
+        stale: Sequence[str] = (),
+        template: bool = False,
     ) -> None:
         """Have a message end with these trailers, in the place of older ones of the same leases.
 
-        ``template``: the message is one that is to be filled in.
+        ``stale`` ones go: the message was that of another change. ``template``: it is to be filled
+        in.
         """
 
     def empty_if_bare(self, message_file: str) -> None:

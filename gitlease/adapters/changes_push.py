@@ -43,8 +43,11 @@ def outgoing(
     remote: str,
     environ: Mapping[str, str],
     ref_prefix: str = "refs/gitlease",
+    shared: str | None = None,
 ) -> list[Push]:
     """What is about to be pushed to ``remote``, a name or a URL.
+
+    What ``shared``, the remote of the ledger, has was judged when it came there.
 
     ``lines`` are the standard input of pre-push. Where there are none, the variables of the
     pre-commit framework say it, which reads that input itself. Raises Invalid for what is no such
@@ -58,6 +61,8 @@ def outgoing(
     if len(asked) > MAX_REFS:
         raise Invalid(f"one push of more than {MAX_REFS} refs cannot be looked at")
     there = _on_remote(repository, remote)
+    if shared is not None and "--remotes" not in there:
+        there += [word for word in _on_remote(repository, shared) if word not in there]
     open_ends = [push.local_oid for push in asked if push.kind in (UPDATE, NEW)]
     if len(open_ends) > 1 and not _needed(repository, *open_ends, "--not", *there, most=1):
         return asked  # many tags of what is there already: one process for all of them

@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 
-from gitlease.adapters.files import open_regular, read_up_to
+from gitlease.adapters.files import STAMP, drop_leftovers, open_regular, read_up_to
 from gitlease.adapters.watch import GATE
 from gitlease.adapters.words import FOLDER
 from gitlease.domain.frozen import dataclass
@@ -99,7 +99,7 @@ def is_due(standing: Standing, name: str, *, every: int, now: float | None = Non
 
     now = time.time() if now is None else now
     folder = os.path.join(standing.private, STAMPS)
-    stamp = os.path.join(folder, sha256(os.fsencode(name)).hexdigest()[:16] + ".stamp")
+    stamp = os.path.join(folder, sha256(os.fsencode(name)).hexdigest()[:16] + STAMP)
     try:
         last = os.stat(stamp).st_mtime
     except OSError:
@@ -108,6 +108,7 @@ def is_due(standing: Standing, name: str, *, every: int, now: float | None = Non
         return False
     with contextlib.suppress(OSError):
         os.makedirs(folder, exist_ok=True)
+        drop_leftovers(folder)
         with open(stamp, "ab"):
             os.utime(stamp, (now, now))
     return True

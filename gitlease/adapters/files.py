@@ -11,7 +11,8 @@ from typing import Any, BinaryIO
 
 LEFT_OVER = 3600  # seconds after which nobody still writes a temporary file
 CACHE = ".cache"
-_AGES = {".tmp": LEFT_OVER, CACHE: 90 * 86_400}
+STAMP, WORD = ".stamp", ".word"
+_AGES = {".tmp": LEFT_OVER, CACHE: 90 * 86_400, STAMP: 30 * 86_400, WORD: 30 * 86_400}
 
 
 def open_regular(path: str, folder: int | None = None) -> BinaryIO | None:
@@ -60,7 +61,7 @@ def store_json(file: str, value: object) -> None:
 
 
 def drop_leftovers(folder: str) -> None:
-    """Remove what killed processes left half written, and caches of work trees long gone."""
+    """Remove what killed processes left half written, and what is of use to nobody any more."""
     now = time.time()
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:

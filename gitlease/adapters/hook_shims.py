@@ -147,11 +147,16 @@ _READ_GATE = """\
 @GATE@    esac
   fi
 """
-# Where a commit may claim a task, git says whether anything is staged where tasks are: the further
-# lines of the gate. They are literal, but in upper or lower case, as in the settings; git takes no
+# What is held here is another's for whoever git is told to be for this one command. Where a commit
+# may claim a task, git says whether anything is staged where tasks are: the further lines of the
+# gate. They are literal, but in upper or lower case, as in the settings; git takes no
 # dots out of them. What this clone alone cannot tell for certain is gitlease's to find out.
 _IF_CLEAR = f"""\
-{_NOW}      if [ "$clear" != 0 ] && [ "$now" -lt "$clear" ] 2>/dev/null; then
+{_NOW}      case $held:${{GIT_CONFIG_COUNT-}}:${{GIT_CONFIG_PARAMETERS-}} in
+        0:*) ;;
+        *:[0-9]*:* | *[eE][mM][aA][iI][lL]* | *[lL][eE][aA][sS][eE].* | *[iI]nclude*) clear=0 ;;
+      esac
+      if [ "$clear" != 0 ] && [ "$now" -lt "$clear" ] 2>/dev/null; then
         case $word in '' | -) exit 0 ;; esac
         if [ "$word" = tasks ] && (
           exec <"$g" || exit 1

@@ -16,7 +16,10 @@ from gitlease.domain.frozen import dataclass
 KEY = b"Gitlease"
 MAX_MESSAGE = 8 * 1024 * 1024
 
-_OURS = re.compile(rb"Gitlease: (?P<what>.*) token=\d+(?P<more>(?: (?:scope|layer)=\S+)*)\s*")
+_OURS = re.compile(
+    rb"Gitlease: (?P<what>.*) token=\d+"
+    rb'(?P<more>(?: (?:scope|layer)=(?:"(?:[^"\\]|\\.)*"|\S+))*)\s*'
+)
 _TRAILER = re.compile(rb"[A-Za-z0-9-]+[ \t]*:")
 _BY_GIT = (b"Signed-off-by: ", b"(cherry picked from commit ")
 _SCISSORS = re.compile(rb". -+ >8 -+\s*")
@@ -61,20 +64,27 @@ def _comment(message: bytes, char: str | None) -> tuple[bytes, ...]:
     return (found,) if found in _AUTO and alone else ()
 
 
-def with_trailers(message: bytes, values: Sequence[str], how: Reading) -> bytes:
+def with_trailers(
+    message: bytes, values: Sequence[str], how: Reading, *, stale: Sequence[str] = ()
+) -> bytes:
     """The message with a trailer for each value, each once, as its last paragraph.
 
-    Trailers of the same lease with another token are older, and go. Comments, and what stands
-    below scissors, stay at the end; an empty message keeps its first line for the subject.
+    Trailers of the same lease with another token are older, and go, and so do ``stale`` ones.
+    Comments, and what stands below scissors, stay at the end; an empty message keeps its first line
+    for the subject.
     """
-    new = [KEY + b": " + value.encode("utf-8", "surrogateescape") for value in values]
+    new, old = (
+        [KEY + b": " + v.encode("utf-8", "surrogateescape") for v in x] for x in (values, stale)
+    )
     every = message.splitlines(keepends=True)
-    same = {_lease(line) for line in new} - {None}
+    same = {_lease(line) for line in (*new, *old)} - {None}
     found = [line.rstrip() for line in every if _lease(line) in same]
     end = _end(every, how)
     if sorted(found) == sorted(new) and found == _ours(_last_paragraph(every[:end], how), same):
         return message
     lines = [line for line in every if _lease(line) is None or _lease(line) not in same]
+    if not new:
+        return b"".join(lines)
     end = _end(lines, how)
     text, rest = lines[:end], lines[end:]
     line_end = b"\r\n" if text and text[-1].endswith(b"\r\n") else b"\n"

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gitlease.adapters.files import load_json, store_json
+from gitlease.adapters.files import load_json, open_regular, read_up_to, store_json
 from gitlease.adapters.state import StateFolder
 from gitlease.domain.frozen import replace
 from gitlease.domain.instant import Instant
@@ -75,14 +75,18 @@ class WatchFolder:
         lines = (first, *below)
         text = "".join(f"{line}\n" for line in lines)
         file = os.path.join(self._folder, GATE)
-        with contextlib.suppress(OSError, ValueError), open(file, encoding="utf-8") as opened:
-            if opened.read(len(text) + 1) == text:
-                return
+        data = text.encode()
+        with contextlib.suppress(OSError):
+            there = open_regular(file)
+            if there is not None:
+                with there:
+                    if read_up_to(there, len(data)) == data:
+                        return
         temporary = f"{file}.{os.getpid()}.{os.urandom(4).hex()}.tmp"
         try:
             os.makedirs(self._folder, exist_ok=True)
-            with open(temporary, "x", encoding="utf-8") as opened:
-                opened.write(text)
+            with open(temporary, "xb") as opened:
+                opened.write(data)
             os.replace(temporary, file)
         except OSError:
             with contextlib.suppress(OSError):

@@ -7,13 +7,14 @@ import os
 import time
 from collections.abc import Sequence
 
-from gitlease.adapters.files import open_regular, read_up_to
+from gitlease.adapters.files import WORD, drop_leftovers, open_regular, read_up_to
 from gitlease.adapters.watch import drop_gate
 
 FOLDER = "words"
 LONGEST = 4_000
 MOST = 20  # that are told at once; older ones are dropped
 MOST_FILES = 1_000
+A_DAY = 86_400  # seconds
 
 
 class WordsFolder:
@@ -34,7 +35,7 @@ class WordsFolder:
         """A kill leaves a whole line or none. The gate is dropped, so that the next hook looks."""
         folder = self._folder
         for text in texts[:MOST]:
-            name = f"{time.time_ns():020d}-{os.urandom(4).hex()}"
+            name = f"{time.time_ns():020d}-{os.urandom(4).hex()}{WORD}"
             with contextlib.suppress(OSError):
                 os.makedirs(folder, exist_ok=True)
                 temporary = os.path.join(folder, f".{name}.tmp")
@@ -43,6 +44,16 @@ class WordsFolder:
                 os.rename(temporary, os.path.join(folder, name))
         if texts:
             drop_gate(self._private)
+            self._drop_old()
+
+    def _drop_old(self) -> None:
+        """What was left for runs that never came back."""
+        with contextlib.suppress(OSError), os.scandir(self._every) as runs:
+            for run in runs:
+                drop_leftovers(run.path)
+                if time.time() - run.stat(follow_symlinks=False).st_mtime > A_DAY:
+                    with contextlib.suppress(OSError):  # there is something in it
+                        os.rmdir(run.path)
 
     def take(self) -> tuple[str, ...]:
         """Whoever removes a file tells what is in it, and nobody else does."""

@@ -36,9 +36,11 @@ class HookWorktree:
         *,
         environ: Mapping[str, str],
         ref_prefix: str,
+        shared: str | None,
     ) -> None:
+        """``shared`` is the name of the remote of the ledger, where it has one."""
         self._repository, self._tasks = repository, tasks
-        self._environ, self._ref_prefix = environ, ref_prefix
+        self._environ, self._ref_prefix, self._shared = environ, ref_prefix, shared
 
     def staged(self, *, amended: bool | None = False) -> StagedChange:
         if amended is None:
@@ -61,6 +63,7 @@ class HookWorktree:
             remote=remote,
             environ=self._environ,
             ref_prefix=self._ref_prefix,
+            shared=self._shared,
         )
         every = dict.fromkeys(commit for push in pushes for commit in push.commits)
         found = committed(self._repository, list(every))
@@ -84,10 +87,15 @@ class HookWorktree:
     # --- the message ------------------------------------------------------------------------------
 
     def set_trailers(
-        self, message_file: str, trailers: Sequence[str], *, template: bool = False
+        self,
+        message_file: str,
+        trailers: Sequence[str],
+        *,
+        stale: Sequence[str] = (),
+        template: bool = False,
     ) -> None:
         data = read_message(message_file)
-        told = with_trailers(data, trailers, self._reading(data))
+        told = with_trailers(data, trailers, self._reading(data), stale=stale)
         self._keep_template(data if template else None)
         if told != data:
             write_message(message_file, told)

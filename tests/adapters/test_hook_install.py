@@ -36,7 +36,7 @@ from gitlease.domain.errors import Invalid
 from gitlease.faces.hooks.entry import HOOKS as HANDLED
 
 ROOT = Path(__file__).parents[2]
-FAR = int(time.time()) + 10**6
+FAR = 4_102_444_800  # the year 2100
 POSTS = [name for name in HOOKS if name.startswith("post-")]
 MESSAGES = ["prepare-commit-msg", "commit-msg"]
 ALL_SHELLS = ["sh", "dash", "bash", "busybox", "ksh93", "mksh", "zsh"]
@@ -185,6 +185,21 @@ def test_the_kernel_tells_the_time_in_one_boot(repo: HookRepo, shell: str) -> No
                 assert "asked" not in calls
             else:
                 assert "asked" in calls
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_whoever_git_is_told_to_be_does_not_pass_by_what_others_hold_here(
+    repo: HookRepo, shell: str
+) -> None:
+    for held, starts in (("0", False), (str(FAR), True)):
+        repo.write(".git/gitlease/gate", f"{FAR} {FAR} {held}\n".encode(), 0o644)
+        for given in ("'user.email'='kim@example.com'", "'USER.Email=k'", "'lease.session'='x'"):
+            fire(repo, "pre-commit", shell, env={"GIT_CONFIG_PARAMETERS": given})
+            assert bool(called(repo)) == starts, (held, given)
+        fire(repo, "pre-commit", shell, env={"GIT_CONFIG_COUNT": "1"})
+        assert bool(called(repo)) == starts
+        fire(repo, "pre-commit", shell, env={"GIT_CONFIG_PARAMETERS": "'color.ui'='never::'"})
+        assert not called(repo)
 
 
 def test_a_half_written_gate_lets_nothing_pass(repo: HookRepo) -> None:

@@ -485,3 +485,11 @@ def test_whatever_part_of_a_failure_is_damaged_the_guard_can_go_on(place: Place)
                 max_age=60,
             )
             assert not guard.check([Touched("a")]).checked, data
+
+
+def test_a_pipe_in_the_place_of_the_gate_is_not_waited_for(place: Place) -> None:
+    gate = place.gate
+    gate.parent.mkdir(parents=True, exist_ok=True)
+    os.mkfifo(gate)
+    place.watch.set_gate(Gate(1, 2, 3), {})
+    assert gate.read_text().startswith("1 2 3 ")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from gitlease.adapters.words import FOLDER, LONGEST, MOST, MOST_FILES, WordsFold
 ROOT = Path(__file__).parents[2]
 TAKER = """\
 import sys
+import time
 from gitlease.adapters.words import WordsFolder
 words = WordsFolder(sys.argv[1], "jo@example.com", None)
 print("ready", flush=True)
@@ -214,3 +216,21 @@ def test_two_processes_take_each_word_once(tmp_path: Path, words: WordsFolder) -
     finally:
         for taker in takers:
             taker.communicate(timeout=30)
+
+
+def test_what_nobody_came_back_for_goes_after_a_month(tmp_path: Path) -> None:
+    names = ("gone", "late", "here")
+    gone, late, here = (WordsFolder(str(tmp_path), "jo@example.com", name) for name in names)
+    gone.leave(["old"])
+    late.leave(["older than a day"])
+    for run in (tmp_path / FOLDER).iterdir():
+        days = 31 if (run / next(x.name for x in run.iterdir())).read_text() == "old" else 2
+        then = time.time() - days * 86_400
+        for file in run.iterdir():
+            os.utime(file, (then, then))
+        os.utime(run, (then, then))
+    here.leave(["new"])
+    here.leave(["newer"])
+    assert late.take() == ("older than a day",)
+    assert gone.take() == ()
+    assert here.take() == ("new", "newer")

@@ -38,7 +38,11 @@ class Messages:
     def worktree(self) -> HookWorktree:
         repository = discover(str(self.root))
         return HookWorktree(
-            repository, tasks_like(), environ=self.environ, ref_prefix="refs/gitlease"
+            repository,
+            tasks_like(),
+            environ=self.environ,
+            ref_prefix="refs/gitlease",
+            shared="origin",
         )
 
     def config(self, key: str, value: str) -> None:
@@ -427,3 +431,24 @@ def test_a_template_that_nobody_filled_in_says_nothing(messages: Messages, templ
     assert messages.ended(filled) == filled
     said = messages.named(template)  # the same words, given by -m or -F
     assert messages.ended(said) == said
+
+
+def test_a_trailer_of_another_change_goes_with_an_older_one(messages: Messages) -> None:
+    data = b"docs\n\nGitlease: F001 token=41\nGitlease: F002 token=2\nGitlease: F003 token=1\n"
+    messages.file.write_bytes(data)
+    messages.worktree.set_trailers(
+        str(messages.file), ["F001 token=42"], stale=["F002 token=2", "F004 token=1"]
+    )
+    assert (
+        messages.file.read_bytes() == b"docs\n\nGitlease: F003 token=1\nGitlease: F001 token=42\n"
+    )
+    messages.worktree.set_trailers(str(messages.file), [], stale=["F001 token=42"])
+    assert messages.file.read_bytes() == b"docs\n\nGitlease: F003 token=1\n"
+
+
+@pytest.mark.parametrize("scope", ['"my scope: x=y"', '"a \\\\ \\" b"', "plain"])
+def test_a_scope_of_several_words_is_named_once(messages: Messages, scope: str) -> None:
+    once = messages.named(b"subject\n", f"F001 token=4 scope={scope} layer=night")
+    assert messages.named(once, f"F001 token=4 scope={scope} layer=night") == once
+    again = messages.named(once, f"F001 token=5 scope={scope} layer=night")
+    assert again == once.replace(b"token=4", b"token=5")

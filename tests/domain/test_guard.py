@@ -215,6 +215,22 @@ def test_the_gate_is_clear_only_while_nobody_else_holds_anything(world: World) -
     assert world.watch.gate.clear_until == 0
 
 
+def test_where_others_may_pass_the_gate_ones_own_leases_close_it(world: World) -> None:
+    world.claims(JO, "F001")
+    guard = GuardService(
+        world.watch,
+        lambda: world.store(JO),
+        clock=world.clock,
+        actor=JO,
+        layers=("global",),
+        max_age=60,
+        one_holder=False,
+    )
+    guard.check([])
+    assert world.watch.gate.clear_until == 0
+    assert world.watch.gate.held_until > 0
+
+
 def test_both_layers_are_looked_at(world: World) -> None:
     service = LeaseService(world.store(KIM), clock=world.clock, actor=KIM, layer="team")
     service.claim([parse_resource(SRC)])
@@ -227,5 +243,5 @@ def test_what_is_known_is_kept_for_the_next_hook_without_asking(world: World) ->
     world.claims(JO)
     world.remote.fetches.append(Fault.UNREACHABLE)  # whoever asked would stumble
     world.guard().refresh()
-    assert [str(x.resource) for x in world.guard().held()] == [SRC]
+    assert [str(x.resource) for _, x in world.guard().held()] == [SRC]
     assert list(world.remote.fetches) == [Fault.UNREACHABLE]

@@ -40,6 +40,7 @@ class FakeWorktree:
     asked: list[object] = field(default_factory=list)
     named: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
     templates: list[bool] = field(default_factory=list)
+    stale: list[tuple[str, ...]] = field(default_factory=list)
     ended: list[str] = field(default_factory=list)
 
     def staged(self, *, amended: bool | None = False) -> StagedChange:
@@ -51,10 +52,18 @@ class FakeWorktree:
         return self.pushes
 
     def set_trailers(
-        self, message_file: str, trailers: Sequence[str], *, template: bool = False
+        self,
+        message_file: str,
+        trailers: Sequence[str],
+        *,
+        stale: Sequence[str] = (),
+        template: bool = False,
     ) -> None:
-        self.named.append((message_file, tuple(trailers)))
-        self.templates.append(template)
+        if trailers:
+            self.named.append((message_file, tuple(trailers)))
+            self.templates.append(template)
+        if stale:
+            self.stale.append(tuple(stale))
 
     def empty_if_bare(self, message_file: str) -> None:
         self.ended.append(message_file)
@@ -416,6 +425,7 @@ def test_a_service_that_cannot_be_opened_stops_nothing(world: World) -> None:
         ("F001", "backend", "global", "F001 token=42 scope=backend"),
         ("F001", "*", "team", "F001 token=42 layer=team"),
         ("F001", "backend", "local", "F001 token=42 scope=backend layer=local"),
+        ("F001", "my part", "team", 'F001 token=42 scope="my part" layer=team'),
         ("src/auth/**", "*", "global", "src/auth/** token=42"),
         ("my docs/a b.md", "*", "global", "my docs/a b.md token=42"),
     ],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gitlease.faces.agents import cursor
@@ -24,14 +24,19 @@ def read(kind: Kind, data: Mapping[str, Any]) -> Event:
     """One event of Claude Code, or of Cursor, which can run the hooks of Claude Code."""
     if "cursor_version" in data or ("conversation_id" in data and "session_id" not in data):
         return cursor.read(kind, data)
-    paths, more = edited(data, PATHS) if kind is Kind.BEFORE_EDIT else ((), False)
+    return in_this_shape(kind, data, by="claude", paths=PATHS)
+
+
+def in_this_shape(kind: Kind, data: Mapping[str, Any], *, by: str, paths: Sequence[str]) -> Event:
+    """An event in the shape of Claude Code's; ``paths`` are the arguments that name files."""
+    found, more = edited(data, paths) if kind is Kind.BEFORE_EDIT else ((), False)
     return Event(
         kind=kind,
-        by="claude",
+        by=by,
         session_id=text(data, "session_id"),
         agent_id=text(data, "agent_id"),
         cwd=text(data, "cwd"),
-        paths=paths,
+        paths=found,
         reason=text(data, "source", "reason"),
         more=more,
     )

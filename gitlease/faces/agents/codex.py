@@ -9,25 +9,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from gitlease.faces.agents.answers import Reply, like_claude
-from gitlease.faces.agents.claude import NAMES
-from gitlease.faces.agents.events import Event, Kind, edited, text
+from gitlease.faces.agents.claude import NAMES, in_this_shape
+from gitlease.faces.agents.events import Event, Kind
 
 PATHS = ("file_path", "path")
 
 
 def read(kind: Kind, data: Mapping[str, Any]) -> Event:
     """One event of Codex."""
-    paths, more = edited(data, PATHS) if kind is Kind.BEFORE_EDIT else ((), False)
-    return Event(
-        kind=kind,
-        by="codex",
-        session_id=text(data, "session_id"),
-        agent_id=text(data, "agent_id"),
-        cwd=text(data, "cwd"),
-        paths=paths,
-        reason=text(data, "source", "reason"),
-        more=more,
-    )
+    return in_this_shape(kind, data, by="codex", paths=PATHS)
 
 
 def answer(kind: Kind, reply: Reply) -> dict[str, Any]:
