@@ -130,11 +130,7 @@ class GuardService:
         Asks nobody.
         """
         now = self._clock.now().wall_ms
-        late = (
-            layer
-            for layer, lease in self.held()
-            if now >= lease.renewed_at + lease.duration_ms // THIRD
-        )
+        late = (layer for layer, lease in self.held() if now >= _renew_at(lease))
         return tuple(dict.fromkeys(late))
 
     def refresh(self) -> None:
@@ -261,7 +257,7 @@ class GuardService:
             age = known.received.elapsed_at_most(self._clock.now())
             clear.append(now + self._max_age * MS - age if free else 0)
         until = max((x.expires_at for x in held), default=0)
-        renew = min((x.renewed_at + x.duration_ms // THIRD for x in held), default=0)
+        renew = min((_renew_at(x) for x in held), default=0)
         # When it has run out somebody has to tell; and what is one's own is not another's.
         clear += [x.expires_at if self._one_holder else 0 for x in held]
         gate = Gate(
@@ -272,6 +268,11 @@ class GuardService:
             below=self._tasks() if self._tasks is not None else (),
         )
         self._watch.set_gate(gate, {k: s.version if s else "" for k, s in states.items()})
+
+
+def _renew_at(lease: Lease) -> int:
+    """When a lease is due, in milliseconds since the epoch."""
+    return lease.renewed_at + lease.duration_ms // THIRD
 
 
 def _claim_again(lease: Lease, layer: str) -> str:

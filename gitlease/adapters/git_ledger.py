@@ -90,7 +90,6 @@ class GitRefs:
 
         try:
             with self._store.in_use():
-                self._check_replaced()
                 base = cast("pygit2.Commit", repo[tip]) if tip else None
                 parents: list[pygit2.Oid] = []
                 if base is not None:
@@ -127,10 +126,6 @@ class GitRefs:
         elif self._store.replaced():
             self._store.reopen()
 
-    def _check_replaced(self) -> None:
-        if self._store.replaced():
-            raise CacheDamaged("the ledger's store was replaced")
-
     @contextlib.contextmanager
     def _intact(self) -> Iterator[None]:
         """Whatever fails while another process makes the store anew is to be tried again."""
@@ -154,7 +149,6 @@ class GitRefs:
         to = f"refs/fetched/{os.getpid()}-{os.urandom(6).hex()}"
         try:
             with self._intact(), self._store.in_use():
-                self._check_replaced()
                 found = fetch_ref(
                     self._remote, self._store.path, self._ref(layer), to, timeout=self._limit
                 )

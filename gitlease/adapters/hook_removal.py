@@ -35,7 +35,6 @@ def plan_uninstall(place: Place, repository: Repository) -> Plan:
         *_managers_out(place, notes),
     ]
     private = [os.path.join(place.private, SCRIPTS, name) for name in HOOKS]
-    private = [os.path.join(place.private, SCRIPTS, name) for name in HOOKS]
     private.append(os.path.join(place.private, PROGRAM))
     changes += [
         Change(said=f"removed {path}", path=path, quiet=True)

@@ -16,7 +16,7 @@ from gitlease.adapters.hook_managers import (
     lefthook_hooks,
     pre_commit_hooks,
 )
-from gitlease.adapters.hook_places import HOOK_RUN, Place, Way, find_place, read_file
+from gitlease.adapters.hook_places import HOOK_RUN, SCRIPTS, Place, Way, find_place, read_file
 from gitlease.adapters.hook_shims import ANSWER, HOOKS, PROBE, SKIP, find_section, is_current
 from gitlease.adapters.repository import TIMEOUT, Repository
 from gitlease.domain.frozen import dataclass
@@ -80,7 +80,7 @@ def _state(place: Place, name: str) -> HookState:
 
 def _script(place: Place, name: str) -> tuple[str, str]:
     """The file that should have our section, and by what it is called."""
-    own = os.path.join(place.private, "hooks", name)
+    own = os.path.join(place.private, SCRIPTS, name)
     if place.way is Way.CONFIG and os.path.lexists(own):
         return own, place.way.value
     way = Way.FOLDER if place.way is Way.CONFIG else place.way

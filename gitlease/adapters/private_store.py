@@ -10,12 +10,13 @@ import contextlib
 import os
 import subprocess
 import time
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gitlease.adapters.git import clean_environment
 from gitlease.adapters.libgit2 import load_pygit2
 from gitlease.adapters.local_lock import exclusive
-from gitlease.domain.errors import Invalid
+from gitlease.domain.errors import CacheDamaged, Invalid
 
 if TYPE_CHECKING:
     import pygit2
@@ -112,12 +113,17 @@ class PrivateStore:
     def _lock(self) -> str:
         return f"{self.path}.lock"
 
-    def in_use(self) -> contextlib.AbstractContextManager[bool]:
+    @contextlib.contextmanager
+    def in_use(self) -> Iterator[None]:
         """Keep others from making the store anew, while objects come into it.
 
         A fetch that negotiates on the old store would leave half of a ledger in the new one.
+        Raises CacheDamaged where it was made anew already.
         """
-        return exclusive(self._lock, timeout=REBUILD_PATIENCE, shared=True)
+        with exclusive(self._lock, timeout=REBUILD_PATIENCE, shared=True):
+            if self.replaced():
+                raise CacheDamaged("the ledger's store was replaced")
+            yield
 
     def replaced(self) -> bool:
         """Whether another process has made the store anew since it was opened here."""
