@@ -15,7 +15,6 @@ from gitlease.domain.resource import WHOLE, Resource
 from gitlease.domain.view import LeaseView
 from gitlease.ports import Written
 
-DAMAGE_SHOWN = 10
 MAX_RESOURCES = 512  # of one command
 
 
@@ -129,13 +128,6 @@ def overall(statuses: Sequence[str]) -> str:
         if status in statuses:
             return status
     return statuses[0] if statuses else "renewed"
-
-
-def of_damage(damage: Sequence[Damage]) -> tuple[str, ...]:
-    said = [f"{d.shown} cannot be read: {d.problem}" for d in damage[:DAMAGE_SHOWN]]
-    if len(damage) > DAMAGE_SHOWN:
-        said.append(f"and {len(damage) - DAMAGE_SHOWN} more records cannot be read")
-    return tuple(said)
 
 
 def several(resources: Sequence[Resource]) -> tuple[Resource, ...]:

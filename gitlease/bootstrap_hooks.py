@@ -6,7 +6,13 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from gitlease.adapters.detached import Standing, is_due, standing_at, start_detached
+from gitlease.adapters.detached import (
+    Standing,
+    find_work_tree,
+    is_due,
+    standing_at,
+    start_detached,
+)
 from gitlease.adapters.git import clean_environment
 from gitlease.adapters.identity import Identity, resolve_identity
 from gitlease.adapters.repository import Repository, discover
@@ -148,6 +154,7 @@ __all__ = [
     "HookPlan",
     "HookState",
     "Standing",
+    "find_work_tree",
     "has_hooks",
     "hook_states",
     "install_hooks",

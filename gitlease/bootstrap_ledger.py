@@ -78,10 +78,17 @@ class LedgerPlace:
         )
 
     def _may_have_other_holders(self) -> bool:
-        """Whether ``user.email`` may be another one in another work tree, or on another branch."""
+        """Whether ``user.email`` may be another one in the next command.
+
+        It may in another work tree, on another branch, or where it was given for this command only.
+        """
         config = self.repository.config
         own = (config.get("extensions.worktreeConfig") or "").lower() == "true"
-        return own or any(e.key.startswith("includeif.onbranch:") for e in config.entries)
+        return own or any(
+            e.key.startswith("includeif.onbranch:")
+            or (e.scope == "command" and e.key.startswith(("user.", "lease.", "include")))
+            for e in config.entries
+        )
 
     def store(self, clock: Clock, *, time_limit: float) -> GitLedgerStore:
         """The ledgers there, with a limit in seconds for each call of git."""

@@ -15,11 +15,12 @@ from gitlease.domain.lease import Actor, Lease, State
 from gitlease.domain.relation import Relation, relation
 from gitlease.domain.resource import GLOBAL_LAYER, LOCAL_LAYER, WHOLE
 from gitlease.domain.view import LeaseView, view_lease
-from gitlease.notices import told, unread_notices
+from gitlease.notices import of_damage, told, unread_notices
 from gitlease.ports import Clock, LedgerStore, Snapshot
 from gitlease.ports_guard import Gate, Unreachable, Watched, WatchFiles
 
 BLIND = "the leases could not be checked"
+DAMAGE_SHOWN = 3
 THIRD = 3  # a lease is renewed when more than a third of its time is gone
 
 
@@ -77,6 +78,7 @@ class GuardService:
             moment, policy = self._moment(known), known.policy
             look.age = max(look.age, self._age(known))
             self._lost += self._run_out(known, moment)
+            look.damage += known.damage
             found = judge(touched, known.leases, actor=self._actor, policy=policy, moment=moment)
             mine = under(touched, known.leases, actor=self._actor, policy=policy, moment=moment)
             findings += found
@@ -162,7 +164,7 @@ class GuardService:
             except GitleaseError as error:
                 look.faults.append(error.message)
                 look.checked = False
-                return None
+                return kept
         look.checked = look.checked and kept is not None
         return kept
 
@@ -205,7 +207,11 @@ class GuardService:
             layer=head.layer, version=head.version, received=head.received, leases=live, seen=seen
         )
         if head.ledger is not None:
-            known = replace(known, policy=head.ledger.header.policy)
+            known = replace(
+                known,
+                policy=head.ledger.header.policy,
+                damage=of_damage(head.ledger.damage(), shown=DAMAGE_SHOWN),
+            )
             notices = head.ledger.notices(self._actor.holder)
             unread = unread_notices(self._opened(), head.layer, notices, self._actor)
             self._lost += [told(notice) for notice in unread]
@@ -242,7 +248,9 @@ class GuardService:
         return Moment(now=self._clock.now(), seen=seen)
 
     def _set_gate(self, states: Mapping[str, Watched | None]) -> None:
-        """What the shims may go by until somebody looks again."""
+        """What the shims may go by until somebody looks again: it is the same for all who pass."""
+        if not self._one_holder:
+            return
         now = self._clock.now().wall_ms
         clear: list[int] = []
         held: list[Lease] = []
@@ -258,8 +266,7 @@ class GuardService:
             clear.append(now + self._max_age * MS - age if free else 0)
         until = max((x.expires_at for x in held), default=0)
         renew = min((_renew_at(x) for x in held), default=0)
-        # When it has run out somebody has to tell; and what is one's own is not another's.
-        clear += [x.expires_at if self._one_holder else 0 for x in held]
+        clear += [x.expires_at for x in held]  # then somebody has to tell that it ran out
         gate = Gate(
             clear_until=max(min(clear, default=0) // MS, 0),
             renew_at=renew // MS,
@@ -289,11 +296,14 @@ class _Look:
     def __init__(self) -> None:
         self.failure: Unreachable | None = None
         self.faults: list[str] = []
+        self.damage: list[str] = []
         self.checked = True
         self.age = 0
 
     def warnings(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(f"{BLIND}: {text}" for text in self.faults))
+        said = [f"{BLIND}: {text}" for text in self.faults]
+        said += [f"{text}: what it covers is not guarded" for text in self.damage]
+        return tuple(dict.fromkeys(said))
 
     def offline(self) -> str:
         if self.failure is None:

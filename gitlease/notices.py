@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gitlease.domain.lease import Actor
-from gitlease.domain.ledger import Notice
+from gitlease.domain.ledger import Damage, Notice
 from gitlease.domain.resource import WHOLE
 from gitlease.ports import LedgerStore
+
+DAMAGE_SHOWN = 10
 
 
 def unread_notices(
@@ -36,6 +38,14 @@ def told(notice: Notice) -> str:
     session = f", session {notice.session}" if notice.session else ""
     why = f': "{notice.reason}"' if notice.reason else ""
     return f"your claim of {notice.resource}{scope}{session} was {done} by {notice.by}{why}"
+
+
+def of_damage(damage: Sequence[Damage], *, shown: int = DAMAGE_SHOWN) -> tuple[str, ...]:
+    """The records that cannot be read, at most so many of them spelt out."""
+    said = [f"{d.shown} cannot be read: {d.problem}" for d in damage[:shown]]
+    if len(damage) > shown:
+        said.append(f"{len(damage) - shown} more records cannot be read")
+    return tuple(said)
 
 
 class NoWords:

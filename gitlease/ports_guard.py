@@ -18,6 +18,8 @@ from gitlease.domain.resource import Resource
 class Watched:
     """The live leases of one layer as they were ``received``, for hooks that have no time.
 
+    ``damage`` says which records cannot be read.
+
     ``version`` is the head's, ``""`` where there was no ledger; ``seen`` has the sightings of the
     records by lease id.
     """
@@ -27,6 +29,7 @@ class Watched:
     received: Instant
     policy: Policy = DEFAULT_POLICY
     leases: tuple[Lease, ...] = ()
+    damage: tuple[str, ...] = ()
     seen: Mapping[str, Sighting] = field(default_factory=dict)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from gitlease.answers import Reading, of_damage
+from gitlease.answers import Reading
 from gitlease.domain.errors import CacheDamaged, NotFound
 from gitlease.domain.frozen import dataclass
 from gitlease.domain.instant import MS
@@ -18,7 +18,7 @@ from gitlease.domain.resource import Resource
 from gitlease.domain.view import LeaseView, view_lease
 from gitlease.edges import EdgeRules, Edges, NoTaskFiles
 from gitlease.intents import Intents
-from gitlease.notices import NoWords, told, unread_notices
+from gitlease.notices import NoWords, of_damage, told, unread_notices
 from gitlease.ports import Clock, LedgerStore, Snapshot, Words
 
 T = TypeVar("T")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from gitlease.adapters.git import GitResult, run_git
 from gitlease.adapters.repository import TIMEOUT, Repository
@@ -30,10 +30,11 @@ _FORM = (
     *("--raw", "-z", "--no-abbrev", "--no-color", "--no-relative", "-O/dev/null"),
     *("--no-ext-diff", "--no-textconv", "--ignore-submodules=none"),
 )
-_LOG = (
-    *("--no-walk=unsorted", "--root", "-c", "--combined-all-paths", "--format=%H"),
-    *("--no-notes", "--no-show-signature"),
-)
+_INDEX = ("diff-index", "--cached", "--ita-invisible-in-index")
+_LOG = ("--no-walk=unsorted", "--root", "--format=%H %P", "--no-notes", "--no-show-signature")
+# Of a merge: what differs from what git alone would have made of it (since 2.35), else what differs
+# from every parent, where a choice of one side does not show.
+_REMERGED, _COMBINED = ("--remerge-diff",), ("-c", "--combined-all-paths")
 # Beyond so many pairs only renames without any edit are seen: the others are a D and an A.
 _RENAMES = ("-M", "-l1000")
 
@@ -63,8 +64,9 @@ class Changed:
 def staged(repository: Repository, *, amend_of: str | None = None) -> list[Changed]:
     """What the commit that is being made changes, by the index that git gives this process.
 
-    Within a merge that is what differs from every parent: the rest is the work of others that the
-    merge brings. ``amend_of`` is the commit that is being replaced, which counts in full then.
+    Within a merge that is what differs from what git alone would make of it: the rest is the work
+    of others that the merge brings. ``amend_of`` is the commit that is being replaced, which counts
+    in full then.
     Raises Invalid where git does not answer.
     """
     if repository.toplevel is None:
@@ -75,6 +77,8 @@ def staged(repository: Repository, *, amend_of: str | None = None) -> list[Chang
         bases = _parents(repository, amend_of) or [_empty_tree(repository)]
     if len(bases) == 1:
         return list(_read(_compared(repository, bases[0], *_RENAMES)))
+    if len(bases) == 2 and (changed := _against_merge(repository, *bases)) is not None:
+        return changed
     first, *more = (list(_read(_compared(repository, base, "--no-renames"))) for base in bases)
     everywhere = set[str].intersection(*({one.path for one in found} for found in more))
     return [one for one in first if one.path in everywhere]
@@ -83,19 +87,26 @@ def staged(repository: Repository, *, amend_of: str | None = None) -> list[Chang
 def committed(repository: Repository, commits: Sequence[str]) -> dict[str, list[Changed]]:
     """What each of these commits (full ids) changes, in their order.
 
-    Of a merge that is what differs from every parent. What a commit at the edge of a shallow clone
-    changes cannot be known: nothing. Raises Invalid where git does not answer.
+    Of a merge that is what differs from what git alone makes of it. What a commit at the edge of a
+    shallow clone changes cannot be known: nothing. Raises Invalid where git does not answer.
     """
     for commit in commits:
         if not is_id(commit):
             raise Invalid(f"{commit[:80]!r} is not the full id of a commit")
     found: dict[str, list[Changed]] = {commit: [] for commit in commits}
+    merges: dict[str, list[str]] = {}
     cut_off = _shallow(repository)
     asked = [commit for commit in found if commit not in cut_off]
     for start in range(0, len(asked), COMMITS_AT_ONCE):
         chunk = asked[start : start + COMMITS_AT_ONCE]
-        for commit, one in _by_commit(_logged(repository, chunk)):
+        for ids, one in _by_commit(_logged(repository, chunk)):
+            commit, *parents = ids.split()
             found.setdefault(commit, []).append(one)
+            if len(parents) == 2:  # only of two is it known what git alone would make
+                merges[commit] = parents
+    for commit, (ours, theirs) in merges.items():
+        changed = _against_merge(repository, ours, theirs, commit)
+        found[commit] = found[commit] if changed is None else changed
     return found
 
 
@@ -104,7 +115,7 @@ def is_id(text: str) -> bool:
     return _ID.fullmatch(text) is not None
 
 
-def ask(repository: Repository, *words: str) -> GitResult:
+def ask(repository: Repository, *words: str, env: Mapping[str, str] | None = None) -> GitResult:
     """Ask git about the user's repository; a hook's own index and objects hold."""
     where = [f"--git-dir={repository.git_dir}"]
     if repository.toplevel is not None:
@@ -113,7 +124,7 @@ def ask(repository: Repository, *words: str) -> GitResult:
         ("--no-replace-objects", *where, *words),
         cwd=repository.toplevel or repository.git_dir,
         timeout=TIMEOUT,
-        env=_OFFLINE,
+        env={**_OFFLINE, **(env or {})},
         repository=True,
     )
 
@@ -133,7 +144,7 @@ def _compared(repository: Repository, base: str, *renames: str) -> bytes:
 
     A file that is only intended to be added is not there: no commit would have it.
     """
-    words = ("diff-index", "--cached", "--ita-invisible-in-index", *_FORM)
+    words = (*_INDEX, *_FORM)
     said = ask(repository, *words, *renames, base, "--")
     if said.code != 0 and not said.timed_out:
         if base == "HEAD" and ask(repository, "rev-parse", "-q", "--verify", "HEAD").code != 0:
@@ -145,12 +156,79 @@ def _compared(repository: Repository, base: str, *renames: str) -> bytes:
     return said.out
 
 
+@dataclass(frozen=True, slots=True)
+class _Merge:
+    """The merge of two commits that git alone would make: its tree, and what conflicts in it.
+
+    ``theirs`` has mode and blob of each conflicting path on the side that is merged in, None where
+    that side has no such file.
+    """
+
+    tree: str
+    theirs: Mapping[str, tuple[str, str] | None]
+
+    def is_made(self, one: Changed) -> bool:
+        """Whether a difference from this merge is a decision of whoever made it.
+
+        To take what is merged in, where both sides conflict, only gives up one's own.
+        """
+        if one.path not in self.theirs:
+            return True
+        after = (one.mode_after, one.blob_after) if one.mode_after else None
+        return after != self.theirs[one.path]
+
+
+def _against_merge(
+    repository: Repository, ours: str, theirs: str, made: str | None = None
+) -> list[Changed] | None:
+    """How the index, or a commit, differs from the merge that git alone would make.
+
+    That merge is written beside the repository, and gone afterwards. None where git cannot tell.
+    """
+    from tempfile import TemporaryDirectory
+
+    own = os.environ.get("GIT_OBJECT_DIRECTORY") or os.path.join(repository.common_dir, "objects")
+    others = os.environ.get("GIT_ALTERNATE_OBJECT_DIRECTORIES", "")
+    with TemporaryDirectory(prefix="gitlease-") as folder:
+        env = {
+            "GIT_OBJECT_DIRECTORY": folder,
+            "GIT_ALTERNATE_OBJECT_DIRECTORIES": os.pathsep.join(filter(None, (own, others))),
+        }
+        said = ask(repository, "merge-tree", "--write-tree", "-z", ours, theirs, env=env)
+        merge = _merge(said.out)
+        if said.code not in (0, 1) or merge is None:  # 1: with conflicts, which are in the tree
+            return None
+        words = (*_INDEX, *_FORM, *_RENAMES, merge.tree)
+        if made is not None:
+            words = ("diff-tree", "-r", *_FORM, *_RENAMES, merge.tree, made)
+        said = ask(repository, *words, "--", env=env)
+        return [one for one in _read(said.out) if merge.is_made(one)] if said.code == 0 else None
+
+
+def _merge(out: bytes) -> _Merge | None:
+    """The answer of ``git merge-tree -z``: the tree, then the stages of what conflicts."""
+    tree, *rest = out.split(b"\0")
+    conflicts: dict[str, tuple[str, str] | None] = {}
+    for entry in rest:
+        if not entry:
+            break  # messages follow
+        about, _, name = entry.partition(b"\t")
+        mode, blob, stage = about.decode("ascii", "replace").split(" ")
+        path = os.fsdecode(name)
+        conflicts.setdefault(path, None)
+        if stage == "3":
+            conflicts[path] = mode, blob
+    named = tree.decode("ascii", "replace")
+    return _Merge(named, conflicts) if is_id(named) else None
+
+
 def _logged(repository: Repository, commits: Sequence[str]) -> bytes:
-    """Raw lines of some commits; of merges only what differs from every parent."""
-    words = ("log", *_LOG, *_FORM)
-    said = ask(repository, *words, *_RENAMES, *commits, "--")
-    if said.code != 0 and not said.timed_out:
-        said = ask(repository, *words, "--no-renames", *commits, "--")  # as above
+    """Raw lines of some commits; of merges only what was done in them."""
+    for merges, renames in ((_REMERGED, _RENAMES), (_COMBINED, _RENAMES), (_COMBINED, ())):
+        words = (*_LOG, *_FORM, *merges, *(renames or ("--no-renames",)))  # as above
+        said = ask(repository, "log", *words, *commits, "--")
+        if said.code == 0 or said.timed_out:
+            break
     if said.code != 0:
         raise refusal(said, "commits cannot be read")
     return said.out
@@ -199,7 +277,7 @@ def _read(out: bytes) -> Iterator[Changed]:
 
 
 def _by_commit(out: bytes) -> Iterator[tuple[str, Changed]]:
-    """Every change of git's raw lines, with the id of the commit that stands before it."""
+    """Every change of git's raw lines, with the ids that stand before it: a commit, its parents."""
     tokens = iter(out.split(b"\0"))
     commit = ""
     try:

@@ -67,6 +67,21 @@ def standing_at(start: str) -> Standing | None:
     return Standing(private, _gate(os.path.join(private, GATE)), words)
 
 
+def find_work_tree(path: str) -> str | None:
+    """The root of the work tree that a path lies in, by its files alone; the path need not exist.
+
+    Links count as what they lead to.
+    """
+    folder = os.path.dirname(os.path.realpath(path))
+    while True:
+        if os.path.lexists(os.path.join(folder, ".git")):
+            return folder
+        parent = os.path.dirname(folder)
+        if parent == folder:
+            return None
+        folder = parent
+
+
 def find_common_dir(start: str) -> str | None:
     """The common git directory of the work tree around a folder, by its files alone.
 

@@ -158,6 +158,7 @@ def _dump(watched: Watched) -> dict[str, object]:
             "ttl_max": watched.policy.ttl_max,
         },
         "leases": [_lease(lease) for lease in watched.leases],
+        "damage": list(watched.damage),
         "seen": {
             key: [_instant(s.at), s.changed, None if s.since is None else _instant(s.since)]
             for key, s in watched.seen.items()
@@ -195,6 +196,7 @@ def _watched(data: Any, layer: str) -> Watched | None:
             ttl_max=_number(policy["ttl_max"]),
         ),
         leases=tuple(_read_lease(item) for item in data["leases"]),
+        damage=tuple(_text(item) for item in data["damage"]),
         seen={
             _text(key): Sighting(
                 at=_read_instant(item[0]),
@@ -217,6 +219,11 @@ def _read_lease(data: Mapping[str, Any]) -> Lease:
         _number(data[name])
     for name in ("scope", "holder", "lease_id", "operation"):
         _text(data[name])
+    for name in ("session", "reason", "host", "branch"):
+        if data[name] is not None:
+            _text(data[name])
+    if type(data["edge"]) is not bool:
+        raise TypeError
     return Lease(
         resource=Resource(text=_text(text), key=_text(key)),
         paths=tuple(_text(path) for path in data["paths"]),

@@ -66,15 +66,10 @@ def judge(
 
     A lease covers its own path, those of its task, and its task's file.
     """
-    found = []
-    for lease in leases:
-        severity = SEVERITIES.get(relation(lease, actor, policy, moment))
-        if severity is None:
-            continue
-        patterns = [pattern.parse(text) for text in lease.patterns]
-        found += [
-            Finding(one.path, lease, severity) for one in touched if _covers(lease, patterns, one)
-        ]
+    judged = [(x, SEVERITIES.get(relation(x, actor, policy, moment))) for x in leases]
+    against = [(x, severity) for x, severity in judged if severity is not None]
+    cover = _Cover([x for x, _ in against])
+    found = [Finding(one.path, *against[n]) for one in touched for n in cover.of(one)]
     return sorted(found, key=lambda f: (f.severity is not Severity.BLOCK, f.path, f.lease.key))
 
 
@@ -88,20 +83,45 @@ def under(
 ) -> list[Lease]:
     """The caller's own live leases that a change falls under, in the order of their resources."""
     mine = [x for x in leases if relation(x, actor, policy, moment) is Relation.MINE]
-    return sorted(
-        (x for x in mine if any(_covers(x, _parsed(x), one) for one in touched)),
-        key=lambda x: x.key,
-    )
+    cover = _Cover(mine)
+    found = {n for one in touched for n in cover.of(one)}
+    return sorted((mine[n] for n in found), key=lambda x: x.key)
 
 
-def _parsed(lease: Lease) -> list[pattern.Pattern]:
-    return [pattern.parse(text) for text in lease.patterns]
+class _Cover:
+    """Which of some leases cover what is touched.
+
+    They are looked up by the first literal segment of their patterns: a commit may have very many
+    files, and a ledger very many leases.
+    """
+
+    def __init__(self, leases: Sequence[Lease]) -> None:
+        self._tasks: dict[str, list[int]] = {}
+        self._below: dict[str | None, list[tuple[pattern.Pattern, int]]] = {}
+        for number, lease in enumerate(leases):
+            if not lease.resource.is_path:
+                self._tasks.setdefault(fold(lease.resource.text), []).append(number)
+            for text in lease.patterns:
+                parsed = pattern.parse(text)
+                head = parsed.head[0] if parsed.head else None
+                self._below.setdefault(head, []).append((parsed, number))
+
+    def of(self, one: Touched) -> set[int]:
+        """The numbers of the leases that cover a path, or the file of whose task it is."""
+        found = {number for name in one.tasks for number in self._tasks.get(name, ())}
+        first = fold(one.path).split("/", 1)[0]
+        for head in (first, None):
+            for parsed, number in self._below.get(head, ()):
+                if number not in found and _covers(parsed, one):
+                    found.add(number)
+        return found
 
 
-def _covers(lease: Lease, patterns: Sequence[pattern.Pattern], one: Touched) -> bool:
-    if not lease.resource.is_path and fold(lease.resource.text) in one.tasks:
-        return True
+def _covers(parsed: pattern.Pattern, one: Touched) -> bool:
     if not one.folder:
-        return any(pattern.covers(p, one.path) for p in patterns)
-    below = pattern.parse(pattern.escape(one.path))
-    return any(pattern.overlap(p, below) for p in patterns)
+        return pattern.covers(parsed, one.path)
+    try:
+        return pattern.overlap(parsed, pattern.parse(pattern.escape(one.path)))
+    except pattern.PatternError:  # a name that no pattern can have: as far as the heads tell
+        segments = fold(one.path).split("/")
+        return all(a == b for a, b in zip(parsed.head, segments, strict=False))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -211,17 +212,96 @@ def test_a_submodule_is_told_whatever_is_ignored(root: Path, ignored: str) -> No
     assert kinds(committed(here(root), [head])[head]) == {"lib": "M"}
 
 
-def test_a_merge_shows_only_what_differs_from_every_parent(root: Path) -> None:
+def test_a_merge_shows_only_what_was_done_in_it(root: Path) -> None:
     start_merge(root)
     assert staged(here(root)) == []
     put(root, "theirs", "changed in the merge\n", old=False)
     put(root, "new", "x\n")
     git(root, "add", "-A")
-    assert kinds(staged(here(root))) == {"new": "A", "theirs": "A"}  # as HEAD sees them
+    assert kinds(staged(here(root))) == {"new": "A", "theirs": "M"}
     merge = commit_all(root)
     assert sorted(one.path for one in committed(here(root), [merge])[merge]) == ["new", "theirs"]
     amended = staged(here(root), amend_of="HEAD")
     assert sorted(one.path for one in amended) == ["new", "theirs"]
+
+
+def both_sides(root: Path) -> None:
+    """A merge that is not committed: each side has changed `both`, and `theirs` has changed."""
+    put(root, "both", "".join(f"{n}\n" for n in range(20)))
+    put(root, "theirs", "as it was\n")
+    commit_all(root)
+    git(root, "switch", "-q", "-c", "side")
+    put(root, "both", "".join(f"{n}\n" for n in range(19)) + "side\n", old=False)
+    put(root, "theirs", "landed\n", old=False)
+    commit_all(root)
+    git(root, "switch", "-q", "main")
+    put(root, "both", "main\n" + "".join(f"{n}\n" for n in range(1, 20)), old=False)
+    commit_all(root)
+    git(root, "merge", "-q", "--no-commit", "--no-ff", "side")
+
+
+def test_a_merge_that_chooses_a_side_shows_what_it_undoes(root: Path) -> None:
+    """The path is as one parent has it, but git would have taken the other's."""
+    both_sides(root)
+    assert staged(here(root)) == [], "git joins the two sides of `both` by itself"
+    git(root, "checkout", "-q", "HEAD", "--", "theirs")
+    assert kinds(staged(here(root))) == {"theirs": "M"}
+    merge = commit_all(root)
+    assert [one.path for one in committed(here(root), [merge])[merge]] == ["theirs"]
+    assert list((root / ".git").rglob("gitlease*")) == []
+
+
+@pytest.mark.parametrize("side", ["ours", "theirs"])
+@pytest.mark.parametrize("deleted", [False, True])
+def test_a_conflict_may_be_resolved_by_giving_up_ones_own_side(
+    root: Path, side: str, deleted: bool
+) -> None:
+    put(root, "path", "as it was\n")
+    commit_all(root)
+    git(root, "switch", "-q", "-c", "side")
+    if deleted:
+        git(root, "rm", "-q", "path")
+    else:
+        put(root, "path", "landed\n", old=False)
+    commit_all(root)
+    git(root, "switch", "-q", "main")
+    put(root, "path", "mine\n", old=False)
+    commit_all(root)
+    assert run_git(root, "merge", "-q", "side").returncode == 1
+    if side == "theirs" and deleted:
+        git(root, "rm", "-q", "path")
+    else:
+        git(root, "checkout", "-q", f"--{side}", "--", "path")
+        git(root, "add", "path")
+    expected = [] if side == "theirs" else ["path"]
+    if side == "ours" and deleted:
+        expected = []  # what conflicts with a deletion stays as it is in git's own merge
+    assert [one.path for one in staged(here(root))] == expected
+    git(root, "commit", "-q", "-m", "merge")
+    merge = git(root, "rev-parse", "HEAD")
+    assert [one.path for one in committed(here(root), [merge])[merge]] == expected
+
+
+@pytest.mark.parametrize("refused", ["merge-tree", "merge-tree|--remerge-diff"])
+def test_a_git_that_cannot_merge_beside_shows_what_differs_from_every_parent(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: str
+) -> None:
+    both_sides(root)
+    put(root, "theirs", "changed in the merge\n", old=False)
+    git(root, "add", "-A")
+    old = tmp_path / "old" / "git"
+    old.parent.mkdir()
+    real = shutil.which("git")
+    old.write_text(
+        "#!/bin/sh\n"
+        f'for word; do case "$word" in {refused}) exit 129 ;; esac; done\nexec {real} "$@"\n'
+    )
+    old.chmod(0o755)
+    monkeypatch.setenv("PATH", str(old.parent), prepend=os.pathsep)
+    assert sorted(one.path for one in staged(here(root))) == ["both", "theirs"]
+    merge = commit_all(root)
+    expected = ["theirs"] if refused == "merge-tree" else ["both", "theirs"]
+    assert sorted(one.path for one in committed(here(root), [merge])[merge]) == expected
 
 
 def test_an_amended_commit_counts_in_full(root: Path) -> None:
@@ -383,8 +463,9 @@ def test_the_rename_in_a_merge_names_both_paths_only_where_it_is_new(root: Path)
     git(root, "merge", "-q", "--no-commit", "--no-ff", "-s", "ours", "side~1")
     git(root, "mv", "a", "c")
     merge = commit_all(root)
-    [one] = committed(here(root), [merge])[merge]
-    assert (one.kind, one.old, one.path) == ("R", "a", "c")
+    found = committed(here(root), [merge])[merge]
+    told = sorted((one.kind, one.old, one.path) for one in found)
+    assert told == [("D", None, "x"), ("R", "a", "c")], "what side~1 brings was left out"
 
 
 def test_only_full_ids_of_known_commits_are_asked_for(root: Path) -> None:

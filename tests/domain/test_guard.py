@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from domain.values import JO, KIM, SKEW, TTL, lease, moment
@@ -10,6 +11,8 @@ from support.clock import ManualClock
 from support.watching import MemoryWatch
 
 from gitlease.adapters.memory import Fault, MemoryClone, MemoryLedgerStore, MemoryRemote
+from gitlease.adapters.memory_remote import Broken
+from gitlease.domain.errors import Invalid
 from gitlease.domain.guard import Severity, Touched, judge, under
 from gitlease.domain.lease import Actor, Lease, State
 from gitlease.domain.policy import DEFAULT_POLICY
@@ -196,6 +199,57 @@ def test_what_ran_out_or_is_another_persons_now_is_told_once(world: World) -> No
     assert world.guard().check([LOGIN]).warnings == ()
 
 
+def test_a_ledger_that_cannot_be_read_is_said_and_what_was_known_holds(world: World) -> None:
+    world.claims(KIM)
+    world.guard().check([LOGIN])
+    world.clock.advance(61)
+    guard = world.guard()
+    guard._fetch = lambda layer: (_ for _ in ()).throw(Invalid("was rolled back"))  # type: ignore[method-assign]
+    found = guard.check([LOGIN])
+    assert [f.severity for f in found.findings] == [Severity.BLOCK]
+    assert (found.checked, found.offline) == (False, "")
+    assert found.warnings == ("the leases could not be checked: was rolled back",)
+
+
+def test_a_record_that_cannot_be_read_is_said_at_every_look(world: World) -> None:
+    world.claims(KIM, "F001")
+    world.claims(KIM, "docs/")
+    world.remote.damage("global", "paths/aa/x.yaml", Broken("no holder", paths=True))
+    for _ in range(2):
+        (said,) = world.guard().check([LOGIN]).warnings
+        assert "cannot be read" in said
+        assert said.endswith("what it covers is not guarded")
+
+
+def test_many_files_and_many_leases_are_few_comparisons(monkeypatch: pytest.MonkeyPatch) -> None:
+    from gitlease.domain import pattern
+
+    real, count = pattern.covers, [0]
+
+    def counted(*words: Any) -> bool:
+        count[0] += 1
+        return real(*words)
+
+    monkeypatch.setattr(pattern, "covers", counted)
+    leases = [lease(holder=KIM, resource=f"area{n}/**/*.py") for n in range(300)]
+    touched = [Touched(f"area{n % 400}/f{n}.py") for n in range(2_000)]
+    found = judge(touched, leases, actor=JO, policy=DEFAULT_POLICY, moment=moment(10))
+    assert (len(found), count[0]) == (1_500, 1_500)
+
+
+def test_a_submodule_with_a_name_that_no_pattern_has(world: World) -> None:
+    for name, expected in (("vendor/\nlib", 1), ("vendor/" + "x" * 600, 1), ("other/\nlib", 0)):
+        held = lease(holder=KIM, resource="vendor/*/src/*.c")
+        found = judge(
+            [Touched(name, folder=True)],
+            [held],
+            actor=JO,
+            policy=DEFAULT_POLICY,
+            moment=moment(10),
+        )
+        assert len(found) == expected, name
+
+
 def test_offline_and_ignorant_it_checks_nothing_and_says_so(world: World) -> None:
     world.remote.fetches.append(Fault.UNREACHABLE)
     found = world.guard().check([LOGIN])
@@ -215,7 +269,7 @@ def test_the_gate_is_clear_only_while_nobody_else_holds_anything(world: World) -
     assert world.watch.gate.clear_until == 0
 
 
-def test_where_others_may_pass_the_gate_ones_own_leases_close_it(world: World) -> None:
+def test_where_others_may_pass_there_is_no_gate(world: World) -> None:
     world.claims(JO, "F001")
     guard = GuardService(
         world.watch,
@@ -227,8 +281,7 @@ def test_where_others_may_pass_the_gate_ones_own_leases_close_it(world: World) -
         one_holder=False,
     )
     guard.check([])
-    assert world.watch.gate.clear_until == 0
-    assert world.watch.gate.held_until > 0
+    assert world.watch.gate == Gate()
 
 
 def test_both_layers_are_looked_at(world: World) -> None:

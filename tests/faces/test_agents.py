@@ -540,6 +540,21 @@ def test_a_session_from_its_start_to_its_end(clones: Clones) -> None:
     assert json.loads(gitlease(two, "list", "--json").stdout)["leases"] == []
 
 
+def test_an_edit_is_judged_where_its_file_lies(clones: Clones, tmp_path: Path) -> None:
+    """In another work tree than that of the current folder, or from outside of any."""
+    one, two = clones(2)
+    assert gitlease(one, "claim", "src/auth/", "--reason", "limits").returncode == 0
+    assert gitlease(two, "agent", "claude", "install").returncode == 0
+    git(two, "worktree", "add", "-q", str(tmp_path / "wt"), "-b", "topic")
+    event = json.loads(recorded("claude-before-edit", two))
+    for cwd, root in ((two, tmp_path / "wt"), (tmp_path, two), (tmp_path, tmp_path / "wt")):
+        event["cwd"] = str(cwd)
+        event["tool_input"]["file_path"] = str(root / "src" / "auth" / "new.py")
+        done = gitlease(two, "agent", "claude", "before-edit", input=json.dumps(event))
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "w1@example.com" in denied("claude", json.loads(done.stdout)), (cwd, root)
+
+
 def test_outside_of_what_gitlease_knows_no_remote_is_asked(tmp_path: Path, clones: Clones) -> None:
     (one,) = clones(1)
     git(one, "remote", "set-url", "origin", str(tmp_path / "gone.git"))

@@ -628,3 +628,18 @@ def test_old_knowledge_is_said_to_be_old_when_the_remote_is_gone(pair: Pair) -> 
     done = pair.jo.commit()
     assert f"src/api/login.py is held by {KIM}" in done.stderr
     assert done.returncode == 1
+
+
+def test_whoever_git_is_told_to_be_is_judged_as_such(pair: Pair) -> None:
+    """jo's knowledge that nobody else holds anything is not zed's."""
+    pair.jo.claim("src/api/")
+    pair.jo.put("docs/a.md")
+    goes_on(pair.jo.commit())
+    pair.jo.put("src/api/login.py")
+    pair.jo.git("add", "-A")
+    zed = ("-c", "user.email=zed@example.com")
+    said = blocks(pair.jo.run(*zed, "commit", "-qm", "zed's"), holder=JO)
+    assert "src/api/login.py" in said
+    goes_on(pair.jo.run(*zed, "commit", "-q", "--allow-empty", "-m", "x", "docs"))
+    goes_on(pair.jo.commit())
+    assert pair.jo.trailers() == ["src/api token=1"]

@@ -392,3 +392,37 @@ def test_a_shallow_clone_pushes_what_it_made(late: Pair, tmp_path: Path) -> None
     goes_on(shallow.run("push", "-q", "origin", "main:shallow"))
     shallow.saves(LOGIN)
     blocks(shallow.run("push", "-q", "origin", "main:shallow"))
+
+
+def test_what_the_shared_remote_has_is_not_judged_again_on_its_way_to_another(
+    pair: Pair, tmp_path: Path
+) -> None:
+    """A backup, a fork or a deployment gets what everybody has had for long."""
+    pair.jo.saves(LOGIN)
+    goes_on(pair.jo.run("push", "-q"))
+    pair.kim.claim("src/api/")
+    git(tmp_path, "init", "-q", "--bare", "backup.git")
+    pair.jo.git("remote", "add", "backup", str(tmp_path / "backup.git"))
+    goes_on(pair.jo.run("push", "-q", "backup", "main"))
+    pair.jo.put(LOGIN)
+    pair.jo.git("commit", "-qam", "new", env={"GITLEASE_SKIP": "1"})
+    blocks(pair.jo.run("push", "-q", "backup", "main"))
+
+
+def test_a_merge_that_drops_what_a_holder_landed_is_stopped(pair: Pair) -> None:
+    """One side is chosen, so that the file is as one parent has it."""
+    pair.jo.git("switch", "-qc", "side")
+    pair.jo.saves("docs/guide.md")
+    pair.jo.git("switch", "-q", "main")
+    pair.kim.claim("src/api/")
+    pair.kim.saves(LOGIN)
+    goes_on(pair.kim.run("push", "-q"))
+    pair.jo.git("pull", "-q")
+    pair.jo.git("merge", "-q", "--no-ff", "--no-commit", "side")
+    pair.jo.git("checkout", "-q", "side", "--", LOGIN)
+    blocks(pair.jo.commit())
+    pair.jo.git("commit", "-qm", "dropped", env={"GITLEASE_SKIP": "1"})
+    blocks(pair.jo.run("push", "-q"))
+    pair.jo.git("reset", "-q", "--hard", "HEAD~1")
+    pair.jo.git("merge", "-q", "--no-ff", "side")
+    goes_on(pair.jo.run("push", "-q"))

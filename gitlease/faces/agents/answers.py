@@ -40,6 +40,12 @@ class Blocked:
     view: LeaseView
 
 
+def all_of(reply: Reply) -> str:
+    """What is for the person and for the model in one text, each line once."""
+    lines = (line for part in (reply.notice, reply.context) for line in part.split("\n"))
+    return "\n".join(dict.fromkeys(line for line in lines if line))
+
+
 def like_claude(reply: Reply, event_name: str) -> dict[str, Any]:
     """The answer in the shape that Claude Code and Codex read; empty where nothing is to say.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gitlease.faces.agents.answers import Reply, like_claude
+from gitlease.faces.agents.answers import Reply, all_of, like_claude
 from gitlease.faces.agents.claude import NAMES, in_this_shape
 from gitlease.faces.agents.events import Event, Kind
 
@@ -26,6 +26,5 @@ def answer(kind: Kind, reply: Reply) -> dict[str, Any]:
     Before a tool only what stops it is read by every version: a note goes to the person.
     """
     if kind is Kind.BEFORE_EDIT and reply.context and not reply.deny:
-        notice = "\n".join(x for x in (reply.notice, reply.context) if x)
-        reply = Reply(notice=notice)
+        reply = Reply(notice=all_of(reply))
     return like_claude(reply, NAMES[kind])

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from gitlease.faces.agents.answers import Reply
+from gitlease.faces.agents.answers import Reply, all_of
 from gitlease.faces.agents.events import MAX_WORD, Event, Kind, edited, text
 
 PATHS = ("file_path", "path", "target_file", "notebook_path", "target_notebook")
@@ -46,7 +46,7 @@ def answer(kind: Kind, reply: Reply) -> dict[str, Any]:
                 "user_message": reply.deny.partition("\n")[0],
                 "agent_message": reply.deny,
             }
-        said = "\n".join(x for x in (reply.notice, reply.context) if x)
+        said = all_of(reply)
         return {"permission": "allow", "user_message": said, "agent_message": said} if said else {}
     if reply.context:
         return {"additional_context": reply.context}

@@ -7,6 +7,7 @@ an event that says less, and never a traceback.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Any
@@ -67,9 +68,20 @@ def text(data: Mapping[str, Any], *names: str) -> str:
     """The first of these fields that is a text of use, else ``""``."""
     for name in names:
         value = data.get(name)
-        if isinstance(value, str) and value and len(value) <= MAX_WORD:
+        if isinstance(value, str) and _is_of_use(value):
             return value
     return ""
+
+
+def _is_of_use(value: str) -> bool:
+    """Whether a text can be a name of anything: not empty, of some length, and fit for a file."""
+    if not 0 < len(value) <= MAX_WORD or "\0" in value:
+        return False
+    try:
+        os.fsencode(value)
+    except UnicodeEncodeError:  # half a pair of surrogates
+        return False
+    return True
 
 
 def tool_input(data: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -102,5 +114,5 @@ def patched(patch: str) -> Iterator[str]:
         for header in PATCH:
             if stripped.startswith(header):
                 name = stripped.removeprefix(header).strip()
-                if name and len(name) <= MAX_WORD:
+                if _is_of_use(name):
                     yield name

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
 from gitlease.domain.errors import GitleaseError, NotARepository
+from gitlease.domain.frozen import replace
 from gitlease.faces.agents.events import MAX_BYTES, Event, Kind, parse
 from gitlease.faces.printable import clean
 
@@ -32,6 +33,7 @@ WORDS = frozenset({*EVENTS, RENEW, RELEASE})
 BEAT = 60  # seconds between two heartbeats of one session, at least
 BLIND_BEAT = 300  # the same where nothing says whether there is anything to renew
 MOST_SESSIONS = 50
+MOST_PLACES = 5  # work trees of one edit
 MOST_SAID = 5  # lines of news at one event
 
 
@@ -135,24 +137,52 @@ def _sit(event: Event, seats: Seats) -> AgentSeat | None:
 
 
 def _before_edit(event: Event, seats: Seats) -> Reply:
+    from gitlease.faces.agents import answers
+
+    told: list[Reply] = []
+    for start, paths in _places(event).items():
+        try:
+            seat = _sit(replace(event, cwd=start), seats)
+        except NotARepository:
+            continue
+        if seat is not None and seat.workspace.settings.guard_mode != "off":
+            told.append(_judged(seat, event.cwd or start, paths))
+    if event.more:
+        said = "the edit names too many files: only the first of them were checked"
+        told.append(answers.Reply(context=said, notice=said))
+    return answers.Reply(
+        deny="\n".join(x.deny for x in told if x.deny),
+        context="\n".join(x.context for x in told if x.context),
+        notice="\n".join(x.notice for x in told if x.notice),
+    )
+
+
+def _places(event: Event) -> dict[str, list[str]]:
+    """The paths by the folder to open for them: an agent edits beyond its own work tree, too."""
+    from gitlease.bootstrap_hooks import find_work_tree
+
+    here = event.cwd or "."
+    own = find_work_tree(os.path.join(here, "x"))
+    found: dict[str, list[str]] = {}
+    for path in event.paths:
+        root = find_work_tree(os.path.join(here, path))
+        start = here if root is None or root == own else root
+        found.setdefault(start, []).append(path)
+    return dict(list(found.items())[:MOST_PLACES])
+
+
+def _judged(seat: AgentSeat, cwd: str, paths: Sequence[str]) -> Reply:
     from gitlease.faces.agents import answers, judging
 
-    if not event.paths:
+    touched = judging.touched(seat.workspace, cwd, paths)
+    if not touched:
         return answers.Reply()
-    seat = _sit(event, seats)
-    if seat is None or seat.workspace.settings.guard_mode == "off":
-        return answers.Reply()
-    paths = judging.touched(seat.workspace, event.cwd, event.paths)
-    if not paths:
-        return answers.Reply()
-    guarded = seat.workspace.guard.check(paths)
+    guarded = seat.workspace.guard.check(touched)
     blocks, told = judging.split(seat, guarded)
     now = _now(seat)
     said = [answers.one_line(text) for text in (*_left(seat), *guarded.warnings)[:MOST_SAID]]
     if guarded.offline and seat.workspace.settings.guard_offline != "off":
         said.append(answers.one_line(guarded.offline))
-    if event.more:
-        said.append("the edit names too many files: only the first of them were checked")
     if blocks:
         deny = answers.blocked(blocks, now, seat.options)
         return answers.Reply(deny=deny, notice="\n".join(said))
