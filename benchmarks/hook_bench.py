@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from support.remotes import Remote
-from support.repos import git, make_clone
+from support.repos import git, make_clone, settle
 
 from benchmarks.bench import ROOT, Bench
 
@@ -31,6 +31,7 @@ class HookBench(Bench):
             git(clone, "config", "lease.layer", state.replace(" ", "-"))
             git(clone, "config", "lease.guardMaxAge", "1h")
             self._gitlease(clone, "hooks", "install")
+            settle(clone / ".git" / "config")
             self._clones[state] = clone
         self._gitlease(self.clone, "claim", "elsewhere/", "--ttl", "8h", "--layer", "others-hold")
         self._number = 0

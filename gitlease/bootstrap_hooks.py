@@ -73,7 +73,8 @@ class HookDesk:
                 environ=self.environ,
                 clock=self.clock,
             )
-            beat(seat.service, seat.guard, seat.words)
+            # The gate is about every layer: the seat's own guard looks at one of them, perhaps.
+            beat(seat.service, self.guard, seat.words)
 
 
 def open_hooks(

@@ -8,9 +8,10 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from gitlease.adapters.gate import drop_gate, origin_of
 from gitlease.adapters.repository import Repository
 from gitlease.adapters.settings import Location, Settings
-from gitlease.adapters.watch import WatchFolder, drop_gate
+from gitlease.adapters.watch import WatchFolder
 from gitlease.adapters.words import WordsFolder
 from gitlease.domain.frozen import dataclass
 from gitlease.domain.lease import Actor
@@ -67,7 +68,7 @@ class LedgerPlace:
         """The guard of the ``global`` layer and of ``layer``; it waits for no remote for long."""
         settings = self.settings
         return GuardService(
-            WatchFolder(self.private, self.state, clock),
+            WatchFolder(self.private, self.state, clock, origin_of(self.repository)),
             lambda: self.store(clock, time_limit=float(settings.guard_timeout)),
             clock=clock,
             actor=actor,

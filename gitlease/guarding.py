@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from gitlease.domain.duration import humanize_duration
 from gitlease.domain.errors import CacheDamaged, Denied, GitleaseError, Unavailable
 from gitlease.domain.frozen import dataclass, field, replace
-from gitlease.domain.guard import Finding, Touched, judge, under
+from gitlease.domain.guard import Finding, Severity, Touched, judge, under
 from gitlease.domain.instant import MS, rfc3339
 from gitlease.domain.lapse import Moment, Sighting
 from gitlease.domain.lease import Actor, Lease, State
@@ -29,8 +29,9 @@ class Guarded:
     """What the guard found. ``own`` are the caller's leases that the change falls under.
 
     ``checked`` is False when a ledger could not be read at all. ``offline`` says what is known, and
-    why it is not as fresh as was asked for, when the remote did not answer. ``age`` is how old, in
-    seconds, the oldest knowledge is that this stands on. ``views`` has the leases by their ids.
+    why it is not as fresh as was asked for, when the remote did not answer; ``old`` are the ids of
+    the leases that this is all that is known of. ``age`` is how old, in seconds, the oldest
+    knowledge is that this stands on. ``views`` has the leases by their ids.
     """
 
     findings: tuple[Finding, ...] = ()
@@ -39,7 +40,20 @@ class Guarded:
     warnings: tuple[str, ...] = ()
     checked: bool = True
     offline: str = ""
+    old: frozenset[str] = frozenset()
     age: int = 0
+
+    def lenient(self) -> Guarded:
+        """The same with a warning wherever only knowledge says so that is too old to stop anybody.
+
+        The remote may have been asked in vain about one layer, and not be needed for another.
+        """
+        found = [
+            replace(f, severity=Severity.WARN) if f.lease.lease_id in self.old else f
+            for f in self.findings
+        ]
+        found.sort(key=lambda f: f.severity is not Severity.BLOCK)
+        return replace(self, findings=tuple(found))
 
 
 class GuardService:
@@ -73,6 +87,7 @@ class GuardService:
         findings: list[Finding] = []
         own: list[Lease] = []
         views: dict[str, LeaseView] = {}
+        old: set[str] = set()
         look = _Look()
         for known in self._all(look, strict=strict):
             moment, policy = self._moment(known), known.policy
@@ -83,6 +98,8 @@ class GuardService:
             mine = under(touched, known.leases, actor=self._actor, policy=policy, moment=moment)
             findings += found
             own += mine
+            if look.failure is not None and not self._is_young(known):
+                old |= {f.lease.lease_id for f in found}
             for lease in (*(f.lease for f in found), *mine):
                 views[lease.lease_id] = view_lease(
                     lease, layer=known.layer, actor=self._actor, policy=policy, moment=moment
@@ -94,6 +111,7 @@ class GuardService:
             warnings=(*self.lost(), *look.warnings()),
             checked=look.checked,
             offline=look.offline(),
+            old=frozenset(old),
             age=look.age,
         )
 
@@ -149,7 +167,7 @@ class GuardService:
     def _state(self, layer: str, look: _Look, *, strict: bool) -> Watched | None:
         """What is known of a layer: kept, read from this clone's copy, or fetched."""
         kept = self._known_now(layer)
-        if kept is not None and not strict and self._age(kept) <= self._max_age:
+        if kept is not None and not strict and self._is_young(kept):
             return kept
         if look.failure is None and not strict:
             look.failure = self._failed_lately()
@@ -183,6 +201,10 @@ class GuardService:
             return None
         ago = failure.at.elapsed_at_most(self._clock.now())
         return failure if ago <= self._max_age * MS else None
+
+    def _is_young(self, known: Watched) -> bool:
+        age = known.received.elapsed_at_most(self._clock.now())
+        return age <= self._max_age * MS
 
     def _age(self, known: Watched) -> int:
         """How old it is, in whole seconds."""

@@ -1,7 +1,8 @@
 """Puts our hooks into the files of coding agents and takes them out again, leaving all else.
 
-The files belong to people. They are read as JSON and written as JSON: keys keep their order and
-the file its indentation, but spaces inside lines and the spelling of numbers are not kept.
+The files belong to people. They are read as JSON and written as JSON: keys keep their order,
+numbers their spelling and the file its indentation, but spaces inside lines and the escapes of
+letters are not kept.
 """
 
 from __future__ import annotations
@@ -12,12 +13,23 @@ import re
 from typing import Any
 
 from gitlease.adapters.agent_hosts import HOSTS, Host, Json, entries, with_ours, without_ours
-from gitlease.adapters.agent_place import MAX_BYTES, Done, Place, read, take_out, write
+from gitlease.adapters.agent_place import (
+    MAX_BYTES,
+    Done,
+    Place,
+    is_as_left,
+    read,
+    take_out,
+    write,
+)
 from gitlease.adapters.files import load_json
 from gitlease.adapters.repository import Repository
 from gitlease.adapters.settings_file import FILE
 from gitlease.domain.errors import Invalid
 from gitlease.domain.frozen import dataclass
+
+DEEPEST = 100  # levels of JSON
+_PLAIN = ("make it plain JSON, without comments and trailing commas",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +61,8 @@ def install(host: Host, place: Place, *, keep: bool) -> Done:
 def uninstall(host: Host, place: Place) -> Done:
     """Take our entries out: to the former bytes where nobody changed the file meanwhile."""
     before = read(place)
+    if before is not None and is_as_left(place, before):
+        return take_out(place, before, before, nothing_left=False)
     if before is None or not any(entries(data := _parse(place, before))):
         return Done(place.name, "absent")
     rest = without_ours(data)
@@ -96,6 +110,17 @@ def is_used(repository: Repository) -> bool:
 # --- as JSON ----------------------------------------------------------------------------------
 
 
+class _Number(float):
+    """A number with its spelling: what it stands for may be more than a float holds."""
+
+    text: str
+
+    def __new__(cls, text: str) -> _Number:
+        made = super().__new__(cls, text)
+        made.text = text
+        return made
+
+
 def _parse(place: Place, data: bytes | None) -> Json:
     if data is None or not data.strip():
         return {}
@@ -106,31 +131,73 @@ def _parse(place: Place, data: bytes | None) -> Json:
             raise Invalid(f"{place.name}: a key stands twice in one object")
         return found
 
-    hint = ("make it plain JSON, without comments and trailing commas",)
+    def no_number(word: str) -> Any:
+        raise Invalid(f"{place.name}: {word} is not JSON", hints=_PLAIN)
+
     try:
-        found = json.loads(data.decode("utf-8-sig"), object_pairs_hook=once)
+        found = json.loads(
+            data.decode("utf-8-sig"),
+            object_pairs_hook=once,
+            parse_int=_Number,
+            parse_float=_Number,
+            parse_constant=no_number,
+        )
+        _check_depth(place, found, DEEPEST)
     except json.JSONDecodeError as error:
-        raise Invalid(f"{place.name}:{error.lineno}: not JSON: {error.msg}", hints=hint) from None
+        raise Invalid(f"{place.name}:{error.lineno}: not JSON: {error.msg}", hints=_PLAIN) from None
     except (ValueError, RecursionError):
-        raise Invalid(f"{place.name}: not JSON in UTF-8", hints=hint) from None
+        raise Invalid(f"{place.name}: not JSON in UTF-8", hints=_PLAIN) from None
     hooks = found.get("hooks", {}) if isinstance(found, dict) else None
     if not isinstance(hooks, dict) or not all(isinstance(x, list) for x in hooks.values()):
         raise Invalid(f"{place.name}: hooks are not written as this host reads them")
     return dict(found)
 
 
+def _check_depth(place: Place, value: Any, left: int) -> None:
+    """Raise Invalid for what is nested deeper than anything that a host reads."""
+    if isinstance(value, dict | list):
+        if not left:
+            raise Invalid(f"{place.name}: nested deeper than {DEEPEST} levels")
+        for inner in value.values() if isinstance(value, dict) else value:
+            _check_depth(place, inner, left - 1)
+
+
 def _render(data: Json, like: bytes | None) -> bytes:
     """JSON with the indentation, the line ends and the last line end of what was there."""
     text = like or b""
     first = re.search(rb"\n([ \t]+)\S", text)
-    indent: str | int = first[1].decode() if first else 2
-    rendered = json.dumps(data, indent=indent, ensure_ascii=False)
+    rendered = _written(data, first[1].decode() if first else "  ", "\n")
     if not text.strip() or text.endswith(b"\n"):
         rendered += "\n"
-    encoded = rendered.encode("utf-8", "surrogatepass")
+    encoded = rendered.encode()
     if b"\r\n" in text:
         encoded = encoded.replace(b"\n", b"\r\n")
     return (b"\xef\xbb\xbf" if text.startswith(b"\xef\xbb\xbf") else b"") + encoded
+
+
+def _written(value: Any, indent: str, newline: str) -> str:
+    """A value as JSON; ``newline`` begins a line with the indentation that it stands in."""
+    if isinstance(value, _Number):
+        return value.text
+    if isinstance(value, str):
+        return _quoted(value)
+    if not isinstance(value, dict | list) or not value:
+        return json.dumps(value)
+    inner = newline + indent
+    if isinstance(value, dict):
+        items = [f"{_quoted(k)}: {_written(v, indent, inner)}" for k, v in value.items()]
+        return "{" + inner + f",{inner}".join(items) + newline + "}"
+    items = [_written(v, indent, inner) for v in value]
+    return "[" + inner + f",{inner}".join(items) + newline + "]"
+
+
+def _quoted(text: str) -> str:
+    """A text in quotes; what no encoding has, half a pair of surrogates, stays an escape."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return json.dumps(text)
+    return json.dumps(text, ensure_ascii=False)
 
 
 def _strip(data: Json, before: bytes) -> bytes:

@@ -41,7 +41,8 @@ class Place:
 class Done:
     """What became of one file: ``written``, ``unchanged``, ``restored``, ``removed``, ``absent``.
 
-    ``removed``: our part was, the rest is as people changed it meanwhile.
+    ``removed``: our part was, the rest is as people changed it meanwhile. ``kept``: our part is
+    left to another host, which has its hooks here.
     """
 
     file: str
@@ -95,6 +96,11 @@ def take_out(place: Place, before: bytes, rest: bytes, *, nothing_left: bool) ->
         with contextlib.suppress(OSError):
             os.unlink(copy)
     return Done(place.name, "restored" if known else "removed")
+
+
+def is_as_left(place: Place, before: bytes) -> bool:
+    """Whether nobody changed a file since we did, so that its former bytes are known."""
+    return _copy(place, before)[0]
 
 
 def read(place: Place) -> bytes | None:

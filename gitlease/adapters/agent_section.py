@@ -45,11 +45,13 @@ def write_section(place: Place) -> Done:
     return Done(place.name, "written")
 
 
-def remove_section(place: Place) -> Done:
-    """Take the section out, with the empty line that came with it."""
+def remove_section(place: Place, *, keep: bool = False) -> Done:
+    """Take the section out, with the empty line that came with it; ``keep``: others need it yet."""
     before = read(place)
     if before is None or not _SECTION.search(before):
         return Done(place.name, "absent")
+    if keep:
+        return Done(place.name, "kept")
     rest = _without_section(before)
     return take_out(place, before, rest, nothing_left=not rest.strip())
 

@@ -46,8 +46,8 @@ def set_up_agent(
     if repository is not None and not user:
         if action == "install" and section:
             done.append(write_section(agents_md(repository)))
-        elif action == "uninstall" and not _others(host, repository):
-            taken = remove_section(agents_md(repository))
+        elif action == "uninstall":
+            taken = remove_section(agents_md(repository), keep=_others(host, repository))
             done += [taken] if taken.what != "absent" else []
     state, program = agent_files.status(known, place), shutil.which("gitlease")
     warnings = [note for one in done for note in one.notes]

@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from gitlease.adapters.files import STAMP, drop_leftovers, open_regular, read_up_to
-from gitlease.adapters.watch import GATE
+from gitlease.adapters.gate import GATE
 from gitlease.adapters.words import FOLDER
 from gitlease.domain.frozen import dataclass
 from gitlease.ports_guard import Gate

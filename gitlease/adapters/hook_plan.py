@@ -12,7 +12,7 @@ from gitlease.adapters.hook_managers import (
     LEFTHOOK_SNIPPET,
     add_to_lefthook,
     add_to_pre_commit,
-    hook_call,
+    hook_lines,
     is_snippet,
     lefthook_snippet,
     pre_commit_ids,
@@ -69,9 +69,8 @@ def _by_husky(place: Place, names: Sequence[str], yes: bool) -> Plan:
     if yes or not plan.changes:
         return plan
     hooks = [os.path.basename(change.path) for change in plan.changes]
-    lines = [f"{HUSKY}/{name}: {hook_call(name)}" for name in hooks]
     said = "husky runs the hooks here: add these lines at the top, or let --yes add them"
-    return Plan(place.way, (), tuple(lines), (said,))
+    return Plan(place.way, (), _to_add(hooks, f"{HUSKY}/"), (said,))
 
 
 def _by_pre_commit(place: Place, names: Sequence[str], yes: bool) -> Plan:
@@ -127,15 +126,28 @@ def _by_lefthook(place: Place, names: Sequence[str], yes: bool) -> Plan:
 
 
 def _by_nobody(place: Place, names: Sequence[str], yes: bool) -> Plan:
-    lines = tuple(f"{name}: {hook_call(name)}" for name in names)
     return Plan(
         place.way,
         (),
-        lines,
+        _to_add(names),
         (
             f"git looks for hooks in {place.folder}, outside of this clone: nothing is written",
-            "whoever keeps that folder can add these lines, or you unset core.hooksPath here",
+            "whoever keeps that folder can add these lines to its scripts, below their first line; "
+            "or you unset core.hooksPath here",
         ),
+    )
+
+
+def _to_add(names: Sequence[str], folder: str = "") -> tuple[str, ...]:
+    """The lines for each of these scripts, below a comment that names it."""
+    read = " (standard input is read, and given back to what follows)"
+    return tuple(
+        line
+        for name in names
+        for line in (
+            f"# {folder}{name}{read if name == 'pre-push' else ''}",
+            *hook_lines(name),
+        )
     )
 
 

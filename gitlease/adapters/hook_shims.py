@@ -7,8 +7,10 @@ byte. It is the same in every repository: what differs is read from the clone's 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from enum import Enum
 
+from gitlease.adapters.gate import WHO
 from gitlease.domain.frozen import dataclass
 
 VERSION = 1
@@ -135,15 +137,37 @@ _FIND = """\
   case $c in '') ;; /*) d=$c ;; *) d=$d/$c ;; esac
   d=${GIT_COMMON_DIR:-$d}
 """
-# What is not three numbers lets nothing pass, and is not compared: ksh takes it for a sum. The file
-# may go at any moment. EPOCHSECONDS of the environment is no clock; a shell that keeps one
-# ignores the assignment, but for zsh, which would end there.
-_READ_GATE = """\
+
+
+def _words(names: Sequence[str]) -> str:
+    """Whether each variable is set, and to what."""
+    return ":".join(f"${{{name}+.${name}}}" for name in names)
+
+
+# A gate serves whom it was made for, as long as the settings that say who that is are older than
+# it: the places of git's settings go into the comparison, the files themselves by their dates. The
+# further lines of the gate begin with such files, by their full paths. What is not three numbers
+# lets nothing pass, and is not compared: ksh takes it for a sum. The file may go at any moment.
+# EPOCHSECONDS of the environment is no clock; a shell that keeps one ignores the assignment, but
+# for zsh, which would end there.
+_READ_GATE = f"""\
   g=$d/gitlease/gate
-  [ -n "${ZSH_VERSION-}" ] || EPOCHSECONDS=
-  if [ -z "${GITLEASE_PROBE-}" ] && [ -f "$g" ] &&
-    read -r clear renew held word offset boot 2>/dev/null <"$g"; then
-    case $clear$renew${held:-x} in *[!0-9]*) ;; *)
+  who={_words(WHO[:3])}
+  who=$who:{_words(WHO[3:5])}
+  who=$who:{_words(WHO[5:])}
+  fits() {{ [ ! -e "$1" ] || [ "$g" -nt "$1" ]; }}
+  [ -n "${{ZSH_VERSION-}}" ] || EPOCHSECONDS=
+  if [ -z "${{GITLEASE_PROBE-}}" ] && [ -f "$g" ] && {{
+    fits "$d/config" && fits .gitlease.yaml && fits "${{HOME-}}/.gitconfig" &&
+      fits "${{XDG_CONFIG_HOME:-${{HOME-}}/.config}}/git/config" &&
+      fits "${{GIT_CONFIG_GLOBAL-}}" && {{
+        read -r clear renew held word offset boot made && [ "$made" = "$who" ] &&
+          while IFS= read -r line; do
+            case $line in /*) fits "$line" || clear=x ;; *) break ;; esac
+          done
+      }} <"$g"
+  }} 2>/dev/null; then
+    case $clear$renew${{held:-x}} in *[!0-9]*) ;; *)
 @GATE@    esac
   fi
 """
@@ -160,10 +184,11 @@ _IF_CLEAR = f"""\
         case $word in '' | -) exit 0 ;; esac
         if [ "$word" = tasks ] && (
           exec <"$g" || exit 1
-          read -r again renew held word offset boot || exit 1
-          [ "$again $word" = "$clear tasks" ] || exit 1
+          read -r again renew held word offset boot made || exit 1
+          [ "$again $word $made" = "$clear tasks $who" ] || exit 1
           set --
           while IFS= read -r line; do
+            case $#$line in 0/*) continue ;; esac
             case /$line/ in *//* | */./* | */../*) exit 1 ;; esac
             [ $# -lt {MOST_PLACES} ] || exit 1
             set -- "$@" ":(top,literal,icase)$line"

@@ -12,9 +12,10 @@ from contextlib import contextmanager
 def exclusive(path: str, *, timeout: float, shared: bool = False) -> Iterator[bool]:
     """Hold the lock on ``path``, or go on without it after ``timeout`` seconds (False is given).
 
-    ``shared`` holders only keep an exclusive one out, not each other. On POSIX the kernel's lock
-    is taken, which a killed process cannot leave behind; elsewhere filelock serves, which costs too
-    much to import for a command that hooks run on every commit.
+    So it does where there can be no lock, since something else is in its place, say. ``shared``
+    holders only keep an exclusive one out, not each other. On POSIX the kernel's lock is taken,
+    which a killed process cannot leave behind; elsewhere filelock serves, which costs too much to
+    import for a command that hooks run on every commit.
     """
     if os.name != "posix":
         with _portable(path, timeout) as held:
@@ -22,7 +23,11 @@ def exclusive(path: str, *, timeout: float, shared: bool = False) -> Iterator[bo
         return
     import fcntl
 
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError:
+        yield False
+        return
     try:
         kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
         yield _try(lambda: fcntl.flock(descriptor, kind | fcntl.LOCK_NB), timeout)
@@ -50,7 +55,7 @@ def _portable(path: str, timeout: float) -> Iterator[bool]:
     lock = FileLock(path)
     try:
         lock.acquire(timeout=timeout)
-    except Timeout:
+    except (Timeout, OSError):
         yield False
         return
     try:

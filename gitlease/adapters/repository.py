@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 
 from gitlease.adapters.git import GitResult, run_git
 from gitlease.domain.errors import Invalid, NotARepository
@@ -42,13 +43,14 @@ class ConfigEntry:
 class GitConfig:
     """The effective configuration of git: every value of every key, the last one the strongest.
 
-    Sections and names do not differ by letter case, subsections do.
+    Sections and names do not differ by letter case, subsections do. It is as it was ``read_at``,
+    in nanoseconds since the epoch.
     """
 
-    __slots__ = ("_values", "entries")
+    __slots__ = ("_values", "entries", "read_at")
 
-    def __init__(self, entries: tuple[ConfigEntry, ...] = ()) -> None:
-        self.entries = entries
+    def __init__(self, entries: tuple[ConfigEntry, ...] = (), read_at: int = 0) -> None:
+        self.entries, self.read_at = entries, read_at
         self._values: dict[str, list[ConfigEntry]] = {}
         for entry in entries:
             self._values.setdefault(entry.key, []).append(entry)
@@ -193,6 +195,7 @@ def _worktree(common_dir: str, git_dir: str) -> str | None:
 def read_config(start: str) -> GitConfig:
     """The configuration that git sees in ``start``, with its includes and ``git -c``."""
     words = ("config", "--list", "-z", "--show-scope", "--show-origin")
+    read_at = time.time_ns()
     asked = run_git(words, cwd=start, timeout=TIMEOUT, repository=True)
     if asked.code != 0 or asked.timed_out:
         raise _refusal(asked, start)
@@ -209,7 +212,7 @@ def read_config(start: str) -> GitConfig:
                 origin="" if kind == "command line" else place,
             )
         )
-    return GitConfig(tuple(entries))
+    return GitConfig(tuple(entries), read_at)
 
 
 def _inside(git_dir: str, toplevel: str | None) -> NotARepository:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gitlease.adapters.files import load_json, open_regular, read_up_to, store_json
+from gitlease.adapters.files import load_json, store_json
+from gitlease.adapters.gate import Origin, drop_gate, write_gate
 from gitlease.adapters.state import StateFolder
 from gitlease.domain.frozen import replace
 from gitlease.domain.instant import Instant
@@ -24,7 +24,6 @@ from gitlease.ports_guard import Gate, Unreachable, Watched
 
 FORMAT = 1
 FILE = "watch.json"
-GATE = "gate"
 FAILURE = "unreachable.json"
 MAX_BYTES = 32 * 1024 * 1024
 MAX_FAILURE = 16 * 1024
@@ -39,10 +38,15 @@ _PLAIN = (
 
 
 class WatchFolder:
-    """The kept leases of each layer, beside its other state, and the gate in ``folder``."""
+    """The kept leases of each layer, beside its other state, and the gate in ``folder``.
 
-    def __init__(self, folder: str, state: Callable[[str], str], clock: Clock) -> None:
-        self._folder, self._state, self._clock = folder, state, clock
+    ``origin`` is what the gates of this process are made from.
+    """
+
+    def __init__(
+        self, folder: str, state: Callable[[str], str], clock: Clock, origin: Origin
+    ) -> None:
+        self._folder, self._state, self._clock, self._origin = folder, state, clock, origin
 
     def load(self, layer: str) -> Watched | None:
         data = load_json(os.path.join(self._state(layer), FILE), MAX_BYTES)
@@ -68,29 +72,7 @@ class WatchFolder:
             store_json(os.path.join(folder, FILE), _dump(watched))
 
     def set_gate(self, gate: Gate, versions: Mapping[str, str]) -> None:
-        """One line of numbers, which a shim reads without any process, and one for each place."""
-        tasks = "tasks" if gate.tasks else "-"
-        below = gate.below if all(place.isprintable() for place in gate.below) else ()
-        first = f"{gate.clear_until} {gate.renew_at} {gate.held_until} {tasks}{_kernel_time()}"
-        lines = (first, *below)
-        text = "".join(f"{line}\n" for line in lines)
-        file = os.path.join(self._folder, GATE)
-        data = text.encode()
-        with contextlib.suppress(OSError):
-            there = open_regular(file)
-            if there is not None:
-                with there:
-                    if read_up_to(there, len(data)) == data:
-                        return
-        temporary = f"{file}.{os.getpid()}.{os.urandom(4).hex()}.tmp"
-        try:
-            os.makedirs(self._folder, exist_ok=True)
-            with open(temporary, "xb") as opened:
-                opened.write(data)
-            os.replace(temporary, file)
-        except OSError:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
+        write_gate(self._folder, gate, self._origin)
         # Whoever moved a head meanwhile took the gate of before it away, and this one came after.
         if any(self._version(layer) != version for layer, version in versions.items()):
             drop_gate(self._folder)
@@ -119,27 +101,6 @@ class WatchFolder:
     def _version(self, layer: str) -> str:
         known = StateFolder(self._state(layer)).load()
         return known.version if known else ""
-
-
-def _kernel_time() -> str:
-    """What to add to the kernel's own count of seconds to get the time, and the boot it holds for.
-
-    So that a shell without a clock needs no process to know the time.
-    """
-    try:
-        with open("/proc/uptime", encoding="ascii") as file:
-            up = int(file.read(100).split(".")[0])
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-            boot = file.read(100).strip()
-    except (OSError, ValueError):
-        return ""
-    return f" {int(time.time()) - up} {boot}"
-
-
-def drop_gate(folder: str) -> None:
-    """Leave the next hook to look for itself, since what is known has changed."""
-    with contextlib.suppress(OSError):
-        os.unlink(os.path.join(folder, GATE))
 
 
 # --- as JSON ----------------------------------------------------------------------------------

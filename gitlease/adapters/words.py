@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 
 from gitlease.adapters.files import WORD, drop_leftovers, open_regular, read_up_to
-from gitlease.adapters.watch import drop_gate
+from gitlease.adapters.gate import drop_gate
 
 FOLDER = "words"
 LONGEST = 4_000

@@ -13,7 +13,7 @@ from support.repos import assert_untouched, git, snapshot
 
 from gitlease.adapters.agent_files import install, is_installed, is_used, status, uninstall
 from gitlease.adapters.agent_hosts import HOSTS, entries, is_ours
-from gitlease.adapters.agent_place import Place, agents_md, place_of
+from gitlease.adapters.agent_place import Place, agents_md, place_of, write
 from gitlease.adapters.agent_section import BEGIN, SECTION, remove_section, write_section
 from gitlease.adapters.agent_sessions import agent_sessions
 from gitlease.adapters.detached import Standing, find_common_dir, is_due, standing_at
@@ -102,6 +102,41 @@ def test_what_others_wrote_stays_and_every_byte_comes_back(repo: Path, text: str
     assert_untouched(before, snapshot(repo))
 
 
+SPELLED = """{
+  "half": "\\ud800 ü",
+  "k\\udfff": [1.10, 1E5, -0, -0.0, 1e400, 0.12345678901234567890123, 123456789012345678901],
+  "long": %s,
+  "empty": [{}, [], "", null, true, false]
+}
+""" % ("7" * 400)
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_numbers_and_half_letters_keep_their_spelling(repo: Path, host: str) -> None:
+    file = file_of(repo, host)
+    file.parent.mkdir()
+    file.write_text(SPELLED, encoding="utf-8")
+    assert install(HOSTS[host], place(repo, host), keep=False).what == "written"
+    written = file.read_text(encoding="utf-8")
+    assert json.loads(written)["half"] == "\ud800 ü"
+    # The numbers are spelt as they were, wherever the lines end now.
+    kept = "".join(SPELLED.split()).replace("ü", "\\u00fc")[1:-1]
+    assert kept in "".join(written.split())
+    assert not install(HOSTS[host], place(repo, host), keep=False).notes
+    file.write_text(written + "\n")
+    assert uninstall(HOSTS[host], place(repo, host)).what == "removed"
+    assert kept in "".join(file.read_text(encoding="utf-8").split())
+
+
+def test_the_former_bytes_come_back_whatever_we_wrote(repo: Path) -> None:
+    """Also where an older version wrote what is no JSON."""
+    before = snapshot(repo)
+    own = place(repo, "claude")
+    write(own, b'{"half": "\xed\xa0\x80", "endless": Infinity}', original=None, before=None)
+    assert uninstall(HOSTS["claude"], own).what == "restored"
+    assert_untouched(before, snapshot(repo))
+
+
 def test_after_a_change_by_people_only_ours_is_taken_out(repo: Path) -> None:
     file = file_of(repo, "claude")
     file.parent.mkdir()
@@ -172,6 +207,10 @@ def test_only_what_calls_our_handler_is_ours(command: object, ours: bool) -> Non
         ("[" * 100_000, "not JSON"),
         ('{"a": "' + "x" * 1_100_000 + '"}', "larger than 1024 KiB"),
         ("\udcff", "not JSON in UTF-8"),
+        ('{"a": NaN}', "NaN is not JSON"),
+        ('{"a": -Infinity}', "-Infinity is not JSON"),
+        ('{"a": ' + "[" * 100 + "]" * 100 + "}", "nested deeper than 100 levels"),
+        ('{"a": ' + "[" * 900 + "]" * 900 + "}", "nested deeper than 100 levels"),
     ],
 )
 def test_a_file_that_cannot_be_kept_whole_is_left_alone(

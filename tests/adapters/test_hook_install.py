@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 from support.fences import clean_env
-from support.hook_repos import HookRepo, make_hook_repo
+from support.hook_repos import GATE_FILE, HookRepo, make_hook_repo
+from support.hook_repos import who as repo_who
 from support.repos import assert_untouched, commit_file, git, run_git, snapshot
 
+from gitlease.adapters.gate import WHO
 from gitlease.adapters.hook_install import install, uninstall
 from gitlease.adapters.hook_managers import (
     add_to_lefthook,
@@ -151,7 +153,7 @@ def test_the_gate_says_which_hooks_start_gitlease(
     if gate is not None:
         if shell == "ksh93" and gate.startswith("9" * 30):
             pytest.skip("it knows numbers of any size")
-        repo.write(".git/gitlease/gate", f"{gate}\n".encode(), 0o644)
+        repo.set_gate(gate)
     for name in HOOKS:
         done = fire(repo, name, shell)
         assert (done.returncode, done.stderr) == (0, b"")
@@ -177,7 +179,7 @@ def test_the_kernel_tells_the_time_in_one_boot(repo: HookRepo, shell: str) -> No
             ("pre-commit", f"{now + 500} 0 0"),
             ("post-commit", f"0 {now + 500} {FAR}"),
         ):
-            repo.write(".git/gitlease/gate", f"{numbers} - {since} {of}\n".encode(), 0o644)
+            repo.set_gate(f"{numbers} - {since} {of}")
             fire(repo, name, shell)
             calls = repo.calls()
             assert any(call.startswith(name) for call in calls) == late, (since, of, calls)
@@ -192,7 +194,7 @@ def test_whoever_git_is_told_to_be_does_not_pass_by_what_others_hold_here(
     repo: HookRepo, shell: str
 ) -> None:
     for held, starts in (("0", False), (str(FAR), True)):
-        repo.write(".git/gitlease/gate", f"{FAR} {FAR} {held}\n".encode(), 0o644)
+        repo.set_gate(f"{FAR} {FAR} {held}")
         for given in ("'user.email'='kim@example.com'", "'USER.Email=k'", "'lease.session'='x'"):
             fire(repo, "pre-commit", shell, env={"GIT_CONFIG_PARAMETERS": given})
             assert bool(called(repo)) == starts, (held, given)
@@ -202,9 +204,65 @@ def test_whoever_git_is_told_to_be_does_not_pass_by_what_others_hold_here(
         assert not called(repo)
 
 
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize("name", ["pre-commit", "prepare-commit-msg", "post-commit"])
+def test_a_gate_serves_whom_it_was_made_for_only(repo: HookRepo, shell: str, name: str) -> None:
+    repo.set_gate(f"{FAR} {FAR} 0")
+
+    def passes(**env: str) -> bool:
+        done = fire(repo, name, shell, env=env)
+        assert (done.returncode, done.stderr) == (0, b"")
+        return not called(repo)
+
+    assert passes()
+    for variable in WHO:
+        assert not passes(**{variable: "other"}), variable
+        if variable not in repo.env and variable not in clean_env():
+            assert not passes(**{variable: ""}), variable  # set to nothing is not the same as unset
+    assert not passes(HOME=clean_env()["HOME"] + "\n")
+    assert passes(EDITOR="other", GITLEASE_SESSION="other")
+    gate = repo.root / GATE_FILE
+    for odd in (b"1 2 3\n", gate.read_bytes().replace(b":", b"", 1), b"%d 0 0 -\n" % FAR):
+        gate.write_bytes(odd)
+        assert not passes(), odd
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_gate_from_before_the_settings_changed_is_not_used(
+    repo: HookRepo, shell: str, tmp_path: Path
+) -> None:
+    """Nor one of the same moment: which of the two came first is not known."""
+    home, included = tmp_path / "my home", tmp_path / "my settings"
+    (home / "x" / "git").mkdir(parents=True)
+    (home / ".config" / "git").mkdir(parents=True)
+    usual = {"HOME": str(home)}
+
+    def who(env: Mapping[str, str]) -> str:
+        return repo_who(clean_env(env))
+
+    moved = {**usual, "XDG_CONFIG_HOME": str(home / "x"), "GIT_CONFIG_GLOBAL": str(home / "g")}
+    cases: list[tuple[dict[str, str], list[str | Path]]] = [
+        (usual, [".gitconfig", ".config/git/config", repo.root / ".git" / "config"]),
+        (moved, ["x/git/config", "g", repo.root / ".gitlease.yaml", included]),
+    ]
+    for env, files in cases:
+        gate = repo.set_gate(f"{FAR} 0 0 tasks\n{included}\ntasks")
+        made = int(gate.stat().st_mtime)
+        gate.write_text(gate.read_text().replace(f" {who({})}\n", f" {who(env)}\n"))
+        os.utime(gate, (made, made))
+        for file in (home / name for name in files):
+            there = file.exists()
+            file.touch()
+            for later, used in ((0, False), (1, False), (-10, True)):
+                os.utime(file, (made + later, made + later))
+                assert asked(repo, shell, **env) != used, (file, later)
+            if not there:
+                file.unlink()
+
+
 def test_a_half_written_gate_lets_nothing_pass(repo: HookRepo) -> None:
     put_in(repo)
-    repo.write(".git/gitlease/gate", f"{FAR} 0 0".encode(), 0o644)
+    repo.set_gate(f"{FAR} 0 0", end="")
     assert repo.commit()[0] == 0
     assert "pre-commit " in repo.calls()
 
@@ -277,13 +335,13 @@ def test_linked_work_trees_and_folders_share_hooks_and_gate(repo: HookRepo) -> N
     linked = repo.root.parent / "linked"
     git(repo.root, "worktree", "add", "-q", str(linked), env=repo.env)
     repo.calls()
-    repo.write(".git/gitlease/gate", f"{FAR} 0 0\n".encode(), 0o644)
+    repo.set_gate(f"{FAR} 0 0")
     (linked / "deep").mkdir()
     for folder in (linked, linked / "deep"):
         commit = ("commit", "-q", "--allow-empty", "-m", "x")
         git(folder, *commit, env=repo.env)
         assert repo.calls() == []
-    repo.write(".git/gitlease/gate", b"0 0 0\n", 0o644)
+    repo.set_gate("0 0 0")
     git(linked / "deep", "commit", "-q", "--allow-empty", "-m", "x", env=repo.env)
     assert repo.calls() == ["pre-commit "]
     assert "made" not in " ".join(install(discover(str(linked)), program="").said)
@@ -318,8 +376,7 @@ ODD = [
 
 
 def with_tasks(repo: HookRepo, *places: str, until: int = FAR, end: str = "\n") -> None:
-    lines = (f"{until} 0 0 tasks", *places)
-    repo.write(".git/gitlease/gate", ("\n".join(lines) + end).encode(), 0o644)
+    repo.set_gate("\n".join((f"{until} 0 0 tasks", *places)), end)
 
 
 def stage(repo: HookRepo, name: str, text: str = "x") -> None:
@@ -459,7 +516,7 @@ def test_a_commit_that_is_replaced_here_counts_as_what_it_is(repo: HookRepo) -> 
 
 @pytest.mark.parametrize("shell", [s for s in SHELLS if s != "zsh"])
 def test_a_time_in_the_environment_is_not_believed(repo: HookRepo, shell: str) -> None:
-    repo.write(".git/gitlease/gate", b"1000 0 0\n", 0o644)
+    repo.set_gate("1000 0 0")
     assert asked(repo, shell, EPOCHSECONDS="5")
 
 
@@ -588,7 +645,7 @@ def test_a_strict_script_goes_on_after_our_section(repo: HookRepo, shell: str, n
     data = b"set -eu\n" + section(name, Form.SECTION) + b'echo "mine $# ${1-}"\ncat\n'
     hook = repo.write("hook", data)
     for gate in (f"{FAR} 0 0", f"{FAR} 0 0 tasks\na", "0 0 0", "0 0 0 tasks\na", "x"):
-        repo.write(".git/gitlease/gate", f"{gate}\n".encode(), 0o644)
+        repo.set_gate(gate)
         for status in (0, 70):
             repo.answer(status)
             done = fire(repo, name, shell, hook=hook, input=b"in\nput\n")
@@ -611,7 +668,7 @@ def test_a_push_that_nobody_reads_is_no_failure_of_a_pipe(repo: HookRepo, shell:
 @pytest.mark.parametrize("shell", SHELLS)
 def test_the_repository_is_found_however_git_names_it(repo: HookRepo, shell: str) -> None:
     """By GIT_DIR from anywhere, by a file with its path, odd as it may be, and by its variables."""
-    repo.write(".git/gitlease/gate", f"{FAR} 0 0\n".encode(), 0o644)
+    repo.set_gate(f"{FAR} 0 0")
     away = repo.root.parent / "away"
     away.mkdir()
     for env in (
@@ -627,7 +684,7 @@ def test_the_repository_is_found_however_git_names_it(repo: HookRepo, shell: str
         moved, seen = repo.root.parent / name, repo.root.parent / f"seen {name}"
         git(repo.root.parent, "init", "-q", "--separate-git-dir", str(moved), str(seen))
         (moved / "gitlease").mkdir()
-        (moved / "gitlease" / "gate").write_text(f"{FAR} 0 0\n")
+        shutil.copy2(repo.root / GATE_FILE, moved / "gitlease" / "gate")
         assert fire(repo, "pre-commit", shell, cwd=seen).stderr == b""
         assert repo.calls() == [], name
 
@@ -692,7 +749,7 @@ def test_a_folder_or_a_name_that_is_taken_is_left_alone(repo: HookRepo) -> None:
 def test_status_proves_that_hooks_fire(repo: HookRepo, monkeypatch: pytest.MonkeyPatch) -> None:
     repo.write(".git/hooks/pre-commit", b"#!/bin/sh\ntouch ran\n")
     put_in(repo)
-    repo.write(".git/gitlease/gate", f"{FAR} 0 0\n".encode(), 0o644)
+    repo.set_gate(f"{FAR} 0 0")
     monkeypatch.setenv("GITLEASE_SKIP", "1")
     for state in states(repo, monkeypatch).values():
         assert (state.live, state.proven, state.current) == (True, True, True), state

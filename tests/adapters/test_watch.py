@@ -14,12 +14,17 @@ from typing import Any
 import pytest
 from domain.values import JO, KIM, lease
 from support.clock import ManualClock
+from support.fences import clean_env
+from support.repos import git
 from support.task_trees import HINDERED
 
+from gitlease.adapters import gate as gate_module
 from gitlease.adapters import watch as watch_module
 from gitlease.adapters.detached import Standing, standing_at
+from gitlease.adapters.gate import GATE, SETTLED_NS, WHO, Origin, drop_gate, origin_of
+from gitlease.adapters.repository import discover
 from gitlease.adapters.state import Known, StateFolder
-from gitlease.adapters.watch import FAILURE, FILE, GATE, WatchFolder, drop_gate
+from gitlease.adapters.watch import FAILURE, FILE, WatchFolder
 from gitlease.domain.errors import Unavailable
 from gitlease.domain.guard import Touched, judge
 from gitlease.domain.lapse import Moment, Sighting
@@ -34,6 +39,7 @@ from gitlease.ports_guard import Gate, Unreachable, Watched
 HEAD, OTHER = "a" * 40, "b" * 40
 NOTHING = {"global": ""}
 WRONG: tuple[Any, ...] = (None, True, -1, 10**30, 1.5, "", "x", "\ud800", [], [1], {}, {"a": 1})
+ORIGIN = Origin(":me:", (), 1_700_000_000_000_000_000)
 JUNK = {
     "nothing": b"",
     "null": b"null",
@@ -59,7 +65,11 @@ class Place:
 
     def __init__(self, root: Path) -> None:
         self.root, self.clock = root, ManualClock()
-        self.watch = WatchFolder(str(root), self.state, self.clock)
+        self.watch = self.watching()
+
+    def watching(self, **origin: Any) -> WatchFolder:
+        """What the guard keeps, made from settings that were read at another moment, say."""
+        return WatchFolder(str(self.root), self.state, self.clock, replace(ORIGIN, **origin))
 
     def state(self, layer: str) -> str:
         return str(self.root / "state" / "default" / layer)
@@ -340,7 +350,7 @@ def test_the_gate_is_a_line_of_numbers_and_one_for_each_place(
 
 
 def shown(place: Place) -> list[str]:
-    """The lines of the gate, the first without what it says of the kernel's clock."""
+    """The lines of the gate, the first without the kernel's clock and whom it was made for."""
     text = place.gate.read_text(encoding="utf-8")
     assert text.endswith("\n")
     first, *more = text.split("\n")[:-1]
@@ -361,22 +371,77 @@ def test_the_gate_says_how_to_tell_the_time_by_the_kernel(place: Place) -> None:
     if not os.path.exists("/proc/sys/kernel/random/boot_id"):
         pytest.skip("this kernel has no /proc")
     place.watch.set_gate(Gate(1, 2, 3), NOTHING)
-    *_, offset, boot = place.gate.read_text().split()
+    *_, offset, boot, who = place.gate.read_text().split()
     up = float(Path("/proc/uptime").read_text().split()[0])
     assert abs(up + int(offset) - time.time()) < 60
     assert boot == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    assert who == ORIGIN.who
 
 
 def test_a_gate_that_stays_the_same_is_not_written_again(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watch_module, "_kernel_time", lambda: "")  # a second may begin meanwhile
+    monkeypatch.setattr(gate_module, "_kernel_time", lambda: "- -")  # a second may begin meanwhile
     place.watch.set_gate(Gate(1, 2, 3), NOTHING)
     before = place.gate.stat()
     place.watch.set_gate(Gate(1, 2, 3), NOTHING)
     assert place.gate.stat().st_ino == before.st_ino
     place.watch.set_gate(Gate(1, 2, 4), NOTHING)
     assert shown(place) == ["1 2 4 -"]
+
+
+def test_a_gate_is_as_old_as_the_settings_it_was_made_from(place: Place) -> None:
+    """A little older: what changed at that moment is not known to be in it."""
+    read_at = ORIGIN.read_at
+
+    def dated() -> int:
+        return place.gate.stat().st_mtime_ns + SETTLED_NS - read_at
+
+    place.watch.set_gate(Gate(1, 2, 3), NOTHING)
+    assert dated() == 0
+    first = place.gate.stat().st_ino
+    place.watching(read_at=read_at + 10**9).set_gate(Gate(1, 2, 3), NOTHING)
+    assert (dated(), place.gate.stat().st_ino) == (10**9, first)
+    place.watch.set_gate(Gate(1, 2, 3), NOTHING)
+    assert dated() == 10**9  # what it says was true of the later ones, too
+    place.watch.set_gate(Gate(1, 2, 4), NOTHING)
+    assert dated() == 0
+
+
+def test_a_gate_names_whom_it_was_made_for_and_further_files(place: Place) -> None:
+    made = place.watching(who=".my  home:.größe ", files=("/etc/gitconfig", "/a b"))
+    made.set_gate(Gate(1, 2, 3, True, ("tasks",)), NOTHING)
+    first, *more = place.gate.read_text(encoding="utf-8").split("\n")
+    assert first.endswith(" .my  home:.größe ")
+    assert more == ["/etc/gitconfig", "/a b", "tasks", ""]
+    assert standing(place).gate == Gate(1, 2, 3, True)
+
+
+def test_where_whom_it_is_for_cannot_be_written_there_is_no_gate(place: Place) -> None:
+    place.watching(who=None).set_gate(Gate(1, 2, 3), NOTHING)
+    assert not place.gate.exists()
+
+
+def test_the_origin_is_what_the_environment_says_and_every_file_that_git_reads(
+    tmp_path: Path,
+) -> None:
+    repo, far = tmp_path / "repo", tmp_path / "far settings"
+    git(tmp_path, "init", "-q", str(repo))
+    (repo / ".git" / "near").write_text("[user]\n\temail = jo@example.com\n")
+    far.write_text(f"[include]\n\tpath = {repo}/.git/none\n[user]\n\tname = Jo\n")
+    for path in ("near", str(far)):
+        git(repo, "config", "--add", "include.path", path)
+    before = time.time_ns()
+    (repo / "deep").mkdir()
+    found = origin_of(discover(str(repo / "deep")), clean_env({"GITLEASE_LAYER": "a b"}))
+    assert found.read_at >= before
+    assert found.files == (str(repo / ".git" / "near"), str(far))
+    home, settings = clean_env()["HOME"], clean_env()["GIT_CONFIG_GLOBAL"]
+    assert found.who == f".{home}::.{settings}::.1:.a b:"
+    for odd in ("/a\nb", "/\udcff", "/\x1b"):
+        assert origin_of(discover(str(repo)), {"HOME": odd}).who is None
+    for url, known in (("https://jo:secret@example.com", False), ("https://example.com", True)):
+        assert (origin_of(discover(str(repo)), {WHO[-1]: url}).who is not None) == known
 
 
 @pytest.mark.parametrize("text", [b"", b"1 2 3", b"1 2 3\nmore\n", b"\xff\xfe\n", b"9 9 9\n" * 999])

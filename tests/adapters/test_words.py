@@ -12,7 +12,7 @@ import pytest
 from support.fences import clean_env
 from support.task_trees import HINDERED
 
-from gitlease.adapters.watch import GATE
+from gitlease.adapters.gate import GATE
 from gitlease.adapters.words import FOLDER, LONGEST, MOST, MOST_FILES, WordsFolder
 
 ROOT = Path(__file__).parents[2]

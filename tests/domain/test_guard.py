@@ -144,6 +144,17 @@ def test_the_first_look_asks_and_the_next_ones_do_not(world: World) -> None:
     assert world.opened == 1
 
 
+def test_knowledge_is_too_old_by_the_millisecond(world: World) -> None:
+    world.guard().check([LOGIN])
+    world.clock.advance(60)
+    world.opened = 0
+    world.guard().check([LOGIN])
+    assert world.opened == 0
+    world.clock.advance(0.001)
+    world.guard().check([LOGIN])
+    assert world.opened == 1
+
+
 def test_where_there_is_no_ledger_nothing_is_held(world: World) -> None:
     found = world.guard().check([LOGIN])
     assert (found.findings, found.checked, found.warnings) == ((), True, ())

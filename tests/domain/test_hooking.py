@@ -122,9 +122,9 @@ class World:
     ) -> None:
         self.tree.change = StagedChange(touched, tuple(started), tuple(problems))
 
-    def cut_off(self) -> None:
+    def cut_off(self, seconds: int = 61) -> None:
         """What is known is too old from now on, and the remote does not answer."""
-        self.clock.advance(61)
+        self.clock.advance(seconds)
         self.remote.fetches += [Fault.UNREACHABLE] * 8
 
     def leases(self) -> list[Lease]:
@@ -171,15 +171,36 @@ def test_a_commit_is_stopped_only_where_the_settings_say_so(
         return
     seen = found if reached != "blind" else "nothing"
     severities = [f.severity for f in ruling.guarded.findings]
-    expected = {"nothing": [], "live": [Severity.BLOCK], "lapsed": [Severity.WARN]}
-    assert severities == expected[seen]
     cut_off = reached != "fresh"
-    stops = seen == "live" or (cut_off and offline == "block")
+    live = Severity.WARN if cut_off and offline != "block" else Severity.BLOCK
+    expected = {"nothing": [], "live": [live], "lapsed": [Severity.WARN]}
+    assert severities == expected[seen]
+    stops = Severity.BLOCK in severities or (cut_off and offline == "block")
     assert ruling.blocked == (mode == "block" and stops)
     assert len(ruling.warnings) == (1 if cut_off and offline != "off" else 0)
     if ruling.warnings:
         says = "knew 1m ago" if reached == "old" else "the leases could not be checked"
         assert says in ruling.warnings[0]
+
+
+@pytest.mark.parametrize("offline", ["warn", "off"])
+def test_without_the_remote_young_knowledge_of_one_layer_still_stops_a_commit(
+    world: World, offline: str
+) -> None:
+    both = ("team", "global")
+    world.claims(KIM, "src/", layer="team")
+    world.stage(LOGIN)
+    world.hooks(layers=("team",)).pre_commit()
+    world.clock.advance(30)
+    world.claims(KIM, SRC)
+    world.hooks().pre_commit()
+    world.cut_off(31)
+    ruling = world.hooks(offline=offline, layers=both).pre_commit()
+    assert [f.severity for f in ruling.guarded.findings] == [Severity.BLOCK, Severity.WARN]
+    assert [str(f.lease.resource) for f in ruling.guarded.findings] == [SRC, "path:src"]
+    assert ruling.blocked
+    world.clock.advance(30)
+    assert not world.hooks(offline=offline, layers=both).pre_commit().blocked
 
 
 @pytest.mark.parametrize(("mode", "offline"), list(itertools.product(MODES, MODES)))

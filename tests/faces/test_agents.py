@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import pty
 import subprocess
 import sys
 from collections.abc import Callable
@@ -21,7 +23,7 @@ from support.watching import MemoryWatch
 
 from gitlease.adapters.words import WordsFolder
 from gitlease.domain.errors import NotARepository, Unavailable
-from gitlease.faces.agents import answers, claude, codex, cursor, handling
+from gitlease.faces.agents import answers, background, claude, codex, cursor, handling
 from gitlease.faces.agents.events import MAX_BYTES, Kind
 from gitlease.guarding import GuardService
 
@@ -57,6 +59,8 @@ class Seats:
     desk: Desk
     root: Path
     mode: str = "block"
+    offline: str = "warn"
+    watch: MemoryWatch | None = None
     used: bool = True
     options: tuple[str, ...] = ()
     family: frozenset[str] = frozenset()
@@ -81,14 +85,14 @@ class Seats:
         space.repository.toplevel = str(self.root)
         space.settings = SimpleNamespace(
             guard_mode=self.mode,
-            guard_offline="warn",
+            guard_offline=self.offline,
             tasks=SimpleNamespace(files=("tasks/**/*.md",)),
         )
         actor = space.identity.actor
         folder = str(self.root / ".git" / "gitlease")
         space.words = WordsFolder(folder, actor.holder, actor.session)
         space.guard = GuardService(
-            MemoryWatch(),
+            self.watch or MemoryWatch(),
             lambda: self.desk.store,
             clock=self.desk.clock,
             actor=space.identity.actor,
@@ -346,6 +350,25 @@ def test_without_the_remote_an_edit_goes_through_with_a_warning(
     assert denied("claude", answer) == ""
 
 
+@pytest.mark.parametrize("name", names("before-edit"))
+def test_without_the_remote_old_knowledge_of_a_holder_is_a_warning(
+    desks: tuple[Desk, Seats], name: str
+) -> None:
+    ada, seats = desks
+    host, _ = words(name)
+    ada.ok("claim", "src/auth/")
+    seats.watch = MemoryWatch()
+    assert denied(host, seats.send(name)[0])
+    ada.clock.advance(61)
+    ada.store.failing = Unavailable("origin does not answer")
+    answer, _ = seats.send(name)
+    assert denied(host, answer) == ""
+    assert "is held by ada@example.com" in json.dumps(answer)
+    assert "knew 1m ago: origin does not answer" in json.dumps(answer)
+    seats.offline = "block"
+    assert "is held by ada@example.com" in denied(host, seats.send(name)[0])
+
+
 @pytest.mark.parametrize("path", ["src/\x00.py", "src/\ud800.py"])
 def test_a_path_that_no_file_can_have_lets_the_edit_through(
     desks: tuple[Desk, Seats], path: str
@@ -439,15 +462,15 @@ def test_the_background_renews_and_releases_only_what_is_bound_to_the_session(
         leases = bob.ok("list", "--json").json["leases"]
         return {x["resource"]: (x["session"], x["renewals"]) for x in leases}
 
-    handling.renew([own], opener)
+    background.renew([own], opener)
     assert sorted(held().values(), key=str) == sorted(
         [(own, 1), (f"{own}/1", 0), ("other", 0), (None, 0)], key=str
     )
-    handling.release([own], opener)
+    background.release([own], opener)
     assert [session for session, _ in held().values()] == ["other", None]
     asked = bob.store.asked
-    handling.release([own], opener)
-    handling.renew([own], opener)
+    background.release([own], opener)
+    background.renew([own], opener)
     assert bob.store.asked == asked
 
 
@@ -462,7 +485,7 @@ def test_what_came_of_a_renewal_is_told_once(desks: tuple[Desk, Seats], name: st
     (seats.root / ".git" / "gitlease").mkdir(parents=True)
     seats.desk.ok("claim", "a/", "--session", own)
     amy.clock.advance(100_000)
-    handling.renew([own], lambda _, session: seats.open(session))
+    background.renew([own], lambda _, session: seats.open(session))
     answer, _ = seats.send(name)
     if "subagent" in name:
         assert NOT_RENEWED not in json.dumps(answer), "that is the session's to be told"
@@ -589,8 +612,74 @@ def test_the_verb_installs_shows_and_uninstalls(clones: Clones) -> None:
     assert "hint: Codex skips new and changed hooks until they are trusted" in told.stderr
     gitlease(one, "agent", "codex", "uninstall")
     assert git(one, "status", "--porcelain") == ""
-    for odd in (("emacs", "install"), ("claude", "fly"), ("claude", "install", "now")):
+    for odd in (("emacs", "install"), ("claude", "--fly"), ("claude", "install", "now")):
         assert gitlease(one, "agent", *odd).returncode == 2
+
+
+def test_hosts_share_the_section_of_agents_md_and_the_last_one_takes_it_out(clones: Clones) -> None:
+    (one,) = clones(1)
+    for host in ("codex", "cursor"):
+        assert gitlease(one, "agent", host, "install", "--agents-md").returncode == 0
+    section = (one / "AGENTS.md").read_text()
+    told = gitlease(one, "agent", "codex", "uninstall")
+    assert "AGENTS.md keeps our section: another host has hooks of ours here" in told.stdout
+    assert (one / "AGENTS.md").read_text() == section
+    told = gitlease(one, "agent", "cursor", "uninstall")
+    assert "AGENTS.md is as it was before" in told.stdout
+    assert git(one, "status", "--porcelain") == ""
+
+
+@pytest.mark.parametrize("words", [("claude", "fly"), ("cursor", "fly"), ("emacs", "before-edit")])
+def test_what_another_version_calls_refuses_nothing_and_what_a_person_mistypes_is_said(
+    tmp_path: Path, words: tuple[str, str]
+) -> None:
+    """Hosts take a usage error for a refusal, and older versions live on beside newer settings."""
+    for options in ((), ("-C", ".")):
+        done = gitlease(tmp_path, *options, "agent", *words, input="{}" * 100_000)
+        quiet = "{}\n" if words[0] == "cursor" else ""
+        assert (done.returncode, done.stdout) == (0, quiet)
+        host, word = map(repr, words)
+        assert done.stderr == (
+            f"gitlease: this version knows no event {word} of {host}: nothing was done\n"
+        )
+    above, below = pty.openpty()
+    typed = subprocess.run(
+        [sys.executable, "-m", "gitlease", "agent", *words],
+        cwd=tmp_path,
+        env=clean_env({"PYTHONPATH": ROOT}),
+        stdin=below,
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    os.close(above)
+    os.close(below)
+    assert typed.returncode == 2
+
+
+@pytest.mark.parametrize("name", names(""))
+@pytest.mark.parametrize("shut", ["<&-", "0>/dev/null"])
+def test_without_a_standard_input_it_says_so_and_lets_the_edit_through(
+    tmp_path: Path, name: str, shut: str
+) -> None:
+    host, word = words(name)
+    line = [sys.executable, "-m", "gitlease", "agent", host, word]
+    done = subprocess.run(
+        ["sh", "-c", f'exec "$@" {shut}', "sh", *line],
+        cwd=tmp_path,
+        env=clean_env({"PYTHONPATH": ROOT}),
+        capture_output=True,
+        encoding="utf-8",
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0
+    what = "this edit was not checked" if word == "before-edit" else f"{word} did nothing"
+    assert f"{what}: standard input cannot be read" in done.stderr
+    answer = json.loads(done.stdout or "{}")
+    assert denied(host, answer) == ""
+    if word == "before-edit":
+        assert "this edit was not checked" in json.dumps(answer)
 
 
 def test_nobody_listening_is_no_fault() -> None:

@@ -55,6 +55,14 @@ def test_examples_can_be_typed(name: str) -> None:
         assert {word for word in said if word.startswith("-")} <= options, line
 
 
+@pytest.mark.parametrize("name", VERBS)
+def test_help_is_read_by_agents_and_tells_no_way_around_the_hooks(name: str) -> None:
+    ada, _ = make_desks()
+    said = " ".join(ada.ok(name, "--help").out.split()).lower()
+    for way in ("gitlease_skip", "no-verify", "hookspath"):
+        assert way not in said
+
+
 def test_claim_advises_how_long() -> None:
     ada, _ = make_desks()
     for name in ("claim", "renew"):

@@ -340,6 +340,25 @@ def test_odd_lines_of_a_push_are_no_obstacle(
     assert len(said) <= 1
 
 
+@pytest.mark.parametrize("shut", ["<&-", "0>/dev/null"])
+def test_a_push_whose_lines_cannot_be_read_is_not_checked_and_that_is_said(
+    hooked: Hooked, shut: str
+) -> None:
+    line = [sys.executable, "-m", "gitlease", "hook", "pre-push", "origin", "x"]
+    done = subprocess.run(
+        ["sh", "-c", f'exec "$@" {shut}', "sh", *line],
+        cwd=hooked.jo,
+        env={**clean_env(), "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        encoding="utf-8",
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (0, "", 1)
+    start = "gitlease: this push is not checked: standard input, which says what is pushed, "
+    assert done.stderr.startswith(start)
+
+
 # --- words and work in the background -------------------------------------------------------------
 
 
@@ -390,6 +409,18 @@ def test_a_heartbeat_renews_also_what_no_hook_has_seen_yet(hooked: Hooked) -> No
     assert hooked.desk().guard.due() == ("global",)
     started.beat()
     assert [x.renewals for x in leases.list()] == [1]
+
+
+def test_the_gate_of_a_heartbeat_is_about_every_layer(hooked: Hooked) -> None:
+    git(hooked.jo, "config", "lease.layer", "team")
+    door(hooked.kim, clock=hooked.clock, layer="team").claim("src/auth/**")
+    door(hooked.jo, clock=hooked.clock, layer="global").claim("docs/")
+    gate = hooked.jo / ".git" / "gitlease" / "gate"
+    assert hooked.run("pre-commit")[0] == 1
+    assert gate.read_text().startswith("0 ")
+    hooked.clock.advance(400)
+    assert hooked.run("beat") == (0, [])
+    assert gate.read_text().startswith("0 ")
 
 
 @pytest.mark.parametrize("mode", ["block", "off"])

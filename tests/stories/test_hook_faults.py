@@ -19,7 +19,7 @@ from support.faults import FaultProxy, answer, stall
 from support.fences import clean_env
 from support.ledgers import Entry, door, place, set_tip, tip, write_object
 from support.remotes import Remote, Servers, open_remote
-from support.repos import git, make_clone, run_git
+from support.repos import git, make_clone, run_git, settle
 from support.task_trees import HINDERED
 
 from gitlease.adapters.hook_install import install
@@ -83,6 +83,7 @@ def hooked(root: Path, remote: Remote, *, settings: str = "") -> Hooked:
     install(discover(str(root)), program="")
     if settings:
         (root / ".gitlease.yaml").write_text(settings)
+    settle(root / ".git" / "config")
     return Hooked(root, remote, f"{TOOLS}:{clean_env()['PATH']}")
 
 
@@ -322,6 +323,16 @@ def replaced(folder: Path) -> None:
     folder.write_text("x")
 
 
+def instead(file: Path, *, link: bool) -> None:
+    """A folder, or a link that leads to itself, is in the place of a lock, which is needed."""
+    shutil.rmtree(file.parent / "state", ignore_errors=True)
+    file.unlink(missing_ok=True)
+    if link:
+        file.symlink_to(file.name)
+    else:
+        file.mkdir()
+
+
 DAMAGE: dict[str, Callable[[Path], object]] = {
     "state": lambda own: garble(every_file(own / "state"), b"\0garbage"),
     "empty state": lambda own: garble(every_file(own / "state"), b""),
@@ -331,6 +342,8 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
     "objects": lambda own: shutil.rmtree(own / "store.git" / "objects"),
     "no store": lambda own: shutil.rmtree(own / "store.git"),
     "a file for the store": lambda own: replaced(own / "store.git"),
+    "a folder for the lock": lambda own: instead(own / "store.git.lock", link=False),
+    "a loop for the lock": lambda own: instead(own / "store.git.lock", link=True),
     "gate": lambda own: (own / "gate").write_bytes(b"\xff 1 9999999999999999999999\n"),
     "words": lambda own: replaced(own / "words"),
     "a failure": lambda own: (own / "state" / "default" / "unreachable.json").write_text("{}"),

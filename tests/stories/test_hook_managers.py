@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 import yaml
-from support.fences import clean_env
+from support.fences import clean_env, raise_fences
 from support.hook_repos import HookRepo, make_hook_repo
-from support.repos import assert_untouched, git, snapshot
+from support.repos import assert_untouched, git, run_git, snapshot
 
 from gitlease.adapters.hook_install import install, uninstall
-from gitlease.adapters.hook_managers import hook_call, lefthook_snippet, pre_commit_lines
+from gitlease.adapters.hook_managers import hook_lines, lefthook_snippet, pre_commit_lines
 from gitlease.adapters.hook_places import Way
 from gitlease.adapters.hook_shims import HOOKS
 from gitlease.adapters.hook_status import hook_states
@@ -196,11 +196,66 @@ def test_a_folder_of_hooks_outside_is_never_written_to(repo: HookRepo, linked: b
         git(repo.root, "config", "core.hooksPath", str(outside))
     before = snapshot(repo.root)
     plan = put_in(repo, yes=True)
-    assert (plan.way, plan.changes, len(plan.lines)) == (Way.OUTSIDE, (), len(HOOKS))
+    assert (plan.way, plan.changes, list(scripts(plan))) == (Way.OUTSIDE, (), list(HOOKS))
     assert "outside of this clone" in plan.notes[0]
     take_out(repo)
     assert_untouched(before, snapshot(repo.root))
     assert [f.read_bytes() for f in outside.iterdir()] == [b"#!/bin/sh\n"]
+
+
+def scripts(plan: Plan) -> dict[str, str]:
+    """What people are told to add, by the script that it is for."""
+    found: dict[str, str] = {}
+    for line in plan.lines:
+        if line.startswith("# "):
+            name = line.split()[1]
+        found[name] = found.get(name, "") + (f"{line}\n" if not line.startswith("# ") else "")
+    return found
+
+
+ANSWERS = {"lets it go": 0, "refuses": 1, "fails": 70, "is broken": 1, "is missing": 127}
+
+
+@pytest.mark.parametrize("gitlease", ANSWERS)
+@pytest.mark.parametrize("strict", ["", "set -eu\n"])
+@pytest.mark.parametrize("husky", [False, True])
+def test_the_lines_that_are_told_stop_a_script_wherever_they_stand(
+    repo: HookRepo, gitlease: str, strict: str, husky: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only for a refusal; what follows them is run, and reads what git says, as without them."""
+    folder = repo.root / ".husky" if husky else repo.root.parent / "company"
+    folder.mkdir()
+    git(repo.root, "config", "core.hooksPath", str(folder))
+    if husky:
+        git(repo.root, "config", "core.hooksPath", ".husky")
+    mine = 'echo "mine $(cat)" >>"$CALLS"\ntrue\n'
+    for name, lines in scripts(put_in(repo)).items():
+        hook = folder / os.path.basename(name)
+        hook.write_text(f"#!/bin/sh\n{strict}gitlease_in=before\n{lines}{mine}")
+        hook.chmod(0o755)
+    repo.answer(ANSWERS[gitlease], broken=gitlease == "is broken")
+    if gitlease == "is missing":
+        (repo.bin / "gitlease").unlink()
+        folders = [
+            x for x in clean_env()["PATH"].split(":") if not shutil.which("gitlease", path=x)
+        ]
+        monkeypatch.setitem(raise_fences().environ, "PATH", ":".join(folders))
+    stops = gitlease == "refuses"
+    before = git(repo.root, "rev-parse", "HEAD")
+    assert (repo.commit()[0] != 0) == stops
+    assert (git(repo.root, "rev-parse", "HEAD") == before) == stops
+    assert any(call.startswith("mine") for call in repo.calls()) != stops
+    assert (repo.push()[0] != 0) == stops
+    remote = repo.root.parent / "remote.git"
+    assert (run_git(remote, "rev-parse", "-q", "--verify", "new").stdout == "") == stops
+    calls = repo.calls()
+    if gitlease not in ("is missing", "is broken"):
+        assert calls[0].startswith("pre-push HEAD ")
+    read = [call for call in calls if call.startswith("mine")]
+    assert [f"refs/heads/new {'0' * 40}" in call for call in read] == ([] if stops else [True])
+    if not stops:
+        assert repo.push()[0] == 0  # nothing is new: git says nothing, and nothing is read
+        assert "mine " in repo.calls()
 
 
 def test_husky(repo: HookRepo, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -211,7 +266,8 @@ def test_husky(repo: HookRepo, monkeypatch: pytest.MonkeyPatch) -> None:
     git(repo.root, "config", "core.hooksPath", ".husky/_")
     before = snapshot(repo.root)
     asked = put_in(repo)
-    assert (asked.way, asked.changes, len(asked.lines)) == (Way.HUSKY, (), len(HOOKS))
+    files = [f".husky/{name}" for name in HOOKS]
+    assert (asked.way, asked.changes, list(scripts(asked))) == (Way.HUSKY, (), files)
     assert_untouched(before, snapshot(repo.root))
     put_in(repo, yes=True)
     assert snapshot(repo.root)["tree/.husky/_/pre-commit"] == before["tree/.husky/_/pre-commit"]
@@ -278,7 +334,8 @@ def commands() -> list[tuple[str, list[str]]]:
     words = [(hook["stages"][0], shlex.split(hook["entry"])) for hook in hooks]
     runs = yaml.safe_load(lefthook_snippet(HOOKS))
     words += [(name, ["sh", "-c", runs[name]["commands"]["gitlease"]["run"]]) for name in HOOKS]
-    return words + [(name, ["sh", "-e", "-c", hook_call(name), "husky"]) for name in HOOKS]
+    lines = [(name, "\n".join(hook_lines(name))) for name in HOOKS]
+    return words + [(name, ["sh", "-e", "-c", text, "husky"]) for name, text in lines]
 
 
 def run(
@@ -294,6 +351,9 @@ def test_the_commands_for_managers_stop_git_only_for_what_was_checked(repo: Hook
         for name, words in commands():
             stops = status == 1 and name in ("pre-commit", "pre-push")
             assert run(repo, words).returncode == int(stops), words
+    repo.answer(1, broken=True)
+    for _, words in commands():
+        assert run(repo, words).returncode == 0, words
     (repo.bin / "gitlease").unlink()
     for _, words in commands():
         assert shutil.which("gitlease") or run(repo, words).returncode == 0, words

@@ -84,6 +84,7 @@ def build(environ: Mapping[str, str]) -> Fences:
     fences.home.mkdir()
     (root / "template").mkdir()
     fences.global_config.write_text(GLOBAL_CONFIG, encoding="utf-8")
+    os.utime(fences.global_config, (0, 0))  # what changed a moment ago is another thing to hooks
     fences.environ.update({k: v for k, v in environ.items() if not is_fenced(k)})
     fences.environ.update(
         HOME=str(fences.home),

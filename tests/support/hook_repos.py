@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 import os
+import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from gitlease.adapters import gate
 from support.fences import clean_env
 from support.repos import commit_file, git, run_git
+
+GATE_FILE = ".git/gitlease/gate"
+
+
+def who(environ: Mapping[str, str]) -> str:
+    """What a gate says of whom it was made for."""
+    return ":".join(f".{environ[name]}" if name in environ else "" for name in gate.WHO)
+
+
+WHO = who(clean_env())
 
 
 @dataclass(frozen=True)
@@ -53,6 +66,15 @@ class HookRepo:
     def push(self) -> tuple[int, str]:
         done = run_git(self.root, "push", "-q", "origin", "HEAD:refs/heads/new", env=self.env)
         return done.returncode, done.stderr
+
+    def set_gate(self, text: str, end: str = "\n") -> Path:
+        """Write a gate that was made for whoever the fences name, after all settings were made."""
+        first, *more = text.split("\n")
+        line = " ".join([*first.split(" "), *["-"] * 6][:6])
+        gate = self.write(GATE_FILE, "\n".join((f"{line} {WHO}", *more)).encode() + end.encode())
+        later = time.time() + 60
+        os.utime(gate, (later, later))
+        return gate
 
     def write(self, name: str, data: bytes, mode: int = 0o755) -> Path:
         """Write a file of the repository."""

@@ -19,7 +19,7 @@ from gitlease.domain.resource import parse_resource
 from gitlease.domain.view import LeaseView
 from support.clock import ManualClock
 from support.fences import clean_env
-from support.repos import git, run_git
+from support.repos import git, run_git, settle
 
 MINUTE = 60
 PATIENCE = 20.0  # seconds that work in the background may take
@@ -270,6 +270,7 @@ def copy_pair(made: Pair, base: Path) -> Pair:
         config = one.root / ".git" / "config"
         text = config.read_text(encoding="utf-8")
         config.write_text(text.replace(str(made.remote), str(pair.remote)), encoding="utf-8")
+        settle(config)
     return pair
 
 

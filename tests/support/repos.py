@@ -73,6 +73,13 @@ def make_clone(remote: Remote, path: Path, email: str, name: str) -> Path:
     return path
 
 
+def settle(*files: Path) -> None:
+    """Date files of settings back: the gate passes nobody who changed them a moment ago."""
+    for file in files:
+        before = file.stat().st_mtime - 3_600
+        os.utime(file, (before, before))
+
+
 def commit_file(clone: Path, name: str, content: str, message: str = "change") -> str:
     """Write a file in a clone and commit it; the new commit's id."""
     target = clone / name

@@ -9,63 +9,102 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
-from gitlease.domain.errors import GitleaseError, NotARepository
+from gitlease.domain.errors import GitleaseError, Invalid, NotARepository
 from gitlease.domain.frozen import replace
 from gitlease.faces.agents.events import MAX_BYTES, Event, Kind, parse
 from gitlease.faces.printable import clean
 
 if TYPE_CHECKING:
-    from gitlease.bootstrap_agents import AgentSeat, Workspace
+    from gitlease.bootstrap_agents import AgentSeat
     from gitlease.bootstrap_hooks import Standing
     from gitlease.faces.agents.answers import Reply
 
 Seats = Callable[..., "AgentSeat | None"]
-Opener = Callable[..., "Workspace"]
 
 HOSTS = ("claude", "codex", "cursor")
+ACTIONS = ("install", "uninstall", "status")  # what people type in the place of an event
 EVENTS = {kind.value: kind for kind in Kind}
 RENEW, RELEASE = "renew-now", "release-now"  # the words of the process in the background
 WORDS = frozenset({*EVENTS, RENEW, RELEASE})
 BEAT = 60  # seconds between two heartbeats of one session, at least
 BLIND_BEAT = 300  # the same where nothing says whether there is anything to renew
-MOST_SESSIONS = 50
 MOST_PLACES = 5  # work trees of one edit
 MOST_SAID = 5  # lines of news at one event
 
 
 def is_event(argv: Sequence[str]) -> bool:
-    """Whether the words after ``agent`` are an event, not a person's command."""
-    return len(argv) >= 2 and argv[0] in HOSTS and argv[1] in WORDS
+    """Whether the words after ``agent`` are an event, not a person's command.
+
+    A word that is neither is an event of another version, whose settings are shared with this one:
+    hosts take a usage error for a refusal. At a terminal it is a person's, who mistyped.
+    """
+    if len(argv) < 2 or argv[0].startswith("-") or argv[1].startswith("-"):
+        return False
+    return _is_known(argv) or (argv[1] not in ACTIONS and not _is_typed())
+
+
+def _is_known(argv: Sequence[str]) -> bool:
+    return argv[0] in HOSTS and argv[1] in WORDS
+
+
+def _is_typed() -> bool:
+    try:
+        return sys.stdin is not None and sys.stdin.isatty()
+    except ValueError:
+        return False
 
 
 def run(argv: Sequence[str], *, stdin: BinaryIO | None = None) -> int:
     """Handle one event: JSON on standard input, a JSON decision on standard output. Always 0."""
     try:
-        if argv[1] in (RENEW, RELEASE):
-            return _in_background(argv[1], argv[2:])
-        source = stdin if stdin is not None else sys.stdin.buffer
-        answer, aside = handle(argv, source.read(MAX_BYTES + 1))
+        if _is_known(argv) and argv[1] in (RENEW, RELEASE):
+            from gitlease.faces.agents.background import in_background
+
+            return in_background(argv[2:], renews=argv[1] == RENEW)
+        data = _read(stdin)
+        answer, aside = handle(argv, data) if _is_known(argv) else _unknown(argv)
         _say(answer, sys.stdout)
-        if aside:
+        if aside and sys.stderr is not None:
             print(f"gitlease: {aside}", file=sys.stderr)
     except (OSError, ValueError):
         pass  # nobody listens: the edit goes through
     return 0
 
 
+def _read(stdin: BinaryIO | None) -> bytes | None:
+    """The event; None where nothing can be read."""
+    if stdin is None and sys.stdin is None:  # it is closed
+        return None
+    try:
+        return (stdin or sys.stdin.buffer).read(MAX_BYTES + 1)
+    except (OSError, ValueError):
+        return None
+
+
+def _unknown(argv: Sequence[str]) -> tuple[dict[str, Any] | None, str]:
+    host, word = (clean(text)[:60] for text in argv[:2])
+    aside = f"this version knows no event {word!r} of {host!r}: nothing was done"
+    return {} if host == "cursor" else None, aside
+
+
 def handle(
-    argv: Sequence[str], data: bytes, *, seats: Seats | None = None
+    argv: Sequence[str], data: bytes | None, *, seats: Seats | None = None
 ) -> tuple[dict[str, Any] | None, str]:
-    """The answer to one event (None: none is needed), and a line for standard error."""
+    """The answer to one event (None: none is needed), and a line for standard error.
+
+    ``data`` is None where there was nothing to read it from.
+    """
     host, kind = argv[0], EVENTS[argv[1]]
     module = _module(host)
     notice = ""
     answer: dict[str, Any] = {}
     try:
+        if data is None:
+            raise Invalid("standard input cannot be read")
         event: Event = module.read(kind, parse(data))
         if event.by == host or not _answers_itself(event):
             reply = _reply(event, seats or _open_seat, keep="--keep" in argv)
@@ -178,6 +217,8 @@ def _judged(seat: AgentSeat, cwd: str, paths: Sequence[str]) -> Reply:
     if not touched:
         return answers.Reply()
     guarded = seat.workspace.guard.check(touched)
+    if seat.workspace.settings.guard_offline != "block":
+        guarded = guarded.lenient()
     blocks, told = judging.split(seat, guarded)
     now = _now(seat)
     said = [answers.one_line(text) for text in (*_left(seat), *guarded.warnings)[:MOST_SAID]]
@@ -274,59 +315,3 @@ def _end(event: Event, seats: Seats) -> None:
 
 def _now(seat: AgentSeat) -> datetime:
     return datetime.fromtimestamp(seat.workspace.service.clock.now().wall_ms / 1_000, UTC)
-
-
-# --- in the background ------------------------------------------------------------------------
-
-
-def _in_background(word: str, sessions: Sequence[str]) -> int:
-    from gitlease.bootstrap_agents import open_workspace, own_process
-
-    own_process()
-    try:
-        if word == RENEW:
-            renew(sessions, open_workspace)
-        else:
-            release(sessions, open_workspace)
-    except GitleaseError:
-        pass  # nobody reads it here: the next hook or command finds out, and tells
-    return 0
-
-
-def renew(sessions: Sequence[str], opener: Opener) -> None:
-    """Renew what is bound to each of these sessions; what is bound to none stays so."""
-    from gitlease.beating import beat
-
-    for session in sessions[:MOST_SESSIONS]:
-        workspace = opener(".", session=session)
-        resources = _bound(workspace, (session,)).get(session)
-        if resources:
-            kept = list(resources.values())
-            beat(workspace.service, workspace.guard, workspace.words, kept)
-
-
-def release(sessions: Sequence[str], opener: Opener) -> None:
-    """Give back what is bound to each session and to the sub-agents of it: one push a session."""
-    for session in sessions[:MOST_SESSIONS]:
-        workspace = opener(".", session=session)
-        for name, resources in _bound(workspace, (session,), below=True).items():
-            place = workspace if name == session else opener(".", session=name)
-            place.service.release(list(resources.values()))
-            place.guard.refresh()
-
-
-def _bound(
-    workspace: Workspace, sessions: Sequence[str], *, below: bool = False
-) -> Mapping[str, dict[str, Any]]:
-    """The resources that this person's sessions hold, by what this clone knows: asks nobody."""
-    look = workspace.service.known_look()
-    found: dict[str, dict[str, Any]] = {}
-    for lease in look.leases if look is not None else ():
-        name = lease.session
-        if name is None or lease.state.value != "active":
-            continue
-        if not lease.same_holder(workspace.identity.actor):
-            continue
-        if name in sessions or (below and name.startswith(tuple(f"{s}/" for s in sessions))):
-            found.setdefault(name, {})[lease.resource.key] = lease.resource
-    return found

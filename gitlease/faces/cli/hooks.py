@@ -38,7 +38,7 @@ is called after ours, and of a hook manager's file (husky, lefthook, pre-commit)
 shown, or written with --yes. Uninstall gives back every byte.
 
 Status has git run each hook with a question that only ours answers. A gitlease that is missing or
-fails never stops git. GITLEASE_SKIP=1 skips all of it, git commit --no-verify the check.""",
+fails never stops git.""",
     examples=(
         "gitlease hooks install --dry-run",
         "gitlease hooks install",

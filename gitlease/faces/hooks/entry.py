@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from gitlease.domain.errors import GitleaseError, NotARepository
+from gitlease.domain.errors import GitleaseError, Invalid, NotARepository
 from gitlease.faces.printable import clean
 
 if TYPE_CHECKING:
@@ -94,10 +94,20 @@ def pre_push(desk: HookDesk, args: Sequence[str]) -> int:
     """Check again, with what the remote knows now."""
     told(desk)
     remote = args[0] if args else ""
-    lines = os.fsdecode(sys.stdin.buffer.read(MAX_INPUT)).split("\n")
-    ruling = desk.hooks.pre_push(lines, remote)
+    ruling = desk.hooks.pre_push(_pushed(), remote)
     tell(desk, ruling, "push")
     return BLOCKED if ruling.blocked else 0
+
+
+def _pushed() -> list[str]:
+    """The lines that git gives its pre-push hook. Invalid where they cannot be read."""
+    unread = "standard input, which says what is pushed, cannot be read"
+    if sys.stdin is None:
+        raise Invalid(f"{unread}: it is closed")
+    try:
+        return os.fsdecode(sys.stdin.buffer.read(MAX_INPUT)).split("\n")
+    except (OSError, ValueError) as error:
+        raise Invalid(f"{unread}: {error}") from None
 
 
 def post(desk: HookDesk, args: Sequence[str]) -> int:
@@ -137,6 +147,8 @@ NOT_CHECKED = {"pre-commit": "this commit is not checked", "pre-push": "this pus
 
 def say(text: str) -> None:
     """One line to the person who runs git, if anybody listens."""
+    if sys.stderr is None:
+        return
     with contextlib.suppress(OSError, ValueError):
         print("gitlease: " + clean(text).replace("\n", " "), file=sys.stderr, flush=True)
 

@@ -1,0 +1,66 @@
+"""What a handler leaves to a process of its own: to renew, and to give back."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from gitlease.domain.errors import GitleaseError
+
+if TYPE_CHECKING:
+    from gitlease.bootstrap_agents import Workspace
+
+Opener = Callable[..., "Workspace"]
+
+MOST_SESSIONS = 50
+
+
+def in_background(sessions: Sequence[str], *, renews: bool) -> int:
+    """Renew, or give back, what these sessions hold. Always 0."""
+    from gitlease.bootstrap_agents import open_workspace, own_process
+
+    own_process()
+    # What goes wrong nobody would read here: the next hook or command finds out, and tells.
+    with contextlib.suppress(GitleaseError):
+        (renew if renews else release)(sessions, open_workspace)
+    return 0
+
+
+def renew(sessions: Sequence[str], opener: Opener) -> None:
+    """Renew what is bound to each of these sessions; what is bound to none stays so."""
+    from gitlease.beating import beat
+
+    for session in sessions[:MOST_SESSIONS]:
+        workspace = opener(".", session=session)
+        resources = _bound(workspace, (session,)).get(session)
+        if resources:
+            kept = list(resources.values())
+            beat(workspace.service, workspace.guard, workspace.words, kept)
+
+
+def release(sessions: Sequence[str], opener: Opener) -> None:
+    """Give back what is bound to each session and to the sub-agents of it: one push a session."""
+    for session in sessions[:MOST_SESSIONS]:
+        workspace = opener(".", session=session)
+        for name, resources in _bound(workspace, (session,), below=True).items():
+            place = workspace if name == session else opener(".", session=name)
+            place.service.release(list(resources.values()))
+            place.guard.refresh()
+
+
+def _bound(
+    workspace: Workspace, sessions: Sequence[str], *, below: bool = False
+) -> Mapping[str, dict[str, Any]]:
+    """The resources that this person's sessions hold, by what this clone knows: asks nobody."""
+    look = workspace.service.known_look()
+    found: dict[str, dict[str, Any]] = {}
+    for lease in look.leases if look is not None else ():
+        name = lease.session
+        if name is None or lease.state.value != "active":
+            continue
+        if not lease.same_holder(workspace.identity.actor):
+            continue
+        if name in sessions or (below and name.startswith(tuple(f"{s}/" for s in sessions))):
+            found.setdefault(name, {})[lease.resource.key] = lease.resource
+    return found
