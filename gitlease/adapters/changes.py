@@ -99,7 +99,11 @@ def committed(repository: Repository, commits: Sequence[str]) -> dict[str, list[
     asked = [commit for commit in found if commit not in cut_off]
     for start in range(0, len(asked), COMMITS_AT_ONCE):
         chunk = asked[start : start + COMMITS_AT_ONCE]
-        for ids, one in _by_commit(_logged(repository, chunk)):
+        logged = _logged(repository, chunk)
+        many = [commit for commit in _of_many(logged) if commit in found]
+        if many:  # of those git makes no merge to compare with
+            logged += b"\0" + _logged(repository, many, (_COMBINED,))
+        for ids, one in _by_commit(logged):
             commit, *parents = ids.split()
             found.setdefault(commit, []).append(one)
             if len(parents) == 2:  # only of two is it known what git alone would make
@@ -222,16 +226,27 @@ def _merge(out: bytes) -> _Merge | None:
     return _Merge(named, conflicts) if is_id(named) else None
 
 
-def _logged(repository: Repository, commits: Sequence[str]) -> bytes:
+def _logged(
+    repository: Repository,
+    commits: Sequence[str],
+    forms: Sequence[Sequence[str]] = (_REMERGED, _COMBINED),
+) -> bytes:
     """Raw lines of some commits; of merges only what was done in them."""
-    for merges, renames in ((_REMERGED, _RENAMES), (_COMBINED, _RENAMES), (_COMBINED, ())):
-        words = (*_LOG, *_FORM, *merges, *(renames or ("--no-renames",)))  # as above
+    for merges, renames in (*((form, _RENAMES) for form in forms), (forms[-1], ("--no-renames",))):
+        words = (*_LOG, *_FORM, *merges, *renames)  # as above
         said = ask(repository, "log", *words, *commits, "--")
         if said.code == 0 or said.timed_out:
             break
     if said.code != 0:
         raise refusal(said, "commits cannot be read")
     return said.out
+
+
+def _of_many(logged: bytes) -> list[str]:
+    """The merges of more than two among logged commits; paths that look so are no harm."""
+    headers = map(_header, logged.split(b"\0"))
+    found = (ids.split(" ") for ids in headers if ids.count(" ") >= 3)
+    return [ids[0] for ids in found if all(map(is_id, ids))]
 
 
 def _parents(repository: Repository, commit: str) -> list[str]:
@@ -286,9 +301,14 @@ def _by_commit(out: bytes) -> Iterator[tuple[str, Changed]]:
             if token.startswith(b":"):
                 yield commit, _changed(token.decode("ascii"), tokens)
             elif token:
-                commit = token.decode("ascii")
+                commit = _header(token)
     except (StopIteration, RuntimeError, ValueError, IndexError):
         raise Invalid("git's answer about changes cannot be read") from None
+
+
+def _header(token: bytes) -> str:
+    """The ids of a commit and its parents; git warns of merges of three in front of the next."""
+    return token.rpartition(b"\n")[2].decode("ascii", "replace")
 
 
 def _changed(about: str, tokens: Iterator[bytes]) -> Changed:

@@ -251,6 +251,24 @@ def test_a_merge_that_chooses_a_side_shows_what_it_undoes(root: Path) -> None:
     assert list((root / ".git").rglob("gitlease*")) == []
 
 
+def test_a_merge_of_three_shows_what_differs_from_all_of_them(root: Path) -> None:
+    put(root, "path", "as it was\n")
+    base = commit_all(root)
+    tips = []
+    for name in ("one", "two", "three"):
+        git(root, "switch", "-q", "-c", name, base)
+        put(root, name, f"{name}\n", old=False)
+        tips.append(commit_all(root))
+    put(root, "path", "changed in the merge\n", old=False)
+    put(root, "one", "one\n", old=False)
+    git(root, "add", "-A")
+    parents = [word for tip in tips for word in ("-p", tip)]
+    merge = git(root, "commit-tree", git(root, "write-tree"), *parents, "-m", "three")
+    found = committed(here(root), [merge, base])
+    assert [one.path for one in found[merge]] == ["path"]
+    assert [one.path for one in found[base]] == ["path"], found
+
+
 @pytest.mark.parametrize("side", ["ours", "theirs"])
 @pytest.mark.parametrize("deleted", [False, True])
 def test_a_conflict_may_be_resolved_by_giving_up_ones_own_side(
