@@ -25,12 +25,16 @@ from support.fences import raise_fences  # noqa: E402
 from support.remotes import Servers, open_remote  # noqa: E402
 
 from benchmarks.bench import CLI_AIM_MS, LIBRARY_AIM, Bench  # noqa: E402
+from benchmarks.check_bench import CheckBench  # noqa: E402
+from benchmarks.hold_bench import COUNTS, HoldBench, per_hour  # noqa: E402
 from benchmarks.hook_bench import COMMIT_AIM_MS, GATE_AIM_MS, LOOK_AIM_MS, HookBench  # noqa: E402
 from benchmarks.task_bench import TaskBench  # noqa: E402
 
 TRANSPORTS = ("path", "http", "ssh")
 TASKS = "tasks"  # a path remote, and a work tree with many task files
+HOLDING = "hold"  # a path remote, and whoever holds on
 HOOKS = "hooks"  # a path remote, and clones with and without hooks
+CHECKS = "check"  # a path remote, and a branch of many commits
 
 
 @dataclass(frozen=True)
@@ -70,7 +74,14 @@ def rows_of(place: str, bench: Bench) -> list[Row]:
 
 
 def measure(
-    transports: Sequence[str], rounds: int, python: str, *, tasks: int, hooks: bool
+    transports: Sequence[str],
+    rounds: int,
+    python: str,
+    *,
+    tasks: int,
+    hooks: bool,
+    hold: bool,
+    checks: bool,
 ) -> list[Row]:
     """Time everything ``rounds`` times, the transports taking turns; a first round is not counted.
 
@@ -98,6 +109,14 @@ def measure(
             opened = open_remote("path", top / HOOKS, servers=servers)
             remote = stack.enter_context(opened)
             benches[HOOKS] = HookBench(remote, top / HOOKS, python)
+        if hold:
+            opened = open_remote("path", top / HOLDING, servers=servers)
+            remote = stack.enter_context(opened)
+            benches[HOLDING] = HoldBench(remote, top / HOLDING, python)
+        if checks:
+            opened = open_remote("path", top / CHECKS, servers=servers)
+            remote = stack.enter_context(opened)
+            benches[CHECKS] = CheckBench(remote, top / CHECKS, python)
         for number in range(rounds + 1):
             for bench in benches.values():
                 bench.round()
@@ -149,6 +168,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--tasks", type=int, default=5_000, help="task files for the queue (5000; 0: none)"
     )
     parser.add_argument("--no-hooks", action="store_true", help="leave the hooks of git out")
+    parser.add_argument("--no-hold", action="store_true", help="leave holding on out")
+    parser.add_argument("--no-check", action="store_true", help="leave the check of commits out")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     parser.add_argument("--python", default=sys.executable, help="the interpreter of the CLI")
     options = parser.parse_args(argv)
@@ -161,12 +182,26 @@ def main(argv: Sequence[str] | None = None) -> int:
         options.python,
         tasks=max(0, options.tasks),
         hooks=not options.no_hooks,
+        hold=not options.no_hold,
+        checks=not options.no_check,
     )
+    hourly = {} if options.no_hold else {count: per_hour(count) for count in COUNTS}
     if options.json:
-        document = {"schema": 1, "rounds": options.rounds, "rows": [vars(row) for row in rows]}
+        document = {
+            "schema": 1,
+            "rounds": options.rounds,
+            "rows": [vars(row) for row in rows],
+            "pushes_per_hour": hourly,
+        }
         print(json.dumps(document, indent=2))
     else:
         print(table(rows, options.rounds))
+        for count, pushes in hourly.items():
+            word = "lease" if count == 1 else "leases"
+            print(
+                f"{count} {word} of 15m in one process: {pushes} pushes an hour, and as many"
+                " connections"
+            )
     load, cores = os.getloadavg()[0], os.cpu_count() or 1
     if load > cores:
         print(

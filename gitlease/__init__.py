@@ -6,6 +6,10 @@
         lease = leases.claim("F001", ttl="15m")
         leases.release("F001", note="half done, tests red")
 
+    with gitlease.hold("F001", wait="5m") as lease:     # renews in the background, and releases
+        work(fence=lease.token)
+        lease.check()                                   # raises LeaseLost once it is lost
+
 A lease keeps others who use gitlease from taking the same work; it expires by itself when its
 holder goes quiet. What cannot check a token is not kept from anything: hand ``lease.token`` to
 whatever can. Every refusal is a ``GitleaseError``: ``LeaseHeld`` names the holder and the time,
@@ -41,16 +45,27 @@ if TYPE_CHECKING:
         WaitTimeout,
     )
     from gitlease.domain.errors import LeaseHeld as ConflictError
+    from gitlease.domain.loss import Loss
     from gitlease.domain.queue import Carried, Carry, Entry, WhyNot
     from gitlease.domain.view import LeaseView as Lease
+    from gitlease.faces.held import Holding, hold
     from gitlease.faces.library import Leases, QueueReading, Taken, open
+    from gitlease.faces.session import Session, session
+    from gitlease.faces.watch_library import Subscription, WatchEvent
 
 _ERRORS = "gitlease.domain.errors"
 _EDGE, _QUEUE = "gitlease.domain.edge", "gitlease.domain.queue"
 _LIBRARY = "gitlease.faces.library"
 _PLACES = {
     "open": (_LIBRARY, "open"),
+    "hold": ("gitlease.faces.held", "hold"),
+    "Holding": ("gitlease.faces.held", "Holding"),
+    "session": ("gitlease.faces.session", "session"),
+    "Session": ("gitlease.faces.session", "Session"),
+    "Loss": ("gitlease.domain.loss", "Loss"),
     "Leases": (_LIBRARY, "Leases"),
+    "WatchEvent": ("gitlease.faces.watch_library", "WatchEvent"),
+    "Subscription": ("gitlease.faces.watch_library", "Subscription"),
     "Lease": ("gitlease.domain.view", "LeaseView"),
     "Task": (_EDGE, "Task"),
     "Progress": (_EDGE, "Progress"),
@@ -70,11 +85,13 @@ __all__ = [
     "Denied",
     "Entry",
     "GitleaseError",
+    "Holding",
     "Invalid",
     "Lease",
     "LeaseHeld",
     "LeaseLost",
     "Leases",
+    "Loss",
     "NotARepository",
     "NotFound",
     "NotHolder",
@@ -83,15 +100,20 @@ __all__ = [
     "Progress",
     "QueueReading",
     "Rollback",
+    "Session",
+    "Subscription",
     "Taken",
     "Task",
     "Unavailable",
     "UnknownOutcome",
     "UsageError",
     "WaitTimeout",
+    "WatchEvent",
     "WhyNot",
     "__version__",
+    "hold",
     "open",
+    "session",
 ]
 
 

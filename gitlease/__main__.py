@@ -39,6 +39,10 @@ def _status(argv: list[str], prog: str) -> int:
 
         if handling.is_event(argv[1:]):
             return handling.run(argv[1:])
+    if argv[:1] == ["server-hook"]:  # of a server's git, with every push
+        from gitlease.faces.server.entry import run_server_hook
+
+        return run_server_hook(argv[1:])
     from gitlease.faces.cli.app import run
 
     return run(argv, prog=prog)

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from gitlease.domain.errors import GitleaseError, UsageError
 from gitlease.domain.frozen import dataclass, field
-from gitlease.domain.ledger import Damage, Note
+from gitlease.domain.instant import Instant
+from gitlease.domain.ledger import Damage, Note, Ticket
 from gitlease.domain.operations import Operation
 from gitlease.domain.outcome import Event
 from gitlease.domain.policy import DEFAULT_POLICY, Policy
@@ -42,7 +43,8 @@ class Answer:
 
     ``displaced`` has whose place was taken, ``unassigned`` the names whose edge was; ``written``
     what became of task files, ``notes`` those left for the next holder, ``warnings`` what a person
-    should know besides.
+    should know besides. ``at`` is the instant from which its leases count, where the ledger was
+    changed.
     """
 
     status: str
@@ -55,16 +57,19 @@ class Answer:
     refused: tuple[GitleaseError, ...] = ()
     capped_to_max: bool = False
     max_ttl_seconds: int = 0
+    max_park_seconds: int = 0
     changed: bool = True
     warnings: tuple[str, ...] = ()
+    at: Instant | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What a reading verb saw. ``age`` is in seconds, for answers from what this clone knows."""
+    """What a reading verb saw. ``waiting`` are those who stand in line, in their order."""
 
     leases: tuple[LeaseView, ...] = ()
     notes: tuple[Note, ...] = ()
+    waiting: tuple[Ticket, ...] = ()
     events: tuple[Event, ...] = ()
     damage: tuple[Damage, ...] = ()
     policy: Policy = DEFAULT_POLICY
@@ -75,7 +80,10 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What was taken from a holder: ``what`` is ``taken_over`` or ``revoked``; ``at`` in ms."""
+    """What was taken from a holder, by ``what``; ``at`` in ms.
+
+    It was ``taken_over`` or ``revoked``, or had lapsed and was ``retired``.
+    """
 
     resource: str
     scope: str

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from gitlease.adapters import libgit2
@@ -19,19 +20,21 @@ from gitlease.adapters.settings import (
     resolve_remote,
     set_config,
 )
-from gitlease.adapters.settings_file import FILE
+from gitlease.adapters.settings_file import FILE, CommittedFile
 from gitlease.adapters.system_clock import SystemClock
 from gitlease.adapters.task_files import GitTaskFiles
 from gitlease.adapters.transport import TIME_LIMIT, without_secrets
 from gitlease.bootstrap_ledger import LedgerPlace
 from gitlease.domain.edge import People, Progress
 from gitlease.domain.errors import Invalid, UsageError
+from gitlease.domain.lease import Actor
 from gitlease.domain.resource import LOCAL_LAYER
 from gitlease.edges import EdgeRules, Edges
 from gitlease.guarding import GuardService
 from gitlease.ports import Clock, Words
 from gitlease.queueing import TaskQueue
 from gitlease.service import LeaseService
+from gitlease.swapping import PATIENCE
 
 if TYPE_CHECKING:
     from gitlease.adapters.recognise import Fitting
@@ -39,7 +42,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Workspace:
-    """One opened repository: who and where we are, and the service for it."""
+    """One opened repository: who and where we are, and the service for it.
+
+    ``again`` opens the same place once more, with whatever other arguments of ``open_workspace``.
+    """
 
     repository: Repository
     settings: Settings
@@ -50,6 +56,7 @@ class Workspace:
     queue: TaskQueue
     guard: GuardService
     words: Words
+    again: Callable[..., Workspace]
 
 
 def open_workspace(
@@ -64,10 +71,16 @@ def open_workspace(
     environ: Mapping[str, str] | None = None,
     clock: Clock | None = None,
     time_limit: float = TIME_LIMIT,
+    patience: float = PATIENCE,
+    anonymous: bool = False,
+    run: str | None = None,
+    committed: CommittedFile | None = None,
 ) -> Workspace:
     """Open the repository around ``directory``. Asks no remote.
 
-    ``time_limit`` is that of each contact with the remote, in seconds.
+    ``time_limit`` is that of each contact with the remote, ``patience`` that of all tries of one
+    change, in seconds. ``run`` is the session where none is given. ``anonymous``: whoever only
+    reads need not have a ``user.email``. ``committed`` stands for the work tree's settings file.
 
     Raises NotARepository, Invalid for bad settings or a missing ``user.email``, and UsageError for
     bad flags.
@@ -77,10 +90,19 @@ def open_workspace(
     environ = os.environ if environ is None else environ
     repository = discover(directory)
     flags = {"ttl": ttl or "", "remote": remote or "", "layer": layer or ""}
-    settings = load_settings(repository, environ=environ, flags=flags)
-    identity = resolve_identity(
-        repository, environ=environ, session_flag=session, no_session=no_session
-    )
+    settings = load_settings(repository, environ=environ, flags=flags, committed=committed)
+    try:
+        identity = resolve_identity(
+            repository,
+            environ=environ,
+            session_flag=session,
+            no_session=no_session,
+            run=run,
+        )
+    except Invalid:
+        if not anonymous:
+            raise
+        identity = Identity(Actor(holder=""), "none", "none")
     location = Location(None, None, True) if local else resolve_remote(settings, repository)
     clock = clock or SystemClock()
     name = LOCAL_LAYER if local else settings.layer
@@ -97,10 +119,29 @@ def open_workspace(
         words=words,
         default_ttl=settings.ttl,
         ttl_is_default=settings.ttl_is_default,
+        patience=patience,
     )
     guard = place.guard(identity.actor, clock, layer=name)
+    again = partial(
+        open_workspace,
+        os.path.abspath(directory),
+        layer=layer,
+        local=local,
+        remote=remote,
+        environ=environ,
+        clock=clock,
+    )
     return Workspace(
-        repository, settings, identity, location, name, service, TaskQueue(service), guard, words
+        repository=repository,
+        settings=settings,
+        identity=identity,
+        location=location,
+        layer=name,
+        service=service,
+        queue=TaskQueue(service),
+        guard=guard,
+        words=words,
+        again=again,
     )
 
 

@@ -6,6 +6,7 @@ What a hook runs with every commit is imported at once, the store only when it i
 from __future__ import annotations
 
 import os
+import re
 from typing import TYPE_CHECKING
 
 from gitlease.adapters.gate import drop_gate, origin_of
@@ -18,6 +19,9 @@ from gitlease.domain.lease import Actor
 from gitlease.domain.resource import GLOBAL_LAYER, LOCAL_LAYER
 from gitlease.guarding import GuardService
 from gitlease.ports import Clock
+
+# ``includeIf.gitdir:<one git directory>.path``; that of a whole folder holds for the store as well.
+_BY_PLACE = re.compile(r"includeif\.gitdir(?:/i)?:.*[^/*]\.path", re.IGNORECASE | re.DOTALL)
 
 if TYPE_CHECKING:
     from gitlease.adapters.git_ledger import GitLedgerStore
@@ -108,7 +112,7 @@ class LedgerPlace:
                 f"{why}this is the local ledger of this clone, which nobody else sees",
             )
         else:
-            remote = self._remote(self.location.url, self.location.name)
+            remote = self.remote_at(self.location.url, self.location.name)
             shown = without_secrets(self.location.url)
             place = f"{self.location.name} ({shown})" if self.location.name else shown
             warnings = ()
@@ -124,7 +128,7 @@ class LedgerPlace:
             on_move=lambda: drop_gate(self.private),
         )
 
-    def _remote(self, url: str, name: str | None) -> Remote:
+    def remote_at(self, url: str, name: str | None) -> Remote:
         """How git reaches a URL: with the clone's settings, which a URL alone would not have."""
         from gitlease.adapters.transport import Remote
 
@@ -132,6 +136,7 @@ class LedgerPlace:
         settings = [("include.path", os.path.join(repository.common_dir, "config"))]
         if (config.get("extensions.worktreeConfig") or "").lower() == "true":
             settings.append(("include.path", os.path.join(repository.git_dir, "config.worktree")))
+        settings += [("include.path", file) for file in self._included_here()]
         if name is not None and (proxy := config.get(f"remote.{name}.proxy")) is not None:
             settings.append(("http.proxy", proxy))
         return Remote(
@@ -141,6 +146,16 @@ class LedgerPlace:
             upload_pack=config.get(f"remote.{name}.uploadpack") if name else None,
             receive_pack=config.get(f"remote.{name}.receivepack") if name else None,
         )
+
+    def _included_here(self) -> list[str]:
+        """The files that git includes for exactly this clone, by the name of its git directory.
+
+        In the private store that condition fails; CI keeps the credentials of a checkout so.
+        """
+        entries = self.repository.config.entries
+        read = {entry.origin for entry in entries}
+        named = [entry for entry in entries if _BY_PLACE.fullmatch(entry.key)]
+        return list(dict.fromkeys(e.value for e in named if e.value in read))
 
     def _task_places(self) -> tuple[str, ...]:
         """The literal beginnings of the patterns of task files; none where one has no beginning."""

@@ -21,6 +21,7 @@ from gitlease.ports_guard import Gate, Unreachable, Watched, WatchFiles
 
 BLIND = "the leases could not be checked"
 DAMAGE_SHOWN = 3
+OWN = (Relation.MINE, Relation.PARKED)
 THIRD = 3  # a lease is renewed when more than a third of its time is gone
 
 
@@ -121,16 +122,16 @@ class GuardService:
         return lost
 
     def held(self) -> Iterator[tuple[str, Lease]]:
-        """The caller's own live leases with their layers, by what this clone knows.
+        """The caller's own live leases with their layers, parked ones too.
 
-        Asks nobody.
+        By what this clone knows: asks nobody.
         """
         for layer in self._layers:
             known = self._known_now(layer)
             if known is not None:
                 moment = self._moment(known)
                 for lease in known.leases:
-                    if relation(lease, self._actor, known.policy, moment) is Relation.MINE:
+                    if relation(lease, self._actor, known.policy, moment) in OWN:
                         yield layer, lease
 
     def under(self, touched: Sequence[Touched]) -> list[tuple[str, Lease]]:
@@ -147,10 +148,11 @@ class GuardService:
     def due(self) -> tuple[str, ...]:
         """The layers whose leases of the caller's are to be renewed: a third of their time is gone.
 
-        Asks nobody.
+        What is parked is left alone. Asks nobody.
         """
         now = self._clock.now().wall_ms
-        late = (layer for layer, lease in self.held() if now >= _renew_at(lease))
+        beaten = ((layer, lease) for layer, lease in self.held() if not lease.parked)
+        late = (layer for layer, lease in beaten if now >= _renew_at(lease))
         return tuple(dict.fromkeys(late))
 
     def refresh(self) -> None:
@@ -286,8 +288,9 @@ class GuardService:
             free = not others and not runs
             age = known.received.elapsed_at_most(self._clock.now())
             clear.append(now + self._max_age * MS - age if free else 0)
-        until = max((x.expires_at for x in held), default=0)
-        renew = min((_renew_at(x) for x in held), default=0)
+        beaten = [x for x in held if not x.parked]
+        until = max((x.expires_at for x in beaten), default=0)
+        renew = min((_renew_at(x) for x in beaten), default=0)
         clear += [x.expires_at for x in held]  # then somebody has to tell that it ran out
         gate = Gate(
             clear_until=max(min(clear, default=0) // MS, 0),

@@ -112,7 +112,7 @@ class Hooks:
         ``amended`` is None where git does not say whether a commit is being replaced, ``template``
         says that the message is one to be filled in.
         """
-        held = [trailer(lease, layer) for layer, lease in self._guard.held()]
+        held = [trailer(x, layer) for layer, x in self._guard.held() if not x.parked]
         if not held:
             return ()
         touched = self._worktree.staged(amended=amended).touched

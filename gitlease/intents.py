@@ -14,12 +14,13 @@ from gitlease.domain.errors import GitleaseError
 from gitlease.domain.frozen import replace
 from gitlease.domain.lease import Lease, State, same_person
 from gitlease.domain.ledger import Ledger
-from gitlease.domain.operations import Claim, Operation, Pick
+from gitlease.domain.operations import Claim, EndSession, Operation, Pick, Retire
 from gitlease.domain.outcome import Outcome
 from gitlease.edges import Edges, Planned, changes_of
 from gitlease.ports import Intent, TaskChange, TaskList, Written
 
-HELD, ENDED, COMPLETED = "held", "ended", "completed"  # what an intent waits for
+# What an intent waits for.
+HELD, ENDED, COMPLETED, RETIRED = "held", "ended", "completed", "retired"
 
 
 class Intents:
@@ -122,20 +123,39 @@ class Intents:
                 if not any(self._people.is_mine(name, holder) for holder in live)
             )
             return replace(change, edit=replace(change.edit, remove=gone))
+        if intent.goal == RETIRED:
+            made = ledger is not None and any(map(ledger.header.entry, intent.operations))
+            return change if made and not self._at_work(change, leases) else None
         if intent.goal == ENDED and not held:
             return change
         if intent.goal == COMPLETED and done and not held:
             return replace(change, edit=finished(change.edit, leases, intent.holder))
         return None
 
+    def _at_work(self, change: TaskChange, leases: Iterable[Lease]) -> bool:
+        """Whether anyone whose name is to go has claimed the task anew."""
+        active = [x.holder for x in leases if x.state is State.ACTIVE]
+        names = change.edit.remove
+        return any(self._people.is_mine(name, holder) for name in names for holder in active)
+
 
 def matched(
     operations: Sequence[Operation], planned: Sequence[Planned], outcomes: Mapping[str, Outcome]
 ) -> Iterator[tuple[Operation, Planned]]:
-    """Each operation with its plan: of those of a Pick, the one that came to be."""
+    """Each operation with its plan: of those of a Pick, the one that came to be.
+
+    Of the end of a session, those of the leases that were its own; of what is retired, those of
+    the tasks that nothing stood against.
+    """
     if isinstance(operations[0], Pick):
         picked = outcomes[operations[0].id].leases[0].resource
         yield operations[0], next(p for p in planned if p.resource == picked)
+    elif isinstance(operations[0], EndSession):
+        ended = {lease.resource for lease in outcomes[operations[0].id].leases}
+        yield from ((operations[0], p) for p in planned if p.resource in ended)
+    elif isinstance(operations[0], Retire):
+        retired = set(outcomes[operations[0].id].retired)
+        yield from ((operations[0], p) for p in planned if p.resource in retired)
     else:
         yield from zip(operations, planned, strict=True)
 
@@ -145,6 +165,8 @@ def decided(
 ) -> Planned:
     """The plan once the ledger has decided: whose edges go, and whether one's own comes or goes."""
     edit = planned.edit
+    if isinstance(op, Retire):
+        return planned
     if isinstance(op, Claim | Pick):
         # Edges of others that stay although the caller holds the lease: then none is added.
         add = None if outcome.assigned else edit.add

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gitlease.domain.lease import Actor
-from gitlease.domain.ledger import Damage, Notice
-from gitlease.domain.resource import WHOLE
-from gitlease.ports import LedgerStore
+from gitlease.domain.ledger import Damage, Ledger, Notice
+from gitlease.domain.resource import WHOLE, Resource
+from gitlease.ports import LedgerStore, Snapshot
 
 DAMAGE_SHOWN = 10
 
@@ -46,6 +46,18 @@ def of_damage(damage: Sequence[Damage], *, shown: int = DAMAGE_SHOWN) -> tuple[s
     if len(damage) > shown:
         said.append(f"{len(damage) - shown} more records cannot be read")
     return tuple(said)
+
+
+def unread_records(head: Snapshot) -> tuple[str, ...]:
+    """The records of a ledger that cannot be read, as a check tells them."""
+    damage = () if head.ledger is None else of_damage(tuple(head.ledger.damage()))
+    return tuple(f"{text}: what it covers is not checked" for text in damage)
+
+
+def unreadable_line(ledger: Ledger, resource: Resource | None) -> tuple[str, ...]:
+    """That it cannot be read who waits for a resource, which keeps nobody from claiming it."""
+    problem = None if resource is None else ledger.tickets_damage(resource)
+    return () if problem is None else (problem,)
 
 
 class NoWords:

@@ -14,6 +14,7 @@ from gitlease.domain.lease import Actor, Lease
 from gitlease.domain.ledger import Fate, Ledger
 from gitlease.domain.outcome import Event
 from gitlease.domain.resource import Resource
+from gitlease.domain.work import WorkPush
 
 
 class Clock(Protocol):
@@ -82,6 +83,7 @@ class Cause(Enum):
     NONE = "none"
     MOVED = "moved"
     REFUSED = "refused"
+    WORK = "work"  # what was to move with it was refused, not the ledger's change
     BUSY = "busy"  # the ref's lock was taken: another push, or one that was killed
     UNREACHABLE = "unreachable"
 
@@ -92,7 +94,7 @@ class Swapped:
 
     ``sent`` is False where it is certain that no request for this change, by this try or another,
     left this machine, so that it cannot land later. ``detail`` is what the remote said, without
-    secrets.
+    secrets, and ``said`` the lines that it printed at a clean success.
     """
 
     fate: Fate
@@ -100,6 +102,7 @@ class Swapped:
     cause: Cause = Cause.NONE
     sent: bool = True
     detail: str = ""
+    said: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +135,15 @@ class LedgerStore(Protocol):
 
     def fetch(self, layer: str) -> Snapshot:
         """The state now. One connection."""
+
+    def peek(self, layer: str) -> str | None:
+        """The version at the remote's ref now, None for no ref: what is known stays as it is.
+
+        One connection, which brings no objects.
+        """
+
+    def mark(self, layer: str) -> str:
+        """A word that differs whenever this clone has come to know another head. It is cheap."""
 
     def prepare(self, changes: Sequence[Change]) -> Prepared:
         """Write the objects of one step in each of several ledgers. No connection."""
@@ -178,17 +190,28 @@ class LedgerStore(Protocol):
         """Where it is, for messages: without secrets."""
 
 
+class WorkStore(LedgerStore, Protocol):
+    """A store whose ledgers lie in the repository of the work: both can move together."""
+
+    def swap_with(self, prepared: Prepared, work: WorkPush | None) -> Swapped:
+        """Like ``swap``, with the refs of ``work`` in the same push: all of them, or none.
+
+        Only a clean success of all counts; otherwise both sides are read back.
+        """
+
+
 @dataclass(frozen=True, slots=True)
 class TaskProblem:
     """A task file that cannot be used: where, why, and which tasks it may be (folded names).
 
     ``message`` begins with the file, and its line where there is one. Without ``keys`` it may be
-    any task.
+    any task. ``double``: nothing is wrong with it but that another file has the same id.
     """
 
     file: str
     message: str
     keys: frozenset[str] = frozenset()
+    double: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +250,8 @@ class Intent:
     """A change of task files that goes with a step of the ledger, kept until both are made.
 
     ``goal`` is what the ledger must show for the change to be right: ``held``, ``ended`` or
-    ``completed`` for ``holder``. ``operations`` are the ids of the step.
+    ``completed`` for ``holder``, or ``retired``, by whomever. ``operations`` are the ids of the
+    step.
     """
 
     id: str

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from gitlease.answers import Answer, FoundTask, QueueReading, Taken, Terms
-from gitlease.domain.edge import Task
+from gitlease.domain.edge import Progress, Task
 from gitlease.domain.errors import Invalid, NothingLeft
 from gitlease.domain.frozen import replace
 from gitlease.domain.instant import MS
@@ -14,6 +14,7 @@ from gitlease.domain.lapse import Moment
 from gitlease.domain.lease import same_person
 from gitlease.domain.ledger import Note
 from gitlease.domain.pattern import fold
+from gitlease.domain.picking import ParkedMeanwhile
 from gitlease.domain.policy import DEFAULT_POLICY
 from gitlease.domain.queue import (
     Carried,
@@ -31,10 +32,19 @@ from gitlease.reading import Look
 from gitlease.service import LeaseService
 
 AT_ONCE = 32  # tasks of which one step picks the first that is free
+PLANNED_AGAIN = 4  # times that a pick is planned on what is known by then
 PROBLEMS_SHOWN = 10
 LOOKED_BACK = 500  # events of the audit trail that a briefing reads
 RECENT = 7 * 86_400  # seconds for which a briefing tells what was taken
 NO_TASKS = "there are no task files here: tasks.files in .gitlease.yaml says which there are"
+
+
+class _PlanAnew(Exception):
+    """There is something to hand out that was not when the pick was planned."""
+
+    def __init__(self, warnings: tuple[str, ...]) -> None:
+        super().__init__("plan anew")
+        self.warnings = warnings
 
 
 class TaskQueue:
@@ -92,12 +102,29 @@ class TaskQueue:
     def claim_next(self, terms: Terms) -> tuple[Answer, Task]:
         """Claim the first task that is free, decided in the step that takes it.
 
-        However many workers ask at once, each gets another task, or NothingLeft.
+        However many workers ask at once, each gets another task, or NothingLeft. What the caller
+        parked comes first, and one of its runs resumes it.
         """
         self._service.mended(self._service.settle_first)
+        said: tuple[str, ...] = ()  # on the way to a plan that held: it is told only once
+        for _ in range(PLANNED_AGAIN):
+            try:
+                answer, task = self._claim_next(terms)
+                return _with_warnings(answer, said), task
+            except (_PlanAnew, ParkedMeanwhile) as again:
+                said += again.warnings
+        answer, task = self._claim_next(terms, last=True)
+        return _with_warnings(answer, said), task
+
+    def _claim_next(self, terms: Terms, *, last: bool = False) -> tuple[Answer, Task]:
+        """By what this clone knows; unless it is the ``last`` try, others may come to be known."""
         tasks = self._edges.files.read()
-        reading = self._reading(tasks, self._service.known_look() or self._service.look())
+        look = self._service.known_look() or self._service.look()
+        reading = self._reading(tasks, look)
         waiting = [entry.task for entry in reading.next_up]
+        scopes = {e.task.resource: x.scope for e in reading.next_up if e.parked and (x := e.lease)}
+        parked = frozenset(x.key for x in look.leases if x.parked)
+        among = frozenset(t.resource.key for t in tasks.tasks if _is_due(t) and not last)
         passed: tuple[str, ...] = ()
         for start in range(0, len(waiting), AT_ONCE):
             plans, said = self._writable(waiting[start : start + AT_ONCE], terms)
@@ -105,13 +132,15 @@ class TaskQueue:
             if not plans:
                 continue
             try:
-                answer = self._service.pick(plans, terms)
+                answer = self._service.pick(plans, terms, scopes=scopes, among=among, parked=parked)
             except NothingLeft:
                 continue
             picked = answer.leases[0].resource
             task = next(p.task for p in plans if p.task and p.resource.text == picked)
             return _with_warnings(answer, reading.warnings + passed), task
         fresh = self.queue()
+        if not last and any(entry.task not in waiting for entry in fresh.next_up):
+            raise _PlanAnew(fresh.warnings + passed)
         raise _nothing_left(replace(fresh, warnings=fresh.warnings + passed))
 
     def _claimable(self, reading: QueueReading) -> QueueReading:
@@ -194,7 +223,12 @@ class TaskQueue:
         return tuple(found.values())
 
 
-TAKEN = {"displaced": "taken_over", "revoked": "revoked"}
+def _is_due(task: Task) -> bool:
+    """Whether a task is handed out at all."""
+    return not task.is_done and task.progress is not Progress.OTHER
+
+
+TAKEN = {"displaced": "taken_over", "revoked": "revoked", "retired": "retired"}
 
 
 def _notes(look: Look, reading: QueueReading) -> tuple[Note, ...]:

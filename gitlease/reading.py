@@ -11,14 +11,15 @@ from gitlease.domain.frozen import dataclass
 from gitlease.domain.instant import MS
 from gitlease.domain.lapse import Moment
 from gitlease.domain.lease import Actor, Lease
-from gitlease.domain.ledger import Fate
+from gitlease.domain.ledger import Fate, Ledger, Ticket
 from gitlease.domain.pattern import fold
 from gitlease.domain.policy import DEFAULT_POLICY, Policy
 from gitlease.domain.resource import Resource
+from gitlease.domain.tickets import line
 from gitlease.domain.view import LeaseView, view_lease
 from gitlease.edges import EdgeRules, Edges, NoTaskFiles
 from gitlease.intents import Intents
-from gitlease.notices import NoWords, of_damage, told, unread_notices
+from gitlease.notices import NoWords, of_damage, told, unread_notices, unreadable_line
 from gitlease.ports import Clock, LedgerStore, Snapshot, Words
 
 T = TypeVar("T")
@@ -84,12 +85,19 @@ class LeaseReader:
         return Reading(
             leases=self._views(head, leases),
             notes=() if resource is None else ledger.notes(resource),
+            waiting=() if resource is None else self._in_line(ledger, resource),
             damage=damage,
             policy=ledger.header.policy,
             ledger_id=ledger.header.ledger_id,
             revision=ledger.header.revision,
-            warnings=said + self._told(head) + of_damage(damage),
+            warnings=said
+            + self._told(head)
+            + of_damage(damage)
+            + unreadable_line(ledger, resource),
         )
+
+    def _in_line(self, ledger: Ledger, resource: Resource) -> tuple[Ticket, ...]:
+        return line(ledger.tickets(resource), self.clock.now().wall_ms)
 
     def look(self, *, cached: bool = False) -> Look:
         """The whole ledger at one moment, for whoever decides on more than its leases."""

@@ -6,13 +6,14 @@ Words have been parsed by the time they come here, and nothing is printed: faces
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from gitlease.answers import Answer, Reading, Terms, several
+from gitlease.domain.duration import LONGEST
 from gitlease.domain.edge import Progress, Task
 from gitlease.domain.errors import Invalid, LeaseHeld
 from gitlease.domain.frozen import replace
-from gitlease.domain.lease import Actor
+from gitlease.domain.lease import Actor, LeaseKey
 from gitlease.domain.operations import (
     AddNote,
     Barrier,
@@ -20,6 +21,7 @@ from gitlease.domain.operations import (
     Complete,
     DropRecord,
     Extend,
+    Grant,
     Pick,
     Release,
     Renew,
@@ -29,13 +31,16 @@ from gitlease.domain.operations import (
 from gitlease.domain.resource import GLOBAL_LAYER, WHOLE, Resource
 from gitlease.edges import Edges, Planned, changes_of
 from gitlease.intents import COMPLETED, ENDED, HELD
+from gitlease.polling import Lookout
 from gitlease.ports import Clock, LedgerStore, Words
-from gitlease.stepping import LeaseSteps
+from gitlease.retirement import RetireSteps
+from gitlease.sessions import SessionSteps
 from gitlease.swapping import PATIENCE, fresh_id
-from gitlease.waiting import wait_until_free
+from gitlease.waiting import Waiter
+from gitlease.wishes import NO_TURN, Decider, ToBeFree, ToClaim, Turn
 
 
-class LeaseService(LeaseSteps):
+class LeaseService(SessionSteps, RetireSteps):
     """Claims and everything after, for one actor on one layer of one store."""
 
     def __init__(
@@ -118,13 +123,24 @@ class LeaseService(LeaseSteps):
         self.edges.task(resource)
         return self._claim_when_free([resource], terms, word, wait, on_wait)
 
-    def pick(self, planned: Sequence[Planned], terms: Terms) -> Answer:
+    def pick(
+        self,
+        planned: Sequence[Planned],
+        terms: Terms,
+        *,
+        scopes: Mapping[Resource, str] | None = None,
+        among: frozenset[str] = frozenset(),
+        parked: frozenset[LeaseKey] = frozenset(),
+    ) -> Answer:
         """Claim the first of these tasks that is free, whoever else picks. NothingLeft if none is.
 
-        The plans have been checked.
+        The plans have been checked; ``scopes`` has those of tasks that are resumed. Raises
+        ParkedMeanwhile where the caller parked one ``among`` these names that is not in ``parked``.
         """
-        claims = tuple(self.claim_of(p, terms) for p in planned)
-        op = Pick(id=fresh_id(), actor=self.actor, claims=claims)
+        known = scopes or {}
+        asked = [replace(terms, scope=known.get(p.resource, terms.scope)) for p in planned]
+        claims = tuple(self.claim_of(p, t) for p, t in zip(planned, asked, strict=True))
+        op = Pick(id=fresh_id(), actor=self.actor, claims=claims, tasks=among, parked=parked)
         return self._together("next", [op], planned, goal=HELD, commit=terms.commit, checked=True)
 
     def set_status(self, resource: Resource, word: str, *, commit: bool | None = None) -> Answer:
@@ -163,6 +179,14 @@ class LeaseService(LeaseSteps):
             answer.refused[0].warnings = answer.warnings
             raise answer.refused[0]
         return answer
+
+    def beat(self, grants: Sequence[Grant]) -> Answer:
+        """Renew exactly these grants, of whichever of the holder's sessions, in one push.
+
+        Those that are lost, or cannot be judged, are among ``refused``.
+        """
+        op = Renew(id=fresh_id(), actor=self.actor, grants=tuple(grants))
+        return self._change("heartbeat", [op], together=False)
 
     def extend(self, resource: Resource, seconds: int, *, scope: str | None = None) -> Answer:
         """Stretch a lease to at least now + ``seconds``; capped to the policy's maximum."""
@@ -299,7 +323,7 @@ class LeaseService(LeaseSteps):
         wanted = several(resources)
         self.mended(self.settle_first)
 
-        def attempt() -> Answer:
+        def asked(turn: Turn) -> tuple[Sequence[Planned], Sequence[Claim]]:
             planned = self.edges.plan_claim(
                 wanted,
                 unknown_too=terms.any_name,
@@ -308,16 +332,43 @@ class LeaseService(LeaseSteps):
                 commit=self.recorded(terms.commit),
                 status=status,
             )
-            operations = [self.claim_of(p, terms) for p in planned]
-            return self._together("claim", operations, planned, goal=HELD, commit=terms.commit)
+            return planned, [self.claim_of(p, terms, turn) for p in planned]
+
+        def claim(turn: Turn) -> Answer:
+            planned, claims = asked(turn)
+            return self._together("claim", claims, planned, goal=HELD, commit=terms.commit)
 
         if wait is None:
-            return attempt()
-        return wait_until_free(
-            attempt, seconds=wait, clock=self.clock, dice=self._dice, on_wait=on_wait
-        )
+            return claim(Turn())
+        decider = Decider(asked, self._swapper, actor=self.actor, clock=self.clock)
+        wish = ToClaim(decider, claim, resources=wanted, scope=terms.scope)
+        return Waiter(self, wish, seconds=wait, dice=self._dice, on_wait=on_wait).get()
 
-    def claim_of(self, planned: Planned, terms: Terms) -> Claim:
+    def wait(
+        self,
+        resources: Sequence[Resource],
+        *,
+        scope: str = WHOLE,
+        seconds: int | None = None,
+        on_wait: Callable[[LeaseHeld], None] = lambda _held: None,
+    ) -> Answer:
+        """Return once a claim of all of these would be granted, and claim nothing.
+
+        ``seconds`` is the limit (None: there is none). Raises WaitTimeout, and PolicyRefused for
+        completed work, which no waiting makes free.
+        """
+        wanted, terms = several(resources), Terms(scope=scope, any_name=True)
+
+        def asked(turn: Turn) -> tuple[Sequence[Planned], Sequence[Claim]]:
+            planned = self.edges.plan_claim(wanted, unknown_too=True)
+            return planned, [self.claim_of(p, terms, turn) for p in planned]
+
+        decider = Decider(asked, self._swapper, actor=self.actor, clock=self.clock)
+        wish = ToBeFree(decider, Lookout(self), resources=wanted, scope=scope)
+        limit = LONGEST if seconds is None else seconds
+        return Waiter(self, wish, seconds=limit, dice=self._dice, on_wait=on_wait).get()
+
+    def claim_of(self, planned: Planned, terms: Terms, turn: Turn = NO_TURN) -> Claim:
         """The operation that claims one planned resource."""
         return Claim(
             id=fresh_id(),
@@ -334,4 +385,6 @@ class LeaseService(LeaseSteps):
             reopen=terms.reopen,
             edge=planned.task is not None,
             assigned=planned.others,
+            ticket=turn.ticket,
+            passing=turn.passing,
         )

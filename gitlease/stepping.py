@@ -56,7 +56,8 @@ class LeaseSteps(LeaseReader):
     ) -> Answer:
         """A step of the ledger and what it means for the task files: both, or none.
 
-        ``planned`` has the plan of each operation; a Pick has those of all its claims.
+        ``planned`` has the plan of each operation; a Pick has those of all its claims, and the end
+        of a session those of all its leases.
         """
         record = self.recorded(commit)
         if not checked:
@@ -186,7 +187,9 @@ class LeaseSteps(LeaseReader):
             refused=tuple(refused),
             capped_to_max=any(o.capped_to_max for o in outcomes),
             max_ttl_seconds=ledger.header.policy.ttl_max,
+            max_park_seconds=ledger.header.policy.park_max,
             changed=step.applied.changed,
+            at=step.moment.now if step.applied.changed else None,
             warnings=self.store.warnings + step.head.warnings + warnings,
         )
 

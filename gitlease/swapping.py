@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from gitlease.domain.errors import (
     Denied,
@@ -53,8 +53,17 @@ class Step:
     moment: Moment
 
 
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """What operations come to on one state of a ledger, and when that was decided."""
+
+    applied: Applied
+    operations: tuple[Operation, ...]
+    moment: Moment
+
+
 class Swapper:
-    """Carries operations out on one layer of a store."""
+    """Carries operations out on a store: on one layer, or on several in one swap."""
 
     def __init__(
         self,
@@ -65,43 +74,86 @@ class Swapper:
         layer: str,
         patience: float = PATIENCE,
         dice: random.Random | None = None,
+        settles: bool = True,
     ) -> None:
+        """``settles``: what became of a change that was left open is of use to a later command."""
         self._store, self._clock, self._actor = store, clock, actor
-        self._layer, self._patience = layer, patience
+        self._layer, self._patience, self._settles = layer, patience, settles
         self._dice = dice or random.SystemRandom()
 
     def carry_out(
         self, operations: Sequence[Operation], *, together: bool = True, what: str = "this change"
     ) -> Step:
         """Apply a batch to the shared ledger, or raise the refusal that the fresh ledger gives."""
+
+        def decide(heads: Mapping[str, Snapshot]) -> Mapping[str, Decided]:
+            head = heads[self._layer]
+            return {self._layer: self.decided(head, operations, together=together)}
+
+        return self.carry_out_on([self._layer], decide, what=what)[self._layer]
+
+    def decided(
+        self, head: Snapshot, operations: Sequence[Operation], *, together: bool = True
+    ) -> Decided:
+        """What a batch comes to on a head, now; raises the refusal that it gives."""
+        moment = Moment(now=self._clock.now(), seen=head.seen)
+        try:
+            applied = apply(self.ledger_of(head), operations, moment, together=together)
+        except GitleaseError as refusal:
+            raise with_views(refusal, head, self._actor, moment) from None
+        return Decided(applied, tuple(operations), moment)
+
+    def carry_out_on(
+        self,
+        layers: Sequence[str],
+        decide: Callable[[Mapping[str, Snapshot]], Mapping[str, Decided]],
+        *,
+        what: str,
+        send: Callable[[Prepared], Swapped] | None = None,
+    ) -> Mapping[str, Step]:
+        """Change several ledgers in one swap, as ``decide`` says on each new state of them.
+
+        ``send`` does the swap where something else goes along with it: then it counts as done
+        whenever it lands, since whoever comes late is refused by the ledger itself.
+        """
         began, tries = self._clock.now(), 0
-        head = self._store.known(self._layer)
-        fresh = head is None
-        if head is None:
-            head = self._store.fetch(self._layer)
+        heads, fresh = dict[str, Snapshot](), set[str]()
+        for layer in layers:
+            heads[layer] = self._known(layer, fresh)
         while True:
-            moment = Moment(now=self._clock.now(), seen=head.seen)
+            stale = [layer for layer in layers if layer not in fresh]
             try:
-                applied = apply(self.ledger_of(head), operations, moment, together=together)
-                settled = fresh or _is_plain(applied)
+                steps = decide(heads)
+                stale = [layer for layer in stale if not _is_plain(steps[layer].applied)]
             except UsageError:
                 raise
-            except GitleaseError as refusal:
-                if fresh:
-                    raise with_views(refusal, head, self._actor, moment) from None
-                settled = False
-            if not settled:
-                head, fresh = self._store.fetch(self._layer), True
+            except GitleaseError:
+                if not stale:
+                    raise
+            if stale:
+                heads |= {layer: self._store.fetch(layer) for layer in stale}
+                fresh.update(stale)
                 continue
-            if not applied.changed:
-                return Step(applied, head, moment)
-            swapped = self._swap(self._change(head, applied, operations, moment, what), began, what)
-            head, fresh = swapped.heads[self._layer], True
-            if swapped.fate is Fate.APPLIED:
-                self._check_in_time(applied, moment)
-                return Step(applied, head, moment)
-            tries += 1
-            self._pause(tries, began, what)
+            changed = {layer: step for layer, step in steps.items() if step.applied.changed}
+            if changed:
+                prepared = self._changes(heads, changed, what)
+                swapped = self._swap(prepared, began, what, send)
+                heads |= swapped.heads
+                fresh.update(swapped.heads)
+                if swapped.fate is not Fate.APPLIED:
+                    tries += 1
+                    self._pause(tries, began, what)
+                    continue
+            for step in changed.values() if send is None else ():
+                self._check_in_time(step.applied, step.moment)
+            return {x: Step(step.applied, heads[x], step.moment) for x, step in steps.items()}
+
+    def _known(self, layer: str, fresh: set[str]) -> Snapshot:
+        known = self._store.known(layer)
+        if known is None:
+            fresh.add(layer)
+            return self._store.fetch(layer)
+        return known
 
     def ledger_of(self, head: Snapshot) -> Ledger:
         """The ledger of a head; where there is none yet, an empty one that the swap will make."""
@@ -110,37 +162,46 @@ class Swapper:
         made = Create(id=fresh_id(), actor=self._actor, ledger_id=fresh_id(), policy=DEFAULT_POLICY)
         return create(made)
 
-    def _change(
-        self,
-        head: Snapshot,
-        applied: Applied,
-        operations: Sequence[Operation],
-        moment: Moment,
-        what: str,
+    def _changes(
+        self, heads: Mapping[str, Snapshot], steps: Mapping[str, Decided], what: str
     ) -> Prepared:
-        change = Change(
-            base=head,
-            ledger=applied.ledger,
-            events=applied.events,
-            renewal=applied.only_renews,
-            actor=self._actor,
-            at=moment.now,
-            operations=tuple(op.id for op in operations),
-            what=what,
+        return self._store.prepare(
+            [
+                Change(
+                    base=heads[layer],
+                    ledger=step.applied.ledger,
+                    events=step.applied.events,
+                    renewal=step.applied.only_renews,
+                    actor=self._actor,
+                    at=step.moment.now,
+                    operations=tuple(op.id for op in step.operations),
+                    what=what,
+                )
+                for layer, step in steps.items()
+            ]
         )
-        return self._store.prepare([change])
 
-    def _swap(self, prepared: Prepared, began: Instant, what: str) -> Swapped:
+    def _swap(
+        self,
+        prepared: Prepared,
+        began: Instant,
+        what: str,
+        send: Callable[[Prepared], Swapped] | None,
+    ) -> Swapped:
         """Swap until it is applied or lost; raises when neither can be had."""
         again, in_doubt = 0, False
+        refusals = 1 if send is None else 0  # what goes along may be much to send again
         while True:
-            swapped = self._store.swap(prepared)
+            swapped = (send or self._store.swap)(prepared)
             if swapped.fate in (Fate.APPLIED, Fate.LOST):
                 return swapped
             if not swapped.sent and swapped.cause is not Cause.MOVED:
                 raise _failure(swapped, what)
             if swapped.fate is Fate.UNKNOWN:
                 raise self._unknown(prepared, swapped, what)
+            if swapped.cause is Cause.WORK and not in_doubt:
+                self._store.forget_pending(prepared)  # it shares the fate of what was refused
+                raise _failure(swapped, what)
             if swapped.cause is Cause.REFUSED and prepared.replacing:
                 # Same operations on the same base: of the two forms, at most one can land.
                 prepared = self._store.append_only(prepared)
@@ -148,7 +209,7 @@ class Swapper:
             # A try without an answer may land whatever the server says to the next one.
             in_doubt = in_doubt or swapped.cause is Cause.UNREACHABLE
             again += 1
-            limit = {Cause.REFUSED: 1, Cause.BUSY: BUSY_AGAIN}.get(swapped.cause, SAME_AGAIN)
+            limit = {Cause.REFUSED: refusals, Cause.BUSY: BUSY_AGAIN}.get(swapped.cause, SAME_AGAIN)
             if again > limit or self._late(began):
                 return self._give_up(prepared, swapped, what, in_doubt=in_doubt)
             self._clock.sleep(self._jitter(again))
@@ -163,17 +224,14 @@ class Swapper:
                 hints=("it may hide the ref from fetches, or answer from a stale replica",),
             )
         if swapped.cause in (Cause.REFUSED, Cause.BUSY) and not in_doubt:
-            self._store.keep_pending(prepared)
+            self._leave_open(prepared)
             raise _failure(swapped, what)
-        head = swapped.heads[self._layer]
-        change = prepared.changes[self._layer]
-        now = self._clock.now()
-        fence = Barrier(id=fresh_id(), actor=self._actor)
-        applied = apply(self.ledger_of(head), [fence], Moment(now=now, seen=head.seen))
-        barrier = self._change(head, applied, [fence], Moment(now=now), "a barrier")
+        layer, change = next(iter(prepared.changes.items()))  # all of them move together, or none
+        step = self.decided(swapped.heads[layer], [Barrier(id=fresh_id(), actor=self._actor)])
+        barrier = self._changes(swapped.heads, {layer: step}, "a barrier")
         fenced = self._store.swap(barrier)
         self._store.forget_pending(barrier)  # whether it lands later is nobody's concern
-        after = fenced.heads.get(self._layer)
+        after = fenced.heads.get(layer)
         if after is None or after.ledger is None or fenced.fate in (Fate.UNKNOWN, Fate.UNDECIDED):
             raise self._unknown(prepared, swapped, what)
         base = change.base.ledger.header.revision if change.base.ledger else 0
@@ -181,15 +239,21 @@ class Swapper:
         if fate in (Fate.APPLIED, Fate.LOST):
             self._store.forget_pending(prepared)
         if fate is Fate.APPLIED:
-            return Swapped(fate=Fate.APPLIED, heads=fenced.heads)
+            return Swapped(fate=Fate.APPLIED, heads={**swapped.heads, **fenced.heads})
         if fate is Fate.LOST:
             raise Unavailable(
                 f"the remote did not take {what}, and it can no longer land: {swapped.detail}"
             )
         raise self._unknown(prepared, swapped, what)
 
+    def _leave_open(self, prepared: Prepared) -> None:
+        if self._settles:
+            self._store.keep_pending(prepared)
+        else:
+            self._store.forget_pending(prepared)
+
     def _unknown(self, prepared: Prepared, swapped: Swapped, what: str) -> UnknownOutcome:
-        self._store.keep_pending(prepared)
+        self._leave_open(prepared)
         return UnknownOutcome(
             f"whether {what} reached the remote cannot be known: {swapped.detail}",
             hints=("do not act on it; the next command that reaches the remote tells",),
@@ -245,7 +309,7 @@ def _is_plain(applied: Applied) -> bool:
 
 
 def _failure(swapped: Swapped, what: str) -> GitleaseError:
-    if swapped.cause is Cause.REFUSED:
+    if swapped.cause in (Cause.REFUSED, Cause.WORK):
         return Denied(f"the remote refused {what}: {swapped.detail}")
     if swapped.cause is Cause.BUSY:
         return Unavailable(

@@ -43,6 +43,7 @@ EXCEPTIONS = {
     "gitlease.bootstrap": {"os.environ"},  # where a caller names no environment
     "gitlease.bootstrap_agents": {"os.environ"},
     "gitlease.bootstrap_hooks": {"os.environ"},
+    "gitlease.bootstrap_running": {"os.environ"},  # the environment that a command gets
     "gitlease.faces.cli.app": {"os.environ"},  # the shell's own way to ask for completions
     "gitlease.faces.cli.demo": {"subprocess", "os.environ"},  # it plays with the real command
 }
@@ -89,7 +90,7 @@ def room_of(module: str) -> str:
         return "door"
     if parts[1] in ("domain", "adapters", "faces", "ports"):
         return parts[1]
-    if parts[1] == "ports_guard":
+    if parts[1].startswith("ports_"):
         return "ports"
     if parts[1] == "bootstrap" or parts[1].startswith("bootstrap_"):
         return "bootstrap"  # a root for each way in, since hooks have no time for the others

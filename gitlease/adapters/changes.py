@@ -36,7 +36,7 @@ _LOG = ("--no-walk=unsorted", "--root", "--format=%H %P", "--no-notes", "--no-sh
 # from every parent, where a choice of one side does not show.
 _REMERGED, _COMBINED = ("--remerge-diff",), ("-c", "--combined-all-paths")
 # Beyond so many pairs only renames without any edit are seen: the others are a D and an A.
-_RENAMES = ("-M", "-l1000")
+_RENAMES, _NO_RENAMES = ("-M", "-l1000"), ("--no-renames",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +84,12 @@ def staged(repository: Repository, *, amend_of: str | None = None) -> list[Chang
     return [one for one in first if one.path in everywhere]
 
 
-def committed(repository: Repository, commits: Sequence[str]) -> dict[str, list[Changed]]:
+def committed(
+    repository: Repository, commits: Sequence[str], *, renames: bool = True
+) -> dict[str, list[Changed]]:
     """What each of these commits (full ids) changes, in their order.
+
+    Without ``renames`` a rename is a D and an A, and no contents are compared to find it.
 
     Of a merge that is what differs from what git alone makes of it. What a commit at the edge of a
     shallow clone changes cannot be known: nothing. Raises Invalid where git does not answer.
@@ -99,10 +103,10 @@ def committed(repository: Repository, commits: Sequence[str]) -> dict[str, list[
     asked = [commit for commit in found if commit not in cut_off]
     for start in range(0, len(asked), COMMITS_AT_ONCE):
         chunk = asked[start : start + COMMITS_AT_ONCE]
-        logged = _logged(repository, chunk)
+        logged = _logged(repository, chunk, renames=renames)
         many = [commit for commit in _of_many(logged) if commit in found]
         if many:  # of those git makes no merge to compare with
-            logged += b"\0" + _logged(repository, many, (_COMBINED,))
+            logged += b"\0" + _logged(repository, many, (_COMBINED,), renames=renames)
         for ids, one in _by_commit(logged):
             commit, *parents = ids.split()
             found.setdefault(commit, []).append(one)
@@ -119,17 +123,27 @@ def is_id(text: str) -> bool:
     return _ID.fullmatch(text) is not None
 
 
-def ask(repository: Repository, *words: str, env: Mapping[str, str] | None = None) -> GitResult:
-    """Ask git about the user's repository; a hook's own index and objects hold."""
+def ask(
+    repository: Repository,
+    *words: str,
+    env: Mapping[str, str] | None = None,
+    timeout: float = TIMEOUT,
+    source: str | None = None,
+) -> GitResult:
+    """Ask git about the user's repository; a hook's own index and objects hold.
+
+    ``source`` is a file that git reads as its standard input.
+    """
     where = [f"--git-dir={repository.git_dir}"]
     if repository.toplevel is not None:
         where.append(f"--work-tree={repository.toplevel}")
     return run_git(
         ("--no-replace-objects", *where, *words),
         cwd=repository.toplevel or repository.git_dir,
-        timeout=TIMEOUT,
+        timeout=timeout,
         env={**_OFFLINE, **(env or {})},
         repository=True,
+        source=source,
     )
 
 
@@ -230,10 +244,13 @@ def _logged(
     repository: Repository,
     commits: Sequence[str],
     forms: Sequence[Sequence[str]] = (_REMERGED, _COMBINED),
+    *,
+    renames: bool = True,
 ) -> bytes:
     """Raw lines of some commits; of merges only what was done in them."""
-    for merges, renames in (*((form, _RENAMES) for form in forms), (forms[-1], ("--no-renames",))):
-        words = (*_LOG, *_FORM, *merges, *renames)  # as above
+    how = _RENAMES if renames else _NO_RENAMES
+    for merges, moved in (*((form, how) for form in forms), (forms[-1], _NO_RENAMES)):
+        words = (*_LOG, *_FORM, *merges, *moved)  # as above
         said = ask(repository, "log", *words, *commits, "--")
         if said.code == 0 or said.timed_out:
             break

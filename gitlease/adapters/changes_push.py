@@ -8,10 +8,12 @@ from itertools import islice
 
 from gitlease.adapters.changes import ask, is_id, refusal
 from gitlease.adapters.git import GitResult
+from gitlease.adapters.remote_branches import main_branches, names_of
 from gitlease.adapters.repository import Repository
 from gitlease.adapters.settings_schema import shown
 from gitlease.domain.errors import Invalid
 from gitlease.domain.frozen import dataclass, replace
+from gitlease.domain.lease import same_person
 
 MAX_COMMITS = 10_000
 MAX_REFS = 10_000
@@ -24,8 +26,9 @@ class Push:
     """What a push does to one ref of the remote. ``kind`` is update, new, delete or ledger.
 
     Ids are full, ``""`` where there is none. ``commits`` are those that the remote is not known to
-    have, the newest first; ``cut`` says that there were more than ``MAX_COMMITS``. A ledger of
-    leases is no work: nothing of it is listed.
+    have, the newest first, and then those of the pusher's own that it has elsewhere; ``cut`` says
+    that there were more than ``MAX_COMMITS``. A ledger of leases is no work: nothing of it is
+    listed.
     """
 
     remote_ref: str
@@ -44,10 +47,13 @@ def outgoing(
     environ: Mapping[str, str],
     ref_prefix: str = "refs/gitlease",
     shared: str | None = None,
+    holder: str | None = None,
 ) -> list[Push]:
     """What is about to be pushed to ``remote``, a name or a URL.
 
-    What ``shared``, the remote of the ledger, has was judged when it came there.
+    What ``shared``, the remote of the ledger, has was judged when it came there. But commits of
+    ``holder``, whose push it is, count wherever they are to land anew, save from a main branch:
+    the lease may have been lost since.
 
     ``lines`` are the standard input of pre-push. Where there are none, the variables of the
     pre-commit framework say it, which reads that input itself. Raises Invalid for what is no such
@@ -65,10 +71,13 @@ def outgoing(
         there += [word for word in _on_remote(repository, shared) if word not in there]
     open_ends = [push.local_oid for push in asked if push.kind in (UPDATE, NEW)]
     if len(open_ends) > 1 and not _needed(repository, *open_ends, "--not", *there, most=1):
-        return asked  # many tags of what is there already: one process for all of them
-    return [
-        _listed(repository, push, there) if push.kind in (UPDATE, NEW) else push for push in asked
-    ]
+        listed = asked  # many tags of what is there already: one process for all of them
+    else:
+        listed = [_listed(repository, x, there) if x.kind in (UPDATE, NEW) else x for x in asked]
+    if holder is None or not any(push.kind == UPDATE for push in listed):
+        return listed
+    main = main_branches(repository, names_of(repository, remote))
+    return [_with_own(repository, x, main, holder) if x.kind == UPDATE else x for x in listed]
 
 
 def _push(line: str, ref_prefix: str) -> Push:
@@ -121,8 +130,7 @@ def _on_remote(repository: Repository, remote: str) -> list[str]:
 
     For a URL that no remote has, what any remote has is no work of this push.
     """
-    names = repository.remote_names()
-    same = [name for name in names if remote in (name, repository.remote_url(name))]
+    same = names_of(repository, remote)
     if not same:
         return ["--remotes"]
     found = []
@@ -149,6 +157,33 @@ def _listed(repository: Repository, push: Push, there: Sequence[str]) -> Push:
         listed = _needed(repository, push.local_oid, "--not", *there)
     cut = len(listed) > MAX_COMMITS
     return replace(push, commits=tuple(listed[:MAX_COMMITS]), cut=cut)
+
+
+def _with_own(
+    repository: Repository, push: Push, main: Mapping[str, Sequence[str]], holder: str
+) -> Push:
+    """The push with the commits of its pusher that its target gets, wherever else they are.
+
+    What a main branch has is merged everywhere; but of the target itself it is known what it has.
+    """
+    every = [oid for ids in main.values() for oid in ids]
+    tips = [] if push.remote_ref.removeprefix("refs/heads/") in main else every
+    most = f"--max-count={MAX_COMMITS + 1}"
+    words = ("log", "--no-show-signature", "--format=%H %ae %ce", most, push.local_oid, "--not")
+    said = ask(repository, *words, push.remote_oid, *tips, "--")
+    if said.code != 0:  # what the remote has now is not known here
+        said = ask(repository, *words, *every, "--")
+    if said.code != 0:
+        raise refusal(said, "what is to be pushed cannot be read")
+    lines = said.out.decode("utf-8", "replace").splitlines()
+    known = set(push.commits)
+    own = [
+        commit
+        for commit, *people in (line.split(" ") for line in lines)
+        if commit not in known and any(same_person(holder, one) for one in people)
+    ]
+    cut = push.cut or len(lines) > MAX_COMMITS
+    return replace(push, commits=(*push.commits, *own), cut=cut)
 
 
 def _needed(repository: Repository, *words: str, most: int = MAX_COMMITS + 1) -> list[str]:

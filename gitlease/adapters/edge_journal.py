@@ -27,7 +27,7 @@ from gitlease.ports import Intent, TaskChange
 
 FORMAT = 1
 KEPT = 30 * 86_400 * 1_000_000_000  # nanoseconds for which an intent waits for its file
-GOALS = ("held", "ended", "completed")
+GOALS = ("held", "ended", "completed", "retired")
 MAX_BYTES = 4 * 1024 * 1024
 MAX_TEXT = 8192
 MAX_ITEMS = 10_000

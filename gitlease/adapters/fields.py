@@ -59,7 +59,12 @@ class Fields:
     def maybe(self, key: str, limit: int = MAX_WORD) -> str | None:
         return None if self._values.get(key) is None else self.word(key, limit)
 
-    def number(self, key: str, *, least: int = 0, most: int = MAX_NUMBER) -> int:
+    def number(
+        self, key: str, *, least: int = 0, most: int = MAX_NUMBER, absent: int | None = None
+    ) -> int:
+        """A whole number; ``absent`` is what a record says that has no such field."""
+        if absent is not None and key not in self._values:
+            return absent
         value = self._values.get(key)
         if not (isinstance(value, str) and value.isdecimal() and value.isascii()):
             raise BadRecord(f"{key} is not a whole number")
@@ -73,7 +78,10 @@ class Fields:
         except ValueError:
             raise BadRecord(f"{key} is not a UTC time") from None
 
-    def one_of(self, key: str, choices: Mapping[str, T]) -> T:
+    def one_of(self, key: str, choices: Mapping[str, T], *, absent: T | None = None) -> T:
+        """What a word stands for; ``absent`` is what a record says that has no such field."""
+        if absent is not None and key not in self._values:
+            return absent
         value = self.word(key, 64)
         if value not in choices:
             raise BadRecord(f"{key} is not one of {', '.join(choices)}")

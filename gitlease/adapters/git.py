@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from gitlease.domain.errors import Invalid
 from gitlease.domain.frozen import dataclass
@@ -94,21 +94,29 @@ def run_git(
     timeout: float,
     env: Mapping[str, str] | None = None,
     repository: bool = False,
+    on_err: Callable[[bytes], None] | None = None,
+    source: str | None = None,
 ) -> GitResult:
     """Run ``git ARGS`` and wait at most ``timeout`` seconds; then it and all it started are killed.
 
     ``env`` is added on top of the cleaned environment; with ``repository`` the variables that
-    name the user's repository are kept, to ask about it. Raises Invalid where git is missing.
+    name the user's repository are kept, to ask about it. ``on_err`` gets what it says on standard
+    error as it comes, and ``source`` is a file that it reads as its standard input. Raises Invalid
+    where git is missing.
     """
     base = dict(os.environ) if repository else clean_environment(os.environ)
     if repository:
         base |= {"LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0"}
     try:
+        given = subprocess.DEVNULL if source is None else os.open(source, os.O_RDONLY)
+    except OSError as error:
+        raise Invalid(f"{source} cannot be read: {error.strerror}") from None
+    try:
         process = subprocess.Popen(
             ["git", *args],
             cwd=cwd,
             env={**base, **(env or {})},
-            stdin=subprocess.DEVNULL,
+            stdin=given,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             start_new_session=not _interactive(),
@@ -119,8 +127,11 @@ def run_git(
         raise Invalid("git is not installed, or not on PATH") from error
     except (OSError, ValueError) as error:
         raise Invalid(f"git cannot be run: {error}") from error
+    finally:
+        if given != subprocess.DEVNULL:
+            os.close(given)
     try:
-        out, err, timed_out = _collect(process, time.monotonic() + timeout)
+        out, err, timed_out = _collect(process, time.monotonic() + timeout, on_err)
     except BaseException:
         _kill(process)
         process.wait()
@@ -128,7 +139,11 @@ def run_git(
     return GitResult(process.returncode, out, err.decode("utf-8", "replace"), timed_out)
 
 
-def _collect(process: subprocess.Popen[bytes], deadline: float) -> tuple[bytes, bytes, bool]:
+def _collect(
+    process: subprocess.Popen[bytes],
+    deadline: float,
+    on_err: Callable[[bytes], None] | None = None,
+) -> tuple[bytes, bytes, bool]:
     """Read until both pipes end, and wait; past the deadline kill, and read what is left.
 
     ``communicate`` with a timeout would poll for the exit, which costs milliseconds every time.
@@ -151,6 +166,8 @@ def _collect(process: subprocess.Popen[bytes], deadline: float) -> tuple[bytes, 
             for key, _ in events:
                 data = os.read(key.fd, 65_536)
                 chunks[key.fd].append(data)
+                if on_err is not None and key.fileobj is err:
+                    on_err(data)
                 if not data:
                     ready.unregister(key.fileobj)
         parts = [b"".join(chunks[pipe.fileno()]) for pipe in (out, err)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
 from gitlease.adapters import history
@@ -13,12 +13,20 @@ from gitlease.adapters.heads import Heads, known_ref
 from gitlease.adapters.private_store import PrivateStore
 from gitlease.adapters.ref_store import Move, Pushed, RefLedgerStore
 from gitlease.adapters.state import StateFolder
-from gitlease.adapters.transport import TIME_LIMIT, Remote, fetch_ref, push_refs, without_secrets
+from gitlease.adapters.transport import (
+    TIME_LIMIT,
+    Remote,
+    fetch_ref,
+    peek_ref,
+    push_refs,
+    without_secrets,
+)
 from gitlease.adapters.tree import changed_records, read_ledger
 from gitlease.adapters.tree_writer import write_tree
 from gitlease.domain.errors import CacheDamaged, Invalid, Unavailable
 from gitlease.domain.ledger import Ledger
 from gitlease.domain.outcome import Event
+from gitlease.domain.work import WorkPush
 from gitlease.ports import Change, Clock
 
 if TYPE_CHECKING:
@@ -159,13 +167,23 @@ class GitRefs:
             with contextlib.suppress(KeyError, pygit2.GitError):
                 repo.lookup_reference(to).delete()
 
-    def push(self, moves: Sequence[Move]) -> Pushed:
-        return push_refs(
-            self._remote,
-            self._store.path,
-            [(self._ref(move.layer), move.expected, move.new) for move in moves],
-            timeout=self._limit,
-        )
+    def peek(self, layer: str) -> str | None:
+        self._store.ready()
+        with self._intact():
+            return peek_ref(self._remote, self._store.path, self._ref(layer), timeout=self._limit)
+
+    def push(self, moves: Sequence[Move], work: WorkPush | None = None) -> Pushed:
+        named = [(self._ref(move.layer), move.expected, move.new) for move in moves]
+        if work is None:
+            return push_refs(self._remote, self._store.path, named, timeout=self._limit)
+        from gitlease.adapters.work_push import push_work
+
+        return push_work(work, named, objects=os.path.join(self._store.path, "objects"))
+
+    def stands(self, work: WorkPush) -> Mapping[str, str]:
+        from gitlease.adapters.work_push import stands
+
+        return stands(work, timeout=self._limit)
 
     def _ref(self, layer: str) -> str:
         return f"{self._prefix}/{layer}"

@@ -52,7 +52,7 @@ def read_events(repo: pygit2.Repository, version: str, limit: int) -> tuple[Even
     """The audit trail from a commit backwards: newest first, at most ``limit`` events."""
     found: list[Event] = []
     for commit in _walk(repo, version):
-        found += reversed(list(_events(_text(commit))))
+        found += reversed(list(events_in(_text(commit))))
         if len(found) >= limit:
             break
     return tuple(found[:limit])
@@ -102,7 +102,8 @@ def _fields(event: Event) -> dict[str, object]:
     return {key: value for key, value in event._asdict().items() if value is not None}
 
 
-def _events(message: str) -> Iterator[Event]:
+def events_in(message: str) -> Iterator[Event]:
+    """The events that a commit's message tells, as far as they can be read."""
     for line in message.splitlines():
         if line.startswith("{") and (event := _event(line)):
             yield event

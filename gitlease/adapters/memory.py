@@ -7,7 +7,7 @@ code of the git store.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from gitlease.adapters.heads import Heads
 from gitlease.adapters.memory_remote import Broken, Fault, MemoryRemote, Step
@@ -16,6 +16,7 @@ from gitlease.adapters.ref_store import NO_REF, Move, Pushed, RefLedgerStore
 from gitlease.adapters.state import Known, StateFolder
 from gitlease.domain.ledger import Ledger
 from gitlease.domain.outcome import Event
+from gitlease.domain.work import WorkPush
 from gitlease.ports import Change, Clock, Pending
 
 __all__ = [
@@ -48,6 +49,9 @@ class MemoryState(StateFolder):
 
     def forget(self) -> None:
         self._known = None
+
+    def mark(self) -> str:
+        return self._known.version if self._known else ""
 
     def shown(self, notices: Iterable[str]) -> frozenset[str]:
         before = frozenset(self._shown)
@@ -102,8 +106,14 @@ class MemoryRefs:
     def fetch(self, layer: str) -> str | None:
         return self._remote.fetch(layer)
 
-    def push(self, moves: Sequence[Move]) -> Pushed:
-        return self._remote.push(moves)
+    def peek(self, layer: str) -> str | None:
+        return self._remote.peek(layer)
+
+    def push(self, moves: Sequence[Move], work: WorkPush | None = None) -> Pushed:
+        return self._remote.push(moves, () if work is None else work.refs)
+
+    def stands(self, work: WorkPush) -> Mapping[str, str]:
+        return self._remote.work_at([x.ref for x in work.refs])
 
     def commit(self, change: Change, *, replace_tip: bool) -> str:
         tip = change.base.version

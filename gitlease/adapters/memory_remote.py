@@ -15,10 +15,11 @@ from gitlease.adapters.ref_store import NO_REF, Move, Pushed
 from gitlease.domain.errors import Denied, Invalid, Unavailable
 from gitlease.domain.frozen import dataclass, field, replace
 from gitlease.domain.lease import Lease, LeaseKey
-from gitlease.domain.ledger import Damage, Header, Ledger, Note, Notice
+from gitlease.domain.ledger import Changes, Damage, Header, Ledger, Note, Notice, Ticket
 from gitlease.domain.outcome import Event
 from gitlease.domain.pattern import fold
 from gitlease.domain.resource import Resource
+from gitlease.domain.work import WorkRef
 from gitlease.ports import Cause, Change
 
 
@@ -52,6 +53,7 @@ class Step:
     notes: Mapping[str, tuple[Note, ...]] = field(default_factory=dict)
     notices: Mapping[str, tuple[Notice, ...]] = field(default_factory=dict)
     broken: Mapping[str, Broken] = field(default_factory=dict)
+    tickets: Mapping[str, tuple[Ticket, ...]] = field(default_factory=dict)
     parent: str = NO_REF
     renewal: bool = False
     events: tuple[Event, ...] = ()
@@ -90,6 +92,7 @@ class Step:
             notes={k: v for k, v in {**self.notes, **changes.notes}.items() if v},
             notices={k: v for k, v in {**self.notices, **changes.notices}.items() if v},
             broken={k: v for k, v in self.broken.items() if k not in changes.dropped},
+            tickets={k: v for k, v in {**self.tickets, **_lines(changes)}.items() if v},
             parent=parent,
             renewal=change.renewal,
             events=change.events,
@@ -117,6 +120,13 @@ class MemoryRecords:
     def notices(self, holder: str) -> tuple[Notice, ...]:
         return self._step.notices.get(fold(holder), ())
 
+    def tickets(self, resource: Resource) -> tuple[Ticket, ...]:
+        return self._step.tickets.get(resource.key, ())
+
+
+def _lines(changes: Changes) -> dict[str, tuple[Ticket, ...]]:
+    return {key: tickets for key, (_, tickets) in changes.tickets.items()}
+
 
 class MemoryRemote:
     """A server with one ref a layer, all moved by compare-and-swap, several all or none.
@@ -127,6 +137,7 @@ class MemoryRemote:
 
     def __init__(self) -> None:
         self.refs: dict[str, str] = {}
+        self.work: dict[str, str] = {}  # the branches and tags beside them
         self.steps: dict[str, Step] = {}
         self.pushes: deque[Fault] = deque()
         self.fetches: deque[Fault] = deque()
@@ -134,19 +145,18 @@ class MemoryRemote:
         self.during: Callable[[str], None] = lambda _kind: None
         self.requests: list[str] = []
         self.refuses_replacements = False
-        self._late: list[tuple[int, tuple[Move, ...]]] = []
+        self._late: list[tuple[int, tuple[Move, ...], tuple[WorkRef, ...]]] = []
 
     # --- what clients ask -------------------------------------------------------------------------
     def fetch(self, layer: str) -> str | None:
         """The version at the ref, None when there is none. Raises Unavailable and Denied."""
-        fault = self._begin("fetch", self.fetches)
-        if fault is Fault.REFUSED:
-            raise Denied("the remote refused to be read")
-        if fault is not Fault.NONE:
-            raise Unavailable("the remote cannot be reached")
-        return self.refs.get(layer)
+        return self._answer("fetch", layer)
 
-    def push(self, moves: Sequence[Move]) -> Pushed:
+    def peek(self, layer: str) -> str | None:
+        """The version at the ref, and nothing of what it says. It fails as fetches do."""
+        return self._answer("peek", layer)
+
+    def push(self, moves: Sequence[Move], work: Sequence[WorkRef] = ()) -> Pushed:
         """Move refs, as far as the answer tells: what was lost is for reading to find out."""
         fault = self._begin("push", self.pushes)
         nothing = Pushed(clean=False, cause=Cause.UNREACHABLE, detail="no answer")
@@ -156,14 +166,23 @@ class MemoryRemote:
             return replace(nothing, cause=Cause.REFUSED, detail="hook declined")
         if fault is Fault.BUSY:
             return replace(nothing, cause=Cause.BUSY, detail="cannot lock ref")
+        if fault is not Fault.LOST and (other := self._work_moved(work)):
+            return replace(nothing, cause=Cause.WORK, sent=False, detail=f"{other}: fetch first")
         if fault is Fault.LATE:
-            self._late.append((len(self.requests) + self.late_by, tuple(moves)))
+            at = len(self.requests) + self.late_by
+            self._late.append((at, tuple(moves), tuple(work)))
         if fault in (Fault.LATE, Fault.LOST):
             return nothing
-        moved = self._move(moves)
+        moved = self._move_all(moves, work)
         if fault is Fault.UNANSWERED:
             return nothing
         return Pushed(clean=True) if moved else replace(nothing, cause=Cause.MOVED)
+
+    def work_at(self, refs: Sequence[str]) -> dict[str, str]:
+        """What branches and tags are. Raises Unavailable."""
+        if self._begin("look", self.fetches) is not Fault.NONE:
+            raise Unavailable("the remote cannot be reached")
+        return {ref: self.work.get(ref, "") for ref in refs}
 
     # --- what happens behind everyone's back ------------------------------------------------------
     def force(self, layer: str, version: str) -> None:
@@ -184,8 +203,8 @@ class MemoryRemote:
     def arrive(self) -> None:
         """Carry out every push that is still on its way."""
         late, self._late = self._late, []
-        for _, moves in late:
-            self._move(moves)
+        for _, moves, work in late:
+            self._move_all(moves, work)
 
     # --- versions ---------------------------------------------------------------------------------
     def keep(self, step: Step) -> str:
@@ -201,20 +220,39 @@ class MemoryRemote:
         step = self.steps[version]
         return Ledger(header=step.header, records=MemoryRecords(step))
 
+    def _answer(self, kind: str, layer: str) -> str | None:
+        fault = self._begin(kind, self.fetches)
+        if fault is Fault.REFUSED:
+            raise Denied("the remote refused to be read")
+        if fault is not Fault.NONE:
+            raise Unavailable("the remote cannot be reached")
+        return self.refs.get(layer)
+
     def _begin(self, kind: str, script: deque[Fault]) -> Fault:
         self.requests.append(kind)
         self.during(kind)
-        due = [moves for at, moves in self._late if at <= len(self.requests)]
-        self._late = [(at, moves) for at, moves in self._late if at > len(self.requests)]
-        for moves in due:
-            self._move(moves)
+        due = [late for late in self._late if late[0] <= len(self.requests)]
+        self._late = [late for late in self._late if late[0] > len(self.requests)]
+        for _, moves, work in due:
+            self._move_all(moves, work)
         return script.popleft() if script else Fault.NONE
+
+    def _move_all(self, moves: Iterable[Move], work: Sequence[WorkRef]) -> bool:
+        if self._work_moved(work) or not self._move(moves):
+            return False
+        self.work |= {one.ref: one.new for one in work if one.moves}
+        return True
 
     def _move(self, moves: Iterable[Move]) -> bool:
         if any(self.refs.get(move.layer, NO_REF) != move.expected for move in moves):
             return False
         self.refs |= {move.layer: move.new for move in moves}
         return True
+
+    def _work_moved(self, work: Sequence[WorkRef]) -> str:
+        """The first ref of some work that is not what it was any more, ``""`` for none."""
+        refs = (x.ref for x in work if x.moves and self.work.get(x.ref, "") not in (x.old, x.new))
+        return next(refs, "")
 
     def _replaces(self, moves: Iterable[Move]) -> bool:
         return any(self.steps[move.new].parent != move.expected for move in moves)

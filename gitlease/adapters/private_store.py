@@ -109,6 +109,11 @@ class PrivateStore:
                 self._repo = pygit2.Repository(self.path, pygit2.enums.RepositoryOpenFlag.NO_SEARCH)
         return self._repo
 
+    def ready(self) -> None:
+        """See that there is a store, for git to run in; nothing of it is opened."""
+        make_folder(os.path.dirname(self.path))
+        make_bare(self.path)
+
     @property
     def _lock(self) -> str:
         return f"{self.path}.lock"

@@ -34,12 +34,14 @@ from gitlease.domain.ledger import (
 )
 from gitlease.domain.operations import MAX_NOTE, MAX_REASON
 from gitlease.domain.pattern import fold
-from gitlease.domain.policy import History, Policy, Rule
+from gitlease.domain.policy import DEFAULT_POLICY, History, Policy, Rule
 from gitlease.domain.resource import WHOLE, Resource
 
 MAX_RECORD = 64 * 1024
 MAX_MESSAGES = 512 * 1024  # notes or notices
+NOTICED = ("taken_over", "revoked", "retired")
 MAX_HEADER = 128 * 1024
+MAX_ENTRY = 128  # of the ring: with all of them the header must still be one that can be read
 MAX_DURATION_MS = 3_650 * 86_400_000
 
 HEADER_FILE = "ledger.yaml"
@@ -79,7 +81,7 @@ def _place(resource: Resource, scope: str) -> str:
 
 
 def write_lease(lease: Lease) -> bytes:
-    """The file of a lease."""
+    """The file of a lease. What only parked ones say stands in no other."""
     return write_plain(
         {
             "resource": lease.resource.text,
@@ -107,6 +109,7 @@ def write_lease(lease: Lease) -> bytes:
                 "rule": lease.margins.rule.value,
             },
         }
+        | ({"parked": True} if lease.parked else {})
     )
 
 
@@ -145,7 +148,10 @@ def read_lease(data: bytes) -> Lease:
         edge=fields.one_of("edge", {"true": True, "false": False}),
         operation=fields.word("operation"),
         margins=fields.margins("margins"),
+        parked=fields.one_of("parked", {"true": True, "false": False}, absent=False),
     )
+    if lease.parked and (lease.session is not None or lease.state is not State.ACTIVE):
+        raise BadRecord("parked, and a session's or completed")
     if not 0 <= lease.duration_ms <= MAX_DURATION_MS:
         raise BadRecord("expires_at is before renewed_at, or ten years after it")
     return lease
@@ -207,7 +213,7 @@ def read_notices(data: bytes, *, file: str) -> tuple[Notice, ...]:
             id=item.word("id"),
             to=to,
             session=item.maybe("session", 128),
-            what=item.one_of("what", {"taken_over": "taken_over", "revoked": "revoked"}),
+            what=item.one_of("what", {word: word for word in NOTICED}),
             resource=item.word("resource", 600),
             scope=item.scope("scope"),
             by=item.word("by"),
@@ -241,6 +247,7 @@ def write_header(header: Header) -> bytes:
                 "admins": list(policy.admins),
                 "history": policy.history.value,
                 "keep_completed": policy.keep_completed,
+                "park_max": policy.park_max,
             },
             "ring": [f"{e.operation} {e.revision} {e.outcome}" for e in header.ring],
         }
@@ -275,6 +282,7 @@ def read_header(data: bytes) -> Header:
                 admins=policy.words("admins"),
                 history=policy.one_of("history", {h.value: h for h in History}),
                 keep_completed=policy.number("keep_completed"),
+                park_max=policy.number("park_max", absent=DEFAULT_POLICY.park_max),
             ),
             ring=tuple(_ring_entry(x) for x in fields.words("ring", RING_SIZE)),
         )
@@ -289,6 +297,6 @@ def read_header(data: bytes) -> Header:
 
 def _ring_entry(line: str) -> RingEntry:
     parts = line.split(" ")
-    if len(parts) != 3 or not parts[1].isdecimal() or len(parts[1]) > 18:
+    if len(parts) != 3 or not parts[1].isdecimal() or len(parts[1]) > 18 or len(line) > MAX_ENTRY:
         raise BadRecord("its ring has an entry that is none")
     return RingEntry(parts[0], int(parts[1]), parts[2])

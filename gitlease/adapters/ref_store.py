@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from gitlease.adapters.heads import Heads
@@ -18,6 +18,7 @@ from gitlease.domain.frozen import dataclass, replace
 from gitlease.domain.ledger import Fate
 from gitlease.domain.outcome import Event
 from gitlease.domain.policy import History
+from gitlease.domain.work import WorkPush
 from gitlease.ports import Cause, Change, Pending, Prepared, Snapshot, Swapped
 
 NO_REF = ""
@@ -28,12 +29,14 @@ class Pushed:
     """What was said of a push. ``clean``: our refs were updated by this very push, and it is done.
 
     ``sent`` is False only when it is certain that no request to update a ref left this machine.
+    ``said`` has the lines that the server printed.
     """
 
     clean: bool
     sent: bool = True
     cause: Cause = Cause.NONE
     detail: str = ""
+    said: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +54,14 @@ class Refs(Protocol):
     def fetch(self, layer: str) -> str | None:
         """The version at the ref, readable from now on; None when there is no such ref."""
 
-    def push(self, moves: Sequence[Move]) -> Pushed:
-        """Move refs, all or none, if each is what is expected."""
+    def peek(self, layer: str) -> str | None:
+        """The version at the ref, without its objects; None when there is no such ref."""
+
+    def push(self, moves: Sequence[Move], work: WorkPush | None = None) -> Pushed:
+        """Move refs, all or none, if each is what is expected; with the refs of ``work``."""
+
+    def stands(self, work: WorkPush) -> Mapping[str, str]:
+        """What the refs of some work are now, ``""`` for those that are not there."""
 
     def commit(self, change: Change, *, replace_tip: bool) -> str:
         """Write a step on top of its base, or in the place of its base; returns its version."""
@@ -91,6 +100,12 @@ class RefLedgerStore:
         self._refs.keep(layer, head.version)
         return head
 
+    def peek(self, layer: str) -> str | None:
+        return self._refs.peek(layer)
+
+    def mark(self, layer: str) -> str:
+        return self._heads.state(layer).mark()
+
     def confirm(self, layer: str) -> Snapshot:
         try:
             return self.fetch(layer)
@@ -113,9 +128,12 @@ class RefLedgerStore:
         return replace(appended, appended=prepared.replacing)
 
     def swap(self, prepared: Prepared) -> Swapped:
+        return self.swap_with(prepared, None)
+
+    def swap_with(self, prepared: Prepared, work: WorkPush | None) -> Swapped:
         for layer in prepared.changes:
             self._heads.state(layer).add_pending(_pending(prepared, layer))
-        swapped = self._swap(prepared)
+        swapped = self._swap(prepared, work)
         if swapped.fate in (Fate.APPLIED, Fate.LOST) or not swapped.sent:
             self.forget_pending(prepared)
         return swapped
@@ -167,18 +185,18 @@ class RefLedgerStore:
         }
         return Prepared(changes=changes, versions=versions, replacing=replacing)
 
-    def _swap(self, prepared: Prepared) -> Swapped:
+    def _swap(self, prepared: Prepared, work: WorkPush | None) -> Swapped:
         moves = [
             Move(layer, change.base.version, prepared.versions[layer])
             for layer, change in prepared.changes.items()
         ]
         try:
-            pushed = self._refs.push(moves)
+            pushed = self._refs.push(moves, work)
         except Invalid:
             self.forget_pending(prepared)  # nothing was sent that could land
             raise
         if pushed.clean:
-            return Swapped(fate=Fate.APPLIED, heads=self._adopted(prepared))
+            return Swapped(fate=Fate.APPLIED, heads=self._adopted(prepared), said=pushed.said)
         operations = _operations(prepared)
         if pushed.sent:
             self._sent |= operations
@@ -186,7 +204,7 @@ class RefLedgerStore:
             return Swapped(
                 fate=Fate.UNDECIDED, cause=pushed.cause, sent=False, detail=pushed.detail
             )
-        return self._read_back(prepared, pushed)
+        return self._read_back(prepared, pushed, work)
 
     def _adopted(self, prepared: Prepared) -> dict[str, Snapshot]:
         heads = {}
@@ -204,13 +222,14 @@ class RefLedgerStore:
             self.mend()
             return self.fetch(layer)
 
-    def _read_back(self, prepared: Prepared, pushed: Pushed) -> Swapped:
+    def _read_back(self, prepared: Prepared, pushed: Pushed, work: WorkPush | None) -> Swapped:
         """What became of a push that was not cleanly successful: the refs say."""
         heads: dict[str, Snapshot] = {}
         fates = set()
         for layer, change in prepared.changes.items():
             try:
                 heads[layer] = self._heads.credit(change, self._fetch_again(layer))
+                there = self._refs.stands(work) if work is not None and pushed.sent else {}
             except (Unavailable, Denied) as error:
                 detail = f"{pushed.detail}; {error.message}"
                 return Swapped(fate=Fate.UNKNOWN, cause=Cause.UNREACHABLE, detail=detail)
@@ -221,6 +240,8 @@ class RefLedgerStore:
         sent = pushed.sent or bool(_operations(prepared) & self._sent)
         if fate is Fate.UNKNOWN and not sent:
             fate = Fate.LOST  # git itself saw that the ref had moved on, and sent nothing
+        if fate is Fate.APPLIED and work is not None and there and work.is_undone(there):
+            fate = Fate.LOST  # the server came to its end between the two: the work is still to do
         return Swapped(fate=fate, heads=heads, cause=pushed.cause, sent=sent, detail=pushed.detail)
 
 

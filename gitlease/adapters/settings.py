@@ -11,7 +11,12 @@ from typing import Any
 
 from gitlease.adapters.git import run_git
 from gitlease.adapters.repository import TIMEOUT, ConfigEntry, Repository
-from gitlease.adapters.settings_file import FILE, read_settings_file
+from gitlease.adapters.settings_file import (
+    FILE,
+    CommittedFile,
+    read_committed,
+    read_settings_file,
+)
 from gitlease.adapters.settings_schema import (
     GIT_KEYS,
     KEYS,
@@ -53,13 +58,17 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Tasks:
-    """How task files look. ``required`` is None where nobody decided: true when there are any."""
+    """How task files look. ``required`` is None where nobody decided: true when there are any.
+
+    ``exempt`` is the label, or the field, of tasks whose claims are never called stale.
+    """
 
     files: tuple[str, ...]
     completed: tuple[str, ...]
     required: bool | None
     fields: Mapping[str, str]
     statuses: Mapping[str, tuple[str, ...]]
+    exempt: str = "no-stale"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +91,7 @@ class Settings:
     stale_after: int
     stale_release: bool
     stale_exempt: str
+    check_trailer: bool
     found: Mapping[str, Found] = field(repr=False)
 
     @property
@@ -102,16 +112,24 @@ class Settings:
 
 
 def load_settings(
-    repository: Repository, *, environ: Mapping[str, str], flags: Mapping[str, str]
+    repository: Repository,
+    *,
+    environ: Mapping[str, str],
+    flags: Mapping[str, str],
+    committed: CommittedFile | None = None,
 ) -> Settings:
     """Read every source. ``flags`` may have ``ttl``, ``remote`` and ``layer``; empty is unset.
 
-    A bad flag is a UsageError; anything bad elsewhere is Invalid, and says where it stands.
+    ``committed`` stands for the file of the work tree, which is not read then. A bad flag is a
+    UsageError; anything bad elsewhere is Invalid, and says where it stands.
     """
-    folder = os.path.join(repository.common_dir, "gitlease")
-    in_file = read_settings_file(repository.toplevel, folder=folder)
+    if committed is None:
+        folder = os.path.join(repository.common_dir, "gitlease")
+        in_file = read_settings_file(repository.toplevel, folder=folder)
+    else:
+        in_file = read_committed(committed)
     _refuse_inner_remote(repository, in_file)
-    return _settings(
+    return settings_of(
         {name: Found(key.default, BUILT_IN) for name, key in KEYS.items()}
         | in_file
         | _from_git(repository)
@@ -120,7 +138,8 @@ def load_settings(
     )
 
 
-def _settings(found: dict[str, Found]) -> Settings:
+def settings_of(found: dict[str, Found]) -> Settings:
+    """The settings of found values, each with its source."""
     value: dict[str, Any] = {name: entry.value for name, entry in found.items()}
     statuses = {name: tuple(words) for name, words in value["tasks.statuses"].items()}
     return Settings(
@@ -136,6 +155,7 @@ def _settings(found: dict[str, Found]) -> Settings:
             required=value["tasks.required"],
             fields=value["tasks.fields"],
             statuses=statuses,
+            exempt=value["stale.exempt"],
         ),
         people=value["people"],
         edges_commit=value["edges.commit"],
@@ -146,6 +166,7 @@ def _settings(found: dict[str, Found]) -> Settings:
         stale_after=value["stale.after"],
         stale_release=value["stale.release"],
         stale_exempt=value["stale.exempt"],
+        check_trailer=value["check.trailer"],
         found=found,
     )
 

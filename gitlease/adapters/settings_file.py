@@ -41,6 +41,22 @@ class Node:
         return forms[type(self.value)]
 
 
+@dataclass(frozen=True, slots=True)
+class CommittedFile:
+    """The file as a commit has it: its bytes, None where the commit has none."""
+
+    data: bytes | None
+    commit: str
+
+
+def read_committed(file: CommittedFile) -> dict[str, Found]:
+    """What a committed file sets, by dotted key. Raises Invalid, which names line and commit."""
+    try:
+        return {} if file.data is None else parse_settings(file.data)
+    except Invalid as error:
+        raise Invalid(f"{error.message} (in {file.commit[:10]})", hints=error.hints) from None
+
+
 def read_settings_file(toplevel: str | None, *, folder: str) -> dict[str, Found]:
     """What the file at the work tree's root sets, by dotted key; nothing where there is no file.
 

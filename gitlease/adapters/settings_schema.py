@@ -240,6 +240,7 @@ _ALL = (
     Key("stale.after", read_duration, 7 * 86_400),
     Key("stale.release", read_boolean, False),
     Key("stale.exempt", read_text, "no-stale"),
+    Key("check.trailer", read_boolean, False),
 )
 
 KEYS: Mapping[str, Key] = {key.name: key for key in _ALL}

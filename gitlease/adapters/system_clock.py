@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 
 from gitlease.domain.instant import Instant
@@ -24,6 +25,21 @@ class SystemClock:
 
     def sleep(self, seconds: float) -> None:
         time.sleep(max(0.0, seconds))
+
+
+class WokenClock(SystemClock):
+    """The same clocks, for a wait that another thread may end: ``sleep`` raises InterruptedError.
+
+    It does so from when ``woken`` is set on.
+    """
+
+    def __init__(self, woken: threading.Event) -> None:
+        super().__init__()
+        self._woken = woken
+
+    def sleep(self, seconds: float) -> None:
+        if self._woken.wait(max(0.0, seconds)):
+            raise InterruptedError("the wait was ended")
 
 
 def _boot_id() -> str:

@@ -117,6 +117,7 @@ def _purpose(tasks: Tasks) -> str:
         [[role, list(names)] for role, names in sorted(tasks.statuses.items())],
         list(tasks.files),
         list(tasks.completed),
+        tasks.exempt,
         _code(),
     ]
     return sha256(json.dumps(words).encode()).hexdigest()
@@ -149,6 +150,7 @@ def _row(value: Value) -> list[Any] | None:
         value.depends_on,
         value.paths,
         value.created,
+        value.exempt,
         value.line,
     ]
 
@@ -161,8 +163,9 @@ def _value(row: Any, file: str) -> Value:
         raise TypeError
     if len(row) == 2:
         return TaskProblem(printable(file, MAX_PATH), _text(row[0]), frozenset(_texts(row[1])))
-    text, title, status, progress, assigned, priority, depends_on, paths, created, line = row
-    if type(line) is not int:
+    text, title, status, progress, assigned, priority, depends_on, paths, created, *more = row
+    exempt, line = more
+    if type(line) is not int or type(exempt) is not bool:
         raise TypeError
     return Task(
         resource=name_resource(_text(text)),
@@ -176,6 +179,7 @@ def _value(row: Any, file: str) -> Value:
         paths=_texts(paths),
         created=_text(created),
         line=line,
+        exempt=exempt,
     )
 
 

@@ -88,10 +88,13 @@ class Document(Front):
             self.problem = self.bad(place, message, *hints)
 
 
-def read_document(data: bytes, *, file: str, names: Collection[str]) -> Document | None:
+def read_document(
+    data: bytes, *, file: str, names: Collection[str], loosely: Collection[str] = ()
+) -> Document | None:
     """The mapping that a file has, with the fields of these names; None where it has none.
 
-    Raises Invalid for a file that is broken as a whole. Faults of single fields are noted.
+    Raises Invalid for a file that is broken as a whole. Faults of single fields are noted, but for
+    those that are read ``loosely``: whatever is odd about them is passed over.
     """
     front = find_front(data, file)
     if front is None:
@@ -100,7 +103,7 @@ def read_document(data: bytes, *, file: str, names: Collection[str]) -> Document
     import yaml
 
     try:
-        return document if _read(document, names) else None
+        return document if _read(document, names, loosely) else None
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         why, place = str(error.problem or error.context), getattr(mark, "index", 0)
@@ -145,7 +148,7 @@ def _events(document: Document) -> Iterator[Any]:
         yield event
 
 
-def _read(document: Document, names: Collection[str]) -> bool:
+def _read(document: Document, names: Collection[str], loosely: Collection[str]) -> bool:
     """Fill in the fields. False when the text is no mapping; raises the parser's errors."""
     import yaml
 
@@ -160,6 +163,10 @@ def _read(document: Document, names: Collection[str]) -> bool:
     while type(key := next(events)) is not yaml.MappingEndEvent:
         if type(key) is yaml.ScalarEvent and key.value in names:
             end = _take(document, events, key)
+        elif type(key) is yaml.ScalarEvent and key.value in loosely:
+            sound = document.problem
+            end = _take(document, events, key)
+            document.problem = sound
         else:
             end = _pass_over(document, events, key)
         document.entries.append((_start(key), end))

@@ -147,7 +147,7 @@ def _double(task: Task, others: Sequence[Task]) -> TaskProblem:
     message = (
         f"{printable(task.file)}:{task.line}: {task.resource} is the id of {first}{more} as well"
     )
-    return _problem(task.file, message, (task.resource.key,))
+    return replace(_problem(task.file, message, (task.resource.key,)), double=True)
 
 
 def _keys(file: str) -> frozenset[str]:

@@ -19,6 +19,8 @@ GUESS_BYTES = 64 * 1024
 MAX_GUESSES = 64
 
 ROLES = ("id", "title", "status", "assigned", "priority", "depends_on", "paths", "created")
+LABELS = ("labels", "tags")
+NO = frozenset({"", "false", "no", "off", "0"})
 
 
 def field_names(tasks: Tasks) -> dict[str, str]:
@@ -34,7 +36,8 @@ def read_task(data: bytes, *, file: str, tasks: Tasks) -> Task | None:
     whatever is broken.
     """
     names = field_names(tasks)
-    document = read_document(data, file=file, names=frozenset(names.values()))
+    marks = frozenset((*LABELS, tasks.exempt))
+    document = read_document(data, file=file, names=frozenset(names.values()), loosely=marks)
     return None if document is None else task_of(document, names, tasks)
 
 
@@ -60,6 +63,7 @@ def task_of(document: Document, names: dict[str, str], tasks: Tasks) -> Task | N
         paths=tuple(_path(document, item) for item in _entries(document, fields["paths"])),
         created=_single(document, fields["created"]),
         line=document.line((assigned or found).key.start),
+        exempt=_is_exempt(document, fold(tasks.exempt)),
     )
 
 
@@ -138,6 +142,18 @@ def _path(document: Document, item: Scalar) -> str:
     except UsageError as error:
         raise document.bad(item.start, error.message, *error.hints) from None
     return pattern
+
+
+def _is_exempt(document: Document, word: str) -> bool:
+    """Whether a label is this word, or a field that is called so says anything but no."""
+    for name, field in document.fields.items():
+        words = [part for item in field.items if not item.null for part in item.text.split(",")]
+        said = [fold(part.strip().removeprefix("#")) for part in words]
+        if fold(name) == word and (field.form is Form.OTHER or set(said) - NO):
+            return True
+        if name in LABELS and word in said:
+            return True
+    return False
 
 
 def _progress(status: str, tasks: Tasks) -> Progress:

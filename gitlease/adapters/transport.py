@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from gitlease.adapters.git import GitResult, run_git
 from gitlease.adapters.ref_store import Pushed
 from gitlease.domain.errors import CacheDamaged, Denied, GitleaseError, Invalid, Unavailable
-from gitlease.domain.frozen import dataclass
+from gitlease.domain.frozen import dataclass, replace
 from gitlease.ports import Cause
 
 TIME_LIMIT = 30.0  # seconds for one fetch or push
@@ -46,6 +46,8 @@ _BUSY = (
 )
 _NO_TRANSPORT = r"transport '.*' not allowed|is not a git command|remote helper"
 _STALE = "[rejected] (stale info)"
+# What is said of a ref that only shares the fate of another.
+_ALONG_WITH = ("[rejected] (atomic push failed", "[remote rejected] (atomic ")
 # What git adds to every failure, and what tells nothing beside the rest.
 _EMPTY_WORDS = (
     "hint:",
@@ -106,6 +108,26 @@ def fetch_ref(remote: Remote, store: str, ref: str, to: str, *, timeout: float) 
     raise _fetch_error(result, store, timeout)
 
 
+def peek_ref(remote: Remote, store: str, ref: str, *, timeout: float) -> str | None:
+    """The object id that one ref has now; None when the remote has no such ref. Sends no objects.
+
+    Raises Unavailable, Denied or Invalid.
+    """
+    args = ["ls-remote", "--quiet"]
+    if remote.upload_pack:
+        args.append(f"--upload-pack={remote.upload_pack}")
+    args += ["--end-of-options", remote.url, ref]
+    result = _git(remote, store, args, timeout)
+    if result.code or result.timed_out:
+        raise _fetch_error(result, store, timeout)
+    # A pattern is the end of a name for git: other refs may end alike.
+    for line in result.out.decode("utf-8", "replace").splitlines():
+        found, tab, name = line.partition("\t")
+        if tab and name == ref and re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", found):
+            return found
+    return None
+
+
 def push_refs(
     remote: Remote,
     store: str,
@@ -129,19 +151,19 @@ def push_refs(
             # An empty source would delete the ref, and a server does not compare on delete.
             raise Invalid(f"refusing to push {new!r}: it is not a commit id")
     args += ["--", remote.url, *(f"{new}:{ref}" for ref, _, new in moves)]
-    far = _is_far(remote.url)
+    far = is_far(remote.url)
     trace = {"GIT_TRACE2_EVENT": "2", "GIT_TRACE2_EVENT_NESTING": "2"} if far else None
     result = _git(remote, store, args, timeout, env=trace)
     if result.code and not result.timed_out and not result.out:
         # It ended before it had anything to say of the ref.
         if re.search(_OTHER_FORMAT, result.err):
-            raise _other_format(_detail(result.err.splitlines(), result, timeout))
+            raise _other_format(detail_of(result.err.splitlines(), result, timeout))
         if _blames_store(result, store):
             raise CacheDamaged("this clone's copy of the ledger is damaged")
-    return _read_push(result, moves, timeout, far=far)
+    return read_push(result, [ref for ref, _, _ in moves], timeout, far=far)
 
 
-def _is_far(url: str) -> bool:
+def is_far(url: str) -> bool:
     """Whether a URL leads over a network, where tracing a push costs little beside it.
 
     A settings rewrite (``insteadOf``) may make it otherwise; then a failure is an unknown outcome.
@@ -165,9 +187,15 @@ def _git(
     return run_git([*words, *args], cwd=remote.folder, timeout=timeout, env=env)
 
 
-def _read_push(
-    result: GitResult, moves: Sequence[tuple[str, str, str]], timeout: float, *, far: bool
+def read_push(
+    result: GitResult,
+    ours: Sequence[str],
+    timeout: float,
+    *,
+    far: bool,
+    work: Sequence[str] = (),
 ) -> Pushed:
+    """What git said of a push of our refs, and of those of the user's ``work`` beside them."""
     trace = [line for line in result.err.splitlines() if line.startswith('{"event":')]
     said = [line for line in result.err.splitlines() if '{"event":' not in line]
     lines = result.out.decode("utf-8", "replace").splitlines()
@@ -181,16 +209,36 @@ def _read_push(
         result.code == 0
         and not result.timed_out
         and "Done" in lines
-        and all(flags.get(ref, ("", ""))[0] in (" ", "+", "*") for ref, _, _ in moves)
+        and all(flags.get(ref, ("", ""))[0] in (" ", "+", "*") for ref in ours)
+        and all(flags.get(ref, ("", ""))[0] in (" ", "+", "*", "-", "=") for ref in work)
     )
     if clean:
-        return Pushed(clean=True)
+        return Pushed(clean=True, said=_by_server(said))
     notes = " ".join(note for flag, note in flags.values() if flag in ("!", "="))
-    detail = _detail([*said, *([notes] if notes else [])], result, timeout)
+    detail = detail_of([*said, *([notes] if notes else [])], result, timeout)
     sent = _was_sent(trace) if far else _NO_REPOSITORY not in result.err or bool(flags)
     if flags and all(note == _STALE for _, note in flags.values()):
         sent = False  # git itself saw that the ref is not what was expected, before it sent
-    return Pushed(clean=False, sent=sent, cause=_cause(result, notes, said), detail=detail)
+    cause = _cause(result, notes, said)
+    pushed = Pushed(clean=False, sent=sent, cause=cause, detail=detail, said=_by_server(said))
+    if not work:
+        return pushed
+    refused = {ref: note for ref, (flag, note) in flags.items() if flag == "!"}
+    own = {ref: x for ref, x in refused.items() if not x.startswith(_ALONG_WITH)}
+    if own and all(note.startswith("[rejected]") for note in refused.values()):
+        pushed = replace(pushed, sent=False)  # git itself saw it: refs that move together stay
+    if noted := " ".join(own[ref] for ref in ours if ref in own):
+        return replace(pushed, cause=_cause(result, noted, said))
+    if not own or cause is Cause.BUSY:
+        return pushed
+    detail = "; ".join(f"{ref}: {without_secrets(note)}" for ref, note in sorted(own.items()))
+    return replace(pushed, cause=Cause.WORK, detail=detail)
+
+
+def _by_server(said: Sequence[str]) -> tuple[str, ...]:
+    """What the server had to say, as it said it."""
+    lines = (line.removeprefix("remote:").strip() for line in said if line.startswith("remote:"))
+    return tuple(without_secrets(line) for line in lines if line)
 
 
 def _was_sent(trace: Sequence[str]) -> bool:
@@ -216,7 +264,12 @@ def _cause(result: GitResult, notes: str, said: Sequence[str]) -> Cause:
     return Cause.UNREACHABLE
 
 
-def _detail(said: Sequence[str], result: GitResult, timeout: float) -> str:
+def denies(said: str) -> bool:
+    """Whether what git said tells of a refusal: wrong credentials, missing rights."""
+    return re.search(_DENIED, said) is not None
+
+
+def detail_of(said: Sequence[str], result: GitResult, timeout: float) -> str:
     """The most telling line that git or the server said, without secrets."""
     if result.timed_out:
         return f"no answer within {timeout:g}s"
@@ -244,7 +297,7 @@ def _blames_store(result: GitResult, store: str) -> bool:
 
 def _fetch_error(result: GitResult, store: str, timeout: float) -> GitleaseError:
     said = result.err.splitlines()
-    detail = _detail(said, result, timeout)
+    detail = detail_of(said, result, timeout)
     if not result.timed_out:
         if re.search(_OTHER_FORMAT, result.err):
             return _other_format(detail)

@@ -26,9 +26,10 @@ from gitlease.adapters.records import (
     read_notices,
     resource_hash,
 )
+from gitlease.adapters.records_waiting import read_tickets, waiting_file
 from gitlease.domain.errors import CacheDamaged, Invalid
 from gitlease.domain.lease import Lease
-from gitlease.domain.ledger import Damage, Ledger, Note, Notice
+from gitlease.domain.ledger import Damage, Ledger, Note, Notice, Ticket
 from gitlease.domain.resource import Resource
 
 if TYPE_CHECKING:
@@ -153,6 +154,14 @@ class GitRecords:
             return () if data is None else read_notices(data, file=file)
         except (BadRecord, Invalid):
             return ()  # a courtesy, that must not keep its reader from working
+
+    def tickets(self, resource: Resource) -> tuple[Ticket, ...]:
+        file = waiting_file(resource)
+        try:
+            data = self._read(file)
+            return () if data is None else read_tickets(data, file=file)
+        except BadRecord as error:
+            raise Invalid(f"who waits for {resource} cannot be read ({file}): {error}") from None
 
     def entries(self, folder: str) -> Entries:
         """The entries of a folder, {} where there is none; Invalid when it is damaged."""

@@ -15,6 +15,7 @@ from gitlease.adapters.records import (
     write_notes,
     write_notices,
 )
+from gitlease.adapters.records_waiting import waiting_file, write_tickets
 from gitlease.domain.ledger import Changes, Header
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ def write_tree(
         files[notes_file(resource)] = write_notes(resource, notes) if notes else None
     for holder, notices in changes.notices.items():
         files[notices_file(holder)] = write_notices(notices[0].to, notices) if notices else None
+    for resource, tickets in changes.tickets.values():
+        files[waiting_file(resource)] = write_tickets(resource, tickets) if tickets else None
     files |= dict.fromkeys(changes.dropped)
     files[HEADER_FILE] = write_header(header)
     return _write(repo, base, files) or repo.TreeBuilder().write()

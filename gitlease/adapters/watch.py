@@ -33,7 +33,7 @@ LARGEST = 1 << 62
 _DAMAGE = (LookupError, TypeError, ValueError, AttributeError, OverflowError)
 _PLAIN = (
     *("scope", "holder", "session", "lease_id", "token", "ttl", "claimed_at", "renewed_at"),
-    *("expires_at", "renewals", "reason", "host", "branch", "edge", "operation"),
+    *("expires_at", "renewals", "reason", "host", "branch", "edge", "operation", "parked"),
 )
 
 
@@ -117,6 +117,7 @@ def _dump(watched: Watched) -> dict[str, object]:
             "grace": watched.policy.grace,
             "rule": watched.policy.rule.value,
             "ttl_max": watched.policy.ttl_max,
+            "park_max": watched.policy.park_max,
         },
         "leases": [_lease(lease) for lease in watched.leases],
         "damage": list(watched.damage),
@@ -155,6 +156,7 @@ def _watched(data: Any, layer: str) -> Watched | None:
             grace=_number(policy["grace"]),
             rule=Rule(policy["rule"]),
             ttl_max=_number(policy["ttl_max"]),
+            park_max=_number(policy["park_max"]),
         ),
         leases=tuple(_read_lease(item) for item in data["leases"]),
         damage=tuple(_text(item) for item in data["damage"]),
@@ -183,7 +185,7 @@ def _read_lease(data: Mapping[str, Any]) -> Lease:
     for name in ("session", "reason", "host", "branch"):
         if data[name] is not None:
             _text(data[name])
-    if type(data["edge"]) is not bool:
+    if type(data["edge"]) is not bool or type(data["parked"]) is not bool:
         raise TypeError
     return Lease(
         resource=Resource(text=_text(text), key=_text(key)),

@@ -37,10 +37,15 @@ class HookWorktree:
         environ: Mapping[str, str],
         ref_prefix: str,
         shared: str | None,
+        holder: str | None = None,
     ) -> None:
-        """``shared`` is the name of the remote of the ledger, where it has one."""
+        """``shared`` is the name of the remote of the ledger, where it has one.
+
+        ``holder`` is whose work it is.
+        """
         self._repository, self._tasks = repository, tasks
         self._environ, self._ref_prefix, self._shared = environ, ref_prefix, shared
+        self._holder = holder
 
     def staged(self, *, amended: bool | None = False) -> StagedChange:
         if amended is None:
@@ -64,6 +69,7 @@ class HookWorktree:
             environ=self._environ,
             ref_prefix=self._ref_prefix,
             shared=self._shared,
+            holder=self._holder,
         )
         every = dict.fromkeys(commit for push in pushes for commit in push.commits)
         found = committed(self._repository, list(every))
@@ -76,6 +82,11 @@ class HookWorktree:
             )
             for push in pushes
         )
+
+    def touched_by(self, commits: Sequence[str]) -> tuple[Touched, ...]:
+        """What some commits, by their full ids, touch."""
+        found = committed(self._repository, commits)
+        return self._touched([one for commit in commits for one in found[commit]])
 
     def _has_commit(self) -> bool:
         return ask(self._repository, "rev-parse", "-q", "--verify", "HEAD^{commit}").code == 0

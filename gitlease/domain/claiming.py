@@ -25,6 +25,7 @@ from gitlease.domain.rivals import (
     rivals_of,
     yields,
 )
+from gitlease.domain.tickets import give_way, served
 
 
 def claim(ledger: Ledger, op: Claim, moment: Moment) -> tuple[Ledger, Outcome]:
@@ -35,7 +36,8 @@ def claim(ledger: Ledger, op: Claim, moment: Moment) -> tuple[Ledger, Outcome]:
     wanted = op.ttl if op.ttl is not None or op.default_fits else op.default_ttl
     ttl = fit_ttl(wanted, op.default_ttl, policy, op.resource)
     mine = _own_record(ledger, op)
-    ours = mine is not None and relation(mine, op.actor, policy, moment) is Relation.MINE
+    own = None if mine is None else relation(mine, op.actor, policy, moment)
+    ours = own in (Relation.MINE, Relation.PARKED)
     paths = _check_paths(op.paths)
     if mine is not None and ours:
         paths = _check_paths(tuple(dict.fromkeys((*mine.paths, *paths))))
@@ -47,15 +49,23 @@ def claim(ledger: Ledger, op: Claim, moment: Moment) -> tuple[Ledger, Outcome]:
     apart = op.takeover or not has_edge(ledger, op, moment)
     if named and apart and not op.takeover:
         raise assigned_error(op.resource, op.scope, named)
+    if not ours:
+        give_way(ledger, op, moment)
     displaced = [lease for lease, how in stood if yields(how, op)]
     taken = named if apart else ()
-    if mine is not None and ours:
+    if mine is not None and own is Relation.PARKED:
+        # A new promise, by a new grant: whoever still works under the parked one is fenced off.
+        resumed = _resumed(op, mine, paths)
+        ttl = min(mine.ttl, policy.ttl_max) if op.ttl is None else ttl
+        state, done = _grant(ledger, resumed, [mine, *displaced], ttl, moment, named=taken)
+    elif mine is not None and ours:
         state, done = _renew_own(
             ledger, op, mine, ttl, moment, paths=paths, displaced=displaced, named=taken
         )
     else:
         state, done = _grant(ledger, op, displaced, ttl, moment, named=taken)
     left = () if apart else tuple(a.name for a in named)
+    state = served(state, op, moment)
     return state, replace(done, unassigned=tuple(a.name for a in taken), assigned=left)
 
 
@@ -132,13 +142,23 @@ def _renew_own(
     return state.put(lease), done
 
 
-def stretched(lease: Lease, until: int, policy: Policy, moment: Moment) -> int:
+def _resumed(op: Claim, parked: Lease, paths: tuple[str, ...]) -> Claim:
+    """The claim of what the caller parked: it goes on with what that covered, and why."""
+    reason = op.reason or parked.reason
+    return replace(op, paths=paths, reason=reason, edge=op.edge or parked.edge)
+
+
+def stretched(
+    lease: Lease, until: int, policy: Policy, moment: Moment, *, most: int | None = None
+) -> int:
     """When a lease ends that is renewed or extended ``until`` then: never sooner than before.
 
+    ``most``: the seconds that it may last from now on, where that is not the maximum of a TTL.
     Its duration from now on stays within what it was and what the policy allows, since everybody
     else waits for the duration: by a clock that was set back, the old end would be far away.
     """
-    longest = min(max(policy.ttl_max * MS, lease.duration_ms), LONGEST * MS)
+    limit = policy.ttl_max if most is None else most
+    longest = min(max(limit * MS, lease.duration_ms), LONGEST * MS)
     return min(max(lease.expires_at, until), moment.now.wall_ms + longest)
 
 

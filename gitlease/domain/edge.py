@@ -31,7 +31,8 @@ class Task:
     """One task as its file has it. Texts are as they are written there, ``""`` where absent.
 
     ``paths`` are patterns relative to the root. ``file`` is relative to the root, and ``line`` is
-    that of the assigned field (of the first line where there is none), for messages.
+    that of the assigned field (of the first line where there is none), for messages. ``exempt``:
+    a label or a field says that its claims are never called stale.
     """
 
     resource: Resource
@@ -45,6 +46,7 @@ class Task:
     paths: tuple[str, ...] = ()
     created: str = ""
     line: int = 1
+    exempt: bool = False
 
     @property
     def is_done(self) -> bool:

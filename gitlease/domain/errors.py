@@ -98,9 +98,35 @@ class NotHolder(GitleaseError):
 
 
 class LeaseLost(GitleaseError):
-    """The caller no longer holds the lease, and must stop what it did under it."""
+    """The caller no longer holds the lease, and must stop what it did under it.
+
+    ``loss`` is why, of a closed list (see ``domain.loss.Loss``), and ``lease_id`` which grant,
+    where a very grant was asked for.
+    """
 
     code = "lost"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        resource: str | None = None,
+        scope: str | None = None,
+        conflicts: tuple[Lease, ...] = (),
+        hints: tuple[str, ...] = (),
+        holder: str | None = None,
+        loss: str | None = None,
+        lease_id: str | None = None,
+    ) -> None:
+        super().__init__(
+            message,
+            resource=resource,
+            scope=scope,
+            conflicts=conflicts,
+            hints=hints,
+            holder=holder,
+        )
+        self.loss, self.lease_id = loss, lease_id
 
 
 class Denied(GitleaseError):

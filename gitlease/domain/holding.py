@@ -5,12 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gitlease.domain.claiming import event, first_spelling, fit_ttl, stretched
-from gitlease.domain.errors import GitleaseError, LeaseLost, NotFound, NotHolder
+from gitlease.domain.errors import (
+    CacheDamaged,
+    GitleaseError,
+    Invalid,
+    LeaseLost,
+    NotFound,
+    NotHolder,
+)
 from gitlease.domain.frozen import replace
 from gitlease.domain.instant import MS
 from gitlease.domain.lapse import Moment
 from gitlease.domain.lease import Actor, Lease, State
 from gitlease.domain.ledger import Ledger, Note, count_token
+from gitlease.domain.loss import still_held
 from gitlease.domain.operations import Complete, Extend, Release, Renew
 from gitlease.domain.outcome import Event, Outcome
 from gitlease.domain.pattern import fold
@@ -25,7 +33,9 @@ def renew(ledger: Ledger, op: Renew, moment: Moment) -> tuple[Ledger, Outcome]:
     if op.ttl is not None:
         fit_ttl(op.ttl, op.ttl, policy, op.resource)
     refused: tuple[GitleaseError, ...] = ()
-    if op.resource is None:
+    if op.grants:
+        mine, refused = _of_grants(ledger, op, moment)
+    elif op.resource is None:
         mine, refused = _of_session(ledger, op.actor, moment)
         if refused and not mine:
             raise refused[0]
@@ -82,8 +92,7 @@ def release(ledger: Ledger, op: Release, moment: Moment) -> tuple[Ledger, Outcom
         ended.append(replace(lease, state=State.RELEASED))
     events = [event("released", op.id, now, op.actor.holder, x, reason=op.note) for x in ended]
     if op.note is not None:
-        note = Note(op.id, op.resource, op.actor.holder, now, op.note)
-        state = state.with_notes(op.resource, (*ledger.notes(op.resource), note))
+        state = noted(state, op.resource, op.id, op.actor, now, op.note)
         if not ended:
             events.append(note_event(op.id, op.resource, op.actor, now, op.note))
     return state, Outcome(
@@ -122,6 +131,7 @@ def complete(ledger: Ledger, op: Complete, moment: Moment) -> tuple[Ledger, Outc
             expires_at=now,
             operation=op.id,
             margins=policy.margins,
+            parked=False,
         )
         for lease in records
     ]
@@ -134,6 +144,14 @@ def complete(ledger: Ledger, op: Complete, moment: Moment) -> tuple[Ledger, Outc
         leases=tuple(done),
         events=tuple(event("completed", op.id, now, actor.holder, x) for x in done),
     )
+
+
+def noted(
+    ledger: Ledger, resource: Resource, op_id: str, actor: Actor, at: int, text: str
+) -> Ledger:
+    """With one more note for the next holder."""
+    note = Note(op_id, resource, actor.holder, at, text)
+    return ledger.with_notes(resource, (*ledger.notes(resource), note))
 
 
 def note_event(op_id: str, resource: Resource, actor: Actor, at: int, text: str) -> Event:
@@ -219,16 +237,41 @@ def _held(
     ledger: Ledger, resource: Resource, scope: str | None, actor: Actor, moment: Moment
 ) -> list[Lease]:
     """The caller's own live leases of a resource; LeaseLost or NotHolder when there is none."""
+    return held_for(ledger, resource, scope, actor, moment, lambda row: row.renew)
+
+
+def held_for(
+    ledger: Ledger,
+    resource: Resource,
+    scope: str | None,
+    actor: Actor,
+    moment: Moment,
+    verb: Callable[[Row], Verdict],
+) -> list[Lease]:
+    """The caller's live leases of a resource that a verb may change; a refusal where none is."""
     stood = _stood(ledger, resource, actor, moment)
-    mine = _pick(stood, scope, lambda row: row.renew)
+    mine = _pick(stood, scope, verb)
     if mine:
         return mine
+    kept = [x for x, how in stood if how is Relation.PARKED and _in_scope(x, scope)]
+    if kept:
+        raise _only_parked(kept[0])
     policy = ledger.header.policy
-    theirs = _blockers(stood, scope, lambda row: row.renew, Verdict.NOT_HOLDER)
+    theirs = _blockers(stood, scope, verb, Verdict.NOT_HOLDER)
     if theirs:
         held = tuple(x for x, _ in theirs)
         raise held_error(resource, scope, held, policy, moment, error=NotHolder)
     raise _lost(resource, scope, tuple(x for x, _ in stood if _in_scope(x, scope)))
+
+
+def _only_parked(lease: Lease) -> LeaseLost:
+    return LeaseLost(
+        f"{lease.resource} is parked: no session keeps it",
+        resource=lease.resource.text,
+        scope=lease.scope,
+        conflicts=(lease,),
+        hints=("a claim goes on with it",),
+    )
 
 
 def _lost(resource: Resource, scope: str | None, left: tuple[Lease, ...]) -> LeaseLost:
@@ -251,13 +294,28 @@ def _of_session(
 ) -> tuple[list[Lease], tuple[GitleaseError, ...]]:
     policy, mine, lost = ledger.header.policy, [], []
     for lease in ledger.every_lease():
-        if lease.state is not State.ACTIVE or not lease.answers_to(actor):
+        if lease.state is not State.ACTIVE or lease.parked or not lease.answers_to(actor):
             continue
         if relation(lease, actor, policy, moment) is Relation.MINE:
             mine.append(lease)
         else:
             lost.append(_lost(lease.resource, lease.scope, (lease,)))
     return mine, tuple(lost)
+
+
+def _of_grants(
+    ledger: Ledger, op: Renew, moment: Moment
+) -> tuple[list[Lease], tuple[GitleaseError, ...]]:
+    mine: list[Lease] = []
+    refused: list[GitleaseError] = []
+    for grant in op.grants:
+        try:
+            mine.append(still_held(ledger, grant, op.actor.holder, moment))
+        except CacheDamaged:
+            raise  # no refusal: what cannot be read here is to be read again
+        except (LeaseLost, Invalid) as refusal:  # a damaged record keeps only its own from beating
+            refused.append(refusal)
+    return mine, tuple(refused)
 
 
 def _mine_to_end(ledger: Ledger, op: Release | Complete, moment: Moment) -> list[Lease]:

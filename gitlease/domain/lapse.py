@@ -116,7 +116,8 @@ def _rules(lease: Lease, policy: Policy, moment: Moment) -> set[Rule]:
 
 def _duration(lease: Lease, policy: Policy, moment: Moment) -> int:
     if clock_skewed(lease, policy, moment):
-        return min(lease.duration_ms, policy.ttl_max * MS)
+        longest = max(policy.ttl_max, policy.park_max) if lease.parked else policy.ttl_max
+        return min(lease.duration_ms, longest * MS)
     return lease.duration_ms
 
 

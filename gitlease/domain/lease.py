@@ -40,7 +40,8 @@ class Lease:
     """One record of the ledger. Times are wall-clock milliseconds, ``ttl`` whole seconds.
 
     ``lease_id`` is a fresh nonce for each grant and ``operation`` the id that wrote the record:
-    without them two clients could build the same bytes, and both be told "up to date".
+    without them two clients could build the same bytes, and both be told "up to date". ``parked``:
+    it is kept for whichever later run of its holder claims it, and no run renews it.
     """
 
     resource: Resource
@@ -62,6 +63,7 @@ class Lease:
     edge: bool
     operation: str
     margins: Margins
+    parked: bool = False
 
     @property
     def key(self) -> LeaseKey:

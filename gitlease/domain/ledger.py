@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
 from typing import Protocol
 
-from gitlease.domain.errors import Invalid
+from gitlease.domain.errors import CacheDamaged, Invalid
 from gitlease.domain.frozen import dataclass, field, replace
 from gitlease.domain.lease import Lease, LeaseKey
 from gitlease.domain.pattern import fold
@@ -22,6 +22,7 @@ FORMAT = 1
 RING_SIZE = 128
 NOTES_KEPT = 20
 NOTICES_KEPT = 50
+TICKETS_KEPT = 256  # of one resource
 EPOCH_SIZE = 10**12
 
 
@@ -104,7 +105,10 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """What a displaced holder has yet to be told: ``what`` is ``taken_over`` or ``revoked``."""
+    """What a displaced holder has yet to be told: it was ``taken_over``, ``revoked``, ``retired``.
+
+    The last is what lapsed long ago and was cleaned up.
+    """
 
     id: str
     to: str
@@ -115,6 +119,23 @@ class Notice:
     by: str
     at: int
     reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    """A place in the line of those who wait for a resource: since when, and until when at most.
+
+    Times are wall-clock milliseconds of whoever waits. One ticket stands at each resource that is
+    waited for together. See ``domain.tickets`` for what it is worth.
+    """
+
+    id: str
+    resource: Resource
+    scope: str
+    holder: str
+    session: str | None
+    since: int
+    until: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +173,9 @@ class Records(Protocol):
     def notices(self, holder: str) -> tuple[Notice, ...]:
         """Notices waiting for a holder, oldest first."""
 
+    def tickets(self, resource: Resource) -> tuple[Ticket, ...]:
+        """Who waits for a resource, in any order. Invalid when that cannot be read."""
+
 
 @dataclass(frozen=True, slots=True)
 class Changes:
@@ -162,6 +186,7 @@ class Changes:
     notices: Mapping[str, tuple[Notice, ...]] = field(default_factory=dict)
     note_resources: Mapping[str, Resource] = field(default_factory=dict)
     dropped: tuple[str, ...] = ()
+    tickets: Mapping[str, tuple[Resource, tuple[Ticket, ...]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +225,28 @@ class Ledger:
         changed = self.changes.notices.get(fold(holder))
         return self.records.notices(holder) if changed is None else changed
 
+    def tickets(self, resource: Resource) -> tuple[Ticket, ...]:
+        """Who waits for a resource; what cannot be read of it stands in nobody's way."""
+        changed = self.changes.tickets.get(resource.key)
+        if changed is not None:
+            return changed[1]
+        try:
+            return self.records.tickets(resource)
+        except CacheDamaged:
+            raise
+        except Invalid:
+            return ()
+
+    def tickets_damage(self, resource: Resource) -> str | None:
+        """Why it cannot be read who waits for a resource; None where it can."""
+        try:
+            self.records.tickets(resource)
+        except CacheDamaged:
+            raise
+        except Invalid as damage:
+            return damage.message
+        return None
+
     def with_header(self, header: Header) -> Ledger:
         return replace(self, header=header)
 
@@ -221,6 +268,11 @@ class Ledger:
         """With these notices for a holder; the oldest beyond the limit are dropped."""
         kept = {**self.changes.notices, fold(holder): notices[-NOTICES_KEPT:]}
         return replace(self, changes=replace(self.changes, notices=kept))
+
+    def with_tickets(self, resource: Resource, tickets: tuple[Ticket, ...]) -> Ledger:
+        """With these tickets for a resource, in the place of all that were there."""
+        kept = {**self.changes.tickets, resource.key: (resource, tickets)}
+        return replace(self, changes=replace(self.changes, tickets=kept))
 
     def drop(self, files: Iterable[str]) -> Ledger:
         """Without these damaged files."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from gitlease.domain.edge import Assignee
 from gitlease.domain.errors import UsageError
 from gitlease.domain.frozen import dataclass
-from gitlease.domain.lease import Actor
+from gitlease.domain.lease import Actor, LeaseKey
 from gitlease.domain.policy import Policy
 from gitlease.domain.resource import WHOLE, Resource
 
@@ -44,6 +44,8 @@ class Claim(Operation):
     ``default_fits`` and must lie within them otherwise. ``lease_id`` is the nonce of the grant.
     ``takeover`` allows to replace the edge of another, ``reopen`` completed work.
     ``edge`` says that the task file is assigned along with it, ``assigned`` who else stands there.
+    ``ticket`` is the caller's place in the line, which the grant gives up. ``passing``: of those
+    who wait longer, so many may be passed over; None looks at nobody who waits.
     """
 
     resource: Resource
@@ -58,25 +60,47 @@ class Claim(Operation):
     reopen: bool = False
     edge: bool = False
     assigned: tuple[Assignee, ...] = ()
+    ticket: str | None = None
+    passing: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pick(Operation):
     """Makes the first of these claims that nothing stands against; all have this operation's id.
 
-    What the caller holds already is passed over, so that two runs of one person get different work.
+    What the caller is at already is passed over, so that two runs of one person get different work;
+    what it parked is nobody's run, and resumed. ``tasks`` are the folded names of what is handed
+    out at all, and ``parked`` the keys of the parked leases among them that were known of: of one
+    that was not, the claims are made again.
     """
 
     claims: tuple[Claim, ...]
+    tasks: frozenset[str] = frozenset()
+    parked: frozenset[LeaseKey] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """One grant of a lease, told from every other of the same thing by the nonce ``lease_id``."""
+
+    resource: Resource
+    scope: str
+    session: str | None
+    lease_id: str
+    token: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Renew(Operation):
-    """The heartbeat: expiry becomes now + TTL. No resource means everything of the session."""
+    """The heartbeat: expiry becomes now + TTL. No resource means everything of the session.
+
+    With ``grants`` it renews exactly those, of whichever sessions of the holder they are.
+    """
 
     resource: Resource | None = None
     scope: str | None = None
     ttl: int | None = None
+    grants: tuple[Grant, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +123,34 @@ class Release(Operation):
     scope: str | None = None
     note: str | None = None
     assigned: tuple[Assignee, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Park(Operation):
+    """Keeps a lease for a later run of its holder, renewed by none: others are kept out meanwhile.
+
+    ``seconds`` are capped to the policy's ``park_max``; None: as long as that.
+    """
+
+    resource: Resource
+    seconds: int | None = None
+    scope: str | None = None
+    reason: str | None = None
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndSession(Operation):
+    """Ends what runs of the caller's hold: exactly these grants, as far as they are still theirs.
+
+    Whoever names a run of its own speaks for it. With ``park`` they are parked for ``seconds``,
+    otherwise released.
+    """
+
+    grants: tuple[Grant, ...]
+    park: bool = False
+    seconds: int | None = None
+    note: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,11 +179,58 @@ class Revoke(Operation):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Retirement:
+    """What is to be cleaned up of one resource, and the ``reason`` that its holders are told.
+
+    ``grants`` are leases that lapsed. ``assigned``: also where an edge keeps one for its holder.
+    ``unassigned`` are those whose names leave the task file with it, and ``note`` is for whoever
+    takes the task next.
+    """
+
+    resource: Resource
+    reason: str
+    grants: tuple[Grant, ...] = ()
+    assigned: bool = False
+    unassigned: tuple[Assignee, ...] = ()
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retire(Operation):
+    """Cleans up what lapsed, and nothing that is live: one operation for many resources."""
+
+    items: tuple[Retirement, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AddNote(Operation):
     """Leaves a note for the next holder."""
 
     resource: Resource
     text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakeTicket(Operation):
+    """Stands in line for several resources at once, or stays there for longer.
+
+    ``ticket`` is the random id of the place; ``since`` keeps it where it was before (None: now),
+    and ``until`` is when whoever waits gives up. Both are wall-clock milliseconds.
+    """
+
+    resources: tuple[Resource, ...]
+    ticket: str
+    until: int
+    scope: str = WHOLE
+    since: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaveTicket(Operation):
+    """Leaves the line: with no ticket there it succeeds all the same."""
+
+    resources: tuple[Resource, ...]
+    ticket: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,6 +267,8 @@ def check_text(
 
     Control characters are refused because every reader's terminal shows what one writer stored.
     """
+    if not isinstance(text, str):
+        raise UsageError(f"{what} is a text, not a {type(text).__name__}")
     if not blank and not text.strip():
         raise UsageError(f"{what} must not be empty")
     if len(text) > limit:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from gitlease.domain.errors import GitleaseError
 from gitlease.domain.frozen import dataclass
 from gitlease.domain.lease import Lease
+from gitlease.domain.resource import Resource
 
 
 class Event(NamedTuple):
@@ -31,7 +32,7 @@ class Outcome:
 
     ``unassigned`` are the names whose edges were taken over, ``assigned`` those that keep theirs
     beside a lease of the caller's. ``refused`` has the parts of an operation over several leases
-    that could not be done.
+    that could not be done, and ``retired`` the resources that were cleaned up.
     ``changed`` is False when the ledger already was as asked.
     """
 
@@ -42,6 +43,7 @@ class Outcome:
     displaced: tuple[Lease, ...] = ()
     unassigned: tuple[str, ...] = ()
     assigned: tuple[str, ...] = ()
+    retired: tuple[Resource, ...] = ()
     refused: tuple[GitleaseError, ...] = ()
     capped_to_max: bool = False
     changed: bool = True

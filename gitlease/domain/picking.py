@@ -5,6 +5,7 @@ from __future__ import annotations
 from gitlease.domain.claiming import claim, fit_ttl
 from gitlease.domain.errors import (
     CacheDamaged,
+    GitleaseError,
     Invalid,
     LeaseHeld,
     NothingLeft,
@@ -13,6 +14,7 @@ from gitlease.domain.errors import (
 )
 from gitlease.domain.frozen import replace
 from gitlease.domain.lapse import Moment
+from gitlease.domain.lease import Lease
 from gitlease.domain.ledger import Ledger
 from gitlease.domain.operations import Claim, Pick
 from gitlease.domain.outcome import Outcome
@@ -20,12 +22,21 @@ from gitlease.domain.relation import Relation, relation
 from gitlease.domain.resource import scopes_overlap
 
 
+class ParkedMeanwhile(GitleaseError):
+    """The caller parked some of the tasks since the claims were made: it comes before them."""
+
+    code = "held"
+
+
 def pick(ledger: Ledger, op: Pick, moment: Moment) -> tuple[Ledger, Outcome]:
     """Make the first claim that can be made. NothingLeft when there is none.
 
     A loser of the swap decides again, on the winner's ledger, and comes to the next one: so each of
-    many workers gets work of its own (S1).
+    many workers gets work of its own (S1). ParkedMeanwhile when a parked lease was not known of.
     """
+    unknown = next((x for x in _parked(ledger, op, moment) if x.key not in op.parked), None)
+    if unknown is not None:
+        raise ParkedMeanwhile(f"{unknown.resource} is parked", resource=unknown.resource.text)
     for wanted in op.claims:
         fit_ttl(wanted.ttl, wanted.default_ttl, ledger.header.policy, None)
         if _is_at_it(ledger, wanted, moment):
@@ -37,6 +48,20 @@ def pick(ledger: Ledger, op: Pick, moment: Moment) -> tuple[Ledger, Outcome]:
         except (LeaseHeld, PolicyRefused, UsageError, Invalid):
             continue  # held, completed, or a record or paths that no claim can be made with
     raise NothingLeft("nothing is left to claim")
+
+
+def _parked(ledger: Ledger, op: Pick, moment: Moment) -> list[Lease]:
+    """What the caller parked of the tasks that are handed out."""
+    if not op.tasks:
+        return []
+    policy = ledger.header.policy
+    return [
+        x
+        for x in ledger.every_lease()
+        if x.parked
+        and x.resource.key in op.tasks
+        and relation(x, op.actor, policy, moment) is Relation.PARKED
+    ]
 
 
 def _is_at_it(ledger: Ledger, wanted: Claim, moment: Moment) -> bool:

@@ -62,6 +62,7 @@ class Policy:
     admins: tuple[str, ...] = ()
     history: History = History.REPLACE
     keep_completed: int = 30 * 86_400
+    park_max: int = 86_400  # 0: nothing may be parked
 
     @property
     def margins(self) -> Margins:
@@ -82,6 +83,8 @@ class Policy:
             return "grace must be between 0s and 1h"
         if not 0 <= self.keep_completed <= LONGEST:
             return "keep_completed must be at most ten years"
+        if not 0 <= self.park_max <= LONGEST:
+            return "park_max must be at most ten years"
         if len(self.admins) > MAX_ADMINS:
             return f"at most {MAX_ADMINS} admins"
         return None
@@ -89,7 +92,7 @@ class Policy:
 
 DEFAULT_POLICY = Policy()
 
-DURATION_KEYS = frozenset({"ttl_max", "ttl_min", "skew", "grace", "keep_completed"})
+DURATION_KEYS = frozenset({"ttl_max", "ttl_min", "skew", "grace", "keep_completed", "park_max"})
 KEYS = tuple(Policy.__annotations__)
 
 

@@ -47,7 +47,8 @@ class Entry:
     """A task in the queue. ``why_not`` None: the caller may claim it.
 
     ``who`` is the holder or assignee in the way, and ``lease`` the record that matters: the one in
-    the way, or the caller's own. ``waits_for`` has its open dependencies, as written.
+    the way, or the caller's own. ``waits_for`` has its open dependencies, as written. ``parked``:
+    the caller parked it, and resumes it by a claim of the scope of ``lease``.
     """
 
     task: Task
@@ -56,6 +57,7 @@ class Entry:
     lease: Lease | None = None
     waits_for: tuple[str, ...] = ()
     depth: int = 0
+    parked: bool = False
 
     @property
     def claimable(self) -> bool:
@@ -66,6 +68,7 @@ class Carried(Enum):
     """How the lease stands of a task that one carries."""
 
     LIVE = "live"
+    PARKED = "parked"
     LAPSED = "lapsed"
     TAKEN_OVER = "taken_over"
     NONE = "none"
@@ -105,7 +108,8 @@ class Surroundings:
 def survey(tasks: Sequence[Task], around: Surroundings) -> list[Entry]:
     """Every task in the order of the queue: priority, then dependencies done, then age.
 
-    A dependency that is not done, or not there, orders the queue; it never refuses a claim.
+    What the caller parked comes before all others. A dependency that is not done, or not there,
+    orders the queue; it never refuses a claim.
     """
     held = around.by_resource()
     done = {t.resource.key for t in tasks if t.is_done}
@@ -121,12 +125,16 @@ def survey(tasks: Sequence[Task], around: Surroundings) -> list[Entry]:
 
 
 def hand_out(entries: Iterable[Entry]) -> list[Entry]:
-    """What may be handed out, best first: those that wait for nothing come before all others."""
-    return sorted((e for e in entries if e.claimable), key=lambda e: (e.depth, _order(e)))
+    """What may be handed out, best first: what is parked, then those that wait for nothing."""
+    free = (e for e in entries if e.claimable)
+    return sorted(free, key=lambda e: (not e.parked, e.depth, _order(e)))
 
 
 def carrying(tasks: Sequence[Task], around: Surroundings) -> list[Carry]:
-    """What the caller carries: unfinished tasks assigned to it, and whatever it holds."""
+    """What the caller carries: unfinished tasks assigned to it, and whatever it holds.
+
+    What it parked comes first.
+    """
     people, holder, held = around.people, around.actor.holder, around.by_resource()
     found: dict[str, Carry] = {}
     for task in tasks:
@@ -142,7 +150,8 @@ def carrying(tasks: Sequence[Task], around: Surroundings) -> list[Carry]:
             state = _own_state(lease, around)
             task_of = by_key.get(lease.resource.key)
             found[lease.resource.key] = Carry(lease.resource.text, state, task_of, lease)
-    return sorted(found.values(), key=lambda c: natural(c.resource))
+    first = Carried.PARKED
+    return sorted(found.values(), key=lambda c: (c.state is not first, natural(c.resource)))
 
 
 _LIVE = {Relation.MINE, Relation.MY_RUN, Relation.MY_OTHER_RUN}
@@ -158,8 +167,9 @@ def _entry(
     around: Surroundings,
 ) -> Entry:
     why, who, lease = _why_not(task, leases, pathy, around)
+    parked = why is None and lease is not None and around.relation(lease) is Relation.PARKED
     waits = () if task.is_done else tuple(d for d in task.depends_on if fold(d) not in done)
-    return Entry(task, why, who, lease, waits, depths.get(task.resource.key, 0))
+    return Entry(task, why, who, lease, waits, depths.get(task.resource.key, 0), parked)
 
 
 def _why_not(
@@ -168,6 +178,10 @@ def _why_not(
     if task.is_done:
         return WhyNot.DONE, None, None
     stands = [(x, around.relation(x)) for x in leases]
+    others = around.people.others(task.assigned, around.actor.holder)
+    parked = next((x for x, how in stands if how is Relation.PARKED), None)
+    if parked is not None and (parked.edge or not others):
+        return (WhyNot.STATUS, None, None) if _is_other(task) else (None, None, parked)
     for lease, how in stands:
         if how is Relation.COMPLETED:
             if lease.scope != WHOLE:
@@ -179,16 +193,19 @@ def _why_not(
             return WhyNot.ASSIGNED, lease.holder, lease
         if how in _IN_THE_WAY:
             return WhyNot.HELD, lease.holder, lease
-    others = around.people.others(task.assigned, around.actor.holder)
     if others:
         return WhyNot.ASSIGNED, others[0].known, None
-    if task.progress is Progress.OTHER:
+    if _is_other(task):
         return WhyNot.STATUS, None, None
     for lease in pathy if task.paths else ():
         if _meet(task.paths, lease.patterns):
             return WhyNot.HELD, lease.holder, lease
     own = next((x for x, how in stands if how is Relation.MINE_LAPSED), None)
     return None, None, own
+
+
+def _is_other(task: Task) -> bool:
+    return task.progress is Progress.OTHER
 
 
 def _meet(some: Iterable[str], others: Iterable[str]) -> bool:
@@ -201,7 +218,7 @@ def _carry(task: Task, leases: Sequence[Lease], around: Surroundings) -> Carry:
     name, active = task.resource.text, [x for x in leases if x.state is State.ACTIVE]
     own = [x for x in active if x.same_holder(around.actor)]
     if own:
-        best = next((x for x in own if around.relation(x) in _LIVE), own[0])
+        best = min(own, key=lambda x: _STATES.index(_own_state(x, around)))
         return Carry(name, _own_state(best, around), task, best)
     for lease in active:
         theirs = [n for n in task.assigned if around.people.is_mine(n, lease.holder)]
@@ -213,7 +230,13 @@ def _carry(task: Task, leases: Sequence[Lease], around: Surroundings) -> Carry:
 
 
 def _own_state(lease: Lease, around: Surroundings) -> Carried:
-    return Carried.LIVE if around.relation(lease) in _LIVE else Carried.LAPSED
+    how = around.relation(lease)
+    if how is Relation.PARKED:
+        return Carried.PARKED
+    return Carried.LIVE if how in _LIVE else Carried.LAPSED
+
+
+_STATES = (Carried.LIVE, Carried.PARKED, Carried.LAPSED)  # of several leases the first is told
 
 
 # --- order ------------------------------------------------------------------------------------
@@ -236,7 +259,7 @@ def _order(entry: Entry) -> tuple[object, ...]:
     task = entry.task
     created = task.created.strip()
     age = created if _DATE.match(created) else LAST
-    return rank(task.priority), entry.depth, age, natural(task.resource.text)
+    return not entry.parked, rank(task.priority), entry.depth, age, natural(task.resource.text)
 
 
 def _depths(tasks: Sequence[Task], done: set[str]) -> dict[str, int]:

@@ -19,6 +19,7 @@ class Relation(Enum):
     """How one record stands to one caller at one moment."""
 
     MINE = "live, and the caller's: same person, unbound or same session"
+    PARKED = "live, and the caller's: parked for any later run of the same person"
     MINE_LAPSED = "the caller's own, run out"
     MY_RUN = "the caller's own, bound to a session, and the caller speaks without one"
     MY_OTHER_RUN = "the caller's own, bound to another session"
@@ -44,23 +45,25 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row: what claim, renew (and extend), and release (and done) do."""
+    """One row: what claim, renew (and extend), release (and done), and park do."""
 
     claim: Verdict
     renew: Verdict
     end: Verdict
+    park: Verdict
 
 
 TABLE: Mapping[Relation, Row] = {
-    Relation.MINE: Row(Verdict.YES, Verdict.YES, Verdict.YES),
-    Relation.MINE_LAPSED: Row(Verdict.TAKE, Verdict.LOST, Verdict.YES),
-    Relation.MY_RUN: Row(Verdict.HELD, Verdict.NOT_HOLDER, Verdict.YES),
-    Relation.MY_OTHER_RUN: Row(Verdict.HELD, Verdict.NOT_HOLDER, Verdict.HELD),
-    Relation.THEIRS: Row(Verdict.HELD, Verdict.NOT_HOLDER, Verdict.HELD),
-    Relation.THEIRS_LAPSED: Row(Verdict.TAKE, Verdict.LOST, Verdict.FREE),
-    Relation.THEIRS_ASSIGNED: Row(Verdict.NEEDS_TAKEOVER, Verdict.LOST, Verdict.HELD),
-    Relation.COMPLETED: Row(Verdict.NEEDS_REOPEN, Verdict.LOST, Verdict.FREE),
-    Relation.GONE: Row(Verdict.TAKE, Verdict.LOST, Verdict.FREE),
+    Relation.MINE: Row(Verdict.YES, Verdict.YES, Verdict.YES, Verdict.YES),
+    Relation.PARKED: Row(Verdict.YES, Verdict.LOST, Verdict.YES, Verdict.YES),
+    Relation.MINE_LAPSED: Row(Verdict.TAKE, Verdict.LOST, Verdict.YES, Verdict.LOST),
+    Relation.MY_RUN: Row(Verdict.HELD, Verdict.NOT_HOLDER, Verdict.YES, Verdict.YES),
+    Relation.MY_OTHER_RUN: Row(Verdict.HELD, Verdict.NOT_HOLDER, Verdict.HELD, Verdict.NOT_HOLDER),
+    Relation.THEIRS: Row(Verdict.HELD, Verdict.NOT_HOLDER, Verdict.HELD, Verdict.NOT_HOLDER),
+    Relation.THEIRS_LAPSED: Row(Verdict.TAKE, Verdict.LOST, Verdict.FREE, Verdict.LOST),
+    Relation.THEIRS_ASSIGNED: Row(Verdict.NEEDS_TAKEOVER, Verdict.LOST, Verdict.HELD, Verdict.LOST),
+    Relation.COMPLETED: Row(Verdict.NEEDS_REOPEN, Verdict.LOST, Verdict.FREE, Verdict.LOST),
+    Relation.GONE: Row(Verdict.TAKE, Verdict.LOST, Verdict.FREE, Verdict.LOST),
 }
 
 
@@ -70,7 +73,9 @@ def relation(lease: Lease, actor: Actor, policy: Policy, moment: Moment) -> Rela
         gone = moment.now.wall_ms >= lease.renewed_at + policy.keep_completed * MS
         return Relation.GONE if gone else Relation.COMPLETED
     if lease.answers_to(actor):
-        return Relation.MINE if holder_has(lease, moment) else Relation.MINE_LAPSED
+        if not holder_has(lease, moment):
+            return Relation.MINE_LAPSED
+        return Relation.PARKED if lease.parked else Relation.MINE
     lapsed = standing(lease, policy, moment) is Standing.LAPSED
     if lease.same_holder(actor):
         if lapsed:

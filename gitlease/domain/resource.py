@@ -99,6 +99,8 @@ def parse_resource(word: str, *, folder: str = "", root: str | None = None) -> R
     ``root`` is the absolute work tree, so that an absolute path inside it is understood.
     Raises UsageError for anything that is neither a name nor a path inside the repository.
     """
+    if not isinstance(word, str):
+        raise UsageError(f"a resource is named by a text, not by a {type(word).__name__}")
     if not word:
         raise UsageError("a resource must not be empty")
     if reads_as_name(word):
@@ -111,6 +113,8 @@ def resolve_path(word: str, *, folder: str = "", root: str | None = None) -> str
 
     gitignore semantics hold *below that folder*: ``*.py`` typed in ``src`` is ``src/**/*.py``.
     """
+    if not isinstance(word, str):
+        raise UsageError(f"a path is a text, not a {type(word).__name__}")
     text = word[len(PATH_PREFIX) :] if _has_prefix(word) else word
     if text.startswith("!"):
         raise _negation(word)
@@ -166,6 +170,8 @@ def _inside(text: str, root: str) -> bool:
 
 def parse_scope(word: str) -> str:
     """A scope: any 1-128 printable characters; ``*`` is the whole. UsageError otherwise."""
+    if not isinstance(word, str):
+        raise UsageError(f"a scope is a text, not a {type(word).__name__}")
     if not word or len(word) > _MAX_SCOPE or not word.isprintable() or word != word.strip():
         raise UsageError(
             f"scope {_shown(word)} is not 1-{_MAX_SCOPE} printable characters", scope=word[:128]

@@ -113,7 +113,7 @@ def has_edge(ledger: Ledger, op: Claim, moment: Moment) -> bool:
     """Whether the caller holds a lease of this task that came with an edge."""
     policy = ledger.header.policy
     return any(
-        x.edge and relation(x, op.actor, policy, moment) is Relation.MINE
+        x.edge and relation(x, op.actor, policy, moment) in (Relation.MINE, Relation.PARKED)
         for x in ledger.leases_of(op.resource)
     )
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from gitlease.domain import claiming, holding, picking, ruling
+from gitlease.domain import claiming, holding, parking, picking, retiring, ruling, tickets
 from gitlease.domain.errors import CacheDamaged, GitleaseError, Invalid
 from gitlease.domain.frozen import dataclass, replace
 from gitlease.domain.lapse import Moment
@@ -27,13 +27,18 @@ from gitlease.domain.operations import (
     Complete,
     Create,
     DropRecord,
+    EndSession,
     Extend,
+    LeaveTicket,
     Operation,
+    Park,
     Pick,
     Release,
     Renew,
+    Retire,
     Revoke,
     SetPolicy,
+    TakeTicket,
 )
 from gitlease.domain.outcome import Event, Outcome
 
@@ -48,12 +53,17 @@ MOVES: Mapping[type[Operation], Move] = {
     Extend: holding.extend,
     Release: holding.release,
     Complete: holding.complete,
+    Park: parking.park,
+    EndSession: parking.end_session,
     Revoke: ruling.revoke,
+    Retire: retiring.retire,
     AddNote: ruling.add_note,
     SetPolicy: ruling.set_policy,
     Acknowledge: ruling.acknowledge,
     Barrier: ruling.barrier,
     DropRecord: ruling.drop_record,
+    TakeTicket: tickets.take,
+    LeaveTicket: tickets.leave,
 }
 
 
@@ -144,4 +154,7 @@ class _Nothing:
         return ()
 
     def notices(self, holder: object) -> tuple[()]:
+        return ()
+
+    def tickets(self, resource: object) -> tuple[()]:
         return ()

@@ -19,7 +19,8 @@ class LeaseView:
     Times are aware UTC datetimes. ``expires_in`` is whole seconds rounded down, negative when
     past. ``free_at`` is when others may take it; None once it has ended. ``assigned``: the
     task is its holder's by an edge as well, and stays so when it lapses. ``skewed`` says that its
-    times lie in the future: a clock is wrong.
+    times lie in the future: a clock is wrong. ``parked``: it is kept for a later session of its
+    holder, and none renews it.
     """
 
     resource: str
@@ -44,6 +45,7 @@ class LeaseView:
     mine: bool
     assigned: bool = False
     skewed: bool = False
+    parked: bool = False
 
 
 def view_lease(
@@ -75,6 +77,7 @@ def view_lease(
         mine=mine,
         assigned=active and lease.edge,
         skewed=active and not mine and clock_skewed(lease, policy, moment),
+        parked=active and lease.parked,
     )
 
 

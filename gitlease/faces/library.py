@@ -14,7 +14,11 @@ from gitlease.domain.operations import MAX_NOTE, MAX_REASON, check_text
 from gitlease.domain.resource import WHOLE, parse_scope
 from gitlease.domain.view import LeaseView
 from gitlease.faces.opened import Duration, to_scope, to_seconds, to_text
+from gitlease.faces.push_library import PushAnswer as PushAnswer
+from gitlease.faces.push_library import PushVerbs
+from gitlease.faces.session_library import SessionVerbs
 from gitlease.faces.task_library import TaskVerbs
+from gitlease.faces.watch_library import WatchVerbs
 
 
 def open(
@@ -37,7 +41,7 @@ def open(
     )
 
 
-class Leases(TaskVerbs):
+class Leases(PushVerbs, SessionVerbs, WatchVerbs, TaskVerbs):
     """The leases and tasks of one repository, for one holder and session on one layer.
 
     Leaving the ``with`` block releases nothing: a lease ends by ``release``, ``done`` or time.

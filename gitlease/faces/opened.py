@@ -13,7 +13,7 @@ from gitlease.domain.errors import UsageError
 from gitlease.domain.operations import check_text
 from gitlease.domain.resource import Resource, parse_resource, parse_scope, resolve_path
 
-_Said = TypeVar("_Said", Answer, Reading, QueueReading)
+Said = TypeVar("Said", Answer, Reading, QueueReading)
 
 Duration = str | int | timedelta
 """``"15m"``, a number of seconds, or a timedelta."""
@@ -40,29 +40,43 @@ class Opened:
         return self._workspace.identity.actor.session
 
     def _resource(self, word: str) -> Resource:
-        repository = self._workspace.repository
-        return parse_resource(word, folder=repository.folder, root=repository.toplevel)
+        return to_resource(self._workspace, word)
 
     def _resources(self, words: Iterable[str]) -> tuple[Resource, ...]:
-        if isinstance(words, str):
-            raise UsageError("several resources are given as a list", resource=words)
-        found = tuple(self._resource(word) for word in words)
-        if not found:
-            raise UsageError("name at least one resource")
-        return found
+        return to_resources(self._workspace, words)
 
     def _paths(self, words: Iterable[str]) -> tuple[str, ...]:
-        if isinstance(words, str):
-            raise UsageError("paths are given as a list", resource=words)
-        return tuple(self._path(word) for word in words)
+        return to_paths(self._workspace, words)
 
-    def _path(self, word: str) -> str:
-        repository = self._workspace.repository
-        return resolve_path(word, folder=repository.folder, root=repository.toplevel)
-
-    def _heard(self, answer: _Said) -> _Said:
+    def _heard(self, answer: Said) -> Said:
         self.warnings = answer.warnings
         return answer
+
+
+def to_resource(workspace: Workspace, word: str) -> Resource:
+    """The resource that a word means in an opened repository. UsageError for a bad one."""
+    repository = workspace.repository
+    return parse_resource(word, folder=repository.folder, root=repository.toplevel)
+
+
+def to_resources(workspace: Workspace, words: Iterable[str]) -> tuple[Resource, ...]:
+    """Several resources, at least one."""
+    if isinstance(words, str) or not isinstance(words, Iterable):
+        raise UsageError("several resources are given as a list")
+    found = tuple(to_resource(workspace, word) for word in words)
+    if not found:
+        raise UsageError("name at least one resource")
+    return found
+
+
+def to_paths(workspace: Workspace, words: Iterable[str]) -> tuple[str, ...]:
+    """Path words as patterns relative to the root."""
+    if isinstance(words, str) or not isinstance(words, Iterable):
+        raise UsageError("paths are given as a list")
+    repository = workspace.repository
+    return tuple(
+        resolve_path(word, folder=repository.folder, root=repository.toplevel) for word in words
+    )
 
 
 def to_seconds(value: Duration | None, what: str) -> int | None:

@@ -12,8 +12,9 @@ from gitlease.domain.resource import WHOLE
 
 if TYPE_CHECKING:
     from gitlease.domain.errors import GitleaseError
-    from gitlease.domain.ledger import Note
+    from gitlease.domain.ledger import Note, Ticket
     from gitlease.domain.view import LeaseView
+    from gitlease.watching import WatchEvent
 
 IN_THE_WAY = frozenset({"held", "wait_timeout", "not_holder"})
 LISTED = 5  # conflicts that are spelt out; the rest is counted
@@ -54,7 +55,8 @@ def until(view: LeaseView, now: datetime) -> str:
     """How long it lasts, or since when it does not and when others may take it."""
     at = clock_time(view.expires_at, now)
     if view.state == "active" and view.expires_in > 0:
-        return f"until {at}, expires in {glance(view.expires_in)}"
+        parked = "parked " if view.parked else ""
+        return f"{parked}until {at}, expires in {glance(view.expires_in)}"
     if view.state == "completed":
         return f"completed at {clock_time(view.renewed_at, now)}"
     if view.state in ("released", "revoked"):
@@ -120,6 +122,30 @@ def skew_warnings(views: Sequence[LeaseView]) -> tuple[str, ...]:
 def named(view: LeaseView) -> str:
     """The resource, with its scope where that is a part."""
     return view.resource if view.scope == WHOLE else f"{view.resource} (scope {view.scope})"
+
+
+def in_line(place: int, ticket: Ticket, now: datetime) -> str:
+    """One who waits: ``waiting 1: jo@example.com (session build-7) for 3m, at most 12m more``."""
+    words = [] if ticket.scope == WHOLE else [f"scope {ticket.scope}"]
+    words += [f"session {ticket.session}"] if ticket.session else []
+    who = f"{ticket.holder} ({', '.join(words)})" if words else ticket.holder
+    seconds = now.timestamp()
+    since = max(0, int(seconds - ticket.since / 1_000))
+    left = max(0, int(ticket.until / 1_000 - seconds))
+    return f"waiting {place}: {who} for {glance(since)}, at most {glance(left)} more"
+
+
+def happened(event: WatchEvent, now: datetime) -> str:
+    """An event of a watch: ``10:15:00Z claimed F001 by jo@example.com until 10:30:00Z, …``."""
+    line = f"{clock_time(event.at, now)} {event.kind.replace('_', ' ')} {event.resource}"
+    view = event.lease
+    if view is None:
+        return line + ("" if event.scope == WHOLE else f" (scope {event.scope})")
+    place = where(view)
+    verb = "of" if event.kind in ("lapsed", "revoked") else "by"
+    line += f" {verb} {view.holder}" + (f" ({place})" if place else "")
+    live = view.state == "active" and view.expires_in > 0
+    return line + (f" {until(view, now)}" if live else "") + quoted(view.reason)
 
 
 def noted(note: Note) -> str:

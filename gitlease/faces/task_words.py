@@ -72,10 +72,10 @@ def unassigned(answer: Answer, people: People) -> list[str]:
 
 
 def why_not(entry: Entry, view: LeaseView | None, now: datetime) -> str:
-    """Why a task is not handed out; nothing where it is. ``view`` is the entry's lease."""
+    """Why a task is not handed out; where it is, that it is parked. ``view`` is its lease."""
     task = entry.task
     if entry.why_not is None:
-        return ""
+        return f"yours, {_until(view, now)}" if entry.parked and view is not None else ""
     if entry.why_not is WhyNot.DONE:
         return "done" if task.is_done or view is None else f"completed by {view.holder}"
     if entry.why_not is WhyNot.STATUS:
@@ -94,8 +94,9 @@ def how(carry: Carry, view: LeaseView | None, now: datetime) -> str:
     part = _part(view, view.resource)
     if carry.state is Carried.TAKEN_OVER:
         return f"taken over by {view.holder}{part} {_until(view, now)}"
-    if carry.state is Carried.LIVE:
-        return f"live {sentences.until(view, now)}{part}"
+    if carry.state in (Carried.LIVE, Carried.PARKED):
+        live = "live " if carry.state is Carried.LIVE else ""
+        return f"{live}{sentences.until(view, now)}{part}"
     at = sentences.clock_time(view.expires_at, now)
     return f"lapsed {humanize_duration(view.expires_in)} ago at {at}{part}"
 
@@ -103,7 +104,8 @@ def how(carry: Carry, view: LeaseView | None, now: datetime) -> str:
 def _until(view: LeaseView, now: datetime) -> str:
     """When it ends, short enough for a column."""
     if view.state == "active" and view.expires_in > 0:
-        return f"until {sentences.clock_time(view.expires_at, now)}"
+        parked = "parked " if view.parked else ""
+        return f"{parked}until {sentences.clock_time(view.expires_at, now)}"
     return sentences.until(view, now)
 
 

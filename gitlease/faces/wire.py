@@ -12,12 +12,19 @@ from gitlease.faces.codes import exit_of
 
 if TYPE_CHECKING:
     from gitlease.answers import Answer, Taken
+    from gitlease.domain.background import RunRecord
     from gitlease.domain.edge import Task
     from gitlease.domain.errors import GitleaseError
-    from gitlease.domain.ledger import Note
+    from gitlease.domain.finding import Finding
+    from gitlease.domain.ledger import Note, Ticket
+    from gitlease.domain.loss import Lost
     from gitlease.domain.outcome import Event
     from gitlease.domain.queue import Carry, Entry
     from gitlease.domain.view import LeaseView
+    from gitlease.domain.work import WorkRef
+    from gitlease.fencing import PushAnswer
+    from gitlease.running import Ended
+    from gitlease.watching import WatchEvent
 
 SCHEMA = 1
 Document = dict[str, Any]
@@ -57,6 +64,63 @@ def ended(answer: Answer) -> Document:
 def claimed(answer: Answer) -> Document:
     """The body of a verb that claims: with the notes for whoever has it now."""
     return ended(answer) | {"notes": [note(n) for n in answer.notes]}
+
+
+def ran(
+    command: str, answer: Answer, ended: Ended, *, now: datetime, warnings: Sequence[str]
+) -> Document:
+    """The document of a command that ran under leases: ``exit`` is the run's own exit status,
+    ``command_exit`` the command's (None where it could not be ended).
+    """
+    head: Document = {"schema": SCHEMA, "ok": True, "command": command}
+    if ended.lost:
+        head = failure(command, ended.lost[0].error, now=now)
+    elif ended.exit != ended.status:
+        head = fault(command, "internal", f"the command was stopped: {ended.failure}")
+    if not head["ok"]:
+        head["error"]["exit"] = ended.exit
+    body: Document = {
+        "status": "lost" if ended.lost else "ended" if head["ok"] else "failed",
+        "exit": ended.exit,
+        "command_exit": ended.status,
+        "lost": [loss(one) for one in ended.lost],
+    }
+    return head | body | _leases(answer.leases) | {"warnings": list(warnings), "next": []}
+
+
+def loss(one: Lost) -> Document:
+    """A lease that was lost: ``loss`` says why, ``by`` whose doing it was where that is known."""
+    grant = one.hold.grant
+    return {
+        "resource": grant.resource.text,
+        "scope": grant.scope,
+        "lease_id": grant.lease_id,
+        "token": grant.token,
+        "loss": one.loss.value,
+        "by": one.by,
+        "message": one.error.message,
+    }
+
+
+def background(record: RunRecord, state: str) -> Document:
+    """A run in the background; ``pid`` is its runner, which holds the leases."""
+    return {
+        "resources": list(record.resources),
+        "scope": record.scope,
+        "layer": record.layer,
+        "holder": record.holder,
+        "session": record.session,
+        "tokens": list(record.tokens),
+        "state": state,
+        "pid": record.runner,
+        "command_pid": record.pid,
+        "command": list(record.command),
+        "began_at": rfc3339(record.began_at),
+        "ended_at": None if record.ended_at is None else rfc3339(record.ended_at),
+        "exit": record.exit,
+        "message": record.message,
+        "log": record.log,
+    }
 
 
 def _leases(views: Sequence[LeaseView]) -> Document:
@@ -141,6 +205,7 @@ def lease(view: LeaseView) -> Document:
         "branch": view.branch,
         "mine": view.mine,
         "assigned": view.assigned,
+        "parked": view.parked,
     }
 
 
@@ -208,9 +273,78 @@ def note(said: Note) -> Document:
     }
 
 
+def pushed(answer: PushAnswer) -> Document:
+    """What a push came to; ``fenced`` says whether a lease moved with the work."""
+    head = {"status": answer.status, "remote": answer.remote, "fenced": answer.fenced}
+    return head | {"refs": [work_ref(x) for x in answer.refs]} | _leases(answer.leases)
+
+
+def work_ref(one: WorkRef) -> Document:
+    """One ref of a push, with the ids that it moves between; None where there is no ref."""
+    return {
+        "ref": one.ref,
+        "source": one.source or None,
+        "from": one.old or None,
+        "to": one.new or None,
+        "status": one.became.value,
+        "reason": one.reason or None,
+    }
+
+
+def waiting(tickets: Sequence[Ticket]) -> list[Document]:
+    """Those who wait for a resource, the first in line first; ``until`` they give up."""
+    return [
+        {
+            "place": number,
+            "resource": ticket.resource.text,
+            "scope": ticket.scope,
+            "holder": ticket.holder,
+            "session": ticket.session,
+            "since": rfc3339(ticket.since),
+            "until": rfc3339(ticket.until),
+        }
+        for number, ticket in enumerate(tickets, start=1)
+    ]
+
+
+def watched(event: WatchEvent) -> Document:
+    """One line of what is watched; ``lease`` is there where it is about one."""
+    said: Document = {
+        "schema": SCHEMA,
+        "event": event.kind,
+        "resource": event.resource,
+        "scope": event.scope,
+        "layer": event.layer,
+        "holder": event.holder,
+        "session": event.session,
+        "token": event.token,
+        "at": seconds(event.at),
+    }
+    return said | ({"lease": lease(event.lease)} if event.lease is not None else {})
+
+
 def event(said: Event) -> Document:
     """A line of the audit trail; ``kind`` and ``by`` say what was done by whom."""
     return said._asdict() | {"at": rfc3339(said.at)}
+
+
+def violation(found: Finding) -> Document:
+    """One finding of a check; every key is always there."""
+    return {
+        "rule": found.rule.id,
+        "level": found.level.value,
+        "message": found.message,
+        "resource": found.resource,
+        "scope": found.scope,
+        "layer": found.layer,
+        "holder": found.holder,
+        "since": None if found.since is None else rfc3339(found.since),
+        "commit": found.commit,
+        "file": found.file,
+        "line": found.line,
+        "evidence": list(found.evidence),
+        "next": list(found.next_steps),
+    }
 
 
 def seconds(at: datetime, *, round_up: bool = False) -> str:

@@ -51,6 +51,31 @@ def pushes(clone: Path, *words: str, remote: str = "origin") -> list[Push]:
     return outgoing(discover(str(clone)), lines, remote=remote, environ={})
 
 
+def test_the_pusher_s_own_commits_count_wherever_they_are_to_land_anew(clone: Path) -> None:
+    """What others have there was judged when it came, and so was what the main branch has."""
+    git(clone, "config", "user.email", "jo@example.com")
+    git(clone, "checkout", "-q", "-b", "topic")
+    mine = commit_file(clone, "mine", "x\n")
+    git(clone, "config", "user.email", "kim@example.com")
+    theirs = commit_file(clone, "theirs", "x\n")
+    git(clone, "push", "-q", "origin", "topic", "main:side")
+
+    def own(*words: str, holder: str = "Jo@example.com") -> list[tuple[str, ...]]:
+        lines = told(clone, "origin", *words)
+        repository = discover(str(clone))
+        found = outgoing(repository, lines, remote="origin", environ={}, holder=holder)
+        return [push.commits for push in found]
+
+    assert own("topic:main") == [(mine,)]
+    assert own("topic:main", "topic:side") == [(mine,), (mine,)]
+    assert own("topic:main", holder="kim@example.com") == [(theirs,)]
+    assert own("topic:main", holder="lee@example.com") == [()]
+    assert own("topic:new") == [()], "where nothing was, nothing changes"
+    git(clone, "update-ref", "refs/remotes/origin/main", "topic")
+    assert own("topic:main") == [(mine,)], "what the remote has is known better"
+    assert own("topic:side") == [()], "main has it"
+
+
 def head(clone: Path, name: str = "HEAD") -> str:
     return git(clone, "rev-parse", name)
 

@@ -567,6 +567,7 @@ BAD_HEADERS: dict[str, bytes] = {
     "policy without end": swap("ttl_max: 28800", "ttl_max: 99999999999", HEADER),
     "ring of nothing": header_field("ring", "[x]"),
     "ring of digits": header_field("ring", '["a ²³ b"]'),
+    "ring of a giant": header_field("ring", json.dumps([f"{'a' * 120_000} 1 b"])),
     "ring too long": header_field("ring", json.dumps([f"a {i} b" for i in range(500)])),
     "admins escapes": swap("admins: []", "admins: [" + json.dumps(ESCAPE) + "]", HEADER),
     "1 MB": HEADER + b"# " + b"x" * 1_000_000,

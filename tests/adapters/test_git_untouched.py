@@ -22,6 +22,9 @@ from support.repos import (
     snapshot,
 )
 
+import gitlease
+from gitlease.bootstrap import open_workspace
+from gitlease.bootstrap_ledger import LedgerPlace
 from gitlease.domain.errors import GitleaseError, Invalid, LeaseHeld
 from gitlease.faces.cli.app import run
 from gitlease.faces.library import Leases
@@ -324,6 +327,30 @@ def test_instead_of(path_remote: Remote, clones: Clones, tmp_path: Path) -> None
     with untouched(clone):
         every_verb(clone)
     others_see(path_remote, tmp_path)
+
+
+@pytest.mark.parametrize("where", ["this clone", "all below", "elsewhere"])
+def test_settings_for_one_clone_by_its_place(
+    path_remote: Remote, clones: Clones, tmp_path: Path, where: str
+) -> None:
+    """As a checkout in CI keeps its credentials: read once, or a header would be doubled."""
+    clone = clones(1)[0]
+    own = tmp_path / "own.config"
+    git(clone, "config", "-f", str(own), f"url.{path_remote.bare.parent}/.insteadOf", "lab:")
+    place = {"this clone": f"{clone}/.git", "all below": f"{clone}/", "elsewhere": "/no/.git"}
+    git(clone, "config", f"includeIf.gitdir:{place[where]}.path", str(own))
+    git(clone, "config", "remote.origin.url", f"lab:{path_remote.bare.name}")
+    if where == "elsewhere":
+        with pytest.raises(GitleaseError), gitlease.open(str(clone)) as leases:
+            leases.claim("F001")
+        return
+    with untouched(clone):
+        every_verb(clone)
+    others_see(path_remote, tmp_path)
+    workspace = open_workspace(str(clone))
+    place_of = LedgerPlace(workspace.repository, workspace.settings, workspace.location)
+    included = place_of.remote_at("x", None).settings
+    assert included.count(("include.path", str(own))) == (where == "this clone")
 
 
 def test_push_instead_of(path_remote: Remote, clones: Clones, tmp_path: Path) -> None:

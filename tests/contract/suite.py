@@ -43,7 +43,14 @@ from gitlease.domain.instant import MS
 from gitlease.domain.lapse import Moment, Sighting, Standing, holder_has, standing
 from gitlease.domain.lease import Lease, State
 from gitlease.domain.ledger import Fate, Ledger
-from gitlease.domain.operations import Acknowledge, Barrier, Create, Operation
+from gitlease.domain.operations import (
+    Acknowledge,
+    Barrier,
+    Create,
+    LeaveTicket,
+    Operation,
+    TakeTicket,
+)
 from gitlease.domain.policy import DEFAULT_POLICY
 from gitlease.domain.resource import parse_resource
 from gitlease.domain.transitions import apply, create
@@ -337,6 +344,90 @@ class LedgerStoreContract:
         known = place.store(1).known(LAYER)
         assert known is not None
         assert known.received.elapsed_at_most(place.clock.now()) == 30 * MS
+
+    # --- looking without fetching -----------------------------------------------------------------
+
+    def test_a_peek_tells_the_version_and_changes_nothing(self, place: Place) -> None:
+        made = act(place, 1, claim(JO))
+        seen = place.store(2).fetch(LAYER)
+        assert place.store(2).peek(LAYER) == made.version == seen.version
+        place.clock.advance(30)
+        newer = act(place, 1, claim(JO, "F002"))
+        assert place.store(2).peek(LAYER) == newer.version
+        known = place.store(2).known(LAYER)
+        assert known is not None
+        assert (known.version, known.received) == (seen.version, seen.received)
+
+    def test_a_peek_at_a_remote_without_a_ledger(self, place: Place) -> None:
+        assert place.store(1).peek(LAYER) is None
+        act(place, 1, claim(JO))
+        assert place.store(2).peek("other") is None
+        assert place.store(2).known(LAYER) is None
+
+    def test_a_peek_tells_a_rollback_and_does_not_judge_it(self, place: Place) -> None:
+        older = act(place, 1, claim(JO))
+        act(place, 1, release(JO))
+        place.force(LAYER, older.version)
+        assert place.store(1).peek(LAYER) == older.version
+
+    def test_the_mark_changes_with_what_the_clone_knows_whoever_learnt_it(
+        self, place: Place
+    ) -> None:
+        waiting = place.store(1)
+        marks = [waiting.mark(LAYER)]
+        act(place, 1, claim(JO))
+        marks.append(waiting.mark(LAYER))
+        act(place, 2, claim(KIM, "F002"))
+        assert waiting.mark(LAYER) == marks[-1], "another clone's knowledge is not this one's"
+        place.store(1).fetch(LAYER)
+        marks.append(waiting.mark(LAYER))
+        assert len(set(marks)) == 3
+
+    # --- who waits --------------------------------------------------------------------------------
+
+    def test_the_line_is_kept_in_its_order(self, place: Place) -> None:
+        until = place.clock.wall_ms + 600_000
+        what = (F001, parse_resource("src/auth/"))
+        for number, who in enumerate((JO, KIM)):
+            place.clock.advance(1)
+            ticket = TakeTicket(
+                id=fresh(), actor=who, resources=what, ticket=f"t{number}", until=until
+            )
+            act(place, number + 1, ticket)
+        ledger = ledger_at(place.store(3).fetch(LAYER))
+        for resource in what:
+            found = ledger.tickets(resource)
+            assert [(t.id, t.holder, t.until) for t in found] == [
+                ("t0", JO.holder, until),
+                ("t1", KIM.holder, until),
+            ]
+            assert ledger.tickets_damage(resource) is None
+        assert ledger.tickets(parse_resource("F002")) == ()
+        assert leases(place.store(3).known(LAYER)) == []
+
+    def test_tickets_leave_the_ledger(self, place: Place) -> None:
+        until = place.clock.wall_ms + 600_000
+        for who in (JO, KIM):
+            ticket = TakeTicket(
+                id=fresh(), actor=who, resources=(F001,), ticket=who.holder, until=until
+            )
+            act(place, 1, ticket)
+        act(place, 1, claim(JO, ticket=JO.holder, passing=0))
+        assert [t.holder for t in ledger_at(place.store(2).fetch(LAYER)).tickets(F001)] == [
+            KIM.holder
+        ]
+        act(place, 2, LeaveTicket(id=fresh(), actor=KIM, resources=(F001,), ticket=KIM.holder))
+        assert ledger_at(place.store(3).fetch(LAYER)).tickets(F001) == ()
+
+    def test_tickets_do_not_make_history_grow(self, place: Place) -> None:
+        act(place, 1, claim(JO))
+        until = place.clock.wall_ms + 600_000
+        for number in range(5):
+            ticket = TakeTicket(
+                id=fresh(), actor=KIM, resources=(F001,), ticket=f"t{number}", until=until
+            )
+            act(place, 2, ticket)
+        assert kinds(place.store(2)) == ["waiting", "claimed"]
 
     # --- sightings --------------------------------------------------------------------------------
 

@@ -16,12 +16,18 @@ from domain.values import (
     claim,
     complete,
     empty,
+    end,
     extend,
+    leave_ticket,
     note,
+    park,
     release,
     renew,
+    retire,
+    retirement,
     revoke,
     set_policy,
+    take_ticket,
 )
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -34,7 +40,7 @@ from gitlease.domain.lapse import Moment, Sighting, holder_has
 from gitlease.domain.lease import Actor, Lease, LeaseKey, State, same_person
 from gitlease.domain.ledger import Ledger
 from gitlease.domain.operations import Operation
-from gitlease.domain.resource import scopes_overlap
+from gitlease.domain.resource import parse_resource, scopes_overlap
 from gitlease.domain.transitions import apply
 
 ACTORS = (
@@ -148,9 +154,43 @@ class Moves(RuleBasedStateMachine):
         ending: Callable[..., Operation] = complete if finish else release
         self.apply(who, ending(ACTORS[who], what, scope=scope))
 
+    @rule(who=people, what=resources, scope=scopes, seconds=st.sampled_from([None, 5, 90, 10**6]))
+    def parks(self, who: int, what: str, scope: str | None, seconds: int | None) -> None:
+        self.apply(who, park(ACTORS[who], what, scope=scope, seconds=seconds))
+
+    @rule(who=people, parks=st.booleans())
+    def ends_its_session(self, who: int, parks: bool) -> None:
+        """By what the clone knew when it looked last, so some of it is no longer so."""
+        actor = ACTORS[who]
+        known = [lease for lease, _ in self.clones[who].records.values()]
+        own = [x for x in known if x.session is not None and x.session == actor.session]
+        self.apply(who, end(actor, *own, park=parks, seconds=60))
+
+    @rule(who=people, what=resources, assigned=st.booleans())
+    def retires(self, who: int, what: str, assigned: bool) -> None:
+        """By what the clone knew when it looked last: whatever is live stays (S2, S7)."""
+        known = [lease for lease, _ in self.clones[who].records.values()]
+        of = [x for x in known if x.resource == parse_resource(what)]
+        self.apply(who, retire(ACTORS[who], retirement(*of, what=what, assigned=assigned)))
+
     @rule(who=people, what=resources)
     def revokes(self, who: int, what: str) -> None:
         self.apply(who, revoke(ACTORS[who], what))
+
+    @rule(who=people, what=resources, scope=scopes, seconds=st.sampled_from([5, 600]))
+    def stands_in_line(self, who: int, what: str, scope: str | None, seconds: int) -> None:
+        until = NOON + self.true + seconds * MS
+        wish = take_ticket(ACTORS[who], f"of-{who}", what, scope=scope or "*", until=until)
+        self.apply(who, wish)
+
+    @rule(who=people, what=resources, passing=st.integers(0, 2), leaves=st.booleans())
+    def comes_forward(self, who: int, what: str, passing: int, leaves: bool) -> None:
+        """A claim by one's ticket, or none: it changes nothing about whose leases are whose."""
+        actor, ticket = ACTORS[who], f"of-{who}"
+        if leaves:
+            self.apply(who, leave_ticket(actor, ticket, what))
+        else:
+            self.apply(who, claim(actor, what, ttl=10, ticket=ticket, passing=passing))
 
     @rule(who=people, what=resources)
     def notes(self, who: int, what: str) -> None:
@@ -231,7 +271,9 @@ class Moves(RuleBasedStateMachine):
     def records_are_sound(self) -> None:
         policy = self.ledger.header.policy
         for lease in self.ledger.every_lease():
-            assert 0 <= lease.duration_ms <= policy.ttl_max * MS + 60_000
+            longest = max(policy.ttl_max, policy.park_max) if lease.parked else policy.ttl_max
+            assert 0 <= lease.duration_ms <= longest * MS + 60_000
+            assert not (lease.parked and lease.session)
             assert lease.state in (State.ACTIVE, State.COMPLETED)
 
 

@@ -16,12 +16,19 @@ from gitlease.domain.operations import (
     Claim,
     Complete,
     Create,
+    EndSession,
     Extend,
+    Grant,
+    LeaveTicket,
     Operation,
+    Park,
     Release,
     Renew,
+    Retire,
+    Retirement,
     Revoke,
     SetPolicy,
+    TakeTicket,
 )
 from gitlease.domain.outcome import Outcome
 from gitlease.domain.policy import DEFAULT_POLICY, Margins, Policy
@@ -87,6 +94,9 @@ class StoredRecords:
 
     def notices(self, holder: str) -> Any:
         return self._ledger.notices(holder)
+
+    def tickets(self, resource: Resource) -> Any:
+        return self._ledger.tickets(resource)
 
 
 def lease(
@@ -183,9 +193,38 @@ def complete(who: Actor, what: str = "F001", **more: Any) -> Complete:
     return Complete(id=fresh(), actor=who, resource=parse_resource(what), lease_id=fresh(), **more)
 
 
+def park(who: Actor, what: str = "F001", **more: Any) -> Park:
+    return Park(id=fresh(), actor=who, resource=parse_resource(what), **more)
+
+
+def end(who: Actor, *leases: Lease, **more: Any) -> EndSession:
+    grants = tuple(Grant(x.resource, x.scope, x.session, x.lease_id, x.token) for x in leases)
+    return EndSession(id=fresh(), actor=who, grants=grants, **more)
+
+
+def retirement(*leases: Lease, what: str = "F001", **more: Any) -> Retirement:
+    grants = tuple(Grant(x.resource, x.scope, x.session, x.lease_id, x.token) for x in leases)
+    return Retirement(resource=parse_resource(what), grants=grants, **{"reason": "idle", **more})
+
+
+def retire(who: Actor, *items: Retirement) -> Retire:
+    return Retire(id=fresh(), actor=who, items=items)
+
+
 def revoke(who: Actor, what: str = "F001", **more: Any) -> Revoke:
     more = {"reason": "stuck", **more}
     return Revoke(id=fresh(), actor=who, resource=parse_resource(what), **more)
+
+
+def take_ticket(who: Actor, ticket: str, what: str = "F001", **more: Any) -> TakeTicket:
+    more = {"until": NOON + 600 * MS, **more}
+    return TakeTicket(
+        id=fresh(), actor=who, resources=(parse_resource(what),), ticket=ticket, **more
+    )
+
+
+def leave_ticket(who: Actor, ticket: str, what: str = "F001") -> LeaveTicket:
+    return LeaveTicket(id=fresh(), actor=who, resources=(parse_resource(what),), ticket=ticket)
 
 
 def note(who: Actor, text: str, what: str = "F001") -> AddNote:

@@ -54,6 +54,13 @@ class MemoryStore:
 
     confirm = fetch
 
+    def peek(self, layer: str) -> str | None:
+        self._ask()
+        return self.heads[layer][0] if layer in self.heads else None
+
+    def mark(self, layer: str) -> str:
+        return self.heads[layer][0] if layer in self.heads else ""
+
     def prepare(self, changes: Sequence[Change]) -> Prepared:
         versions = {c.base.layer: str(next(iter(self.numbers))) for c in changes}
         return Prepared({c.base.layer: c for c in changes}, versions)

@@ -49,7 +49,10 @@ def test_one_wins_and_the_other_is_told_by_whom(clones: Clones) -> None:
     error = ask(two, "claim", "F001", expect=1)["error"]
     assert (error["holder"], error["resource"]) == ("w1@example.com", "F001")
     assert error["lease"]["reason"] == "why"
-    assert error["next"] == ["gitlease claim F001 --wait 15m"]
+    assert error["next"] == [
+        "gitlease wait F001 --timeout 15m",
+        "gitlease claim F001 --wait 15m",
+    ]
     (theirs,) = ask(two, "list")["leases"]
     (mine,) = ask(one, "list", "--mine")["leases"]
     assert (theirs["mine"], mine["mine"], mine["token"]) == (False, True, theirs["token"])

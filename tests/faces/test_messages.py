@@ -39,6 +39,7 @@ def test_a_refusal_names_holder_session_place_reason_and_time() -> None:
     assert ran.err == (
         "F001 is held by ada@example.com (session build-7 on laptop, branch main) until "
         '12:15:00Z, expires in 10m: "rate limits"\n'
+        "hint: gitlease wait F001 --timeout 15m\n"
         "hint: gitlease claim F001 --wait 15m\n"
     )
 
@@ -49,8 +50,9 @@ def test_the_command_of_a_refusal_is_the_same_claim_waiting() -> None:
     asked = ("src/*/x.py", "--scope", "a b", "--ttl", "1h", "--path", "*.md", "--path", "lib/")
     ran = bob.run("-C", "sub dir", "--layer", "global", "claim", *asked, "--json")
     assert ran.json["error"]["next"] == [
+        "gitlease wait 'src/*/x.py' --timeout 15m --scope 'a b' -C 'sub dir' --layer global",
         "gitlease claim 'src/*/x.py' --wait 15m --path '*.md' --path path:lib --scope 'a b' "
-        "--ttl 1h -C 'sub dir' --layer global"
+        "--ttl 1h -C 'sub dir' --layer global",
     ]
     assert "(lease of src/auth, scope login, on laptop, branch main)" in ran.err
 
@@ -181,6 +183,7 @@ def test_waiting_is_said_once_for_each_lease_in_the_way() -> None:
     held = "F001 is held by ada@example.com (on laptop, branch main) until 12:15:00Z, expires in"
     assert ran.err == (
         f"waiting up to 5m: {held} 15m\nwaited 5m: {held} 10m\n"
+        "hint: gitlease wait F001 --timeout 15m\n"
         "hint: gitlease claim F001 --wait 15m\n"
     )
 
@@ -390,4 +393,6 @@ def test_the_verbs_of_this_face() -> None:
         *("init", "claim", "renew", "extend", "release", "done", "revoke", "show", "list"),
         *("status", "log", "whoami", "note", "config", "demo"),
         *("queue", "next", "brief", "start", "set", "hooks", "agent"),
+        *("park", "session", "wait", "watch", "run", "dispatch", "push", "fence"),
+        *("check", "server"),
     }

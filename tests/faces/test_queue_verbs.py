@@ -483,7 +483,7 @@ def test_show_tells_the_task_before_its_lease(desks: tuple[Desk, Desk]) -> None:
         "holder      bob@example.com",
     ]
     document = ada.ok("show", "F001", "--json").json
-    assert list(document) == [*HEAD, "leases", "task", "notes", *TAIL]
+    assert list(document) == [*HEAD, "leases", "task", "notes", "waiting", *TAIL]
     assert list(document["task"]) == TASK
     assert document["task"]["waits_for"] == ["F002", "F009"]
 

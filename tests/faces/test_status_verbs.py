@@ -69,7 +69,10 @@ def test_start_of_what_another_holds_hints_to_the_same_start_waiting(
     ran = bob.run("start", "F001", "--scope", "parser", "--reason", "why", "--takeover", "--json")
     assert (ran.code, ran.json["error"]["next"]) == (
         1,
-        ["gitlease start F001 --wait 15m --scope parser --reason why"],
+        [
+            "gitlease wait F001 --timeout 15m --scope parser",
+            "gitlease start F001 --wait 15m --scope parser --reason why",
+        ],
     )
     waited = bob.run("set", "F001", "doing", "--wait", "5s")
     assert waited.code == 1

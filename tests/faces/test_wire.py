@@ -17,7 +17,7 @@ from gitlease.faces import wire
 LEASE = [
     *("resource", "scope", "layer", "holder", "session", "lease_id", "token", "state"),
     *("ttl_seconds", "claimed_at", "renewed_at", "expires_at", "expires_in", "free_at"),
-    *("renewals", "paths", "reason", "host", "branch", "mine", "assigned"),
+    *("renewals", "paths", "reason", "host", "branch", "mine", "assigned", "parked"),
 ]
 ERROR = [
     *("code", "exit", "message", "resource", "scope", "holder", "session", "expires_at"),
@@ -75,6 +75,7 @@ def test_a_lease() -> None:
         "branch": "main",
         "mine": False,
         "assigned": False,
+        "parked": False,
     }
 
 
@@ -130,7 +131,10 @@ def test_a_refusal_that_is_about_no_lease_has_the_same_keys() -> None:
         (("release", "F001"), [*ENDED, *TAIL]),
         (("done", "F001"), [*ENDED, *TAIL]),
         (("note", "F001", "mind the gap"), [*CHANGED[:-1], "notes", *TAIL]),
-        (("show", "F001"), ["schema", "ok", "command", "leases", "task", "notes", *TAIL]),
+        (
+            ("show", "F001"),
+            ["schema", "ok", "command", "leases", "task", "notes", "waiting", *TAIL],
+        ),
         (("list",), ["schema", "ok", "command", "leases", *TAIL]),
         (("log",), ["schema", "ok", "command", "events", *TAIL]),
         (("whoami",), ["schema", "ok", "command", "holder", "session", "sources", *TAIL]),

@@ -188,6 +188,7 @@ class World:
         *("claim",) * 6,
         *("renew",) * 3,
         *("extend", "release", "release", "read", "note", "done", "revoke"),
+        *("park", "park", "end session"),
     )
 
     def command(self, person: Person, verb: str, what: Resource | None = None) -> str:
@@ -238,9 +239,17 @@ class World:
             return service.note(what, "half done")
         if verb == "revoke":
             return service.revoke(what, reason="stuck")
-        if verb in ("release", "done"):
+        if verb in ("release", "done", "park", "end session"):
             person.renounced |= {lease.lease_id for lease in self._own(person)}
-            return service.release([what]) if verb == "release" else service.complete(what)
+        if verb == "release":
+            return service.release([what])
+        if verb == "done":
+            return service.complete(what)
+        if verb == "park":
+            return service.park([what], seconds=dice.choice((5, 60, 300, 900)))
+        if verb == "end session":
+            run, seconds = person.actor.session or "run-0", dice.choice((60, 900))
+            return service.end_session(run, park=dice.random() < 0.5, seconds=seconds)
         return service.read()
 
     def _answered(self, person: Person, number: str, verb: str, answer: Answer) -> None:
@@ -277,7 +286,7 @@ class World:
 
     def _check_events(self, after: Step) -> None:
         for event in after.events:
-            if event.kind in ("renewed", "extended", "released") and not same_person(
+            if event.kind in ("renewed", "extended", "released", "parked") and not same_person(
                 event.by, event.holder or ""
             ):
                 raise Broken(f"S7: {event.by} {event.kind} the lease of {event.holder}")
@@ -308,10 +317,10 @@ class World:
                 yield lease
 
     def _candidates(self, person: Person, version: str) -> list[Lease]:
-        """The active leases of a version that answer to a person."""
+        """The active leases of a version that answer to a person; a parked one is nobody's run."""
         if person.read != version:
             found = self.remote.steps[version].leases.values()
-            active = (x for x in found if x.state is State.ACTIVE)
+            active = (x for x in found if x.state is State.ACTIVE and not x.parked)
             person.read, person.own = version, [x for x in active if x.answers_to(person.actor)]
         return person.own
 

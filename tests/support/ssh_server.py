@@ -13,6 +13,7 @@ import subprocess
 import time
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 from support.availability import missing
 from support.fences import clean_env
@@ -44,13 +45,15 @@ ClientAliveInterval 5
 ClientAliveCountMax 4
 AcceptEnv GIT_PROTOCOL
 SetEnv {environ}
-ForceCommand "{base}/serve"
 """
 # Newer servers punish an address whose connections break, which is what tests do.
 _PATIENCE = "PerSourcePenalties no\n"
 
+# What each key may do; its user's name is told as hosts of git tell it to hooks.
+_KEY = 'restrict,command="{base}/serve {user}" {key}'
 _SERVE = """\
 #!/bin/sh
+[ -z "${{1-}}" ] || export GL_USER="$1"
 printf '%s\\n' "$SSH_ORIGINAL_COMMAND" >>{log}
 exec {git} shell -c "$SSH_ORIGINAL_COMMAND"
 """
@@ -69,7 +72,7 @@ class SshServer:
         self._prepare()
         self._start()
 
-    def __enter__(self) -> SshServer:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -83,6 +86,15 @@ class SshServer:
     @property
     def command(self) -> str:
         """The GIT_SSH_COMMAND of a client; the port is in the URL, so that a proxy fits between."""
+        return self._command("user_key")
+
+    def command_as(self, user: str) -> str:
+        """The same for a user of that name, whom the server tells to hooks as GL_USER."""
+        if not (self.base / user).exists():
+            self._add_key(user, user)
+        return self._command(user)
+
+    def _command(self, key: str) -> str:
         options = [
             f'UserKnownHostsFile="{self.base}/known_hosts"',
             "GlobalKnownHostsFile=/dev/null",
@@ -96,7 +108,7 @@ class SshServer:
         words = ["ssh", "-F", "/dev/null"]
         for option in options:
             words += ["-o", option]
-        return shlex.join([*words, "-i", str(self.base / "user_key")])
+        return shlex.join([*words, "-i", str(self.base / key)])
 
     def url(self, bare: Path) -> str:
         """The URL of a repository on this machine."""
@@ -110,6 +122,10 @@ class SshServer:
             if len(words) == 2 and words[1] == str(bare):
                 found.append(words[0].removeprefix("git-"))
         return found
+
+    def environ(self) -> dict[str, str]:
+        """What every service on this server has in its environment."""
+        return clean_env()
 
     def close(self) -> None:
         """Stop the server and the sessions which are still open."""
@@ -125,24 +141,31 @@ class SshServer:
             process.wait()
 
     def _prepare(self) -> None:
-        keygen = _find("ssh-keygen")
         _find("ssh")
         if os.geteuid() == 0:
             try:
                 _PRIVILEGE_SEPARATION.mkdir(mode=0o755, parents=True, exist_ok=True)
             except OSError as error:
                 missing(f"sshd cannot run as root here: {error}")
-        for name in ("host_key", "user_key"):
-            words = [keygen, "-q", "-t", "ed25519", "-N", "", "-C", name]
-            subprocess.run([*words, "-f", str(self.base / name)], check=True, env=clean_env())
+        self._make_key("host_key")
+        self._add_key("user_key", "")
         host = (self.base / "host_key.pub").read_text(encoding="ascii")
         (self.base / "known_hosts").write_text(f"{HOST_ALIAS} {host}", encoding="ascii")
-        shutil.copyfile(self.base / "user_key.pub", self.base / "authorized_keys")
         self.log.touch()
         serve = self.base / "serve"
         git = shutil.which("git", path=clean_env()["PATH"]) or "git"
         serve.write_text(_SERVE.format(log=shlex.quote(str(self.log)), git=shlex.quote(git)))
         serve.chmod(0o755)
+
+    def _make_key(self, name: str) -> str:
+        words = [_find("ssh-keygen"), "-q", "-t", "ed25519", "-N", "", "-C", name]
+        subprocess.run([*words, "-f", str(self.base / name)], check=True, env=clean_env())
+        return (self.base / f"{name}.pub").read_text(encoding="ascii")
+
+    def _add_key(self, name: str, user: str) -> None:
+        line = _KEY.format(base=self.base, user=user, key=self._make_key(name))
+        with (self.base / "authorized_keys").open("a", encoding="ascii") as keys:
+            keys.write(line)
 
     def _start(self) -> None:
         """Start sshd; a port that was taken in the meantime leads to another attempt."""
@@ -167,7 +190,7 @@ class SshServer:
         missing(f"sshd does not start here: {log_text[-2000:]}")
 
     def _write_config(self) -> Path:
-        environ = {name: value for name, value in clean_env().items() if name != "TMPDIR"}
+        environ = {name: value for name, value in self.environ().items() if name != "TMPDIR"}
         pairs = " ".join(f'"{name}={value}"' for name, value in sorted(environ.items()))
         text = _CONFIG.format(port=self.port, base=self.base, environ=pairs)
         config = self.base / "sshd_config"

@@ -43,15 +43,11 @@ def release(sessions: Sequence[str], opener: Opener) -> None:
     """Give back what is bound to each session and to the sub-agents of it: one push a session."""
     for session in sessions[:MOST_SESSIONS]:
         workspace = opener(".", session=session)
-        for name, resources in _bound(workspace, (session,), below=True).items():
-            place = workspace if name == session else opener(".", session=name)
-            place.service.release(list(resources.values()))
-            place.guard.refresh()
+        workspace.service.end_session(below=True, known=True)
+        workspace.guard.refresh()
 
 
-def _bound(
-    workspace: Workspace, sessions: Sequence[str], *, below: bool = False
-) -> Mapping[str, dict[str, Any]]:
+def _bound(workspace: Workspace, sessions: Sequence[str]) -> Mapping[str, dict[str, Any]]:
     """The resources that this person's sessions hold, by what this clone knows: asks nobody."""
     look = workspace.service.known_look()
     found: dict[str, dict[str, Any]] = {}
@@ -61,6 +57,6 @@ def _bound(
             continue
         if not lease.same_holder(workspace.identity.actor):
             continue
-        if name in sessions or (below and name.startswith(tuple(f"{s}/" for s in sessions))):
+        if name in sessions:
             found.setdefault(name, {})[lease.resource.key] = lease.resource
     return found

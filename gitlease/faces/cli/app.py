@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Sequence
@@ -24,9 +25,15 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
             ("claim", "claim", "take a lease, or renew your own"),
             ("renew", "holding", "keep a lease alive: the heartbeat"),
             ("extend", "holding", "stretch a lease for a known gap"),
+            ("park", "park", "keep a lease for your next session, without renewing it"),
             ("release", "ending", "give a lease back"),
             ("done", "ending", "finish: the lease ends completed"),
+            ("session", "session", "your sessions: list them, end one with all it holds"),
+            ("push", "push", "push work that lands only while you hold its leases"),
+            ("fence", "push", "check a token, before what cannot be undone"),
             ("note", "governing", "leave a note for the next holder"),
+            ("run", "run", "run a command while you hold leases"),
+            ("dispatch", "dispatch", "the same in the background, with a log"),
         ),
     ),
     (
@@ -46,6 +53,9 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
             ("list", "reading", "all leases, yours and theirs"),
             ("status", "overview", "the ledger at a glance"),
             ("log", "reading", "the audit trail"),
+            ("check", "check", "for CI: violated claims, stale claims"),
+            ("wait", "wait", "return when something is free"),
+            ("watch", "wait", "tell what happens to leases, as it happens"),
             ("whoami", "overview", "who you are here, and why"),
         ),
     ),
@@ -55,6 +65,7 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
             ("init", "init", "set this repository up"),
             ("config", "config", "settings and the ledger's policy"),
             ("hooks", "hooks", "git's hooks: install, uninstall, status"),
+            ("server", "server", "a host's hook that refuses what is illegal"),
             ("revoke", "governing", "end someone else's lease (admins)"),
             ("agent", "agent", "hooks of coding agents"),
             ("demo", "demo", "two workers in a throw-away repository"),
@@ -164,14 +175,20 @@ def run(argv: Sequence[str], *, prog: str = "gitlease", opener: Opener = open_re
 
         # What faults of the outside are, is told apart long before: this is our own output.
         output.forget_stdout()
-        output.aside(
-            f"the answer could not be written: {error.strerror}; what was asked may have been done"
-        )
+        why = error.strerror
+        with contextlib.suppress(OSError, ValueError):
+            output.aside(
+                f"the answer could not be written: {why}; what was asked may have been done"
+            )
         return exit_of(INTERNAL)
     except Exception as error:
         from gitlease.faces.cli import refusals
 
         traceback = "--traceback" in options or sys.flags.dev_mode
+        if call.command == "run":
+            from gitlease.faces.cli.run import tell_fault
+
+            return tell_fault(call, error, traceback=traceback)
         return refusals.tell_fault(call, error, traceback=traceback)
 
 
@@ -197,6 +214,10 @@ def _carry_out(call: Call, argv: Sequence[str]) -> int:
 def _refuse(call: Call, error: GitleaseError) -> int:
     from gitlease.faces.cli import refusals
 
+    if call.command == "run":  # an exit status of ours must not be taken for the command's
+        from gitlease.faces.cli.run import tell_refusal
+
+        return tell_refusal(call, error)
     return refusals.tell(call, error)
 
 

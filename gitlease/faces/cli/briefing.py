@@ -70,9 +70,10 @@ def _next_steps(call: Call, reading: QueueReading) -> dict[str, str]:
     if any(c.state is Carried.LIVE and view and view.mine for c, view in carried):
         steps[call.typed("renew", options=["--all"])] = "keep what you hold"
     for carry, view in carried:
-        if carry.task is not None and carry.state in (Carried.LAPSED, Carried.NONE):
+        lost = carry.task is not None and carry.state in (Carried.LAPSED, Carried.NONE)
+        if lost or carry.state is Carried.PARKED:
             part = ["--scope", view.scope] if view and view.scope != WHOLE else []
-            again = call.typed("claim", carry.task.resource, options=part)
+            again = call.typed("claim", carry.resource, options=part)
             steps[again] = "take it up again"
             break
     if reading.next_up:

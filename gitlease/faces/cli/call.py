@@ -61,6 +61,10 @@ class Call:
     @property
     def workspace(self) -> Workspace:
         """The repository with its service, opened when it is first needed."""
+        return self.opened()
+
+    def opened(self, **options: Any) -> Workspace:
+        """The same, opened with further options of ``open_workspace`` if it is not yet open."""
         if self._opened is None:
             self._opened = self.opener(
                 self.directory or ".",
@@ -69,6 +73,7 @@ class Call:
                 remote=self.remote,
                 session=self.session,
                 no_session=self.no_session,
+                **options,
             )
         return self._opened
 
@@ -137,7 +142,9 @@ class Call:
         if self.remote is not None:
             from gitlease.bootstrap import without_secrets
 
-            chosen = [without_secrets(word) for word in chosen]
+            # A blank ends a URL in a text, but not in a word.
+            urls = [w.replace(" ", "%20") if "://" in w else w for w in chosen]
+            chosen = [without_secrets(word) for word in urls]
         chosen += ["--local"] if self.local else []
         chosen += ["--session", self.session] if self.session is not None else []
         chosen += ["--no-session"] if self.no_session else []

@@ -82,19 +82,20 @@ def claim_verb(
     resources = call.resources(words)
     covered = _covered(call, paths)
     call.retry = claiming.again(call, "claim", resources, wish, covered=covered)
-    answer = call.service.claim(
-        resources,
-        scope=terms.scope,
-        ttl=terms.ttl,
-        paths=tuple(found for path in covered if (found := path.pattern) is not None),
-        reason=terms.reason,
-        takeover=takeover,
-        reopen=reopen,
-        any_name=any,
-        commit=commit,
-        wait=patience,
-        on_wait=claiming.tell_waiting(call, wait),
-    )
+    with claiming.ended_by_sigterm(patience):
+        answer = call.service.claim(
+            resources,
+            scope=terms.scope,
+            ttl=terms.ttl,
+            paths=tuple(found for path in covered if (found := path.pattern) is not None),
+            reason=terms.reason,
+            takeover=takeover,
+            reopen=reopen,
+            any_name=any,
+            commit=commit,
+            wait=patience,
+            on_wait=claiming.tell_waiting(call, wait),
+        )
     claiming.answer_claim(call, answer, scope=scope)
 
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import gc
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import click
@@ -114,9 +118,29 @@ def tell_waiting(call: Call, wait: str | None) -> Callable[[LeaseHeld], None]:
         if told[-1:] == [who]:
             return
         told.append(who)
-        output.aside(f"waiting up to {wait}: {sentences.refusal(held, call.now())}")
+        limit = f" up to {wait}" if wait else ""
+        output.aside(f"waiting{limit}: {sentences.refusal(held, call.now())}")
 
     return tell
+
+
+@contextmanager
+def ended_by_sigterm(patience: int | None) -> Iterator[None]:
+    """Let SIGTERM end a wait like Ctrl-C does, so that the place in the line is given back."""
+    if patience is not None:
+        gc.enable()  # off in a short call, and a wait may be long
+    if patience is None or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def leave(number: int, _frame: object) -> None:
+        raise SystemExit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 STEPS = (
@@ -155,11 +179,12 @@ def answer_claim(
         views=answer.leases,
         next_steps=list(steps),
         hints=[f"{step}  # {use}" for step, use in steps.items()],
-        show=lambda: _show(call, answer, also),
+        show=lambda: show_claimed(call, answer, also),
     )
 
 
-def _show(call: Call, answer: Answer, also: Sequence[str]) -> None:
+def show_claimed(call: Call, answer: Answer, also: Sequence[str] = ()) -> None:
+    """Print what was claimed, from whom it was taken over, and the notes for whoever has it now."""
     from gitlease.faces import task_words
 
     now = call.now()

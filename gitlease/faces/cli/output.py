@@ -116,12 +116,25 @@ def facts(rows: Sequence[tuple[str, str, tuple[str, ...]]]) -> None:
 
 def tolerate_any_encoding() -> None:
     """Let a narrow encoding spell out what it cannot show, instead of failing half-way."""
+    _have_streams()
     if sys.stdout is None:  # closed by whoever started this: nobody wants the answer
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
             reconfigure(errors="backslashreplace")
+
+
+def _have_streams() -> None:
+    """Let nothing else get the numbers of standard streams that were closed: commands have them."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            opened = os.open(os.devnull, os.O_RDWR)
+            os.set_inheritable(opened, True)
 
 
 def forget_stdout() -> None:

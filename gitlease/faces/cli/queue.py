@@ -9,6 +9,7 @@ import click
 
 from gitlease.domain.errors import UsageError
 from gitlease.domain.queue import Carried, WhyNot
+from gitlease.domain.resource import WHOLE
 from gitlease.faces import task_words, wire
 from gitlease.faces.cli import claiming, output
 from gitlease.faces.cli.output import Row
@@ -34,17 +35,18 @@ HEADINGS: Sequence[str] = (
 )
 OWN_HEADINGS: Sequence[str] = ("TASK", "LEASE", "PRIORITY", "STATUS", "TITLE", "WAITS FOR")
 STYLES = {WhyNot.YOURS: "green", WhyNot.HELD: "yellow", WhyNot.ASSIGNED: "yellow", None: ""}
-OWN_STYLES = {Carried.LIVE: "green", Carried.TAKEN_OVER: "yellow"}
+OWN_STYLES = {Carried.LIVE: "green", Carried.PARKED: "cyan", Carried.TAKEN_OVER: "yellow"}
 
 
 @click.command(
     "queue",
     cls=Verb,
-    help="""The tasks that you may claim, best first: by priority, then dependencies done, then age.
+    help="""The tasks that you may claim, best first: what you parked, then by priority, then
+dependencies done, then age.
 
 --all shows the others as well, each with why not. --mine shows what you carry instead, whatever its
 state (so --all adds nothing to it): the tasks assigned to you and what you hold, each with how its
-lease stands: live, lapsed, taken over, or none.
+lease stands: live, parked, lapsed, taken over, or none. What you parked comes first.
 
 Piped, each line has, separated by tabs: resource, why-not (empty: claimable), who, expires_at,
 priority, status, assigned, waits_for, file, title. With --mine: resource, state, taken_over_by,
@@ -165,10 +167,12 @@ def _columns(task: Task | None, waits_for: Sequence[str]) -> tuple[str, ...]:
 @click.command(
     "next",
     cls=Verb,
-    help="""The task to take up next: of those you may claim, the first that waits for no other.
+    help="""The task to take up next: what you parked, else of those you may claim the first that
+waits for no other.
 
 With --claim it is claimed at once: however many workers ask at the same moment, each gets another
-task. What another takes first, and what you hold already, is passed over.""",
+task. What another takes first, and what you hold already, is passed over; what you parked is
+resumed, by one of your sessions.""",
     examples=(
         "gitlease next",
         "gitlease next --claim --ttl 30m",
@@ -216,11 +220,15 @@ def _show_next(call: Call, ref: str | None, cached: bool) -> None:
     reading = call.queue.next_task(ref=ref, cached=cached)
     entry = reading.next_up[0]
     facts = task_words.facts(entry.task, entry.waits_for)
-    name = entry.task.resource.text
+    name, view = entry.task.resource.text, lease_of(entry, reading)
+    part = []
+    if entry.parked and view is not None:
+        facts.append(("lease", task_words.why_not(entry, view, call.now()), ()))
+        part = ["--scope", view.scope] if view.scope != WHOLE else []
     call.answer(
         {"task": wire.entry(entry, reading.views)},
         warnings=reading.warnings,
-        next_steps=[call.typed("claim", name)],
+        next_steps=[call.typed("claim", name, options=part)],
         show=lambda: output.facts([("task", name, (name,)), *facts]),
     )
 

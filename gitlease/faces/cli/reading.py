@@ -91,8 +91,9 @@ def _row(view: LeaseView, actor: Actor, now: datetime) -> Row:
     place = " ".join(w for w in (view.host, f"({view.branch})" if view.branch else "") if w)
     scope = "" if view.scope == WHOLE else view.scope
     session, reason = view.session or "", view.reason or ""
+    state = "parked" if view.parked else view.state
     return Row(
-        cells=(ours, view.resource, scope, view.holder, session, view.state, left, place, reason),
+        cells=(ours, view.resource, scope, view.holder, session, state, left, place, reason),
         fields=(
             ours,
             view.resource,

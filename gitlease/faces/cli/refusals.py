@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from gitlease.domain.errors import AnotherLedger
 from gitlease.domain.lease import same_person
+from gitlease.domain.resource import WHOLE
 from gitlease.faces import sentences, wire
 from gitlease.faces.cli import output
+from gitlease.faces.cli.claiming import WAIT
 from gitlease.faces.codes import INTERNAL, exit_of
 
 if TYPE_CHECKING:
@@ -39,7 +41,7 @@ def next_steps(call: Call, error: GitleaseError) -> list[str]:
     """Commands that are safe to run as they stand: none takes a lease from its holder."""
     code, resource = error.code, error.resource
     if code in ("held", "wait_timeout") and call.retry is not None and error.free_at is not None:
-        return [call.retry]
+        return list(dict.fromkeys([_wait(call, error), call.retry]))
     if resource is not None and code in ("held", "not_holder", "unknown_outcome", "wait_timeout"):
         return [call.typed("show", resource)]
     finished = any(view.state == "completed" for view in error.views)
@@ -52,6 +54,14 @@ def next_steps(call: Call, error: GitleaseError) -> list[str]:
     if code == "usage":
         return [" ".join(w for w in (call.prog, call.command, "--help") if w)]
     return []
+
+
+def _wait(call: Call, error: GitleaseError) -> str:
+    """The wait that takes nothing, for whoever is to decide anew once it is free."""
+    if call.command == "wait" or error.resource is None:
+        return call.retry or ""
+    part = [] if error.scope in (None, WHOLE) else ["--scope", f"{error.scope}"]
+    return call.typed("wait", error.resource, options=["--timeout", WAIT, *part])
 
 
 def _advice(call: Call, error: GitleaseError) -> Sequence[str]:

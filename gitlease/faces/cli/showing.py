@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @click.command(
     "show",
     cls=Verb,
-    help="""Show one resource: who holds it and where, how long still, why, and the notes left.
+    help="""Show one resource: who holds it and where, how long still, why, notes, and who waits.
 
 Of a task it shows what its file says as well: title, status, who is assigned. It succeeds when the
 resource is free, too: read the answer, or the state in its JSON.""",
@@ -54,11 +54,13 @@ def show_verb(call: Call, *, word: str, ref: str | None, scope: str | None, cach
     reading = call.service.read(resource=resource, cached=cached)
     found = call.queue.find(resource, ref=ref)
     views = [view for view in reading.leases if scopes_overlap(view.scope, part)]
+    tickets = [ticket for ticket in reading.waiting if scopes_overlap(ticket.scope, part)]
     entry = found.entry
     body = {
         "leases": [wire.lease(view) for view in views],
         "task": wire.task(entry.task, waits_for=entry.waits_for) if entry else None,
         "notes": [wire.note(note) for note in reading.notes],
+        "waiting": wire.waiting(tickets),
     }
 
     def show() -> None:
@@ -67,6 +69,8 @@ def show_verb(call: Call, *, word: str, ref: str | None, scope: str | None, cach
             output.line(_unleased(resource, part, found, call.now()))
         for note in reading.notes:
             output.line(sentences.noted(note))
+        for place, ticket in enumerate(tickets, start=1):
+            output.line(sentences.in_line(place, ticket, call.now()))
 
     call.answer(body, warnings=(*reading.warnings, *found.warnings), views=views, show=show)
 
@@ -108,7 +112,8 @@ def _facts(view: LeaseView, actor: Actor, now: datetime) -> list[tuple[str, str,
         ("claimed_at", wire.seconds(view.claimed_at)),
         ("expires_at", wire.seconds(view.expires_at)),
         ("free_at", free),
+        ("parked", "yes" if view.parked else ""),
     )
-    words = dict(plain) | {"expires_at": "", "free_at": ""}
+    words = dict(plain) | {"expires_at": "", "free_at": "", "parked": ""}
     facts = [(name, words[name], (value,)) for name, value in plain if value]
     return [*facts, ("time", sentences.until(view, now), ())]

@@ -105,13 +105,14 @@ def _start(
     terms, patience = wish.terms(), wish.patience()
     verb, then = ("start", ()) if status is None else ("set", (status,))
     call.retry = claiming.again(call, verb, [resource], wish, then=then)
-    answer = call.service.start(
-        resource,
-        terms=terms,
-        status=status,
-        wait=patience,
-        on_wait=claiming.tell_waiting(call, wish.wait),
-    )
+    with claiming.ended_by_sigterm(patience):
+        answer = call.service.start(
+            resource,
+            terms=terms,
+            status=status,
+            wait=patience,
+            on_wait=claiming.tell_waiting(call, wish.wait),
+        )
     claiming.answer_claim(call, answer, scope=wish.scope)
 
 

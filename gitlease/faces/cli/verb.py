@@ -53,7 +53,7 @@ class Verb(click.Command):
     """A verb: options first its own, then those that all share; examples and exit codes in help.
 
     ``exits`` are the exit statuses beside 0 that it can end with, ``no`` the codes among them that
-    exit 1 stands for.
+    exit 1 stands for. ``own_exits`` are those of this verb alone, with what they mean.
     """
 
     def __init__(
@@ -62,6 +62,7 @@ class Verb(click.Command):
         *,
         examples: Sequence[str],
         exits: Sequence[int],
+        own_exits: Sequence[tuple[int, str]] = (),
         done: str = DONE,
         no: Sequence[str] = HELD,
         advice: Sequence[str] = (),
@@ -72,7 +73,7 @@ class Verb(click.Command):
     ) -> None:
         super().__init__(name, context_settings=CONTEXT, **settings)
         self.examples, self.exits, self.done, self.advice = examples, exits, done, advice
-        self.no = no
+        self.no, self.own_exits = no, own_exits
         if scope:
             self.params.append(click.Option(["--scope"], metavar="S", help=scope))
         if cached:
@@ -86,7 +87,27 @@ class Verb(click.Command):
             _section(formatter, "How long", self.advice)
         _section(formatter, "Examples", [line.replace("gitlease", prog) for line in self.examples])
         lines = [f"{0:>3}  {self.done}", *(_exit_line(x, self.no) for x in self.exits)]
+        lines += [f"{status:>3}  {meaning}" for status, meaning in self.own_exits]
         _section(formatter, "Exit codes", lines)
+
+
+class WithCommand(Verb):
+    """A verb that runs a command: the words after ``--`` are the command's, untouched.
+
+    They are the parameter ``command``, empty where there is no ``--``.
+    """
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if "--" in args and not ctx.resilient_parsing:
+            at = args.index("--")
+            args, command = args[:at], args[at + 1 :]
+        else:
+            command = []
+        ctx.params["command"] = tuple(command)
+        return super().parse_args(ctx, args)
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        return [*super().collect_usage_pieces(ctx), "--", "COMMAND [ARG]..."]
 
 
 def _section(formatter: click.HelpFormatter, title: str, lines: Sequence[str]) -> None:

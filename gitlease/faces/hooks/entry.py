@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from gitlease.domain.errors import GitleaseError, Invalid, NotARepository
+from gitlease.domain.work import JUDGED
 from gitlease.faces.printable import clean
 
 if TYPE_CHECKING:
@@ -94,6 +95,8 @@ def pre_push(desk: HookDesk, args: Sequence[str]) -> int:
     """Check again, with what the remote knows now."""
     told(desk)
     remote = args[0] if args else ""
+    if remote and desk.environ.get(JUDGED) == remote:
+        return 0  # by whoever started this push
     ruling = desk.hooks.pre_push(_pushed(), remote)
     tell(desk, ruling, "push")
     return BLOCKED if ruling.blocked else 0
@@ -120,7 +123,10 @@ def post(desk: HookDesk, args: Sequence[str]) -> int:
 
 def beat(desk: HookDesk, args: Sequence[str]) -> int:
     """What ``post`` starts: nobody waits for it, and what it has to say is told later."""
-    desk.beat()
+    from gitlease.bootstrap_push import after_push
+
+    with after_push(desk.repository.common_dir):
+        desk.beat()
     desk.words.leave(desk.guard.lost())
     return 0
 

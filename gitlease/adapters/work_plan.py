@@ -1,0 +1,339 @@
+"""What a push would do, by git's own word: ``git push --dry-run``, which runs the hooks as well.
+
+So the hooks of the repository see the push that was asked for and nothing else; the push itself,
+with the refs of ledgers beside it, comes after and runs none.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+
+from gitlease.adapters.changes import ask
+from gitlease.adapters.changes_push import MAX_COMMITS
+from gitlease.adapters.changes_removed import REPLACES, removed
+from gitlease.adapters.git import GitResult
+from gitlease.adapters.remote_branches import main_branches, names_of
+from gitlease.adapters.repository import TIMEOUT, Repository
+from gitlease.adapters.settings import Location, Tasks
+from gitlease.adapters.transport import TIME_LIMIT, denies, detail_of, without_secrets
+from gitlease.adapters.work_place import elsewhere, rewritten, unfollowed, work_at
+from gitlease.adapters.work_push import UNABLE, push_work, refs_at, run_in, stands
+from gitlease.adapters.worktree import HookWorktree
+from gitlease.domain.errors import Denied, GitleaseError, Unavailable, UnknownOutcome, UsageError
+from gitlease.domain.frozen import replace
+from gitlease.domain.guard import Touched
+from gitlease.domain.work import JUDGED, Became, PushWish, WorkPush, WorkRef
+from gitlease.ports import Cause
+from gitlease.ports_push import Brought, PlannedPush
+
+SECONDS = 3_600.0  # for hooks, and for the way of the objects
+LOOKS = 3
+
+_BECAME = {
+    " ": Became.UPDATED,
+    "+": Became.FORCED,
+    "*": Became.CREATED,
+    "-": Became.DELETED,
+    "=": Became.UP_TO_DATE,
+    "!": Became.REJECTED,
+}
+_SUMMARY = re.compile(r"([0-9a-f]{40,64})\.\.\.?([0-9a-f]{40,64})")
+_BRANCH = "refs/heads/"
+_ON_DEMAND = frozenset({"on-demand", "only", "true", "yes", "on", "1"})
+# What git finds wrong with what was asked, before or without asking the remote.
+_WRONG = (
+    r"(?im)^(?:error|fatal): (src refspec .*|dst ref.*|.* has no upstream branch.*"
+    r"|you are not currently on a branch.*|no configured push destination.*|invalid refspec .*"
+    r"|.*cannot be resolved to branch.*|the upstream branch of .*|you are pushing to remote .*"
+    r"|you didn't specify any refspecs.*|.*can'?(?:not|t) be (?:combined|used).*|bad object .*"
+    r"|the destination refspec .*|the destination you provided .*|.* matches more than one.*"
+    r"|--delete (?:doesn't|only) .*|cannot update .*|no refs in common .*|.*expects .*"
+    r"|unable to delete '.*': remote ref does not exist"
+    r"|options? .* cannot be used together.*|unknown (?:option|switch) .*|no such remote.*)$"
+)
+_SUBMODULES = "submodule paths contain changes"
+_NOT_ATOMIC = "does not support --atomic"
+_BY_GIT = ("error: failed to push", "error: atomic push failed", "hint:", "To ")
+
+
+class GitWork:
+    """The work of one repository, to be pushed where its ledger is."""
+
+    def __init__(
+        self,
+        repository: Repository,
+        tasks: Tasks,
+        location: Location,
+        *,
+        ref_prefix: str,
+        holder: str,
+        seconds: float = SECONDS,
+    ) -> None:
+        self._repository, self._location, self._prefix = repository, location, ref_prefix
+        self._seconds, self._holder = seconds, holder
+        self._worktree = HookWorktree(
+            repository,
+            tasks,
+            environ={},
+            ref_prefix=ref_prefix,
+            shared=location.name,
+            holder=holder,
+        )
+
+    # --- what would be pushed ---------------------------------------------------------------------
+
+    def plan(self, wish: PushWish, tell: Callable[[str], None]) -> PlannedPush:
+        push = work_at(self._repository, self._location, wish, seconds=self._seconds)
+        self._see_place(push)
+        words = ["push", "--dry-run", "--porcelain", "--atomic", *wish.choosing]
+        # Options for the server are kept back: a git that makes a dry run sends them to a server
+        # which has gone already, and dies of that at times.
+        words += [word for word in wish.sending if not word.startswith("--push-option=")]
+        words += ["--set-upstream"] if wish.upstream else []
+        words += [] if wish.hooks else ["--no-verify"]
+        words += self._submodules(wish.choosing)
+        words += ["--", push.remote, *wish.refspecs]
+        before = self._branches()
+        env = {JUDGED: push.remote, **_own_locale()}
+        full = [("core.abbrev", "no"), ("push.pushOption", "")]
+        heard = _Heard(tell)
+        result = run_in(
+            push, words, seconds=self._seconds, settings=full, env=env, on_err=heard.more
+        )
+        heard.end(result)
+        by_hooks, lines = _parts(result)
+        for line in by_hooks:
+            tell(line)
+        if lines is None:
+            raise _failure(result, self._seconds)
+        refs = [x for line in lines if (x := self._ref(line, before)) is not None]
+        for one in refs:
+            if one.ref.startswith(f"{self._prefix}/"):
+                raise UsageError(
+                    f"{one.ref} is a ledger of leases, which only changes of leases move",
+                    hints=("name the branches and tags to be pushed",),
+                )
+        follows = wish.upstream or any("\t" not in line and line != "Done" for line in lines)
+        moving = replace(push, refs=tuple(x for x in refs if x.moves))
+        way, tracking = unfollowed(self._repository, moving, self._prefix)
+        return PlannedPush(
+            push=way,
+            refs=tuple(refs),
+            remote=push.remote,
+            upstreams=self._upstreams(refs) if follows else (),
+            tracking=tracking,
+        )
+
+    def _see_place(self, push: WorkPush) -> None:
+        """See that the ledger is where git pushes, if settings have that be elsewhere."""
+        ways = rewritten(self._repository, self._location, push)
+        if ways is None:
+            return
+        for _ in range(LOOKS):  # the ledger may change between the two looks
+            ledgers = [refs_at(push, way, f"{self._prefix}/*", timeout=TIME_LIMIT) for way in ways]
+            if ledgers[0] == ledgers[1]:
+                return
+        raise elsewhere(self._location, ways[1])
+
+    def _submodules(self, choosing: Sequence[str]) -> list[str]:
+        """Submodules are looked at, but never pushed along: no lease would guard that."""
+        config = self._repository.config
+        if any(word.startswith("--recurse-submodules") for word in choosing):
+            return []
+        set_so = config.get("push.recursesubmodules") or config.get("submodule.recurse") or ""
+        return ["--recurse-submodules=check"] if set_so.lower() in _ON_DEMAND else []
+
+    def _branches(self) -> dict[str, str]:
+        """What the branches are before a hook may move them: git pushes what it saw then."""
+        words = ("for-each-ref", "--format=%(objectname) %(refname)", "refs/heads", "refs/tags")
+        lines = os.fsdecode(ask(self._repository, *words).out).splitlines()
+        found = {ref: oid for oid, _, ref in (line.partition(" ") for line in lines)}
+        return found | {"HEAD": self._id_of("HEAD")}
+
+    def _id_of(self, name: str) -> str:
+        words = ("rev-parse", "-q", "--verify", "--end-of-options", name)
+        said = ask(self._repository, *words)
+        return (os.fsdecode(said.out).split() or [""])[-1] if said.code == 0 else ""
+
+    def _ref(self, line: str, before: Mapping[str, str]) -> WorkRef | None:
+        flag, tab, rest = line.partition("\t")
+        names, tab_too, summary = rest.partition("\t")
+        if not (tab and tab_too) or flag not in _BECAME:
+            return None
+        source, _, ref = names.rpartition(":")
+        became = _BECAME[flag]
+        reason = summary if became is Became.REJECTED else ""
+        moved = _SUMMARY.match(summary)
+        if moved is not None:
+            return WorkRef(ref, source, moved[1], moved[2], became)
+        new = "" if became is Became.DELETED else before.get(source) or self._id_of(source)
+        old = new if became is Became.UP_TO_DATE else ""
+        return WorkRef(ref, source, old, new, became, reason)
+
+    def _upstreams(self, refs: Sequence[WorkRef]) -> tuple[tuple[str, str], ...]:
+        current = self._repository.branch()
+        found = []
+        for one in refs:
+            source = f"{_BRANCH}{current}" if one.source == "HEAD" and current else one.source
+            if source.startswith(_BRANCH) and one.ref.startswith(_BRANCH):
+                found.append((source.removeprefix(_BRANCH), one.ref))
+        return tuple(found)
+
+    # --- what it brings -------------------------------------------------------------------------
+
+    def brought(self, plan: PlannedPush) -> Brought:
+        none = "0" * (40 if self._repository.object_format == "sha1" else 64)
+        lines = [
+            f"{x.source or '(delete)'} {x.new or none} {x.ref} {x.old or none}"
+            for x in plan.refs
+            if x.moves
+        ]
+        if not lines:
+            return Brought(())
+        pushes = self._worktree.outgoing(lines, plan.remote)
+        lost, too_many = self._lost(plan)
+        touched: dict[str, Touched] = {}
+        brings = (x for push in pushes for x in push.touched)
+        for one in (*brings, *self._worktree.touched_by(lost)):
+            known = touched.get(one.path, one)
+            tasks, folder = known.tasks | one.tasks, known.folder or one.folder
+            touched[one.path] = Touched(one.path, tasks, folder)
+        return Brought(
+            tuple(touched.values()),
+            tuple(
+                f"{ref}: only the newest {MAX_COMMITS} commits were looked at"
+                for ref in dict.fromkeys(push.ref for push in pushes if push.cut)
+            )
+            + ((f"only {MAX_COMMITS} of the commits that are lost were looked at",) * too_many),
+        )
+
+    def _lost(self, plan: PlannedPush) -> tuple[list[str], bool]:
+        """The commits that the remote would not have any more, and whether there are too many."""
+        if not any(x.moves and x.became in REPLACES for x in plan.refs):
+            return [], False
+        there = refs_at(plan.push, plan.push.remote, timeout=TIME_LIMIT)
+        names = names_of(self._repository, self._location.url or "")
+        main = main_branches(self._repository, names)
+        return removed(
+            self._repository,
+            plan.refs,
+            there,
+            main=main,
+            remote=plan.remote,
+            holder=self._holder,
+        )
+
+    # --- pushing --------------------------------------------------------------------------------
+
+    def land(self, push: WorkPush) -> tuple[str, ...]:
+        pushed = push_work(push)
+        if pushed.clean:
+            return pushed.said
+        if not pushed.sent:
+            kind = Denied if pushed.cause in (Cause.WORK, Cause.REFUSED, Cause.MOVED) else None
+            raise (kind or Unavailable)(f"the push was not made: {pushed.detail}")
+        try:
+            there = stands(push, timeout=TIME_LIMIT)
+        except Unavailable as error:
+            raise _unknown(f"{pushed.detail}; {error.message}") from None
+        if all(there[x.ref] == x.new for x in push.refs):
+            return pushed.said
+        if pushed.cause is Cause.UNREACHABLE:
+            raise _unknown(pushed.detail)
+        raise Denied(f"the remote refused the push: {pushed.detail}")
+
+    def follow(self, plan: PlannedPush) -> None:
+        commands: list[list[str]] = []
+        for ref, new in plan.tracking:
+            commands += [
+                ["update-ref", *(["-m", "update by push", ref, new] if new else ["-d", ref])]
+            ]
+        for branch, ref in plan.upstreams:
+            commands += [["config", f"branch.{branch}.remote", plan.remote]]
+            commands += [["config", f"branch.{branch}.merge", ref]]
+        for words in commands:
+            run_in(plan.push, words, seconds=TIMEOUT)
+
+
+def _own_locale() -> dict[str, str]:
+    """Hooks get the user's own characters; only git's own words are to be the ones known here."""
+    own = next((v for k in ("LC_ALL", "LC_CTYPE", "LANG") if (v := os.environ.get(k))), "")
+    return {"LC_ALL": "", "LC_MESSAGES": "C", "LANGUAGE": ""} | ({"LC_CTYPE": own} if own else {})
+
+
+def _parts(result: GitResult) -> tuple[tuple[str, ...], list[str] | None]:
+    """What hooks printed, and git's own lines after it; None where git has none."""
+    lines = result.out.decode("utf-8", "replace").splitlines()
+    starts = [n for n, line in enumerate(lines) if line.startswith("To ")]
+    if not starts and result.code == 0 and lines[-1:] == ["Done"]:
+        return tuple(lines[:-1]), []  # no ref was meant, so git does not even say where it went
+    if not starts or result.timed_out:
+        return tuple(lines), None
+    return tuple(lines[: starts[-1]]), lines[starts[-1] + 1 :]
+
+
+class _Heard:
+    """What is said besides, by hooks or by the server, line by line.
+
+    Git's own words are told in ours, when it has ended: what follows on the word ``fatal`` is kept
+    until it shows whether it was git's last, or a hook's.
+    """
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self._tell, self._rest = tell, b""
+        self._kept: list[str] | None = None
+
+    def more(self, data: bytes) -> None:
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            text = without_secrets(line.decode("utf-8", "replace").rstrip())
+            if not text or text.startswith(_BY_GIT):
+                continue
+            if self._kept is None and text.startswith("fatal: "):
+                self._kept = []
+            (self._tell if self._kept is None else self._kept.append)(text)
+
+    def end(self, result: GitResult) -> None:
+        self.more(b"\n")
+        for text in self._kept or () if result.code in (0, 1) else ():
+            self._tell(text)
+
+
+def _failure(result: GitResult, seconds: float) -> GitleaseError:
+    detail = detail_of(result.err.splitlines(), result, seconds)
+    if result.timed_out:
+        return Unavailable(f"the push could not be prepared: {detail}")
+    if _NOT_ATOMIC in result.err:
+        return Denied(
+            "the remote cannot move several refs at once, so work and lease cannot go together",
+            hints=("its receive.advertiseAtomic is off, or its git too old",),
+        )
+    wrong = re.search(_WRONG, result.err)
+    if wrong is not None:
+        said = without_secrets(wrong[1])[:300].rstrip(".")
+        hints = ("name the remote and the branch, and say --set-upstream",)
+        return UsageError(
+            said[:1].lower() + said[1:], hints=hints if "no upstream branch" in said else ()
+        )
+    if _SUBMODULES in result.err:
+        return Denied(
+            "submodules have commits that no remote has",
+            hints=("push the submodules first: no lease guards what is pushed along",),
+        )
+    unable = UNABLE.search(result.err)
+    if unable is not None:
+        return Denied(f"the remote {unable[1]}")
+    if result.code == 1:
+        return Denied("a pre-push hook of this repository stopped the push")
+    if denies(result.err):
+        return Denied(f"the remote refused: {detail}")
+    return Unavailable(f"the remote cannot be reached: {detail}")
+
+
+def _unknown(detail: str) -> UnknownOutcome:
+    return UnknownOutcome(
+        f"whether the push reached the remote cannot be known: {detail}",
+        hints=("git ls-remote shows what the remote has",),
+    )

@@ -1,0 +1,220 @@
+"""The composition root of commands that run under leases."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import signal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from gitlease.adapters import child
+from gitlease.adapters.attending import Attended
+from gitlease.adapters.guardian import GuardianFailed
+from gitlease.answers import Answer
+from gitlease.bootstrap import Workspace
+from gitlease.bootstrap_holding import new_heartbeat
+from gitlease.domain.errors import GitleaseError, Invalid, LeaseLost
+from gitlease.domain.frozen import dataclass
+from gitlease.domain.instant import rfc3339
+from gitlease.domain.lease import same_person
+from gitlease.domain.loss import Hold, Lost, early_ms
+from gitlease.domain.operations import Grant
+from gitlease.domain.resource import Resource
+from gitlease.keeping import holds_of
+from gitlease.running import CannotExecute, Ended, NoCommand, Run, early_by, grace_ms
+from gitlease.service import LeaseService
+
+ENDING_LIMIT, ENDING_PATIENCE = 10.0, 20.0  # seconds for one contact, and for all, at the end
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Errand:
+    """What is to be run under leases, and how.
+
+    ``directory`` is where it runs; ``grace`` in seconds, None for the usual; ``note``, ``scope``
+    and ``commit`` are those of the release at its end. ``layer``: one that a flag named.
+    ``stops``: signals that end are a wish to stop it, and not passed on.
+    """
+
+    words: tuple[str, ...]
+    directory: str
+    scope: str
+    grace: int | None = None
+    note: str | None = None
+    commit: bool | None = None
+    layer: str | None = None
+    stops: bool = False
+
+
+def check_command(errand: Errand) -> None:
+    """See that the command could be executed, before anything is claimed for it.
+
+    Raises NoCommand or CannotExecute.
+    """
+    try:
+        child.check_executable(errand.words[0], env=os.environ, cwd=errand.directory)
+    except child.CannotExecute as refused:
+        raise _refusal(refused) from None
+
+
+def claimed(
+    workspace: Workspace, wanted: Sequence[Resource], claim: Callable[[], Answer]
+) -> Answer:
+    """Claim; when that is interrupted, what may have been granted already is given back."""
+    try:
+        with ends_orderly():
+            return claim()
+    except (KeyboardInterrupt, SystemExit):
+        with contextlib.suppress(GitleaseError):
+            _take_back(workspace, wanted)
+        raise
+
+
+@contextlib.contextmanager
+def ends_orderly() -> Iterator[None]:
+    """Let the signals that end a process end it by SystemExit, with whatever is to be done then."""
+
+    def leave(signum: int, _frame: object) -> None:
+        raise SystemExit(128 + signum)
+
+    before = {}
+    for signum in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(signum) is signal.SIG_DFL:
+            before[signum] = signal.signal(signum, leave)
+    try:
+        yield
+    finally:
+        for signum, handler in before.items():
+            signal.signal(signum, handler)
+
+
+def run_errand(
+    workspace: Workspace,
+    answer: Answer,
+    errand: Errand,
+    *,
+    on_start: Callable[[Attended], None] = lambda _attended: None,
+    on_stop: Callable[[Lost | str | None], None] = lambda _why: None,
+) -> Ended:
+    """Run the command while what was claimed is held; it is not released here.
+
+    Raises NoCommand, CannotExecute, Invalid without a guardian, and LeaseLost where there is no
+    time left: then the command never ran.
+    """
+    holds, clock = holds_of(answer), workspace.service.clock
+    if not holds or len(holds) != len(answer.leases):
+        raise LeaseLost("what was claimed is not held: the command was not started")
+    grace = grace_ms(errand.grace, holds)
+    pulse = new_heartbeat(workspace, early=early_by(grace))
+    env = {**os.environ, **exported(workspace, answer, holds, errand)}
+    attended = Attended(grace=grace, stops=errand.stops)
+    try:
+        with attended:
+            now = clock.now()
+            left = min(hold.left_ms(now) - early_ms(hold) for hold in holds)
+            if left <= 0:
+                raise LeaseLost("its time was over before the command could be started")
+            attended.start(errand.words, env, errand.directory, until_ms=now.boot_ms + left)
+            on_start(attended)
+            run = Run(attended, pulse, holds, clock=clock, grace=grace, on_stop=on_stop)
+            return run.attend()
+    except child.CannotExecute as refused:
+        raise _refusal(refused) from None
+    except GuardianFailed as failed:
+        raise Invalid(f"the guardian of the command cannot be started: {failed}") from None
+    finally:
+        attended.close()
+
+
+def exported(
+    workspace: Workspace, answer: Answer, holds: Sequence[Hold], errand: Errand
+) -> Mapping[str, str]:
+    """What the command is told of the leases that it runs under, by its environment.
+
+    Several resources and tokens are separated by spaces, in one order; words as a shell would
+    read them.
+    """
+    actor = workspace.identity.actor
+    ends = min(hold.since.wall_ms + hold.duration_ms for hold in holds)
+    told = {
+        "GITLEASE_RESOURCE": shlex.join(view.resource for view in answer.leases),
+        "GITLEASE_TOKEN": " ".join(str(view.token) for view in answer.leases),
+        "GITLEASE_HOLDER": actor.holder,
+        "GITLEASE_SESSION": actor.session or "",
+        "GITLEASE_EXPIRES_AT": rfc3339(ends),
+    }
+    # A remote that a flag named has a state of its own, which no variable leads to.
+    return told | ({"GITLEASE_LAYER": errand.layer} if errand.layer else {})
+
+
+def give_back(
+    workspace: Workspace, answer: Answer, errand: Errand, lost: Sequence[Lost] = ()
+) -> tuple[str, ...]:
+    """Release what this run was granted and has not lost; what is to be said of it. Never fails.
+
+    What it joined had been held before, and is not its own to release.
+    """
+    gone = {one.hold.grant.lease_id for one in lost}
+    grants = [hold.grant for hold in holds_of(answer)]
+    joined = {view.lease_id for view in answer.leases if view.renewals}
+    ours = [x for x in grants if x.lease_id not in gone | joined]
+    if not ours:
+        return ()
+    try:
+        with ends_orderly():
+            return _released(workspace, ours, errand)
+    except (KeyboardInterrupt, SystemExit):
+        why = "interrupted"
+    except GitleaseError as refusal:
+        why = refusal.message
+    except Exception as fault:  # the command has succeeded, and that is what counts
+        why = f"a fault of gitlease: {type(fault).__name__}: {fault}"
+    return (f"not released, and ends by itself: {why}",)
+
+
+def _released(workspace: Workspace, ours: Sequence[Grant], errand: Errand) -> tuple[str, ...]:
+    wanted = [grant.resource for grant in ours]
+    service = _at_the_end(workspace)
+    answer = service.release(wanted, scope=errand.scope, note=errand.note, commit=errand.commit)
+    return tuple(x for x in answer.warnings if x not in service.store.warnings)
+
+
+def _at_the_end(workspace: Workspace) -> LeaseService:
+    """The service for the release: it waits for no remote for long, since the lease ends anyway."""
+    session = workspace.identity.actor.session
+    try:
+        again = workspace.again(session=session, time_limit=ENDING_LIMIT, patience=ENDING_PATIENCE)
+    except GitleaseError:  # the command may have changed the settings
+        return workspace.service
+    return again.service
+
+
+def _take_back(workspace: Workspace, wanted: Sequence[Resource]) -> None:
+    """Release what an interrupted claim was granted, or may be."""
+    service, actor = _at_the_end(workspace), workspace.identity.actor
+    look = service.known_look()
+    ours = look is not None and any(
+        x.session == actor.session and same_person(x.holder, actor.holder) and not x.renewals
+        for x in look.leases
+        if x.resource in wanted
+    )
+    if ours or list(service.store.pending(service.layer)):
+        service.release(wanted)
+
+
+def _refusal(refused: child.CannotExecute) -> GitleaseError:
+    return NoCommand(refused.message) if refused.missing else CannotExecute(refused.message)
+
+
+__all__ = [
+    "Attended",
+    "Ended",
+    "Errand",
+    "check_command",
+    "claimed",
+    "ends_orderly",
+    "exported",
+    "give_back",
+    "run_errand",
+]

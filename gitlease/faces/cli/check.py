@@ -1,0 +1,344 @@
+"""``check``: for continuous integration, where no hook can be skipped."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import click
+
+from gitlease.domain.errors import GitleaseError, Invalid, UsageError
+from gitlease.domain.frozen import replace
+from gitlease.faces import wire
+from gitlease.faces.ci import github, text
+from gitlease.faces.ci.report import LIMITS, Report
+from gitlease.faces.cli import output
+from gitlease.faces.cli.verb import Verb, flag
+from gitlease.faces.codes import exit_of
+
+if TYPE_CHECKING:
+    from gitlease.bootstrap import Workspace
+    from gitlease.bootstrap_check import CheckDesk, Chosen
+    from gitlease.faces.cli.call import Call
+    from gitlease.stale_plans import Fixed, Stale
+
+FORMATS = ("text", "json", "github", "junit", "sarif")
+EXITS = (1, 2, 4, 5, 6, 7, 128)
+
+
+class ViolationsFound(GitleaseError):
+    """The check found something at or above the level that it fails on."""
+
+    code: ClassVar[str] = "violations"
+
+
+@click.command(
+    "check",
+    cls=Verb,
+    help="""Check commits against the ledger, and with --stale the claims themselves.
+
+RANGE (main..HEAD) is checked for commits that touch what another person held when they were made
+(held-then) or holds now (held-now), and for trailers that name a token when somebody else had been
+granted the same (token-superseded) or one that was never given so (token-unknown). Without RANGE:
+the pull request or push that GitHub Actions or GitLab CI runs for; else what HEAD has and the
+default branch has not. A commit counts as made at its author date, which rebases keep; authors,
+committers and co-authors count as its people, by the mailmap and people in .gitlease.yaml. Both,
+and all other settings, are those of the commit before the range: what the range changes in them
+does not judge it. Flags, the environment and git config stand above them.
+
+--stale looks for claims that nobody works under any more; alone it checks no commits. --fix retires
+what the project allows.
+
+It needs to read only, and no user.email. What a shallow clone lacks is fetched beside it. In GitHub
+Actions it writes annotations and the job's summary.""",
+    examples=(
+        "gitlease check",
+        "gitlease check main..HEAD",
+        "gitlease check --stale",
+        "gitlease check --stale --fix",
+        "gitlease check --format sarif --output gitlease.sarif --fail-on never",
+    ),
+    exits=EXITS,
+    done="nothing found at or above --fail-on",
+    no=("violations",),
+    session=False,
+    cached=True,
+)
+@click.argument("words", metavar="[RANGE]", required=False)
+@flag("--stale", help="Check for stale claims.")
+@flag("--fix", help="With --stale: retire what the project's policy allows.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(FORMATS),
+    help="How to tell it (default: text; in GitHub Actions github).",
+)
+@click.option(
+    "--fail-on",
+    type=click.Choice(tuple(LIMITS)),
+    default="error",
+    help="The level from which on it ends with 1 (default: error).",
+)
+@click.option("--output", "target", metavar="FILE", help="Write the format to FILE.")
+@click.pass_obj
+def check_verb(
+    call: Call,
+    *,
+    words: str | None,
+    stale: bool,
+    fix: bool,
+    form: str | None,
+    fail_on: str,
+    target: str | None,
+    cached: bool,
+) -> int | None:
+    """Check, tell, and say by the exit status what came of it."""
+    if fix and not stale:
+        raise UsageError("--fix goes with --stale")
+    if fix and cached:
+        raise UsageError("--fix asks the remote: it does not go with --cached")
+    if call.json and form not in (None, "json") and target is None:
+        raise UsageError(f"--json and --format {form} exclude each other without --output")
+    call.json = call.json or (form == "json" and target is None)
+    given = ([words] if words else []) if not stale else ["--stale", *([words] if words else [])]
+    call.cached = None if cached else call.typed("check", options=["--cached", *given])
+    desk = _open(call, form=form if target is None else None)
+    usual = "github" if desk.asked.in_github else "text"
+    usual = "json" if call.json else usual
+    console = usual if target is not None else form or usual
+    try:
+        found = _Found(call, desk)
+        found.run(words, stale=stale, fix=fix, cached=cached)
+    except GitleaseError as error:
+        if console == "github":
+            _fail_github(desk.asked.summary, error)
+        raise
+    told = _Telling(call, desk, found, fail_on=fail_on)
+    if target is not None:
+        _write(os.path.join(call.directory, target), told.rendered(form or usual))
+    return told.tell(console)
+
+
+def _open(call: Call, *, form: str | None) -> CheckDesk:
+    from gitlease.bootstrap import own_process
+    from gitlease.bootstrap_check import open_check, said_by_host
+
+    own_process()
+    where = call.directory or "."
+    try:
+        return open_check(where, layer=call.layer, local=call.local, remote=call.remote)
+    except GitleaseError as error:
+        asked = said_by_host()
+        if form == "github" or (form is None and asked.in_github and not call.json):
+            _fail_github(asked.summary, error)
+        raise
+
+
+class _Found:
+    """What was found: the report, and what else the JSON has."""
+
+    def __init__(self, call: Call, desk: CheckDesk) -> None:
+        self._call, self._desk = call, desk
+        self._options: dict[str, Any] = {}
+        self.report = Report(prefix=_prefix(desk))
+        self.body: dict[str, Any] = {}
+
+    def run(self, words: str | None, *, stale: bool, fix: bool, cached: bool) -> None:
+        """Check what was asked for. A bad range is told before anything is asked."""
+        desk = self._desk
+        alone = stale and words is None
+        # A pull request must not bring the policy along by which the claims of others are retired.
+        chosen = desk.choose(words) if not alone or desk.asked.base_branch else None
+        if stale:
+            self._stale(chosen, fix=fix, cached=cached)
+        if chosen is not None and not alone:
+            service = desk.service(chosen)
+            checked = service.check(chosen, cached=cached, fetched=stale and not cached)
+            self._add(checked.findings, checked.warnings, checked.unread)
+            self.report = _with(self.report, shown=checked.shown, commits=checked.commits)
+
+    def _stale(self, chosen: Chosen | None, *, fix: bool, cached: bool) -> None:
+        from gitlease.bootstrap_stale import open_staleness
+
+        committed = None if chosen is None else self._desk.committed(chosen)
+        if committed is not None:
+            self._options["committed"] = committed
+        service = open_staleness(self._workspace(anonymous=not fix))
+        found: Stale = service.find(cached=cached)
+        self.report = _with(self.report, stale=True)
+        if not fix:
+            self._add(found.findings, found.warnings, found.unread)
+            return
+        done: Fixed = service.fix(found)
+        gone = {id(one) for one in done.fixed}
+        why = {id(one.finding): one.why for one in done.left}
+        left = [
+            replace(one, evidence=(*one.evidence, f"not fixed: {why[id(one)]}"))
+            if id(one) in why
+            else one
+            for one in found.findings
+            if id(one) not in gone
+        ]
+        said = dict.fromkeys((*found.warnings, *done.warnings, *(x.message for x in done.refused)))
+        if done.commit is not None:
+            said[f"{done.commit[:10]} is only in this clone: push it, for others to see it"] = None
+        self._add(left, tuple(said), found.unread)
+        self.report = _with(self.report, fixed=done.fixed)
+        self.body = {
+            "fixed": [wire.violation(one) for one in done.fixed],
+            "commit": done.commit,
+            "leases": [wire.lease(view) for view in done.leases],
+        }
+
+    def _workspace(self, *, anonymous: bool) -> Workspace:
+        call = self._call
+        if not anonymous:
+            return call.opened(**self._options)
+        return call.opener(
+            call.directory or ".",
+            layer=call.layer,
+            local=call.local,
+            remote=call.remote,
+            session=None,
+            no_session=True,
+            anonymous=True,
+            **self._options,
+        )
+
+    def _add(self, findings: Any, warnings: tuple[str, ...], unread: tuple[str, ...]) -> None:
+        unread = tuple(dict.fromkeys((*self.report.unread, *unread)))
+        said = tuple(dict.fromkeys((*self.report.warnings, *warnings)))
+        every = (*self.report.findings, *findings)
+        self.report = _with(self.report, findings=every, warnings=said, unread=unread)
+
+
+def _with(report: Report, **changes: Any) -> Report:
+    import dataclasses
+
+    return dataclasses.replace(report, **changes)
+
+
+def _prefix(desk: CheckDesk) -> str:
+    """Where the repository lies below the folder that the host shows files relative to."""
+    if not desk.asked.workspace or desk.root is None:
+        return ""
+    place = os.path.relpath(os.path.realpath(desk.root), os.path.realpath(desk.asked.workspace))
+    return "" if place == "." or place.startswith("..") else place
+
+
+# --- telling ------------------------------------------------------------------------------------
+
+
+class _Telling:
+    """Tells one report in any of the forms."""
+
+    def __init__(self, call: Call, desk: CheckDesk, found: _Found, *, fail_on: str) -> None:
+        self._call, self._desk, self._fail_on = call, desk, fail_on
+        self._report = report = found.report
+        self._failed = report.fails(fail_on)
+        self._error = self._refusal() if self._failed or report.unread else None
+        self._body = {
+            "violations": [wire.violation(one) for one in report.findings],
+            "range": report.shown or None,
+            "commits": report.commits,
+            "stale": report.stale,
+            "unread": list(report.unread),
+        } | found.body
+
+    def tell(self, form: str) -> int | None:
+        """Print it, and give the exit status."""
+        report = self._report
+        if form == "github":
+            _summarise(self._desk, report)
+        if form == "json":
+            return self._document()
+        sys.stdout.write(self.rendered(form))
+        tame = form == "github"
+        output.warn([github.tame(x) if tame else x for x in report.warnings])
+        return None if self._error is None else exit_of(self._error.code)
+
+    def rendered(self, form: str) -> str:
+        """The whole of it, as a file has it."""
+        report = self._report
+        if form == "json":
+            return json.dumps(self._json()) + "\n"
+        if form == "github":
+            return github.render(report)
+        if form == "junit":
+            from gitlease.faces.ci import junit
+
+            return junit.render(report, fail_on=self._fail_on)
+        if form == "sarif":
+            from gitlease.domain.stale_found import RULES as STALE_RULES
+            from gitlease.domain.violations import RULES
+            from gitlease.faces.ci import sarif
+
+            return sarif.render(report, (*RULES, *STALE_RULES))
+        return text.render(report)
+
+    def _json(self) -> wire.Document:
+        call, warnings = self._call, list(self._report.warnings)
+        if self._error is None:
+            return wire.success(call.command or "", body=self._body, warnings=warnings)
+        body = self._body | ({"warnings": warnings} if warnings else {})
+        return wire.failure(call.command, self._error, now=call.now(), body=body)
+
+    def _document(self) -> int | None:
+        warnings = self._report.warnings
+        if self._error is None:
+            self._call.answer(self._body, warnings=warnings, show=lambda: None)
+            return None
+        from gitlease.faces.cli import refusals
+
+        self._error.warnings = warnings
+        return refusals.tell(self._call, self._error, body=self._body)
+
+    def _refusal(self) -> GitleaseError:
+        """What was found; where nothing was, that not all could be read, which is no pass."""
+        message = f"{self._report.checked}: {self._report.result}"
+        if self._failed:
+            return ViolationsFound(message)
+        return Invalid(message, hints=self._report.unread)
+
+
+def _write(path: str, content: str) -> None:
+    try:
+        with open(path, "w", encoding="utf-8", errors="backslashreplace") as opened:
+            opened.write(content)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}") from None
+
+
+def _summarise(desk: CheckDesk, report: Report) -> None:
+    from gitlease.faces.ci import summary
+
+    _append(desk.asked.summary, summary.render(report, limit=summary.LIMIT - _size(desk)))
+
+
+def _fail_github(place: str, error: GitleaseError) -> None:
+    """That nothing could be checked, where people look: a step that only failed says little."""
+    from gitlease.faces.ci import summary
+
+    sys.stdout.write(github.failure(error.message, error.hints))
+    _append(place, summary.failure(error.message, error.hints))
+
+
+def _size(desk: CheckDesk) -> int:
+    """What the summary has already: all of it together must not be too large."""
+    try:
+        return os.path.getsize(desk.asked.summary)
+    except OSError:
+        return 0
+
+
+def _append(path: str, content: str) -> None:
+    """Add to the summary. The step goes on without one."""
+    if not path:
+        return
+    try:
+        with open(path, "a", encoding="utf-8", errors="backslashreplace") as opened:
+            opened.write(content)
+    except OSError as error:
+        output.warn([f"the summary could not be written: {error.strerror}"])

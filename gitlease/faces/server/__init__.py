@@ -1,0 +1,1 @@
+"""What a git server calls: its pre-receive hook."""

@@ -1,0 +1,235 @@
+"""What may be retired of stale claims, by the policy of the project, and what came of that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from gitlease.answers import Answer
+from gitlease.domain.edge import EdgeEdit
+from gitlease.domain.errors import GitleaseError
+from gitlease.domain.finding import Finding
+from gitlease.domain.frozen import dataclass, replace
+from gitlease.domain.instant import rfc3339
+from gitlease.domain.lease import same_person
+from gitlease.domain.operations import MAX_REASON, Grant, Retirement
+from gitlease.domain.pattern import fold
+from gitlease.domain.resource import Resource
+from gitlease.domain.retiring import RETIRED
+from gitlease.domain.stale import Edge, Held, Idle, by_resource
+from gitlease.domain.stale_found import LEASE_ON_DONE, LEASE_ON_GONE, Board, Left
+from gitlease.domain.view import LeaseView
+from gitlease.edges import Planned
+from gitlease.ports import Written
+from gitlease.retirement import Wish
+from gitlease.service import LeaseService
+from gitlease.sessions import AT_ONCE
+
+NOT_ALLOWED = "only its holder may retire it, since stale.release is not true"
+LIVE = "it is live: only its holder ends it"
+BY_HAND = "that is for a person to decide"
+MEANWHILE = "not any more: {}"
+
+
+@dataclass(frozen=True, slots=True)
+class Fixable:
+    """What may be retired of one resource, and the findings that go with it."""
+
+    findings: tuple[Finding, ...]
+    wish: Wish
+
+
+@dataclass(frozen=True, slots=True)
+class Stays:
+    """A finding that is not retired, and why not."""
+
+    finding: Finding
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stale:
+    """What was found: the worst first. ``left`` are the findings that nothing here may retire.
+
+    ``unread`` is what could not be looked at, records of the ledgers and what a shallow clone
+    lacks: it is no pass then.
+    """
+
+    findings: tuple[Finding, ...] = ()
+    unread: tuple[str, ...] = ()
+    fixable: tuple[Fixable, ...] = ()
+    left: tuple[Stays, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fixed:
+    """What was retired, and what stays; ``commit`` has the id of the commit of the edges."""
+
+    status: str = RETIRED
+    fixed: tuple[Finding, ...] = ()
+    left: tuple[Stays, ...] = ()
+    leases: tuple[LeaseView, ...] = ()
+    written: tuple[Written, ...] = ()
+    refused: tuple[GitleaseError, ...] = ()
+    commit: str | None = None
+    changed: bool = False
+    warnings: tuple[str, ...] = ()
+
+
+class Plans:
+    """Plans the retirement of what was found, as the actor of a lease service may have it."""
+
+    def __init__(self, board: Board, service: LeaseService) -> None:
+        self._board, self._layer = board, service.layer
+        self._records = by_resource(board.records)
+        self._holder, self._people = service.actor.holder, service.edges.rules.people
+        self._parts: dict[Resource, _Part] = {}
+        self._stays: list[Stays] = []
+
+    def plan(
+        self,
+        findings: Sequence[Finding],
+        idle: Sequence[tuple[Idle, Finding]],
+        leases: Sequence[Left],
+        also: Mapping[Edge, Finding],
+    ) -> tuple[tuple[Fixable, ...], tuple[Stays, ...]]:
+        """What may be retired, by resource, and why not the rest of the findings.
+
+        ``also`` has findings that are settled when an edge goes.
+        """
+        for one, finding in idle:
+            more = also.get(one.edge)
+            self._edge(one, [finding] if more is None else [finding, more])
+        for left in leases:
+            self._lease(left)
+        fixable = tuple(
+            Fixable(tuple(part.findings), part.wish(resource, self._board))
+            for resource, part in self._parts.items()
+        )
+        planned = {id(f) for one in fixable for f in one.findings}
+        planned |= {id(one.finding) for one in self._stays}
+        rest = (Stays(f, BY_HAND) for f in findings if id(f) not in planned)
+        return fixable, (*self._stays, *rest)
+
+    def _edge(self, idle: Idle, findings: Sequence[Finding]) -> None:
+        """A stale edge goes with the leases that it is left of."""
+        board, edge = self._board, idle.edge
+        lapsed = [
+            x
+            for x in self._records.get(edge.task.resource.key, ())
+            if x.lapsed and board.persons.stands_for(edge.name, x.lease.holder)
+        ]
+        if self._may(findings[0], lapsed, own=self._people.is_mine(edge.name, self._holder)):
+            part = self._part(edge.task.resource)
+            part.findings += findings
+            part.grants += map(_grant, lapsed)
+            part.idle.append(idle)
+            part.reasons.append(f"no sign of work since {rfc3339(idle.since)}")
+            who = board.persons.called(edge.name)
+            part.notes.append(f"was assigned to {who}: no sign of work since {rfc3339(idle.since)}")
+
+    def _lease(self, left: Left) -> None:
+        finding, lease = left.finding, left.record.lease
+        if not left.retirable:
+            self._stays.append(Stays(finding, LIVE))
+        elif self._may(finding, [left.record], own=same_person(lease.holder, self._holder)):
+            part = self._part(lease.resource)
+            part.findings.append(finding)
+            part.grants.append(_grant(left.record))
+            ended = rfc3339(lease.expires_at)
+            why = {LEASE_ON_DONE: "the task is done", LEASE_ON_GONE: "its task file is gone"}
+            part.reasons.append(why.get(finding.rule, f"lapsed since {ended}"))
+            if lease.edge and finding.rule not in why:
+                part.notes.append(f"was held by {lease.holder}, whose lease lapsed at {ended}")
+
+    def _part(self, resource: Resource) -> _Part:
+        return self._parts.setdefault(resource, _Part())
+
+    def _may(self, finding: Finding, records: Sequence[Held], *, own: bool) -> bool:
+        """Whether it may be retired here; what stays is noted with the reason."""
+        layer = next((x.layer for x in records if x.layer != self._layer), None)
+        why = None if own or self._board.rules.release else NOT_ALLOWED
+        if why is None and layer is not None:
+            why = f"its lease lies in the layer {layer}, and is retired there: --layer {layer}"
+        if why is not None:
+            self._stays.append(Stays(finding, why))
+        return why is None
+
+
+class _Part:
+    """What is to be retired of one resource."""
+
+    def __init__(self) -> None:
+        self.findings: list[Finding] = []
+        self.grants: list[Grant] = []
+        self.idle: list[Idle] = []
+        self.reasons: list[str] = []
+        self.notes: list[str] = []
+
+    def wish(self, resource: Resource, board: Board) -> Wish:
+        item = Retirement(
+            resource=resource,
+            reason="; ".join(dict.fromkeys(self.reasons))[:MAX_REASON],
+            grants=tuple(dict.fromkeys(self.grants)),
+            assigned=True,  # it is the holder's own, or the project's policy allows it
+            unassigned=tuple(board.persons.assignee(x.edge.name) for x in self.idle),
+            note="; ".join(dict.fromkeys(self.notes))[:MAX_REASON] or None,
+        )
+        if not self.idle:
+            return Wish(item)
+        task = self.idle[0].edge.task
+        who = ", ".join(board.persons.called(x.edge.name) for x in self.idle)
+        since = max(x.since for x in self.idle)
+        planned = Planned(
+            resource=resource,
+            task=task,
+            edit=EdgeEdit(remove=tuple(x.edge.name for x in self.idle)),
+            message=f"unassign {resource} from {who}: idle since {rfc3339(since)[:10]}",
+        )
+        return Wish(item, planned)
+
+
+def _grant(record: Held) -> Grant:
+    lease = record.lease
+    return Grant(lease.resource, lease.scope, lease.session, lease.lease_id, lease.token)
+
+
+def chunks(fixable: Sequence[Fixable]) -> Iterator[list[Fixable]]:
+    """What one step retires: no more than its line of the audit trail can tell."""
+    some: list[Fixable] = []
+    size = 0
+    for one in fixable:
+        item = one.wish.item
+        more = len(item.grants) + len(item.unassigned)
+        if some and size + more > AT_ONCE:
+            yield some
+            some, size = [], 0
+        some.append(one)
+        size += more
+    if some:
+        yield some
+
+
+def joined(fixed: Fixed, asked: Sequence[Fixable], answer: Answer) -> Fixed:
+    """What was fixed so far, with the answer of another step."""
+    against = {fold(e.resource or ""): e for e in answer.refused}
+    done: list[Finding] = []
+    left: list[Stays] = []
+    for one in asked:
+        refusal = against.get(one.wish.item.resource.key)
+        if refusal is None:
+            done += one.findings
+        else:
+            left += [Stays(f, MEANWHILE.format(refusal.message)) for f in one.findings]
+    commits = [w.commit for w in answer.written if w.commit is not None]
+    return replace(
+        fixed,
+        fixed=(*fixed.fixed, *done),
+        left=(*fixed.left, *left),
+        leases=(*fixed.leases, *answer.leases),
+        written=(*fixed.written, *answer.written),
+        refused=(*fixed.refused, *answer.refused),
+        commit=fixed.commit or next(iter(commits), None),
+        changed=fixed.changed or answer.changed,
+        warnings=tuple(dict.fromkeys((*fixed.warnings, *answer.warnings))),
+    )

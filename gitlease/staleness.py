@@ -1,0 +1,262 @@
+"""Stale claims: what is found of them, and what of that is retired on request.
+
+Finding asks the remote once and changes nothing. What may be retired is decided by the project's
+policy, and once more by the ledger as it is when that is done: a claim that came in between stays.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from shlex import quote
+
+from gitlease.domain.edge import Task
+from gitlease.domain.finding import Finding
+from gitlease.domain.frozen import dataclass, replace
+from gitlease.domain.lapse import Moment
+from gitlease.domain.lease import same_person
+from gitlease.domain.outcome import Event
+from gitlease.domain.persons import Persons
+from gitlease.domain.queue import natural
+from gitlease.domain.stale import (
+    Edge,
+    Held,
+    Judged,
+    Past,
+    Sign,
+    Signs,
+    StaleRules,
+    doubtful,
+    held,
+    judge,
+    open_edges,
+)
+from gitlease.domain.stale_found import (
+    BAD_TASK_FILE,
+    DUPLICATE_ID,
+    RULES,
+    Board,
+    gone_names,
+    of_idle,
+    of_leases,
+    of_unknown,
+    unnamed,
+)
+from gitlease.domain.violations import NO_LEDGER, no_ledger
+from gitlease.notices import unread_records
+from gitlease.ports import Snapshot, TaskProblem
+from gitlease.ports_stale import Activity, Asked
+from gitlease.service import LeaseService
+from gitlease.stale_plans import Fixed, Plans, Stale, chunks, joined
+
+LOOKED_BACK = 20_000  # events of the audit trail
+SHOWN = 5  # names in a warning
+WHOLE_CLONE = "git fetch --unshallow brings the rest, fetch-depth: 0 in a workflow"
+
+
+@dataclass(frozen=True, slots=True)
+class _Scene:
+    """The records of the layers that are looked at, and what their audit trails say."""
+
+    records: Sequence[Held] = ()
+    events: Sequence[Event] = ()
+    warnings: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
+    empty: bool = False  # there is no ledger at all
+
+
+class StaleService:
+    """Finds stale claims, and retires them, for the actor of a lease service.
+
+    ``layers`` are looked at beside the service's own, in which alone something is retired.
+    """
+
+    def __init__(
+        self,
+        service: LeaseService,
+        activity: Activity,
+        rules: StaleRules,
+        *,
+        layers: Sequence[str] = (),
+    ) -> None:
+        self._service, self._activity, self._rules = service, activity, rules
+        self._layers = [layer for layer in dict.fromkeys(layers) if layer != service.layer]
+        self._people = service.edges.rules.people
+
+    def find(self, *, cached: bool = False) -> Stale:
+        """Everything that is stale now: one connection for each layer, none with ``cached``.
+
+        What this clone cannot know is said among the warnings, and is no finding.
+        """
+        scene = self._scene(cached=cached)
+        now, files = self._service.clock.now().wall_ms, self._service.edges.files
+        listed = files.read()
+        required = self._service.edges.rules.required
+        rules = replace(self._rules, required=files.exist() if required is None else required)
+        persons = self._persons(scene, [name for t in listed.tasks for name in t.assigned])
+        board = Board(
+            tasks={task.resource.key: task for task in listed.tasks},
+            records=scene.records,
+            persons=persons,
+            rules=rules,
+            now=now,
+            broken=frozenset(key for problem in listed.problems for key in problem.keys),
+            own=self._is_own,
+        )
+        edges = open_edges(listed.tasks, scene.records, persons)
+        pasts = self._activity.pasts(_asked(edges, board))
+        judged = self._judged(edges, pasts, scene, persons, now)
+        leases = of_leases(board, pasts, self._activity.deleted(gone_names(board)))
+        nobodys = [edge for edge in edges if not persons.emails(edge.name)]
+        shallow = self._activity.shallow
+        nobody = {e: of_unknown(e, pasts.get(e.task.file), board) for e in nobodys if not shallow}
+        idle = [(one, of_idle(one, board)) for one in judged.idle]
+        findings = [
+            *(finding for _, finding in idle),
+            *(left.finding for left in leases),
+            *nobody.values(),
+            *map(_of_problem, listed.problems),
+        ]
+        if scene.empty and edges:
+            layers = (self._service.layer, *self._layers)
+            findings.append(no_ledger(layers, self._service.store.place))
+        plans = Plans(board, self._service)
+        fixable, left = plans.plan(findings, idle, leases, nobody)
+        hidden = [task for task, _ in unnamed(board) if not pasts.get(task.file, Past()).whole]
+        said = _unknown(judged, nobodys if shallow else (), hidden, shallow=shallow)
+        return Stale(
+            findings=tuple(sorted(findings, key=_order)),
+            fixable=tuple(fixable),
+            left=tuple(sorted(left, key=lambda x: _order(x.finding))),
+            warnings=scene.warnings + (() if shallow else said),
+            unread=scene.unread + (said if shallow else ()),
+        )
+
+    def fix(self, found: Stale, *, commit: bool = True) -> Fixed:
+        """Retire what was found and may be retired: one push, and one commit of the edges.
+
+        So it is for ``AT_ONCE`` leases and edges; more take another of each. Without ``commit`` the
+        task files are edited, and left at that. What was claimed meanwhile stays.
+        """
+        fixed = Fixed(left=found.left)
+        for some in chunks(found.fixable):
+            answer = self._service.retire([one.wish for one in some], commit=commit)
+            fixed = joined(fixed, some, answer)
+        return fixed
+
+    # --- what is looked at ------------------------------------------------------------------------
+
+    def _scene(self, *, cached: bool) -> _Scene:
+        look = self._service.look(cached=cached)
+        heads, said = [look.head], look.warnings
+        for layer in self._layers:
+            head = self._head(layer, cached=cached)
+            if head is None:
+                said += (f"this clone knows nothing of the layer {layer} yet",)
+            else:
+                heads.append(head)
+        records: list[Held] = []
+        events: list[Event] = []
+        unread: list[str] = []
+        for head in heads:
+            if head.ledger is not None:
+                ledger, moment = head.ledger, Moment(now=look.moment.now, seen=head.seen)
+                policy = ledger.header.policy
+                records += held(ledger.every_lease(), head.layer, policy, moment)
+                events += self._service.store.history(head.layer, LOOKED_BACK)
+                unread += unread_records(head)
+        empty = all(head.ledger is None for head in heads)
+        return _Scene(records, events, said, tuple(unread), empty)
+
+    def _head(self, layer: str, *, cached: bool) -> Snapshot | None:
+        store = self._service.store
+        return self._service.mended(lambda: store.known(layer) if cached else store.fetch(layer))
+
+    def _persons(self, scene: _Scene, names: Sequence[str]) -> Persons:
+        holders = [x.lease.holder for x in scene.records]
+        holders += dict.fromkeys(e.by for e in scene.events)  # who spoke is somebody
+        asked = [*self._people.names, *holders]
+        asked += [email for name in names for email in self._people.holders_of(name)]
+        if not asked and not names:
+            return Persons(self._people)
+        authors = self._activity.authors()
+        others = [email for email in dict.fromkeys(asked) if email not in authors]
+        mailmap = {**self._activity.usual(others), **authors} if others else authors
+        known = dict.fromkeys((*authors, *authors.values(), *holders))
+        return Persons(self._people, mailmap, known)
+
+    def _judged(
+        self,
+        edges: Sequence[Edge],
+        pasts: Mapping[str, Past],
+        scene: _Scene,
+        persons: Persons,
+        now: int,
+    ) -> Judged:
+        signs, after = Signs(persons, scene.records, scene.events, now), self._rules.after
+        asked = doubtful(edges, signs, pasts, after=after, now=now)
+        seen: Mapping[Edge, Sign] = {}
+        horizon = None
+        if asked:
+            works = self._activity.works()
+            seen, horizon = signs.in_commits(asked, pasts, works.commits), works.horizon
+        return judge(asked, signs, pasts, seen, after=after, now=now, horizon=horizon)
+
+    def _is_own(self, holder: str) -> bool:
+        return same_person(holder, self._service.actor.holder)
+
+
+def _asked(edges: Sequence[Edge], board: Board) -> list[Asked]:
+    """The files whose past is of any interest, with the names that are looked for in them."""
+    found: dict[str, tuple[Asked, set[str]]] = {}
+    for edge in edges:
+        found.setdefault(edge.task.file, (Asked(edge.task), set()))[1].add(edge.name)
+    for task, holder in unnamed(board):
+        names = found.setdefault(task.file, (Asked(task), set()))[1]
+        names |= board.persons.names(holder)
+    return [replace(one, names=frozenset(names)) for one, names in found.values()]
+
+
+def _of_problem(problem: TaskProblem) -> Finding:
+    """A task file that cannot be used; its message begins with the file and the line."""
+    rule = DUPLICATE_ID if problem.double else BAD_TASK_FILE
+    place = re.match(r":([0-9]{1,9}): ", problem.message[len(problem.file) :])
+    starts = problem.message.startswith(problem.file)
+    return Finding(
+        rule=rule,
+        level=rule.level,
+        message=problem.message,
+        resource=next(iter(problem.keys)) if len(problem.keys) == 1 else None,
+        file=problem.file,
+        line=int(place[1]) if place and starts else None,
+        next_steps=(f"git log -3 -- {quote(problem.file)}",),
+    )
+
+
+def _unknown(
+    judged: Judged, nobodys: Sequence[Edge], hidden: Sequence[Task], *, shallow: bool
+) -> tuple[str, ...]:
+    """What this clone cannot tell, for want of commits."""
+    said = []
+    if judged.unknown:
+        tasks = _several([edge.task for edge in judged.unknown])
+        said.append(f"since when nobody works on {tasks} cannot be known here")
+    if nobodys:
+        tasks = _several([edge.task for edge in nobodys])
+        said.append(f"whether anybody is who {tasks} is assigned to cannot be known here")
+    if hidden:
+        said.append(f"whether a branch says who holds {_several(hidden)} cannot be known here")
+    why = f"this clone is shallow ({WHOLE_CLONE})" if shallow else "commits are missing here"
+    return tuple(f"{text}: {why}" for text in said)
+
+
+def _several(tasks: Sequence[Task]) -> str:
+    names = list(dict.fromkeys(task.resource.text for task in tasks))
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(names[:SHOWN]) + more
+
+
+def _order(finding: Finding) -> tuple[object, ...]:
+    place = natural(finding.resource or "")
+    rules = (*RULES, NO_LEDGER)
+    return -finding.level.rank, rules.index(finding.rule), place, finding.scope or ""

@@ -1,0 +1,385 @@
+"""What commits did to the claims of others, by value: spans, grants, dates and people."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from domain.values import F001, JO, KIM, NOON, at, lease
+
+from gitlease.domain.addresses import Addresses
+from gitlease.domain.chronicle import (
+    GONE,
+    RAN_OUT,
+    Chronicle,
+    Granted,
+    Span,
+    Step,
+    Trail,
+    chronicle,
+)
+from gitlease.domain.finding import Level
+from gitlease.domain.guard import Touched
+from gitlease.domain.instant import MS
+from gitlease.domain.lapse import Moment
+from gitlease.domain.lease import Lease, State
+from gitlease.domain.outcome import Event
+from gitlease.domain.policy import DEFAULT_POLICY
+from gitlease.domain.trailers import Named, read_trailer
+from gitlease.domain.violations import Deed, Judgement, Standing, find, oldest
+from gitlease.hooking import trailer
+
+HOUR = 3_600
+TOUCHED = (Touched("src/a.py"),)
+LEASE = lease(holder=KIM, paths=("src",))
+
+
+def deed(
+    made: float = 0,
+    *,
+    by: tuple[str, ...] = (JO.holder,),
+    recorded: float | None = None,
+    touched: tuple[Touched, ...] = TOUCHED,
+    named: tuple[Named, ...] = (),
+) -> Deed:
+    """A commit, made so many seconds after noon."""
+    return Deed(
+        id="c" * 40,
+        emails=by,
+        written=at(made).wall_ms,
+        recorded=at(made if recorded is None else recorded).wall_ms,
+        touched=touched,
+        named=named,
+    )
+
+
+def span(since: float, until: float, *, holder: str = KIM.holder, ended: str = GONE) -> Span:
+    record = replace(LEASE, holder=holder, lease_id=f"{holder} {since}")
+    return Span("global", record, at(since).wall_ms, at(until).wall_ms, ended)
+
+
+def found(
+    one: Deed,
+    *spans: Span,
+    grants: tuple[Granted, ...] = (),
+    now: float = 10 * HOUR,
+    bringers: frozenset[str] = frozenset(),
+    since: int | None = None,
+    tokens: int = 0,
+    trailer: bool = False,
+    addresses: Addresses | None = None,
+) -> list[tuple[str, str]]:
+    told = Chronicle("global", spans, {x.token: x for x in grants}, since, tokens)
+    standing = Standing(told, DEFAULT_POLICY, Moment(now=at(now)))
+    by = Judgement(
+        addresses=addresses or Addresses(),
+        bringers=bringers,
+        trailer=trailer,
+        ledgers={"global": standing},
+    )
+    return [(x.rule.id, x.level.value) for x in find([one], by)]
+
+
+THEN, MAYBE = [("held-then", "error")], [("held-then", "warning")]
+
+
+# --- whose claims are broken ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("made", "recorded", "expected"),
+    [
+        (-1, -1, []),
+        (0, 0, THEN),
+        (59, 59, THEN),
+        (60, 60, []),
+        (30, 500, THEN),  # moved later
+        (-50, 30, MAYBE),  # made before, moved or amended under it
+        (-50, 500, []),
+        (500, 30, MAYBE),  # an author date after the committer's
+    ],
+)
+def test_which_of_the_two_dates_counts(made: float, recorded: float, expected: object) -> None:
+    assert found(deed(made, recorded=recorded), span(0, 60)) == expected
+
+
+def test_a_second_that_a_lease_begins_or_ends_in_belongs_to_it() -> None:
+    assert found(deed(0), span(0.9, 60)) == MAYBE
+    assert found(deed(60), span(0, 60.001)) == MAYBE
+    assert found(deed(60), span(0, 60)) == []
+    assert found(deed(59), span(0, 60)) == THEN
+
+
+def test_a_future_author_date_gives_way_to_the_committers() -> None:
+    assert found(deed(30 * HOUR, recorded=30), span(0, 60)) == THEN
+    assert found(deed(30 * HOUR, recorded=99), span(0, 60)) == []
+    assert found(replace(deed(30), written=None), span(0, 60)) == THEN
+    assert found(replace(deed(30), written=None, recorded=None), span(0, 60)) == []
+
+
+def test_own_work_is_theirs_at_either_date() -> None:
+    own = span(0, 60, holder=JO.holder)
+    assert found(deed(30, recorded=90), own, span(80, 100)) == []
+    assert found(deed(90, recorded=30), own, span(80, 100)) == MAYBE
+    assert found(deed(90, recorded=95), own, span(80, 100)) == THEN
+
+
+def test_everybody_who_stands_for_a_commit_may_be_the_holder() -> None:
+    for people in ((KIM.holder,), (JO.holder, KIM.holder), (JO.holder, "x@y.z", "KIM@Example.com")):
+        assert found(deed(30, by=people), span(0, 60)) == []
+    keys = Addresses().of(KIM.holder)
+    assert found(deed(30), span(0, 60), bringers=keys) == []
+    assert found(deed(30, by=("",)), span(0, 60)) == THEN
+    assert found(deed(30, by=()), span(0, 60)) == THEN
+
+
+def test_a_lease_that_stands_is_held_now() -> None:
+    stands = span(0, 900, ended="")
+    assert found(deed(-50), stands, now=60) == [("held-now", "error")]
+    assert found(deed(50), stands, now=60) == THEN
+    own = span(-60, -40, holder=JO.holder)
+    assert found(deed(-50), stands, own, now=60) == [("held-now", "warning")]
+    assert found(deed(-50), stands, now=HOUR) == []  # it lapsed
+    edge = replace(stands, lease=replace(stands.lease, edge=True))
+    assert found(deed(-50), edge, now=HOUR) == [("held-now", "warning")]
+
+
+def test_one_finding_for_one_lease_however_many_paths_and_spans() -> None:
+    one, two = span(0, 60), span(60, 120)
+    same = replace(two, lease=replace(two.lease, lease_id=one.lease.lease_id))
+    touched = tuple(Touched(f"src/{n}.py") for n in range(9))
+    assert found(deed(30, touched=touched), one, same) == THEN
+    assert found(deed(30), one, replace(one, layer="global", lease=LEASE)) == THEN * 2
+
+
+def test_a_file_that_is_of_different_tasks_in_different_commits_is_judged_apart() -> None:
+    task = replace(span(0, 60), lease=lease(holder=KIM, resource="F001"))
+    mine = deed(30, touched=(Touched("tasks/x.md", frozenset({"f001"})),))
+    other = deed(30, touched=(Touched("tasks/x.md", frozenset({"f002"})),))
+    told = Chronicle("global", (task,), {}, None, 0)
+    standing = Standing(told, DEFAULT_POLICY, Moment(now=at(HOUR)))
+    by = Judgement(addresses=Addresses(), ledgers={"global": standing})
+    assert [len(find([x], by)) for x in (mine, other)] == [1, 0]
+    assert len(find([mine, other, mine], by)) == 2
+
+
+# --- tokens ---------------------------------------------------------------------------------------
+
+MINE = Granted(1, "F001", "f001", "*", JO.holder, NOON, NOON + 60 * MS)
+NAMED = Named("F001", "f001", 1)
+
+
+def next_one(since: float, **changes: object) -> Granted:
+    grant = Granted(2, "F001", "f001", "*", KIM.holder, at(since).wall_ms)
+    return replace(grant, **changes)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("made", "expected"),
+    [(99, []), (100, [("token-superseded", "error")]), (101, [("token-superseded", "error")])],
+)
+def test_a_token_ends_with_the_next_grant_to_another(made: float, expected: object) -> None:
+    one = deed(made, named=(NAMED,), touched=())
+    assert found(one, grants=(MINE, next_one(100))) == expected
+    assert found(one, grants=(MINE, next_one(100, holder="Jo@example.com"))) == []
+    assert found(one, grants=(MINE, next_one(100, key="f002"))) == []
+    assert found(one, grants=(MINE, next_one(100, scope="parser"))) == expected
+    parser = replace(MINE, scope="parser")
+    named = replace(one, named=(replace(NAMED, scope="parser"),))
+    assert found(named, grants=(parser, next_one(100, scope="lexer"))) == []
+
+
+def test_within_one_second_nobody_knows_which_came_first() -> None:
+    one = deed(100, named=(NAMED,), touched=())
+    assert found(one, grants=(MINE, next_one(100.5))) == [("token-superseded", "warning")]
+
+
+def test_a_grant_counts_no_earlier_than_the_end_of_what_stood_in_its_way() -> None:
+    """Of two clocks one is wrong, and the ledger's order is not."""
+    one = deed(59, named=(NAMED,), touched=())
+    assert found(one, grants=(MINE, next_one(10))) == []
+
+
+def test_a_late_commit_stays_late_only_by_its_author_date() -> None:
+    one = deed(50, recorded=200, named=(NAMED,), touched=())
+    assert found(one, grants=(MINE, next_one(100))) == []
+
+
+def test_what_history_does_not_reach_is_no_error() -> None:
+    one = deed(50, named=(NAMED,), touched=())
+    assert found(one, tokens=0) == [("token-unknown", "error")]
+    assert found(one, tokens=2) == [("token-unknown", "warning")]
+
+
+def test_a_token_of_somebody_else_or_something_else_was_never_given() -> None:
+    unknown = [("token-unknown", "error")]
+    one = deed(50, named=(NAMED,), touched=())
+    assert found(one, grants=(replace(MINE, holder=KIM.holder),)) == unknown
+    assert found(one, grants=(replace(MINE, key="f002"),)) == unknown
+    assert found(one, grants=(replace(MINE, scope="x"),)) == unknown
+    assert found(replace(one, emails=(KIM.holder, JO.holder)), grants=(MINE,)) == []
+    assert found(replace(one, named=(NAMED, NAMED)), grants=()) == unknown
+
+
+def test_a_required_trailer_is_owed_by_what_changes_files() -> None:
+    owed = [("no-trailer", "error")]
+    one = deed(50)
+    assert found(one, trailer=True) == owed
+    assert found(one) == []
+    for exempt in (
+        replace(one, merge=True),
+        replace(one, touched=()),
+        replace(one, only_tasks=True),
+        replace(one, mentioned=(NAMED,)),
+    ):
+        assert found(exempt, trailer=True, grants=(MINE,)) == []
+    assert found(replace(one, mentioned=(replace(NAMED, token=9),)), trailer=True) == owed
+
+
+# --- trailers -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("resource", "scope", "layer"),
+    [
+        ("F001", "*", "global"),
+        ("src/a b/*.py", "*", "global"),
+        ("path:Makefile", "parser", "team"),
+        ("F001", 'two "words" \\ here', "team"),
+        ("F001", "token=5", "global"),
+        ("src/x token=5", "*", "global"),
+    ],
+)
+def test_what_the_hook_writes_is_read_again(resource: str, scope: str, layer: str) -> None:
+    written = trailer(replace(lease(resource=resource, scope=scope), token=42), layer)
+    named = read_trailer(written)
+    assert named is not None
+    assert (named.resource, named.token, named.scope, named.layer) == (resource, 42, scope, layer)
+    assert named.key == lease(resource=resource).resource.key
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "F001",
+        "token=5",
+        "F001 token=",
+        "F001 token=x",
+        "F001 token=5 more",
+        "F\x1b001 token=5",
+        "F001 token=" + "9" * 5_000,
+        "x" * 5_000 + " token=1",
+    ],
+)
+def test_what_is_no_trailer_is_none(text: str) -> None:
+    assert read_trailer(text) is None
+
+
+# --- people ---------------------------------------------------------------------------------------
+
+
+def test_addresses_are_one_persons_by_the_mailmap_and_by_people() -> None:
+    names = {"jo@work.example": "@jo", "jo@home.example": "@JO", "kim@x.example": "Kim"}
+    persons = Addresses(canonical={"j@old.example": "jo@work.example"}, names=names)
+    jo = persons.of("jo@work.example")
+    for other in ("JO@WORK.example", "jo@home.example", "j@old.example"):
+        assert persons.of(other) & jo, other
+    assert persons.of("12+jo@users.noreply.github.com") & jo
+    assert persons.of("jo@users.noreply.github.com") & jo
+    assert persons.of_login("Jo") & jo
+    for stranger in ("kim@x.example", "jo@other.example", "12+kim@users.noreply.github.com", ""):
+        assert not persons.of(stranger) & jo, stranger
+    assert not persons.of("")
+
+
+# --- the chronicle --------------------------------------------------------------------------------
+
+
+def ends(kind: str, seconds: float, token: int) -> Event:
+    return Event(kind, "op", at(seconds).wall_ms, KIM.holder, "F001", "*", KIM.holder, token=token)
+
+
+def told(*steps: tuple[float, Lease | None, Lease | None], events: tuple[Event, ...] = ()) -> str:
+    trail = Trail(
+        layer="global",
+        steps=tuple(Step(at(t).wall_ms, ((before, after),)) for t, before, after in steps),
+        events=events,
+    )
+    spans = sorted(chronicle(trail).spans, key=lambda x: x.since)
+    return "; ".join(
+        f"{(x.since - NOON) / MS:g}-{(x.until - NOON) / MS:g} {x.ended or 'stands'}" for x in spans
+    )
+
+
+def test_a_lease_lasts_from_its_grant_to_its_end() -> None:
+    one = lease(holder=KIM, ttl=100)
+    longer = replace(one, renewed_at=at(80).wall_ms, expires_at=at(180).wall_ms)
+    assert told((0, None, one)) == "0-100 stands"
+    assert told((0, None, one), (80, one, longer)) == "0-180 stands"
+    assert told((0, None, one), (80, one, longer), (90, longer, None)) == "0-91 gone"
+    released = (ends("released", 85, 1),)
+    assert told((0, None, one), (90, one, None), events=released) == "0-85 released"
+    assert told((0, None, one), (500, one, None)) == f"0-100 {RAN_OUT}"
+    late = (ends("displaced", 500, 1),)
+    assert told((0, None, one), (500, one, None), events=late) == f"0-100 {RAN_OUT}"
+
+
+def test_completion_ends_a_lease_and_finished_work_was_never_held() -> None:
+    one = lease(holder=KIM, ttl=100)
+    done = replace(one, state=State.COMPLETED, renewed_at=at(50).wall_ms, expires_at=at(50).wall_ms)
+    assert told((0, None, one), (55, one, done)) == "0-50 completed"
+    assert told((0, None, replace(done, claimed_at=done.expires_at))) == ""
+
+
+def test_a_takeover_ends_one_and_begins_the_other() -> None:
+    one = lease(holder=KIM, ttl=100)
+    two = replace(lease(holder=JO, since=200), token=2)
+    assert told((0, None, one), (200, one, two)) == f"0-100 {RAN_OUT}; 200-1100 stands"
+
+
+def test_paths_count_from_the_record_that_brought_them() -> None:
+    one = lease(holder=KIM, ttl=100)
+    more = replace(one, paths=("src",), renewed_at=at(50).wall_ms, expires_at=at(150).wall_ms)
+    assert told((0, None, one), (50, one, more)) == "0-50 gone; 50-150 stands"
+
+
+def test_grants_are_known_by_events_and_by_records() -> None:
+    grant = Event("claimed", "op", NOON, JO.holder, "F001", "*", JO.holder, token=5)
+    again = grant._replace(kind="taken_over", at=NOON + 9)
+    record = replace(lease(holder=KIM), token=7)
+    trail = Trail(layer="global", first=(record,), events=(grant, ends("revoked", 9, 5), again))
+    read = chronicle(trail)
+    assert sorted(read.grants) == [5, 7]
+    assert (read.grants[5].at, read.grants[5].ended) == (NOON, at(9).wall_ms)
+    assert read.grants[7].key == F001.key
+    assert read.knows(0)
+    assert not chronicle(replace(trail, since=NOON)).knows(NOON - 1)
+
+
+def test_the_oldest_time_that_matters() -> None:
+    assert oldest([deed(50, recorded=90), deed(70)], NOON) == at(50).wall_ms
+    assert oldest([], NOON) == NOON
+    assert oldest([replace(deed(), written=None, recorded=None)], NOON) == NOON
+
+
+def test_levels_are_ordered() -> None:
+    assert Level.ERROR.rank > Level.WARNING.rank
+
+
+def test_a_commit_that_names_what_was_given_after_a_lease_was_made_after_it() -> None:
+    before = span(0, 60)
+    mine = Granted(2, LEASE.resource.text, LEASE.resource.key, "*", JO.holder, NOON + 60 * MS)
+    named = Named(mine.resource, mine.key, 2)
+    held = found(deed(57, named=(named,)), before, grants=(mine,))
+    assert [x for x in held if x[0] == "held-then"] == MAYBE
+    assert found(deed(57), before, grants=(mine,)) == THEN
+    theirs = replace(mine, holder=KIM.holder)
+    held = found(deed(57, named=(named,)), before, grants=(theirs,))
+    assert [x for x in held if x[0] == "held-then"] == THEN
+    long_before = found(deed(57, named=(named,)), span(0, 600), grants=(mine,))
+    assert [x for x in long_before if x[0] == "held-then"] == THEN
+
+
+def test_what_was_amended_under_ones_own_later_lease_is_not_forgotten() -> None:
+    assert found(deed(30, recorded=90), span(0, 60), span(80, 100, holder=JO.holder)) == MAYBE

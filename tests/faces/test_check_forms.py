@@ -1,0 +1,559 @@
+"""The forms of a check: text, GitHub's annotations and summary, JUnit, SARIF, and the verb."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import jsonschema
+import pytest
+import yaml
+from support.fences import clean_env
+from support.repos import git
+
+from gitlease.domain.finding import Finding, Level
+from gitlease.domain.violations import HELD_NOW, HELD_THEN, NO_TRAILER, RULES
+from gitlease.faces import wire
+from gitlease.faces.ci import github, junit, sarif, summary, text
+from gitlease.faces.ci.report import Report
+
+ROOT = Path(__file__).resolve().parents[2]
+SCHEMA = Path(__file__).with_name("sarif") / "sarif-2.1.0-rtm.5.json"
+WORKFLOWS = ("claims.yml", "stale-claims.yml")
+ACTION = ROOT / ".github" / "actions" / "gitlease-check" / "action.yml"
+GOLDEN = Path(__file__).with_name("check_annotations.txt")
+NOON = 1_795_176_000_000
+
+PLAIN = Finding(
+    rule=HELD_THEN,
+    level=Level.ERROR,
+    message="1a2b3c4d5e by jo@example.com touches src/a.py, which kim@example.com held for F001",
+    resource="F001",
+    scope="*",
+    layer="global",
+    holder="kim@example.com",
+    since=NOON,
+    commit="1a2b3c4d5e" * 4,
+    file="tasks/F001.md",
+    line=5,
+    evidence=("token 1: F001 was kim@example.com's", "made at 2026-11-20T12:01:00Z"),
+    next_steps=("gitlease log F001",),
+)
+LATER = replace(PLAIN, rule=HELD_NOW, level=Level.WARNING, line=None, file="src/a b,c:d%.py")
+BARE = Finding(rule=NO_TRAILER, level=Level.ERROR, message="it names no lease")
+NASTY = (
+    "a%0Ab\r\n::error::x ##[add-mask]y ]]> <b>&amp; | `c` \x1b[31m\x00\ud800\udcff\u202e @jo $m$"
+)
+HOSTILE = Finding(
+    rule=HELD_NOW,
+    level=Level.ERROR,
+    message=NASTY,
+    resource=NASTY,
+    scope=NASTY,
+    holder=NASTY,
+    commit=NASTY,
+    file=NASTY,
+    line=3,
+    evidence=(NASTY,),
+    next_steps=(NASTY,),
+)
+REPORT = Report(findings=(LATER, PLAIN, BARE), shown="main..HEAD", commits=3, warnings=("w%1",))
+CLEAN = Report(shown="main..HEAD", commits=1)
+WILD = Report(
+    findings=(HOSTILE, PLAIN), shown=NASTY, commits=2, warnings=(NASTY,), fixed=(HOSTILE,)
+)
+
+
+def test_text_says_what_where_and_what_to_do() -> None:
+    assert text.render(REPORT).splitlines()[:5] == [
+        f"error: {PLAIN.message} (held-then)",
+        "  at tasks/F001.md:5",
+        "  token 1: F001 was kim@example.com's",
+        "  made at 2026-11-20T12:01:00Z",
+        "  next: gitlease log F001",
+    ]
+    assert text.render(REPORT).splitlines()[-1] == "3 commits of main..HEAD: 2 errors, 1 warning"
+    assert text.render(CLEAN) == "1 commit of main..HEAD: nothing found\n"
+    both = Report(shown="main..HEAD", commits=0, stale=True, fixed=(BARE,))
+    assert text.render(both).endswith("0 commits of main..HEAD and stale claims: 1 fixed\n")
+
+
+def test_annotations_are_as_github_reads_them() -> None:
+    assert github.render(REPORT) == GOLDEN.read_text(encoding="utf-8")
+
+
+def test_a_repository_below_the_workspace_has_its_files_there() -> None:
+    shown = github.render(replace(REPORT, findings=(PLAIN,), prefix="sub/dir"))
+    assert shown.startswith("::error file=sub/dir/tasks/F001.md,line=5,title=")
+
+
+def test_at_most_ten_annotations_of_a_kind_are_shown() -> None:
+    some = Report(findings=(*[PLAIN] * 10, *[LATER] * 11), commits=1)
+    lines = github.render(some).splitlines()
+    assert [sum(x.startswith(f"::{kind} ") for x in lines) for kind in ("error", "warning")] == [
+        10,
+        10,
+    ]
+    assert "::warning title=gitlease::2 more of these are in the summary of the job" in lines
+
+
+def test_no_text_of_others_becomes_a_command() -> None:
+    for line in github.render(WILD).splitlines():
+        assert "##[" not in line
+        if line.lstrip().startswith("::"):
+            assert re.match(r"::(?:error|warning) (?:file|title)=", line)
+            assert not set("\x1b\x00\u202e") & set(line)
+    assert github.failure("x\n::error::y").count("\n") == 1
+    assert github.tame("::error::x") == "- ::error::x"
+
+
+def test_the_summary_is_markdown_in_which_others_mean_nothing() -> None:
+    shown = summary.render(REPORT)
+    assert shown.startswith("## gitlease: 2 errors, 1 warning\n")
+    assert "| **error** held-then | <code>F001</code> |" in shown
+    assert "<code>tasks/F001.md:5</code>" in shown.replace("&#58;", ":").replace("&#95;", "_")
+    wild = summary.render(WILD)
+    assert "<b>" not in wild
+    assert "@jo" not in wild
+    assert "`c`" not in wild
+    for row in wild.splitlines():
+        if row.startswith("| "):
+            assert row.count("|") == 5, row
+    assert summary.render(CLEAN).startswith("## gitlease: every claim is kept\n")
+
+
+def test_the_summary_is_never_larger_than_github_takes() -> None:
+    long = replace(PLAIN, evidence=("x" * 5_000,))
+    shown = summary.render(Report(findings=(long,) * 400, commits=1), limit=500_000)
+    assert len(shown.encode()) <= 500_000
+    assert re.search(r"\n\d+ more had no room here", shown)
+    assert "</details>" in shown
+
+
+def test_junit_is_what_its_readers_expect() -> None:
+    root = ElementTree.fromstring(junit.render(REPORT, fail_on="error").encode())
+    assert root.tag == "testsuites"
+    (suite,) = root
+    assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("3", "2", "0")
+    cases = suite.findall("testcase")
+    assert [len(case.findall("failure")) for case in cases] == [1, 1, 0]
+    assert cases[0].get("classname") == "gitlease.held-then"
+    assert cases[0].get("name") == "F001 1a2b3c4d5e"
+    (failure,) = cases[0].findall("failure")
+    assert failure.get("message") == PLAIN.message
+    assert "next: gitlease log F001" in (failure.text or "")
+    for fail_on, count in (("warning", "3"), ("never", "0")):
+        again = ElementTree.fromstring(junit.render(REPORT, fail_on=fail_on).encode())
+        assert again.get("failures") == count
+    clean = ElementTree.fromstring(junit.render(CLEAN, fail_on="error").encode())
+    assert [case.get("name") for case in clean.iter("testcase")] == ["1 commit of main..HEAD"]
+
+
+def test_junit_is_well_formed_whatever_stands_in_it() -> None:
+    root = ElementTree.fromstring(junit.render(WILD, fail_on="error").encode())
+    assert len(list(root.iter("failure"))) == 2
+    assert "]]>" in "".join(root.itertext())
+
+
+@pytest.mark.parametrize("report", [REPORT, CLEAN, WILD, Report(stale=True)])
+def test_sarif_passes_its_published_schema(report: Report) -> None:
+    schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
+    checker = jsonschema.Draft4Validator.FORMAT_CHECKER
+    told = sarif.render(report, RULES)
+    jsonschema.Draft4Validator(schema, format_checker=checker).validate(json.loads(told))
+    assert told.isascii()
+
+
+def test_sarif_tells_rules_places_and_what_stays_the_same() -> None:
+    (run,) = json.loads(sarif.render(REPORT, RULES))["runs"]
+    rules = [rule["id"] for rule in run["tool"]["driver"]["rules"]]
+    assert rules == [rule.id for rule in RULES]
+    later, plain, bare = run["results"]
+    assert rules[plain["ruleIndex"]] == plain["ruleId"] == "held-then"
+    assert (plain["level"], later["level"]) == ("error", "warning")
+    where = plain["locations"][0]["physicalLocation"]
+    assert where["artifactLocation"]["uri"] == "tasks/F001.md"
+    assert where["region"] == {"startLine": 5}
+    uri = later["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
+    assert uri == "src/a%20b%2Cc%3Ad%25.py"
+    assert "locations" not in bare
+    moved = replace(REPORT, findings=(replace(PLAIN, line=9, message="in other words"),))
+    (again,) = json.loads(sarif.render(moved, RULES))["runs"][0]["results"]
+    assert again["partialFingerprints"] == plain["partialFingerprints"]
+    assert run["invocations"][0]["toolExecutionNotifications"][0]["message"]["text"] == "w%1"
+
+
+def test_json_has_every_key_of_a_violation() -> None:
+    keys = "rule level message resource scope layer holder since commit file line evidence next"
+    for found in (PLAIN, BARE, HOSTILE):
+        assert list(wire.violation(found)) == keys.split()
+        json.dumps(wire.violation(found))
+    assert wire.violation(PLAIN)["since"] == "2026-11-20T12:00:00Z"
+
+
+# --- the verb -------------------------------------------------------------------------------------
+
+
+class Seat:
+    """A clone with a commit that touches what another holds; commands are run in it."""
+
+    def __init__(self, base: Path) -> None:
+        self.base, self.bare, self.root = base, base / "remote.git", base / "jo"
+        git(base, "init", "-q", "--bare", "-b", "main", str(self.bare))
+        for name in ("kim", "jo"):
+            git(base, "clone", "-q", str(self.bare), name)
+            git(base / name, "config", "user.email", f"{name}@example.com")
+            git(base / name, "config", "user.name", name)
+            if name == "kim":
+                for file in ("a.py", "b.py"):
+                    (base / name / file).write_text("x\n")
+                git(base / name, "add", ".")
+                git(base / name, "commit", "-qm", "begin")
+                git(base / name, "push", "-q", "origin", "HEAD:main")
+        self.run("claim", "path:a.py", "--ttl", "1h", cwd=base / "kim")
+        git(self.root, "checkout", "-q", "-b", "topic")
+        (self.root / "a.py").write_text("y\n")
+        git(self.root, "commit", "-qam", "sneak")
+        git(self.root, "config", "--unset", "user.email")
+
+    def run(
+        self, *words: str, cwd: Path | None = None, env: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        plain = {"GITHUB_ACTIONS": "", "GITLAB_CI": ""}
+        return subprocess.run(
+            [sys.executable, "-P", "-m", "gitlease", *words],
+            cwd=cwd or self.root,
+            env=clean_env({**plain, **(env or {})}),
+            capture_output=True,
+            encoding="utf-8",
+            timeout=60,
+            check=False,
+        )
+
+
+@pytest.fixture(scope="module")
+def seat(tmp_path_factory: pytest.TempPathFactory) -> Seat:
+    return Seat(tmp_path_factory.mktemp("seat"))
+
+
+def test_its_exit_status_says_what_came_of_it(seat: Seat) -> None:
+    found = seat.run("check")
+    assert (found.returncode, found.stderr) == (1, "")
+    assert found.stdout.endswith("1 commit of origin/main..HEAD: 1 error\n")
+    assert seat.run("check", "--fail-on", "never").returncode == 0
+    assert seat.run("check", "origin/main..origin/main").returncode == 0
+    assert seat.run("check", "nowhere..").returncode == 2
+    assert seat.run("check", "..HEAD").returncode == 2
+    assert seat.run("check", "--fix").returncode == 2
+    assert seat.run("check", "--json", "--format", "sarif").returncode == 2
+    unread = seat.run("check", "--remote", str(seat.base / "gone.git"))
+    assert (unread.returncode, unread.stdout) == (5, "")
+    assert seat.run("check", "--cached").returncode == 1
+    assert seat.run("check", cwd=seat.base).returncode == 128
+
+
+def test_its_json_is_that_of_every_verb(seat: Seat) -> None:
+    for words in (("--json",), ("--format", "json")):
+        done = seat.run("check", *words)
+        document = json.loads(done.stdout)
+        assert (done.returncode, document["ok"], document["command"]) == (1, False, "check")
+        assert document["error"]["code"] == "violations"
+        (violation,) = document["violations"]
+        assert (violation["rule"], violation["file"]) == ("held-then", "a.py")
+        assert (document["range"], document["commits"]) == ("origin/main..HEAD", 1)
+    done = seat.run("check", "--json", "--fail-on", "never")
+    document = json.loads(done.stdout)
+    assert (done.returncode, document["ok"], len(document["violations"])) == (0, True, 1)
+
+
+def test_a_file_gets_the_format_and_the_terminal_the_text(seat: Seat, tmp_path: Path) -> None:
+    target = tmp_path / "out"
+    for form in ("sarif", "junit", "json", "github", "text"):
+        done = seat.run("check", "--format", form, "--output", str(target))
+        assert (done.returncode, done.stdout.splitlines()[-1]) == (
+            1,
+            "1 commit of origin/main..HEAD: 1 error",
+        )
+        assert "held-then" in target.read_text(encoding="utf-8")
+    refused = seat.run("check", "--output", str(tmp_path / "no" / "where"))
+    assert refused.returncode == 2
+
+
+def test_in_github_actions_it_annotates_and_adds_to_the_summary(seat: Seat, tmp_path: Path) -> None:
+    shown = tmp_path / "summary.md"
+    shown.write_text("what another step said\n")
+    env = {
+        "GITHUB_ACTIONS": "true",
+        "GITHUB_EVENT_NAME": "workflow_dispatch",
+        "GITHUB_STEP_SUMMARY": str(shown),
+        "GITHUB_WORKSPACE": str(seat.base),
+    }
+    done = seat.run("check", env=env)
+    assert done.returncode == 1
+    assert done.stdout.startswith("::error file=jo/a.py,title=gitlease%3A held-then::")
+    assert shown.read_text().startswith("what another step said\n## gitlease: 1 error\n")
+    assert seat.run("check", "--format", "text", env=env).stdout.startswith("error: ")
+    done = seat.run("check", "--remote", str(seat.base / "gone.git"), env=env)
+    assert done.returncode == 5
+    assert done.stdout.startswith("::error title=gitlease check::not checked: ")
+    assert "## gitlease: not checked" in shown.read_text()
+
+
+def test_what_fails_before_anything_is_opened_is_shown_there_as_well(
+    seat: Seat, tmp_path: Path
+) -> None:
+    shown = tmp_path / "summary.md"
+    env = {"GITHUB_ACTIONS": "true", "GITHUB_STEP_SUMMARY": str(shown)}
+    done = seat.run("check", cwd=tmp_path, env=env)
+    assert done.returncode == 128
+    assert done.stdout.startswith("::error title=gitlease check::not checked: ")
+    assert "## gitlease: not checked" in shown.read_text()
+
+
+def test_what_could_not_be_read_is_no_pass_in_any_form() -> None:
+    report = Report(commits=1, shown="a..b", unread=("x%1 cannot be read",))
+    assert "every claim is kept" not in summary.render(report)
+    assert "x%1 cannot be read" in text.render(report)
+    assert text.render(report).endswith("1 commit of a..b: not all could be checked\n")
+    said = "::error title=gitlease check::not checked: x%251 cannot be read\n"
+    assert said in github.render(report)
+    assert 'errors="1"' in junit.render(report, fail_on="never")
+    (run,) = json.loads(sarif.render(report, RULES))["runs"]
+    assert run["invocations"][0]["executionSuccessful"] is False
+
+
+def spoil(bare: Path, tree: Path) -> None:
+    """Make the one record of the ledger another text."""
+    git(bare, "worktree", "add", "-q", "--detach", str(tree), "refs/gitlease/global")
+    next((tree / "paths").rglob("*.yaml")).write_text("{{{")
+    git(tree, "-c", "user.email=x@y.z", "-c", "user.name=x", "commit", "-qam", "spoil")
+    git(bare, "update-ref", "refs/gitlease/global", git(tree, "rev-parse", "HEAD"))
+
+
+def test_a_damaged_record_is_never_a_pass(tmp_path: Path) -> None:
+    seat = Seat(tmp_path)
+    spoil(seat.bare, tmp_path / "spoilt")
+    assert seat.run("check").returncode == 1, "what it was still counts"
+    git(seat.root, "reset", "-q", "--hard", "origin/main")
+    git(seat.root, "config", "user.email", "jo@example.com")
+    (seat.root / "b.py").write_text("y\n")
+    git(seat.root, "commit", "-qam", "fine")
+    for words in ((), ("--fail-on", "never"), ("--stale",)):
+        done = seat.run("check", *words)
+        assert (done.returncode, "not checked: " in done.stdout) == (7, True), words
+    document = json.loads(seat.run("check", "--json").stdout)
+    assert (document["ok"], document["error"]["code"]) == (False, "invalid")
+    assert len(document["unread"]) == 1
+
+
+def test_stale_claims_and_a_range_are_checked_where_there_is_no_ledger(tmp_path: Path) -> None:
+    seat = Seat(tmp_path)
+    git(seat.bare, "update-ref", "-d", "refs/gitlease/global")
+    fresh = tmp_path / "fresh"
+    git(tmp_path, "clone", "-q", str(seat.bare), "fresh")
+    git(
+        fresh, "-c", "user.email=x@y.z", "-c", "user.name=x", "commit", "-q", "--allow-empty", "-mx"
+    )
+    done = seat.run("check", "--stale", "HEAD~1..HEAD", cwd=fresh)
+    assert done.returncode == 0, done.stderr
+    assert "there is no ledger global on origin" in done.stdout
+    assert seat.run("check", "--fail-on", "warning", cwd=fresh).returncode == 1
+
+
+def test_no_secret_of_a_url_is_shown_although_it_has_a_blank(seat: Seat) -> None:
+    done = seat.run("check", "--remote", "https://u:SEC RETTOK@nohost.invalid/z", "HEAD")
+    assert done.returncode != 0
+    assert "RETTOK" not in done.stdout + done.stderr
+
+
+# --- the action -----------------------------------------------------------------------------------
+
+
+def action() -> dict[str, Any]:
+    read: dict[str, Any] = yaml.safe_load(ACTION.read_text(encoding="utf-8"))
+    return read
+
+
+def filled(value: str, given: Mapping[str, str]) -> str:
+    """What GitHub makes of ``${{ inputs.x }}``."""
+    return re.sub(r"\$\{\{ inputs\.([a-z-]+) \}\}", lambda found: given[found[1]], value)
+
+
+def steps(seat: Seat, base: Path, **inputs: str) -> list[subprocess.CompletedProcess[str]]:
+    """Run the steps of the action as the runner does: each in a shell of its own."""
+    names = {name.replace("_", "-"): value for name, value in inputs.items()}
+    given = {name: about.get("default", "") for name, about in action()["inputs"].items()} | names
+    tools, files = base / "tools", base / "files"
+    tools.mkdir(parents=True)
+    files.mkdir()
+    program = tools / "gitlease"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -P -m gitlease "$@"\n')
+    program.chmod(0o755)
+    fake = tools / "python3"
+    pip = "#!/bin/sh\\necho pip \\$*\\n"
+    fake.write_text(
+        '#!/bin/sh\necho "python3 $*"\nmkdir -p "$3/bin"\n'
+        f'printf "{pip}" >"$3/bin/pip"\nchmod +x "$3/bin/pip"\n'
+    )
+    fake.chmod(0o755)
+    env = clean_env(
+        {
+            "PATH": f"{tools}:{os.environ['PATH']}",
+            "GITHUB_ACTIONS": "true",
+            "GITHUB_EVENT_NAME": "workflow_dispatch",
+            "GITHUB_WORKSPACE": str(seat.root),
+            "GITHUB_STEP_SUMMARY": str(files / "summary"),
+            "GITHUB_OUTPUT": str(files / "output"),
+            "GITHUB_PATH": str(files / "path"),
+            "GITHUB_ACTION_PATH": str(ACTION.parent),
+            "RUNNER_TEMP": str(base / "temp"),
+        }
+    )
+    done = []
+    for step in action()["runs"]["steps"]:
+        assert step["shell"] == "bash"
+        assert "if" not in step
+        assert "${{" not in step["run"], "inputs come in as variables, never as words of a script"
+        own = {key: filled(value, given) for key, value in step.get("env", {}).items()}
+        script = base / "step.sh"
+        script.write_text(step["run"])
+        words = ["bash", "--noprofile", "--norc", "-eo", "pipefail", str(script)]
+        done.append(
+            subprocess.run(
+                words,
+                cwd=seat.root,
+                env={**env, **own},
+                capture_output=True,
+                encoding="utf-8",
+                timeout=60,
+                check=False,
+            )
+        )
+    return done
+
+
+def test_the_actions_steps_run_as_plain_shell(seat: Seat, tmp_path: Path) -> None:
+    *_, check = steps(seat, tmp_path / "a", install="false")
+    assert check.returncode == 1, check.stderr
+    assert check.stdout.startswith("::error file=a.py,title=")
+    output = (tmp_path / "a" / "files" / "output").read_text()
+    assert output.splitlines() == ["status=1"]
+    assert "held-then" in (tmp_path / "a" / "files" / "summary").read_text()
+    report = tmp_path / "x.sarif"
+    *_, check = steps(seat, tmp_path / "b", install="false", fail_on="never", sarif=str(report))
+    assert check.returncode == 0, check.stderr
+    assert json.loads(report.read_text())["version"] == "2.1.0"
+    *_, check = steps(seat, tmp_path / "c", install="false", range="origin/main..origin/main")
+    assert check.returncode == 0, check.stderr
+    *_, check = steps(seat, tmp_path / "d", install="false", range="$(touch pwned); x")
+    assert check.returncode == 2
+    assert not (seat.root / "pwned").exists()
+    *_, check = steps(seat, tmp_path / "e", install="false", stale="true")
+    assert check.returncode == 0, check.stderr
+
+
+TASK = "---\nid: S1\ntitle: t\nstatus: todo\nassigned: [gone@example.com]\n---\n"
+
+
+def stale_seat(base: Path, settings: str) -> Seat:
+    """A clone on its main branch, with an edge of last year."""
+    seat = Seat(base)
+    git(seat.root, "checkout", "-q", "main")
+    for name, value in (("email", "jo@example.com"), ("name", "jo")):
+        git(seat.root, "config", f"user.{name}", value)
+    (seat.root / "tasks").mkdir()
+    (seat.root / "tasks/S1.md").write_text(TASK)
+    (seat.root / ".gitlease.yaml").write_text(settings)
+    git(seat.root, "add", ".")
+    then = {"GIT_AUTHOR_DATE": "@1600000000 +0000", "GIT_COMMITTER_DATE": "@1600000000 +0000"}
+    git(seat.root, "commit", "-qm", "assign", env=then)
+    git(seat.root, "push", "-q", "origin", "main")
+    return seat
+
+
+def test_what_the_action_retires_it_pushes_too(tmp_path: Path) -> None:
+    seat = stale_seat(tmp_path, "stale: {after: 1d, release: true}\n")
+    *_, check = steps(seat, tmp_path / "a", install="false", stale="true", fix="true")
+    assert check.returncode == 0, check.stdout + check.stderr
+    assert "push it, for others to see it" in check.stderr
+    shown = git(seat.bare, "show", "main:tasks/S1.md")
+    assert "assigned: []" in shown
+    # A push that is refused fails the step.
+    (seat.root / "tasks/S1.md").write_text(TASK)
+    then = {"GIT_AUTHOR_DATE": "@1600000000 +0000", "GIT_COMMITTER_DATE": "@1600000000 +0000"}
+    git(seat.root, "commit", "-qam", "again", env=then)
+    git(seat.root, "push", "-q", "origin", "main")
+    hook = seat.bare / "hooks/update"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text('#!/bin/sh\ncase "$1" in refs/heads/*) exit 1;; esac\n')
+    hook.chmod(0o755)
+    *_, check = steps(seat, tmp_path / "b", install="false", stale="true", fix="true")
+    assert check.returncode == 1, check.stdout + check.stderr
+    assert "could not be pushed" in check.stdout
+
+
+def test_a_pull_request_does_not_bring_the_policy_by_which_it_retires(tmp_path: Path) -> None:
+    seat = stale_seat(tmp_path, "stale: {after: 1d}\n")
+    base = git(seat.root, "rev-parse", "HEAD")
+    git(seat.root, "checkout", "-q", "-B", "topic")
+    (seat.root / ".gitlease.yaml").write_text("stale: {after: 1d, release: true}\n")
+    git(seat.root, "commit", "-qam", "mine now")
+    git(seat.root, "push", "-q", "origin", "topic")
+    head, event = git(seat.root, "rev-parse", "HEAD"), tmp_path / "event.json"
+    ends = {"base": {"ref": "main", "sha": base}, "head": {"ref": "topic", "sha": head}}
+    event.write_text(json.dumps({"number": 7, "pull_request": {"number": 7, **ends}}))
+    env = {
+        "GITHUB_ACTIONS": "true",
+        "GITHUB_EVENT_NAME": "pull_request",
+        "GITHUB_EVENT_PATH": str(event),
+    }
+    done = seat.run("check", "--stale", "--fix", "--json", env=env)
+    document = json.loads(done.stdout)
+    assert document["fixed"] == []
+    assert git(seat.root, "rev-parse", "HEAD") == head
+    assert json.loads(seat.run("check", "--stale", "--fix", "--json").stdout)["fixed"] != []
+
+
+def test_the_action_installs_the_very_gitlease_that_it_came_with(
+    seat: Seat, tmp_path: Path
+) -> None:
+    install, check = steps(seat, tmp_path, range="origin/main..origin/main")
+    place = tmp_path / "temp" / "gitlease"
+    assert (install.returncode, install.stderr) == (0, "")
+    assert install.stdout.splitlines() == [
+        f"python3 -m venv {place}",
+        f"pip install --quiet {ACTION.parent}/../../..",
+    ]
+    assert (tmp_path / "files" / "path").read_text() == f"{place}/bin\n"
+    assert (ACTION.parent / "../../.." / "pyproject.toml").is_file()
+    assert check.returncode == 0
+
+
+def test_the_actions_inputs_all_count_and_need_to_read_only() -> None:
+    read = action()
+    used = "\n".join(str(step) for step in read["runs"]["steps"])
+    for name in read["inputs"]:
+        assert f"inputs.{name} " in used, name
+        assert read["inputs"][name]["description"]
+    assert read["runs"]["using"] == "composite"
+    assert not re.search(r"uses:", ACTION.read_text(encoding="utf-8")), "nothing of others is run"
+
+
+def test_the_examples_of_workflows_are_valid_and_read_only() -> None:
+    examples = re.findall(r"```yaml\n(.*?)```", (ACTION.parent / "README.md").read_text(), re.S)
+    assert len(examples) >= 3
+    examples += [(ROOT / ".github/workflows" / name).read_text() for name in WORKFLOWS]
+    for example in examples:
+        workflow = yaml.safe_load(example)
+        if "jobs" in workflow:
+            assert workflow["permissions"] == {"contents": "read"} or "fix" in example
+            for job in workflow["jobs"].values():
+                assert all("uses" in step or "run" in step for step in job["steps"])

@@ -1,0 +1,352 @@
+"""``park`` and ``session`` as people type them and programs read them."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from faces.fake import Desk, make_desks, words
+from support.tasks import task
+
+from gitlease.domain.edge import People
+from gitlease.edges import EdgeRules
+
+ADA = "ada@example.com"
+RULES = EdgeRules(people=People({ADA: "@ada"}))
+CHANGED = ["schema", "ok", "command", "status", "edge", "leases", "lease"]
+CAPPED = ["capped_to_max", "max_park_seconds"]
+TAIL = ["warnings", "next"]
+
+
+@pytest.fixture(autouse=True)
+def wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A terminal of 200 columns."""
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("TERM", "xterm")
+    for name in ("FORCE_COLOR", "TTY_COMPATIBLE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def desks() -> tuple[Desk, Desk]:
+    return make_desks(
+        task("F001", title="Rate limits", priority="high"),
+        task("F002", title="Login"),
+        task("F003", title="Search", priority="low"),
+        rules=RULES,
+    )
+
+
+@pytest.fixture
+def ada(desks: tuple[Desk, Desk]) -> Desk:
+    return desks[0]
+
+
+def shown(desk: Desk, *argv: str) -> str:
+    """What a terminal shows, without its colours."""
+    return re.sub(r"\x1b\[[0-9;]*m", "", desk.ok(*argv, terminal=True).out)
+
+
+def lease_of(desk: Desk, name: str) -> Any:
+    (lease,) = desk.ok("show", name, "--json").json["leases"]
+    return lease
+
+
+# --- park ---------------------------------------------------------------------------------------
+
+
+def test_parking_says_until_when_and_how_to_go_on(ada: Desk) -> None:
+    ada.ok("claim", "F002", "--session", "build-7")
+    ran = ada.ok("park", "F002", "--for", "90m", "--session", "build-7")
+    assert ran.out == "F002 is parked until 13:30:00Z, expires in 1h 30m\n"
+    assert ran.err == ("hint: gitlease claim F002  # to go on with it, in any session of yours\n")
+    again = ada.ok("claim", "F002", "--session", "build-8")
+    assert again.out.startswith("claimed F002 until 12:15:00Z, expires in 15m, token 2\n")
+
+
+def test_parking_answers_programs(ada: Desk) -> None:
+    ada.ok("claim", "F002", "--session", "build-7")
+    document = ada.ok("park", "F002", "--for", "9d", "--session", "build-7", "--json").json
+    assert list(document) == [*CHANGED, *CAPPED, *TAIL]
+    assert (document["status"], document["edge"]) == ("parked", "none")
+    assert (document["capped_to_max"], document["max_park_seconds"]) == (True, 86_400)
+    lease = document["lease"]
+    assert (lease["parked"], lease["session"], lease["mine"]) == (True, None, True)
+    assert (lease["state"], lease["expires_in"]) == ("active", 86_400)
+    assert document["next"] == ["gitlease claim F002"]
+
+
+def test_without_a_time_it_is_as_long_as_the_ledger_allows(ada: Desk) -> None:
+    ada.ok("claim", "F001", "F002")
+    assert ada.ok("park", "F001").out == (
+        "F001 is parked until 2026-11-21T12:00:00Z, expires in 1d\n"
+    )
+    ada.ok("config", "--ledger", "park_max", "3h")
+    assert ada.ok("park", "F002", "--for", "4h").out == (
+        "F002 is parked until 15:00:00Z, expires in 3h, capped to the ledger's maximum of 3h\n"
+    )
+
+
+def test_several_scopes_are_resumed_one_by_one(ada: Desk) -> None:
+    ada.ok("claim", "F001", "F002")
+    ada.ok("claim", "F003", "--scope", "a b")
+    document = ada.ok("park", "F001", "F002", "F003", "--json").json
+    assert "lease" not in document
+    assert document["next"] == [
+        "gitlease claim F001 F002",
+        "gitlease claim F003 --scope 'a b'",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "error"),
+    [
+        (("park", "F009"), 3, "lost"),
+        (("park", "theirs"), 3, "not_holder"),
+        (("park", "run", "--session", "other"), 3, "not_holder"),
+        (("park", "own", "theirs"), 3, "not_holder"),
+        (("park", "own", "--for", "soon"), 2, "usage"),
+        (("park", "own", "--for", "0"), 2, "usage"),
+        (("park", "own", "--note", " "), 2, "usage"),
+        (("park", "own", "--reason", "a\x1bb"), 2, "usage"),
+        (("park",), 2, "usage"),
+        (("renew", "parked"), 3, "lost"),
+        (("extend", "parked", "1h"), 3, "lost"),
+    ],
+    ids=words,
+)
+def test_what_cannot_be_parked_or_renewed(argv: tuple[str, ...], code: int, error: str) -> None:
+    ada, bob = make_desks()
+    ada.ok("claim", "own", "parked")
+    ada.ok("claim", "run", "--session", "build-7")
+    ada.ok("park", "parked")
+    bob.ok("claim", "theirs")
+    ran = ada.run(*argv, "--json")
+    assert (ran.code, ran.json["error"]["code"]) == (code, error)
+    assert not lease_of(ada, "own")["parked"]
+
+
+def test_where_the_policy_parks_nothing(ada: Desk) -> None:
+    ada.ok("claim", "F001")
+    ada.ok("config", "--ledger", "park_max", "0")
+    ran = ada.run("park", "F001")
+    assert (ran.code, ran.err) == (6, "the ledger's policy parks nothing: its park_max is 0s\n")
+
+
+def test_a_heartbeat_left_running_stops_and_learns_how_to_go_on(ada: Desk) -> None:
+    ada.ok("claim", "F001")
+    ada.ok("park", "F001")
+    assert ada.run("renew", "F001").err == (
+        "F001 is parked: no session keeps it\n"
+        "hint: a claim goes on with it\n"
+        "hint: gitlease claim F001\n"
+    )
+    assert ada.ok("renew", "--all").out == "you hold nothing here: nothing to renew\n"
+
+
+def test_others_are_told_that_it_is_parked(desks: tuple[Desk, Desk]) -> None:
+    ada, bob = desks
+    ada.ok("claim", "F001", "--session", "build-7")
+    ada.ok("park", "F001", "--for", "3h", "--reason", "lunch", "--session", "build-7")
+    ran = bob.run("claim", "F001")
+    assert ran.code == 1
+    assert ran.err.splitlines()[0] == (
+        "F001 is held by ada@example.com (on laptop, branch main) parked until 15:00:00Z, "
+        'expires in 3h: "lunch"'
+    )
+    error = bob.run("claim", "F001", "--json").json["error"]
+    assert (error["lease"]["parked"], error["free_at"]) == (True, "2026-11-20T15:01:00Z")
+    assert "held by ada@example.com parked until 15:00:00Z" in shown(bob, "queue", "--all")
+    assert "parked until 15:00:00Z, expires in 3h" in shown(bob, "show", "F001")
+    assert bob.ok("show", "F001").out.splitlines()[-1] == "parked\tyes"
+    assert " parked " in shown(bob, "list")
+    assert bob.ok("list").out.split("\t")[5] == "active"
+
+
+def test_it_comes_first_of_what_one_carries_and_of_what_is_next(ada: Desk) -> None:
+    ada.ok("claim", "F001", "F003")
+    ada.ok("park", "F003", "--for", "3h")
+    mine = [line.split("\t")[:2] for line in ada.ok("queue", "--mine").out.splitlines()]
+    assert mine == [["F003", "parked"], ["F001", "live"]]
+    queue = ada.ok("queue", "--json").json["tasks"]
+    assert [(t["resource"], t["claimable"]) for t in queue] == [("F003", True), ("F002", True)]
+    assert queue[0]["lease"]["parked"]
+    assert "yours, parked until 15:00:00Z" in shown(ada, "queue")
+    brief = ada.ok("brief", "--json").json
+    assert [(c["resource"], c["state"]) for c in brief["carrying"]] == [
+        ("F003", "parked"),
+        ("F001", "live"),
+    ]
+    assert "gitlease claim F003" in brief["next"]
+    assert "F003  parked until 15:00:00Z, expires in 3h" in ada.ok("brief").out
+    assert ada.ok("next", "--json").json["task"]["resource"] == "F003"
+    assert "parked until 15:00:00Z" in shown(ada, "next")
+    assert ada.ok("next", "--claim", "--json").json["task"]["resource"] == "F003"
+    assert not lease_of(ada, "F003")["parked"]
+    assert ada.ok("next", "--claim", "--json").json["task"]["resource"] == "F002"
+
+
+def test_next_says_which_part_was_parked(ada: Desk) -> None:
+    ada.ok("claim", "F003", "--scope", "parser")
+    ada.ok("park", "F003")
+    assert ada.ok("next", "--json").json["next"] == ["gitlease claim F003 --scope parser"]
+
+
+def test_only_parked_leases_are_nothing_to_renew(ada: Desk) -> None:
+    ada.ok("claim", "F001")
+    ada.ok("park", "F001")
+    assert not any("renew" in step for step in ada.ok("brief", "--json").json["next"])
+
+
+# --- session end --------------------------------------------------------------------------------
+
+
+def test_the_end_of_a_session_gives_back_what_it_holds(ada: Desk) -> None:
+    ada.ok("claim", "F001", "F002", "--session", "build-7")
+    ada.ok("claim", "F003")
+    ran = ada.ok("session", "end", "--session", "build-7", "--note", "half done")
+    assert ran.out == (
+        "released F001\nreleased F002\n"
+        "unassigned tasks/F001.md: commit it\nunassigned tasks/F002.md: commit it\n"
+    )
+    again = ada.ok("session", "end", "build-7")
+    assert again.out == "session build-7 holds nothing\n"
+    assert [x["resource"] for x in ada.ok("list", "--json").json["leases"]] == ["F003"]
+    (note,) = ada.ok("show", "F001", "--json").json["notes"]
+    assert note["text"] == "half done"
+
+
+def test_the_end_of_a_session_answers_programs(ada: Desk) -> None:
+    ada.ok("claim", "F001", "--session", "build-7")
+    document = ada.ok("session", "end", "build-7", "--json").json
+    ended = ["schema", "ok", "command", "session", "status", "edge", "edges", "leases", "lease"]
+    assert list(document) == [*ended, *TAIL]
+    assert (document["session"], document["status"], document["edge"]) == (
+        "build-7",
+        "released",
+        "removed",
+    )
+    assert document["lease"]["session"] == "build-7"
+    nothing = ada.ok("session", "end", "build-7", "--json").json
+    assert (nothing["status"], nothing["leases"], nothing["edge"]) == ("released", [], "none")
+
+
+@pytest.mark.parametrize("park", [("--park",), ("--park=2h",), ("--park", "2h")], ids=words)
+def test_with_park_it_is_kept(ada: Desk, park: tuple[str, ...]) -> None:
+    ada.ok("claim", "F001", "F002", "--session", "build-7")
+    document = ada.ok("session", "end", "build-7", *park, "--json").json
+    assert (document["status"], document["capped_to_max"]) == ("parked", False)
+    lasts = 86_400 if park == ("--park",) else 7_200
+    assert [x["expires_in"] for x in document["leases"]] == [lasts, lasts]
+    assert document["next"] == ["gitlease claim F001 F002"]
+    assert ada.tasks["F001"].assigned == ("@ada",)
+    assert ada.ok("session", "end", "build-7").out == "session build-7 holds nothing\n"
+
+
+def test_parked_with_its_session_says_until_when(ada: Desk) -> None:
+    ada.ok("claim", "F001", "--session", "build-7")
+    ran = ada.ok("session", "end", "--session", "build-7", "--park", "2d")
+    assert ran.out == (
+        "F001 is parked until 2026-11-21T12:00:00Z, expires in 1d, "
+        "capped to the ledger's maximum of 1d\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (("session",), "missing argument"),
+        (("session", "stop"), "'stop' is not one of list, end"),
+        (("session", "end"), "there is no session here to end"),
+        (("session", "end", "--no-session"), "there is no session here to end"),
+        (("session", "end", ""), "the session must not be empty"),
+        (("session", "end", "a\x1bb"), "the session has control characters"),
+        (("session", "end", "--park", "build-7"), "duration 'build-7' is not a duration"),
+        (("session", "end", "a", "--park", "--commit"), "--commit goes without --park"),
+        (("session", "end", "a", "--cached"), "does not go with --cached"),
+        (("session", "end", "a", "--note", ""), "note must not be empty"),
+        (("session", "list", "a"), "ID does not go with list"),
+        (("session", "list", "--park"), "--park does not go with list"),
+        (("session", "list", "--no-commit"), "--commit does not go with list"),
+    ],
+    ids=words,
+)
+def test_what_is_no_way_to_say_it(argv: tuple[str, ...], said: str) -> None:
+    ada, _ = make_desks()
+    ran = ada.run(*argv)
+    assert ran.code == 2, ran
+    assert said in ran.err
+    assert ada.store.asked == 0
+
+
+def test_without_a_session_the_refusal_says_how(ada: Desk) -> None:
+    assert ada.run("session", "end", "-C", "x").err == (
+        "there is no session here to end\n"
+        "hint: name one: gitlease session end ID -C x\n"
+        "hint: gitlease session list -C x shows those of yours that hold anything\n"
+        "hint: gitlease session --help\n"
+    )
+
+
+def test_what_could_not_be_ended_is_told_and_what_was_too(ada: Desk) -> None:
+    ada.ok("claim", "F001", "F002", "--session", "build-7")
+    ada.tasks.unwritable.add("tasks/F002.md")
+    ran = ada.run("session", "end", "build-7")
+    assert (ran.code, ran.out) == (
+        7,
+        "released F001\nunassigned tasks/F001.md: commit it\n",
+    )
+    assert ran.err.startswith("tasks/F002.md: cannot be written\n")
+    document = ada.run("session", "end", "build-7", "--json").json
+    assert (document["error"]["code"], document["leases"]) == ("invalid", [])
+    assert [error["resource"] for error in document["refused"]] == ["F002"]
+
+
+# --- session list -------------------------------------------------------------------------------
+
+
+def test_the_list_of_sessions(desks: tuple[Desk, Desk]) -> None:
+    ada, bob = desks
+    assert shown(ada, "session", "list") == "no session of yours holds anything\n"
+    assert ada.ok("session", "list").out == ""
+    ada.ok("claim", "F001", "--session", "build-7")
+    bob.ok("claim", "F002", "--session", "bobs")
+    ada.clock.advance(300)
+    ada.ok("claim", "src/", "F003", "--session", "build-8", "--scope", "x")
+    document = ada.ok("session", "list", "--session", "build-8", "--json").json
+    assert list(document) == ["schema", "ok", "command", "sessions", *TAIL]
+    assert document["sessions"] == [
+        {
+            "session": "build-7",
+            "current": False,
+            "leases": 1,
+            "resources": ["F001"],
+            "since": "2026-11-20T12:00:00Z",
+            "age": 300,
+            "expires_at": "2026-11-20T12:15:00Z",
+        },
+        {
+            "session": "build-8",
+            "current": True,
+            "leases": 2,
+            "resources": ["F003", "path:src"],
+            "since": "2026-11-20T12:05:00Z",
+            "age": 0,
+            "expires_at": "2026-11-20T12:20:00Z",
+        },
+    ]
+    rows = [line.split("\t") for line in ada.ok("session", "list").out.splitlines()]
+    assert rows[0] == ["build-7", "", "1", "2026-11-20T12:00:00Z", "2026-11-20T12:15:00Z", "F001"]
+    table = shown(ada, "session", "list").splitlines()
+    assert table[0].split() == ["SESSION", "LEASES", "FOR", "UNTIL", "RESOURCES"]
+    assert "F003 (scope x), path:src (scope x)" in table[2]
+
+
+def test_the_list_may_be_what_this_clone_knows(ada: Desk) -> None:
+    ada.ok("claim", "F001", "--session", "build-7")
+    asked = ada.store.asked
+    document = ada.ok("session", "list", "--cached", "--json").json
+    assert ada.store.asked == asked
+    assert [s["session"] for s in document["sessions"]] == ["build-7"]
+    assert document["warnings"] == ["from what this clone knew 0s ago"]

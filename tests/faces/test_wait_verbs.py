@@ -1,0 +1,326 @@
+"""``wait``, ``watch`` and the line in ``show``: what is printed, in which form, and how it ends."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from faces.fake import NOON, Desk, make_desks
+from support.clock import ManualClock
+from support.tasks import task
+
+from gitlease import polling
+from gitlease.domain.errors import Unavailable
+from gitlease.faces.library import Leases
+
+EVENT = [
+    *("schema", "event", "resource", "scope", "layer", "holder", "session", "token", "at"),
+]
+
+
+@pytest.fixture(autouse=True)
+def seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Desks share one clone, so each look at its own state is news enough."""
+    monkeypatch.setattr(polling, "GLANCE", 1.0)
+
+
+class Script(ManualClock):
+    """Lets something happen at a time; see ``later``."""
+
+    acts: list[tuple[int, Callable[[], object]]]
+
+    def sleep(self, seconds: float) -> None:
+        super().sleep(seconds)
+        while self.acts and self.wall_ms >= self.acts[0][0]:
+            self.acts.pop(0)[1]()
+
+
+@pytest.fixture
+def desks() -> tuple[Desk, Desk]:
+    ada, bob = make_desks()
+    clock = Script(wall_ms=NOON, make=ada.clock.make)
+    clock.acts = []
+    for desk in (ada, bob):
+        desk.clock = desk.store.clock = clock
+    return ada, bob
+
+
+def later(desk: Desk, seconds: float, *argv: str) -> None:
+    """A command line that is run while somebody else waits."""
+    clock = desk.clock
+    assert isinstance(clock, Script)
+    clock.acts.append((NOON + round(seconds * 1_000), lambda: desk.ok(*argv)))
+
+
+# --- wait -----------------------------------------------------------------------------------------
+
+
+def test_wait_says_whom_it_waits_for_and_what_is_free(desks: tuple[Desk, Desk]) -> None:
+    ada, bob = desks
+    ada.ok("claim", "F001")
+    later(ada, 20, "release", "F001")
+    ran = bob.ok("wait", "F001", "--timeout", "5m")
+    assert ran.out == "F001 is free after 20s\n"
+    assert ran.err.splitlines() == [
+        "waiting up to 5m: F001 is held by ada@example.com (on laptop, branch main) until "
+        "12:15:00Z, expires in 15m",
+        "hint: gitlease claim F001",
+    ]
+    assert ada.ok("list").out == ""
+
+
+def test_wait_without_a_limit_does_not_name_one(desks: tuple[Desk, Desk]) -> None:
+    ada, bob = desks
+    ada.ok("claim", "F001", "F002")
+    later(ada, 20, "release", "F001", "F002")
+    ran = bob.ok("wait", "F001", "F002", "--scope", "parser")
+    assert ran.out == (
+        "F001 (scope parser) is free after 20s\nF002 (scope parser) is free after 20s\n"
+    )
+    assert ran.err.startswith("waiting: F001 is held by ada@example.com")
+    assert ran.err.endswith("hint: gitlease claim F001 F002 --scope parser\n")
+
+
+def test_what_is_free_is_not_waited_for(desks: tuple[Desk, Desk]) -> None:
+    ada, _ = desks
+    assert ada.ok("wait", "F001").out == "F001 is free\n"
+    assert ada.clock.naps == []
+
+
+def test_the_document_of_a_wait(desks: tuple[Desk, Desk]) -> None:
+    ada, bob = desks
+    ada.ok("claim", "F001")
+    later(ada, 20, "release", "F001")
+    ran = bob.ok("wait", "F001", "--json")
+    assert ran.json == {
+        "schema": 1,
+        "ok": True,
+        "command": "wait",
+        "status": "free",
+        "resources": ["F001"],
+        "scope": "*",
+        "waited_seconds": 20,
+        "warnings": [],
+        "next": ["gitlease claim F001"],
+    }
+
+
+def test_a_wait_that_runs_out(desks: tuple[Desk, Desk]) -> None:
+    ada, bob = desks
+    ada.ok("claim", "F001", "--reason", "rate limits")
+    ran = bob.run("wait", "F001", "--timeout", "1m", "--json")
+    error = ran.json["error"]
+    assert (ran.code, error["code"], error["holder"]) == (1, "wait_timeout", "ada@example.com")
+    assert error["next"] == ["gitlease wait F001 --timeout 1m"]
+    assert error["message"].startswith("waited 1m: F001 is held by ada@example.com")
+
+
+def test_completed_work_is_never_free(desks: tuple[Desk, Desk]) -> None:
+    ada, bob = desks
+    ada.ok("claim", "F001")
+    ada.ok("done", "F001")
+    ran = bob.run("wait", "F001")
+    assert (ran.code, ran.err.splitlines()[0]) == (6, "F001 is completed, by ada@example.com")
+
+
+def test_a_name_that_is_no_task_is_waited_for_as_well() -> None:
+    ada, _ = make_desks(task("F001"))
+    assert ada.ok("wait", "deploy").out == "deploy is free\n"
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (("wait",), "missing argument"),
+        (("wait", "F001", "--timeout", "soon"), "timeout 'soon' is not a duration"),
+        (("watch", "--scope", "parser"), "--scope is a part of a resource: name one"),
+        (("watch", "--timeout", "-1"), "timeout '-1' is not a duration"),
+        (("watch", "a b"), "a b is not a name"),
+    ],
+)
+def test_bad_words(desks: tuple[Desk, Desk], argv: tuple[str, ...], said: str) -> None:
+    ran = desks[0].run(*argv)
+    assert ran.code == 2
+    assert said in ran.err
+    assert desks[0].store.asked == 0
+
+
+# --- watch ----------------------------------------------------------------------------------------
+
+
+def test_watch_tells_a_person_what_happens(desks: tuple[Desk, Desk]) -> None:
+    ada, bob = desks
+    ada.ok("claim", "F002", "--scope", "parser")
+    later(ada, 10, "claim", "F001", "--reason", "rate limits", "--session", "build-7")
+    later(ada, 30, "release", "F001", "--session", "build-7")
+    later(ada, 50, "release", "F002")
+    ran = bob.ok("watch", "--timeout", "2m", terminal=True)
+    assert ran.out.splitlines() == [
+        "12:00:10Z claimed F001 by ada@example.com (session build-7 on laptop, branch main) until "
+        '12:15:10Z, expires in 15m: "rate limits"',
+        "12:00:30Z released F001 by ada@example.com (session build-7 on laptop, branch main): "
+        '"rate limits"',
+        "12:00:30Z available F001",
+        "12:00:50Z released F002 by ada@example.com (scope parser, on laptop, branch main)",
+        "12:00:50Z available F002 (scope parser)",
+    ]
+    assert ran.err == ""
+
+
+def test_watch_gives_a_pipe_fields(desks: tuple[Desk, Desk]) -> None:
+    ada, bob = desks
+    later(ada, 10, "claim", "F001", "--session", "s1")
+    later(ada, 20, "release", "F001", "--session", "s1")
+    ran = bob.ok("watch", "F001", "--timeout", "40s")
+    assert ran.out == (
+        "2026-11-20T12:00:10Z\tclaimed\tF001\t*\tada@example.com\ts1\t1\n"
+        "2026-11-20T12:00:20Z\treleased\tF001\t*\tada@example.com\ts1\t1\n"
+        "2026-11-20T12:00:20Z\tavailable\tF001\t*\t\t\t\n"
+    )
+
+
+def test_watch_gives_a_program_a_line_for_each_event(desks: tuple[Desk, Desk]) -> None:
+    ada, bob = desks
+    later(ada, 10, "claim", "F001", "--session", "s1")
+    later(ada, 20, "release", "F001", "--session", "s1")
+    ran = bob.ok("watch", "--json", "--timeout", "40s", terminal=True)
+    claimed, released, available = map(json.loads, ran.out.splitlines())
+    assert list(claimed) == [*EVENT, "lease"]
+    assert {key: claimed[key] for key in EVENT} == {
+        "schema": 1,
+        "event": "claimed",
+        "resource": "F001",
+        "scope": "*",
+        "layer": "global",
+        "holder": "ada@example.com",
+        "session": "s1",
+        "token": 1,
+        "at": "2026-11-20T12:00:10Z",
+    }
+    assert (claimed["lease"]["token"], claimed["lease"]["mine"]) == (1, False)
+    assert (released["event"], released["lease"]["state"]) == ("released", "released")
+    assert list(available) == EVENT
+    assert (available["event"], available["holder"], available["token"]) == (
+        *("available", None, None),
+    )
+
+
+def test_watch_tells_a_lapse_at_its_time(desks: tuple[Desk, Desk]) -> None:
+    ada, bob = desks
+    ada.ok("claim", "F001", "--ttl", "1m")
+    ran = bob.ok("watch", "--timeout", "5m")
+    assert [line.split("\t")[:3] for line in ran.out.splitlines()] == [
+        ["2026-11-20T12:02:00Z", "lapsed", "F001"],
+        ["2026-11-20T12:02:00Z", "available", "F001"],
+    ]
+
+
+def test_watch_goes_on_when_the_remote_is_away_and_says_so_once(desks: tuple[Desk, Desk]) -> None:
+    ada, bob = desks
+    ada.ok("claim", "F001")
+    clock = ada.clock
+    assert isinstance(clock, Script)
+    away = Unavailable("the remote cannot be reached: no route")
+    clock.acts += [
+        (NOON + 10_000, lambda: setattr(ada.store, "failing", away)),
+        (NOON + 90_000, lambda: setattr(ada.store, "failing", None)),
+        (NOON + 95_000, lambda: ada.ok("release", "F001")),
+    ]
+    ran = bob.ok("watch", "--timeout", "3m")
+    assert [line.split("\t")[1] for line in ran.out.splitlines()] == ["released", "available"]
+    assert ran.err == "the remote cannot be reached: no route; still trying\n"
+
+
+def test_watch_begins_with_a_look_at_the_remote(desks: tuple[Desk, Desk]) -> None:
+    ada, _ = desks
+    ada.store.failing = Unavailable("the remote cannot be reached: no route")
+    ran = ada.run("watch", "--json")
+    assert (ran.code, ran.json["error"]["code"]) == (5, "unavailable")
+    assert len(ran.out.splitlines()) == 1
+
+
+@pytest.mark.parametrize("argv", [("watch",), ("watch", "--json"), ("wait", "F001")])
+def test_ctrl_c_ends_it(desks: tuple[Desk, Desk], argv: tuple[str, ...]) -> None:
+    ada, bob = desks
+    ada.ok("claim", "F001")
+    clock = ada.clock
+    assert isinstance(clock, Script)
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    clock.acts.append((NOON + 5_000, interrupt))
+    assert bob.run(*argv).code == 130
+
+
+def test_what_a_record_says_cannot_play_tricks_on_the_terminal(desks: tuple[Desk, Desk]) -> None:
+    ada, bob = desks
+    later(ada, 10, "claim", "F001", "--reason", "x\u202e\u2066y")
+    ran = bob.run("watch", "--timeout", "30s", terminal=True)
+    assert "\u202e" not in ran.out
+
+
+# --- the line -------------------------------------------------------------------------------------
+
+
+def test_show_tells_who_waits_in_order(desks: tuple[Desk, Desk]) -> None:
+    ada, bob = desks
+    ada.ok("claim", "F001")
+    shown: list[Any] = []
+    clock = ada.clock
+    assert isinstance(clock, Script)
+    clock.acts += [
+        (NOON + 70_000, lambda: shown.append(ada.ok("show", "F001", terminal=True).out)),
+        (NOON + 70_000, lambda: shown.append(ada.ok("show", "F001", "--json").json)),
+        (NOON + 70_000, lambda: shown.append(ada.ok("show", "F001").out)),
+    ]
+    assert bob.run("claim", "F001", "--wait", "5m", "--session", "s2").code == 1
+    line = "waiting 1: bob@example.com (session s2) for 1m, at most 4m more"
+    assert shown[0].splitlines()[-1] == line
+    assert shown[1]["waiting"] == [
+        {
+            "place": 1,
+            "resource": "F001",
+            "scope": "*",
+            "holder": "bob@example.com",
+            "session": "s2",
+            "since": "2026-11-20T12:00:00Z",
+            "until": "2026-11-20T12:05:00Z",
+        }
+    ]
+    assert list(shown[1]) == [
+        *("schema", "ok", "command", "leases", "task", "notes", "waiting", "warnings", "next"),
+    ]
+    assert shown[2].splitlines()[-1] == line
+    assert ada.ok("show", "F001", "--json").json["waiting"] == []
+
+
+def test_the_log_tells_who_waited(desks: tuple[Desk, Desk]) -> None:
+    ada, bob = desks
+    ada.ok("claim", "F001")
+    bob.run("claim", "F001", "--wait", "30s")
+    kinds = [e["kind"] for e in ada.ok("log", "--json").json["events"]]
+    assert kinds == ["left", "waiting", "claimed"]
+
+
+# --- the library ----------------------------------------------------------------------------------
+
+
+def leases_of(desk: Desk) -> Leases:
+    options = {"layer": None, "local": False, "remote": None, "no_session": False}
+    return Leases(desk.open(".", session=None, **options))
+
+
+def test_the_library_waits_and_watches(desks: tuple[Desk, Desk]) -> None:
+    ada, bob = desks
+    ada.ok("claim", "F001")
+    later(ada, 20, "release", "F001")
+    later(ada, 60, "claim", "F001")
+    later(ada, 80, "release", "F001")
+    leases = leases_of(bob)
+    leases.wait("F001", timeout="5m")
+    assert 20 <= (ada.clock.wall_ms - NOON) / 1_000 < 30
+    found = [(e.kind, e.resource) for e in leases.watch("F001", timeout="2m")]
+    assert found == [("claimed", "F001"), ("released", "F001"), ("available", "F001")]

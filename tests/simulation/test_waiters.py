@@ -1,0 +1,331 @@
+"""Many wait for one resource: all are served, in their order, and nobody pays much for it (L1, L2).
+
+A hundred people have a clone each, and requests take their time. All of it is virtual and repeats.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from simulation.stage import Actor, Stage
+
+from gitlease import polling, waiting
+from gitlease.adapters.memory import MemoryClone, MemoryLedgerStore, MemoryRemote
+from gitlease.domain import lease as domain
+from gitlease.domain.errors import WaitTimeout
+from gitlease.domain.resource import Resource, parse_resource
+from gitlease.faces import wire
+from gitlease.service import LeaseService
+
+F001, F002 = parse_resource("F001"), parse_resource("F002")
+HOUR = 3_600
+
+
+@dataclass
+class Queue:
+    """People who wait for something, hold it for a while and give it back."""
+
+    seed: int = 7
+    latency: float = 0.2
+    stage: Stage = field(default_factory=Stage)
+    remote: MemoryRemote = field(default_factory=MemoryRemote)
+    granted: list[tuple[str, float]] = field(default_factory=list)
+    freed: list[float] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
+    asked: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        self.dice = random.Random(self.seed)
+        self.remote.during = self._takes_its_time
+
+    def _takes_its_time(self, kind: str) -> None:
+        actor = self.stage.current
+        if actor is not None:
+            self.asked[actor.name, kind] += 1
+            self.stage.sleep(self.latency * self.dice.uniform(0.5, 1.5))
+
+    def service(self, name: str, session: str | None = None) -> LeaseService:
+        store = MemoryLedgerStore(self.remote, clock=self.stage, clone=MemoryClone())
+        who = domain.Actor(f"{name}@example.com", session, session_explicit=True)
+        dice = random.Random(f"{self.seed} {name}")
+        return LeaseService(store, clock=self.stage, actor=who, dice=dice)
+
+    def holds(self, name: str, seconds: float, *what: Resource) -> None:
+        """Somebody has it from the beginning."""
+
+        def play() -> None:
+            service = self.service(name)
+            service.claim(what or (F001,), ttl=4 * HOUR)
+            self.stage.sleep(seconds)
+            service.release(what or (F001,))
+            self.freed.append(self.stage.true)
+
+        self.stage.enter(Actor(name, play))
+
+    def waits(
+        self,
+        name: str,
+        at: float,
+        *what: Resource,
+        hold: float = 20.0,
+        dies_at: float | None = None,
+        wait: int = 4 * HOUR,
+        **terms: Any,
+    ) -> None:
+        """Somebody comes along, waits, holds it for a while, and gives it back."""
+
+        def play() -> None:
+            service = self.service(name)
+            try:
+                service.claim(what or (F001,), ttl=300, wait=wait, **terms)
+            except WaitTimeout:
+                self.refused.append(name)
+                return
+            self.granted.append((name, self.stage.true))
+            self.stage.sleep(hold)
+            service.release(what or (F001,))
+            self.freed.append(self.stage.true)
+
+        self.stage.enter(Actor(name, play, dies_at), at=at)
+
+    def looks(self, at: float, look: Callable[[], object]) -> None:
+        """Somebody looks at a time, and asks nobody's leave."""
+        self.stage.enter(Actor("looks", lambda: self._unseen(look)), at=at)
+
+    def naps(self, name: str, *, at: float, until: float) -> None:
+        """The machine of somebody is asleep for a while."""
+        self.stage.asleep[name] = (at, until)
+
+    def _unseen(self, look: Callable[[], object]) -> None:
+        self.remote.during, during = (lambda _kind: None), self.remote.during
+        look()
+        self.remote.during = during
+
+    def line(self) -> list[str]:
+        """Who waits now, as the ledger says it, in order."""
+        reading = self.service("reader").read(resource=F001)
+        return [t["holder"].partition("@")[0] for t in wire.waiting(reading.waiting)]
+
+    def gaps(self) -> list[float]:
+        """For how long it was nobody's before each grant but the first."""
+        freed = sorted(self.freed)
+        return [at - max(x for x in freed if x <= at) for _, at in self.granted]
+
+    def names(self) -> list[str]:
+        return [name for name, _ in self.granted]
+
+    def kinds(self) -> Counter[str]:
+        found: Counter[str] = Counter()
+        for (_, kind), number in self.asked.items():
+            found[kind] += number
+        return found
+
+
+@pytest.fixture(autouse=True)
+def alone_in_a_clone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody shares a clone here, so nothing is missed by not looking at its own state."""
+    monkeypatch.setattr(polling, "GLANCE", float(HOUR))
+
+
+def test_a_hundred_waiters_are_all_served_in_their_order() -> None:
+    queue, many = Queue(), 100
+    queue.holds("first", 120.0)
+    names = [f"w{n:02d}" for n in range(many)]
+    for number, name in enumerate(names):
+        queue.waits(name, 1.0 + 0.7 * number, hold=8.0)
+    shown: list[list[str]] = []
+    queue.looks(110.0, lambda: shown.append(queue.line()))
+    queue.stage.run()
+    (line,) = shown
+    assert sorted(line) == names, "everybody is shown"
+    assert queue.names() == line, "and served in the order that was shown"
+    *gaps, last = queue.gaps()
+    assert max(gaps) < waiting.LOOK + 1, "the next one notices soon (L1)"
+    assert last < waiting.LOOK_LATER + 1, "and the last, behind whom nobody waits, soon enough"
+    assert queue.line() == [], "and nobody is left in the line"
+    asked, ran = queue.kinds(), queue.stage.true
+    assert asked["push"] < 3 * many + 10, "a ticket, a claim and a release each"
+    assert asked["fetch"] < asked["peek"]
+    waited = sum(at for _, at in queue.granted)
+    assert asked["peek"] < waited / 20, "far back in the line one looks seldom"
+    assert asked["peek"] < 2 * ran, "all together they do not look twice a second"
+
+
+def test_everybody_is_served_when_each_holds_it_for_a_moment_only() -> None:
+    queue = Queue()
+    queue.holds("first", 60.0)
+    names = [f"w{n:02d}" for n in range(30)]
+    for number, name in enumerate(names):
+        queue.waits(name, 1.0 + number, hold=0.5)
+    queue.stage.run()
+    assert sorted(queue.names()) == names
+    late = [abs(at - number) for number, at in enumerate(map(names.index, queue.names()))]
+    assert max(late) <= 3, "nearly in order: who looks seldom may be passed over, but not for long"
+    assert max(queue.gaps()) < 2 * waiting.WINDOW
+
+
+def test_a_dead_first_waiter_costs_one_window_and_only_once() -> None:
+    queue = Queue()
+    queue.holds("first", 100.0)
+    queue.waits("dead", 1.0, dies_at=50.0)
+    for number, name in enumerate(("b", "c", "d")):
+        queue.waits(name, 10.0 * (number + 1), hold=5.0)
+    queue.looks(99.0, lambda: None)
+    queue.stage.run()
+    assert queue.names() == ["b", "c", "d"]
+    first, second, _ = queue.gaps()
+    assert waiting.WINDOW <= first < waiting.WINDOW + waiting.LOOK + 1
+    assert second < waiting.LOOK + 1, "the dead one is out of the line by then"
+
+
+def test_several_dead_waiters_cost_a_window_each() -> None:
+    queue = Queue()
+    queue.holds("first", 100.0)
+    for number in range(4):
+        queue.waits(f"dead{number}", 1.0 + number, dies_at=50.0)
+    queue.waits("alive", 10.0)
+    queue.waits("after", 20.0)
+    queue.stage.run()
+    assert queue.names() == ["alive", "after"]
+    assert 4 * waiting.WINDOW <= queue.gaps()[0] < 4 * waiting.WINDOW + 2 * waiting.LOOK + 1
+    assert queue.gaps()[1] < waiting.LOOK_LATER + 1
+
+
+def test_who_was_passed_over_while_alive_takes_its_old_place_again() -> None:
+    """A machine that was asleep for a while: those behind went on, and then it is first."""
+    queue = Queue()
+    queue.holds("first", 100.0)
+    queue.waits("sleeper", 1.0)
+    for number, name in enumerate(("b", "c", "d")):
+        queue.waits(name, 10.0 * (number + 1), hold=60.0)
+    queue.naps("sleeper", at=60.0, until=150.0)
+    queue.stage.run()
+    assert queue.names() == ["b", "sleeper", "c", "d"]
+
+
+def test_a_newcomer_who_waits_does_not_overtake_the_line() -> None:
+    queue = Queue()
+    queue.holds("first", 100.0)
+    queue.waits("early", 1.0)
+    for number in range(12):
+        queue.waits(f"late{number:02d}", 98.0 + number / 3)
+    queue.stage.run()
+    assert queue.names()[0] == "early"
+    assert len(queue.granted) == 13
+
+
+def test_a_plain_claim_may_take_what_is_free_and_the_line_goes_on() -> None:
+    queue = Queue()
+    queue.holds("first", 100.0)
+    queue.waits("a", 1.0)
+    queue.waits("b", 2.0)
+
+    def barge() -> None:
+        service = queue.service("plain")
+        queue.stage.sleep(101.0)
+        service.claim([F001], ttl=HOUR)
+        queue.granted.append(("plain", queue.stage.true))
+        queue.stage.sleep(30.0)
+        service.release([F001])
+        queue.freed.append(queue.stage.true)
+
+    queue.stage.enter(Actor("plain", barge))
+    queue.stage.run()
+    assert queue.names() == ["plain", "a", "b"]
+
+
+def test_those_who_want_several_things_do_not_wait_for_each_other_for_ever() -> None:
+    queue = Queue()
+    queue.holds("first", 60.0, F001, F002)
+    for number in range(6):
+        what = (F001, F002) if number % 2 else (F002, F001)
+        queue.waits(f"both{number}", 1.0 + number, *what, hold=5.0)
+        queue.waits(f"one{number}", 1.5 + number, what[0], hold=5.0)
+    queue.stage.run()
+    assert len(queue.granted) == 12
+    both = [name for name in queue.names() if name.startswith("both")]
+    assert both == sorted(both)
+
+
+def test_parts_of_one_resource_have_lines_of_their_own() -> None:
+    queue = Queue()
+    queue.holds("first", 60.0)
+    queue.waits("p1", 1.0, scope="parser", hold=100.0)
+    queue.waits("p2", 2.0, scope="parser", hold=10.0)
+    queue.waits("l1", 3.0, scope="lexer", hold=10.0)
+    queue.waits("whole", 4.0, hold=10.0)
+    queue.stage.run()
+    assert queue.names() == ["l1", "p1", "p2", "whole"] or queue.names() == [
+        *("p1", "l1", "p2", "whole")
+    ]
+    times = dict(queue.granted)
+    assert times["l1"] < 60.0 + waiting.LOOK + 1
+
+
+def test_a_wait_that_runs_out_leaves_the_line() -> None:
+    queue = Queue()
+    queue.holds("first", 300.0)
+    queue.waits("short", 1.0, wait=30)
+    lines: list[list[str]] = []
+    for at in (20.0, 40.0):
+        queue.looks(at, lambda: lines.append(queue.line()))
+    queue.stage.run()
+    assert lines == [["short"], []]
+    assert queue.refused == ["short"]
+
+
+def test_at_the_end_of_a_wait_what_is_free_is_taken_whoever_stands_before() -> None:
+    queue = Queue()
+    queue.holds("first", 100.0)
+    for number in range(5):
+        queue.waits(f"dead{number}", 1.0 + number, dies_at=50.0)
+    queue.waits("last", 10.0, wait=110)
+    queue.stage.run()
+    ((name, at),) = queue.granted
+    assert name == "last"
+    assert 120.0 <= at < 121.5
+
+
+def test_a_line_is_repeatable() -> None:
+    def life() -> tuple[list[tuple[str, float]], Counter[str]]:
+        queue = Queue(seed=3)
+        queue.holds("first", 30.0)
+        for number in range(10):
+            queue.waits(f"w{number}", number / 2, hold=2.0)
+        queue.stage.run()
+        return queue.granted, queue.kinds()
+
+    assert life() == life()
+
+
+def eventful(seed: int) -> None:
+    """Waiters of every kind: all that live long enough are served, and none waits far too long."""
+    dice = random.Random(seed)
+    queue = Queue(seed=seed, latency=dice.choice((0.05, 0.3, 1.0)))
+    queue.holds("first", 60.0)
+    living = []
+    for number in range(40):
+        name, at = f"w{number:02d}", dice.uniform(5.0, 120.0)
+        hold = dice.choice((0.5, 5.0, 30.0))
+        dies_at = dice.uniform(at, 1_000.0) if dice.random() < 0.3 else None
+        queue.waits(name, at, hold=hold, dies_at=dies_at)
+        if dies_at is None:
+            living.append(name)
+    queue.stage.run()
+    assert set(living) <= set(queue.names()), f"seed {seed}: L2: somebody starved"
+
+
+@pytest.mark.parametrize("seed", [1])
+def test_nobody_starves_in_an_eventful_line(seed: int) -> None:
+    eventful(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(100, 160))
+def test_nobody_starves_in_many_eventful_lines(seed: int) -> None:
+    eventful(seed)

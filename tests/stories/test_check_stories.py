@@ -1,0 +1,928 @@
+"""The check of commits on real histories: jo and kim, their remote, and a clone that only reads."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.clock import ManualClock
+from support.remotes import Remote
+from support.repos import assert_untouched, git, snapshot
+
+from gitlease.adapters.ci import read_surroundings
+from gitlease.bootstrap import open_workspace
+from gitlease.bootstrap_check import open_check
+from gitlease.checking import Checked
+from gitlease.domain.errors import Invalid, NotFound, Unavailable, UsageError
+from gitlease.domain.finding import Finding, Level
+from gitlease.domain.resource import parse_resource
+from gitlease.domain.view import LeaseView
+from gitlease.ports_check import Asked
+
+NOON = 1_795_176_000  # 2026-11-20T12:00:00Z, in seconds
+MINUTE, HOUR = 60, 3_600
+JO, KIM = "jo@example.com", "kim@example.com"
+TASK = "---\nid: {0}\ntitle: work on {0}\nstatus: todo\nassigned: []\n{1}---\ntext\n"
+FILES = {
+    "src/api/login.py": "login\n" * 9,
+    "src/web/page.py": "page\n" * 9,
+    "docs/guide.md": "guide\n" * 9,
+    "tasks/F001.md": TASK.format("F001", "paths: [src/api]\n"),
+    "tasks/F002.md": TASK.format("F002", ""),
+}
+
+
+@dataclass
+class Clone:
+    """One person's clone, with a clock that is theirs. ``now`` counts from noon, in seconds."""
+
+    root: Path
+    email: str
+    now: float = 0
+
+    def git(self, *words: str, env: Mapping[str, str] | None = None) -> str:
+        return git(self.root, *words, env=env)
+
+    def clock(self) -> ManualClock:
+        wall = round((NOON + self.now) * 1_000)
+        return ManualClock(wall_ms=wall, boot_ms=round(self.now * 1_000) + 10**9)
+
+    def dates(self, *, author: float | None = None) -> dict[str, str]:
+        made = self.now if author is None else author
+        return {
+            "GIT_AUTHOR_DATE": f"@{round(NOON + made)} +0000",
+            "GIT_COMMITTER_DATE": f"@{round(NOON + self.now)} +0000",
+        }
+
+    def at(self, now: float) -> Clone:
+        self.now = now
+        return self
+
+    def write(self, *names: str) -> None:
+        for name in names:
+            path = self.root / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("a", encoding="utf-8") as file:
+                file.write(f"{self.email} at {self.now}\n")
+            self.git("add", "--", name)
+
+    def commit(
+        self, *names: str, message: str = "work", author: float | None = None, by: str = ""
+    ) -> str:
+        """Change files and commit them, past every hook; the commit's id."""
+        self.write(*names)
+        env = self.dates(author=author)
+        if by:
+            env |= {"GIT_AUTHOR_EMAIL": by, "GIT_AUTHOR_NAME": by.split("@")[0]}
+        self.git("commit", "-q", "--no-verify", "-m", message, env=env)
+        return self.git("rev-parse", "HEAD")
+
+    def claim(self, name: str, **options: Any) -> LeaseView:
+        """Claim, and leave the task files as they are: what is tested is what commits do."""
+        known = {"layer": options.pop("layer", None)}
+        opened = open_workspace(str(self.root), clock=self.clock(), environ={}, **known)
+        answer = opened.service.claim([parse_resource(name)], any_name=True, **options)
+        self.git("checkout", "-q", "--", ".")
+        return answer.leases[0]
+
+    def release(self, name: str) -> None:
+        opened = open_workspace(str(self.root), clock=self.clock(), environ={})
+        opened.service.release([parse_resource(name)])
+        self.git("checkout", "-q", "--", ".")
+
+    def check(
+        self,
+        words: str | None = None,
+        *,
+        environ: Mapping[str, str] | None = None,
+        layer: str | None = None,
+    ) -> Checked:
+        desk = open_check(str(self.root), environ=environ or {}, clock=self.clock(), layer=layer)
+        chosen = desk.choose(words)
+        return desk.service(chosen).check(chosen)
+
+
+@dataclass
+class World:
+    base: Path
+    bare: Path
+    jo: Clone
+    kim: Clone
+    clones: list[Clone] = field(default_factory=list)
+
+    def fresh(self, *words: str, name: str = "ci", url: str = "") -> Clone:
+        """A clone of whoever runs the checks: it has no ``user.email``."""
+        path = self.base / name
+        git(self.base, "clone", "-q", *words, url or str(self.bare), str(path))
+        return Clone(path, "", now=max(self.jo.now, self.kim.now))
+
+    def settle(self, text: str) -> None:
+        """The settings of the project, on its main branch; everybody knows that."""
+        jo = self.jo
+        branch = jo.git("symbolic-ref", "--short", "HEAD")
+        jo.git("checkout", "-q", "main")
+        (jo.root / ".gitlease.yaml").write_text(text)
+        jo.git("add", ".gitlease.yaml")
+        jo.commit(message="settings")
+        jo.git("push", "-q", "origin", "main")
+        jo.git("checkout", "-q", branch)
+        for one in (jo, self.kim):
+            one.git("fetch", "-q")
+
+    def pushed(self, person: Clone, *, branch: str = "topic", force: bool = False) -> str:
+        person.git("push", "-q", *(["--force"] if force else []), "origin", f"HEAD:{branch}")
+        return person.git("rev-parse", "HEAD")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> World:
+    base = tmp_path_factory.mktemp("world")
+    bare = base / "remote.git"
+    git(base, "init", "-q", "--bare", "-b", "main", str(bare))
+    people = []
+    for name in ("jo", "kim"):
+        root = base / name
+        git(base, "clone", "-q", str(bare), str(root), env={"GIT_TEMPLATE_DIR": ""})
+        git(root, "config", "user.email", f"{name}@example.com")
+        git(root, "config", "user.name", name.title())
+        people.append(Clone(root, f"{name}@example.com"))
+    jo, kim = people
+    for name, text in FILES.items():
+        path = jo.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    jo.git("add", ".")
+    jo.at(-10 * HOUR).commit(message="begin")
+    jo.git("push", "-q", "origin", "HEAD:main")
+    for one in people:
+        one.git("fetch", "-q")
+        one.git("checkout", "-q", "-B", "main", "origin/main")
+        one.git("remote", "set-head", "origin", "main")
+        one.git("checkout", "-q", "-b", "topic")
+    return World(base, bare, jo, kim)
+
+
+@pytest.fixture
+def world(made: World, tmp_path: Path) -> World:
+    found = []
+    shutil.copytree(made.bare, tmp_path / "remote.git")
+    for one in (made.jo, made.kim):
+        root = tmp_path / one.root.name
+        shutil.copytree(one.root, root)
+        git(root, "remote", "set-url", "origin", str(tmp_path / "remote.git"))
+        found.append(Clone(root, one.email))
+    return World(tmp_path, tmp_path / "remote.git", found[0], found[1])
+
+
+def rules(checked: Checked) -> list[tuple[str, str]]:
+    return [(one.rule.id, one.level.value) for one in checked.findings]
+
+
+def only(checked: Checked) -> Finding:
+    (found,) = checked.findings
+    return found
+
+
+THEN, NOW = ("held-then", "error"), ("held-now", "error")
+MAYBE_THEN, HONEST_NOW = ("held-then", "warning"), ("held-now", "warning")
+NO_LEDGER = ("no-ledger", "warning")
+LATE, UNKNOWN = ("token-superseded", "error"), ("token-unknown", "error")
+
+
+# --- held then, held now --------------------------------------------------------------------------
+
+
+def test_what_no_verify_let_through_is_found(world: World) -> None:
+    world.kim.claim("F001", reason="limits")
+    commit = world.jo.at(MINUTE).commit("src/api/login.py")
+    found = only(world.jo.check())
+    assert (found.rule.id, found.level, found.commit) == ("held-then", Level.ERROR, commit)
+    assert (found.holder, found.resource, found.file, found.line) == (
+        KIM,
+        "F001",
+        "tasks/F001.md",
+        5,
+    )
+    assert found.message == (
+        f"{commit[:10]} by {JO} touches src/api/login.py, which {KIM} held for F001 when it was "
+        "made, and holds now"
+    )
+    assert found.next_steps == ("gitlease log F001",)
+
+
+def test_a_lease_that_ended_since_still_counts_for_what_was_made_under_it(world: World) -> None:
+    world.kim.claim("F001")
+    world.jo.at(MINUTE).commit("src/api/login.py")
+    world.kim.at(2 * MINUTE).release("F001")
+    found = only(world.jo.at(5 * MINUTE).check())
+    assert (found.rule.id, found.level) == ("held-then", Level.ERROR)
+    assert "holds now" not in found.message
+    assert any("until 2026-11-20T12:02:00Z (released)" in text for text in found.evidence)
+
+
+def test_a_lease_ends_where_it_ran_out(world: World) -> None:
+    world.kim.claim("path:src/api", ttl=10 * MINUTE)
+    world.jo.at(11 * MINUTE).commit("src/api/login.py", message="after it")
+    assert rules(world.jo.at(20 * MINUTE).check()) == []
+    world.jo.at(9 * MINUTE).commit("src/api/login.py", message="before that")
+    assert rules(world.jo.at(20 * MINUTE).check()) == [THEN]
+
+
+def test_renewals_that_history_forgot_count_all_the_same(world: World) -> None:
+    for minutes in range(0, 40, 10):
+        world.kim.at(minutes * MINUTE).claim("F001", ttl=15 * MINUTE)
+    world.kim.at(41 * MINUTE).release("F001")
+    world.jo.at(38 * MINUTE).commit("src/api/login.py")
+    world.jo.at(43 * MINUTE).commit("src/api/login.py")
+    found = only(world.jo.at(HOUR).check())
+    assert any("from 2026-11-20T12:00:00Z until 2026-11-20T12:41:00Z" in x for x in found.evidence)
+
+
+def test_work_from_before_a_lease_is_told_apart_from_work_under_it(world: World) -> None:
+    world.jo.commit("src/api/login.py")
+    world.kim.at(MINUTE).claim("F001")
+    checked = world.jo.at(2 * MINUTE).check()
+    assert rules(checked) == [NOW]
+    assert "holds for F001 now, until 2026-11-20T12:16:00Z" in only(checked).message
+    assert only(checked).next_steps == ("gitlease show F001",)
+
+
+def test_what_ran_out_and_has_not_lapsed_is_nobody_elses_yet(world: World) -> None:
+    world.jo.at(-HOUR).commit("src/api/login.py")
+    world.kim.at(0).claim("path:src/api", ttl=10 * MINUTE)
+    found = only(world.jo.at(10 * MINUTE + 30).check())
+    assert (found.rule.id, found.level) == ("held-now", Level.ERROR)
+    assert "until 2026-11-20T12:10:00Z: nobody else may have it yet" in found.message
+    assert rules(world.jo.at(12 * MINUTE).check()) == []
+
+
+def test_a_successor_does_not_condemn_honest_work(world: World) -> None:
+    world.jo.claim("F001")
+    world.jo.at(MINUTE).commit("src/api/login.py", message="work\n\nGitlease: F001 token=1")
+    world.jo.at(2 * MINUTE).release("F001")
+    world.kim.at(3 * MINUTE).claim("F001")
+    assert rules(world.jo.at(4 * MINUTE).check()) == [HONEST_NOW]
+    world.kim.at(5 * MINUTE).release("F001")
+    assert rules(world.jo.at(6 * MINUTE).check()) == []
+
+
+def test_ones_own_work_is_nobody_elses_business(world: World) -> None:
+    world.jo.claim("F001")
+    world.jo.at(MINUTE).commit("src/api/login.py", "tasks/F001.md")
+    world.jo.commit("docs/guide.md")
+    assert world.jo.check() == Checked(shown="origin/main..HEAD", commits=2)
+
+
+def test_the_file_of_a_claimed_task_is_its_holders(world: World) -> None:
+    world.kim.claim("F002")
+    world.jo.at(MINUTE).commit("tasks/F002.md", "docs/guide.md")
+    found = only(world.jo.check())
+    assert (found.rule.id, found.resource, found.file) == ("held-then", "F002", "tasks/F002.md")
+
+
+def test_paths_are_those_that_the_lease_had_then(world: World) -> None:
+    world.kim.claim("F002")
+    world.jo.at(MINUTE).commit("docs/guide.md", message="before the lease covered it")
+    world.kim.at(2 * MINUTE).claim("F002", paths=("docs",))
+    world.kim.at(4 * MINUTE).release("F002")
+    assert rules(world.jo.at(5 * MINUTE).check()) == []
+    world.jo.at(3 * MINUTE).commit("docs/guide.md", message="and after")
+    assert rules(world.jo.at(5 * MINUTE).check()) == [THEN]
+
+
+def test_a_rename_touches_both_places_and_a_submodule_all_below_it(world: World) -> None:
+    world.kim.claim("path:src/api/login.py")
+    world.jo.at(MINUTE).git("mv", "src/api/login.py", "src/web/login.py")
+    moved = world.jo.commit(message="move")
+    world.kim.at(2 * MINUTE).claim("path:vendor/lib/deep.c")
+    world.jo.at(3 * MINUTE).git(
+        "update-index", "--add", "--cacheinfo", f"160000,{'1' * 40},vendor/lib"
+    )
+    bumped = world.jo.commit(message="bump")
+    found = world.jo.check().findings
+    assert [(x.rule.id, x.commit) for x in found] == [("held-then", moved), ("held-then", bumped)]
+
+
+def test_an_assigned_task_whose_lease_ran_out_is_pointed_out(world: World) -> None:
+    world.kim.claim("F002", ttl=10 * MINUTE)
+    world.jo.at(HOUR).commit("tasks/F002.md")
+    found = only(world.jo.check())
+    assert (found.rule.id, found.level) == ("held-now", Level.WARNING)
+    assert f"still assigned to {KIM}" in found.message
+
+
+def test_another_layer_counts_where_it_is_the_configured_one(world: World) -> None:
+    world.kim.claim("F001", layer="team")
+    world.jo.at(MINUTE).commit("src/api/login.py")
+    assert rules(world.jo.check()) == [NO_LEDGER]
+    checked = world.jo.check(layer="team")
+    assert rules(checked) == [THEN]
+    assert only(checked).layer == "team"
+    assert only(checked).next_steps == ("gitlease log --layer team F001",)
+
+
+# --- histories ------------------------------------------------------------------------------------
+
+
+def test_a_rebase_neither_hides_nor_makes_a_violation(world: World) -> None:
+    jo, kim = world.jo, world.kim
+    jo.claim("F002", paths=("docs",))
+    jo.at(MINUTE).commit("docs/guide.md", message="honest")
+    kim.at(MINUTE).claim("F001")
+    jo.at(2 * MINUTE).commit("src/api/login.py", message="not")
+    jo.at(3 * MINUTE).release("F002")
+    kim.at(3 * MINUTE).release("F001")
+    kim.at(4 * MINUTE).claim("F002", paths=("docs",))
+    kim.git("checkout", "-q", "main")
+    kim.commit("src/web/page.py", message="meanwhile")
+    kim.git("push", "-q", "origin", "main")
+    jo.at(5 * MINUTE).git("fetch", "-q")
+    jo.git("rebase", "-q", "origin/main", env=jo.dates() | {"GIT_AUTHOR_DATE": ""})
+    kim.at(6 * MINUTE).release("F002")
+    checked = jo.at(HOUR).check()
+    assert checked.commits == 2
+    assert rules(checked) == [THEN]
+    assert "src/api/login.py" in only(checked).message
+
+
+def test_what_may_have_been_made_or_only_moved_then_is_a_warning(world: World) -> None:
+    world.jo.at(-HOUR).commit("src/api/login.py", message="made before")
+    world.kim.claim("F001")
+    world.jo.at(MINUTE).git(
+        "commit", "-q", "--amend", "--no-edit", env=world.jo.dates(author=-HOUR)
+    )
+    world.kim.at(2 * MINUTE).release("F001")
+    checked = world.jo.at(5 * MINUTE).check()
+    assert rules(checked) == [MAYBE_THEN]
+    assert "cannot be known" in only(checked).evidence[0]
+
+
+def test_a_merge_counts_only_for_what_was_decided_in_it(world: World) -> None:
+    jo, kim = world.jo, world.kim
+    kim.claim("F001")
+    kim.git("checkout", "-q", "main")
+    kim.at(MINUTE).commit("src/api/login.py", message="kim's own")
+    kim.git("push", "-q", "origin", "main")
+    jo.at(2 * MINUTE).commit("docs/guide.md")
+    jo.git("fetch", "-q")
+    jo.git("merge", "-q", "--no-edit", "origin/main", env=jo.dates())
+    assert rules(jo.check()) == []
+    jo.git("reset", "-q", "--hard", "HEAD^")
+    jo.git("merge", "-q", "--no-commit", "--no-ff", "origin/main")
+    jo.at(3 * MINUTE).commit("src/api/login.py", message="an evil merge")
+    assert rules(jo.check()) == [THEN]
+
+
+def test_a_squash_counts_for_everybody_whose_work_it_is(world: World) -> None:
+    jo, kim = world.jo, world.kim
+    kim.claim("F001")
+    kim.at(MINUTE).commit("src/api/login.py", message="kim's")
+    jo.git("fetch", "-q", str(kim.root), "topic")
+    jo.at(2 * MINUTE).git("merge", "-q", "--squash", "FETCH_HEAD")
+    squashed = f"all of it (#7)\n\nCo-authored-by: Kim <{KIM}>"
+    jo.commit("docs/guide.md", message=squashed)
+    assert rules(jo.check()) == []
+    jo.git("commit", "-q", "--amend", "-m", "all of it", env=jo.dates())
+    assert rules(jo.check()) == [THEN]
+
+
+def test_a_revert_is_a_commit_like_any_other(world: World) -> None:
+    world.kim.claim("F001")
+    world.kim.at(MINUTE).commit("src/api/login.py")
+    world.jo.git("pull", "-q", str(world.kim.root), "topic")
+    world.jo.at(2 * MINUTE).git("revert", "--no-edit", "HEAD", env=world.jo.dates())
+    found = only(world.jo.check())
+    assert found.commit == world.jo.git("rev-parse", "HEAD")
+    world.kim.git("pull", "-q", str(world.jo.root), "topic")
+    world.kim.at(3 * MINUTE).git("revert", "--no-edit", "HEAD", env=world.kim.dates())
+    assert rules(world.kim.check("HEAD~1..HEAD")) == []
+
+
+def test_a_patch_that_the_holder_takes_in_is_the_holders(world: World) -> None:
+    world.kim.claim("F001")
+    world.kim.at(MINUTE).commit("src/api/login.py", by="stranger@example.org")
+    assert rules(world.kim.check()) == []
+
+
+def test_odd_dates_are_not_believed(world: World) -> None:
+    world.kim.claim("F001")
+    world.jo.at(MINUTE).commit("src/api/login.py", author=400 * 86_400)
+    assert rules(world.jo.check()) == [THEN], "a date in the future: the committer's counts"
+    tree = world.jo.git("rev-parse", "HEAD^{tree}")
+    head = world.jo.git("rev-parse", "HEAD~1")
+    text = f"tree {tree}\nparent {head}\nauthor x <{JO}> soon\ncommitter x <{JO}> never\n\nodd\n"
+    odd = git(
+        world.jo.root, "hash-object", "--literally", "-t", "commit", "-w", "--stdin", input=text
+    )
+    world.jo.git("update-ref", "refs/heads/odd", odd)
+    checked = world.jo.check("origin/main..odd")
+    assert rules(checked) == [NOW]
+    assert "one of its dates cannot be read" in only(checked).evidence
+
+
+# --- tokens ---------------------------------------------------------------------------------------
+
+
+def trailer(text: str, subject: str = "work") -> str:
+    return f"{subject}\n\nGitlease: {text}"
+
+
+def test_a_late_commit_with_the_old_token_is_found_after_a_takeover(world: World) -> None:
+    jo, kim = world.jo, world.kim
+    jo.claim("F002", ttl=10 * MINUTE)
+    jo.at(5 * MINUTE).commit("docs/guide.md", message=trailer("F002 token=1", "in time"))
+    kim.at(20 * MINUTE).claim("F002", takeover=True, reason="gone")
+    late = jo.at(25 * MINUTE).commit("docs/guide.md", message=trailer("F002 token=1", "late"))
+    found = only(jo.at(30 * MINUTE).check())
+    assert (found.rule.id, found.level, found.commit) == ("token-superseded", Level.ERROR, late)
+    assert f"names token 1 of F002, after {KIM} had been granted it" in found.message
+    assert (found.file, found.line) == ("tasks/F002.md", 5)
+
+
+def test_a_token_is_as_good_as_ever_when_only_its_commit_was_moved(world: World) -> None:
+    jo, kim = world.jo, world.kim
+    jo.claim("F002", ttl=10 * MINUTE)
+    jo.at(5 * MINUTE).commit("docs/guide.md", message=trailer("F002 token=1"))
+    kim.at(20 * MINUTE).claim("F002", takeover=True, reason="gone")
+    jo.at(25 * MINUTE).git("commit", "-q", "--amend", "--no-edit", env=jo.dates(author=5 * MINUTE))
+    assert rules(jo.at(30 * MINUTE).check()) == []
+
+
+def test_ones_own_later_grant_condemns_nothing(world: World) -> None:
+    jo = world.jo
+    jo.claim("F002")
+    jo.at(MINUTE).release("F002")
+    jo.at(2 * MINUTE).claim("F002")
+    jo.at(3 * MINUTE).commit("docs/guide.md", message=trailer("F002 token=1"))
+    jo.at(4 * MINUTE).commit("docs/guide.md", message=trailer("F002 token=2"))
+    jo.at(5 * MINUTE).release("F002")
+    jo.at(6 * MINUTE).commit("docs/guide.md", message=trailer("F002 token=2", "after it"))
+    assert rules(jo.check()) == []
+
+
+@pytest.mark.parametrize(
+    ("named", "said"),
+    [
+        ("F002 token=7", "which was never given"),
+        ("docs token=1", "which was given for F002"),
+        ("F002 token=1 scope=parser", "which was given for F002"),
+        ("F002 token=2", "which was given for F001"),
+        ("F001 token=2", f"which was given to {KIM}"),
+    ],
+)
+def test_a_token_that_was_not_given_so_is_found(world: World, named: str, said: str) -> None:
+    world.jo.claim("F002")
+    world.kim.at(MINUTE).claim("F001")
+    world.jo.at(2 * MINUTE).commit("docs/guide.md", message=trailer(named))
+    found = only(world.jo.check())
+    assert (found.rule.id, found.level) == ("token-unknown", Level.ERROR)
+    assert said in found.message
+
+
+def test_a_ledger_that_is_not_looked_at_says_nothing_of_its_tokens(world: World) -> None:
+    world.jo.commit("docs/guide.md", message=trailer("F002 token=7 layer=team"))
+    assert rules(world.jo.check()) == [NO_LEDGER]
+    assert rules(world.jo.check(layer="team")) == [UNKNOWN, NO_LEDGER]
+
+
+def test_a_trailer_may_be_required(world: World) -> None:
+    jo = world.jo
+    world.settle("check: {trailer: true}\n")
+    jo.claim("F002")
+    jo.at(MINUTE).commit("docs/guide.md", message=trailer("F002 token=1"))
+    jo.commit("tasks/F002.md", message="plan: no lease is needed for that")
+    jo.commit("src/web/page.py", message="squashed\n\n* one\n\nGitlease: F002 token=1\n\n* two")
+    jo.git("commit", "-q", "--allow-empty", "-m", "nothing", env=jo.dates())
+    owing = jo.commit("src/web/page.py", message="none")
+    jo.commit("src/web/page.py", message="lies\n\nGitlease: F002 token=9\n\n* two")
+    jo.commit("src/web/page.py", message=trailer("F002 token=1 layer=nope"))
+    found = jo.check().findings
+    assert [(x.rule.id, x.level) for x in found] == [("no-trailer", Level.ERROR)] * 3
+    assert "a ledger that is not looked at: nope" in found[2].evidence[0]
+    assert found[0].commit == owing
+    assert found[0].next_steps == ("gitlease hooks install",)
+
+
+# --- people ---------------------------------------------------------------------------------------
+
+
+def test_two_people_with_several_addresses_are_two_people(world: World) -> None:
+    jo, kim = world.jo, world.kim
+    kim.claim("F001")
+    kim.at(MINUTE).commit("src/api/login.py", by="kim@home.example")
+    assert rules(kim.check()) == [], "who committed it is the holder"
+    kim.git(
+        "-c",
+        "user.email=kim@home.example",
+        "commit",
+        "-q",
+        "--amend",
+        "--no-edit",
+        "--reset-author",
+        env=kim.dates(),
+    )
+    assert rules(kim.check()) == [THEN]
+    (kim.root / ".mailmap").write_text(f"Kim <{KIM}> <kim@home.example>\n")
+    kim.git("add", ".mailmap")
+    kim.git("-c", "user.email=kim@home.example", "commit", "-q", "-m", "it is me", env=kim.dates())
+    assert rules(kim.check()) == [THEN], "a mailmap that comes along proves nothing"
+    jo.git("checkout", "-q", "main")
+    (jo.root / ".mailmap").write_text(f"Kim <{KIM}> <kim@home.example>\n")
+    jo.git("add", ".mailmap")
+    jo.commit(message="a mailmap")
+    jo.git("push", "-q", "origin", "main")
+    kim.git("fetch", "-q")
+    assert rules(kim.check()) == []
+
+
+def test_people_of_the_settings_are_known_by_their_logins_too(world: World) -> None:
+    kim = world.kim
+    kim.claim("F001")
+    kim.at(MINUTE).git("config", "user.email", "77+kimberly@users.noreply.github.com")
+    kim.commit("src/api/login.py")
+    kim.git("config", "user.email", KIM)
+    assert rules(kim.check()) == [THEN]
+    world.settle('people: {kim@example.com: "@Kimberly"}\n')
+    assert rules(kim.check()) == []
+
+
+# --- continuous integration -----------------------------------------------------------------------
+
+
+def github(world: World, kind: str, event: Mapping[str, Any], **more: str) -> dict[str, str]:
+    path = world.base / "event.json"
+    path.write_text(json.dumps({"repository": {"default_branch": "main"}, **event}))
+    return {
+        "GITHUB_ACTIONS": "true",
+        "GITHUB_EVENT_NAME": kind,
+        "GITHUB_EVENT_PATH": str(path),
+        **more,
+    }
+
+
+def pull(head: str, base: str, *, user: str = "jo", commits: int = 1) -> dict[str, Any]:
+    return {
+        "action": "synchronize",
+        "number": 7,
+        "sender": {"login": user},
+        "pull_request": {
+            "number": 7,
+            "commits": commits,
+            "user": {"login": user},
+            "base": {"ref": "main", "sha": base},
+            "head": {"ref": "topic", "sha": head},
+        },
+    }
+
+
+def test_a_shallow_clone_gets_what_it_lacks_beside_it(world: World) -> None:
+    world.kim.claim("F001")
+    world.jo.at(MINUTE).commit("docs/guide.md")
+    world.jo.commit("src/api/login.py")
+    world.jo.commit("docs/guide.md")
+    head, base = world.pushed(world.jo), world.jo.git("rev-parse", "main")
+    clone = world.fresh("--depth=1", "--branch=topic", url=world.bare.as_uri())
+    clone.git("checkout", "-q", "--detach")
+    before = snapshot(clone.root)
+    environ = github(world, "pull_request", pull(head, base, commits=3))
+    checked = clone.at(2 * MINUTE).check(environ=environ)
+    assert (checked.shown, checked.commits) == ("pull request #7", 3)
+    assert rules(checked) == [THEN]
+    assert_untouched(before, snapshot(clone.root))
+
+
+def test_a_shallow_clone_with_nowhere_to_ask_says_what_is_missing(world: World) -> None:
+    world.jo.commit("docs/guide.md")
+    head, base = world.pushed(world.jo), world.jo.git("rev-parse", "main")
+    clone = world.fresh("--depth=1", "--branch=topic", url=world.bare.as_uri())
+    clone.git("remote", "remove", "origin")
+    with pytest.raises(NotFound) as refused:
+        clone.check(environ=github(world, "pull_request", pull(head, base)))
+    assert any("fetch-depth: 0" in hint for hint in refused.value.hints)
+
+
+def test_old_commits_of_a_long_main_are_not_taken_for_new_ones(world: World) -> None:
+    """A shallow clone cuts off the way from the base to where the branch left it."""
+    jo = world.jo
+    old = jo.git("rev-parse", "main")
+    jo.at(MINUTE).commit("docs/guide.md", message="on a branch from long ago")
+    head = world.pushed(jo)
+    jo.git("checkout", "-q", "main")
+    for number in range(12):
+        jo.at(number * HOUR).commit("src/web/page.py", message=f"main goes on {number}")
+    jo.git("push", "-q", "origin", "main")
+    base = jo.git("rev-parse", "main")
+    clone = world.fresh("--depth=1", url=world.bare.as_uri())
+    for depth in (2, 3, 5):
+        clone.git("fetch", "-q", f"--depth={depth}", "origin", head, base)
+        checked = clone.check(environ=github(world, "pull_request", pull(head, base)))
+        assert checked.commits == 1, (depth, old)
+
+
+def test_who_brings_a_pull_request_may_bring_others_work(world: World) -> None:
+    world.jo.claim("F001")
+    world.jo.at(MINUTE).commit("src/api/login.py")
+    world.jo.at(2 * MINUTE).release("F001")
+    world.kim.at(3 * MINUTE).claim("F001")
+    world.settle('people: {kim@example.com: "@kim"}\n')
+    head, base = world.pushed(world.jo), world.jo.git("rev-parse", "main")
+    clone = world.fresh().at(4 * MINUTE)
+    by_jo = github(world, "pull_request", pull(head, base, user="jo"))
+    assert rules(clone.check(environ=by_jo)) == [HONEST_NOW]
+    by_kim = github(world, "pull_request", pull(head, base, user="kim"))
+    assert rules(clone.check(environ=by_kim)) == []
+
+
+def test_a_push_is_checked_from_where_the_branch_was(world: World) -> None:
+    world.kim.claim("F001")
+    before = world.jo.at(MINUTE).commit("src/api/login.py", message="checked before")
+    after = world.jo.commit("src/api/login.py", message="new")
+    world.pushed(world.jo)
+    clone = world.fresh().at(2 * MINUTE)
+    event = {"ref": "refs/heads/topic", "before": before, "after": after, "commits": [{}]}
+    checked = clone.check(environ=github(world, "push", event))
+    assert (checked.commits, checked.shown) == (1, "the push to topic")
+    new = clone.check(environ=github(world, "push", event | {"before": "0" * 40}))
+    assert new.commits == 2
+    by_kim = event | {"pusher": {"name": "kim", "email": KIM}}
+    assert rules(clone.check(environ=github(world, "push", by_kim))) == []
+    gone = clone.check(environ=github(world, "push", event | {"deleted": True}))
+    assert gone.commits == 0
+
+
+def test_a_forced_push_is_checked_although_its_base_is_not_in_the_clone(world: World) -> None:
+    world.kim.claim("F001")
+    world.jo.at(MINUTE).commit("docs/guide.md", message="old")
+    old = world.pushed(world.jo)
+    world.jo.git("reset", "-q", "--hard", "main")
+    world.jo.commit("src/api/login.py", message="new")
+    new = world.pushed(world.jo, force=True)
+    clone = world.fresh(url=world.bare.as_uri()).at(2 * MINUTE)
+    event = {"ref": "refs/heads/topic", "before": old, "after": new, "forced": True}
+    checked = clone.check(environ=github(world, "push", event))
+    assert (checked.commits, rules(checked)) == (1, [THEN])
+    nowhere = event | {"before": "12" * 20}
+    checked = clone.check(environ=github(world, "push", nowhere))
+    assert (checked.commits, rules(checked)) == (1, [THEN])
+    assert any("is gone: checked is what main has not" in text for text in checked.warnings)
+
+
+def test_gitlab_says_it_in_variables(world: World) -> None:
+    world.kim.claim("F001")
+    world.jo.at(MINUTE).commit("src/api/login.py")
+    head, base = world.pushed(world.jo), world.jo.git("rev-parse", "main")
+    environ = {
+        "GITLAB_CI": "true",
+        "CI_PIPELINE_SOURCE": "merge_request_event",
+        "CI_MERGE_REQUEST_IID": "12",
+        "CI_MERGE_REQUEST_DIFF_BASE_SHA": base,
+        "CI_COMMIT_SHA": head,
+        "CI_MERGE_REQUEST_TARGET_BRANCH_NAME": "main",
+        "CI_COMMIT_BEFORE_SHA": "0" * 40,
+        "GITLAB_USER_EMAIL": JO,
+    }
+    clone = world.fresh("--depth=1", "--branch=topic", url=world.bare.as_uri()).at(2 * MINUTE)
+    checked = clone.check(environ=environ)
+    assert (checked.shown, rules(checked)) == ("merge request !12", [THEN])
+    assert rules(clone.check(environ=environ | {"GITLAB_USER_EMAIL": KIM})) == []
+    pushed = {
+        "GITLAB_CI": "true",
+        "CI_PIPELINE_SOURCE": "push",
+        "CI_COMMIT_SHA": head,
+        "CI_COMMIT_BEFORE_SHA": "0" * 40,
+        "CI_COMMIT_BRANCH": "topic",
+        "CI_DEFAULT_BRANCH": "main",
+    }
+    checked = clone.check(environ=pushed)
+    assert (checked.shown, rules(checked)) == ("the push to topic", [THEN])
+
+
+def test_an_event_that_cannot_be_read_is_said_and_the_branch_is_checked(world: World) -> None:
+    world.kim.claim("F001")
+    world.jo.at(MINUTE).commit("src/api/login.py")
+    environ = github(world, "pull_request", {}, GITHUB_BASE_REF="main")
+    Path(environ["GITHUB_EVENT_PATH"]).write_text("[" * 100_000)
+    checked = world.jo.check(environ=environ)
+    assert (checked.shown, rules(checked)) == ("origin/main..HEAD", [THEN])
+    assert "GitHub's event could not be read" in checked.warnings
+
+
+def test_what_an_event_says_is_taken_for_no_more_than_it_looks_like(world: World) -> None:
+    bad = pull("HEAD", "--upload-pack=touch x")
+    bad["number"] = bad["pull_request"]["number"] = "7/../../heads/main"
+    bad["pull_request"]["base"]["ref"] = "--upload-pack=touch x"
+    bad["pull_request"]["user"] = ["not a user"]
+    asked = read_surroundings(github(world, "pull_request", bad))
+    assert (asked.base, asked.head, asked.head_ref, asked.base_branch) == ("", "", "", "")
+    assert asked.logins == ("jo",)
+    for name in ("a..b", "a b", "/a", "a.lock", "a/.b", "a@{b", "a\nb", "", "-", "a*"):
+        bad["pull_request"]["base"]["ref"] = name
+        assert read_surroundings(github(world, "pull_request", bad)).base_branch == "", name
+    bad["pull_request"]["base"]["ref"] = "release/1.2-x"
+    assert read_surroundings(github(world, "pull_request", bad)).base_branch == "release/1.2-x"
+    assert read_surroundings({}) == Asked()
+
+
+# --- what cannot be checked -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "nowhere..HEAD",
+        "-x..HEAD",
+        "HEAD..--all",
+        "a..b..c",
+        "--output=x",
+        "^HEAD",
+        "x\ny",
+        "..HEAD",
+    ],
+)
+def test_a_bad_range_is_a_usage_error_before_anything_is_asked(world: World, words: str) -> None:
+    shutil.rmtree(world.bare)
+    with pytest.raises(UsageError):
+        world.jo.check(words)
+
+
+def test_a_remote_that_cannot_be_read_is_never_a_pass(world: World) -> None:
+    world.jo.commit("src/api/login.py")
+    shutil.move(world.bare, world.base / "away")
+    with pytest.raises(Unavailable):
+        world.jo.check()
+
+
+def test_no_ledger_is_said(world: World) -> None:
+    world.jo.commit("src/api/login.py")
+    checked = world.jo.check()
+    assert rules(checked) == [NO_LEDGER]
+    assert "there is no ledger global on origin" in only(checked).message
+
+
+def test_what_a_damaged_record_covers_is_said_to_be_unchecked(world: World) -> None:
+    world.kim.claim("F001")
+    world.kim.at(MINUTE).claim("F002")
+    ref = "refs/gitlease/global"
+    git(world.bare, "worktree", "add", "-q", "--detach", "../wt", ref)
+    tree = world.base / "wt"
+    (record,) = (tree / "paths").rglob("*.yaml")
+    record.write_text("resource: [\n")
+    git(tree, "-c", f"user.email={KIM}", "-c", "user.name=k", "commit", "-qam", "spoil")
+    git(world.bare, "update-ref", ref, git(tree, "rev-parse", "HEAD"))
+    world.jo.at(MINUTE).commit("src/api/login.py", "tasks/F002.md")
+    checked = world.jo.check()
+    assert any("what it covers is not checked" in text for text in checked.unread)
+    assert ("F002", "held-then") in [(x.resource, x.rule.id) for x in checked.findings]
+
+
+def test_without_an_email_and_with_a_token_in_the_url_it_reads_and_tells_nothing_of_it(
+    world: World, http_remote: Remote
+) -> None:
+    git(world.jo.root, "push", "-q", "-f", http_remote.url, "HEAD:refs/heads/main")
+    world.jo.git("remote", "set-url", "origin", http_remote.url)
+    world.kim.git("remote", "set-url", "origin", http_remote.url)
+    world.jo.git("fetch", "-q")
+    world.kim.claim("F001")
+    world.jo.at(MINUTE).commit("src/api/login.py")
+    secret = http_remote.url.replace("://", "://x-access-token:ghs_secret@")
+    world.jo.git("remote", "set-url", "origin", secret)
+    world.jo.git("config", "--unset", "user.email")
+    before, services = snapshot(world.jo.root), http_remote.services()
+    checked = world.jo.check()
+    assert rules(checked) == [THEN]
+    assert http_remote.services()[len(services) :] == ["upload-pack"], "one connection"
+    assert "secret" not in repr(checked)
+    assert_untouched(before, snapshot(world.jo.root))
+
+
+def test_hostile_names_do_no_harm(world: World) -> None:
+    name = b"src/api/a\n::error::b\xff`|<b>]]>%0A.py"
+    (world.jo.root / "src/api").mkdir(parents=True, exist_ok=True)
+    with open(os.path.join(os.fsencode(world.jo.root), name), "wb") as file:
+        file.write(b"x\n")
+    world.kim.claim("F001")
+    world.jo.git("add", ".")
+    world.jo.at(MINUTE).commit(message="::error::\x1b[31mred\n\nGitlease: a\x1bb token=1")
+    found = only(world.jo.check())
+    assert found.message.isprintable()
+    assert all(text.isprintable() for text in found.evidence)
+
+
+def spoiled(world: World, text: str, *, at: float, drop: bool = False) -> None:
+    """Push a ledger in which the record with paths is something else, or is gone."""
+    ref, tree = "refs/gitlease/global", world.base / "spoilt"
+    git(world.bare, "worktree", "add", "-q", "--detach", str(tree), ref)
+    (record,) = (tree / "paths").rglob("*.yaml")
+    record.unlink() if drop else record.write_text(text, encoding="utf-8")
+    who = ("-c", f"user.email={KIM}", "-c", "user.name=k")
+    date = f"@{round(NOON + at)} +0000"
+    env = {"GIT_AUTHOR_DATE": date, "GIT_COMMITTER_DATE": date}
+    git(tree, *who, "commit", "-qam", "spoil", env=env)
+    git(world.bare, "update-ref", ref, git(tree, "rev-parse", "HEAD"))
+
+
+@pytest.mark.parametrize("text", ["{{{", ""])
+def test_what_a_spoilt_record_was_is_known_from_history(world: World, text: str) -> None:
+    world.kim.claim("F001")
+    world.jo.at(MINUTE).commit("src/api/login.py")
+    spoiled(world, text, at=2 * MINUTE)
+    world.jo.at(3 * MINUTE).commit("src/api/login.py")
+    checked = world.jo.check()
+    assert [x.rule.id for x in checked.findings] == ["held-then", "held-then"]
+    assert len(checked.unread) == 1
+
+
+def test_who_drops_a_record_in_the_second_of_a_commit_hides_nothing(world: World) -> None:
+    world.kim.claim("F001")
+    world.jo.at(MINUTE).commit("src/api/login.py")
+    spoiled(world, "", at=MINUTE, drop=True)
+    assert rules(world.jo.check()) == [THEN]
+
+
+def test_who_drops_a_record_with_an_old_date_hides_nothing(world: World) -> None:
+    world.kim.claim("F001")
+    world.kim.at(30 * MINUTE).claim("F002")
+    world.jo.at(10 * MINUTE).commit("src/api/login.py")
+    spoiled(world, "", at=-9 * HOUR, drop=True)
+    assert rules(world.jo.at(HOUR).check()) == [THEN]
+
+
+# --- who judges -----------------------------------------------------------------------------------
+
+OTHER = {
+    "people": 'people: {jo@example.com: "@kim", kim@example.com: "@kim"}\n',
+    "prefix": "lease: {ref_prefix: refs/other}\n",
+    "pulls": "lease: {ref_prefix: refs/pull}\n",
+    "layer": "lease: {layer: nobodys}\n",
+    "remote": "lease: {remote: elsewhere/where.git}\n",
+    "tasks": 'tasks: {files: ["nothing/*.md"]}\n',
+    "broken": "lease: [\n",
+}
+
+
+@pytest.mark.parametrize("name", OTHER)
+@pytest.mark.parametrize("depth", ["whole", "shallow"])
+def test_a_pull_request_does_not_decide_how_it_is_judged(
+    world: World, name: str, depth: str
+) -> None:
+    world.kim.claim("F001")
+    jo = world.jo.at(MINUTE)
+    jo.commit("src/api/login.py")
+    jo.commit("tasks/F001.md")
+    (jo.root / ".gitlease.yaml").write_text(OTHER[name])
+    jo.git("add", ".gitlease.yaml")
+    jo.commit(message="settings")
+    head, base = world.pushed(jo), jo.git("rev-parse", "main")
+    words = ["--depth=1"] if depth == "shallow" else []
+    clone = world.fresh(*words, "--branch=topic", url=world.bare.as_uri())
+    clone.git("checkout", "-q", "--detach")
+    checked = clone.check(environ=github(world, "pull_request", pull(head, base, commits=3)))
+    assert rules(checked) == [THEN, THEN]
+    assert any(".gitlease.yaml is changed here" in text for text in checked.warnings)
+    if name != "broken":
+        assert rules(jo.check()) == [THEN, THEN]
+
+
+def test_the_settings_that_were_there_before_judge(world: World) -> None:
+    world.settle("check: {trailer: true}\n")
+    world.jo.git("rebase", "-q", "origin/main")
+    world.jo.git("rm", "-q", ".gitlease.yaml")
+    world.jo.commit("docs/guide.md")
+    checked = world.jo.check()
+    assert ("no-trailer", "error") in rules(checked)
+    world.jo.git("config", "lease.layer", "team")
+    assert "there is no ledger global or team" in world.jo.check().findings[-1].message
+
+
+def test_settings_that_cannot_be_read_where_the_range_begins_are_no_pass(world: World) -> None:
+    world.settle("lease: [\n")
+    world.jo.commit("docs/guide.md")
+    with pytest.raises(Invalid, match=r"\.gitlease\.yaml:[12]: .* \(in [0-9a-f]{10}\)"):
+        world.jo.check()
+
+
+def test_a_link_to_the_settings_is_followed_inside_of_the_repository(world: World) -> None:
+    jo = world.jo
+    jo.git("checkout", "-q", "main")
+    (jo.root / "conf").mkdir()
+    (jo.root / "conf/lease.yaml").write_text("check: {trailer: true}\n")
+    (jo.root / ".gitlease.yaml").symlink_to("conf/lease.yaml")
+    jo.git("add", ".")
+    jo.commit(message="settings")
+    jo.git("push", "-q", "origin", "main")
+    jo.git("checkout", "-q", "-B", "topic")
+    jo.commit("docs/guide.md")
+    assert ("no-trailer", "error") in rules(jo.check())
+    (jo.root / ".gitlease.yaml").unlink()
+    (jo.root / ".gitlease.yaml").symlink_to("../conf/lease.yaml")
+    jo.git("add", ".")
+    jo.commit(message="away")
+    jo.commit("docs/guide.md")
+    with pytest.raises(Invalid, match="outside of the repository"):
+        jo.check("HEAD~1..HEAD")

@@ -1,0 +1,215 @@
+"""Commands in the background: started, looked after, stopped, killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.fences import clean_env
+from support.repos import commit_file
+from support.running import LONG, Desk, lives, number_in, sleeper, until
+
+import gitlease
+
+pytestmark = pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="processes are seen there")
+
+Clones = Callable[..., list[Path]]
+
+
+@pytest.fixture
+def jo(clones: Clones) -> Iterator[Desk]:
+    """Jo's desk; nothing that was started at it is left in the end."""
+    clone, _ = clones(2)
+    with gitlease.open(str(clone)) as leases:
+        leases._service.set_policy({"ttl_min": "1s", "skew": "0s"})
+    desk = Desk(clone)
+    try:
+        yield desk
+        desk.all_gone()
+    finally:
+        desk.clear()
+
+
+@pytest.fixture
+def kim(jo: Desk) -> Desk:
+    return Desk(next(x for x in sorted(jo.clone.parent.iterdir()) if x != jo.clone))
+
+
+def run_of(desk: Desk, resource: str = "F001") -> Any:
+    """The newest run of a resource, as it is listed."""
+    runs = desk.document("dispatch", "--list")["runs"]
+    return next(x for x in runs if resource in x["resources"])
+
+
+def ended(desk: Desk, resource: str = "F001") -> Any:
+    """The newest run of a resource once it does not run any more."""
+    until(lambda: run_of(desk, resource)["state"] != "running", "the end of the run")
+    return run_of(desk, resource)
+
+
+def test_it_returns_at_once_and_the_command_goes_on_under_its_lease(jo: Desk, kim: Desk) -> None:
+    go = jo.clone / "go"
+    script = f"echo said; echo aside >&2; env | grep GITLEASE_SE; cat; until test -e '{go}'; do "
+    script += "sleep 0.05; done; exit 3"
+    said = jo.document("dispatch", "F001", "--", "sh", "-c", script)
+    run = said["run"]
+    assert (said["status"], run["state"]) == ("dispatched", "running")
+    assert run["session"].startswith("dispatch-")
+    assert said["lease"]["session"] == run["session"]
+    assert lives(run["pid"])
+    assert lives(run["command_pid"])
+    log = Path(run["log"])
+    assert stat.S_IMODE(log.stat().st_mode) == 0o600
+    until(lambda: "GITLEASE_SESSION" in log.read_text(), "what it says")
+    assert kim.ask("claim", "F001").returncode == 1
+    second = jo.ask("dispatch", "F001", "--", "true")
+    assert second.returncode == 1
+    assert f"session {run['session']}" in second.stderr
+    assert "hint: gitlease dispatch --logs F001" in second.stderr
+    assert "--stop" not in second.stderr, "a refusal takes nothing from its holder"
+    go.touch()
+    over = ended(jo)
+    assert (over["state"], over["exit"]) == ("ended", 3)
+    until(lambda: jo.live() == [], "the release")
+    shown = jo.ask("dispatch", "--logs", "F001").stdout
+    assert shown.splitlines() == [
+        *("said", "aside", f"GITLEASE_SESSION={run['session']}"),
+        "gitlease: the command ended with 3",
+    ]
+    assert jo.document("dispatch", "--logs", "F001")["text"] == shown
+
+
+def test_stop_ends_it_in_order_and_waits_for_that(jo: Desk, tmp_path: Path) -> None:
+    file = tmp_path / "pid"
+    assert jo.ask("dispatch", "F001", "--", *sleeper(file)).returncode == 0
+    child = number_in(file)
+    stopped = jo.document("dispatch", "--stop", "F001")
+    assert (stopped["status"], stopped["run"]["state"]) == ("stopped", "stopped")
+    assert not lives(child)
+    assert jo.live() == []
+    assert "had ended before" in jo.ask("dispatch", "--stop", "F001").stdout
+    again = jo.document("dispatch", "--stop", "F001")
+    assert (again["status"], again["run"]["state"]) == ("ended", "stopped")
+    assert jo.document("dispatch", "--stop", "F009", expect=7)["error"]["code"] == "not_found"
+
+
+def test_with_closed_streams_it_runs_as_well(jo: Desk) -> None:
+    words = " ".join(f"'{w}'" for w in jo.words("dispatch", "F001", "--", "sh", "-c", "exit 3"))
+    done = subprocess.run(
+        ["bash", "-c", f"{words} >&- 2>&-"], cwd=jo.clone, env=clean_env(jo.env), check=False
+    )
+    assert done.returncode == 0
+    assert (ended(jo)["state"], ended(jo)["exit"]) == ("ended", 3)
+    until(lambda: jo.live() == [], "the release")
+
+
+def test_an_answer_that_cannot_be_written_is_no_refusal(jo: Desk) -> None:
+    words = " ".join(f"'{w}'" for w in jo.words("dispatch", "F001", "--", "true"))
+    done = subprocess.run(
+        ["bash", "-c", f"{words} >/dev/full 2>/dev/full"],
+        cwd=jo.clone,
+        env=clean_env(jo.env),
+        check=False,
+    )
+    assert done.returncode == 70, "1 would say that it is held"
+    assert ended(jo)["state"] == "ended"
+    until(lambda: jo.live() == [], "the release")
+
+
+@pytest.mark.slow
+def test_a_deaf_command_is_stopped_after_the_grace(jo: Desk, tmp_path: Path) -> None:
+    file = tmp_path / "pid"
+    jo.ask("dispatch", "F001", "--grace", "1s", "--", *sleeper(file, deaf=True))
+    child = number_in(file)
+    assert jo.document("dispatch", "--stop", "F001")["run"]["exit"] == 128 + signal.SIGKILL
+    assert not lives(child)
+    assert jo.live() == []
+
+
+def test_a_run_whose_runner_is_killed_ends_and_is_told_so(
+    jo: Desk, kim: Desk, tmp_path: Path
+) -> None:
+    file = tmp_path / "pid"
+    said = jo.document("dispatch", "F001", "--ttl", "2s", "--", *sleeper(file))
+    child = number_in(file)
+    os.kill(said["run"]["pid"], signal.SIGKILL)
+    until(lambda: not lives(child), "the end of the command")
+    assert ended(jo)["state"] == "killed"
+    assert kim.ask("claim", "F001", "--wait", "50s").returncode == 0
+
+
+def test_a_lost_run_says_so(jo: Desk, tmp_path: Path) -> None:
+    file = tmp_path / "pid"
+    said = jo.document("dispatch", "F001", "--ttl", "4s", "--", *sleeper(file))
+    number_in(file)
+    assert jo.ask("release", "F001", "--no-session").returncode == 0
+    over = ended(jo)
+    assert (over["state"], over["session"]) == ("lost", said["run"]["session"])
+    assert "released elsewhere" in over["message"]
+    assert "stopping the command" in jo.ask("dispatch", "--logs", "F001", "--follow").stdout
+
+
+def test_what_does_not_come_to_run_holds_nothing(jo: Desk, tmp_path: Path) -> None:
+    missing = jo.document("dispatch", "F001", "--", "no-such-command", expect=7)
+    assert missing["error"]["code"] == "not_found"
+    script = jo.clone / "script"
+    script.write_text("#!/no/such/interpreter\n")
+    script.chmod(0o755)
+    broken = jo.document("dispatch", "F001", "--", "./script", expect=7)
+    assert "interpreter" in broken["error"]["message"]
+    assert jo.live() == []
+    assert jo.document("dispatch", "--list")["runs"] == []
+    for words in (("F001",), ("--", "true"), ("--next", "F001", "--", "true"), ("--list", "F001")):
+        assert jo.document("dispatch", *words, expect=2)["error"]["code"] == "usage"
+
+
+def test_one_session_has_one_run_of_a_lease(jo: Desk, tmp_path: Path) -> None:
+    named = ("--session", "mine")
+    jo.ask("claim", "F001", *named)
+    file = tmp_path / "pid"
+    assert jo.ask("dispatch", "F001", *named, "--", *sleeper(file)).returncode == 0
+    number_in(file)
+    second = jo.ask("dispatch", "F001", *named, "--", "true")
+    assert second.returncode == 1
+    assert "your own run of session mine" in second.stderr
+    assert "hint: gitlease dispatch --logs F001" in second.stderr
+    assert jo.ask("dispatch", "--stop", "F001").returncode == 0
+    assert jo.live() == ["F001"], "it was held before"
+    within = {"GITLEASE_SESSION": "mine"}
+    other = jo.ask("dispatch", "F001", "--", "true", env=within)
+    assert other.returncode == 1, "a run has a session of its own"
+
+
+def test_next_hands_out_another_task_each_time(jo: Desk, tmp_path: Path) -> None:
+    for name in ("F001", "F002"):
+        commit_file(jo.clone, f"tasks/{name}.md", f"---\nid: {name}\nstatus: todo\n---\n")
+    seen = []
+    for n in range(2):
+        file = tmp_path / f"pid{n}"
+        said = jo.document("dispatch", "--next", "--", *sleeper(file))
+        number_in(file)
+        seen.append(said["run"]["resources"])
+    assert seen == [["F001"], ["F002"]]
+    nothing = jo.document("dispatch", "--next", "--", "true", expect=1)
+    assert nothing["error"]["code"] == "nothing_left"
+    for name in ("F001", "F002"):
+        assert jo.ask("dispatch", "--stop", name).returncode == 0
+    assert jo.live() == []
+
+
+def test_its_end_is_followed(jo: Desk) -> None:
+    go = jo.clone / "go"
+    script = f"echo one; until test -e '{go}'; do sleep 0.05; done; echo two"
+    assert jo.ask("dispatch", "F001", "--", "sh", "-c", script).returncode == 0
+    following = jo.start("dispatch", "--logs", "F001", "--follow")
+    assert following.stdout is not None
+    assert following.stdout.readline() == "one\n"
+    go.touch()
+    assert following.stdout.read() == "two\ngitlease: the command ended with 0\n"
+    assert following.wait(LONG) == 0

@@ -1,0 +1,258 @@
+"""Work that is left unfinished: two people, several clones, and one remote."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support.clock import ManualClock
+from support.hooked import JO, KIM, MINUTE, Pair, copy_pair, make_pair
+from support.ledgers import door, read_files, text_of
+from support.remotes import Remote, Servers, open_remote
+from support.repos import git
+from support.workers import Workers
+
+import gitlease
+from gitlease.bootstrap_hooks import open_hooks
+
+Clones = Callable[..., list[Path]]
+HOUR = 3_600
+RACERS = 20
+
+
+def write_tasks(clone: Path, names: list[str], remote: Remote) -> None:
+    """Commit and push some tasks."""
+    (clone / "tasks").mkdir()
+    for name in names:
+        text = f"---\nid: {name}\ntitle: The {name}\nstatus: todo\nassigned: []\n---\n"
+        (clone / "tasks" / f"{name}.md").write_text(text, encoding="utf-8")
+    git(clone, "add", "tasks")
+    git(clone, "commit", "-q", "-m", "tasks")
+    git(clone, "push", "-q", "origin", "HEAD:main", env=remote.env)
+
+
+def belong_to(person: str, clones: list[Path]) -> None:
+    for clone in clones:
+        git(clone, "config", "user.email", person)
+
+
+def record_of(bare: Path, name: str) -> str:
+    """The record of one lease, as it stands on the remote."""
+    (file,) = (f for f in read_files(bare) if f.startswith("leases/") and f"/{name}-" in f)
+    return text_of(bare, file)
+
+
+# --- one day and the next -------------------------------------------------------------------------
+
+
+def test_what_is_parked_in_the_evening_is_resumed_elsewhere_in_the_morning(
+    path_remote: Remote, clones: Clones
+) -> None:
+    clock, (desk, laptop, other) = ManualClock(), clones(3)
+    belong_to(JO, [desk, laptop])
+    write_tasks(desk, ["F001", "F002"], path_remote)
+    for clone in (laptop, other):
+        git(clone, "pull", "-q", "origin", "main", env=path_remote.env)
+
+    evening = door(desk, clock=clock, session="monday")
+    evening.claim("F002", ttl="30m", reason="rate limits")
+    kept = evening.park("F002", "16h", note="parser done, tests red")
+    assert (kept.parked, kept.session, kept.expires_in) == (True, None, 16 * HOUR)
+    assert record_of(path_remote.bare, "f002").endswith("parked: true")
+    with pytest.raises(gitlease.LeaseLost):
+        evening.renew("F002")
+    assert evening.renew_all() == ()
+
+    clock.advance(15 * HOUR)  # many times its ttl, and nobody renewed it
+    kim = door(other, clock=clock)
+    with pytest.raises(gitlease.LeaseHeld) as refused:
+        kim.claim("F002")
+    assert refused.value.views[0].parked
+    assert [e.task.resource.text for e in kim.queue() if e.claimable] == ["F001"]
+
+    morning = door(laptop, clock=clock, session="tuesday")
+    assert [c.resource for c in morning.brief().carried] == ["F002"]
+    assert morning.next_task().resource.text == "F002"
+    again = morning.claim_next()
+    assert (again.resource, again.session, again.parked) == ("F002", "tuesday", False)
+    assert (again.ttl_seconds, again.expires_in, again.reason) == (1_800, 1_800, "rate limits")
+    assert again.token > kept.token
+    assert "parked" not in record_of(path_remote.bare, "f002")
+    assert f"assigned: [{JO}]" in (laptop / "tasks" / "F002.md").read_text(encoding="utf-8")
+    with pytest.raises(gitlease.NotHolder):
+        evening.renew("F002")
+    assert morning.renew("F002").session == "tuesday"
+
+
+def test_what_nobody_resumes_lapses(path_remote: Remote, clones: Clones) -> None:
+    clock, (one, two) = ManualClock(), clones(2)
+    door(one, clock=clock, session="a").claim("src/")
+    door(one, clock=clock, session="a").park("src/", "2h")
+    door(two, clock=clock).list()  # a first sighting is no change: it lapses by the clock
+    clock.advance(2 * HOUR + 61)
+    assert door(two, clock=clock).claim("src/api/").holder == "w2@example.com"
+    told = door(one, clock=clock, session="a")
+    told.list()
+    assert "taken over" in " ".join(told.warnings)
+
+
+def test_the_policy_is_the_ledgers(path_remote: Remote, clones: Clones) -> None:
+    one, two = clones(2)
+    with Workers([(["-C", str(c)], path_remote.env) for c in (one, two)]) as workers:
+        assert workers.one(0, "config", "--ledger", "park_max", "2h").exit == 0
+        assert workers.one(1, "claim", "deploy").exit == 0
+        parked = workers.one(1, "park", "deploy")
+        assert parked.document["lease"]["expires_in"] in (2 * HOUR - 1, 2 * HOUR)
+        assert workers.one(0, "config", "--ledger", "park_max", "0").exit == 0
+        assert workers.one(1, "park", "deploy").code == "policy"
+        assert workers.one(1, "claim", "deploy").document["lease"]["parked"] is False
+
+
+# --- hooks ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Pair:
+    return make_pair(tmp_path_factory.mktemp("pair"))
+
+
+@pytest.fixture
+def pair(made: Pair, tmp_path: Path) -> Pair:
+    return copy_pair(made, tmp_path)
+
+
+def test_commits_of_its_owner_neither_renew_nor_name_nor_block_it(pair: Pair) -> None:
+    jo, kim = pair.jo, pair.kim
+    lease = jo.claim("src/api", ago=10 * MINUTE, session="s1")
+    service = jo.at(session="s1").service
+    service.end_session(park=True, seconds=HOUR)
+    before = pair.ledger()
+    for session in ("s1", "s2", ""):
+        jo.put("src/api/login.py")
+        done = jo.commit(env={"GITLEASE_SESSION": session} if session else None)
+        assert done.returncode == 0, done.stderr
+        assert jo.trailers() == []
+    assert jo.beats() == 0
+    assert pair.ledger() == before
+    desk = open_hooks(str(jo.root), environ={"GITLEASE_SESSION": "s1"})
+    assert desk.guard.due() == ()
+    assert pair.leases()["src/api"].lease_id == lease.lease_id
+    kim.put("src/api/login.py")
+    refused = kim.commit()
+    assert refused.returncode == 1
+    assert f"is held by {JO}" in refused.stderr
+    assert "parked until" in refused.stderr
+
+
+def test_a_commit_that_starts_the_task_again_resumes_it(pair: Pair) -> None:
+    jo = pair.jo
+    jo.claim("F002", session="s1")
+    jo.at(session="s1").service.end_session(park=True)
+    task = jo.root / "tasks" / "F002.md"
+    jo.put("tasks/F002.md", task.read_text(encoding="utf-8").replace("todo", "in_progress"))
+    done = jo.commit(env={"GITLEASE_SESSION": "s2"})
+    assert done.returncode == 0, done.stderr
+    view = pair.leases()["F002"]
+    assert (view.parked, view.session, view.token) == (False, "s2", 2)
+    assert KIM not in view.holder
+
+
+# --- the end of a session -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "kind", ["path", *(pytest.param(k, marks=pytest.mark.slow) for k in ("file", "http", "ssh"))]
+)
+def test_fifty_leases_end_in_one_connection(
+    kind: str, clones: Clones, tmp_path: Path, servers: Servers
+) -> None:
+    with open_remote(kind, tmp_path / "remote", servers=servers) as remote:
+        (clone,) = clones(1, remote)
+        names = [f"port-{number}" for number in range(50)]
+        words = [(["-C", str(clone), "--session", s], remote.env) for s in ("s1", "s2")]
+        with Workers(words) as workers:
+            assert workers.one(0, "claim", *names).exit == 0
+            assert workers.one(1, "claim", "other").exit == 0
+            before = (remote.connections(), remote.pushes())
+            parked = workers.one(0, "session", "end", "--park=1h")
+            assert (remote.connections(), remote.pushes()) == (before[0] + 1, before[1] + 1)
+            assert len(parked.document["leases"]) == 50
+            assert workers.one(0, "session", "end").document["leases"] == []
+            assert workers.one(0, "claim", *names).exit == 0
+            before = (remote.connections(), remote.pushes())
+            ended = workers.one(1, "session", "end", "s1")
+            assert (remote.connections(), remote.pushes()) == (before[0] + 1, before[1] + 1)
+            assert len(ended.document["leases"]) == 50
+            left = workers.one(0, "session", "list").document["sessions"]
+            assert [(s["session"], s["leases"]) for s in left] == [("s2", 1)]
+
+
+def test_a_session_that_worked_in_two_clones_ends_whole(
+    path_remote: Remote, clones: Clones
+) -> None:
+    one, two = clones(2)
+    belong_to(JO, [one, two])
+    write_tasks(one, ["F001", "F002"], path_remote)
+    git(two, "pull", "-q", "origin", "main", env=path_remote.env)
+    door(one, session="s1").claim("F001")
+    door(two, session="s1").claim("F002")
+    door(one).claim("src/")
+    leases = door(one, session="s1")
+    assert [s.session for s in leases.sessions()] == ["s1"]
+    ended = leases.end_session(note="to be gone on with")
+    assert {x.resource for x in ended} == {"F001", "F002"}
+    assert leases.end_session() == ()
+    assert [x.resource for x in leases.list()] == ["path:src"]
+    assert "assigned: []" in (one / "tasks" / "F001.md").read_text(encoding="utf-8")
+    with pytest.raises(gitlease.UsageError):
+        door(one).end_session()
+
+
+def test_the_end_of_a_session_may_park_by_the_library(path_remote: Remote, clones: Clones) -> None:
+    (one,) = clones(1)
+    leases = door(one, session="s1")
+    leases.claim_all(["a", "b"])
+    assert [x.expires_in for x in leases.end_session(park="2h")] == [2 * HOUR] * 2
+    assert {x.parked for x in leases.list()} == {True}
+    leases.claim("a")
+    assert [x.expires_in for x in leases.end_session("s1", park=True)] == [24 * HOUR]
+
+
+# --- the race -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("sessions", "racers"),
+    [
+        (True, 8),
+        pytest.param(True, RACERS, marks=pytest.mark.slow),
+        pytest.param(False, RACERS, marks=pytest.mark.slow),
+    ],
+)
+def test_of_many_runs_of_its_owner_exactly_one_resumes_it(
+    path_remote: Remote, clones: Clones, sessions: bool, racers: int
+) -> None:
+    """In two clones; the others get the next tasks, each another one, or a clean no."""
+    one, two, third = clones(3)
+    belong_to(JO, [one, two, third])
+    names = [f"T{number:02d}" for number in range(racers - 2)]
+    write_tasks(one, names, path_remote)
+    for clone in (two, third):
+        git(clone, "pull", "-q", "origin", "main", env=path_remote.env)
+    last = names[-1]
+    door(third, session="before").claim(last)
+    door(two).list()  # knows it as held
+    kept = door(third, session="before").park(last)
+    made = []
+    for number in range(racers):
+        who = ["--session", f"s{number}"] if sessions else ["--no-session"]
+        made.append((["-C", str((one, two)[number % 2]), *who], path_remote.env))
+    with Workers(made) as workers:
+        answers = workers.all("next", "--claim")
+    got = [a.document["task"]["resource"] for a in answers if a.exit == 0]
+    assert sorted(got) == names, [a.document for a in answers if a.exit]
+    assert {a.code for a in answers if a.exit} == {"nothing_left"}
+    (resumed,) = (a for a in answers if a.exit == 0 and a.document["task"]["resource"] == last)
+    lease = resumed.document["lease"]
+    assert (lease["parked"], lease["token"]) == (False, kept.token + 1), "before all other grants"

@@ -1,0 +1,593 @@
+"""Commands under leases: real processes, signals, terminals and remotes."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from support.faults import delay
+from support.fences import clean_env
+from support.remotes import Remote
+from support.running import LONG, Desk, lives, number_in, sleeper, until
+
+import gitlease
+from gitlease.faces.cli.app import run
+
+pytestmark = pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="processes are seen there")
+
+Clones = Callable[..., list[Path]]
+
+
+def short_leases(clone: Path) -> None:
+    """Let the ledger allow leases of a second, which lapse when they end."""
+    with gitlease.open(str(clone)) as leases:
+        leases._service.set_policy(
+            {"ttl_min": "1s", "skew": "0s", "admins": "w1@example.com w2@example.com"}
+        )
+
+
+@pytest.fixture
+def desks(request: pytest.FixtureRequest, clones: Clones) -> Iterator[tuple[Desk, Desk]]:
+    """Jo's desk and Kim's; nothing that was started at them is left in the end."""
+    jo, kim = clones(2)
+    short_leases(jo)
+    made = (Desk(jo), Desk(kim))
+    try:
+        yield made
+        for desk in made:
+            desk.all_gone()
+    finally:
+        for desk in made:
+            desk.clear()
+
+
+@pytest.fixture
+def jo(desks: tuple[Desk, Desk]) -> Desk:
+    return desks[0]
+
+
+@pytest.fixture
+def kim(desks: tuple[Desk, Desk]) -> Desk:
+    return desks[1]
+
+
+# --- what a run is --------------------------------------------------------------------------------
+
+
+def test_a_command_runs_under_its_lease_with_the_streams_of_its_caller(jo: Desk) -> None:
+    script = (
+        "cat; env | grep ^GITLEASE_ | sort; echo aside >&2; "
+        f"'{sys.executable}' -m gitlease list --mine --json; exit 3"
+    )
+    done = jo.ask("run", "F001", "src/a b/", "--", "sh", "-c", script, input="typed\n")
+    assert (done.returncode, done.stderr) == (3, "aside\n")
+    typed, *variables, listed = done.stdout.splitlines()
+    assert typed == "typed"
+    env = dict(line.split("=", 1) for line in variables)
+    assert env["GITLEASE_RESOURCE"] == "F001 'src/a b'"
+    assert env["GITLEASE_HOLDER"] == "w1@example.com"
+    assert re.fullmatch(r"run-[0-9a-f]{12}", env["GITLEASE_SESSION"])
+    assert re.fullmatch(r"[0-9-]+T[0-9:]+Z", env["GITLEASE_EXPIRES_AT"])
+    leases = json.loads(listed)["leases"]
+    assert {x["session"] for x in leases} == {env["GITLEASE_SESSION"]}
+    assert env["GITLEASE_TOKEN"] == " ".join(
+        str(x["token"]) for x in sorted(leases, key=lambda x: x["token"])
+    )
+    assert jo.live() == []
+
+
+def test_nothing_but_the_command_speaks_and_json_is_the_last_line_of_the_errors(jo: Desk) -> None:
+    done = jo.ask("run", "F001", "--json", "--", "sh", "-c", "echo --json; echo e >&2; exit 4")
+    assert (done.returncode, done.stdout) == (4, "--json\n")
+    aside, text = done.stderr.splitlines()
+    assert aside == "e"
+    said = json.loads(text)
+    assert (said["ok"], said["command"], said["status"]) == (True, "run", "ended")
+    assert (said["exit"], said["command_exit"], said["lost"]) == (4, 4, [])
+    assert said["lease"]["resource"] == "F001"
+    refused = jo.ask("run", "F001", "--ttl", "9h", "--json", "--", "true")
+    error = json.loads(refused.stderr)["error"]
+    assert (refused.returncode, refused.stdout) == (75, "")
+    assert (error["code"], error["exit"]) == ("policy", 75)
+
+
+def test_options_of_the_command_are_the_commands(jo: Desk) -> None:
+    script = 'for x; do echo "<$x>"; done'
+    words = ("sh", "-c", script, "sh", "--ttl", "--", "-x", "a  b", "")
+    done = jo.ask("run", "F001", "--", *words)
+    assert done.stdout == "<--ttl>\n<-->\n<-x>\n<a  b>\n<>\n"
+    assert done.returncode == 0
+
+
+def test_a_command_that_a_signal_ends_is_told_as_shells_do(jo: Desk) -> None:
+    for signum in (signal.SIGTERM, signal.SIGKILL, signal.SIGSEGV):
+        done = jo.ask("run", "F001", "--", "sh", "-c", f"kill -{int(signum)} $$")
+        assert done.returncode == 128 + signum
+    assert jo.live() == []
+
+
+def test_what_is_refused_ends_with_75_and_says_who_has_it(jo: Desk, kim: Desk) -> None:
+    assert kim.ask("claim", "F001", "--reason", "why").returncode == 0
+    held = jo.ask("run", "F001", "F002", "--", "true")
+    assert held.returncode == 75
+    assert "F001 is held by w2@example.com" in held.stderr
+    assert "hint: gitlease run F001 F002 --wait 15m -- true" in held.stderr
+    waited = jo.ask("run", "F001", "--wait", "1s", "--", "true")
+    assert waited.returncode == 75
+    assert "waited 1s" in waited.stderr
+    assert kim.live() == ["F001"]
+
+
+def test_what_gitlease_fails_at_ends_with_125(
+    jo: Desk, path_remote: Remote, tmp_path: Path
+) -> None:
+    usage = ((), ("F001",), ("F001", "--"), ("F001", "--ttl", "soon", "--", "true"), ("--", "true"))
+    for words in usage:
+        done = jo.ask("run", *words)
+        assert (done.returncode, done.stdout) == (125, ""), done
+        assert "hint: " in done.stderr
+    outside = Desk(tmp_path)
+    assert outside.ask("run", "F001", "--", "true").returncode == 125
+    path_remote.bare.rename(path_remote.bare.with_name("away.git"))
+    done = jo.ask("run", "F001", "--json", "--", "true")
+    error = json.loads(done.stderr)["error"]
+    assert (done.returncode, error["code"], error["exit"]) == (125, "unavailable", 125)
+
+
+def test_what_cannot_be_executed_is_never_claimed(jo: Desk, path_remote: Remote) -> None:
+    plain = jo.clone / "plain"
+    plain.write_text("echo no\n")
+    before = path_remote.connections()
+    for word, status in (
+        *(("no-such-command", 127), ("./no/such", 127), ("", 127)),
+        *(("./plain", 126), ("./", 126)),
+    ):
+        done = jo.ask("run", "F001", "--", word)
+        assert (done.returncode, done.stdout) == (status, ""), done
+    assert path_remote.connections() == before
+    plain.write_text("#!/no/such/interpreter\n")
+    plain.chmod(0o755)
+    done = jo.ask("run", "F001", "--", "./plain")
+    assert (done.returncode, jo.live()) == (126, [])
+    assert "interpreter" in done.stderr
+
+
+def test_a_lease_that_cannot_be_released_leaves_the_exit_status(
+    jo: Desk, path_remote: Remote
+) -> None:
+    away = path_remote.bare.with_name("away.git")
+    done = jo.ask("run", "F001", "--", "sh", "-c", f"mv '{path_remote.bare}' '{away}'; exit 5")
+    assert done.returncode == 5
+    assert "warning: not released, and ends by itself: " in done.stderr
+    away.rename(path_remote.bare)
+    assert jo.live() == ["F001"]
+
+
+def test_a_pipeline_ends_with_its_command(jo: Desk) -> None:
+    line = f"'{sys.executable}' -m gitlease run F001 -- echo said | cat; echo over"
+    done = subprocess.run(
+        ["bash", "-c", line],
+        cwd=jo.clone,
+        env=clean_env(jo.env),
+        capture_output=True,
+        encoding="utf-8",
+        timeout=LONG,
+        check=False,
+    )
+    assert (done.stdout, done.stderr) == ("said\nover\n", "")
+
+
+def test_closed_streams_are_no_reason_not_to_run(jo: Desk) -> None:
+    """Nor do others get their numbers, which the command would take for its own."""
+    command = " ".join(f"'{w}'" for w in jo.words("run", "F001", "--"))
+    for closed in ("2>&-", ">&- 2>&-", "<&- >&- 2>&-"):
+        done = subprocess.run(
+            ["bash", "-c", f"{command} sh -c 'readlink /proc/self/fd/2 >seen; exit 3' {closed}"],
+            cwd=jo.clone,
+            env=clean_env(jo.env),
+            capture_output=True,
+            timeout=LONG,
+            check=False,
+        )
+        assert done.returncode == 3
+        assert (jo.clone / "seen").read_text() == f"{os.devnull}\n"
+        assert jo.live() == []
+
+
+def test_a_fault_before_the_command_runs_gives_the_lease_back(
+    jo: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_words: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.chdir(jo.clone)
+    monkeypatch.setattr("gitlease.faces.cli.run._lines", fail)
+    assert run(["run", "F001", "--", "true"]) == 125
+    assert jo.live() == []
+
+
+def test_what_a_command_leaves_in_the_background_is_let_be(jo: Desk, tmp_path: Path) -> None:
+    file = tmp_path / "left"
+    script = f"(echo $(exec sh -c 'echo $PPID') >'{file}'; exec sleep 60) >/dev/null 2>&1 &"
+    assert jo.ask("run", "F001", "--", "sh", "-c", script).returncode == 0
+    left = number_in(file)
+    assert lives(left)
+    assert jo.live() == []
+    os.kill(left, signal.SIGKILL)
+
+
+# --- runs and sessions ----------------------------------------------------------------------------
+
+
+def test_two_runs_of_one_person_exclude_each_other(jo: Desk, tmp_path: Path) -> None:
+    first = jo.start("run", "F001", "--", *sleeper(tmp_path / "pid"))
+    number_in(tmp_path / "pid")
+    second = jo.ask("run", "F001", "--", "true")
+    assert second.returncode == 75
+    assert "session run-" in second.stderr
+    first.terminate()
+    assert first.wait(LONG) == 143
+    assert jo.live() == []
+
+
+def test_a_run_within_a_run_joins_it_and_releases_only_its_own(jo: Desk) -> None:
+    inner = f"'{sys.executable}' -m gitlease"
+    script = (
+        f"{inner} run F001 F002 -- true && "
+        f"{inner} list --mine --json && {inner} renew F001 >/dev/null"
+    )
+    done = jo.ask("run", "F001", "--", "sh", "-c", script)
+    assert done.returncode == 0, done
+    assert [x["resource"] for x in json.loads(done.stdout)["leases"]] == ["F001"]
+    assert "was yours before" in done.stderr
+    assert jo.live() == []
+
+
+# --- signals --------------------------------------------------------------------------------------
+
+
+def test_signals_are_passed_on_to_the_group(jo: Desk, tmp_path: Path) -> None:
+    file = tmp_path / "pid"
+    script = (
+        "trap 'echo one' USR1; trap 'echo two' USR2; trap 'echo hup' HUP; "
+        "trap 'echo term; exit 9' TERM; "
+        f"echo $$ >'{file}'; while :; do sleep 0.05; done"
+    )
+    run = jo.start("run", "F001", "--", "sh", "-c", script)
+    number_in(file)
+    assert run.stdout is not None
+    for signum, said in (
+        *((signal.SIGUSR1, "one"), (signal.SIGUSR2, "two")),
+        *((signal.SIGHUP, "hup"), (signal.SIGTERM, "term")),
+    ):
+        run.send_signal(signum)
+        assert run.stdout.readline() == f"{said}\n"
+    assert run.wait(LONG) == 9
+    assert jo.live() == []
+
+
+def test_what_was_ignored_stays_so(jo: Desk, tmp_path: Path) -> None:
+    file = tmp_path / "pid"
+    words = " ".join(f"'{w}'" for w in jo.words("run", "F001", "--", *sleeper(file)[:3]))
+    line = f"trap '' HUP; exec {words} '{file}'"
+    run = subprocess.Popen(["bash", "-c", line], cwd=jo.clone, env=clean_env(jo.env))
+    child = number_in(file)
+    ignored = int(_status(child, "SigIgn"), 16)
+    assert ignored >> (signal.SIGHUP - 1) & 1
+    for signum in (signal.SIGPIPE, signal.SIGTTOU, signal.SIGTTIN, signal.SIGINT):
+        assert not ignored >> (signum - 1) & 1
+    assert int(_status(child, "SigBlk"), 16) == 0
+    run.terminate()
+    assert run.wait(LONG) == 143
+
+
+def _status(pid: int, name: str) -> str:
+    text = Path(f"/proc/{pid}/status").read_text()
+    return next(line.split()[1] for line in text.splitlines() if line.startswith(f"{name}:"))
+
+
+# --- deaths ---------------------------------------------------------------------------------------
+
+
+def test_when_the_run_is_killed_its_command_ends_and_the_lease_lapses(
+    jo: Desk, kim: Desk, tmp_path: Path
+) -> None:
+    file = tmp_path / "pid"
+    run = jo.start("run", "F001", "--ttl", "2s", "--", *sleeper(file))
+    child = number_in(file)
+    run.kill()
+    assert run.wait(LONG) == -signal.SIGKILL
+    until(lambda: not lives(child), "the end of the command")
+    jo.all_gone()
+    assert kim.ask("claim", "F001", "--wait", "50s").returncode == 0
+
+
+@pytest.mark.slow
+def test_a_deaf_command_of_a_killed_run_ends_before_the_lease_does(
+    jo: Desk, kim: Desk, tmp_path: Path
+) -> None:
+    file = tmp_path / "pid"
+    run = jo.start("run", "F001", "--ttl", "3s", "--", *sleeper(file, deaf=True))
+    child = number_in(file)
+    waiting = kim.start("claim", "F001", "--wait", "50s")
+    run.kill()
+    run.wait(LONG)
+    until(lambda: not lives(child), "the end of the command")
+    assert waiting.wait(LONG) == 0
+
+
+def test_when_the_guardian_is_killed_another_takes_its_place(jo: Desk, tmp_path: Path) -> None:
+    file = tmp_path / "pid"
+    run = jo.start("run", "F001", "--grace", "1s", "--", *sleeper(file, deaf=True))
+    child = number_in(file)
+    first = jo.guardian()
+    os.kill(first, signal.SIGKILL)
+    second = until(
+        lambda: next(
+            (n for n, w in jo.processes().items() if "adapters.guardian" in w and n != first), 0
+        ),
+        "another guardian",
+    )
+    assert lives(child)
+    assert second != first
+    run.kill()
+    run.wait(LONG)
+    until(lambda: not lives(child), "the end of the command")
+
+
+def test_when_run_and_guardian_are_killed_even_a_deaf_command_ends(
+    jo: Desk, tmp_path: Path
+) -> None:
+    file = tmp_path / "pid"
+    run = jo.start("run", "F001", "--", *sleeper(file, deaf=True))
+    child = number_in(file)
+    guardian = jo.guardian()
+    os.kill(guardian, signal.SIGSTOP)
+    run.kill()
+    os.kill(guardian, signal.SIGKILL)
+    run.wait(LONG)
+    until(lambda: not lives(child), "the end of the command")
+
+
+def test_a_run_that_is_stopped_past_its_end_has_nothing_left_on_waking(
+    jo: Desk, kim: Desk, tmp_path: Path
+) -> None:
+    file = tmp_path / "pid"
+    run = jo.start("run", "F001", "--ttl", "2s", "--", *sleeper(file, deaf=True))
+    child = number_in(file)
+    run.send_signal(signal.SIGSTOP)
+    until(lambda: not lives(child), "the end of the command, by its guardian")
+    taken = kim.document("claim", "F001", "--wait", "50s")
+    run.send_signal(signal.SIGCONT)
+    assert run.wait(LONG) == 125
+    assert run.stderr is not None
+    assert "F001 was lost: " in run.stderr.read()
+    [lease] = kim.document("list")["leases"]
+    assert (lease["lease_id"], lease["mine"]) == (taken["lease"]["lease_id"], True)
+
+
+# --- losses ---------------------------------------------------------------------------------------
+
+
+def test_a_revocation_ends_the_command(jo: Desk, kim: Desk, tmp_path: Path) -> None:
+    file = tmp_path / "pid"
+    run = jo.start("run", "F001", "--ttl", "4s", "--json", "--", *sleeper(file, deaf=True))
+    child = number_in(file)
+    assert kim.ask("revoke", "F001", "--reason", "wrong").returncode == 0
+    assert run.wait(LONG) == 125
+    assert not lives(child)
+    assert run.stderr is not None
+    said = json.loads(run.stderr.read())
+    assert (said["error"]["code"], said["error"]["exit"], said["status"]) == ("lost", 125, "lost")
+    [lost] = said["lost"]
+    assert (lost["loss"], lost["by"]) == ("revoked", "w2@example.com")
+    assert said["command_exit"] == 128 + signal.SIGKILL
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["gone", "refuses"])
+def test_a_remote_that_stays_away_ends_the_command_before_the_lease(
+    jo: Desk, kim: Desk, path_remote: Remote, tmp_path: Path, how: str
+) -> None:
+    file, bare = tmp_path / "pid", path_remote.bare
+    run = jo.start("run", "F001", "--ttl", "3s", "--", *sleeper(file, deaf=True))
+    child = number_in(file)
+    away, hook = bare.with_name("away.git"), bare / "hooks" / "pre-receive"
+    if how == "gone":
+        bare.rename(away)
+    else:
+        hook.parent.mkdir(exist_ok=True)
+        hook.write_text("#!/bin/sh\nexit 1\n")
+        hook.chmod(0o755)
+    assert run.wait(LONG) == 125
+    assert not lives(child)
+    assert run.stderr is not None
+    assert "could not be reached before it ran out" in run.stderr.read()
+    if how == "gone":
+        away.rename(bare)
+    else:
+        hook.unlink()
+    assert kim.ask("claim", "F001", "--wait", "50s").returncode == 0
+
+
+@pytest.mark.slow
+def test_a_remote_that_comes_back_in_time_is_not_noticed(
+    jo: Desk, path_remote: Remote, tmp_path: Path
+) -> None:
+    file, log = tmp_path / "pid", tmp_path / "tries"
+    run = jo.start("run", "F001", "--ttl", "8s", "--", *sleeper(file))
+    number_in(file)
+    hook = path_remote.bare / "hooks" / "pre-receive"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(f"#!/bin/sh\necho x >>'{log}'\nexit 1\n")
+    hook.chmod(0o755)
+    until(log.exists, "a heartbeat that is refused")
+    hook.unlink()
+    with gitlease.open(str(jo.clone)) as leases:
+        until(lambda: [x.renewals for x in leases.list()] >= [2], "renewals")
+    run.terminate()
+    assert run.wait(LONG) == 143
+    assert run.stderr is not None
+    assert run.stderr.read() == ""
+
+
+@pytest.mark.slow
+def test_a_remote_that_hangs_ends_the_command_before_the_lease(
+    clones: Clones, http_remote: Remote, tmp_path: Path
+) -> None:
+    [clone] = clones(1, http_remote)
+    short_leases(clone)
+    desk, file = Desk(clone), tmp_path / "pid"
+    run = desk.start("run", "F001", "--ttl", "6s", "--", *sleeper(file, deaf=True))
+    child = number_in(file)
+    http_remote.arm(delay(300, times=None))
+    assert run.wait(LONG) == 125
+    assert not lives(child)
+    http_remote.disarm()
+    desk.all_gone()
+    desk.clear()
+
+
+# --- the terminal ---------------------------------------------------------------------------------
+
+
+# Takes the terminal that is its standard input for its own, and becomes the program.
+OWN_TERMINAL = """\
+import fcntl, os, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+os.execvp(sys.argv[1], sys.argv[1:])
+"""
+
+
+class Screen:
+    """A program on a terminal of its own."""
+
+    def __init__(self, desk: Desk, words: list[str]) -> None:
+        self.handle, theirs = pty.openpty()
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", OWN_TERMINAL, *words],
+            cwd=desk.clone,
+            env=clean_env({**desk.env, "PS1": "", "TERM": "dumb", "HISTFILE": os.devnull}),
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            start_new_session=True,
+        )
+        os.close(theirs)
+        self.pid, self.text = self._process.pid, ""
+
+    def type(self, text: str) -> None:
+        os.write(self.handle, text.encode())
+
+    def expect(self, said: str) -> str:
+        """Wait until this was said; what was said up to its end."""
+        until(lambda: said in self._read(), f"{said!r} in {self.text!r}")
+        at = self.text.index(said) + len(said)
+        before, self.text = self.text[:at], self.text[at:]
+        return before
+
+    def _read(self) -> str:
+        os.set_blocking(self.handle, False)
+        with contextlib.suppress(BlockingIOError):
+            self.text += os.read(self.handle, 65_536).decode("utf-8", "replace")
+        return self.text
+
+    def close(self) -> None:
+        self._process.send_signal(signal.SIGHUP)
+        self._process.kill()
+        self._process.wait(LONG)
+        os.close(self.handle)
+
+
+@pytest.fixture
+def shell(jo: Desk) -> Iterator[Screen]:
+    """An interactive bash, in which ``gl`` is gitlease."""
+    opened = Screen(jo, ["bash", "--norc", "--noprofile", "--noediting", "-i"])
+    try:
+        run = " ".join(jo.words())
+        opened.type(f"stty -echo; PS1=; gl() {{ {run} \"$@\"; }}; echo rea''dy\n")
+        opened.expect("ready\r\n")
+        yield opened
+    finally:
+        opened.close()
+
+
+def test_on_a_terminal_the_command_reads_it_and_ctrl_c_reaches_it(jo: Desk, shell: Screen) -> None:
+    script = r"echo go; read x; echo \"got \$x\"; trap 'echo int; exit 7' INT; echo on; "
+    script += "while :; do sleep 0.05; done"
+    shell.type(f'gl run F001 -- sh -c "{script}"; echo "exit $?"\n')
+    shell.expect("go\r\n")
+    shell.type("words\n")
+    shell.expect("got words\r\n")
+    shell.expect("on\r\n")
+    shell.type("\x03")
+    shell.expect("int\r\n")
+    shell.expect("exit 7\r\n")
+    shell.type('read y; echo "shell $y"\n')
+    shell.type("mine\n")
+    shell.expect("shell mine\r\n")
+    assert jo.live() == []
+
+
+def test_ctrl_z_stops_both_and_fg_goes_on_with_both(jo: Desk, shell: Screen) -> None:
+    script = r"echo go; read x; echo \"got \$x\""
+    shell.type(f'gl run F001 -- sh -c "{script}"\n')
+    shell.expect("go\r\n")
+    shell.type("\x1a")
+    shell.expect("Stopped")
+    shell.type("echo at''ease; fg >/dev/null; echo \"exit $?\"\n")
+    shell.expect("atease\r\n")
+    shell.type("words\n")
+    shell.expect("got words\r\n")
+    shell.expect("exit 0\r\n")
+    assert jo.live() == []
+
+
+def test_in_the_background_of_a_shell_a_command_that_reads_waits_for_fg(
+    jo: Desk, shell: Screen
+) -> None:
+    script = r"echo go; read x; echo \"got \$x\""
+    shell.type(f'gl run F001 -- sh -c "{script}" &\n')
+    shell.expect("go\r\n")
+    shell.type("while ! jobs | grep -q Stopped; do sleep 0.05; done; echo sto''pped\n")
+    shell.expect("stopped\r\n")
+    shell.type('fg >/dev/null; echo "exit $?"\n')
+    shell.type("words\n")
+    shell.expect("got words\r\n")
+    shell.expect("exit 0\r\n")
+    assert jo.live() == []
+
+
+def test_in_a_pipeline_ctrl_c_reaches_the_command_too(jo: Desk, shell: Screen) -> None:
+    script = "trap 'exit 7' INT; echo on; while :; do sleep 0.05; done"
+    shell.type(f'gl run F001 -- sh -c "{script}" | cat\n')
+    shell.expect("on\r\n")
+    shell.type("\x03")
+    until(lambda: list(jo.processes()) == [shell.pid], "the end of the run")
+    shell.type('echo "exit ${PIPESTATUS[0]}"\n')
+    shell.expect("exit 7\r\n")
+    assert jo.live() == []
+
+
+def test_where_no_shell_could_continue_it_ctrl_z_changes_nothing(jo: Desk) -> None:
+    script = "trap 'exit 7' INT; echo go; while :; do sleep 0.05; done"
+    screen = Screen(jo, jo.words("run", "F001", "--", "sh", "-c", script))
+    try:
+        screen.expect("go\r\n")
+        screen.type("\x1a")
+        screen.expect("^Z")
+        screen.type("\x03")
+        screen.expect("^C")
+        until(lambda: not lives(screen.pid), "the end of the run")
+    finally:
+        screen.close()
+    assert jo.live() == []

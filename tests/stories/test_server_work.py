@@ -1,0 +1,254 @@
+"""Work that is pushed to a server: what touches another's lease is refused, one's own lands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.hooked import CODE, Done, task_text
+from support.remotes import Servers
+from support.repos import git
+from support.served import Host, User, serve
+
+FILES = {
+    "src/api/login.py": CODE,
+    "src/web/page.py": CODE.replace("line", "page"),
+    "tasks/F001.md": task_text("F001", paths="src/api"),
+    "tasks/F002.md": task_text("F002"),
+}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory, servers: Servers) -> Path:
+    """A repository with some files, tasks among them."""
+    with serve("path", tmp_path_factory.mktemp("work"), servers) as host:
+        jo = host.person("jo")
+        for name, text in FILES.items():
+            jo.put(name, text)
+        jo.git("commit", "-q", "-m", "begin")
+        jo.git("push", "-q", "origin", "main")
+        return host.bare
+
+
+@pytest.fixture
+def host(made: Path, tmp_path: Path, servers: Servers) -> Iterator[Host]:
+    """The same, with the hook, for one test."""
+    with serve("path", tmp_path, servers, copy_of=made) as found:
+        found.install()
+        yield found
+
+
+@pytest.fixture
+def jo(host: Host) -> User:
+    return host.person("jo")
+
+
+@pytest.fixture
+def kim(host: Host) -> User:
+    return host.person("kim")
+
+
+def push(who: User, *words: str) -> Done:
+    return who.run("push", "origin", *(words or ("HEAD:main",)))
+
+
+def lands(done: Done, *said: str) -> None:
+    assert done.returncode == 0, done.stderr
+    for text in said:
+        assert text in done.stderr, done.stderr
+    assert "refused" not in done.stderr
+
+
+def held(done: Done, what: str) -> None:
+    assert done.returncode == 1, done.stderr
+    assert f"gitlease: refused (held): {what} is held by jo@example.com" in done.stderr
+
+
+def test_a_push_that_touches_what_another_holds_is_refused(jo: User, kim: User) -> None:
+    jo.claim("src/api/")
+    kim.saves("src/api/login.py", "src/web/page.py")
+    done = push(kim)
+    held(done, "src/api/login.py")
+    assert "under the lease of src/api, until 2" in done.stderr
+    assert kim.run("ls-remote", "origin", "main").stdout.split()[0] != kim.head()
+    jo.saves("src/api/login.py")
+    lands(push(jo))
+    jo.release("src/api/")
+    kim.git("pull", "-q", "--no-rebase", "-X", "ours", "origin", "main")
+    lands(push(kim))
+
+
+def test_work_that_came_to_one_branch_is_judged_where_it_lands(jo: User, kim: User) -> None:
+    kim.saves("src/api/login.py")
+    lands(push(kim, "HEAD:topic"))
+    jo.claim("src/api/")
+    held(push(kim, "HEAD:main"), "src/api/login.py")
+    jo.saves("src/web/page.py")
+    lands(push(jo))
+    kim.git("switch", "-q", "-c", "other", "HEAD~1")
+    kim.saves("src/web/more.py")
+    lands(push(kim, "HEAD:other"))
+    kim.git("pull", "-q", "--no-rebase", "origin", "main")
+    lands(push(kim, "HEAD:other"))
+
+
+@pytest.mark.parametrize("how", ["-f", "-d"])
+def test_what_another_landed_is_not_taken_away(jo: User, kim: User, how: str) -> None:
+    jo.claim("src/api/")
+    jo.saves("src/api/login.py")
+    lands(push(jo, "HEAD:work"))
+    kim.git("fetch", "-q", "origin")
+    words = ("-f", "HEAD:work") if how == "-f" else ("-d", "work")
+    held(kim.run("push", "origin", *words), "src/api/login.py")
+    lands(push(jo))
+    lands(kim.run("push", "origin", "-d", "work"))
+
+
+def test_a_prefix_that_comes_later_is_guarded_as_well(host: Host, jo: User, kim: User) -> None:
+    jo.put(".gitlease.yaml", "lease: {ref_prefix: refs/heads/gitlease}\n")
+    jo.git("commit", "-q", "-m", "where the ledger lies")
+    lands(push(jo))
+    jo.claim("src/api/")
+    assert "refs/heads/gitlease/global" in git(host.bare, "for-each-ref")
+    done = kim.run("push", "origin", "-d", "gitlease/global")
+    assert done.returncode == 1
+    assert "gitlease: refused" in done.stderr
+    kim.saves("src/api/login.py")
+    held(push(kim, "HEAD:topic"), "src/api/login.py")
+
+
+@pytest.mark.slow
+def test_what_nobody_holds_lands(jo: User, kim: User) -> None:
+    jo.claim("src/api/")
+    kim.saves("src/web/page.py")
+    lands(push(kim))
+
+
+@pytest.mark.one_in(4)
+@pytest.mark.parametrize(
+    "words",
+    [("HEAD:side",), ("HEAD:refs/other/side",), ("HEAD:refs/tags/v1",), ("HEAD:a", "HEAD:b")],
+    ids=["branch", "other ref", "tag", "two branches"],
+)
+def test_work_is_judged_whatever_ref_it_comes_to(
+    words: tuple[str, ...], jo: User, kim: User
+) -> None:
+    jo.claim("src/api/")
+    kim.saves("src/api/login.py")
+    held(push(kim, *words), "src/api/login.py")
+
+
+@pytest.mark.slow
+def test_an_annotated_tag_is_looked_through(jo: User, kim: User) -> None:
+    jo.claim("src/api/")
+    kim.saves("src/api/login.py")
+    kim.git("tag", "-a", "-m", "one", "v1")
+    held(push(kim, "v1"), "src/api/login.py")
+
+
+@pytest.mark.slow
+def test_of_several_refs_none_moves_when_one_is_refused(host: Host, jo: User, kim: User) -> None:
+    jo.claim("src/api/")
+    kim.saves("src/web/page.py")
+    kim.git("branch", "fine")
+    kim.saves("src/api/login.py")
+    held(push(kim, "fine", "HEAD:main"), "src/api/login.py")
+    assert host.tip("refs/heads/fine") == ""
+
+
+def test_a_task_is_guarded_with_its_file_and_its_paths(jo: User, kim: User) -> None:
+    jo.claim("F001", paths=("src/api",))
+    jo.claim("F002")
+    kim.saves("tasks/F002.md")
+    held(push(kim), "tasks/F002.md")
+    kim.git("reset", "-q", "--hard", "HEAD~1")
+    kim.saves("src/api/login.py")
+    held(push(kim), "src/api/login.py")
+
+
+@pytest.mark.slow
+def test_a_merge_of_work_that_is_there_already_is_nobodys(jo: User, kim: User) -> None:
+    kim.saves("src/web/page.py")
+    jo.claim("src/api/")
+    jo.saves("src/api/login.py")
+    lands(push(jo))
+    kim.git("pull", "-q", "--no-rebase", "origin", "main")
+    lands(push(kim))
+
+
+@pytest.mark.slow
+def test_a_branch_may_be_deleted_and_a_push_of_nothing_new_is_fine(jo: User, kim: User) -> None:
+    jo.claim("src/api/")
+    lands(push(kim, "HEAD:old"))
+    lands(push(kim, ":old"))
+
+
+@pytest.mark.slow
+def test_what_ran_out_is_only_pointed_out(jo: User, kim: User, host: Host) -> None:
+    git(host.bare, "config", "gitlease.mode", "warn")
+    jo.claim("src/api/", ago=3_600, ttl=60)
+    git(host.bare, "config", "gitlease.mode", "block")
+    kim.saves("src/api/login.py")
+    lands(push(kim), "warning: src/api/login.py is held by jo@example.com")
+
+
+def test_mode_warn_accepts_and_says(jo: User, kim: User, host: Host) -> None:
+    jo.claim("src/api/")
+    host.install(mode="warn")
+    kim.saves("src/api/login.py")
+    done = push(kim)
+    assert done.returncode == 0
+    assert "gitlease: warning: would be refused (held): src/api/login.py is held" in done.stderr
+    deleted = kim.run("push", "origin", ":refs/gitlease/global")
+    assert deleted.returncode == 0
+    assert "would be refused refs/gitlease/global (delete)" in deleted.stderr
+
+
+def test_whom_the_server_does_not_know_holds_nothing(jo: User, kim: User) -> None:
+    jo.claim("src/api/")
+    kim.env["GL_USER"] = "eve"
+    kim.saves("src/web/page.py")
+    lands(push(kim), "eve is nobody's email")
+    kim.saves("src/api/login.py")
+    held(push(kim), "src/api/login.py")
+
+
+def test_without_an_identity_work_is_not_judged(jo: User, kim: User, host: Host) -> None:
+    jo.claim("src/api/")
+    git(host.bare, "config", "--unset", "gitlease.identity")
+    kim.saves("src/api/login.py")
+    lands(push(kim))
+
+
+def test_a_fenced_push_is_judged_by_the_ledger_that_comes_with_it(jo: User, kim: User) -> None:
+    kim.claim("src/api/")
+    kim.saves("src/api/login.py")
+    done = kim.gitlease("push")
+    assert done.returncode == 0, done.stderr
+    assert jo.run("ls-remote", "origin", "main").stdout.split()[0] == kim.head()
+
+
+@pytest.mark.slow
+def test_a_layer_of_the_project_is_guarded_too(jo: User, kim: User) -> None:
+    jo.put(".gitlease.yaml", "lease: {layer: team}\n")
+    jo.git("commit", "-q", "-m", "a layer")
+    lands(push(jo))
+    jo.claim("src/api/", layer="team")
+    jo.claim("src/web/", layer="other")
+    kim.git("pull", "-q", "origin", "main")
+    kim.saves("src/web/page.py")
+    lands(push(kim))
+    kim.saves("src/api/login.py")
+    held(push(kim), "src/api/login.py")
+
+
+@pytest.mark.slow
+def test_settings_that_cannot_be_read_are_pointed_out(jo: User, kim: User) -> None:
+    jo.claim("src/api/")
+    jo.put(".gitlease.yaml", "colour: red\n")
+    jo.git("commit", "-q", "-m", "settings")
+    lands(push(jo))
+    kim.git("pull", "-q", "origin", "main")
+    kim.saves("src/web/page.py")
+    lands(push(kim), "unknown key colour", "tasks are looked for where they usually are")

@@ -1,0 +1,469 @@
+"""Stale claims in real clones: found by real commits, and retired with one push and one commit."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.clock import ManualClock
+from support.remotes import Remote
+from support.repos import assert_untouched, git, snapshot
+
+from gitlease.bootstrap import Workspace, open_workspace, write_default_settings
+from gitlease.bootstrap_stale import open_staleness
+from gitlease.domain.finding import Finding
+from gitlease.domain.resource import parse_resource
+from gitlease.stale_plans import Fixed, Stale
+
+DATA = Path(__file__).resolve().parents[3] / "shared" / "data" / "backlog-md"
+F001 = parse_resource("F001")
+DAY = 86_400
+JO, KIM = "w1@example.com", "w2@example.com"
+RELEASE = "stale: {after: 7d, release: true}\n"
+
+Clones = Callable[..., list[Path]]
+
+
+def task_text(name: str, *assigned: str, more: str = "") -> str:
+    fields = f"id: {name}\nstatus: todo\nassigned: [{', '.join(assigned)}]\n{more}"
+    place = "api" if name == "F001" else name
+    return f"---\n{fields}paths: [src/{place}]\n---\n# {name}\n\nText.\n"
+
+
+class Story:
+    """jo and kim, each with a clone of one remote, and one clock for both and for their commits."""
+
+    def __init__(self, made: list[Path], remote: Remote, patch: pytest.MonkeyPatch) -> None:
+        self.jo, self.kim = made
+        self.remote, self._patch = remote, patch
+        self.clock = ManualClock()
+        for name, value in remote.env.items():
+            patch.setenv(name, value)
+        self.clock_of_git()
+        self.put(self.jo, ".gitlease.yaml", RELEASE)
+        for name in ("F001", "F002", "F003"):
+            self.put(self.jo, f"tasks/{name}.md", task_text(name))
+        self.commit(self.jo, "tasks")
+        self.send(self.jo)
+        self.get(self.kim)
+
+    def clock_of_git(self) -> None:
+        """Let git tell the time of this story."""
+        now = f"{self.clock.wall_ms // 1_000} +0000"
+        for name in ("GIT_AUTHOR_DATE", "GIT_COMMITTER_DATE"):
+            self._patch.setenv(name, now)
+
+    def days(self, count: float) -> None:
+        self.clock.advance(count * DAY)
+        self.clock_of_git()
+
+    def put(self, clone: Path, name: str, text: str) -> None:
+        path = clone / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        git(clone, "add", "--", name)
+
+    def env(self) -> dict[str, str]:
+        return {k: v for k, v in os.environ.items() if k.startswith("GIT_")}
+
+    def commit(self, clone: Path, message: str, *words: str, email: str | None = None) -> str:
+        who = ("-c", f"user.email={email}") if email else ()
+        git(clone, *who, "commit", "-q", "-m", message, *words, env=self.env())
+        return git(clone, "rev-parse", "HEAD")
+
+    def send(self, clone: Path, ref: str = "main") -> None:
+        git(clone, "push", "-q", "origin", f"HEAD:{ref}", env=self.env())
+
+    def get(self, clone: Path) -> None:
+        git(clone, "pull", "-q", "--no-rebase", "origin", "main", env=self.env())
+
+    def at(self, clone: Path) -> Workspace:
+        return open_workspace(str(clone), clock=self.clock)
+
+    def find(self, clone: Path | None = None) -> Stale:
+        return open_staleness(self.at(clone or self.jo)).find()
+
+    def fix(self, clone: Path | None = None, found: Stale | None = None, **more: Any) -> Fixed:
+        clone = clone or self.jo
+        return open_staleness(self.at(clone)).fix(found or self.find(clone), **more)
+
+    def kim_takes(self, name: str = "F001") -> str:
+        """kim claims a task, commits the edge and pushes it; jo pulls."""
+        self.at(self.kim).service.claim([parse_resource(name)], commit=True)
+        self.send(self.kim)
+        self.get(self.jo)
+        return git(self.kim, "rev-parse", "HEAD")
+
+    @contextmanager
+    def counted(self) -> Iterator[dict[str, int]]:
+        """How many connections and commits come to be meanwhile."""
+        before = self.remote.services()
+        commits = int(git(self.jo, "rev-list", "--count", "HEAD"))
+        said: dict[str, int] = {}
+        yield said
+        services = self.remote.services()[len(before) :]
+        said["pushes"] = services.count("receive-pack")
+        said["fetches"] = services.count("upload-pack")
+        said["commits"] = int(git(self.jo, "rev-list", "--count", "HEAD")) - commits
+
+
+@pytest.fixture
+def story(path_remote: Remote, clones: Clones, monkeypatch: pytest.MonkeyPatch) -> Story:
+    return Story(clones(2), path_remote, monkeypatch)
+
+
+def words(found: Stale) -> list[str]:
+    return [f"{f.rule.id} {f.resource}" for f in found.findings]
+
+
+def only(found: Stale) -> Finding:
+    (finding,) = found.findings
+    return finding
+
+
+# --- found --------------------------------------------------------------------------------------
+
+
+def test_a_claim_that_nobody_works_on_is_found_with_who_and_since_when(story: Story) -> None:
+    made = story.kim_takes()
+    assert words(story.find()) == []
+    story.days(7)
+    assert words(story.find()) == []
+    story.days(0.1)
+    finding = only(story.find())
+    assert (finding.rule.id, finding.holder, finding.file) == ("stale-edge", KIM, "tasks/F001.md")
+    assert finding.message.startswith("F001 is assigned to w2@example.com, who has not worked on")
+    assert finding.evidence == (
+        "2027-01-15T08:15:00Z: the last lease ran out",
+        f"2027-01-15T08:00:00Z: assigned in {made[:10]}",
+    )
+    text = (story.jo / "tasks/F001.md").read_text().splitlines()
+    assert finding.line is not None
+    assert text[finding.line - 1].startswith("assigned:")
+
+
+def test_looking_costs_one_connection_and_leaves_the_clone_as_it_is(story: Story) -> None:
+    story.kim_takes()
+    story.days(8)
+    before = snapshot(story.jo)
+    with story.counted() as said:
+        assert len(story.find().findings) == 1
+    assert said == {"pushes": 0, "fetches": 1, "commits": 0}
+    assert_untouched(before, snapshot(story.jo))
+
+
+def test_work_on_a_branch_that_is_not_merged_keeps_the_claim(story: Story) -> None:
+    story.kim_takes()
+    story.days(6)
+    git(story.kim, "switch", "-qc", "topic")
+    story.put(story.kim, "src/api/limits.py", "x = 1\n")
+    made = story.commit(story.kim, "half of it")
+    story.send(story.kim, "topic")
+    story.days(2)
+    assert words(story.find()) == ["stale-edge F001"]  # jo has not heard of it
+    git(story.jo, "fetch", "-q", "origin")
+    assert words(story.find()) == []
+    story.days(6)
+    assert only(story.find()).evidence[0] == (f"2027-01-21T08:00:00Z: worked on it in {made[:10]}")
+
+
+@pytest.mark.parametrize("mailmap", [False, True])
+def test_work_under_another_address_counts_where_the_mailmap_says_so(
+    story: Story, mailmap: bool
+) -> None:
+    if mailmap:
+        story.put(story.kim, ".mailmap", f"Kim <{KIM}> <kim@home.example>\n")
+        story.commit(story.kim, "who is who")
+    story.kim_takes()
+    story.days(6)
+    story.put(story.kim, "src/api/limits.py", "x = 1\n")
+    story.commit(story.kim, "from home", email="kim@home.example")
+    story.send(story.kim)
+    story.get(story.jo)
+    story.days(2)
+    assert words(story.find()) == ([] if mailmap else ["stale-edge F001"])
+
+
+def test_the_work_of_others_on_the_same_paths_does_not_count(story: Story) -> None:
+    story.kim_takes()
+    story.days(8)
+    story.put(story.jo, "src/api/limits.py", "x = 1\n")
+    story.put(story.jo, "tasks/F001.md", task_text("F001", KIM) + "A word of jo's.\n")
+    story.commit(story.jo, "jo's")
+    assert words(story.find()) == ["stale-edge F001"]
+
+
+def test_an_edge_that_nobody_ever_claimed_counts_from_its_commit(story: Story) -> None:
+    story.put(story.jo, "tasks/F002.md", task_text("F002", KIM, "sam@example.com"))
+    story.commit(story.jo, "you two do it")
+    story.put(story.jo, "tasks/F003.md", task_text("F003", KIM))  # not committed
+    story.days(8)
+    assert words(story.find()) == [
+        "stale-edge F002",
+        "stale-edge F002",
+        "unknown-assignee F002",
+        "unknown-assignee F002",
+        "unknown-assignee F003",
+        "no-ledger None",
+    ]
+    story.put(story.kim, "README", "kim was here\n")
+    story.commit(story.kim, "a commit of kim's")
+    story.send(story.kim)
+    git(story.jo, "fetch", "-q", "origin")
+    assert words(story.find()) == [
+        "stale-edge F002",
+        "stale-edge F002",
+        "unknown-assignee F002",
+        "no-ledger None",
+    ]
+
+
+def test_a_label_or_field_keeps_a_task_out_of_it(story: Story) -> None:
+    story.put(story.jo, "tasks/F002.md", task_text("F002", JO, more="labels: [no-stale]\n"))
+    story.put(story.jo, "tasks/F003.md", task_text("F003", JO, more="no-stale: until june\n"))
+    story.commit(story.jo, "mine, slowly")
+    story.days(30)
+    assert words(story.find()) == []
+
+
+def test_two_files_of_one_task_and_broken_ones_are_found(story: Story) -> None:
+    story.put(story.jo, "tasks/again.md", task_text("F001"))
+    story.put(story.jo, "tasks/odd.md", "---\nid: F008\nassigned: {a: b}\n---\n")
+    found = story.find()
+    assert [f.rule.id for f in found.findings] == ["duplicate-id", "duplicate-id", "bad-task-file"]
+    assert [(f.file, f.line) for f in found.findings] == [
+        ("tasks/F001.md", 4),
+        ("tasks/again.md", 4),
+        ("tasks/odd.md", 3),
+    ]
+
+
+def test_leases_of_tasks_that_are_done_or_gone_are_found(story: Story) -> None:
+    service = story.at(story.kim).service
+    service.claim([parse_resource(name) for name in ("F001", "F002")])
+    git(story.jo, "rm", "-q", "tasks/F002.md")
+    made = story.commit(story.jo, "not any more")
+    story.put(story.jo, "tasks/F001.md", task_text("F001").replace("todo", "done"))
+    found = story.find()
+    assert words(found) == ["lease-on-done F001", "lease-on-gone F002"]
+    assert found.findings[1].evidence[0] == f"tasks/F002.md was deleted in {made[:10]} by {JO}"
+    assert found.fixable == ()
+
+
+def test_a_live_lease_is_told_of_only_where_no_branch_has_its_edge(story: Story) -> None:
+    git(story.kim, "switch", "-qc", "topic")
+    story.at(story.kim).service.claim([F001], commit=True)
+    assert words(story.find()) == ["lease-without-edge F001"]
+    story.send(story.kim, "topic")
+    git(story.jo, "fetch", "-q", "origin")
+    assert words(story.find()) == []
+
+
+def test_in_a_shallow_clone_nothing_is_called_stale_and_that_is_said(
+    story: Story, tmp_path: Path
+) -> None:
+    story.kim_takes()
+    story.days(8)
+    story.put(story.jo, "README", "x")
+    story.commit(story.jo, "something else")
+    story.send(story.jo)
+    clone, url = tmp_path / "ci", f"file://{story.remote.bare}"
+    git(tmp_path, "clone", "-q", "--depth=1", url, str(clone), env=story.remote.env)
+    git(clone, "config", "user.email", "ci@example.com")
+    git(clone, "switch", "-q", "--detach")
+    found = story.find(clone)
+    assert found.findings == ()
+    assert (
+        "since when nobody works on F001 cannot be known here: this clone is shallow"
+        in (found.unread[0])
+    )
+    git(clone, "fetch", "-q", "--unshallow", env=story.env())
+    assert words(story.find(clone)) == ["stale-edge F001"]
+
+
+# --- retired ------------------------------------------------------------------------------------
+
+
+def test_one_push_and_one_commit_retire_it_and_nothing_else_changes(story: Story) -> None:
+    story.kim_takes("F001")
+    story.kim_takes("F002")
+    story.at(story.kim).service.claim([parse_resource("deploy")], any_name=True)
+    story.days(8)
+    story.put(story.jo, "README", "staged\n")
+    (story.jo / "src").mkdir()
+    (story.jo / "src/new.py").write_text("untracked\n")
+    dirty = story.jo / "tasks/F001.md"
+    dirty.write_text(dirty.read_text() + "Not committed.\n")
+    found = story.find()
+    with story.counted() as said:
+        fixed = story.fix(found=found)
+    assert said == {"pushes": 1, "fetches": 0, "commits": 1}
+    assert [f.resource for f in fixed.fixed] == ["F001", "F002", "deploy"]
+    assert fixed.commit == git(story.jo, "rev-parse", "HEAD")
+    message = git(story.jo, "log", "-1", "--format=%B")
+    assert message.splitlines()[0] == "unassign 2 tasks"
+    assert f"- unassign F001 from {KIM}: idle since 2027-01-15" in message
+    names = git(story.jo, "show", "--name-only", "--format=").split()
+    assert names == ["tasks/F001.md", "tasks/F002.md"]
+    assert git(story.jo, "diff", "--cached", "--name-only") == "README"
+    assert git(story.jo, "diff", "--name-only") == "tasks/F001.md"
+    assert dirty.read_text() == task_text("F001") + "Not committed.\n"
+    assert (story.jo / "src/new.py").read_text() == "untracked\n"
+    with story.counted() as said:
+        again = story.fix()
+    assert (said["pushes"], said["commits"], again.changed) == (0, 0, False)
+
+
+def test_a_retirement_whose_commit_never_came_hides_nothing(story: Story) -> None:
+    story.kim_takes("F001")
+    story.days(8)
+    assert [f.resource for f in story.fix().fixed] == ["F001"]
+    story.get(story.kim)
+    assert words(story.find(story.kim)) == ["stale-edge F001"]
+    story.send(story.jo)
+    story.get(story.kim)
+    assert words(story.find(story.kim)) == []
+
+
+def test_records_that_cannot_be_read_are_no_pass(story: Story, tmp_path: Path) -> None:
+    story.kim_takes("F001")
+    ref, tree = "refs/gitlease/global", tmp_path / "spoilt"
+    git(story.remote.bare, "worktree", "add", "-q", "--detach", str(tree), ref)
+    next(x for top in ("leases", "paths") for x in (tree / top).rglob("*.yaml")).write_text("{{{")
+    git(tree, "-c", "user.email=x@y.z", "-c", "user.name=x", "commit", "-qam", "x", env=story.env())
+    git(story.remote.bare, "update-ref", ref, git(tree, "rev-parse", "HEAD"))
+    (said,) = story.find().unread
+    assert "what it covers is not checked" in said
+
+
+def test_whoever_had_it_and_whoever_comes_next_are_told(story: Story) -> None:
+    story.kim_takes()
+    story.days(8)
+    story.fix()
+    told = story.at(story.kim).service.read().warnings
+    assert told == (
+        'your claim of F001 was retired by w1@example.com: "no sign of work since'
+        ' 2027-01-15T08:15:00Z"',
+    )
+    assert story.at(story.kim).service.read().warnings == ()
+    answer = story.at(story.jo).service.claim([F001])
+    assert [n.text for n in answer.notes] == [
+        "was assigned to w2@example.com: no sign of work since 2027-01-15T08:15:00Z"
+    ]
+    events = story.at(story.jo).service.log(resource=F001).events
+    assert [e.kind for e in events] == ["claimed", "retired", "claimed"]
+    story.send(story.jo)
+    story.get(story.kim)
+    assert "assigned: []" in (story.kim / "tasks/F001.md").read_text()
+
+
+def test_a_claim_that_came_in_between_wins(story: Story) -> None:
+    story.kim_takes()
+    story.days(8)
+    found = story.find()
+    story.at(story.kim).service.claim([F001])
+    with story.counted() as said:
+        fixed = story.fix(found=found)
+    assert (said["commits"], fixed.fixed, fixed.changed) == (0, (), False)
+    assert fixed.left[0].why == "not any more: F001 is held by w2@example.com"
+    assert KIM in (story.jo / "tasks/F001.md").read_text()
+    (view,) = story.at(story.jo).service.read().leases
+    assert (view.holder, view.state) == (KIM, "active")
+
+
+def test_without_the_policy_the_claims_of_others_stay(story: Story) -> None:
+    story.put(story.jo, ".gitlease.yaml", "stale: {after: 7d}\n")
+    story.commit(story.jo, "hands off")
+    story.kim_takes("F001")
+    story.at(story.jo).service.claim([parse_resource("F002")], commit=True)
+    story.days(8)
+    fixed = story.fix()
+    assert [f.resource for f in fixed.fixed] == ["F002"]
+    assert [(s.finding.resource, "stale.release" in s.why) for s in fixed.left] == [("F001", True)]
+    assert KIM in (story.jo / "tasks/F001.md").read_text()
+    assert [v.resource for v in story.at(story.jo).service.read().leases] == ["F001"]
+
+
+def test_without_a_branch_to_commit_on_the_edges_stay_and_plain_leases_go(story: Story) -> None:
+    story.kim_takes("F001")
+    story.at(story.kim).service.claim([parse_resource("deploy")], any_name=True)
+    story.days(8)
+    git(story.jo, "switch", "-q", "--detach")
+    fixed = story.fix()
+    assert [f.resource for f in fixed.fixed] == ["deploy"]
+    assert [s.finding.resource for s in fixed.left] == ["F001"]
+    assert "HEAD is detached" in fixed.left[0].why
+    assert git(story.jo, "status", "--porcelain") == ""
+    fixed = story.fix(commit=False)
+    assert [f.resource for f in fixed.fixed] == ["F001"]
+    assert git(story.jo, "diff", "--name-only") == "tasks/F001.md"
+    assert "assigned: []" in (story.jo / "tasks/F001.md").read_text()
+
+
+# --- real data, and much of it --------------------------------------------------------------------
+
+
+def test_real_tasks_of_backlog_md(story: Story) -> None:
+    if not DATA.is_dir():
+        pytest.skip(f"there are no real task files in {DATA}")
+    git(story.jo, "rm", "-qr", "tasks", ".gitlease.yaml")
+    shutil.copytree(DATA / "backlog", story.jo / "backlog")
+    written = write_default_settings(story.at(story.jo).repository)
+    assert written is not None
+    settings = Path(written[0])
+    settings.write_text(settings.read_text() + RELEASE)
+    git(story.jo, "add", "-A")
+    story.commit(story.jo, "real tasks")
+    story.days(30)
+    story.put(story.jo, "README", "x")
+    story.commit(story.jo, "later", email="alex-agent@example.com")
+    tasks = story.at(story.jo).service.edges.files.read()
+    open_tasks = [t for t in tasks.tasks if t.assigned and not t.is_done]
+    found = story.find()
+    stale = [f for f in found.findings if f.rule.id == "stale-edge"]
+    assert {f.resource for f in stale} == {t.resource.text for t in open_tasks}
+    assert len(stale) == sum(len(t.assigned) for t in open_tasks)
+    unknown = {f.resource for f in found.findings if f.rule.id == "unknown-assignee"}
+    assert unknown == {
+        t.resource.text for t in open_tasks if any(n != "@alex-agent" for n in t.assigned)
+    }
+    with story.counted() as said:
+        fixed = story.fix(found=found)
+    assert (said["pushes"], said["commits"]) == (1, 1)
+    assert len([f for f in fixed.fixed if f.rule.id == "stale-edge"]) == len(stale)
+    assert not [f for f in story.find().findings if f.rule.id == "stale-edge"]
+    changed = git(story.jo, "diff", "--numstat", "HEAD~1").splitlines()
+    assert len(changed) == len(open_tasks)
+
+
+@pytest.mark.parametrize("count", [400, pytest.param(5_000, marks=pytest.mark.slow)])
+def test_thousands_of_tasks_take_no_more_processes_and_connections_than_one(
+    story: Story, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(count):
+        path = story.jo / f"tasks/T{number:04}.md"
+        path.write_text(task_text(f"T{number:04}", KIM), encoding="utf-8")
+    git(story.jo, "add", "-A")
+    story.commit(story.jo, "many")
+    story.days(8)
+    stale = open_staleness(story.at(story.jo))
+    started: list[Any] = []
+    real = subprocess.Popen
+
+    def counting(words: Any, **more: Any) -> Any:
+        started.append(words)
+        return real(words, **more)
+
+    with story.counted() as said, monkeypatch.context() as patch:
+        patch.setattr(subprocess, "Popen", counting)
+        found = stale.find()
+        processes = len(started)
+    assert len([f for f in found.findings if f.rule.id == "stale-edge"]) == count
+    assert said == {"pushes": 0, "fetches": 1, "commits": 0}
+    assert processes <= 16

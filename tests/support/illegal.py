@@ -1,0 +1,829 @@
+"""Changes of a ledger that a server must refuse: each by its own way, with the rule that it breaks.
+
+kim pushes them to a server where jo and kim have leases, and jo is the admin.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from gitlease.adapters.records import lease_file, write_lease
+from gitlease.domain.lease import Actor, Lease, State
+from gitlease.domain.ledger import Note, Notice, RingEntry
+from gitlease.domain.operations import (
+    Acknowledge,
+    AddNote,
+    Barrier,
+    Claim,
+    Complete,
+    Extend,
+    Grant,
+    Release,
+    Renew,
+    Retire,
+    Retirement,
+    Revoke,
+    SetPolicy,
+    TakeTicket,
+)
+from gitlease.domain.policy import Margins
+from gitlease.domain.resource import parse_resource
+from support.forge import JO, KIM, MINUTE, REF, Draft, Entry, Forge
+from support.ledgers import write_object
+from support.repos import git
+
+HOUR = 3_600
+_ids = itertools.count(1)
+
+
+def fresh() -> str:
+    return f"{next(_ids):020x}"
+
+
+def claim(who: Actor = KIM, name: str = "F100", **more: Any) -> Claim:
+    return Claim(id=fresh(), actor=who, resource=parse_resource(name), lease_id=fresh(), **more)
+
+
+def renew(who: Actor = KIM, name: str = "F002") -> Renew:
+    return Renew(id=fresh(), actor=who, resource=parse_resource(name))
+
+
+def barrier(who: Actor = KIM) -> Barrier:
+    return Barrier(id=fresh(), actor=who)
+
+
+def release(who: Actor, name: str) -> Release:
+    return Release(id=fresh(), actor=who, resource=parse_resource(name))
+
+
+def revoke(who: Actor, name: str) -> Revoke:
+    return Revoke(id=fresh(), actor=who, resource=parse_resource(name), reason="mine now")
+
+
+def note(who: Actor, name: str) -> AddNote:
+    return AddNote(id=fresh(), actor=who, resource=parse_resource(name), text="psst")
+
+
+def policy(who: Actor, **changes: str) -> SetPolicy:
+    return SetPolicy(id=fresh(), actor=who, changes=tuple(changes.items()))
+
+
+def make_scene(server: Path, folder: Path) -> None:
+    """Give a server a ledger: jo and kim with leases, some run out, notes, notices and a ticket.
+
+    It must not have its hook yet, since part of this lies in the past.
+    """
+    forge = Forge(folder, server, actor=JO)
+
+    def step(*operations: Any, at: float = 0, by: Actor = JO, first: bool = False) -> None:
+        draft = (
+            forge.first(*operations)
+            if first
+            else forge.honest(*operations, at=forge.later(at), actor=by)
+        )
+        done = forge.push(str(server), forge.write(draft))
+        assert done.returncode == 0, done.stderr
+
+    step(barrier(JO), first=True)
+    step(policy(JO, skew="10m", admins=JO.holder), at=-3 * HOUR)
+    step(claim(JO, "F004"), claim(JO, "F005", edge=True), claim(JO, "F008"), at=-2 * HOUR)
+    step(claim(KIM, "F008"), at=-HOUR, by=KIM)
+    step(claim(JO, "F003"), at=-16 * MINUTE)
+    step(
+        claim(JO, "F001", ttl=8 * HOUR, edge=True, reason="limits"),
+        claim(JO, "src/", ttl=8 * HOUR),
+        Complete(id=fresh(), actor=JO, resource=parse_resource("F006"), lease_id=fresh()),
+        note(JO, "F001"),
+    )
+    step(
+        claim(KIM, "F002", ttl=8 * HOUR),
+        claim(KIM, "lib/kim", ttl=8 * HOUR),
+        claim(KIM, "F007", ttl=8 * HOUR),
+        by=KIM,
+    )
+    step(
+        TakeTicket(
+            id=fresh(),
+            actor=JO,
+            resources=(parse_resource("F002"),),
+            ticket="jo-waits",
+            until=forge.later(8 * HOUR).wall_ms,
+        )
+    )
+    step(note(KIM, "F002"), by=KIM)
+    step(renew(KIM, "F007"), by=KIM)  # the tip is a renewal, on a decision
+
+
+@dataclass(frozen=True)
+class Bad:
+    """What is pushed: the commit of a draft, or whatever has an id, to a ref. ``""`` deletes."""
+
+    rule: str
+    new: str
+    ref: str = REF
+
+
+Make = Callable[[Forge], Bad]
+ILLEGAL: dict[str, Make] = {}
+
+
+def illegal(rule: str) -> Callable[[Callable[[Forge], Draft]], Callable[[Forge], Draft]]:
+    """Enter a draft among the illegal changes, under its function's name."""
+
+    def enter(make: Callable[[Forge], Draft]) -> Callable[[Forge], Draft]:
+        ILLEGAL[make.__name__] = lambda forge: Bad(rule, forge.write(make(forge)))
+        return make
+
+    return enter
+
+
+def other(rule: str) -> Callable[[Callable[[Forge], Any]], Callable[[Forge], Any]]:
+    """The same for what is no plain draft: a commit's id, or an id and a ref."""
+
+    def enter(make: Callable[[Forge], Any]) -> Callable[[Forge], Any]:
+        def made(forge: Forge) -> Bad:
+            found = make(forge)
+            return Bad(rule, found) if isinstance(found, str) else Bad(rule, *found)
+
+        ILLEGAL[make.__name__] = made
+        return make
+
+    return enter
+
+
+# --- whose lease it is --------------------------------------------------------------------------
+
+
+@illegal("holder")
+def renew_what_another_holds(f: Forge) -> Draft:
+    return f.honest(renew(JO, "F001")).told(by=KIM.holder)
+
+
+@illegal("identity")
+def renew_in_anothers_name(f: Forge) -> Draft:
+    return replace(f.honest(renew(JO, "F001")), author=JO.holder)
+
+
+@illegal("identity")
+def renew_in_anothers_name_with_ones_own_commit(f: Forge) -> Draft:
+    return f.honest(renew(JO, "F001"))
+
+
+@illegal("held")
+def claim_what_another_holds(f: Forge) -> Draft:
+    return f.honest(claim(KIM, "F001", takeover=True, reason="mine"), unseen=["F001"])
+
+
+@illegal("held")
+def claim_a_scope_of_what_another_holds(f: Forge) -> Draft:
+    return f.honest(claim(KIM, "F001", scope="ui"), unseen=["F001"])
+
+
+@illegal("held")
+def two_leases_in_conflict(f: Forge) -> Draft:
+    return f.honest(claim(KIM, "src/api/*.py"), unseen=["src/"])
+
+
+@illegal("held")
+def two_leases_in_conflict_by_further_paths(f: Forge) -> Draft:
+    return f.honest(claim(KIM, "F101", paths=("docs/", "**/login.py")), unseen=["src/"])
+
+
+@illegal("held")
+def early_takeover(f: Forge) -> Draft:
+    late = f.honest(claim(KIM, "F003"), at=f.later(HOUR))
+    return late.timed(f.now)
+
+
+@illegal("clock")
+def early_takeover_by_a_clock_ahead(f: Forge) -> Draft:
+    return f.honest(claim(KIM, "F003"), at=f.later(HOUR))
+
+
+@illegal("held")
+def takeover_of_what_is_assigned_without_a_reason(f: Forge) -> Draft:
+    draft = f.honest(claim(KIM, "F005", takeover=True, reason="they are on leave"))
+    return draft.lease("F005", reason=None).told(reason=None)
+
+
+@illegal("held")
+def release_what_another_holds(f: Forge) -> Draft:
+    return f.honest(release(JO, "F001")).told(by=KIM.holder)
+
+
+@illegal("held")
+def finish_what_another_holds(f: Forge) -> Draft:
+    op = Complete(id=fresh(), actor=KIM, resource=parse_resource("F001"), lease_id=fresh())
+    return f.honest(op, unseen=["F001"])
+
+
+@illegal("held")
+def theft_that_a_long_batch_hides(f: Forge) -> Draft:
+    """Neither the ring nor the message has room for it."""
+    names = [f"X{number}" for number in range(250)]
+    first = [claim(KIM, name) for name in names]
+    return f.honest(*first[:205], claim(KIM, "F001"), *first[205:], *rest(), unseen=["F001"])
+
+
+def rest() -> list[Claim]:
+    return [claim(KIM, f"Y{number}") for number in range(100)]
+
+
+@illegal("held")
+def retirement_of_what_has_not_lapsed(f: Forge) -> Draft:
+    old = f.lease("F003")
+    grant = Grant(old.resource, old.scope, old.session, old.lease_id, old.token)
+    item = Retirement(resource=old.resource, reason="tidy", grants=(grant,))
+    late = f.honest(Retire(id=fresh(), actor=KIM, items=(item,)), at=f.later(HOUR))
+    now = f.now
+    told = {
+        who: tuple(replace(n, at=now.wall_ms) if n.at == late.at.wall_ms else n for n in notices)
+        for who, notices in late.ledger.changes.notices.items()
+    }
+    return late.timed(now).changes(notices=told)
+
+
+@illegal("lost")
+def renew_what_ran_out(f: Forge) -> Draft:
+    lease = replace(f.lease("F008"), expires_at=f.later(HOUR).wall_ms)
+    draft = f.honest(renew(KIM, "F008"), instead=[lease])
+    return draft.lease("F008", expires_at=draft.at.wall_ms + 900_000)
+
+
+# --- tokens and the header ----------------------------------------------------------------------
+
+
+@illegal("token")
+def token_lowered(f: Forge) -> Draft:
+    low = f.ledger().header.sequence - 1
+    return f.honest(claim()).header(sequence=low).lease("F100", token=low).told(token=low)
+
+
+@illegal("token")
+def token_kept(f: Forge) -> Draft:
+    same = f.ledger().header.sequence
+    return f.honest(claim()).header(sequence=same).lease("F100", token=same).told(token=same)
+
+
+@illegal("token")
+def token_skipped(f: Forge) -> Draft:
+    far = f.ledger().header.sequence + 2
+    return f.honest(claim()).header(sequence=far).lease("F100", token=far).told(token=far)
+
+
+@illegal("token")
+def token_counted_without_a_grant(f: Forge) -> Draft:
+    return f.honest(barrier()).header(sequence=f.ledger().header.sequence + 1)
+
+
+@illegal("token")
+def token_kept_by_a_takeover(f: Forge) -> Draft:
+    old = f.lease("F004").token
+    header = f.ledger().header
+    return f.honest(claim(KIM, "F004")).header(sequence=header.sequence).lease("F004", token=old)
+
+
+@illegal("revision")
+def revision_skipped(f: Forge) -> Draft:
+    return f.honest(barrier()).header(revision=f.ledger().header.revision + 2)
+
+
+@illegal("revision")
+def revision_kept(f: Forge) -> Draft:
+    return f.honest(barrier()).header(revision=f.ledger().header.revision)
+
+
+@illegal("epoch")
+def epoch_raised(f: Forge) -> Draft:
+    return f.honest(barrier()).header(epoch=1)
+
+
+@illegal("ledger-id")
+def ledger_replaced(f: Forge) -> Draft:
+    return f.honest(barrier()).header(ledger_id="another")
+
+
+@illegal("ring")
+def operation_applied_again(f: Forge) -> Draft:
+    known = f.ledger().header.ring[-1].operation
+    draft = f.honest(barrier()).told(operation=known)
+    header = draft.ledger.header
+    last = replace(header.ring[-1], operation=known)
+    return draft.header(ring=(*header.ring[:-1], last))
+
+
+@illegal("ring")
+def ring_forgotten(f: Forge) -> Draft:
+    draft = f.honest(barrier())
+    return draft.header(ring=draft.ledger.header.ring[-1:])
+
+
+@illegal("ring")
+def ring_without_the_operation(f: Forge) -> Draft:
+    draft = f.honest(claim())
+    return draft.header(ring=draft.ledger.header.ring[:-1])
+
+
+@illegal("ring")
+def operation_with_an_endless_name(f: Forge) -> Draft:
+    return f.honest(Barrier(id="x" * 100, actor=KIM))
+
+
+@illegal("outcome")
+def ring_with_an_operation_that_was_none(f: Forge) -> Draft:
+    draft = f.honest(barrier())
+    more = RingEntry(fresh(), draft.ledger.header.revision, "claimed")
+    return draft.header(ring=(*draft.ledger.header.ring, more))
+
+
+# --- the policy and the admins ------------------------------------------------------------------
+
+
+@illegal("policy")
+def policy_edit_by_a_non_admin(f: Forge) -> Draft:
+    draft = f.honest(policy(JO, ttl_max="1h"))
+    return draft.told(by=KIM.holder)
+
+
+@illegal("policy")
+def policy_edit_without_a_word(f: Forge) -> Draft:
+    return f.honest(barrier()).header(policy=replace(f.ledger().header.policy, skew=0))
+
+
+@illegal("policy")
+def admin_by_ones_own_word(f: Forge) -> Draft:
+    return f.honest(policy(JO, admins="jo@example.com kim@example.com")).told(by=KIM.holder)
+
+
+@illegal("policy")
+def revoke_by_a_non_admin(f: Forge) -> Draft:
+    return f.honest(revoke(JO, "F001")).told(by=KIM.holder)
+
+
+@illegal("policy")
+def ttl_beyond_the_policy(f: Forge) -> Draft:
+    draft = f.honest(claim())
+    at = draft.at.wall_ms
+    return draft.lease("F100", ttl=100 * HOUR, expires_at=at + 100 * HOUR * 1_000)
+
+
+# --- records ------------------------------------------------------------------------------------
+
+
+@illegal("unexplained")
+def anothers_record_gone_without_a_word(f: Forge) -> Draft:
+    return f.honest(barrier()).remove(f.lease("F001"))
+
+
+@illegal("unexplained")
+def completed_work_gone_without_a_word(f: Forge) -> Draft:
+    return f.honest(barrier()).remove(f.lease("F006"))
+
+
+@illegal("record")
+def record_of_an_older_operation(f: Forge) -> Draft:
+    return f.honest(barrier()).put(replace(f.lease("F002"), reason="other"))
+
+
+@illegal("record")
+def lease_stretched_beyond_its_ttl(f: Forge) -> Draft:
+    draft = f.honest(claim())
+    return draft.lease("F100", expires_at=draft.at.wall_ms + HOUR * 1_000)
+
+
+@illegal("record")
+def renewal_that_does_not_count(f: Forge) -> Draft:
+    return f.honest(renew()).lease("F002", renewals=0)
+
+
+@other("record")
+def edge_taken_off_by_a_renewal(f: Forge) -> str:
+    first = f.write(f.honest(claim(KIM, "F102", edge=True)))
+    return f.write(f.honest(renew(KIM, "F102"), base=first).lease("F102", edge=False))
+
+
+@illegal("record")
+def margins_narrowed(f: Forge) -> Draft:
+    return f.honest(claim()).lease("F100", margins=Margins(skew=0, drift=0, grace=0))
+
+
+@illegal("message")
+def paths_won_by_a_renewal(f: Forge) -> Draft:
+    return f.honest(renew()).lease("F002", paths=("docs/",))
+
+
+@illegal("record")
+def nonce_kept_by_a_takeover(f: Forge) -> Draft:
+    return f.honest(claim(KIM, "F004")).lease("F004", lease_id=f.lease("F004").lease_id)
+
+
+@illegal("record")
+def spelling_changed(f: Forge) -> Draft:
+    return f.honest(renew()).lease("F002", resource=parse_resource("f002"))
+
+
+@illegal("record")
+def claim_that_is_completed_at_once(f: Forge) -> Draft:
+    return f.honest(claim()).lease("F100", state=State.COMPLETED)
+
+
+@illegal("name")
+def record_under_a_wrong_name(f: Forge) -> Draft:
+    draft = f.honest(claim())
+    path = draft.file("F100")
+    wrong = path.replace("f100", "f999")
+    return replace(draft, files={path: None, wrong: write_lease(_of(draft, "F100"))})
+
+
+@illegal("name")
+def record_in_a_wrong_folder(f: Forge) -> Draft:
+    draft = f.honest(claim())
+    path = draft.file("F100")
+    top, _, name = path.split("/")
+    fan = "00" if path.split("/")[1] != "00" else "01"
+    data = write_lease(_of(draft, "F100"))
+    return replace(draft, files={path: None, f"{top}/{fan}/{name}": data})
+
+
+@illegal("record")
+def two_records_of_one_resource(f: Forge) -> Draft:
+    draft = f.honest(claim(KIM, "F002", paths=("docs/",)))
+    before = f.lease("F002")
+    return replace(draft, files={lease_file(before): write_lease(before)})
+
+
+def _of(draft: Draft, name: str) -> Lease:
+    resource = parse_resource(name)
+    news = (new for _, new in draft.ledger.changes.leases.values())
+    return next(x for x in news if x is not None and x.resource == resource)
+
+
+# --- bytes --------------------------------------------------------------------------------------
+
+
+def _as(draft: Draft, change: Callable[[bytes], bytes]) -> Draft:
+    data = change(write_lease(_of(draft, "F100")))
+    return replace(draft, files={draft.file("F100"): data})
+
+
+@illegal("record")
+def record_oversize(f: Forge) -> Draft:
+    return _as(f.honest(claim()), lambda data: data + b"# " + b"x" * 70_000 + b"\n")
+
+
+@illegal("header")
+def header_oversize(f: Forge) -> Draft:
+    draft = f.honest(barrier())
+    return replace(draft, files={"ledger.yaml": b"#" + b"x" * 200_000})
+
+
+@illegal("record")
+def yaml_bomb(f: Forge) -> Draft:
+    lines = ["a: &a [x, x, x, x, x, x, x, x, x]"]
+    names = "abcdefghi"
+    lines += [f"{y}: &{y} [{', '.join(['*' + x] * 9)}]" for x, y in itertools.pairwise(names)]
+    return _as(f.honest(claim()), lambda _: "\n".join(lines).encode() + b"\n")
+
+
+@illegal("record")
+def yaml_merge_keys(f: Forge) -> Draft:
+    return _as(f.honest(claim()), lambda data: b"<<: {x: 1}\n" + data)
+
+
+@illegal("form")
+def record_with_a_further_field(f: Forge) -> Draft:
+    return _as(f.honest(claim()), lambda data: data + b"cargo: much\n")
+
+
+@illegal("form")
+def record_with_a_comment(f: Forge) -> Draft:
+    return _as(f.honest(claim()), lambda data: b"# smuggled\n" + data)
+
+
+@illegal("form")
+def header_with_a_further_field(f: Forge) -> Draft:
+    draft = f.honest(barrier())
+    data = bytes(f.repo[_blob(f, draft, "ledger.yaml")].read_raw())
+    return replace(draft, files={"ledger.yaml": data + b"cargo: much\n"})
+
+
+@illegal("record")
+def record_that_is_no_text(f: Forge) -> Draft:
+    return _as(f.honest(claim()), lambda _: b"\xff\xfe\x00")
+
+
+def _blob(f: Forge, draft: Draft, path: str) -> str:
+    return git(f.path, "rev-parse", f"{f.write(draft)}:{path}")
+
+
+# --- the tree -----------------------------------------------------------------------------------
+
+
+def _entry(f: Forge, draft: Draft, mode: str) -> Draft:
+    path = draft.file("F100")
+    return replace(draft, files={path: Entry(mode, _blob(f, draft, path))})
+
+
+@illegal("mode")
+def record_that_is_a_link(f: Forge) -> Draft:
+    return _entry(f, f.honest(claim()), "120000")
+
+
+@illegal("mode")
+def record_that_is_a_program(f: Forge) -> Draft:
+    return _entry(f, f.honest(claim()), "100755")
+
+
+@illegal("mode")
+def record_that_is_a_submodule(f: Forge) -> Draft:
+    draft = f.honest(claim())
+    return replace(draft, files={draft.file("F100"): Entry("160000", f.tip())})
+
+
+@illegal("extra-file")
+def file_at_the_root(f: Forge) -> Draft:
+    return replace(f.honest(barrier()), files={"README": b"read me\n"})
+
+
+@illegal("extra-file")
+def folder_at_the_root(f: Forge) -> Draft:
+    return replace(f.honest(barrier()), files={"cargo/hold": b"much\n"})
+
+
+@illegal("extra-file")
+def file_among_the_folders_of_records(f: Forge) -> Draft:
+    return replace(f.honest(barrier()), files={"leases/README": b"read me\n"})
+
+
+@illegal("name")
+def file_among_the_records(f: Forge) -> Draft:
+    return replace(f.honest(barrier()), files={"leases/00/README": b"read me\n"})
+
+
+@illegal("header")
+def ledger_without_a_header(f: Forge) -> Draft:
+    return replace(f.honest(barrier()), files={"ledger.yaml": None})
+
+
+@other("tree")
+def folder_that_is_empty(f: Forge) -> str:
+    draft = f.honest(barrier())
+    empty = f.raw([])
+    root = [x for x in f.root_of(draft) if x[1] != b"waiting"]
+    return f.by_hand(draft, f.raw([*root, ("40000", b"waiting", f.raw([("40000", b"00", empty)]))]))
+
+
+@other("tree")
+def folder_with_an_entry_twice(f: Forge) -> str:
+    draft = f.honest(barrier())
+    root = f.root_of(draft)
+    return f.by_hand(draft, f.raw([root[0], *root]))
+
+
+@other("header")
+def folder_out_of_order(f: Forge) -> str:
+    draft = f.honest(barrier())
+    return f.by_hand(draft, f.raw(list(reversed(f.root_of(draft)))))
+
+
+# --- history ------------------------------------------------------------------------------------
+
+
+@illegal("merge")
+def merge_commit(f: Forge) -> Draft:
+    draft = f.honest(barrier())
+    return replace(draft, parents=(*draft.parents, f.parents(f.tip())[0]))
+
+
+@other("held")
+def several_commits_with_an_illegal_one_in_the_middle(f: Forge) -> str:
+    first = f.write(f.honest(claim()))
+    middle = f.write(f.honest(claim(KIM, "F001"), base=first, unseen=["F001"]))
+    return f.write(f.honest(barrier(), base=middle))
+
+
+@other("delete")
+def deletion(f: Forge) -> str:
+    return ""
+
+
+@other("rewind")
+def rewind(f: Forge) -> str:
+    return f.parents(f.parents(f.tip())[0])[0]
+
+
+@illegal("history")
+def decision_in_the_place_of_a_renewal(f: Forge) -> Draft:
+    return f.honest(claim(), replaces=True)
+
+
+@illegal("history")
+def history_rewritten(f: Forge) -> Draft:
+    older = f.parents(f.parents(f.tip())[0])[0]
+    return replace(f.honest(barrier()), parents=(older,))
+
+
+@illegal("history")
+def history_cut_off(f: Forge) -> Draft:
+    return replace(f.honest(barrier()), parents=())
+
+
+@illegal("revision")
+def renewal_that_forgets_the_one_that_it_replaces(f: Forge) -> Draft:
+    return f.honest(renew(), base=f.parents(f.tip())[0])
+
+
+@other("kind")
+def blob_at_the_ref(f: Forge) -> str:
+    return write_object(f.path, b"hello\n")
+
+
+@other("kind")
+def tag_at_the_ref(f: Forge) -> str:
+    made = f.write(f.honest(barrier()))
+    text = f"object {made}\ntype commit\ntag x\ntagger K <k@e.com> 1700000000 +0000\n\nx\n"
+    return write_object(f.path, text.encode(), "tag")
+
+
+@other("foreign-ref")
+def ref_below_a_ledger(f: Forge) -> Sequence[str]:
+    return f.tip(), "refs/gitlease/team/x"
+
+
+@other("foreign-ref")
+def ref_in_other_letters(f: Forge) -> Sequence[str]:
+    return f.tip(), "refs/gitlease/Global"
+
+
+@other("foreign-ref")
+def ref_of_the_layer_that_never_leaves_a_clone(f: Forge) -> Sequence[str]:
+    return f.tip(), "refs/gitlease/local"
+
+
+@other("foreign-ref")
+def ref_in_a_namespace(f: Forge) -> Sequence[str]:
+    return f.tip(), "refs/namespaces/x/refs/gitlease/global"
+
+
+# --- a new ledger -------------------------------------------------------------------------------
+
+
+@other("revision")
+def new_ledger_with_a_past(f: Forge) -> Sequence[str]:
+    return f.write(f.first(barrier()).header(revision=7)), "refs/gitlease/new"
+
+
+@other("policy")
+def new_ledger_with_a_policy_of_its_own(f: Forge) -> Sequence[str]:
+    draft = f.first(barrier())
+    own = replace(draft.ledger.header.policy, admins=(JO.holder,), skew=0)
+    return f.write(draft.header(policy=own)), "refs/gitlease/new"
+
+
+@other("header")
+def new_ledger_with_a_policy_that_is_none(f: Forge) -> Sequence[str]:
+    draft = f.first(barrier())
+    own = replace(draft.ledger.header.policy, ttl_min=9 * HOUR)
+    return f.write(draft.header(policy=own)), "refs/gitlease/new"
+
+
+# --- notes, notices, tickets --------------------------------------------------------------------
+
+
+@illegal("notes")
+def note_in_anothers_name(f: Forge) -> Draft:
+    draft = f.honest(note(KIM, "F001"))
+    (key, notes), *_ = draft.ledger.changes.notes.items()
+    forged = (*notes[:-1], replace(notes[-1], author=JO.holder))
+    return draft.changes(notes={key: forged})
+
+
+@illegal("notes")
+def notes_of_others_gone(f: Forge) -> Draft:
+    resource = parse_resource("F001")
+    return f.honest(barrier()).changes(notes={"f001": ()}, note_resources={"f001": resource})
+
+
+@illegal("notes")
+def note_without_a_word(f: Forge) -> Draft:
+    resource = parse_resource("F777")
+    forged = Note("x", resource, KIM.holder, f.now.wall_ms, "psst")
+    return f.honest(barrier()).changes(notes={"f777": (forged,)}, note_resources={"f777": resource})
+
+
+@illegal("notices")
+def notices_of_another_dropped(f: Forge) -> Draft:
+    before = f.ledger().notices(JO.holder)
+    assert before
+    return f.honest(Acknowledge(id=fresh(), actor=JO, notices=tuple(n.id for n in before)))
+
+
+@illegal("notices")
+def notice_to_somebody_who_lost_nothing(f: Forge) -> Draft:
+    forged = Notice(
+        id="x",
+        to=JO.holder,
+        session=None,
+        what="revoked",
+        resource="F001",
+        scope="*",
+        by=KIM.holder,
+        at=f.now.wall_ms,
+        reason="go away",
+    )
+    before = f.ledger().notices(JO.holder)
+    return f.honest(barrier()).changes(notices={JO.holder: (*before, forged)})
+
+
+@illegal("notices")
+def takeover_that_keeps_it_to_itself(f: Forge) -> Draft:
+    return f.honest(claim(KIM, "F004")).changes(notices={})
+
+
+@illegal("tickets")
+def ticket_of_another_gone(f: Forge) -> Draft:
+    return f.honest(barrier()).changes(tickets={"f002": (parse_resource("F002"), ())})
+
+
+@illegal("tickets")
+def ticket_of_another_taken_for_ones_own(f: Forge) -> Draft:
+    op = TakeTicket(
+        id=fresh(),
+        actor=KIM,
+        resources=(parse_resource("F002"),),
+        ticket="jo-waits",
+        until=f.later(HOUR).wall_ms,
+    )
+    return f.honest(op)
+
+
+# --- time and the message -----------------------------------------------------------------------
+
+
+@illegal("clock")
+def renewal_from_the_future(f: Forge) -> Draft:
+    return f.honest(renew(), at=f.later(20 * MINUTE))
+
+
+@illegal("clock")
+def renewal_from_the_past(f: Forge) -> Draft:
+    return f.honest(renew(), at=f.later(-20 * MINUTE))
+
+
+@illegal("clock")
+def commit_of_another_time_than_its_change(f: Forge) -> Draft:
+    draft = f.honest(renew())
+    return replace(draft, at=f.later(-60))
+
+
+@illegal("record")
+def record_of_another_time_than_its_message(f: Forge) -> Draft:
+    draft = f.honest(renew())
+    late = draft.at.wall_ms + 5 * HOUR * 1_000
+    return draft.lease("F002", renewed_at=late, expires_at=late + 8 * HOUR * 1_000)
+
+
+@illegal("unexplained")
+def message_without_a_word(f: Forge) -> Draft:
+    return replace(f.honest(release(KIM, "F002")), events=())
+
+
+@illegal("message")
+def message_that_tells_of_another_thing(f: Forge) -> Draft:
+    return f.honest(claim()).told(reason="jo said so")
+
+
+@illegal("identity")
+def message_that_names_another(f: Forge) -> Draft:
+    return f.honest(claim()).told(by=JO.holder)
+
+
+@illegal("message")
+def message_that_tells_more(f: Forge) -> Draft:
+    draft = f.honest(claim())
+    more = draft.events[0]._replace(operation="x", kind="revoked", resource="F001")
+    return replace(draft, events=(*draft.events, more))
+
+
+@illegal("message")
+def decision_that_calls_itself_a_renewal(f: Forge) -> Draft:
+    return replace(f.honest(claim()), renewal=True)
+
+
+@illegal("nothing")
+def step_that_does_nothing(f: Forge) -> Draft:
+    draft = f.honest(barrier())
+    header = draft.ledger.header
+    entry = RingEntry(fresh(), header.revision, "renewed")
+    return replace(draft.header(ring=(*header.ring[:-1], entry)), events=(), renewal=True)
+
+
+@illegal("record")
+def extension_beyond_what_is_told(f: Forge) -> Draft:
+    op = Extend(id=fresh(), actor=KIM, resource=parse_resource("F002"), seconds=60)
+    draft = f.honest(op)
+    return draft.lease("F002", expires_at=draft.at.wall_ms + 20 * HOUR * 1_000)
