@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from gitlease.domain.errors import Invalid
 from gitlease.domain.frozen import dataclass
 
-ASKED = 1.0  # seconds that a process has to end when asked
+ASKED = 2.0  # seconds that a process has to end when asked
 AFTER_KILL = 2.0  # seconds in which a killed process may still be read
 ALLOWED_PROTOCOLS = ("file", "git", "http", "https", "ssh")
 
@@ -203,10 +203,18 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
                 os.killpg(process.pid, how)
             else:
                 process.send_signal(how)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(timeout=ASKED)
-        if process.returncode is not None and not (leads and _others(process.pid)):
+        if _ends(process, leads=leads):
             return
+
+
+def _ends(process: subprocess.Popen[bytes], *, leads: bool) -> bool:
+    """Whether git ends in time, and what it started with it: that has locks to give back."""
+    until = time.monotonic() + ASKED
+    while process.poll() is None or (leads and _others(process.pid)):
+        if time.monotonic() >= until:
+            return False
+        time.sleep(0.005)
+    return True
 
 
 def _others(group: int) -> bool:
