@@ -12,7 +12,7 @@ from support.remotes import Remote
 from support.repos import make_clone
 
 import gitlease
-from benchmarks.bench import BARE, ROOT, Bench
+from benchmarks.bench import BARE, ROOT, Bench, environment
 from gitlease.adapters.memory import MemoryClone, MemoryLedgerStore, MemoryRemote
 from gitlease.bootstrap import open_workspace
 from gitlease.domain.lease import Actor
@@ -51,7 +51,8 @@ class HoldBench(Bench):
         self._bare_push()
         for count, (service, holds) in self._beats.items():
             grants = [hold.grant for hold in holds]
-            self._time(f"heartbeat of {count}", partial(service.beat, grants))
+            with environment(self.remote.env):
+                self._time(f"heartbeat of {count}", partial(service.beat, grants))
         line = [self.python, "-m", "gitlease", "run", "F001", "--layer", "run", "--", "true"]
         self._process(RUN, line, {**self.env, "PYTHONPATH": str(ROOT)})
         self._handover(HERE, self.clone)
