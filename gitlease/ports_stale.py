@@ -47,24 +47,3 @@ class Activity(Protocol):
 
     def deleted(self, keys: frozenset[str]) -> Mapping[str, Deleted]:
         """Which tasks of these folded names were deleted on the current branch, by key."""
-
-
-class NoActivity:
-    """The activity of a repository that has no commits."""
-
-    shallow = False
-
-    def authors(self) -> Mapping[str, str]:
-        return {}
-
-    def usual(self, emails: Iterable[str]) -> Mapping[str, str]:
-        return {}
-
-    def pasts(self, asked: Sequence[Asked]) -> Mapping[str, Past]:
-        return {}
-
-    def works(self) -> Works:
-        return Works()
-
-    def deleted(self, keys: frozenset[str]) -> Mapping[str, Deleted]:
-        return {}

@@ -97,7 +97,7 @@ def read_file(path: str) -> bytes | None:
 def leads_outside(top: str, file: str) -> bool:
     """Whether a file in the work tree lies outside of it, by a link of its own or of a folder."""
     root, real = os.path.realpath(top), os.path.realpath(file)
-    return not _below(real, root)
+    return not is_below(real, root)
 
 
 def is_own(repository: Repository, folder: str) -> bool:
@@ -107,7 +107,7 @@ def is_own(repository: Repository, folder: str) -> bool:
     if os.path.basename(common) == ".git":
         roots.append(os.path.dirname(common))  # the main work tree, seen from a linked one
     real = os.path.realpath(folder)
-    return any(_below(real, os.path.realpath(root)) for root in roots)
+    return any(is_below(real, os.path.realpath(root)) for root in roots)
 
 
 def _hooks_folder(top: str) -> str:
@@ -130,5 +130,6 @@ def _is_husky(top: str, folder: str) -> bool:
     return folder in (home, os.path.join(home, "_")) and not leads_outside(top, folder)
 
 
-def _below(path: str, root: str) -> bool:
+def is_below(path: str, root: str) -> bool:
+    """Whether a path is a folder or lies in it, by its text."""
     return path == root or path.startswith(os.path.join(root, ""))

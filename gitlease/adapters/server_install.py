@@ -10,7 +10,7 @@ from enum import Enum
 
 from gitlease.adapters.git import run_git
 from gitlease.adapters.hook_install import own_program
-from gitlease.adapters.hook_places import read_file
+from gitlease.adapters.hook_places import is_below, read_file
 from gitlease.adapters.repository import TIMEOUT, GitConfig, Repository
 from gitlease.adapters.server_aside import (
     aside_of,
@@ -78,7 +78,7 @@ def find_server_place(repository: Repository) -> ServerPlace:
     if os.path.isdir(custom):
         return ServerPlace(Host.GITLAB, os.path.join(custom, f"{NAME}.d", PART), Form.PART)
     folder = _hooks_folder(repository)
-    if not _below(os.path.realpath(folder), os.path.realpath(home)):
+    if not is_below(os.path.realpath(folder), os.path.realpath(home)):
         raise Invalid(
             f"git looks for this repository's hooks in {folder}, outside of it",
             hints=(
@@ -275,7 +275,3 @@ def _hooks_folder(repository: Repository) -> str:
     if asked.code != 0 or asked.timed_out or not os.path.isabs(folder):
         raise Invalid(f"git does not say where its hooks are: {asked.err.strip()[:200]}")
     return os.path.normpath(folder)
-
-
-def _below(path: str, root: str) -> bool:
-    return path == root or path.startswith(os.path.join(root, ""))

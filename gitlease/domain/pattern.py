@@ -7,7 +7,7 @@ a name or none of them.
 import re
 import sys
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache, lru_cache
 from itertools import chain, groupby, takewhile
 
@@ -262,3 +262,9 @@ def _foldings(beyond_ascii: bool) -> tuple[Span, ...]:
     codes = range(0x30000 if beyond_ascii else 0x80)
     folded = ((code, fold(chr(code))) for code in codes)
     return tuple((code, ord(to)) for code, to in folded if len(to) == 1 and ord(to) != code)
+
+
+def any_overlap(some: Iterable[str], others: Iterable[str]) -> bool:
+    """Whether any pattern of the one can match a file that one of the others matches."""
+    parsed = [parse(text) for text in others]
+    return any(overlap(parse(a), b) for a in some for b in parsed)

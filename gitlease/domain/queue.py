@@ -198,7 +198,7 @@ def _why_not(
     if _is_other(task):
         return WhyNot.STATUS, None, None
     for lease in pathy if task.paths else ():
-        if _meet(task.paths, lease.patterns):
+        if pattern.any_overlap(task.paths, lease.patterns):
             return WhyNot.HELD, lease.holder, lease
     own = next((x for x, how in stands if how is Relation.MINE_LAPSED), None)
     return None, None, own
@@ -206,11 +206,6 @@ def _why_not(
 
 def _is_other(task: Task) -> bool:
     return task.progress is Progress.OTHER
-
-
-def _meet(some: Iterable[str], others: Iterable[str]) -> bool:
-    parsed = [pattern.parse(text) for text in others]
-    return any(pattern.overlap(pattern.parse(a), b) for a in some for b in parsed)
 
 
 def _carry(task: Task, leases: Sequence[Lease], around: Surroundings) -> Carry:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from gitlease.domain import pattern
 from gitlease.domain.edge import Assignee
 from gitlease.domain.errors import GitleaseError, LeaseHeld, PolicyRefused
@@ -33,7 +31,7 @@ def rivals_of(
     have = {x.key for x in named}
     pathy = (x for x in ledger.leases_with_paths() if x.key not in have)
     return named + [
-        x for x in pathy if x.state is State.ACTIVE and _share_a_file(wanted, x.patterns)
+        x for x in pathy if x.state is State.ACTIVE and pattern.any_overlap(wanted, x.patterns)
     ]
 
 
@@ -102,11 +100,6 @@ def assigned_error(resource: Resource, scope: str | None, named: tuple[Assignee,
         scope=scope,
         holder=named[0].known,
     )
-
-
-def _share_a_file(some: Iterable[str], others: Iterable[str]) -> bool:
-    parsed = [pattern.parse(text) for text in others]
-    return any(pattern.overlap(pattern.parse(a), b) for a in some for b in parsed)
 
 
 def has_edge(ledger: Ledger, op: Claim, moment: Moment) -> bool:
