@@ -749,16 +749,19 @@ def ticket_of_another_gone(f: Forge) -> Draft:
     return f.honest(barrier()).changes(tickets={"f002": (parse_resource("F002"), ())})
 
 
-@illegal("tickets")
+@illegal("policy")
 def ticket_of_another_taken_for_ones_own(f: Forge) -> Draft:
     op = TakeTicket(
         id=fresh(),
         actor=KIM,
         resources=(parse_resource("F002"),),
-        ticket="jo-waits",
+        ticket="kim-waits",
         until=f.later(HOUR).wall_ms,
     )
-    return f.honest(op)
+    draft = f.honest(op)
+    resource, line = draft.ledger.changes.tickets["f002"]
+    (mine,) = (t for t in line if t.id == op.ticket)
+    return draft.changes(tickets={"f002": (resource, (replace(mine, id="jo-waits"),))})
 
 
 # --- time and the message -----------------------------------------------------------------------
