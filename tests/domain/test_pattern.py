@@ -373,8 +373,11 @@ PATHS = (
 
 @settings(deadline=None, max_examples=600)
 @given(
-    # pathspec lets `[!a]` match a slash, and reads `a/**/` as `a/**`; git does neither.
-    WILDCARDS.filter(lambda text: "[!" not in text and not text.endswith("**/")),
+    # pathspec lets `[!a]` match a slash, reads `a/**/` as `a/**`, and, where it is old, takes `***`
+    # for less than `**`; git does none of that.
+    WILDCARDS.filter(
+        lambda text: "[!" not in text and "***" not in text and not text.endswith("**/")
+    ),
     st.lists(PATHS, min_size=1, max_size=8),
 )
 def test_pathspec_agrees(text: str, paths: list[str]) -> None:
