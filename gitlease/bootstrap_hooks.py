@@ -108,6 +108,7 @@ def open_hooks(
         environ=environ,
         ref_prefix=settings.ref_prefix,
         shared=location.name,
+        holder=identity.actor.holder,
     )
     rules = HookRules(mode=settings.guard_mode, offline=settings.guard_offline)
     return HookDesk(

@@ -90,7 +90,8 @@ class Hooks:
         """Whether what is to be pushed may be, with what the remote knows now."""
         if self._rules.mode == OFF:
             return Ruling()
-        pushes = self._worktree.outgoing(lines, remote)
+        lost = self._worktree.taken_away(lines, remote)
+        pushes = (*self._worktree.outgoing(lines, remote), *((lost,) if lost else ()))
         touched = _merged(one for push in pushes for one in push.touched)
         if not touched:
             return Ruling()

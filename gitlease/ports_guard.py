@@ -126,6 +126,9 @@ class Worktree(Protocol):
     def outgoing(self, lines: Sequence[str], remote: str) -> tuple[Outgoing, ...]:
         """What is about to be pushed, by the lines that git gives its pre-push hook."""
 
+    def taken_away(self, lines: Sequence[str], remote: str) -> Outgoing | None:
+        """The same of the commits that such a push takes away from the remote, if any."""
+
     def set_trailers(
         self,
         message_file: str,

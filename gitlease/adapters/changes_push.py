@@ -59,13 +59,7 @@ def outgoing(
     pre-commit framework say it, which reads that input itself. Raises Invalid for what is no such
     line, and where git does not answer.
     """
-    some = islice((line for line in lines if line.strip()), MAX_REFS + 1)
-    asked = [_push(line, ref_prefix) for line in some]
-    if not asked:
-        remote = environ.get("PRE_COMMIT_REMOTE_NAME") or remote
-        asked = _by_framework(repository, environ, ref_prefix)
-    if len(asked) > MAX_REFS:
-        raise Invalid(f"one push of more than {MAX_REFS} refs cannot be looked at")
+    asked, remote = announced(repository, lines, remote, environ, ref_prefix)
     there = _on_remote(repository, remote)
     if shared is not None and "--remotes" not in there:
         there += [word for word in _on_remote(repository, shared) if word not in there]
@@ -78,6 +72,27 @@ def outgoing(
         return listed
     main = main_branches(repository, names_of(repository, remote))
     return [_with_own(repository, x, main, holder) if x.kind == UPDATE else x for x in listed]
+
+
+def announced(
+    repository: Repository,
+    lines: Iterable[str],
+    remote: str,
+    environ: Mapping[str, str],
+    ref_prefix: str,
+) -> tuple[list[Push], str]:
+    """What ``lines`` or the pre-commit framework say is pushed, without commits, and where to.
+
+    Raises Invalid.
+    """
+    some = islice((line for line in lines if line.strip()), MAX_REFS + 1)
+    asked = [_push(line, ref_prefix) for line in some]
+    if not asked:
+        remote = environ.get("PRE_COMMIT_REMOTE_NAME") or remote
+        asked = _by_framework(repository, environ, ref_prefix)
+    if len(asked) > MAX_REFS:
+        raise Invalid(f"one push of more than {MAX_REFS} refs cannot be looked at")
+    return asked, remote
 
 
 def _push(line: str, ref_prefix: str) -> Push:

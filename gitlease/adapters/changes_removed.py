@@ -10,7 +10,8 @@ import os
 from collections.abc import Collection, Mapping, Sequence
 
 from gitlease.adapters.changes import ask, is_id, refusal
-from gitlease.adapters.changes_push import MAX_COMMITS
+from gitlease.adapters.changes_push import DELETE, MAX_COMMITS, UPDATE, Push
+from gitlease.adapters.remote_branches import main_branches, names_of, refs_known
 from gitlease.adapters.repository import Repository
 from gitlease.domain.errors import Denied
 from gitlease.domain.lease import same_person
@@ -58,6 +59,37 @@ def removed(
             lost += commit
     found |= dict.fromkeys(_listed(repository, lost, kept, holder))
     return list(found)[:MAX_COMMITS], len(found) > MAX_COMMITS
+
+
+def removed_by(
+    repository: Repository, pushes: Sequence[Push], remote: str, holder: str
+) -> tuple[list[str], bool]:
+    """As ``removed``, by what is known here of the remote, without asking it.
+
+    What a ref has there and is not known here cannot be told: git refuses that push by itself,
+    unless it is forced.
+    """
+    refs = [
+        WorkRef(x.remote_ref, "", x.remote_oid, x.local_oid, became)
+        for x in pushes
+        if x.kind in (UPDATE, DELETE) and (became := _became(repository, x)) in REPLACES
+    ]
+    if not refs:
+        return [], False
+    names = names_of(repository, remote)
+    main = main_branches(repository, names)
+    there = refs_known(repository, names)
+    return removed(repository, refs, there, main=main, remote=remote, holder=holder)
+
+
+def _became(repository: Repository, push: Push) -> Became:
+    """What the push makes of a ref; UP_TO_DATE also for what is not known here."""
+    if not push.remote_oid or ask(repository, "cat-file", "-e", push.remote_oid).code != 0:
+        return Became.UP_TO_DATE
+    if push.kind == DELETE:
+        return Became.DELETED
+    words = ("merge-base", "--is-ancestor", push.remote_oid, push.local_oid)
+    return Became.FORCED if ask(repository, *words).code == 1 else Became.UP_TO_DATE
 
 
 def _listed(

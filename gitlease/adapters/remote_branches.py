@@ -17,6 +17,21 @@ def names_of(repository: Repository, remote: str) -> list[str]:
     return [name for name in names if remote in (name, repository.remote_url(name))]
 
 
+def refs_known(repository: Repository, names: Iterable[str]) -> dict[str, str]:
+    """The branches of these remotes as they were last seen here, by their full names there."""
+    places = [f"refs/remotes/{name}/" for name in names]
+    if not places:
+        return {}
+    said = ask(repository, "for-each-ref", "--format=%(objectname) %(refname) %(symref)", *places)
+    found = {}
+    for line in os.fsdecode(said.out).splitlines():
+        oid, ref, symref = line.split(" ")
+        place = next((x for x in places if ref.startswith(x)), None)
+        if place is not None and not symref:
+            found[f"refs/heads/{ref.removeprefix(place)}"] = oid
+    return found
+
+
 def main_branches(repository: Repository, names: Iterable[str]) -> dict[str, list[str]]:
     """The main branches of these remotes: what they call so, and what is usual.
 

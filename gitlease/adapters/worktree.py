@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from gitlease.adapters.ancestry import commit_words
 from gitlease.adapters.changes import Changed, ask, committed, staged
-from gitlease.adapters.changes_push import outgoing
+from gitlease.adapters.changes_push import announced, outgoing
 from gitlease.adapters.changes_tasks import TaskTouched, task_status_changes, touched
 from gitlease.adapters.message import (
     Reading,
@@ -82,6 +82,14 @@ class HookWorktree:
             )
             for push in pushes
         )
+
+    def taken_away(self, lines: Sequence[str], remote: str) -> Outgoing | None:
+        from gitlease.adapters.changes_removed import removed_by
+
+        asked, remote = announced(self._repository, lines, remote, self._environ, self._ref_prefix)
+        lost, cut = removed_by(self._repository, asked, remote, self._holder or "")
+        touched = self.touched_by(lost)
+        return Outgoing("what the push takes away", touched, len(lost), cut) if touched else None
 
     def touched_by(self, commits: Sequence[str]) -> tuple[Touched, ...]:
         """What some commits, by their full ids, touch."""

@@ -37,6 +37,7 @@ class FakeWorktree:
 
     change: StagedChange = field(default_factory=StagedChange)
     pushes: tuple[Outgoing, ...] = ()
+    lost: Outgoing | None = None
     asked: list[object] = field(default_factory=list)
     named: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
     templates: list[bool] = field(default_factory=list)
@@ -50,6 +51,9 @@ class FakeWorktree:
     def outgoing(self, lines: Sequence[str], remote: str) -> tuple[Outgoing, ...]:
         self.asked.append((tuple(lines), remote))
         return self.pushes
+
+    def taken_away(self, lines: Sequence[str], remote: str) -> Outgoing | None:
+        return self.lost
 
     def set_trailers(
         self,
@@ -535,3 +539,13 @@ def test_a_message_asks_no_remote_and_writes_trailers_whatever_the_mode(world: W
 def test_the_end_of_a_message_is_handed_on(world: World) -> None:
     world.hooks().end_message("MSG")
     assert world.tree.ended == ["MSG"]
+
+
+def test_what_a_push_takes_away_counts_as_what_it_brings(world: World) -> None:
+    world.claims(KIM, "src/auth/")
+    world.tree.lost = Outgoing("what the push takes away", (LOGIN,), 500, cut=True)
+    ruling = world.hooks().pre_push((), "origin")
+    assert ruling.blocked
+    assert ruling.warnings == (
+        "what the push takes away: only the newest 500 commits were looked at",
+    )

@@ -282,13 +282,52 @@ def test_a_merge_that_changes_what_is_held_is_stopped(pair: Pair) -> None:
     is_stopped(pair, path="docs/guide.md")
 
 
-def test_a_merge_that_takes_a_side_goes_on(late: Pair) -> None:
-    """jo had pushed before kim took it; what the merge brings is nothing new."""
+def test_ones_own_work_of_another_branch_is_judged_where_it_lands(late: Pair) -> None:
+    """jo had pushed before kim took it; the branch that all build on does not have it yet."""
     late.jo.git("push", "-q", "origin", "main:side", env={"GITLEASE_SKIP": "1"})
     late.kim.saves("README")
     late.kim.git("push", "-q")
     goes_on(late.jo.run("pull", "-q", "--no-rebase", "--no-edit"))
-    goes_on(late.jo.run("push", "-q"))
+    is_stopped(late)
+    late.jo.git("push", "-q", env={"GITLEASE_SKIP": "1"})
+    goes_on(late.jo.run("push", "-q", "origin", "main:side"))
+
+
+@pytest.fixture
+def landed(pair: Pair) -> Pair:
+    """kim holds src/api/ and has pushed work on it to main and to side; jo knows of both."""
+    pair.kim.claim("src/api/")
+    pair.kim.saves(LOGIN)
+    pair.kim.git("push", "-q", "origin", "main", "main:side")
+    pair.jo.git("fetch", "-q")
+    return pair
+
+
+def test_a_forced_push_takes_no_held_work_away(landed: Pair) -> None:
+    landed.jo.saves("docs/guide.md")
+    is_stopped(landed, "--force", "origin", "main")
+    is_stopped(landed, "--force", "origin", "main", ":side")
+    landed.jo.git("merge", "-q", "--no-edit", "origin/main")
+    goes_on(landed.jo.run("push", "-q", "--force", "origin", "main"))
+
+
+def test_a_branch_is_deleted_whose_work_is_elsewhere(landed: Pair) -> None:
+    goes_on(landed.jo.run("push", "-q", "origin", ":side"))
+    landed.kim.git("push", "-q", "origin", "main:side")
+    landed.kim.git("push", "-q", "--force", "origin", "HEAD^:main")
+    landed.jo.git("fetch", "-q")
+    is_stopped(landed, "origin", ":side")
+    landed.kim.release("src/api/")
+    goes_on(landed.jo.run("push", "-q", "origin", ":side"))
+
+
+def test_what_the_remote_has_and_nobody_here_knows_is_left_to_git(landed: Pair) -> None:
+    landed.kim.saves(LOGIN)
+    landed.kim.git("push", "-q", "origin", "main")
+    landed.jo.saves("docs/guide.md")
+    done = landed.jo.run("push", "-q", "origin", "main")
+    assert done.returncode == 1
+    assert "gitlease" not in done.stderr
 
 
 def test_nothing_new_is_pushed_without_asking_the_ledger(late: Pair) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -105,11 +106,20 @@ def raise_fences() -> Fences:
     global _raised
     if _raised is None:
         _raised = build(os.environ)
+        _hear_signals()
         atexit.register(_remove_in, os.getpid(), _raised)  # runs that never start a session
         for name in [name for name in os.environ if name not in _raised.environ]:
             del os.environ[name]
         os.environ.update(_raised.environ)
     return _raised
+
+
+def _hear_signals() -> None:
+    """Undo what nohup and shells do to jobs in the background, which every child would inherit."""
+    for signum in (signal.SIGHUP, signal.SIGQUIT, signal.SIGINT):
+        if signal.getsignal(signum) == signal.SIG_IGN:
+            typed = signum == signal.SIGINT
+            signal.signal(signum, signal.default_int_handler if typed else signal.SIG_DFL)
 
 
 def _remove_in(process: int, fences: Fences) -> None:
