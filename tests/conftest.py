@@ -26,23 +26,30 @@ def pytest_configure(config: pytest.Config) -> None:
     """Register the markers of these tests."""
     config.addinivalue_line("markers", "slow: long simulation, soak and race runs")
     config.addinivalue_line("markers", "one_in(n): of its variants the others are slow")
+    config.addinivalue_line("markers", "sampled(n): of the tests here the others are slow")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of the variants of a test that is marked so, each n-th runs by default, the first among them.
+    """Of what is marked so each n-th runs by default, the first among them.
 
-    The same ones every time; all of them run with ``-m "slow or not slow"``.
+    With ``one_in`` that is of the variants of a test, with ``sampled`` of the tests of the file or
+    class that has the mark; what is slow already does not count. The same ones every time; all of
+    them run with ``-m "slow or not slow"``.
     """
-    seen: Counter[tuple[Path, str]] = Counter()
+    seen: Counter[tuple[str, str]] = Counter()
+
+    def is_one_of(group: tuple[str, str], n: int) -> bool:
+        seen[group] += 1
+        return seen[group] % n == 1 % n
+
     for item in items:
-        mark = item.get_closest_marker("one_in")
-        if mark is None:
-            continue
-        test = (item.path, item.name.partition("[")[0])
-        if seen[test] % mark.args[0]:
-            item.add_marker(pytest.mark.slow)
-        seen[test] += 1
+        test = (str(item.path), item.name.partition("[")[0])
+        marks = [(test, mark) for mark in item.iter_markers("one_in")][:1]
+        there = item.iter_markers_with_node("sampled")
+        for group, mark in (*marks, *(((node.nodeid, ""), mark) for node, mark in there)):
+            if not item.get_closest_marker("slow") and not is_one_of(group, *mark.args):
+                item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(scope="session", autouse=True)

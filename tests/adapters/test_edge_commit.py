@@ -29,7 +29,7 @@ from gitlease.domain.errors import Invalid
 from gitlease.domain.resource import name_resource
 from gitlease.ports import TaskChange
 
-pytestmark = pytest.mark.one_in(2)
+pytestmark = [pytest.mark.one_in(2), pytest.mark.sampled(3)]
 
 ROOT = Path(__file__).parents[2]
 FILE = "tasks/F001.md"

@@ -36,7 +36,7 @@ from gitlease.domain.errors import Denied, GitleaseError, Invalid, LeaseHeld, Ro
 from gitlease.domain.resource import parse_resource
 from gitlease.faces.library import Leases
 
-pytestmark = pytest.mark.one_in(3)
+pytestmark = [pytest.mark.one_in(3), pytest.mark.sampled(3)]
 
 Clones = Callable[..., list[Path]]
 ROOT = Path(__file__).parents[2]

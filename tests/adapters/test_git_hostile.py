@@ -45,7 +45,7 @@ from gitlease.domain.lease import Lease
 from gitlease.faces.cli.app import run
 from gitlease.faces.library import Leases
 
-pytestmark = pytest.mark.one_in(3)
+pytestmark = [pytest.mark.one_in(3), pytest.mark.sampled(2)]
 
 Clones = Callable[..., list[Path]]
 ROOT = Path(__file__).parents[2]
@@ -239,6 +239,7 @@ def listed(leases: Leases) -> set[str]:
 # --- one bad record -----------------------------------------------------------------------------
 
 
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("name", BAD_RECORDS)
 def test_a_bad_record_takes_only_its_own_resource(
     name: str, bare: Path, leases: Leases, parsed: list[int], memory: Callable[[], int]
@@ -476,6 +477,7 @@ def test_a_bomb_of_trees_does_not_go_off(where: str, bare: Path, clones: Clones)
         assert run_limited(clone) == "claimed"
 
 
+@pytest.mark.slow
 def test_a_folder_nested_very_deep(bare: Path, clones: Clones) -> None:
     clone = clones(1)[0]
     with door(clone) as leases:

@@ -29,7 +29,7 @@ from gitlease.domain.errors import GitleaseError, Invalid, LeaseHeld
 from gitlease.faces.cli.app import run
 from gitlease.faces.library import Leases
 
-pytestmark = pytest.mark.one_in(3)
+pytestmark = [pytest.mark.one_in(3), pytest.mark.sampled(3)]
 
 Clones = Callable[..., list[Path]]
 EMAIL = "w1@example.com"

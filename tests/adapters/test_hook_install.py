@@ -37,6 +37,8 @@ from gitlease.adapters.repository import Repository, discover
 from gitlease.domain.errors import Invalid
 from gitlease.faces.hooks.entry import HOOKS as HANDLED
 
+pytestmark = pytest.mark.sampled(3)
+
 ROOT = Path(__file__).parents[2]
 FAR = 4_102_444_800  # the year 2100
 POSTS = [name for name in HOOKS if name.startswith("post-")]
@@ -204,6 +206,7 @@ def test_whoever_git_is_told_to_be_does_not_pass_by_what_others_hold_here(
         assert not called(repo)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize("name", ["pre-commit", "prepare-commit-msg", "post-commit"])
 def test_a_gate_serves_whom_it_was_made_for_only(repo: HookRepo, shell: str, name: str) -> None:

@@ -79,6 +79,7 @@ class TestPath(LedgerStoreContract):
         return place_of(path_remote)
 
 
+@pytest.mark.sampled(3)
 class TestHttp(LedgerStoreContract):
     @pytest.fixture
     def place(self, http_remote: Remote, place_of: Callable[[Remote], GitPlace]) -> GitPlace:

@@ -26,6 +26,7 @@ def live(
     return world
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("seed", FEW)
 @pytest.mark.parametrize("observed", [False, True], ids=["wall", "observed"])
 def test_the_invariants_hold_in_a_faulty_world(seed: int, observed: bool) -> None:
@@ -34,11 +35,13 @@ def test_the_invariants_hold_in_a_faulty_world(seed: int, observed: bool) -> Non
     assert world.held > 0
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("seed", FEW)
 def test_the_invariants_hold_where_most_requests_fail(seed: int) -> None:
     live(seed, observed=seed % 2 == 0, faults=0.8)
 
 
+@pytest.mark.slow
 def test_a_life_is_repeatable() -> None:
     one, again = (live(42, observed=False) for _ in range(2))
     assert one.true == again.true
@@ -46,6 +49,7 @@ def test_a_life_is_repeatable() -> None:
     assert sorted(one.outcomes.values()) == sorted(again.outcomes.values())
 
 
+@pytest.mark.slow
 def test_a_world_has_something_of_everything() -> None:
     seen: set[str] = set()
     for seed in FEW:

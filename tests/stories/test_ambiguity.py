@@ -39,6 +39,8 @@ from support.repos import git
 from gitlease.domain.errors import GitleaseError
 from gitlease.faces.library import Leases
 
+pytestmark = pytest.mark.sampled(2)
+
 Clones = Callable[..., list[Path]]
 ROOT = Path(__file__).parents[2]
 ANN, BOB = "w1@example.com", "w2@example.com"
@@ -213,6 +215,7 @@ ONCE: dict[str, Callable[[], TcpFault]] = {
 }
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     "name",
     [
@@ -235,6 +238,7 @@ LASTING: dict[str, Callable[[], TcpFault]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "early"),
     [
@@ -300,6 +304,7 @@ SERVER: dict[str, tuple[Callable[[], HttpFault], tuple[str, ...]]] = {
 }
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize(
     "name",
     [
@@ -323,6 +328,7 @@ def test_a_request_that_lies_in_the_server_longer_than_ann_waits(http: Stage) ->
     after_that_unless_bob(http, said)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "status", [503, *(pytest.param(status, marks=pytest.mark.slow) for status in (403, 401))]
 )
@@ -491,6 +497,7 @@ def _ssh_cut(direction: str, share: float, ssh: Stage) -> None:
     assert ann in ("ok", "unavailable"), fault
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("direction", "share"),
     [
@@ -586,6 +593,7 @@ KILLS = [
 ]
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(("where", "early", "whole"), KILLS)
 def test_a_killed_client_s_push_lands_late(
     where: str, early: bool, whole: bool, request: pytest.FixtureRequest

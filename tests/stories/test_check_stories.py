@@ -25,6 +25,8 @@ from gitlease.domain.resource import parse_resource
 from gitlease.domain.view import LeaseView
 from gitlease.ports_check import Asked
 
+pytestmark = pytest.mark.sampled(2)
+
 NOON = 1_795_176_000  # 2026-11-20T12:00:00Z, in seconds
 MINUTE, HOUR = 60, 3_600
 JO, KIM = "jo@example.com", "kim@example.com"
@@ -866,6 +868,7 @@ OTHER = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", OTHER)
 @pytest.mark.parametrize("depth", ["whole", "shallow"])
 def test_a_pull_request_does_not_decide_how_it_is_judged(

@@ -278,6 +278,7 @@ def believe(run: Run, seed: int, *, rounds: int, kills: int) -> None:
     assert len(set(tokens)) >= rounds * len(run.clones) - kills, "a token for every grant"
 
 
+@pytest.mark.slow
 def test_two_never_believe_at_once(
     path_remote: Remote, clones: Clones, run_of: Callable[..., Run]
 ) -> None:

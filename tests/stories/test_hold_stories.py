@@ -16,6 +16,8 @@ from support.remotes import Remote
 
 import gitlease
 
+pytestmark = pytest.mark.sampled(2)
+
 LONG = 60.0  # seconds that a test waits for what must come, at most
 Clones = Callable[..., list[Path]]
 

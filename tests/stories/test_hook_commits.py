@@ -27,7 +27,7 @@ from support.hooked import (
 )
 from support.repos import git, settle
 
-pytestmark = pytest.mark.one_in(2)
+pytestmark = [pytest.mark.one_in(2), pytest.mark.sampled(4)]
 
 DAY = 86_400
 

@@ -27,7 +27,7 @@ from gitlease.adapters.repository import discover
 from gitlease.adapters.system_clock import SystemClock
 from gitlease.bootstrap_hooks import HookDesk, open_hooks
 
-pytestmark = pytest.mark.one_in(2)
+pytestmark = [pytest.mark.one_in(2), pytest.mark.sampled(3)]
 
 ROOT = Path(__file__).parents[2]
 EVENTS = ROOT / "tests" / "faces" / "agent_events"

@@ -20,7 +20,7 @@ from support.hooked import (
 )
 from support.repos import git
 
-pytestmark = pytest.mark.one_in(2)
+pytestmark = [pytest.mark.one_in(2), pytest.mark.sampled(2)]
 
 LOGIN = "src/api/login.py"
 

@@ -26,7 +26,7 @@ from support.hooked import (
 
 from gitlease.domain.resource import parse_resource
 
-pytestmark = pytest.mark.one_in(3)
+pytestmark = [pytest.mark.one_in(3), pytest.mark.sampled(4)]
 
 STARTED = task_text("F002", status="in_progress")
 SLOW = pytest.mark.slow

@@ -222,6 +222,7 @@ def test_the_end_of_a_session_may_park_by_the_library(path_remote: Remote, clone
 # --- the race -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sessions", "racers"),
     [

@@ -39,6 +39,8 @@ from gitlease.faces.cli.app import run
 from gitlease.faces.library import Leases
 from gitlease.fencing import UNFENCED, PushAnswer, PushRefused
 
+pytestmark = pytest.mark.sampled(2)
+
 Clones = Callable[..., list[Path]]
 MAIN = "refs/heads/main"
 API = "src/api/"

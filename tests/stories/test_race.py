@@ -75,6 +75,7 @@ def race(workers: Workers, remote: Remote, rounds: int) -> None:
     assert header_of(remote.bare).sequence == rounds
 
 
+@pytest.mark.one_in(4)
 def test_eight_people_claim_the_same(eight: Workers, remote: Remote) -> None:
     """The first round makes the ledger as well: eight first contacts at once."""
     race(eight, remote, ROUNDS[remote.kind])
@@ -97,6 +98,7 @@ def all_get_theirs(workers: Workers, remote: Remote) -> None:
         assert holder_of(remote.bare, f"G{n}") == (f"w{n + 1}@example.com", None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "number"),
     [
@@ -137,6 +139,7 @@ def all_sessions_get_theirs(workers: Workers, verb: str, turn: int) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_ten_sessions_of_one_clone_claim_ten_things(path_remote: Remote, clones: Clones) -> None:
     with sessions(clones(1)[0], path_remote, 10) as workers:
         all_sessions_get_theirs(workers, "claim", 0)
@@ -152,6 +155,7 @@ def test_sixteen_sessions_of_one_clone_keep_sixteen_things(
                 all_sessions_get_theirs(workers, verb, turn)
 
 
+@pytest.mark.slow
 def test_readers_and_writers_of_one_clone(path_remote: Remote, clones: Clones) -> None:
     """Who only looks is not told of a rollback because a neighbour wrote in the meantime."""
     with sessions(clones(1)[0], path_remote, 8) as workers:
@@ -163,6 +167,7 @@ def test_readers_and_writers_of_one_clone(path_remote: Remote, clones: Clones) -
             ]
 
 
+@pytest.mark.slow
 def test_threads_of_one_program(path_remote: Remote, clones: Clones) -> None:
     """Six threads, each with a door of its own to the same clone."""
     clone = clones(1)[0]
@@ -179,6 +184,7 @@ def test_threads_of_one_program(path_remote: Remote, clones: Clones) -> None:
     assert found == [[f"T{number}-{turn}" for turn in range(3)] for number in range(6)]
 
 
+@pytest.mark.slow
 def test_overlapping_paths(path_remote: Remote, clones: Clones) -> None:
     """All of these can meet on src/auth/login.py, so one of them wins."""
     wanted = [
@@ -206,6 +212,7 @@ def test_overlapping_paths(path_remote: Remote, clones: Clones) -> None:
             assert workers.one(winner, "release", order[winner]).exit == 0
 
 
+@pytest.mark.slow
 def test_all_or_none_of_several(path_remote: Remote, clones: Clones) -> None:
     """Overlapping sets in different orders: whoever wins has all of its own, the others none."""
     sets = [["A", "B"], ["B", "C"], ["C", "D"], ["D", "A"], ["B", "A", "D"], ["D", "C", "B"]]

@@ -22,7 +22,10 @@ from support.running import LONG, Desk, lives, number_in, sleeper, until
 import gitlease
 from gitlease.faces.cli.app import run
 
-pytestmark = pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="processes are seen there")
+pytestmark = [
+    pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="processes are seen there"),
+    pytest.mark.sampled(2),
+]
 
 Clones = Callable[..., list[Path]]
 

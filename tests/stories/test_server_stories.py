@@ -291,7 +291,7 @@ def judged(forge: Forge, made: str, ref: str = REF, user: str = "kim") -> Verdic
     return receive(line, environ=environ, clock=SystemClock(), directory=str(forge.server))
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", list(LEGAL))
 def test_what_is_legal_is_accepted(name: str, scene: Path, tmp_path: Path) -> None:
     forge = Forge(tmp_path / "own.git", scene)
@@ -376,6 +376,7 @@ def speaks(
     return say
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["http", pytest.param("ssh", marks=pytest.mark.slow)])
 def test_every_verb_of_a_client_is_accepted(
     kind: str,

@@ -35,6 +35,8 @@ from support.repos import (
     snapshot,
 )
 
+pytestmark = pytest.mark.sampled(3)
+
 Clones = Callable[..., list[Path]]
 LARGE = 3_000_000
 
@@ -142,6 +144,7 @@ def test_a_remote_can_bring_its_own_servers(tmp_path: Path) -> None:
     assert run_git(tmp_path, "ls-remote", remote.url).returncode == 128
 
 
+@pytest.mark.one_in(4)
 def test_concurrent_clients_are_all_counted(remote: Remote, clones: Clones) -> None:
     workers = clones(6)
     before = remote.connections()
