@@ -105,7 +105,11 @@ def server_settings(repository: Repository) -> ServerSettings:
     )
     mode = trusted.get(MODE_KEY) or BLOCK
     if mode not in MODES:
-        raise Invalid(f"git config {MODE_KEY} is {shown(mode)}, not {' or '.join(MODES)}")
+        near = mode.strip().lower()
+        raise Invalid(
+            f"git config {MODE_KEY} is {shown(mode)}, not {' or '.join(MODES)}",
+            hints=(f"git config {MODE_KEY} {near if near in MODES else BLOCK}",),
+        )
     identity = trusted.get(IDENTITY_KEY) or None
     holders: dict[str, tuple[str, ...]] = {}
     for entry in trusted.section("gitlease"):

@@ -318,12 +318,16 @@ def test_a_fault_of_ours_stops_a_ledger_and_never_work(
     assert "so this push is not checked" in work.stderr
 
 
-def test_settings_of_the_server_that_cannot_be_used_are_a_fault(host: Host, forge: Forge) -> None:
+@pytest.mark.parametrize(("mode", "way_out"), [("sometimes", "block"), ("Warn", "warn")])
+def test_settings_of_the_server_that_cannot_be_used_are_a_fault(
+    host: Host, forge: Forge, mode: str, way_out: str
+) -> None:
     host.install()
-    git(host.bare, "config", "gitlease.mode", "sometimes")
+    git(host.bare, "config", "gitlease.mode", mode)
     done = pushes(host, forge)
     assert done.returncode == 1
-    assert "gitlease.mode is sometimes" in done.stderr
+    assert f"gitlease.mode is {mode}" in done.stderr
+    assert f"git config gitlease.mode {way_out}" in done.stderr
 
 
 def test_nothing_of_the_environment_is_a_setting(host: Host, forge: Forge) -> None:

@@ -107,6 +107,7 @@ def test_what_is_illegal_is_refused_with_its_rule(name: str, scene: Path, tmp_pa
     assert refusal.ref == bad.ref
     assert "\n" not in refusal.message
     assert refusal.message.isprintable()
+    assert "skew=" not in refusal.message, "values are shown in words"
 
 
 def refused_for(host: Host, name: str, tmp_path: Path) -> None:
