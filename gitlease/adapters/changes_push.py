@@ -48,12 +48,13 @@ def outgoing(
     ref_prefix: str = "refs/gitlease",
     shared: str | None = None,
     holder: str | None = None,
+    strict: bool = False,
 ) -> list[Push]:
     """What is about to be pushed to ``remote``, a name or a URL.
 
     What ``shared``, the remote of the ledger, has was judged when it came there. But commits of
-    ``holder``, whose push it is, count wherever they are to land anew, save from a main branch:
-    the lease may have been lost since.
+    ``holder``, whose push it is, count where they come to a main branch, on which all build, and if
+    ``strict`` wherever they come to, save from a main branch: the lease may have been lost since.
 
     ``lines`` are the standard input of pre-push. Where there are none, the variables of the
     pre-commit framework say it, which reads that input itself. Raises Invalid for what is no such
@@ -71,7 +72,12 @@ def outgoing(
     if holder is None or not any(push.kind == UPDATE for push in listed):
         return listed
     main = main_branches(repository, names_of(repository, remote))
-    return [_with_own(repository, x, main, holder) if x.kind == UPDATE else x for x in listed]
+    return [
+        _with_own(repository, x, main, holder)
+        if x.kind == UPDATE and (strict or x.remote_ref.removeprefix("refs/heads/") in main)
+        else x
+        for x in listed
+    ]
 
 
 def announced(

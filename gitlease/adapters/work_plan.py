@@ -80,6 +80,7 @@ class GitWork:
             ref_prefix=ref_prefix,
             shared=location.name,
             holder=holder,
+            strict=True,
         )
 
     # --- what would be pushed ---------------------------------------------------------------------

@@ -38,14 +38,16 @@ class HookWorktree:
         ref_prefix: str,
         shared: str | None,
         holder: str | None = None,
+        strict: bool = False,
     ) -> None:
         """``shared`` is the name of the remote of the ledger, where it has one.
 
-        ``holder`` is whose work it is.
+        ``holder`` is whose work it is, which counts where it comes to a main branch, and if
+        ``strict`` to any.
         """
         self._repository, self._tasks = repository, tasks
         self._environ, self._ref_prefix, self._shared = environ, ref_prefix, shared
-        self._holder = holder
+        self._holder, self._strict = holder, strict
 
     def staged(self, *, amended: bool | None = False) -> StagedChange:
         if amended is None:
@@ -70,6 +72,7 @@ class HookWorktree:
             ref_prefix=self._ref_prefix,
             shared=self._shared,
             holder=self._holder,
+            strict=self._strict,
         )
         every = dict.fromkeys(commit for push in pushes for commit in push.commits)
         found = committed(self._repository, list(every))

@@ -289,6 +289,8 @@ def test_ones_own_work_of_another_branch_is_judged_where_it_lands(late: Pair) ->
     late.kim.git("push", "-q")
     goes_on(late.jo.run("pull", "-q", "--no-rebase", "--no-edit"))
     is_stopped(late)
+    late.kim.git("push", "-q", "origin", "HEAD:develop")
+    goes_on(late.jo.run("push", "-q", "origin", "main:develop"))
     late.jo.git("push", "-q", env={"GITLEASE_SKIP": "1"})
     goes_on(late.jo.run("push", "-q", "origin", "main:side"))
 
