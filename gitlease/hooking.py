@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from gitlease.domain.errors import GitleaseError, LeaseHeld
+from gitlease.domain.errors import Denied, GitleaseError, LeaseHeld
 from gitlease.domain.frozen import dataclass, replace
 from gitlease.domain.guard import Severity, Touched
 from gitlease.domain.lease import Lease
@@ -43,8 +43,8 @@ class HookRules:
 class Ruling:
     """What a hook came to. ``blocked``: git must stop.
 
-    ``guarded`` has what was found, ``refused`` a claim that the commit implies and that was
-    refused, ``claimed`` what it claimed and ``written`` the task files that this changed.
+    ``guarded`` has what was found, ``refused`` why the whole of it is refused, as a claim that the
+    commit implies is, ``claimed`` what it claimed and ``written`` the task files that this changed.
     """
 
     blocked: bool = False
@@ -91,19 +91,27 @@ class Hooks:
         if self._rules.mode == OFF:
             return Ruling()
         lost = self._worktree.taken_away(lines, remote)
-        pushes = (*self._worktree.outgoing(lines, remote), *((lost,) if lost else ()))
-        touched = _merged(one for push in pushes for one in push.touched)
+        pushes = self._worktree.outgoing(lines, remote)
+        refused = next((_of_a_ledger(push.ref) for push in pushes if push.is_ledger), None)
+        stops = refused is not None and self._rules.mode == BLOCK
+        touched = _merged((*(one for push in pushes for one in push.touched), *lost.touched))
+        blind = tuple(
+            f"what {name} has there is not known here, nor whose work would be taken away"
+            for name in lost.unknown
+        )
         if not touched:
-            return Ruling()
+            return Ruling(blocked=stops, refused=refused, warnings=blind)
         guarded = self._guard.check(touched, strict=True)
-        said = guarded.warnings + ((guarded.offline,) if guarded.offline else ())
+        said = guarded.warnings + ((guarded.offline,) if guarded.offline else ()) + blind
+        said += (f"only {lost.commits} of the commits that are lost were looked at",) * lost.cut
         said += tuple(
             f"{push.ref}: only the newest {push.commits} commits were looked at"
             for push in pushes
             if push.cut
         )
-        stops = bool(guarded.offline) and self._rules.offline != OFF
-        return Ruling(blocked=self._stops(guarded, offline=stops), guarded=guarded, warnings=said)
+        strict = bool(guarded.offline) and self._rules.offline != OFF
+        stops = self._stops(guarded, offline=strict) or stops
+        return Ruling(blocked=stops, guarded=guarded, refused=refused, warnings=said)
 
     def name_leases(
         self, message_file: str, *, amended: bool | None = False, template: bool = False
@@ -170,6 +178,13 @@ class Hooks:
             out = [x for x in people.others(one.before, holder) if fold(x.name) not in kept]
             if out and one.resource.key not in held:
                 raise assigned_error(one.resource, WHOLE, tuple(out))
+
+
+def _of_a_ledger(ref: str) -> Denied:
+    return Denied(
+        f"{ref} belongs to everybody's leases, and only gitlease changes it: "
+        "push branches and tags only"
+    )
 
 
 def _is_news_of_others(started: Started, service: LeaseService) -> bool:

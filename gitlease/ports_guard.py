@@ -102,12 +102,27 @@ class Outgoing:
     """What a push would bring to one ref of a remote: the paths that its commits touch.
 
     ``commits`` is how many there are, ``cut`` whether there were too many to look at.
+    ``is_ledger``: only gitlease moves that ref.
     """
 
     ref: str
     touched: tuple[Touched, ...] = ()
     commits: int = 0
     cut: bool = False
+    is_ledger: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TakenAway:
+    """What a push would take away: the paths that the commits touch, how many, whether too many.
+
+    ``unknown`` are the branches of which it is not known here what they have.
+    """
+
+    touched: tuple[Touched, ...] = ()
+    commits: int = 0
+    cut: bool = False
+    unknown: tuple[str, ...] = ()
 
 
 class Worktree(Protocol):
@@ -126,8 +141,8 @@ class Worktree(Protocol):
     def outgoing(self, lines: Sequence[str], remote: str) -> tuple[Outgoing, ...]:
         """What is about to be pushed, by the lines that git gives its pre-push hook."""
 
-    def taken_away(self, lines: Sequence[str], remote: str) -> Outgoing | None:
-        """The same of the commits that such a push takes away from the remote, if any."""
+    def taken_away(self, lines: Sequence[str], remote: str) -> TakenAway:
+        """What such a push takes away from the main branches of the remote of the ledger."""
 
     def set_trailers(
         self,

@@ -36,13 +36,37 @@ def commit_words(pid: int | None = None) -> CommitWords | None:
 
     None where it does not show, as in an alias. Never raises.
     """
+    words = _words_after(b"commit", pid)
+    return None if words is None else _read(words)
+
+
+def is_mirror_push(pid: int | None = None) -> bool:
+    """Whether the nearest git above this process was told to push a mirror. Never raises.
+
+    What such a push deletes is not among the lines that its hook gets.
+    """
+    words = _words_after(b"push", pid) or ()
+    return any(word.startswith(b"--mi") and b"--mirror".startswith(word) for word in words)
+
+
+def is_forced_push(pid: int | None = None) -> bool:
+    """Whether the nearest git above this process was told to push by force. Never raises."""
+    for word in _words_after(b"push", pid) or ():
+        short = word[:1] == b"-" != word[1:2]
+        if word[:1] == b"+" or word.startswith(b"--force") or (short and b"f" in word):
+            return True
+    return False
+
+
+def _words_after(command: bytes, pid: int | None) -> Sequence[bytes] | None:
+    """What stands after this command of the nearest git above, None where none has it."""
     look = _by_proc if os.path.isdir("/proc/self") else _by_ps()
     pid = os.getppid() if pid is None else pid
     for _ in range(GENERATIONS):
         parent, words = look(pid)
         name = os.path.basename(words[0]) if words else b""
-        if name in (b"git", b"git.exe") and b"commit" in words:
-            return _read(words[words.index(b"commit") + 1 :])
+        if name in (b"git", b"git.exe") and command in words:
+            return words[words.index(command) + 1 :]
         if parent <= 1:
             break
         pid = parent

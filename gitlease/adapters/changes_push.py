@@ -8,7 +8,7 @@ from itertools import islice
 
 from gitlease.adapters.changes import ask, is_id, refusal
 from gitlease.adapters.git import GitResult
-from gitlease.adapters.remote_branches import main_branches, names_of
+from gitlease.adapters.remote_branches import is_main, main_branches, names_of
 from gitlease.adapters.repository import Repository
 from gitlease.adapters.settings_schema import shown
 from gitlease.domain.errors import Invalid
@@ -53,8 +53,9 @@ def outgoing(
     """What is about to be pushed to ``remote``, a name or a URL.
 
     What ``shared``, the remote of the ledger, has was judged when it came there. But commits of
-    ``holder``, whose push it is, count where they come to a main branch, on which all build, and if
-    ``strict`` wherever they come to, save from a main branch: the lease may have been lost since.
+    ``holder``, whose push it is, count where they come to a main branch of ``shared`` and were on
+    none, and if ``strict`` wherever they come to, save from a main branch: the lease may have been
+    lost since.
 
     ``lines`` are the standard input of pre-push. Where there are none, the variables of the
     pre-commit framework say it, which reads that input itself. Raises Invalid for what is no such
@@ -71,10 +72,13 @@ def outgoing(
         listed = [_listed(repository, x, there) if x.kind in (UPDATE, NEW) else x for x in asked]
     if holder is None or not any(push.kind == UPDATE for push in listed):
         return listed
-    main = main_branches(repository, names_of(repository, remote))
+    names = names_of(repository, remote)
+    main = main_branches(repository, names)
+    if not strict and shared not in names:
+        return listed
     return [
         _with_own(repository, x, main, holder)
-        if x.kind == UPDATE and (strict or x.remote_ref.removeprefix("refs/heads/") in main)
+        if x.kind == UPDATE and (strict or is_main(x.remote_ref, main))
         else x
         for x in listed
     ]
@@ -188,7 +192,8 @@ def _with_own(
     What a main branch has is merged everywhere; but of the target itself it is known what it has.
     """
     every = [oid for ids in main.values() for oid in ids]
-    tips = [] if push.remote_ref.removeprefix("refs/heads/") in main else every
+    target = push.remote_ref.removeprefix("refs/heads/")
+    tips = [oid for name, ids in main.items() if name != target for oid in ids]
     most = f"--max-count={MAX_COMMITS + 1}"
     words = ("log", "--no-show-signature", "--format=%H %ae %ce", most, push.local_oid, "--not")
     said = ask(repository, *words, push.remote_oid, *tips, "--")

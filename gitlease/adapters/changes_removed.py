@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from gitlease.adapters.changes import ask, is_id, refusal
 from gitlease.adapters.changes_push import DELETE, MAX_COMMITS, UPDATE, Push
-from gitlease.adapters.remote_branches import main_branches, names_of, refs_known
+from gitlease.adapters.remote_branches import is_main, main_branches, names_of, refs_known
 from gitlease.adapters.repository import Repository
 from gitlease.domain.errors import Denied
 from gitlease.domain.lease import same_person
@@ -53,7 +53,7 @@ def removed(
             )
         asked = ask(repository, "rev-parse", "-q", "--verify", f"{old}^{{commit}}")
         commit = os.fsdecode(asked.out).split()[-1:] if asked.code == 0 else []
-        if one.new and one.ref.removeprefix("refs/heads/") in main:
+        if one.new and is_main(one.ref, main):
             found |= dict.fromkeys(_listed(repository, commit, {one.new}, ""))
         else:
             lost += commit
@@ -64,22 +64,38 @@ def removed(
 def removed_by(
     repository: Repository, pushes: Sequence[Push], remote: str, holder: str
 ) -> tuple[list[str], bool]:
-    """As ``removed``, by what is known here of the remote, without asking it.
+    """As ``removed`` of the main branches, by what is known here of the remote, without asking it.
 
-    What a ref has there and is not known here cannot be told: git refuses that push by itself,
-    unless it is forced.
+    Of any other branch nobody can tell here whether what it loses is a loss: its commits may have
+    been squashed, or replaced by whoever made them. What a ref has there and is not known here,
+    ``unknown_to`` tells.
     """
+    names = names_of(repository, remote)
+    main = main_branches(repository, names)
     refs = [
         WorkRef(x.remote_ref, "", x.remote_oid, x.local_oid, became)
         for x in pushes
-        if x.kind in (UPDATE, DELETE) and (became := _became(repository, x)) in REPLACES
+        if x.kind in (UPDATE, DELETE)
+        and is_main(x.remote_ref, main)
+        and (became := _became(repository, x)) in REPLACES
     ]
     if not refs:
         return [], False
-    names = names_of(repository, remote)
-    main = main_branches(repository, names)
     there = refs_known(repository, names)
     return removed(repository, refs, there, main=main, remote=remote, holder=holder)
+
+
+def unknown_to(repository: Repository, pushes: Sequence[Push], remote: str) -> tuple[str, ...]:
+    """The main branches that would be replaced or deleted with commits that are not known here."""
+    main = main_branches(repository, names_of(repository, remote))
+    return tuple(
+        x.remote_ref.removeprefix("refs/heads/")
+        for x in pushes
+        if x.kind in (UPDATE, DELETE)
+        and is_main(x.remote_ref, main)
+        and x.remote_oid
+        and ask(repository, "cat-file", "-e", x.remote_oid).code != 0
+    )
 
 
 def _became(repository: Repository, push: Push) -> Became:

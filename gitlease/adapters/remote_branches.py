@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from gitlease.adapters.changes import ask
 from gitlease.adapters.repository import Repository
@@ -15,6 +15,11 @@ def names_of(repository: Repository, remote: str) -> list[str]:
     """The remotes that have this name or URL."""
     names = repository.remote_names()
     return [name for name in names if remote in (name, repository.remote_url(name))]
+
+
+def is_main(ref: str, main: Collection[str]) -> bool:
+    """Whether a ref, by its full name, is one of these main branches."""
+    return ref.removeprefix("refs/heads/") in main
 
 
 def refs_known(repository: Repository, names: Iterable[str]) -> dict[str, str]:

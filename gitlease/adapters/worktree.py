@@ -7,9 +7,9 @@ import os
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 
-from gitlease.adapters.ancestry import commit_words
+from gitlease.adapters.ancestry import commit_words, is_forced_push, is_mirror_push
 from gitlease.adapters.changes import Changed, ask, committed, staged
-from gitlease.adapters.changes_push import announced, outgoing
+from gitlease.adapters.changes_push import LEDGER, announced, outgoing
 from gitlease.adapters.changes_tasks import TaskTouched, task_status_changes, touched
 from gitlease.adapters.message import (
     Reading,
@@ -19,11 +19,12 @@ from gitlease.adapters.message import (
     with_trailers,
     write_message,
 )
+from gitlease.adapters.remote_branches import names_of
 from gitlease.adapters.repository import Repository
 from gitlease.adapters.settings import Tasks
 from gitlease.domain.errors import Invalid
 from gitlease.domain.guard import Touched
-from gitlease.ports_guard import Outgoing, StagedChange, Started
+from gitlease.ports_guard import Outgoing, StagedChange, Started, TakenAway
 
 
 class HookWorktree:
@@ -42,7 +43,7 @@ class HookWorktree:
     ) -> None:
         """``shared`` is the name of the remote of the ledger, where it has one.
 
-        ``holder`` is whose work it is, which counts where it comes to a main branch, and if
+        ``holder`` is whose work it is, which counts where it comes to a main branch there, and if
         ``strict`` to any.
         """
         self._repository, self._tasks = repository, tasks
@@ -74,30 +75,47 @@ class HookWorktree:
             holder=self._holder,
             strict=self._strict,
         )
+        mirrored = self._is_shared(remote) and self._is_mirrored(remote)
         every = dict.fromkeys(commit for push in pushes for commit in push.commits)
         found = committed(self._repository, list(every))
-        return tuple(
+        ledgers = (Outgoing(f"{self._ref_prefix}/*", is_ledger=True),) if mirrored else ()
+        return ledgers + tuple(
             Outgoing(
                 push.remote_ref,
                 self._touched([one for commit in push.commits for one in found[commit]]),
                 len(push.commits),
                 push.cut,
+                is_ledger=push.kind == LEDGER and self._is_shared(remote),
             )
             for push in pushes
         )
 
-    def taken_away(self, lines: Sequence[str], remote: str) -> Outgoing | None:
-        from gitlease.adapters.changes_removed import removed_by
+    def taken_away(self, lines: Sequence[str], remote: str) -> TakenAway:
+        if not self._is_shared(remote):
+            return TakenAway()
+        from gitlease.adapters.changes_removed import removed_by, unknown_to
 
         asked, remote = announced(self._repository, lines, remote, self._environ, self._ref_prefix)
         lost, cut = removed_by(self._repository, asked, remote, self._holder or "")
-        touched = self.touched_by(lost)
-        return Outgoing("what the push takes away", touched, len(lost), cut) if touched else None
+        # One that is not forced is refused by git itself.
+        blind = unknown_to(self._repository, asked, remote) if is_forced_push() else ()
+        return TakenAway(self.touched_by(lost), len(lost), cut, blind)
 
     def touched_by(self, commits: Sequence[str]) -> tuple[Touched, ...]:
         """What some commits, by their full ids, touch."""
         found = committed(self._repository, commits)
         return self._touched([one for commit in commits for one in found[commit]])
+
+    def _is_shared(self, remote: str) -> bool:
+        """Whether it is the remote of the ledger; of another one main is nobody else's branch."""
+        remote = self._environ.get("PRE_COMMIT_REMOTE_NAME") or remote
+        return self._shared is not None and self._shared in names_of(self._repository, remote)
+
+    def _is_mirrored(self, remote: str) -> bool:
+        """Whether the push takes away from the remote whatever is not here, as every ledger."""
+        names = names_of(self._repository, remote)
+        said = (self._repository.config.get(f"remote.{name}.mirror") or "" for name in names)
+        return is_mirror_push() or any(x.lower() in ("true", "yes", "on", "1") for x in said)
 
     def _has_commit(self) -> bool:
         return ask(self._repository, "rev-parse", "-q", "--verify", "HEAD^{commit}").code == 0

@@ -65,7 +65,13 @@ def test_the_pusher_s_own_commits_count_wherever_they_are_to_land_anew(clone: Pa
     ) -> list[tuple[str, ...]]:
         lines = told(clone, "origin", *words)
         found = outgoing(
-            discover(str(clone)), lines, remote="origin", environ={}, holder=holder, strict=strict
+            discover(str(clone)),
+            lines,
+            remote="origin",
+            environ={},
+            shared="origin",
+            holder=holder,
+            strict=strict,
         )
         return [push.commits for push in found]
 

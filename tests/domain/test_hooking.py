@@ -21,7 +21,7 @@ from gitlease.edges import EdgeRules, Edges
 from gitlease.guarding import GuardService
 from gitlease.hooking import HookRules, Hooks, trailer
 from gitlease.ports import LedgerStore
-from gitlease.ports_guard import Outgoing, StagedChange, Started
+from gitlease.ports_guard import Outgoing, StagedChange, Started, TakenAway
 from gitlease.service import LeaseService
 
 LAPSED = TTL + SKEW + 1
@@ -37,7 +37,7 @@ class FakeWorktree:
 
     change: StagedChange = field(default_factory=StagedChange)
     pushes: tuple[Outgoing, ...] = ()
-    lost: Outgoing | None = None
+    lost: TakenAway = field(default_factory=TakenAway)
     asked: list[object] = field(default_factory=list)
     named: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
     templates: list[bool] = field(default_factory=list)
@@ -52,7 +52,7 @@ class FakeWorktree:
         self.asked.append((tuple(lines), remote))
         return self.pushes
 
-    def taken_away(self, lines: Sequence[str], remote: str) -> Outgoing | None:
+    def taken_away(self, lines: Sequence[str], remote: str) -> TakenAway:
         return self.lost
 
     def set_trailers(
@@ -543,9 +543,14 @@ def test_the_end_of_a_message_is_handed_on(world: World) -> None:
 
 def test_what_a_push_takes_away_counts_as_what_it_brings(world: World) -> None:
     world.claims(KIM, "src/auth/")
-    world.tree.lost = Outgoing("what the push takes away", (LOGIN,), 500, cut=True)
+    world.tree.lost = TakenAway((LOGIN,), 500, cut=True)
     ruling = world.hooks().pre_push((), "origin")
     assert ruling.blocked
-    assert ruling.warnings == (
-        "what the push takes away: only the newest 500 commits were looked at",
-    )
+    assert ruling.warnings == ("only 500 of the commits that are lost were looked at",)
+
+
+def test_what_nobody_here_knows_is_said_before_it_is_replaced(world: World) -> None:
+    world.tree.lost = TakenAway(unknown=("main",))
+    ruling = world.hooks().pre_push((), "origin")
+    assert not ruling.blocked
+    assert ruling.warnings[0].startswith("what main has there is not known here")

@@ -9,6 +9,7 @@ from support.hooked import (
     CODE,
     JO,
     KIM,
+    WAYS_AROUND,
     Pair,
     Person,
     blocks,
@@ -223,6 +224,29 @@ def test_a_ledger_is_no_work(late: Pair) -> None:
     is_stopped(late, "origin", *words, "main")
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        [":refs/gitlease/global", "main"],
+        ["--force", "HEAD:refs/gitlease/global"],
+        ["HEAD:refs/gitlease/more"],
+        ["--mirror"],
+    ],
+)
+def test_nobody_but_gitlease_moves_a_ledger(pair: Pair, words: list[str]) -> None:
+    pair.kim.claim("src/api/")
+    before = refs(pair)
+    done = pair.jo.run("push", "-q", "origin", *words)
+    assert done.returncode == 1
+    assert "belongs to everybody's leases, and only gitlease changes it" in done.stderr
+    assert not WAYS_AROUND.search(done.stderr)
+    assert refs(pair) == before
+    pair.jo.git("config", "lease.guardMode", "warn")
+    done = pair.jo.run("push", "-q", "--dry-run", "origin", *words)
+    assert done.returncode == 0, done.stderr
+    assert "gitlease: warning: refs/gitlease/" in done.stderr
+
+
 def test_a_rewritten_branch_is_judged_by_its_new_commits(pair: Pair) -> None:
     pair.jo.git("switch", "-q", "-c", "side")
     pair.jo.saves(LOGIN)
@@ -313,14 +337,44 @@ def test_a_forced_push_takes_no_held_work_away(landed: Pair) -> None:
     goes_on(landed.jo.run("push", "-q", "--force", "origin", "main"))
 
 
-def test_a_branch_is_deleted_whose_work_is_elsewhere(landed: Pair) -> None:
+def test_of_other_branches_nobody_can_tell_what_is_a_loss(landed: Pair) -> None:
+    """What kim replaces, squashes or drops must not keep jo from following."""
     goes_on(landed.jo.run("push", "-q", "origin", ":side"))
-    landed.kim.git("push", "-q", "origin", "main:side")
-    landed.kim.git("push", "-q", "--force", "origin", "HEAD^:main")
+    landed.jo.git("switch", "-q", "-c", "stacked", "origin/main")
+    landed.jo.saves("docs/guide.md")
+    goes_on(landed.jo.run("push", "-q", "origin", "stacked"))
+    landed.kim.git("commit", "-q", "--amend", "-m", "better")
+    landed.kim.git("push", "-q", "--force", "origin", "main")
     landed.jo.git("fetch", "-q")
-    is_stopped(landed, "origin", ":side")
-    landed.kim.release("src/api/")
+    landed.jo.git("rebase", "-q", "--onto", "origin/main", "stacked~1", env={"GITLEASE_SKIP": "1"})
+    goes_on(landed.jo.run("push", "-q", "--force", "origin", "stacked"))
+
+
+def test_main_is_not_deleted_with_held_work(landed: Pair) -> None:
+    git(landed.remote, "config", "receive.denyDeleteCurrent", "ignore")
+    goes_on(landed.jo.run("push", "-q", "origin", ":main"))
+    landed.kim.git("push", "-q", "origin", "main")
+    landed.jo.git("fetch", "-q")
     goes_on(landed.jo.run("push", "-q", "origin", ":side"))
+    is_stopped(landed, "origin", ":main")
+    landed.kim.release("src/api/")
+    goes_on(landed.jo.run("push", "-q", "origin", ":main"))
+
+
+def test_what_one_main_branch_has_may_come_to_another(late: Pair) -> None:
+    """As a release does: it had landed before anybody else took it."""
+    late.jo.git("push", "-q", "origin", "main:develop", env={"GITLEASE_SKIP": "1"})
+    late.jo.git("symbolic-ref", "refs/remotes/origin/HEAD", "refs/remotes/origin/develop")
+    goes_on(late.jo.run("push", "-q", "origin", "main"))
+
+
+def test_main_of_a_fork_is_nobody_else_s(late: Pair) -> None:
+    fork = late.base / "fork.git"
+    git(late.base, "clone", "-q", "--bare", str(late.remote), str(fork))
+    late.jo.git("remote", "add", "fork", str(fork))
+    late.jo.git("push", "-q", "origin", "main:side", env={"GITLEASE_SKIP": "1"})
+    goes_on(late.jo.run("push", "-q", "fork", "main"))
+    goes_on(late.jo.run("push", "-q", "--force", "fork", "main^:main"))
 
 
 def test_what_the_remote_has_and_nobody_here_knows_is_left_to_git(landed: Pair) -> None:
@@ -330,6 +384,9 @@ def test_what_the_remote_has_and_nobody_here_knows_is_left_to_git(landed: Pair) 
     done = landed.jo.run("push", "-q", "origin", "main")
     assert done.returncode == 1
     assert "gitlease" not in done.stderr
+    for word in ("--force", "-qf", "+main"):
+        dry = landed.jo.run("push", "--dry-run", "origin", *(["main"] * (word[0] == "-")), word)
+        assert "warning: what main has there is not known here" in dry.stderr
 
 
 def test_nothing_new_is_pushed_without_asking_the_ledger(late: Pair) -> None:
