@@ -23,7 +23,7 @@ from gitlease.domain.ledger import Fate
 from gitlease.domain.pattern import fold
 from gitlease.domain.resource import Resource
 from gitlease.domain.view import LeaseView
-from gitlease.domain.work import PushWish, WorkPush, WorkRef
+from gitlease.domain.work import Became, PushWish, WorkPush, WorkRef
 from gitlease.ports import Clock, Prepared, Snapshot, Swapped, Words, WorkStore
 from gitlease.ports_push import PlannedPush, Work
 from gitlease.pushing import PushCase
@@ -176,7 +176,8 @@ class Fencing(LeaseReader):
             except Denied as refusal:
                 if isinstance(refusal, PushRefused):
                     raise
-                raise PushRefused(refusal.message, refs=plan.refs, hints=refusal.hints) from None
+                refs = tuple(_turned_down(x, refusal.message) for x in plan.refs)
+                raise PushRefused(refusal.message, refs=refs, hints=refusal.hints) from None
         changed = {layer: step for layer, step in steps.items() if step.applied.changed}
         if not changed:
             for line in self._work.land(plan.push):
@@ -239,6 +240,11 @@ def _rejected(refs: tuple[WorkRef, ...]) -> PushRefused:
     hints = ("take in first what the remote has: git pull",) if behind else ()
     said = "; ".join(f"{x.ref}: {x.reason}" for x in own if x.reason)
     return PushRefused(f"git would not push: {said}", refs=refs, hints=hints)
+
+
+def _turned_down(ref: WorkRef, reason: str) -> WorkRef:
+    """What a ref became of a push that moved none of them: they move together or not at all."""
+    return replace(ref, became=Became.REJECTED, reason=reason) if ref.moves else ref
 
 
 def _is_live(lease: Lease, moment: Moment) -> bool:

@@ -350,9 +350,12 @@ def test_a_server_that_refuses_the_work_leaves_the_lease(stage: Stage) -> None:
     )
     stage.jo.commits()
     before, ledger = stage.main, stage.ledger
-    with pytest.raises(PushRefused, match="hook declined"):
+    with pytest.raises(PushRefused, match="hook declined") as caught:
         stage.jo.push()
     assert (stage.main, stage.ledger) == (before, ledger)
+    [main] = [x for x in caught.value.refs if x.ref == MAIN]
+    assert main.became.value == "rejected"
+    assert "hook declined" in main.reason
 
 
 def test_a_server_that_refuses_everything_is_not_asked_for_long(stage: Stage) -> None:
