@@ -49,6 +49,7 @@ class _Said:
     subject: str
     named: tuple[Named, ...]
     mentioned: tuple[Named, ...]
+    unreadable: tuple[str, ...]
     helpers: tuple[str, ...]
 
 
@@ -68,13 +69,15 @@ class GitCommits:
             Deed(
                 id=one.id,
                 subject=one.subject,
-                emails=(*one.emails, *(helpers.get(email, email) for email in one.helpers)),
+                emails=one.emails,
+                helpers=tuple(helpers.get(email, email) for email in one.helpers),
                 written=one.written,
                 recorded=one.recorded,
                 merge=one.merge,
                 touched=tuple(touched(changed[one.id], [x for x in files[one.id] if x])),
                 named=one.named,
                 mentioned=one.mentioned,
+                unreadable=one.unreadable,
                 only_tasks=bool(files[one.id]) and all(files[one.id]),
             )
             for one in said
@@ -133,6 +136,7 @@ def _ask(where: Repository, base: str, *words: str) -> bytes:
 
 def _read(fields: Sequence[str]) -> _Said:
     commit, parents, author, written, committer, recorded, subject, named, helpers, text = fields
+    trailers = [value for value in named.split("\n") if value][:LINES]
     lines = (line.rstrip("\r") for line in text.split("\n") if line.startswith(f"{_NAME}: "))
     return _Said(
         id=commit.strip(),
@@ -141,8 +145,9 @@ def _read(fields: Sequence[str]) -> _Said:
         written=_time(written),
         recorded=_time(recorded),
         subject=subject[:SUBJECT],
-        named=_named(named.split("\n")),
+        named=_named(trailers),
         mentioned=_named(line.removeprefix(f"{_NAME}: ") for line in lines),
+        unreadable=tuple(dict.fromkeys(x for x in trailers if read_trailer(x) is None)),
         helpers=tuple(
             found[1] for line in helpers.split("\n")[:LINES] if (found := _ADDRESS.search(line))
         ),

@@ -12,9 +12,18 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
+from gitlease.adapters.changes import ask
 from gitlease.adapters.receive_ledger import judge_ledger
-from gitlease.adapters.receive_lines import RefMove, is_ledger, layer_of, read_moves, split
+from gitlease.adapters.receive_lines import (
+    MAX_LEDGERS,
+    RefMove,
+    is_ledger,
+    layer_of,
+    read_moves,
+    split,
+)
 from gitlease.adapters.receive_objects import PushedObjects, bounded_memory
+from gitlease.adapters.records import HEADER_FILE
 from gitlease.adapters.repository import Repository, discover
 from gitlease.adapters.server_settings import (
     BLOCK,
@@ -24,6 +33,7 @@ from gitlease.adapters.server_settings import (
 )
 from gitlease.adapters.settings import Settings
 from gitlease.domain.audit import Illegal, Pusher
+from gitlease.domain.audit_values import quoted
 from gitlease.domain.errors import CacheDamaged, GitleaseError
 from gitlease.domain.frozen import dataclass
 from gitlease.domain.guard import Severity
@@ -78,7 +88,12 @@ def receive(
             work, ledgers = read_moves(data), list[RefMove]()
             project = project_settings(repository)
             # The project may have moved its ledgers since the hook was installed.
-            prefixes = tuple(dict.fromkeys((settings.prefix, project[0].ref_prefix)))
+            prefixes: tuple[str, ...] = (settings.prefix,)
+            warnings: tuple[str, ...] = ()
+            if (later := project[0].ref_prefix) != settings.prefix:
+                work_there = _work_under(repository, later)
+                prefixes = (*prefixes, later) if work_there is None else prefixes
+                warnings += (_not_followed(later, work_there),) if work_there else ()
             for prefix in prefixes:
                 found_there, work = split(work, prefix)
                 ledgers += found_there
@@ -90,7 +105,24 @@ def receive(
         if not refusals or settings.mode != BLOCK:  # else the ledgers stay as they are
             refusals += bench.judge_work(work, ledgers)
         stops = any(refusal.stops for refusal in refusals)
-        return Verdict(stops and settings.mode == BLOCK, tuple(refusals), tuple(bench.warnings))
+        warnings += tuple(bench.warnings)
+        return Verdict(stops and settings.mode == BLOCK, tuple(refusals), warnings)
+
+
+def _work_under(repository: Repository, prefix: str) -> str | None:
+    """A ref that lies where ledgers would and is none; None where there is no such ref."""
+    said = ask(repository, "for-each-ref", "--format=%(refname)")
+    refs = os.fsdecode(said.out).splitlines()
+    found = [ref for ref in refs if is_ledger(ref, prefix)]
+    for ref in found[:MAX_LEDGERS]:
+        if ask(repository, "cat-file", "-e", f"{ref}:{HEADER_FILE}").code != 0:
+            return ref
+    return found[MAX_LEDGERS] if len(found) > MAX_LEDGERS else None
+
+
+def _not_followed(prefix: str, ref: str) -> str:
+    """Anybody may push a file that moves the ledgers: it must not keep others from their work."""
+    return f"the project has its ledgers under {prefix}, where {quoted(ref)} is: not judged there"
 
 
 class _Bench:

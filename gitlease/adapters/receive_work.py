@@ -13,6 +13,7 @@ from itertools import islice
 from gitlease.adapters.changes import ask, committed
 from gitlease.adapters.changes_tasks import task_status_changes, touched
 from gitlease.adapters.receive_lines import RefMove
+from gitlease.adapters.receive_lost import lost, namespace
 from gitlease.adapters.receive_objects import Commit, PushedObjects
 from gitlease.adapters.receive_records import path_records
 from gitlease.adapters.repository import Repository
@@ -77,6 +78,9 @@ class WorkGuard:
                 hints=("push them in parts",),
             )
         found_in = [*self._commits(tips), *(x for move in again for x in self._landing(move))]
+        found_in += lost(
+            self._repository, self._objects, moves, most=MAX_COMMITS + 1, asked=self._asked
+        )
         commits = list(dict.fromkeys(found_in))
         if len(commits) > MAX_COMMITS:
             raise Illegal(
@@ -101,27 +105,30 @@ class WorkGuard:
         return list(found)
 
     def _landing(self, move: RefMove) -> Iterator[str]:
-        """What a ref gains of the pusher's own, or loses, though other refs had it before.
+        """What a ref gains of the pusher's own, though other refs had it before.
 
         Work that came to one branch lands on another only now. What others made is theirs to land.
         """
+        if not move.new:
+            return
         most = f"--max-count={MAX_COMMITS + 1}"
-        if move.new:
-            usual = ask(self._repository, "rev-parse", "-q", "--verify", "HEAD^{commit}")
-            landed = os.fsdecode(usual.out).split() if usual.code == 0 else []
-            form = "--format=%H%x00%ae%x00%ce"
-            words = ("log", most, form, move.new, "--not", move.old, *landed, "--")
-            for line in self._asked(*words, by_line=True):
-                commit, _, people = line.partition("\0")
-                if any(same_person(x, y) for x in people.split("\0") for y in self._holders):
-                    yield commit
-        kept = [move.new] if move.new else []
-        others = (f"--exclude={move.ref}", "--all")
-        yield from self._asked("rev-list", most, move.old, "--not", *kept, *others, "--")
+        usual = ask(self._repository, "rev-parse", "-q", "--verify", "HEAD^{commit}")
+        landed = os.fsdecode(usual.out).split() if usual.code == 0 else []
+        form = "--format=%H%x00%ae%x00%ce"
+        words = ("log", most, form, move.new, "--not", move.old, *landed, "--")
+        for line in self._asked(*words, by_line=True):
+            commit, _, people = line.partition("\0")
+            if any(same_person(x, y) for x in people.split("\0") for y in self._holders):
+                yield commit
 
     def _asked(self, *words: str, by_line: bool = False) -> list[str]:
-        """Git's answer; Illegal where there is none: how long it takes is the pusher's doing."""
-        said = ask(self._repository, *words)
+        """Git's answer; Illegal where there is none: how long it takes, and for how many names it
+        is asked, is the pusher's doing.
+        """
+        try:
+            said = ask(self._repository, *words)
+        except Invalid as error:
+            raise _unjudged(error.message) from None
         if said.code != 0:
             raise _unjudged("what is pushed cannot be listed")
         text = os.fsdecode(said.out)
@@ -214,11 +221,7 @@ def heads_after(
 ) -> list[str]:
     """The commits of some layers' ledgers once the push is accepted; ``moves`` are its ledgers."""
     heads = []
-    space = "".join(
-        f"refs/namespaces/{part}/"
-        for part in os.environ.get("GIT_NAMESPACE", "").split("/")
-        if part
-    )
+    space = namespace()
     for layer in dict.fromkeys(layers):
         ref = f"{prefix}/{layer}"
         if ref in moves:

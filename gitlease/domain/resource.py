@@ -108,6 +108,17 @@ def parse_resource(word: str, *, folder: str = "", root: str | None = None) -> R
     return path_resource(resolve_path(word, folder=folder, root=root))
 
 
+def word_in(text: str, folder: str) -> str:
+    """How to type a resource in a folder (``""`` at the root) so that it means the same there."""
+    if not folder or reads_as_name(text):
+        return text
+    text = text.removeprefix(PATH_PREFIX)
+    if text.startswith("/"):
+        return text
+    anywhere = "/" not in text.rstrip("/") and bool(_WILDCARDS & set(text))
+    return f"/**/{text}" if anywhere else f"/{text}"
+
+
 def resolve_path(word: str, *, folder: str = "", root: str | None = None) -> str:
     """The pattern, relative to the root, that a path word typed in ``folder`` means.
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from gitlease.domain.chronicle import Granted, Span
 from gitlease.domain.finding import Finding, Level, Rule
+from gitlease.domain.frozen import replace
 from gitlease.domain.instant import rfc3339
 from gitlease.domain.resource import GLOBAL_LAYER, LOCAL_LAYER, WHOLE
 from gitlease.domain.trailers import Named
@@ -133,6 +134,27 @@ class Words:
             evidence=(*more, *self._dates(), *_listed(paths)),
             next_steps=("gitlease hooks install",),
         )
+
+    def unreadable(self, rule: Rule) -> Finding:
+        """Trailers that name no lease."""
+        first, *others = self._deed.unreadable
+        paths = [one.path for one in self._deed.touched]
+        more = f" and {len(others)} more" if others else ""
+        return Finding(
+            rule=rule,
+            level=rule.level,
+            message=f"{self._who} has a trailer that names no lease: {shown(first)}{more}",
+            since=self._deed.recorded,
+            commit=self._deed.id,
+            file=paths[0] if paths else None,
+            evidence=("it is read as Gitlease: RESOURCE token=NUMBER", *self._dates()),
+            next_steps=("gitlease hooks install",),
+        )
+
+    def claimed(self, found: Finding, helper: str) -> Finding:
+        """The same as a warning, since by its message one of its people had the right to it."""
+        said = f"nobody but its message says that {shown(helper)} took part"
+        return replace(found, level=Level.WARNING, message=f"{found.message}; {said}")
 
     # --- parts ------------------------------------------------------------------------------------
 

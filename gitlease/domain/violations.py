@@ -13,9 +13,10 @@ Which time counts, since a commit has two and neither is proven:
 - So it is where the date lies in the second in which the other lease began or ended, and where the
   commit names a token that was given after that had ended: clocks differ.
 
-Who stands for a commit: its author, its committer and its co-authors, and for whose claims are
-broken also whoever brings it. If any of them is the holder, nothing is broken. Addresses of one
-person count as one (see ``Addresses``).
+Who stands for a commit: its author and its committer, and for whose claims are broken also whoever
+brings it. If any of them is the holder, nothing is broken. A co-author is a claim of whoever wrote
+the message: where only that one is the holder, it is a warning, never an error, and never nothing.
+Addresses of one person count as one (see ``Addresses``).
 """
 
 from __future__ import annotations
@@ -58,10 +59,13 @@ UNKNOWN = Rule(
 NO_TRAILER = Rule(
     "no-trailer", Level.ERROR, "a commit names no lease, and the project requires one"
 )
+UNREADABLE = Rule(
+    "trailer-unreadable", Level.WARNING, "a trailer of a commit names no lease that can be read"
+)
 NO_LEDGER = Rule(
     "no-ledger", Level.WARNING, "there is no ledger: nobody has claimed yet, or it was deleted"
 )
-RULES = (HELD_THEN, HELD_NOW, SUPERSEDED, UNKNOWN, NO_TRAILER, NO_LEDGER)
+RULES = (HELD_THEN, HELD_NOW, SUPERSEDED, UNKNOWN, NO_TRAILER, UNREADABLE, NO_LEDGER)
 NOBODY = Actor(holder="")
 _LONG_AGO = Instant(0, 0, "")  # who covers what does not depend on the time
 
@@ -70,21 +74,25 @@ _LONG_AGO = Instant(0, 0, "")  # who covers what does not depend on the time
 class Deed:
     """What one commit did. Times are the milliseconds at which its seconds begin.
 
-    ``emails`` are those of its people, the author's first, as the project's mailmap has them.
+    ``emails`` are those of its people, the author's first, as the project's mailmap has them, and
+    ``helpers`` those of the co-authors that its message claims.
     ``written`` is the author date, ``recorded`` the committer date, None where there is none.
     ``named`` are its trailers, ``mentioned`` the lines like them in the rest of its message, as a
-    squash has them. ``only_tasks``: it touches nothing but task files.
+    squash has them, ``unreadable`` the texts of trailers that name nothing. ``only_tasks``: it
+    touches nothing but task files.
     """
 
     id: str
     subject: str = ""
     emails: tuple[str, ...]
+    helpers: tuple[str, ...] = ()
     written: int | None
     recorded: int | None
     merge: bool = False
     touched: tuple[Touched, ...] = ()
     named: tuple[Named, ...] = ()
     mentioned: tuple[Named, ...] = ()
+    unreadable: tuple[str, ...] = ()
     only_tasks: bool = False
 
     def made(self, now: int) -> int | None:
@@ -120,8 +128,12 @@ def find(deeds: Sequence[Deed], by: Judgement) -> list[Finding]:
     for deed in deeds:
         found += held.of(deed)
         found += tokens.of(deed)
+        if deed.unreadable:
+            found.append(Words(deed).unreadable(UNREADABLE))
         if by.trailer and _owes_trailer(deed, by):
-            found.append(Words(deed).no_trailer(NO_TRAILER, deed.named))
+            owed = Words(deed).no_trailer(NO_TRAILER, deed.named)
+            helper = _helper(deed, by, _mentioned_of(deed, by))
+            found.append(Words(deed).claimed(owed, helper) if helper else owed)
     return found
 
 
@@ -174,6 +186,8 @@ class _Held:
                 continue
             found = self._judge(deed, number, paths, [self._spans[n] for n in own])
             if found is not None:
+                if helper := _helper(deed, self._by, self._keys[number]):
+                    found = Words(deed).claimed(found, helper)
                 span = self._spans[number]
                 key = (span.layer, span.lease.lease_id)
                 best[key] = _worse(best.get(key), found)
@@ -299,15 +313,19 @@ class _Tokens:
             return words.unknown(UNKNOWN, named, None, certain=certain)
         if grant.key != named.key or fold(grant.scope) != fold(named.scope):
             return words.unknown(UNKNOWN, named, grant)
-        addresses = self._by.addresses
-        if not addresses.of(grant.holder) & addresses.of_all(deed.emails):
-            return words.unknown(UNKNOWN, named, grant, holder=True)
+        holder, claimed = self._by.addresses.of(grant.holder), None
+        if not holder & self._by.addresses.of_all(deed.emails):
+            foreign = words.unknown(UNKNOWN, named, grant, holder=True)
+            helper = _helper(deed, self._by, holder)
+            if not helper:
+                return foreign
+            claimed = words.claimed(foreign, helper)
         made, later = deed.made(ledger.moment.now.wall_ms), self._next(named.layer, grant)
         if made is None or later is None:
-            return None
+            return claimed
         at = max(later.at, grant.ended or 0)
         if made + MS <= at:
-            return None
+            return claimed
         # Within one second nobody knows which came first.
         level = SUPERSEDED.level if made >= at else Level.WARNING
         return words.superseded(SUPERSEDED, named, later, at=at, level=level)
@@ -334,10 +352,20 @@ def _owes_trailer(deed: Deed, by: Judgement) -> bool:
     named = any(x.layer in by.ledgers for x in deed.named)
     if named or deed.merge or not deed.touched or deed.only_tasks:
         return False
-    people = by.addresses.of_all(deed.emails)
+    return not _mentioned_of(deed, by) & by.addresses.of_all(deed.emails)
+
+
+def _mentioned_of(deed: Deed, by: Judgement) -> frozenset[str]:
+    """The keys of whoever was given what the lines in a commit's message name."""
+    keys = frozenset[str]()
     for line in deed.mentioned:
         ledger = by.ledgers.get(line.layer)
         grant = ledger.chronicle.grants.get(line.token) if ledger is not None else None
-        if grant is not None and grant.key == line.key and by.addresses.of(grant.holder) & people:
-            return False
-    return True
+        if grant is not None and grant.key == line.key:
+            keys |= by.addresses.of(grant.holder)
+    return keys
+
+
+def _helper(deed: Deed, by: Judgement, keys: frozenset[str]) -> str:
+    """The co-author with one of these keys, whom the message names; ``""`` where there is none."""
+    return next((x for x in deed.helpers if by.addresses.of(x) & keys), "")

@@ -17,6 +17,7 @@ from gitlease.domain.resource import (
     parse_scope,
     path_resource,
     scopes_overlap,
+    word_in,
 )
 
 NAME_LETTERS = string.ascii_letters + string.digits + "._-:#@+"
@@ -252,3 +253,13 @@ def test_what_is_stored_reads_back_as_the_same_resource(word: str, folder: str) 
     again = parse_resource(resource.text)
     assert (again.text, again.key) == (resource.text, resource.key)
     assert again.pattern == resource.pattern
+
+
+@pytest.mark.parametrize("folder", ["", "src", "a b/*"])
+@pytest.mark.parametrize(
+    "text", ["F001", "src/api", "path:my file", "*.py", "/*.py", "src/**/x", "src/*/", "**"]
+)
+def test_a_resource_can_be_typed_in_any_folder(text: str, folder: str) -> None:
+    wanted = parse_resource(text)
+    assert parse_resource(word_in(str(wanted), folder), folder=folder) == wanted
+    assert word_in(str(wanted), "") == str(wanted)

@@ -133,6 +133,22 @@ def test_everybody_who_stands_for_a_commit_may_be_the_holder() -> None:
     assert found(deed(30, by=()), span(0, 60)) == THEN
 
 
+def test_a_co_author_is_a_claim_of_the_message_and_only_pointed_out() -> None:
+    one = replace(deed(30), helpers=("x@y.z", "KIM@Example.com"))
+    assert found(one, span(0, 60)) == MAYBE
+    assert found(one, span(0, 900, ended=""), now=60) == MAYBE
+    assert found(replace(one, written=1, recorded=1), span(0, 60)) == []
+    assert found(one, span(0, 60, holder="lee@x.y")) == THEN
+    assert found(one, span(0, 60), bringers=Addresses().of(KIM.holder)) == []
+    late, stands = deed(90), span(80, 900, holder="lee@x.y", ended="")
+    assert found(late, span(0, 60), stands, now=100) == THEN
+    helped = replace(deed(30), helpers=(KIM.holder,))
+    later = [("held-then", "warning"), ("held-now", "error")]
+    assert sorted(found(helped, span(0, 60), stands, now=100)) == sorted(later)
+    same = Addresses(canonical={"k@home.example": KIM.holder})
+    assert found(replace(one, helpers=("k@home.example",)), span(0, 60), addresses=same) == MAYBE
+
+
 def test_a_lease_that_stands_is_held_now() -> None:
     stands = span(0, 900, ended="")
     assert found(deed(-50), stands, now=60) == [("held-now", "error")]
@@ -218,6 +234,11 @@ def test_a_token_of_somebody_else_or_something_else_was_never_given() -> None:
     assert found(one, grants=(replace(MINE, key="f002"),)) == unknown
     assert found(one, grants=(replace(MINE, scope="x"),)) == unknown
     assert found(replace(one, emails=(KIM.holder, JO.holder)), grants=(MINE,)) == []
+    claimed = replace(one, emails=(KIM.holder,), helpers=(JO.holder,))
+    assert found(claimed, grants=(MINE,)) == [("token-unknown", "warning")]
+    late = replace(claimed, written=at(90).wall_ms)
+    lee = next_one(80, holder="lee@x.y")
+    assert found(late, grants=(MINE, lee)) == [("token-superseded", "error")]
     assert found(replace(one, named=(NAMED, NAMED)), grants=()) == unknown
 
 
@@ -234,6 +255,14 @@ def test_a_required_trailer_is_owed_by_what_changes_files() -> None:
     ):
         assert found(exempt, trailer=True, grants=(MINE,)) == []
     assert found(replace(one, mentioned=(replace(NAMED, token=9),)), trailer=True) == owed
+    squashed = replace(one, emails=(KIM.holder,), helpers=(JO.holder,), mentioned=(NAMED,))
+    owed = [("no-trailer", "warning")]
+    assert found(squashed, trailer=True, grants=(MINE,)) == owed
+
+
+def test_a_trailer_that_cannot_be_read_is_pointed_out_once() -> None:
+    one = replace(deed(50), unreadable=("F003 token=abc", "F003"))
+    assert found(one) == [("trailer-unreadable", "warning")]
 
 
 # --- trailers -------------------------------------------------------------------------------------

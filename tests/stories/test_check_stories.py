@@ -381,7 +381,7 @@ def test_a_merge_counts_only_for_what_was_decided_in_it(world: World) -> None:
     assert rules(jo.check()) == [THEN]
 
 
-def test_a_squash_counts_for_everybody_whose_work_it_is(world: World) -> None:
+def test_a_co_author_whom_only_a_message_names_is_pointed_out(world: World) -> None:
     jo, kim = world.jo, world.kim
     kim.claim("F001")
     kim.at(MINUTE).commit("src/api/login.py", message="kim's")
@@ -389,7 +389,9 @@ def test_a_squash_counts_for_everybody_whose_work_it_is(world: World) -> None:
     jo.at(2 * MINUTE).git("merge", "-q", "--squash", "FETCH_HEAD")
     squashed = f"all of it (#7)\n\nCo-authored-by: Kim <{KIM}>"
     jo.commit("docs/guide.md", message=squashed)
-    assert rules(jo.check()) == []
+    assert rules(jo.check()) == [MAYBE_THEN]
+    message = only(jo.check()).message
+    assert message.endswith(f"; nobody but its message says that {KIM} took part"), message
     jo.git("commit", "-q", "--amend", "-m", "all of it", env=jo.dates())
     assert rules(jo.check()) == [THEN]
 
@@ -485,6 +487,17 @@ def test_a_token_that_was_not_given_so_is_found(world: World, named: str, said: 
     found = only(world.jo.check())
     assert (found.rule.id, found.level) == ("token-unknown", Level.ERROR)
     assert said in found.message
+
+
+@pytest.mark.parametrize("text", ["F002 token=abc", "F002", "F002 token=1 since=noon"])
+def test_a_trailer_that_cannot_be_read_is_pointed_out(world: World, text: str) -> None:
+    world.jo.claim("F002")
+    commit = world.jo.at(MINUTE).commit("docs/guide.md", message=trailer(text))
+    found = only(world.jo.check())
+    assert (found.rule.id, found.level) == ("trailer-unreadable", Level.WARNING)
+    assert found.commit == commit
+    said = f"{commit[:10]} by {JO} has a trailer that names no lease: {text}"
+    assert found.message == said
 
 
 def test_a_ledger_that_is_not_looked_at_says_nothing_of_its_tokens(world: World) -> None:
@@ -811,9 +824,11 @@ def test_hostile_names_do_no_harm(world: World) -> None:
     world.kim.claim("F001")
     world.jo.git("add", ".")
     world.jo.at(MINUTE).commit(message="::error::\x1b[31mred\n\nGitlease: a\x1bb token=1")
-    found = only(world.jo.check())
-    assert found.message.isprintable()
-    assert all(text.isprintable() for text in found.evidence)
+    found = world.jo.check()
+    assert rules(found) == [THEN, ("trailer-unreadable", "warning")]
+    for one in found.findings:
+        assert one.message.isprintable()
+        assert all(text.isprintable() for text in one.evidence)
 
 
 def spoiled(world: World, text: str, *, at: float, drop: bool = False) -> None:

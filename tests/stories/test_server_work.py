@@ -105,6 +105,79 @@ def test_what_another_landed_is_not_taken_away(jo: User, kim: User, how: str) ->
     lands(kim.run("push", "origin", "-d", "work"))
 
 
+def landed_by_jo(jo: User, kim: User, *refs: str) -> str:
+    """jo lands work on what she holds, on some branches; the commit, which kim has as well."""
+    jo.claim("src/api/")
+    jo.saves("src/api/login.py")
+    lands(push(jo, *(f"HEAD:{ref}" for ref in refs)))
+    kim.git("fetch", "-q", "origin")
+    return jo.head()
+
+
+def test_what_another_landed_on_the_default_branch_is_not_thrown_away(
+    jo: User, kim: User, host: Host
+) -> None:
+    landed = landed_by_jo(jo, kim, "main")
+    git(host.bare, "symbolic-ref", "refs/heads/alias", "refs/heads/main")
+    for ref in ("main", "refs/heads/alias"):
+        held(push(kim, "-f", f"HEAD:{ref}"), "src/api/login.py")
+    git(host.bare, "symbolic-ref", "-d", "refs/heads/alias")
+    lands(push(kim, f"{landed}:refs/heads/copy"))
+    held(push(kim, "-f", "HEAD:main"), "src/api/login.py")
+    assert host.tip("refs/heads/main") == landed
+    jo.saves("src/web/page.py")
+    lands(push(jo))
+    lands(push(jo, "-f", "HEAD~1:main"))
+    lands(push(jo, "-f", "HEAD~2:main"))
+
+
+def test_refs_that_go_together_keep_nothing_for_each_other(jo: User, kim: User, host: Host) -> None:
+    landed = landed_by_jo(jo, kim, "d1", "d2")
+    held(push(kim, ":d1", ":d2"), "src/api/login.py")
+    held(push(kim, "-f", ":d1", "HEAD:d2"), "src/api/login.py")
+    assert host.tip("refs/heads/d1") == host.tip("refs/heads/d2") == landed
+    lands(push(kim, ":d1"))
+    lands(push(kim, ":d2", f"{landed}:refs/heads/d3"))
+    jo.saves("src/web/page.py")
+    lands(push(jo, "HEAD:main"))
+    lands(push(kim, ":d3"))
+
+
+@pytest.mark.slow
+def test_the_default_branch_of_a_namespace_is_guarded_as_well(
+    jo: User, kim: User, host: Host
+) -> None:
+    jo.claim("src/api/")
+    space = "refs/namespaces/x"
+    git(host.bare, "update-ref", f"{space}/refs/gitlease/global", host.tip())
+    for who in (jo, kim):
+        who.env["GIT_NAMESPACE"] = "x"
+    lands(push(jo))
+    git(host.bare, "symbolic-ref", f"{space}/HEAD", f"{space}/refs/heads/main")
+    jo.saves("src/api/login.py")
+    lands(push(jo, "HEAD:main", "HEAD:d1", "HEAD:d2"))
+    held(push(kim, "-f", f"{kim.head()}:main"), "src/api/login.py")
+    lands(push(jo, "-f", "HEAD~1:main"))
+    held(push(kim, ":d1", ":d2"), "src/api/login.py")
+    lands(push(kim, ":d1"))
+
+
+def test_what_is_deleted_and_lands_in_one_push_is_kept(jo: User, kim: User) -> None:
+    landed = landed_by_jo(jo, kim, "d1")
+    lands(push(kim, ":d1", f"{landed}:main"))
+
+
+def test_a_ref_that_cannot_come_to_be_keeps_nothing(jo: User, kim: User, host: Host) -> None:
+    landed = landed_by_jo(jo, kim, "d1")
+    held(push(kim, ":d1", f"{landed}:refs/heads/main/x"), "src/api/login.py")
+    held(push(kim, ":d1", f"{landed}:refs/heads/d1/x"), "src/api/login.py")
+    kim.saves("src/web/page.py")
+    lands(push(kim, "HEAD:refs/heads/own"))
+    git(host.bare, "config", "receive.denyNonFastForwards", "true")
+    held(push(kim, "-f", ":d1", f"{landed}:own"), "src/api/login.py")
+    assert host.tip("refs/heads/d1") == landed
+
+
 def test_a_prefix_that_comes_later_is_guarded_as_well(host: Host, jo: User, kim: User) -> None:
     jo.put(".gitlease.yaml", "lease: {ref_prefix: refs/heads/gitlease}\n")
     jo.git("commit", "-q", "-m", "where the ledger lies")
@@ -116,6 +189,22 @@ def test_a_prefix_that_comes_later_is_guarded_as_well(host: Host, jo: User, kim:
     assert "gitlease: refused" in done.stderr
     kim.saves("src/api/login.py")
     held(push(kim, "HEAD:topic"), "src/api/login.py")
+
+
+@pytest.mark.parametrize("prefix", ["refs/heads/main", "refs/heads/Main", "refs/heads/feature"])
+def test_a_prefix_that_comes_later_keeps_nobody_from_work(
+    host: Host, jo: User, kim: User, prefix: str
+) -> None:
+    lands(push(jo, "HEAD:refs/heads/feature/x"))
+    jo.put(".gitlease.yaml", f"lease: {{ref_prefix: {prefix}}}\n")
+    jo.git("commit", "-q", "-m", "where the ledger does not lie")
+    lands(push(jo))
+    kim.git("pull", "-q", "--rebase")
+    kim.saves("src/web/page.py")
+    for ref in ("HEAD:main", "HEAD:refs/heads/feature/x"):
+        done = push(kim, ref)
+        assert done.returncode == 0, done.stderr
+        assert "not judged there" in done.stderr
 
 
 @pytest.mark.slow

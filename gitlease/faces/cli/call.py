@@ -154,16 +154,10 @@ class Call:
 
     def word(self, resource: Resource | str) -> str:
         """How to type a resource in this folder so that it means the same."""
-        from gitlease.domain.resource import PATH_PREFIX, reads_as_name
+        from gitlease.domain.resource import word_in
 
-        text = str(resource)
-        if reads_as_name(text) or self._opened is None or not self._opened.repository.folder:
-            return text
-        text = text.removeprefix(PATH_PREFIX)
-        if text.startswith("/"):
-            return text
-        anywhere = "/" not in text.rstrip("/") and bool(set("*?[") & set(text))
-        return f"/**/{text}" if anywhere else f"/{text}"
+        folder = self._opened.repository.folder if self._opened is not None else ""
+        return word_in(str(resource), folder)
 
     def answer(
         self,

@@ -43,10 +43,12 @@ RANGE (main..HEAD) is checked for commits that touch what another person held wh
 (held-then) or holds now (held-now), and for trailers that name a token when somebody else had been
 granted the same (token-superseded) or one that was never given so (token-unknown). Without RANGE:
 the pull request or push that GitHub Actions or GitLab CI runs for; else what HEAD has and the
-default branch has not. A commit counts as made at its author date, which rebases keep; authors,
-committers and co-authors count as its people, by the mailmap and people in .gitlease.yaml. Both,
-and all other settings, are those of the commit before the range: what the range changes in them
-does not judge it. Flags, the environment and git config stand above them.
+default branch has not. A commit counts as made at its author date, which rebases keep; authors and
+committers count as its people, by the mailmap and people in .gitlease.yaml. Both, and all other
+settings, are those of the commit before the range: what the range changes in them does not judge
+it. Flags, the environment and git config stand above them. Of co-authors only the message tells:
+what one of them held makes a warning of an error. A trailer that cannot be read is one as well
+(trailer-unreadable).
 
 --stale looks for claims that nobody works under any more; alone it checks no commits. --fix retires
 what the project allows.
