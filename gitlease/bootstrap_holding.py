@@ -10,7 +10,7 @@ from gitlease.adapters.heartbeat import Heartbeat
 from gitlease.adapters.system_clock import WokenClock
 from gitlease.bootstrap import Workspace
 from gitlease.domain.loss import Hold, early_ms
-from gitlease.keeping import Keeper
+from gitlease.keeping import Keeper, Sight
 from gitlease.ports import Clock
 from gitlease.service import LeaseService
 from gitlease.swapping import fresh_id
@@ -34,21 +34,29 @@ def in_a_run(workspace: Workspace, kind: str) -> Workspace:
 
 
 def heartbeat_of(workspace: Workspace) -> Heartbeat:
-    """The heartbeat that this process has for a ledger: all that keep leases of it share it."""
+    """The heartbeat that this process has for a ledger: all that keep leases of it share it.
+
+    Of a loss that this clone comes to know it tells at once for grants that are kept ``sharp``.
+    """
     with _lock:
         key = _key(workspace)
         if key not in _heartbeats:
-            _heartbeats[key] = new_heartbeat(workspace)
+            _heartbeats[key] = new_heartbeat(workspace, sharp=False)
         return _heartbeats[key]
 
 
-def new_heartbeat(workspace: Workspace, *, early: Callable[[Hold], int] = early_ms) -> Heartbeat:
+def new_heartbeat(
+    workspace: Workspace, *, early: Callable[[Hold], int] = early_ms, sharp: bool = True
+) -> Heartbeat:
     """A heartbeat of one's own; ``early`` says how long before its end a grant is given up, in ms.
 
+    ``sharp``: what this clone comes to know of any grant is told at once, else with its renewal.
     It asks as the person, for whichever runs the grants are of, and opens the repository anew each
     time: what the settings say by then is what holds.
     """
-    return Heartbeat(Keeper(_opener(workspace), clock=workspace.service.clock, early=early))
+    open_service = _opener(workspace)
+    keeper = Keeper(open_service, clock=workspace.service.clock, early=early)
+    return Heartbeat(keeper, glance=Sight(open_service).lost, sharp=sharp)
 
 
 def waking_clock(woken: threading.Event) -> Clock:

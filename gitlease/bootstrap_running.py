@@ -20,7 +20,7 @@ from gitlease.domain.instant import rfc3339
 from gitlease.domain.lease import same_person
 from gitlease.domain.loss import Hold, Lost, early_ms
 from gitlease.domain.operations import Grant
-from gitlease.domain.resource import Resource
+from gitlease.domain.resource import Resource, word_in
 from gitlease.keeping import holds_of
 from gitlease.running import CannotExecute, Ended, NoCommand, Run, early_by, grace_ms
 from gitlease.service import LeaseService
@@ -132,13 +132,15 @@ def exported(
 ) -> Mapping[str, str]:
     """What the command is told of the leases that it runs under, by its environment.
 
-    Several resources and tokens are separated by spaces, in one order; words as a shell would
-    read them.
+    A resource is what to type for it in this folder. Several resources and tokens are separated by
+    spaces, in one order, and such resources quoted as a shell would read them.
     """
+    folder = workspace.repository.folder
+    names = [word_in(view.resource, folder) for view in answer.leases]
     actor = workspace.identity.actor
     ends = min(hold.since.wall_ms + hold.duration_ms for hold in holds)
     told = {
-        "GITLEASE_RESOURCE": shlex.join(view.resource for view in answer.leases),
+        "GITLEASE_RESOURCE": names[0] if len(names) == 1 else shlex.join(names),
         "GITLEASE_TOKEN": " ".join(str(view.token) for view in answer.leases),
         "GITLEASE_HOLDER": actor.holder,
         "GITLEASE_SESSION": actor.session or "",

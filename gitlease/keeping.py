@@ -4,7 +4,9 @@
    it, with jitter, so that many processes do not beat as one.
 2. What fails for now is tried again, soon and then less soon, until a grant's own time is nearly
    over: then it is given up, whatever is on its way.
-3. Nothing is ever claimed here. A loss is final, and is told before anybody else may start.
+3. Nothing is ever claimed here. A loss is final. One that time brings is told before anybody else
+   may start; a revocation, or a release from elsewhere, with the next renewal, or as soon as this
+   clone comes to know of it.
 """
 
 from __future__ import annotations
@@ -14,11 +16,14 @@ from collections.abc import Callable, Sequence
 
 from gitlease.answers import Answer
 from gitlease.domain.errors import GitleaseError, LeaseLost, Unavailable
+from gitlease.domain.frozen import replace
 from gitlease.domain.instant import MS, Instant
-from gitlease.domain.loss import Hold, Loss, Lost, early_ms, ending
+from gitlease.domain.lapse import Moment
+from gitlease.domain.loss import Hold, Loss, Lost, early_ms, ending, still_held
 from gitlease.domain.operations import Grant
 from gitlease.domain.resource import parse_resource
-from gitlease.ports import Clock
+from gitlease.polling import Lookout
+from gitlease.ports import Clock, Snapshot
 from gitlease.ports_keeping import Beat
 from gitlease.service import LeaseService
 
@@ -27,6 +32,8 @@ SOONEST, LATEST = 1 / 3, 0.42  # parts of a grant's time after which it is renew
 FIRST_RETRY = 1.0  # seconds after the first failure, at most
 CONTACT_LEAST, CONTACT_MOST = 2.0, 30.0  # seconds for one contact with the remote
 EVENTS_SEARCHED = 500
+GLANCES_SKIPPED = 30  # after one that failed
+DOUBTED = 10  # looks, one a second, for which a release is taken for the end of the work
 
 
 class _Kept:
@@ -109,7 +116,11 @@ class Keeper:
 
     def settle(self, beat: Beat) -> tuple[Lost, ...]:
         """Count renewed grants anew and give up lost ones; the others are tried again."""
-        lost = tuple(x for x in beat.lost if x.hold.grant.lease_id in self._kept)
+        lost = tuple(
+            replace(x, hold=kept.hold)  # as it was renewed last
+            for x in beat.lost
+            if (kept := self._kept.get(x.hold.grant.lease_id)) is not None
+        )
         for one in lost:
             del self._kept[one.hold.grant.lease_id]
         for hold in beat.renewed:
@@ -169,6 +180,52 @@ class Keeper:
         return min(CONTACT_MOST, max(CONTACT_LEAST, left / 3))
 
 
+class Sight:
+    """What this clone has come to know of grants by whatever else it did: asks nobody.
+
+    ``open_service`` gives a service of its own. Not safe for threads.
+    """
+
+    def __init__(self, open_service: Callable[[float], LeaseService]) -> None:
+        self._open = open_service
+        self._service: LeaseService | None = None
+        self._lookout: Lookout | None = None
+        self._judged: tuple[str, frozenset[str]] | None = None
+        self._doubted: dict[str, int] = {}  # by lease, the looks for which it has been away
+        self._skip = 0
+
+    def lost(self, holds: Sequence[Hold]) -> tuple[Lost, ...]:
+        """Which of these grants are lost by what is known here. Nothing where that fails.
+
+        What was released is told after so many more looks: a release may be the last thing that the
+        holder's own work does, which then ends by itself, as ``done`` with a commit and its hooks.
+        """
+        if self._skip:
+            self._skip -= 1
+            return ()
+        try:
+            return self._look(holds)
+        except Exception:  # the next renewal tells
+            self._service, self._judged, self._skip = None, None, GLANCES_SKIPPED
+            return ()
+
+    def _look(self, holds: Sequence[Hold]) -> tuple[Lost, ...]:
+        if self._service is None or self._lookout is None:
+            self._service = self._open(CONTACT_LEAST)
+            self._lookout = Lookout(self._service)
+        service, ids = self._service, frozenset(hold.grant.lease_id for hold in holds)
+        now = (service.store.mark(service.layer), ids)
+        if now == self._judged and not self._doubted.keys() & ids:
+            return ()
+        head = self._lookout.refresh()
+        gone = [x for hold in holds if head and (x := _gone(service, head, hold)) is not None]
+        released = {x.hold.grant.lease_id for x in gone if x.loss is Loss.RELEASED_ELSEWHERE}
+        looks = {one: self._doubted.get(one, 0) + 1 for one in released}
+        self._doubted = {one: n for one, n in looks.items() if n <= DOUBTED}
+        self._judged = now
+        return tuple(x for x in gone if x.hold.grant.lease_id not in self._doubted)
+
+
 def holds_of(answer: Answer) -> tuple[Hold, ...]:
     """What an answer granted to its caller: the live leases of its own, from its instant on.
 
@@ -193,6 +250,25 @@ def _given_up(kept: _Kept) -> Lost:
     if kept.failure is None:
         return Lost(hold=kept.hold, loss=Loss.EXPIRED)  # this process, or its machine, slept
     return Lost(hold=kept.hold, loss=Loss.UNREACHABLE, detail=kept.failure.message)
+
+
+def _gone(service: LeaseService, head: Snapshot, hold: Hold) -> Lost | None:
+    """The loss of a grant by a state of the ledger; None where it is held, or that cannot tell.
+
+    What ran out is for the deadline to say.
+    """
+    ledger, grant = head.ledger, hold.grant
+    if ledger is None or ledger.header.token < grant.token:
+        return None  # of before the grant
+    moment = Moment(now=service.clock.now(), seen=head.seen)
+    try:
+        still_held(ledger, grant, service.actor.holder, moment)
+    except LeaseLost as refusal:
+        if refusal.loss != Loss.EXPIRED.value:
+            return _lost(service, hold, refusal)
+    except GitleaseError:  # a damaged record tells nothing
+        pass
+    return None
 
 
 def _subject(refusal: GitleaseError, by_id: dict[str, Hold]) -> Hold | None:

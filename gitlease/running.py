@@ -1,8 +1,9 @@
 """A command that runs under leases: when it is stopped, and what its run comes to.
 
-1. It runs for as long as every lease is held. Once one is lost it is asked to end (TERM), and a
-   grace later ended (KILL), both before anybody else may start: so an end that time brings is
-   counted with the grace in it.
+1. It runs for as long as every lease is held. Once one is known to be lost it is asked to end
+   (TERM), and a grace later ended (KILL). An end that time brings is counted with the grace in it,
+   so that both come before anybody else can claim the lease. A revocation, or a release from
+   elsewhere, may be known only after another has begun.
 2. Whoever runs it may be stopped, or die, at any moment. So a guardian, another process, always
    knows until when the command may live without another word.
 """

@@ -7,9 +7,9 @@ import os
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from contextvars import ContextVar
 from types import TracebackType
 from typing import Self
+from weakref import WeakKeyDictionary
 
 from gitlease.answers import Terms
 from gitlease.bootstrap import Workspace, open_workspace
@@ -19,12 +19,19 @@ from gitlease.domain.loss import Hold, Loss, Lost
 from gitlease.domain.operations import MAX_NOTE, MAX_REASON
 from gitlease.domain.resource import WHOLE, parse_scope
 from gitlease.domain.view import LeaseView
-from gitlease.faces.opened import Duration, to_paths, to_resources, to_seconds, to_text
+from gitlease.faces.opened import (
+    Duration,
+    check_listener,
+    to_paths,
+    to_resources,
+    to_seconds,
+    to_text,
+)
 from gitlease.keeping import holds_of
 
-# What the code that runs now holds, tasks and their children included: to wait for one of these
-# would be to wait for oneself.
-_held_here: ContextVar[frozenset[str]] = ContextVar("gitlease_held_here", default=frozenset())
+# What each task, or thread without one, holds: to wait for one of these would be to wait for
+# oneself. A task that another has started goes on beside it, and may well wait for it.
+_held_by: WeakKeyDictionary[object, frozenset[str]] = WeakKeyDictionary()
 
 
 def hold(
@@ -55,10 +62,15 @@ def hold(
     other; within one session a hold of what is held already joins it, and only the outermost
     releases.
 
-    ``on_lost`` is called in a thread of its own, as soon as any of the leases is lost.
+    ``on_lost`` is called in a thread of its own, as soon as it is known that any of the leases is
+    lost. A lease that is not renewed in time is lost before anybody else can claim it. Of a
+    revocation, or a release from elsewhere, it is known with the next renewal, after a third of
+    ``ttl`` or a little more, and within seconds once this clone has seen it: another may have the
+    lease by then, but ``Leases.push`` and ``Leases.fence`` refuse this work at once.
 
     Raises what ``Leases.claim`` raises, and LeaseLost at the end of a block that lost its lease.
     """
+    check_listener(on_lost)
     terms = Terms(
         scope=parse_scope(scope),
         ttl=to_seconds(ttl, "ttl"),
@@ -121,6 +133,8 @@ class Holding:
         self._waiters: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
         self._lock = threading.Lock()
         self._entered = False
+        self._runner: object = None  # the task or thread that runs the block
+        self._mine: frozenset[str] = frozenset()  # what that held before
         self._pid = os.getpid()
         self._workspace: Workspace | None = None
         self._views: tuple[LeaseView, ...] = ()
@@ -239,10 +253,12 @@ class Holding:
         if self._entered:
             raise UsageError("this hold was entered before: call gitlease.hold again for another")
         self._entered = True
+        self._runner = _runs_here()
+        self._mine = _held_by.get(self._runner, frozenset())
 
     def _claim(self) -> None:
         workspace = self._workspace = self._open(self._given_up)
-        mine, terms = _held_here.get(), self._terms
+        mine, terms = self._mine, self._terms
         wanted, paths = to_resources(workspace, self._words), to_paths(workspace, self._paths)
         answer = workspace.service.claim(
             wanted,
@@ -258,7 +274,7 @@ class Holding:
             on_wait=lambda held: _refuse_oneself(held, mine),
         )
         self.warnings, self._views, self._holds = answer.warnings, answer.leases, holds_of(answer)
-        heartbeat_of(workspace).keep(self._holds, self._lose)
+        heartbeat_of(workspace).keep(self._holds, self._lose, sharp=True)
 
     def _lose(self, lost: Lost) -> None:
         with self._lock:
@@ -319,13 +335,22 @@ class Holding:
         return {view.lease_id for view in self._views if not view.renewals}
 
     def _mark(self) -> None:
-        _held_here.set(_held_here.get() | set(self._ids))
+        _held_by[self._runner] = _held_by.get(self._runner, frozenset()) | set(self._ids)
 
     def _unmark(self) -> None:
-        _held_here.set(_held_here.get() - self._granted)
+        _held_by[self._runner] = _held_by.get(self._runner, frozenset()) - self._granted
 
     def _is_here(self) -> bool:
         return os.getpid() == self._pid
+
+
+def _runs_here() -> object:
+    """The task that runs now, where there is a loop; else the thread."""
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:
+        task = None
+    return task or threading.current_thread()
 
 
 def _refuse_oneself(held: LeaseHeld, mine: frozenset[str]) -> None:

@@ -93,6 +93,16 @@ def to_scope(word: str | None) -> str | None:
     return None if word is None else parse_scope(word)
 
 
+def check_listener(on_lost: object) -> None:
+    """UsageError for what cannot be called in a thread of its own, as nothing would await it."""
+    if on_lost is None:
+        return
+    import inspect  # costs more than all the rest of this module
+
+    if not callable(on_lost) or inspect.iscoroutinefunction(on_lost):
+        raise UsageError("on_lost must be a function that is called, not one to be awaited")
+
+
 def to_text(value: str | None, what: str, limit: int, *, lines: bool = False) -> str | None:
     """A text that may be stored and shown, where one was given. UsageError otherwise."""
     return None if value is None else check_text(value, what=what, limit=limit, lines=lines)

@@ -15,7 +15,7 @@ from gitlease.domain.errors import GitleaseError, LeaseLost, UsageError
 from gitlease.domain.loss import Lost
 from gitlease.domain.resource import Resource
 from gitlease.faces.library import Leases
-from gitlease.faces.opened import Said
+from gitlease.faces.opened import Said, check_listener
 from gitlease.keeping import holds_of
 
 
@@ -39,6 +39,7 @@ def session(
     before stays. Without a ``name`` (here, or in ``GITLEASE_SESSION``) it gets a random one.
     ``on_lost`` is called in a thread of its own with each lease that is lost.
     """
+    check_listener(on_lost)
     opened = open_workspace(
         directory, session=name, layer=layer, local=local, remote=remote, environ=environ
     )

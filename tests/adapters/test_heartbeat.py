@@ -183,6 +183,85 @@ def test_while_it_is_paused_nothing_is_renewed_and_nothing_is_on_its_way(
     until(lambda: len(script.beats) == 2, "the heartbeat that waited")
 
 
+# --- what this clone comes to know ---------------------------------------------------------------
+
+
+class Knowing:
+    """What a clone knows of losses, and which grants it was asked about."""
+
+    def __init__(self) -> None:
+        self.lost = set[str]()
+        self.asked: list[set[str]] = []
+
+    def __call__(self, holds: Sequence[Hold]) -> Sequence[Lost]:
+        self.asked.append({hold.grant.lease_id for hold in holds})
+        over = [hold for hold in holds if hold.grant.lease_id in self.lost]
+        return [Lost(hold=hold, loss=Loss.REVOKED) for hold in over]
+
+
+@pytest.fixture
+def knowing() -> Knowing:
+    return Knowing()
+
+
+@pytest.fixture
+def seeing(script: Script, knowing: Knowing) -> Iterator[Heartbeat]:
+    """A heartbeat that looks only at what it was told to."""
+    name = f"seeing {id(script)}"
+    made = Heartbeat(script, name=name, glance=knowing, sharp=False)
+    yield made
+    script.kept.clear()
+    made.drop([], ignore)
+    until(
+        lambda: not [t for t in threading.enumerate() if t.name.startswith(name)],
+        "the end of the threads",
+    )
+
+
+def test_a_loss_that_this_clone_knows_is_told_with_nothing_due(
+    script: Script, knowing: Knowing, seeing: Heartbeat
+) -> None:
+    told: list[Lost] = []
+    seeing.keep([A, B], told.append, sharp=True)
+    until(lambda: knowing.asked, "the first look")
+    assert told == []
+    knowing.lost.add("id-a")
+    until(lambda: [x.hold for x in told] == [A], "the loss")
+    assert (script.beats, set(script.kept)) == ([], {"id-b"})
+    seen = len(knowing.asked)
+    until(lambda: len(knowing.asked) > seen, "the next look")
+    assert knowing.asked[-1] == {"id-b"}, "what is lost is looked at no more"
+
+
+def test_it_looks_only_for_who_wants_that_and_as_long_as_they_rely_on_it(
+    script: Script, knowing: Knowing, seeing: Heartbeat
+) -> None:
+    blunt: list[Lost] = []
+    sharp: list[Lost] = []
+    knowing.lost |= {"id-a"}
+    seeing.keep([A], blunt.append)
+    seeing.keep([B], sharp.append, sharp=True)
+    until(lambda: len(knowing.asked) > 1, "two looks")
+    seeing.keep([A], sharp.append, sharp=True)
+    seeing.drop(["id-b"], sharp.append)
+    until(lambda: sharp and blunt, "both to be told")
+    assert all(asked <= {"id-a", "id-b"} for asked in knowing.asked)
+    assert {"id-a", "id-b"} not in knowing.asked[:2]
+    assert script.beats == []
+
+
+def test_a_loss_that_is_seen_while_it_is_paused_is_told(
+    script: Script, knowing: Knowing, seeing: Heartbeat
+) -> None:
+    told: list[Lost] = []
+    script.due = True
+    with seeing.paused():
+        knowing.lost.add("id-a")
+        seeing.keep([A], told.append, sharp=True)
+        until(lambda: told, "the loss")
+        assert script.beats == []
+
+
 def test_a_listener_that_fails_keeps_nobody_else_from_being_told(
     script: Script, beat: Heartbeat, monkeypatch: pytest.MonkeyPatch
 ) -> None:

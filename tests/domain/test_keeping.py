@@ -14,7 +14,8 @@ from gitlease.adapters.memory import Broken, Fault, MemoryClone, MemoryLedgerSto
 from gitlease.domain.lease import Actor
 from gitlease.domain.loss import Hold, Loss, Lost
 from gitlease.domain.resource import Resource, parse_resource
-from gitlease.keeping import Keeper, holds_of
+from gitlease.keeping import DOUBTED, GLANCES_SKIPPED, Keeper, Sight, holds_of
+from gitlease.ports_keeping import Beat
 from gitlease.service import LeaseService
 
 TTL = 900
@@ -344,3 +345,113 @@ def test_what_a_heartbeat_heard_is_left_to_be_said(world: World) -> None:
     world.clock.advance(400)
     keeper.settle(keeper.renew(keeper.batch()))
     assert any("F002" in line and "revoked" in line for line in heard)
+
+
+# --- what this clone comes to know by itself ------------------------------------------------------
+
+
+def known_losses(sight: Sight, holds: Sequence[Hold], looks: int = DOUBTED + 1) -> list[Loss]:
+    return [lost.loss for _ in range(looks) for lost in sight.lost(holds)][:1]
+
+
+@pytest.mark.parametrize("verb", ["release", "done", "park", "end"])
+def test_an_end_by_another_process_of_the_clone_is_seen_without_asking_anybody(
+    world: World, verb: str
+) -> None:
+    holds = world.hold()
+    sight = Sight(world.open)
+    assert known_losses(sight, holds) == []
+    person = world.of(RUN if verb == "end" else Actor(JO.holder))
+    if verb == "release":
+        person.release([F001])
+    elif verb == "done":
+        person.complete(F001)
+    elif verb == "park":
+        world.of(RUN).park([F001], seconds=3_600)
+    else:
+        person.end_session()
+    world.remote.requests.clear()
+    assert known_losses(sight, holds, DOUBTED) == [], "the holder's own work may end with it"
+    [lost] = sight.lost(holds)
+    assert (lost.loss, lost.hold) == (Loss.RELEASED_ELSEWHERE, holds[0])
+    assert world.remote.requests == []
+
+
+def test_a_revocation_is_seen_as_soon_as_the_clone_has_heard_of_it(world: World) -> None:
+    world.of(KIM).set_policy({"admins": KIM.holder})
+    holds = world.hold("F001", "F002")
+    sight = Sight(world.open)
+    assert sight.lost(holds) == ()
+    world.of(KIM).revoke(F001, reason="wrong task")
+    world.of(KIM).claim([F001])
+    assert sight.lost(holds) == (), "nobody here has heard of it"
+    world.of(Actor(JO.holder)).read()
+    world.remote.requests.clear()
+    [lost] = sight.lost(holds)
+    assert (lost.hold, lost.loss, lost.by) == (holds[0], Loss.REVOKED, KIM.holder)
+    assert world.remote.requests == []
+
+
+def test_what_else_the_clone_learns_is_no_loss(world: World) -> None:
+    holds = world.hold()
+    sight = Sight(world.open)
+    world.of(RUN).renew([F001])
+    world.of(KIM).claim([parse_resource("other")])
+    world.of(Actor(JO.holder)).read()
+    assert known_losses(sight, holds) == []
+    world.clock.advance(2_000)
+    world.of(Actor(JO.holder)).read()
+    assert known_losses(sight, holds) == [], "what runs out is for the deadline to say"
+
+
+def test_a_state_of_before_the_grant_tells_nothing_of_it(world: World) -> None:
+    world.of(JO, clone="late").read()
+    holds = world.hold()
+    sight = Sight(lambda _limit: world.of(Actor(JO.holder), clone="late"))
+    assert known_losses(sight, holds) == []
+
+
+def test_nothing_is_read_again_while_the_clone_learns_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    holds = world.hold()
+    sight = Sight(world.open)
+    sight.lost(holds)
+    read: list[str] = []
+    known = MemoryLedgerStore.known
+
+    def count(store: MemoryLedgerStore, layer: str) -> object:
+        read.append(layer)
+        return known(store, layer)
+
+    monkeypatch.setattr(MemoryLedgerStore, "known", count)
+    assert known_losses(sight, holds, 50) == []
+    assert read == []
+
+
+def test_where_the_clone_cannot_be_read_it_is_tried_again_later(world: World) -> None:
+    holds = world.hold()
+    broken = [True]
+
+    def open_service(limit: float) -> LeaseService:
+        if broken.pop():
+            raise OSError("no such place")
+        return world.open(limit)
+
+    sight = Sight(open_service)
+    world.of(Actor(JO.holder)).release([F001])
+    broken[:] = [False, True]
+    assert known_losses(sight, holds, 1 + GLANCES_SKIPPED + DOUBTED) == []
+    assert [x.loss for x in sight.lost(holds)] == [Loss.RELEASED_ELSEWHERE]
+
+
+def test_a_loss_that_was_seen_is_final_and_counts_from_the_last_renewal(world: World) -> None:
+    [old] = world.hold()
+    world.run_for(400)
+    world.of(Actor(JO.holder)).release([F001])
+    sight = Sight(world.open)
+    seen = tuple(lost for _ in range(DOUBTED + 1) for lost in sight.lost([old]))
+    [lost] = world.keeper.settle(Beat(asked=(), lost=seen))
+    assert lost.hold.since.boot_ms > old.since.boot_ms
+    assert world.keeper.due_in() is None
+    assert world.keeper.settle(Beat(asked=(), lost=seen)) == ()

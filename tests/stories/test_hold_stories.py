@@ -15,6 +15,7 @@ import pytest
 from support.remotes import Remote
 
 import gitlease
+from gitlease.faces import held
 
 pytestmark = pytest.mark.sampled(2)
 
@@ -203,6 +204,19 @@ def test_a_loss_reaches_the_holder_and_ends_the_block(clone: Path, other: Path) 
     until(lambda: told == [hold], "the callback")
 
 
+@pytest.mark.slow
+def test_a_release_in_the_same_clone_reaches_the_holder_long_before_the_next_renewal(
+    clone: Path,
+) -> None:
+    hold = gitlease.hold("F001", ttl="1h", directory=str(clone))
+    with pytest.raises(gitlease.LeaseLost), hold as lease:  # noqa: PT012
+        with gitlease.open(str(clone)) as leases:
+            leases.release("F001")
+        assert lease.lost.wait(LONG)
+        assert lease.loss is gitlease.Loss.RELEASED_ELSEWHERE
+    assert live(clone) == []
+
+
 def test_an_error_of_the_block_says_that_the_lease_was_lost_too(clone: Path, other: Path) -> None:
     hold = gitlease.hold("F001", ttl="3s", directory=str(other))
     with pytest.raises(ZeroDivisionError) as failed, hold as lease:  # noqa: PT012
@@ -268,6 +282,48 @@ def test_an_asynchronous_hold(clone: Path) -> None:
             lease.check()
 
     asyncio.run(main())
+    assert live(clone) == []
+
+
+def test_a_task_waits_for_what_the_task_that_started_it_holds(
+    clone: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served: list[str] = []
+    waits = threading.Event()
+    check = held._refuse_oneself
+
+    def checked(refusal: gitlease.LeaseHeld, mine: frozenset[str]) -> None:
+        check(refusal, mine)
+        waits.set()
+
+    monkeypatch.setattr(held, "_refuse_oneself", checked)
+
+    async def other() -> None:
+        async with gitlease.hold("T7", wait="50s", directory=str(clone)):
+            served.append("other")
+
+    async def main() -> None:
+        async with gitlease.hold("T7", directory=str(clone)):
+            waiting = asyncio.create_task(other())
+            assert await asyncio.to_thread(waits.wait, LONG)
+            served.append("first")
+        await asyncio.wait_for(waiting, LONG)
+
+    asyncio.run(main())
+    assert served == ["first", "other"]
+    assert live(clone) == []
+
+
+def test_a_task_that_waits_for_what_it_holds_itself_is_refused_at_once(clone: Path) -> None:
+    async def main() -> None:
+        async with (
+            gitlease.hold("T7", directory=str(clone)),
+            gitlease.hold("T7", wait="1h", directory=str(clone)),
+        ):
+            raise AssertionError("it was granted twice")
+
+    with pytest.raises(gitlease.UsageError, match="this very code"):
+        asyncio.run(main())
     assert live(clone) == []
 
 
@@ -384,6 +440,8 @@ def test_a_session_that_lost_something_says_so_at_its_end(clone: Path, other: Pa
         (("F001",), {"paths": 1}),
         (("F001",), {"wait": []}),
         (("F001",), {"session": 1}),
+        (("F001",), {"on_lost": 5}),
+        (("F001",), {"on_lost": asyncio.sleep}),
     ],
 )
 def test_bad_input_is_refused_before_anything_is_asked(

@@ -7,6 +7,7 @@ import json
 import os
 import pty
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -255,6 +256,15 @@ def test_a_run_within_a_run_joins_it_and_releases_only_its_own(jo: Desk) -> None
     assert jo.live() == []
 
 
+@pytest.mark.parametrize("resource", ["a/", "*.c", "path:my file", "/src/b/**", "F001"])
+def test_what_a_command_is_told_can_be_typed_where_it_runs(jo: Desk, resource: str) -> None:
+    (jo.clone / "src").mkdir()
+    check = f"cd src && '{sys.executable}' -m gitlease run '{resource}' -- sh -c "
+    script = f"'{sys.executable}' -m gitlease fence \"$GITLEASE_RESOURCE\" $GITLEASE_TOKEN"
+    done = jo.ask("run", "F009", "--", "sh", "-c", check + shlex.quote(script))
+    assert done.returncode == 0, done.stderr
+
+
 # --- signals --------------------------------------------------------------------------------------
 
 
@@ -394,6 +404,49 @@ def test_a_revocation_ends_the_command(jo: Desk, kim: Desk, tmp_path: Path) -> N
     [lost] = said["lost"]
     assert (lost["loss"], lost["by"]) == ("revoked", "w2@example.com")
     assert said["command_exit"] == 128 + signal.SIGKILL
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("who", ["--no-session", "--session=build-7"])
+def test_a_release_in_the_same_clone_ends_the_command_long_before_the_next_renewal(
+    jo: Desk, tmp_path: Path, who: str
+) -> None:
+    file, run_of = tmp_path / "pid", ("--session", "build-7", "--ttl", "1h", "--json")
+    run = jo.start("run", "F001", *run_of, "--", *sleeper(file))
+    child = number_in(file)
+    assert jo.ask("release", "F001", who).returncode == 0
+    assert run.wait(LONG) == 125
+    assert not lives(child)
+    assert run.stderr is not None
+    [lost] = json.loads(run.stderr.read())["lost"]
+    assert lost["loss"] == "released_elsewhere"
+
+
+@pytest.mark.slow
+def test_a_command_that_releases_its_own_lease_is_stopped_unless_that_is_its_end(
+    jo: Desk, tmp_path: Path
+) -> None:
+    file = tmp_path / "not stopped"
+    release = f"'{sys.executable}' -m gitlease release F001"
+    on = jo.ask("run", "F001", "--", "sh", "-c", f"{release}; sleep 50; touch '{file}'")
+    assert (on.returncode, file.exists()) == (125, False)
+    assert "F001 was lost: it was released elsewhere: stopping the command" in on.stderr
+    over = jo.ask("run", "F001", "--", "sh", "-c", f"{release}; exit 3")
+    assert over.returncode == 3
+
+
+def test_a_revocation_that_this_clone_hears_of_ends_the_command(
+    jo: Desk, kim: Desk, tmp_path: Path
+) -> None:
+    file = tmp_path / "pid"
+    run = jo.start("run", "F001", "--ttl", "1h", "--", *sleeper(file))
+    child = number_in(file)
+    assert kim.ask("revoke", "F001", "--reason", "wrong").returncode == 0
+    assert kim.ask("claim", "F001").returncode == 0
+    assert jo.live() == ["F001"]
+    assert run.wait(LONG) == 125
+    assert not lives(child)
+    assert kim.live() == ["F001"]
 
 
 @pytest.mark.slow

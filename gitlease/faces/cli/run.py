@@ -60,11 +60,17 @@ other. What that session held before is renewed as well, and not released at the
 
 The command is no shell line: for one, run `sh -c`. It has your standard streams and the terminal;
 signals are passed on to it and to what it starts, its process group. Once a lease is lost that
-group gets TERM, and after a grace KILL, before anybody else may start; likewise when gitlease
-itself is killed, stopped or hangs, by a guardian that watches over it. On Linux the command itself
-is killed at once with a gitlease that is killed. Only a process that leaves the group (setsid, a
+group gets TERM, and after a grace KILL; likewise when gitlease itself is killed, stopped or hangs,
+by a guardian that watches over it. On Linux the command itself is killed at once with a gitlease
+that is killed. Only a process that leaves the group (setsid, a
 container, sudo) is out of reach. What a command leaves in the background when it ends by itself is
 not ended.
+
+A lease that cannot be renewed in time is given up so early that the command has ended before
+anybody else can claim it. A revocation, or a release from elsewhere, is learned with the next
+renewal, after a third of the TTL or a little more, or within seconds once this clone sees it, as it
+does a release made in it. Until then the command runs on, and another may have the lease;
+`gitlease push` and `gitlease fence` refuse its work at once.
 
 It finds in its environment GITLEASE_RESOURCE and GITLEASE_TOKEN (several are separated by spaces),
 GITLEASE_HOLDER, GITLEASE_SESSION and GITLEASE_EXPIRES_AT (as of its start): gitlease commands in it
