@@ -63,49 +63,37 @@ def removed(
 
 def removed_by(
     repository: Repository, pushes: Sequence[Push], remote: str, holder: str
-) -> tuple[list[str], bool]:
+) -> tuple[list[str], bool, tuple[str, ...]]:
     """As ``removed`` of the main branches, by what is known here of the remote, without asking it.
 
     Of any other branch nobody can tell here whether what it loses is a loss: its commits may have
-    been squashed, or replaced by whoever made them. What a ref has there and is not known here,
-    ``unknown_to`` tells.
+    been squashed, or replaced by whoever made them. The main branches of which it is not known here
+    what they have come last.
     """
     names = names_of(repository, remote)
-    main = main_branches(repository, names)
-    refs = [
-        WorkRef(x.remote_ref, "", x.remote_oid, x.local_oid, became)
-        for x in pushes
-        if x.kind in (UPDATE, DELETE)
-        and is_main(x.remote_ref, main)
-        and (became := _became(repository, x)) in REPLACES
-    ]
+    moved = [x for x in pushes if x.kind in (UPDATE, DELETE) and x.remote_oid]
+    main = main_branches(repository, names) if moved else {}
+    refs, unknown = list[WorkRef](), list[str]()
+    for one in moved:
+        if not is_main(one.remote_ref, main):
+            continue
+        if ask(repository, "cat-file", "-e", one.remote_oid).code != 0:
+            unknown.append(one.remote_ref.removeprefix("refs/heads/"))
+        elif (became := _became(repository, one)) in REPLACES:
+            refs.append(WorkRef(one.remote_ref, "", one.remote_oid, one.local_oid, became))
     if not refs:
-        return [], False
+        return [], False, tuple(unknown)
     there = refs_known(repository, names)
-    return removed(repository, refs, there, main=main, remote=remote, holder=holder)
-
-
-def unknown_to(repository: Repository, pushes: Sequence[Push], remote: str) -> tuple[str, ...]:
-    """The main branches that would be replaced or deleted with commits that are not known here."""
-    main = main_branches(repository, names_of(repository, remote))
-    return tuple(
-        x.remote_ref.removeprefix("refs/heads/")
-        for x in pushes
-        if x.kind in (UPDATE, DELETE)
-        and is_main(x.remote_ref, main)
-        and x.remote_oid
-        and ask(repository, "cat-file", "-e", x.remote_oid).code != 0
-    )
+    lost, cut = removed(repository, refs, there, main=main, remote=remote, holder=holder)
+    return lost, cut, tuple(unknown)
 
 
 def _became(repository: Repository, push: Push) -> Became:
-    """What the push makes of a ref; UP_TO_DATE also for what is not known here."""
-    if not push.remote_oid or ask(repository, "cat-file", "-e", push.remote_oid).code != 0:
-        return Became.UP_TO_DATE
+    """What a push makes of a ref whose commit is known here."""
     if push.kind == DELETE:
         return Became.DELETED
     words = ("merge-base", "--is-ancestor", push.remote_oid, push.local_oid)
-    return Became.FORCED if ask(repository, *words).code == 1 else Became.UP_TO_DATE
+    return Became.FORCED if ask(repository, *words).code == 1 else Became.UPDATED
 
 
 def _listed(

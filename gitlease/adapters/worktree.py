@@ -75,7 +75,8 @@ class HookWorktree:
             holder=self._holder,
             strict=self._strict,
         )
-        mirrored = self._is_shared(remote) and self._is_mirrored(remote)
+        shared = self._is_shared(remote)
+        mirrored = shared and self._is_mirrored(remote)
         every = dict.fromkeys(commit for push in pushes for commit in push.commits)
         found = committed(self._repository, list(every))
         ledgers = (Outgoing(f"{self._ref_prefix}/*", is_ledger=True),) if mirrored else ()
@@ -85,7 +86,7 @@ class HookWorktree:
                 self._touched([one for commit in push.commits for one in found[commit]]),
                 len(push.commits),
                 push.cut,
-                is_ledger=push.kind == LEDGER and self._is_shared(remote),
+                is_ledger=shared and push.kind == LEDGER,
             )
             for push in pushes
         )
@@ -93,13 +94,13 @@ class HookWorktree:
     def taken_away(self, lines: Sequence[str], remote: str) -> TakenAway:
         if not self._is_shared(remote):
             return TakenAway()
-        from gitlease.adapters.changes_removed import removed_by, unknown_to
+        from gitlease.adapters.changes_removed import removed_by
 
         asked, remote = announced(self._repository, lines, remote, self._environ, self._ref_prefix)
-        lost, cut = removed_by(self._repository, asked, remote, self._holder or "")
-        # One that is not forced is refused by git itself.
-        blind = unknown_to(self._repository, asked, remote) if is_forced_push() else ()
-        return TakenAway(self.touched_by(lost), len(lost), cut, blind)
+        lost, cut, unknown = removed_by(self._repository, asked, remote, self._holder or "")
+        if unknown and not is_forced_push():
+            unknown = ()  # git itself refuses it
+        return TakenAway(self.touched_by(lost), len(lost), cut, unknown)
 
     def touched_by(self, commits: Sequence[str]) -> tuple[Touched, ...]:
         """What some commits, by their full ids, touch."""
