@@ -18,10 +18,7 @@ from gitlease.faces.cli.run import (
     LENGTHS,
     SCOPE,
     Asked,
-    any_option,
-    grace_option,
-    note_option,
-    path_option,
+    errand_options,
 )
 from gitlease.faces.cli.verb import LEASE_EXITS, WithCommand, flag
 
@@ -72,16 +69,7 @@ last 16 MiB of their logs.""",
 @click.option("--logs", metavar="R", help="Print what the newest run of R has printed.")
 @flag("--follow", help="With --logs: go on until the run has ended.")
 @click.option("--stop", metavar="R", help="End the run of R.")
-@path_option
-@claiming.ttl_option
-@claiming.wait_option
-@claiming.reason_option
-@claiming.takeover_option
-@claiming.reopen_option
-@any_option
-@claiming.commit_option
-@note_option
-@grace_option
+@errand_options
 @click.pass_obj
 def dispatch_verb(
     call: Call,

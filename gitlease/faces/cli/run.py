@@ -6,8 +6,8 @@ import contextlib
 import os
 import shlex
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import click
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from gitlease.bootstrap_running import Ended, Errand
     from gitlease.domain.loss import Lost
     from gitlease.faces.cli.call import Call
+
+Verb = TypeVar("Verb", bound=Callable[..., Any])
 
 OWN_EXITS = (
     (75, "the lease was not acquired: held, refused by policy, or the wait ran out"),
@@ -45,7 +47,19 @@ grace_option = click.option(
     help="From TERM to KILL, where it is stopped (default: 10s; at most a sixth of the TTL).",
 )
 any_option = flag("--any", help="Also names that are no tasks.")
+ERRAND_OPTIONS = (
+    *(path_option, claiming.ttl_option, claiming.wait_option, claiming.reason_option),
+    *(claiming.takeover_option, claiming.reopen_option, any_option, claiming.commit_option),
+    *(note_option, grace_option),
+)
 SCOPE = "Take only this part of its work (default: the whole)."
+
+
+def errand_options(verb: Verb) -> Verb:
+    """Decorate a verb with what is asked of leases that a command runs under, in this order."""
+    for option in reversed(ERRAND_OPTIONS):
+        verb = option(verb)
+    return verb
 
 
 @click.command(
@@ -91,16 +105,7 @@ line.""",
     scope=SCOPE,
 )
 @click.argument("words", metavar="RESOURCE...", nargs=-1, required=True)
-@path_option
-@claiming.ttl_option
-@claiming.wait_option
-@claiming.reason_option
-@claiming.takeover_option
-@claiming.reopen_option
-@any_option
-@claiming.commit_option
-@note_option
-@grace_option
+@errand_options
 @click.pass_obj
 def run_verb(call: Call, /, *, command: tuple[str, ...], **options: Any) -> int:
     """Claim, run, release."""
