@@ -10,7 +10,7 @@ from support.fences import clean_env
 from support.remotes import Remote
 from support.repos import git
 
-from benchmarks.bench import BARE, ROOT, Bench
+from benchmarks.bench import Bench
 
 COMMITS, TASKS = 10_000, 5_000
 CLAIMS = 200
@@ -45,14 +45,6 @@ class CheckBench(Bench):
         git(self.clone, "config", "user.email", "other@example.com")
         self.timings.clear()
 
-    def names(self) -> list[str]:
-        """The bare push first, the others as they were first timed."""
-        return sorted(self.timings, key=lambda name: name != BARE)
-
-    def aim(self, name: str, took: float, base: float) -> bool | None:
-        """None: there is nothing to compare with."""
-        return None
-
     def round(self) -> None:
         """Every operation once, with the bare push between them.
 
@@ -68,10 +60,6 @@ class CheckBench(Bench):
         self._words("check", "--stale", "--fail-on", "never", name="check --stale")
         both = ("check", "origin/main..topic", "--stale", "--fail-on", "never")
         self._words(*both, name="both in one")
-
-    def _words(self, *words: str, name: str = "") -> None:
-        line = [self.python, "-m", "gitlease", *words]
-        self._process(name or words[0], line, {**self.env, "PYTHONPATH": str(ROOT)})
 
     def _import(self, commits: int, tasks: int) -> None:
         text = "".join(_stream(commits, tasks))

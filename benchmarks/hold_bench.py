@@ -42,10 +42,6 @@ class HoldBench(Bench):
         """What is compared with, heartbeats, a run, and handovers."""
         return [BARE, *(f"heartbeat of {count}" for count in COUNTS), RUN, HERE, THERE]
 
-    def aim(self, name: str, took: float, base: float) -> bool | None:
-        """None of these has an aim."""
-        return None
-
     def round(self) -> None:
         """Each once."""
         self._bare_push()
@@ -53,8 +49,7 @@ class HoldBench(Bench):
             grants = [hold.grant for hold in holds]
             with environment(self.remote.env):
                 self._time(f"heartbeat of {count}", partial(service.beat, grants))
-        line = [self.python, "-m", "gitlease", "run", "F001", "--layer", "run", "--", "true"]
-        self._process(RUN, line, {**self.env, "PYTHONPATH": str(ROOT)})
+        self._words("run", "F001", "--layer", "run", "--", "true", name=RUN)
         self._handover(HERE, self.clone)
         self._handover(THERE, self._other)
 

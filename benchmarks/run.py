@@ -11,8 +11,9 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -22,13 +23,14 @@ sys.path.insert(0, str(ROOT))
 
 import pytest  # noqa: E402
 from support.fences import raise_fences  # noqa: E402
-from support.remotes import Servers, open_remote  # noqa: E402
+from support.remotes import Remote, Servers, open_remote  # noqa: E402
 
-from benchmarks.bench import CLI_AIM_MS, LIBRARY_AIM, Bench  # noqa: E402
+from benchmarks.bench import Bench  # noqa: E402
 from benchmarks.check_bench import CheckBench  # noqa: E402
 from benchmarks.hold_bench import COUNTS, HoldBench, per_hour  # noqa: E402
 from benchmarks.hook_bench import COMMIT_AIM_MS, GATE_AIM_MS, LOOK_AIM_MS, HookBench  # noqa: E402
 from benchmarks.task_bench import TaskBench  # noqa: E402
+from benchmarks.verb_bench import CLI_AIM_MS, LIBRARY_AIM, VerbBench  # noqa: E402
 
 TRANSPORTS = ("path", "http", "ssh")
 TASKS = "tasks"  # a path remote, and a work tree with many task files
@@ -100,23 +102,18 @@ def measure(
             except pytest.skip.Exception as reason:
                 print(f"{kind} is left out: {reason}", file=sys.stderr)
                 continue
-            benches[kind] = Bench(remote, top / kind, python)
-        if tasks:
-            opened = open_remote("path", top / TASKS, servers=servers)
-            remote = stack.enter_context(opened)
-            benches[TASKS] = TaskBench(remote, top / TASKS, python, tasks)
-        if hooks:
-            opened = open_remote("path", top / HOOKS, servers=servers)
-            remote = stack.enter_context(opened)
-            benches[HOOKS] = HookBench(remote, top / HOOKS, python)
-        if hold:
-            opened = open_remote("path", top / HOLDING, servers=servers)
-            remote = stack.enter_context(opened)
-            benches[HOLDING] = HoldBench(remote, top / HOLDING, python)
-        if checks:
-            opened = open_remote("path", top / CHECKS, servers=servers)
-            remote = stack.enter_context(opened)
-            benches[CHECKS] = CheckBench(remote, top / CHECKS, python)
+            benches[kind] = VerbBench(remote, top / kind, python)
+        others: dict[str, tuple[bool, Callable[[Remote, Path, str], Bench]]] = {
+            TASKS: (tasks > 0, partial(TaskBench, number=tasks)),
+            HOOKS: (hooks, HookBench),
+            HOLDING: (hold, HoldBench),
+            CHECKS: (checks, CheckBench),
+        }
+        for kind, (wanted, bench_of) in others.items():
+            if wanted:
+                opened = open_remote("path", top / kind, servers=servers)
+                remote = stack.enter_context(opened)
+                benches[kind] = bench_of(remote, top / kind, python)
         for number in range(rounds + 1):
             for bench in benches.values():
                 bench.round()

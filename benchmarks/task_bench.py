@@ -8,7 +8,7 @@ from pathlib import Path
 from support.remotes import Remote
 from support.repos import git
 
-from benchmarks.bench import BARE, ROOT, Bench
+from benchmarks.bench import Bench
 
 TASK = """---
 id: T{number:04d}
@@ -47,14 +47,6 @@ class TaskBench(Bench):
         self._words("claim", "T0001", "--ttl", "8h")
         self.timings.clear()
 
-    def names(self) -> list[str]:
-        """The bare push first, the others as they were first timed."""
-        return sorted(self.timings, key=lambda name: name != BARE)
-
-    def aim(self, name: str, took: float, base: float) -> bool | None:
-        """None: there is nothing to compare with."""
-        return None
-
     def round(self) -> None:
         """Every operation once, with the bare push between them."""
         for name in os.listdir(self._cache):
@@ -72,7 +64,3 @@ class TaskBench(Bench):
     @property
     def _cache(self) -> Path:
         return self.clone / ".git" / "gitlease" / "tasks"
-
-    def _words(self, *words: str, name: str = "") -> None:
-        line = [self.python, "-m", "gitlease", *words]
-        self._process(name or words[0], line, {**self.env, "PYTHONPATH": str(ROOT)})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import itertools
 import json
+import re
 from collections.abc import Iterable, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field, replace
@@ -236,3 +237,8 @@ def make_desks(*tasks: Task, rules: EdgeRules | None = None) -> tuple[Desk, Desk
 def words(value: object) -> str | None:
     """The id of a test's command line; anything else is left to pytest."""
     return " ".join(value) if isinstance(value, tuple) else None
+
+
+def shown(desk: Desk, *argv: str) -> str:
+    """What a terminal shows, without its colours."""
+    return re.sub(r"\x1b\[[0-9;]*m", "", desk.ok(*argv, terminal=True).out)

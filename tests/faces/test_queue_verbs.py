@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from faces.fake import Desk, make_desks, words
+from faces.fake import Desk, make_desks, shown, words
 from support.tasks import task
 
 from gitlease.domain.edge import People, Progress
@@ -27,13 +26,7 @@ CARRIED = [*TASK, "state", "taken_over_by", "lease"]
 HEAD, TAIL = ["schema", "ok", "command"], ["warnings", "next"]
 
 
-@pytest.fixture(autouse=True)
-def wide(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A terminal of 200 columns."""
-    monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.setenv("TERM", "xterm")
-    for name in ("FORCE_COLOR", "TTY_COMPATIBLE"):
-        monkeypatch.delenv(name, raising=False)
+pytestmark = pytest.mark.usefixtures("wide")
 
 
 @pytest.fixture
@@ -54,11 +47,6 @@ def desks() -> tuple[Desk, Desk]:
 @pytest.fixture
 def ada(desks: tuple[Desk, Desk]) -> Desk:
     return desks[0]
-
-
-def shown(desk: Desk, *argv: str) -> str:
-    """What a terminal shows, without its colours."""
-    return re.sub(r"\x1b\[[0-9;]*m", "", desk.ok(*argv, terminal=True).out)
 
 
 def rows(out: str) -> list[list[str]]:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import pytest
-from faces.fake import Desk, make_desks, words
+from faces.fake import Desk, make_desks, shown, words
 from support.tasks import task
 
 from gitlease.domain.edge import People
@@ -19,13 +18,7 @@ CAPPED = ["capped_to_max", "max_park_seconds"]
 TAIL = ["warnings", "next"]
 
 
-@pytest.fixture(autouse=True)
-def wide(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A terminal of 200 columns."""
-    monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.setenv("TERM", "xterm")
-    for name in ("FORCE_COLOR", "TTY_COMPATIBLE"):
-        monkeypatch.delenv(name, raising=False)
+pytestmark = pytest.mark.usefixtures("wide")
 
 
 @pytest.fixture
@@ -41,11 +34,6 @@ def desks() -> tuple[Desk, Desk]:
 @pytest.fixture
 def ada(desks: tuple[Desk, Desk]) -> Desk:
     return desks[0]
-
-
-def shown(desk: Desk, *argv: str) -> str:
-    """What a terminal shows, without its colours."""
-    return re.sub(r"\x1b\[[0-9;]*m", "", desk.ok(*argv, terminal=True).out)
 
 
 def lease_of(desk: Desk, name: str) -> Any:

@@ -18,9 +18,7 @@ from support.hooked import (
     Pair,
     Person,
     blocks,
-    copy_pair,
     goes_on,
-    make_pair,
     past,
     script,
     task_text,
@@ -30,16 +28,6 @@ from support.repos import git, settle
 pytestmark = [pytest.mark.one_in(2), pytest.mark.sampled(4)]
 
 DAY = 86_400
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Pair:
-    return make_pair(tmp_path_factory.mktemp("pair"))
-
-
-@pytest.fixture
-def pair(made: Pair, tmp_path: Path) -> Pair:
-    return copy_pair(made, tmp_path)
 
 
 def is_stopped(jo: Person, *words: str, path: str) -> str:

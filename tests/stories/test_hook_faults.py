@@ -477,59 +477,51 @@ class Busy:
 NAMES = ["F001", "F002", "src/**"]
 
 
-def test_a_busy_committer_pushes_at_most_twelve_times_an_hour(
-    path_remote: Remote, clones: Clones, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    worker = Busy(path_remote, clones, monkeypatch)
-    door(worker.clone, clock=worker.clock).claim_all(NAMES, ttl="15m")
-    before = path_remote.pushes()
+@pytest.fixture
+def worker(path_remote: Remote, clones: Clones, monkeypatch: pytest.MonkeyPatch) -> Busy:
+    """Somebody who is busy and holds several things."""
+    busy = Busy(path_remote, clones, monkeypatch)
+    door(busy.clone, clock=busy.clock).claim_all(NAMES, ttl="15m")
+    return busy
+
+
+def test_a_busy_committer_pushes_at_most_twelve_times_an_hour(worker: Busy) -> None:
+    before = worker.remote.pushes()
     for minute in range(60):
         worker.clock.advance(60)
         worker.commits()
         worker.beats()
         if minute % 5 == 4:
             assert worker.live() == NAMES
-    assert path_remote.pushes() - before <= 12
+    assert worker.remote.pushes() - before <= 12
     renewals = {x.renewals for x in door(worker.other, clock=worker.clock).list()}
-    assert renewals == {path_remote.pushes() - before}  # each push renewed them all
+    assert renewals == {worker.remote.pushes() - before}  # each push renewed them all
 
 
-def test_a_lease_lives_on_where_a_commit_is_made_every_ten_minutes(
-    path_remote: Remote, clones: Clones, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    worker = Busy(path_remote, clones, monkeypatch)
-    door(worker.clone, clock=worker.clock).claim_all(NAMES, ttl="15m")
-    before = path_remote.pushes()
+def test_a_lease_lives_on_where_a_commit_is_made_every_ten_minutes(worker: Busy) -> None:
+    before = worker.remote.pushes()
     for _ in range(6):
         worker.clock.advance(600)
         worker.commits()
         worker.beats()
         assert worker.live() == NAMES
-    assert path_remote.pushes() - before == 6
+    assert worker.remote.pushes() - before == 6
 
 
-def test_a_beat_that_comes_twice_pushes_once(
-    path_remote: Remote, clones: Clones, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    worker = Busy(path_remote, clones, monkeypatch)
-    door(worker.clone, clock=worker.clock).claim_all(NAMES, ttl="15m")
+def test_a_beat_that_comes_twice_pushes_once(worker: Busy) -> None:
     worker.commits()
     worker.clock.advance(400)
-    before = path_remote.pushes()
+    before = worker.remote.pushes()
     both = [worker.desk(), worker.desk()]
     assert [desk.guard.due() for desk in both] == [("global",)] * 2
     for desk in both:
         desk.beat()
-    assert path_remote.pushes() - before == 1
+    assert worker.remote.pushes() - before == 1
 
 
-def test_two_beats_at_the_same_moment_do_no_harm(
-    path_remote: Remote, clones: Clones, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    worker = Busy(path_remote, clones, monkeypatch)
-    door(worker.clone, clock=worker.clock).claim_all(NAMES, ttl="15m")
+def test_two_beats_at_the_same_moment_do_no_harm(worker: Busy) -> None:
     worker.commits()
-    before = path_remote.pushes()
+    before = worker.remote.pushes()
     rounds = 4
     for _ in range(rounds):
         worker.clock.advance(301)
@@ -547,7 +539,7 @@ def test_two_beats_at_the_same_moment_do_no_harm(
         assert worker.live() == NAMES
         assert worker.desk().words.take() == ()  # a lost race is nothing to tell anybody
     # At worst the two push, one of them is late, and comes again.
-    assert rounds <= path_remote.pushes() - before <= 3 * rounds
+    assert rounds <= worker.remote.pushes() - before <= 3 * rounds
 
 
 def test_a_beat_that_changed_nothing_is_not_started_again_at_once(
@@ -569,21 +561,17 @@ def test_a_beat_that_changed_nothing_is_not_started_again_at_once(
     assert started == [["hook", "beat"]]
 
 
-def test_a_heartbeat_that_fails_is_told_once_by_the_next_hook(
-    path_remote: Remote, clones: Clones, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    worker = Busy(path_remote, clones, monkeypatch)
-    door(worker.clone, clock=worker.clock).claim_all(NAMES, ttl="15m")
+def test_a_heartbeat_that_fails_is_told_once_by_the_next_hook(worker: Busy) -> None:
     worker.commits()
     worker.clock.advance(400)
-    away = path_remote.bare.with_name("away.git")
-    path_remote.bare.rename(away)
+    away = worker.remote.bare.with_name("away.git")
+    worker.remote.bare.rename(away)
     for _ in range(2):
         worker.desk().beat()
     (said,) = worker.desk().words.take()
     assert said.startswith("your leases were not renewed: ")
     assert worker.desk().words.take() == ()
-    away.rename(path_remote.bare)
+    away.rename(worker.remote.bare)
     worker.beats()
     assert worker.desk().words.take() == ()
     assert worker.live() == NAMES

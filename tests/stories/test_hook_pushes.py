@@ -13,9 +13,7 @@ from support.hooked import (
     Pair,
     Person,
     blocks,
-    copy_pair,
     goes_on,
-    make_pair,
     past,
     script,
 )
@@ -24,16 +22,6 @@ from support.repos import git
 pytestmark = [pytest.mark.one_in(2), pytest.mark.sampled(2)]
 
 LOGIN = "src/api/login.py"
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Pair:
-    return make_pair(tmp_path_factory.mktemp("pair"))
-
-
-@pytest.fixture
-def pair(made: Pair, tmp_path: Path) -> Pair:
-    return copy_pair(made, tmp_path)
 
 
 @pytest.fixture

@@ -16,9 +16,7 @@ from support.hooked import (
     Pair,
     Person,
     blocks,
-    copy_pair,
     goes_on,
-    make_pair,
     script,
     task_text,
     until,
@@ -32,16 +30,6 @@ STARTED = task_text("F002", status="in_progress")
 SLOW = pytest.mark.slow
 DUE = 6 * MINUTE  # more than a third of the usual 15 minutes
 F002 = "tasks/F002.md"
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Pair:
-    return make_pair(tmp_path_factory.mktemp("pair"))
-
-
-@pytest.fixture
-def pair(made: Pair, tmp_path: Path) -> Pair:
-    return copy_pair(made, tmp_path)
 
 
 # --- a commit that starts a task ------------------------------------------------------------------

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from support.clock import ManualClock
-from support.hooked import JO, KIM, MINUTE, Pair, copy_pair, make_pair
+from support.hooked import JO, KIM, MINUTE, Pair
 from support.ledgers import door, read_files, text_of
 from support.remotes import Remote, Servers, open_remote
 from support.repos import git
@@ -110,16 +110,6 @@ def test_the_policy_is_the_ledgers(path_remote: Remote, clones: Clones) -> None:
 
 
 # --- hooks ----------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Pair:
-    return make_pair(tmp_path_factory.mktemp("pair"))
-
-
-@pytest.fixture
-def pair(made: Pair, tmp_path: Path) -> Pair:
-    return copy_pair(made, tmp_path)
 
 
 def test_commits_of_its_owner_neither_renew_nor_name_nor_block_it(pair: Pair) -> None:
