@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from gitlease.domain.addresses import Addresses
 from gitlease.domain.chronicle import Chronicle, Trail, chronicle
+from gitlease.domain.deeds import Deed, Judgement, Standing, oldest
 from gitlease.domain.errors import GitleaseError, NotFound
 from gitlease.domain.finding import Finding
 from gitlease.domain.frozen import dataclass, field, replace
@@ -18,7 +19,8 @@ from gitlease.domain.instant import MS
 from gitlease.domain.lapse import Moment
 from gitlease.domain.pattern import fold
 from gitlease.domain.policy import DEFAULT_POLICY
-from gitlease.domain.violations import NOBODY, Deed, Judgement, Standing, find, no_ledger, oldest
+from gitlease.domain.violations import find, no_ledger
+from gitlease.domain.violations_held import NOBODY
 from gitlease.notices import unread_records
 from gitlease.ports import Clock, LedgerStore, Snapshot, TaskFiles
 from gitlease.ports_check import Asked, Chosen, Commits, Trails

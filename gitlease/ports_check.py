@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from gitlease.domain.chronicle import Trail
+from gitlease.domain.deeds import Deed
 from gitlease.domain.frozen import dataclass
-from gitlease.domain.violations import Deed
 
 GITHUB, GITLAB = "github", "gitlab"
 

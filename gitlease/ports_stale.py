@@ -7,7 +7,7 @@ from typing import Protocol
 
 from gitlease.domain.edge import Task
 from gitlease.domain.frozen import dataclass, field
-from gitlease.domain.stale import Past, Works
+from gitlease.domain.stale_facts import Past, Works
 from gitlease.domain.stale_found import Deleted
 
 

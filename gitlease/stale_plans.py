@@ -15,7 +15,8 @@ from gitlease.domain.operations import MAX_REASON, Grant, Retirement
 from gitlease.domain.pattern import fold
 from gitlease.domain.resource import Resource
 from gitlease.domain.retiring import RETIRED
-from gitlease.domain.stale import Edge, Held, Idle, by_resource
+from gitlease.domain.stale import Idle
+from gitlease.domain.stale_facts import Edge, Held, by_resource
 from gitlease.domain.stale_found import LEASE_ON_DONE, LEASE_ON_GONE, Board, Left
 from gitlease.domain.view import LeaseView
 from gitlease.edges import Planned

@@ -18,19 +18,8 @@ from gitlease.domain.lease import same_person
 from gitlease.domain.outcome import Event
 from gitlease.domain.persons import Persons
 from gitlease.domain.queue import natural
-from gitlease.domain.stale import (
-    Edge,
-    Held,
-    Judged,
-    Past,
-    Sign,
-    Signs,
-    StaleRules,
-    doubtful,
-    held,
-    judge,
-    open_edges,
-)
+from gitlease.domain.stale import Judged, StaleRules, doubtful, judge, open_edges
+from gitlease.domain.stale_facts import Edge, Held, Past, Sign, held
 from gitlease.domain.stale_found import (
     BAD_TASK_FILE,
     DUPLICATE_ID,
@@ -42,6 +31,7 @@ from gitlease.domain.stale_found import (
     of_unknown,
     unnamed,
 )
+from gitlease.domain.stale_signs import Signs
 from gitlease.domain.violations import NO_LEDGER, no_ledger
 from gitlease.notices import unread_records
 from gitlease.ports import Snapshot, TaskProblem

@@ -26,7 +26,7 @@ from gitlease.adapters.task_scan import MAX_BYTES
 from gitlease.domain.edge import Task
 from gitlease.domain.errors import Invalid
 from gitlease.domain.pattern import fold, parse
-from gitlease.domain.stale import Past, Version, Work, Works
+from gitlease.domain.stale_facts import Past, Version, Work, Works
 from gitlease.domain.stale_found import Deleted
 from gitlease.ports_stale import Asked
 

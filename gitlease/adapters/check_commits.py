@@ -15,11 +15,11 @@ from gitlease.adapters.message import KEY
 from gitlease.adapters.repository import Repository
 from gitlease.adapters.settings import Tasks
 from gitlease.adapters.task_scan import OWN, Wanted
+from gitlease.domain.deeds import Deed
 from gitlease.domain.errors import Invalid
 from gitlease.domain.frozen import dataclass, replace
 from gitlease.domain.instant import LATEST, MS
 from gitlease.domain.trailers import Named, read_trailer
-from gitlease.domain.violations import Deed
 from gitlease.ports_check import Chosen
 
 AT_ONCE = 500  # ids in the arguments of one process

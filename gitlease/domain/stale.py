@@ -10,21 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from gitlease.domain import pattern
 from gitlease.domain.edge import Task
 from gitlease.domain.frozen import dataclass
 from gitlease.domain.instant import MS
-from gitlease.domain.lapse import Moment, Standing, standing
-from gitlease.domain.lease import Lease, State
-from gitlease.domain.outcome import Event
-from gitlease.domain.pattern import fold
 from gitlease.domain.persons import Persons
-from gitlease.domain.policy import Policy
 from gitlease.domain.resource import WHOLE
-
-RETIRED = "retired"
-SKEW = 86_400 * MS  # what a date may lie in the future before it is not believed
-SHORT = 10  # digits of a commit's id that people are shown
+from gitlease.domain.stale_facts import Edge, Held, Past, Sign, by_resource, is_among
+from gitlease.domain.stale_signs import Signs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,125 +30,6 @@ class StaleRules:
     after: int = 7 * 86_400
     release: bool = False
     required: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """A record of a ledger as one sees it who holds nothing: in which layer, and whether it lapsed.
-
-    ``done`` says that it is of completed work.
-    """
-
-    lease: Lease
-    layer: str
-    lapsed: bool = False
-    done: bool = False
-
-    @property
-    def live(self) -> bool:
-        return not self.lapsed and not self.done
-
-
-def held(leases: Iterable[Lease], layer: str, policy: Policy, moment: Moment) -> list[Held]:
-    """The records of a layer that count at all."""
-    found = []
-    for lease in leases:
-        if lease.state is State.COMPLETED:
-            if moment.now.wall_ms < lease.renewed_at + policy.keep_completed * MS:
-                found.append(Held(lease, layer, done=True))
-        else:
-            lapsed = standing(lease, policy, moment) is Standing.LAPSED
-            found.append(Held(lease, layer, lapsed=lapsed))
-    return found
-
-
-@dataclass(frozen=True, slots=True)
-class Edge:
-    """A name in the task file of a task that is not done."""
-
-    task: Task
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class Version:
-    """What one commit made of a task file: who was assigned in it before and after.
-
-    ``at`` is the later of the commit's two dates in wall-clock milliseconds, ``by`` its author.
-    """
-
-    commit: str
-    at: int
-    by: str
-    before: tuple[str, ...]
-    after: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Past:
-    """What is known of the past of a task file, the newest first.
-
-    ``committed`` is who is assigned in the last commit of the current branch, None where that has
-    no such file. ``former`` are other names that the file had. ``whole``: nothing is missing, as it
-    is in a shallow clone. ``horizon``: what was before that time was not looked at.
-    """
-
-    versions: tuple[Version, ...] = ()
-    committed: tuple[str, ...] | None = None
-    former: tuple[str, ...] = ()
-    whole: bool = True
-    horizon: int | None = None
-
-    def written(self, name: str) -> Version | None:
-        """The last commit that put a name into the file."""
-        return next(
-            (v for v in self.versions if _names(v.after, name) and not _names(v.before, name)),
-            None,
-        )
-
-    def somewhere(self, persons: Persons, holder: str) -> bool:
-        """Whether a branch has a commit that assigns a holder, and none took that back."""
-        for version in self.versions:
-            before, after = (
-                any(persons.stands_for(name, holder) for name in names)
-                for names in (version.before, version.after)
-            )
-            if before != after:
-                return after
-        return False
-
-
-def _names(names: Iterable[str], name: str) -> bool:
-    return any(fold(one) == fold(name) for one in names)
-
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """A commit: whose it is, each with when by their own date, and the paths that it touches.
-
-    Addresses are as they stand in the mailmap; times are wall-clock milliseconds.
-    """
-
-    commit: str
-    by: tuple[tuple[str, int], ...]
-    paths: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Works:
-    """The commits that this clone has; those before ``horizon`` were not looked at."""
-
-    commits: Sequence[Work] = ()
-    horizon: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Sign:
-    """Something that was seen of an assignee: when, what it was, and in which commit if in one."""
-
-    at: int
-    what: str
-    commit: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,117 +69,6 @@ def is_done(task: Task, records: Iterable[Held]) -> bool:
     return task.is_done or any(x.done and x.lease.scope == WHOLE for x in records)
 
 
-def by_resource(records: Iterable[Held]) -> Mapping[str, list[Held]]:
-    """Records by the key of their resource."""
-    found: dict[str, list[Held]] = {}
-    for record in records:
-        found.setdefault(record.lease.resource.key, []).append(record)
-    return found
-
-
-# --- signs of life ------------------------------------------------------------------------------
-
-
-class Signs:
-    """What was seen of assignees: in the ledger, and in commits."""
-
-    def __init__(
-        self, persons: Persons, records: Sequence[Held], events: Iterable[Event], now: int
-    ) -> None:
-        self._persons, self._now = persons, now
-        self._records = by_resource(records)
-        self._events: dict[str, list[Event]] = {}
-        for event in events:
-            if event.resource is not None:
-                self._events.setdefault(fold(event.resource), []).append(event)
-
-    def in_ledger(self, edge: Edge) -> Sign | None:
-        """The end of the last lease, or the last word of the audit trail.
-
-        That an edge was retired is none: it is still here, so nothing came of it.
-        """
-        key, name, stands_for = edge.task.resource.key, edge.name, self._persons.stands_for
-        found = [
-            Sign(self._past(x.lease.expires_at), "the last lease ran out")
-            for x in self._records.get(key, ())
-            if x.lapsed and stands_for(name, x.lease.holder)
-        ]
-        found += [
-            Sign(self._past(e.at), f"{e.kind.replace('_', ' ')}, says the ledger")
-            for e in self._events.get(key, ())
-            if e.kind != RETIRED
-            and any(who is not None and stands_for(name, who) for who in (e.holder, e.by))
-        ]
-        return max(found, key=lambda sign: sign.at, default=None)
-
-    def written(self, edge: Edge, past: Past) -> Sign | None:
-        """The commit that wrote the edge; None where that cannot be found."""
-        version = past.written(edge.name)
-        if version is not None:
-            what = f"assigned in {version.commit[:SHORT]}"
-            return Sign(self._past(version.at), what, version.commit)
-        if past.whole and past.horizon is not None:
-            return Sign(self._past(past.horizon), "assigned before what was looked at")
-        return None
-
-    def in_commits(
-        self, edges: Sequence[Edge], pasts: Mapping[str, Past], works: Iterable[Work]
-    ) -> Mapping[Edge, Sign]:
-        """The last commit of each assignee that touches the task's file or its paths."""
-        touches = _Touches(edges, pasts)
-        whose = {edge: self._persons.persons(edge.name) for edge in edges}
-        concerned = frozenset[str]().union(*whose.values()) if whose else frozenset()
-        found: dict[Edge, Sign] = {}
-        for work in works:
-            by: dict[str, int] = {}
-            for email, at in work.by:
-                usual = self._persons.usual(email)
-                # A date that is yet to come says nothing of when it was.
-                if usual in concerned and at <= self._now + SKEW:
-                    by[usual] = max(at, by.get(usual, at))
-            if not by:
-                continue
-            for edge in touches.of(work.paths):
-                at = self._past(max((by[p] for p in whose[edge] if p in by), default=-1))
-                if at >= 0 and (edge not in found or at > found[edge].at):
-                    what = f"worked on it in {work.commit[:SHORT]}"
-                    found[edge] = Sign(at, what, work.commit)
-        return found
-
-    def _past(self, at: int) -> int:
-        """A time as it can be: nobody was seen in the future, whatever a clock said."""
-        return min(at, self._now)
-
-
-class _Touches:
-    """Which edges a path belongs to: found by the file, or the first literal segment of a path."""
-
-    def __init__(self, edges: Sequence[Edge], pasts: Mapping[str, Past]) -> None:
-        self._files: dict[str, list[Edge]] = {}
-        self._below: dict[str | None, list[tuple[pattern.Pattern, Edge]]] = {}
-        for edge in edges:
-            past = pasts.get(edge.task.file)
-            for file in (edge.task.file, *(past.former if past else ())):
-                self._files.setdefault(file, []).append(edge)
-            for text in edge.task.paths:
-                parsed = pattern.parse(text)
-                head = parsed.head[0] if parsed.head else None
-                self._below.setdefault(head, []).append((parsed, edge))
-
-    def of(self, paths: Iterable[str]) -> list[Edge]:
-        found: dict[Edge, None] = {}
-        for path in paths:
-            found.update(dict.fromkeys(self._files.get(path, ())))
-            for head in (fold(path.split("/", 1)[0]), None):
-                for parsed, edge in self._below.get(head, ()):
-                    if edge not in found and pattern.covers(parsed, path):
-                        found[edge] = None
-        return list(found)
-
-
-# --- the judgement --------------------------------------------------------------------------------
-
-
 def judge(
     edges: Sequence[Edge],
     signs: Signs,
@@ -327,7 +89,7 @@ def judge(
     limit = now - after * MS
     for edge in edges:
         past = pasts.get(edge.task.file, Past())
-        if past.committed is None or not _names(past.committed, edge.name):
+        if past.committed is None or not is_among(past.committed, edge.name):
             continue
         written = signs.written(edge, past)
         work = works.get(edge)

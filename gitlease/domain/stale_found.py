@@ -16,7 +16,9 @@ from gitlease.domain.instant import MS, rfc3339
 from gitlease.domain.lease import Lease
 from gitlease.domain.persons import Persons
 from gitlease.domain.resource import WHOLE
-from gitlease.domain.stale import SHORT, Edge, Held, Idle, Past, StaleRules, by_resource, is_done
+from gitlease.domain.stale import Idle, StaleRules, is_done
+from gitlease.domain.stale_facts import Edge, Held, Past, by_resource
+from gitlease.domain.stale_signs import SHORT
 
 STALE_EDGE = Rule(
     "stale-edge",

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from gitlease.domain.chronicle import Granted, Span
+from gitlease.domain.deeds import Deed
 from gitlease.domain.finding import Finding, Level, Rule
 from gitlease.domain.frozen import replace
 from gitlease.domain.instant import rfc3339
 from gitlease.domain.resource import GLOBAL_LAYER, LOCAL_LAYER, WHOLE
 from gitlease.domain.trailers import Named
-
-if TYPE_CHECKING:
-    from gitlease.domain.violations import Deed
 
 LONGEST = 200
 PATHS_SHOWN = 5

@@ -16,7 +16,7 @@ from gitlease.adapters.activity import MAX_VERSIONS, GitActivity
 from gitlease.adapters.activity_log import Commit, read_answer, read_blobs
 from gitlease.adapters.repository import discover
 from gitlease.domain.errors import Invalid
-from gitlease.domain.stale import Past, Work
+from gitlease.domain.stale_facts import Past, Work
 from gitlease.ports_stale import Asked
 
 DAY = 86_400

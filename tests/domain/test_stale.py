@@ -17,20 +17,8 @@ from gitlease.domain.lease import Lease, State
 from gitlease.domain.outcome import Event
 from gitlease.domain.persons import Persons
 from gitlease.domain.policy import DEFAULT_POLICY
-from gitlease.domain.stale import (
-    Edge,
-    Held,
-    Judged,
-    Past,
-    Signs,
-    StaleRules,
-    Version,
-    Work,
-    doubtful,
-    held,
-    judge,
-    open_edges,
-)
+from gitlease.domain.stale import Judged, StaleRules, doubtful, judge, open_edges
+from gitlease.domain.stale_facts import Edge, Held, Past, Version, Work, held
 from gitlease.domain.stale_found import (
     RULES,
     Board,
@@ -41,6 +29,7 @@ from gitlease.domain.stale_found import (
     of_unknown,
     unnamed,
 )
+from gitlease.domain.stale_signs import Signs
 
 DAY = 86_400
 AFTER = 7 * DAY

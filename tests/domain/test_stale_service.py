@@ -17,7 +17,8 @@ from gitlease.domain.edge import People, Progress
 from gitlease.domain.errors import LeaseHeld
 from gitlease.domain.lease import Actor
 from gitlease.domain.resource import parse_resource
-from gitlease.domain.stale import Past, StaleRules, Version, Work, Works
+from gitlease.domain.stale import StaleRules
+from gitlease.domain.stale_facts import Past, Version, Work, Works
 from gitlease.domain.stale_found import Deleted
 from gitlease.edges import EdgeRules, Edges
 from gitlease.ports import TaskProblem

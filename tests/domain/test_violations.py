@@ -18,6 +18,7 @@ from gitlease.domain.chronicle import (
     Trail,
     chronicle,
 )
+from gitlease.domain.deeds import Deed, Judgement, Standing, oldest
 from gitlease.domain.finding import Level
 from gitlease.domain.guard import Touched
 from gitlease.domain.instant import MS
@@ -26,7 +27,7 @@ from gitlease.domain.lease import Lease, State
 from gitlease.domain.outcome import Event
 from gitlease.domain.policy import DEFAULT_POLICY
 from gitlease.domain.trailers import Named, read_trailer
-from gitlease.domain.violations import Deed, Judgement, Standing, find, oldest
+from gitlease.domain.violations import find
 from gitlease.hooking import trailer
 
 HOUR = 3_600

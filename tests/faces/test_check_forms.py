@@ -20,7 +20,8 @@ from support.fences import clean_env
 from support.repos import git
 
 from gitlease.domain.finding import Finding, Level
-from gitlease.domain.violations import HELD_NOW, HELD_THEN, NO_TRAILER, RULES
+from gitlease.domain.violations import NO_TRAILER, RULES
+from gitlease.domain.violations_held import HELD_NOW, HELD_THEN
 from gitlease.faces import wire
 from gitlease.faces.ci import github, junit, sarif, summary, text
 from gitlease.faces.ci.report import Report
