@@ -19,7 +19,7 @@ from gitlease.adapters.activity_log import (
     read_log,
     usual_addresses,
 )
-from gitlease.adapters.changes import ask
+from gitlease.adapters.asking import ask
 from gitlease.adapters.repository import Repository
 from gitlease.adapters.settings import Tasks
 from gitlease.adapters.task_scan import MAX_BYTES

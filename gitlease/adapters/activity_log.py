@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from gitlease.adapters.changes import ask, is_id, refusal
+from gitlease.adapters.asking import ask, is_id, refusal
 from gitlease.adapters.git import GitResult
 from gitlease.adapters.repository import Repository
 from gitlease.domain.errors import Invalid

@@ -7,11 +7,10 @@ clone lacks, and replaced objects count as what they are, since that is what oth
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from gitlease.adapters.git import GitResult, run_git
-from gitlease.adapters.repository import TIMEOUT, Repository
+from gitlease.adapters.asking import ask, is_id, refusal
+from gitlease.adapters.repository import Repository
 from gitlease.domain.errors import Invalid
 from gitlease.domain.frozen import dataclass
 
@@ -23,8 +22,6 @@ _EMPTY_TREE = {
     "sha1": "4b825dc642cb6eb9a060e54bf8d69288fbee4904",
     "sha256": "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321",
 }
-_ID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
-_OFFLINE = {"GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1"}
 # Whatever the user's settings say: every submodule counts, and names begin at the root.
 _FORM = (
     *("--raw", "-z", "--no-abbrev", "--no-color", "--no-relative", "-O/dev/null"),
@@ -116,42 +113,6 @@ def committed(
         changed = _against_merge(repository, ours, theirs, commit)
         found[commit] = found[commit] if changed is None else changed
     return found
-
-
-def is_id(text: str) -> bool:
-    """Whether a text is the full id of an object."""
-    return _ID.fullmatch(text) is not None
-
-
-def ask(
-    repository: Repository,
-    *words: str,
-    env: Mapping[str, str] | None = None,
-    timeout: float = TIMEOUT,
-    source: str | None = None,
-) -> GitResult:
-    """Ask git about the user's repository; a hook's own index and objects hold.
-
-    ``source`` is a file that git reads as its standard input.
-    """
-    where = [f"--git-dir={repository.git_dir}"]
-    if repository.toplevel is not None:
-        where.append(f"--work-tree={repository.toplevel}")
-    return run_git(
-        ("--no-replace-objects", *where, *words),
-        cwd=repository.toplevel or repository.git_dir,
-        timeout=timeout,
-        env={**_OFFLINE, **(env or {})},
-        repository=True,
-        source=source,
-    )
-
-
-def refusal(said: GitResult, what: str) -> Invalid:
-    """``what`` git could not do, with its own reason."""
-    from gitlease.adapters.edge_git import reason_of
-
-    return Invalid(f"{what}: {reason_of(said)}")
 
 
 # --- asking -------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 
-from gitlease.adapters.changes import ask, is_id, refusal
+from gitlease.adapters.asking import ask, is_id, refusal
 from gitlease.adapters.git import GitResult
 from gitlease.adapters.remote_branches import is_main, main_branches, names_of
 from gitlease.adapters.repository import Repository

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Mapping, Sequence
 
-from gitlease.adapters.changes import ask, is_id, refusal
+from gitlease.adapters.asking import ask, is_id, refusal
 from gitlease.adapters.changes_push import DELETE, MAX_COMMITS, UPDATE, Push
 from gitlease.adapters.remote_branches import is_main, main_branches, names_of, refs_known
 from gitlease.adapters.repository import Repository

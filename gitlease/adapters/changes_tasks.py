@@ -7,7 +7,8 @@ import posixpath
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from gitlease.adapters.changes import GITLINK, LINK, Changed, ask
+from gitlease.adapters.asking import ask
+from gitlease.adapters.changes import GITLINK, LINK, Changed
 from gitlease.adapters.repository import Repository
 from gitlease.domain.edge import Progress, Task
 from gitlease.domain.errors import Invalid

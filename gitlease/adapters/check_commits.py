@@ -9,7 +9,8 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from gitlease.adapters.changes import GITLINK, Changed, ask, committed, refusal
+from gitlease.adapters.asking import ask, refusal
+from gitlease.adapters.changes import GITLINK, Changed, committed
 from gitlease.adapters.changes_tasks import TaskTouched, task_status_changes, touched
 from gitlease.adapters.message import KEY
 from gitlease.adapters.repository import Repository

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 
-from gitlease.adapters.changes import ask, is_id, refusal
+from gitlease.adapters.asking import ask, is_id, refusal
 from gitlease.adapters.check_store import INFINITE, UNSHALLOW, HistoryStore
 from gitlease.adapters.git import GitResult
 from gitlease.adapters.repository import Repository

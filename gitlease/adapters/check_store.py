@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from gitlease.adapters.changes import ask
+from gitlease.adapters.asking import ask
 from gitlease.adapters.git import run_git
 from gitlease.adapters.private_store import PrivateStore
 from gitlease.adapters.repository import Repository

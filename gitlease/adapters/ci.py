@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Mapping
 
-from gitlease.adapters.changes import is_id
+from gitlease.adapters.asking import is_id
 from gitlease.adapters.files import load_json
 from gitlease.domain.frozen import replace
 from gitlease.ports_check import GITHUB, GITLAB, Asked

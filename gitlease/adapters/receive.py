@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
-from gitlease.adapters.changes import ask
+from gitlease.adapters.asking import ask
 from gitlease.adapters.receive_ledger import judge_ledger
 from gitlease.adapters.receive_lines import (
     MAX_LEDGERS,

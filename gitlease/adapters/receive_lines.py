@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from gitlease.adapters.changes import is_id
+from gitlease.adapters.asking import is_id
 from gitlease.domain.audit import Illegal
 from gitlease.domain.audit_values import quoted
 from gitlease.domain.frozen import dataclass

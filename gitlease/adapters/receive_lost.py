@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 
-from gitlease.adapters.changes import ask
+from gitlease.adapters.asking import ask
 from gitlease.adapters.receive_lines import RefMove
 from gitlease.adapters.receive_objects import PushedObjects
 from gitlease.adapters.repository import Repository

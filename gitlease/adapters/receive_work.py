@@ -10,7 +10,8 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
-from gitlease.adapters.changes import ask, committed
+from gitlease.adapters.asking import ask
+from gitlease.adapters.changes import committed
 from gitlease.adapters.changes_tasks import task_status_changes, touched
 from gitlease.adapters.receive_lines import RefMove
 from gitlease.adapters.receive_lost import lost, namespace

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterable
 
-from gitlease.adapters.changes import ask
+from gitlease.adapters.asking import ask
 from gitlease.adapters.repository import Repository
 
 _USUAL = ("main", "master")

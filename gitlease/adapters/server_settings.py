@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from gitlease.adapters.changes import ask
+from gitlease.adapters.asking import ask
 from gitlease.adapters.repository import GitConfig, Repository
 from gitlease.adapters.settings import BUILT_IN, Settings, load_settings, settings_of
 from gitlease.adapters.settings_file import FILE, MAX_BYTES, parse_settings

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import posixpath
 
-from gitlease.adapters.changes import LINK, ask, refusal
+from gitlease.adapters.asking import ask, refusal
+from gitlease.adapters.changes import LINK
 from gitlease.adapters.repository import Repository
 from gitlease.adapters.settings_file import FILE, MAX_BYTES, CommittedFile
 from gitlease.domain.errors import Invalid

@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-from gitlease.adapters.changes import ask
+from gitlease.adapters.asking import ask
 from gitlease.adapters.changes_push import MAX_COMMITS
 from gitlease.adapters.changes_removed import REPLACES, removed
 from gitlease.adapters.remote_branches import main_branches, names_of

@@ -8,7 +8,8 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 
 from gitlease.adapters.ancestry import commit_words, is_forced_push, is_mirror_push
-from gitlease.adapters.changes import Changed, ask, committed, staged
+from gitlease.adapters.asking import ask
+from gitlease.adapters.changes import Changed, committed, staged
 from gitlease.adapters.changes_push import LEDGER, announced, outgoing
 from gitlease.adapters.changes_tasks import TaskTouched, task_status_changes, touched
 from gitlease.adapters.message import (

@@ -13,13 +13,13 @@ import click
 from gitlease.domain.errors import LeaseHeld, UsageError
 from gitlease.faces import sentences
 from gitlease.faces.cli import claiming, output
-from gitlease.faces.cli.output import Row
-from gitlease.faces.cli.run import (
+from gitlease.faces.cli.errands import (
     LENGTHS,
     SCOPE,
     Asked,
     errand_options,
 )
+from gitlease.faces.cli.output import Row
 from gitlease.faces.cli.verb import LEASE_EXITS, WithCommand, flag
 
 if TYPE_CHECKING:

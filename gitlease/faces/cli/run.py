@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import shlex
 import sys
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from gitlease.domain.errors import GitleaseError, UsageError
+from gitlease.domain.errors import GitleaseError
 from gitlease.faces import sentences
-from gitlease.faces.cli import claiming, output
-from gitlease.faces.cli.verb import WithCommand, flag
-from gitlease.faces.codes import INTERNAL
+from gitlease.faces.cli import output
+from gitlease.faces.cli.errands import LENGTHS, SCOPE, Asked, errand_options
+from gitlease.faces.cli.run_refusals import document, tell_refusal
+from gitlease.faces.cli.verb import WithCommand
 
 if TYPE_CHECKING:
     from gitlease.answers import Answer
-    from gitlease.bootstrap_running import Ended, Errand
+    from gitlease.bootstrap_running import Ended
     from gitlease.domain.loss import Lost
     from gitlease.faces.cli.call import Call
-
-Verb = TypeVar("Verb", bound=Callable[..., Any])
 
 OWN_EXITS = (
     (75, "the lease was not acquired: held, refused by policy, or the wait ran out"),
@@ -31,35 +28,6 @@ OWN_EXITS = (
     (126, "the command cannot be executed"),
     (127, "there is no such command"),
 )
-LENGTHS = (
-    "a few minutes: it is renewed while the command runs, and others wait no longer than the TTL",
-    "where this machine dies, or loses the remote",
-)
-path_option = click.option(
-    "--path", "paths", metavar="P", multiple=True, help="Cover this path as well."
-)
-note_option = click.option(
-    "--note", metavar="TEXT", help="Leave a note for the next holder at its end."
-)
-grace_option = click.option(
-    "--grace",
-    metavar="D",
-    help="From TERM to KILL, where it is stopped (default: 10s; at most a sixth of the TTL).",
-)
-any_option = flag("--any", help="Also names that are no tasks.")
-ERRAND_OPTIONS = (
-    *(path_option, claiming.ttl_option, claiming.wait_option, claiming.reason_option),
-    *(claiming.takeover_option, claiming.reopen_option, any_option, claiming.commit_option),
-    *(note_option, grace_option),
-)
-SCOPE = "Take only this part of its work (default: the whole)."
-
-
-def errand_options(verb: Verb) -> Verb:
-    """Decorate a verb with what is asked of leases that a command runs under, in this order."""
-    for option in reversed(ERRAND_OPTIONS):
-        verb = option(verb)
-    return verb
 
 
 @click.command(
@@ -114,85 +82,6 @@ def run_verb(call: Call, /, *, command: tuple[str, ...], **options: Any) -> int:
     gc.enable()  # this may last for hours
     asked = Asked(call, "run", command, options)
     return _under_leases(call, asked)
-
-
-class Asked:
-    """What a verb that runs a command was asked for: what to claim, and what to run."""
-
-    def __init__(
-        self, call: Call, verb: str, command: Sequence[str], options: dict[str, Any]
-    ) -> None:
-        from gitlease.bootstrap_running import Errand
-        from gitlease.domain.duration import parse_duration
-        from gitlease.faces.cli.ending import checked_note
-
-        if not command:
-            raise UsageError(
-                "there is no command to run", hints=("it follows --, as in: -- make test",)
-            )
-        options = dict(options)
-        words: Sequence[str] = options.pop("words")
-        paths: Sequence[str] = options.pop("paths")
-        note, grace = options.pop("note"), options.pop("grace")
-        self.call, self.wish = call, claiming.Wish(**options)
-        terms, self.patience = self.wish.terms(), self.wish.patience()
-        self.grace = None if grace is None else parse_duration(grace, what="grace")
-        self.errand: Errand = Errand(
-            words=tuple(command),
-            directory=os.path.abspath(call.directory or "."),
-            scope=terms.scope,
-            grace=self.grace,
-            note=None if note is None else checked_note(note),
-            commit=terms.commit,
-            layer=call.layer,
-            stops=verb != "run",
-        )
-        self._verb, self._terms, self._words, self._paths = verb, terms, words, paths
-
-    def claim(self) -> Answer:
-        """Claim all of it. Whatever a claim raises; NoCommand, CannotExecute before it."""
-        from gitlease.bootstrap_running import check_command, claimed
-        from gitlease.domain.resource import path_resource, resolve_path
-
-        call, terms = self.call, self._terms
-        resources = call.resources(self._words)
-        place = call.workspace.repository
-        covered = [
-            path_resource(resolve_path(word, folder=place.folder, root=place.toplevel))
-            for word in self._paths
-        ]
-        again = claiming.again(call, self._verb, resources, self.wish, covered=covered)
-        call.retry = f"{again} -- {shlex.join(self.errand.words)}"
-        check_command(self.errand)
-        return claimed(
-            call.workspace,
-            resources,
-            lambda: call.service.claim(
-                resources,
-                scope=terms.scope,
-                ttl=terms.ttl,
-                paths=tuple(found for path in covered if (found := path.pattern) is not None),
-                reason=terms.reason,
-                takeover=terms.takeover,
-                reopen=terms.reopen,
-                any_name=terms.any_name,
-                commit=terms.commit,
-                wait=self.patience,
-                on_wait=_quiet if call.json else claiming.tell_waiting(call, self.wish.wait),
-            ),
-        )
-
-    def claim_next(self) -> Answer:
-        """Claim the first task of the queue. Whatever that raises; NoCommand, CannotExecute."""
-        from gitlease.bootstrap_running import check_command, ends_orderly
-
-        check_command(self.errand)
-        with ends_orderly():
-            return self.call.queue.claim_next(self._terms)[0]
-
-
-def _quiet(_held: GitleaseError) -> None:
-    """Nothing but the document is written."""
 
 
 def in_own_session(call: Call, kind: str) -> None:
@@ -292,48 +181,3 @@ def _tell_end(call: Call, answer: Answer, ended: Ended, warnings: Sequence[str])
         said = tuple(dict.fromkeys(warnings))
         document(wire.ran("run", answer, ended, now=call.now(), warnings=said))
     return ended.exit
-
-
-class Fault(GitleaseError):
-    """A fault of gitlease itself."""
-
-    code: ClassVar[str] = INTERNAL
-
-
-def tell_fault(call: Call, error: Exception, *, traceback: bool) -> int:
-    """Tell of a fault of gitlease itself: its exit status must not be taken for the command's."""
-    if traceback:
-        import traceback as tracebacks
-
-        tracebacks.print_exception(error, file=sys.stderr)
-    message = f"internal error: {type(error).__name__}: {error}".splitlines()[0]
-    hint = "run it again with --traceback and report what it prints"
-    return tell_refusal(call, Fault(message, hints=(hint,)))
-
-
-def tell_refusal(call: Call, refusal: GitleaseError) -> int:
-    """Tell why it did not run, and give the exit status of that."""
-    from gitlease.faces import wire
-    from gitlease.faces.cli import refusals
-    from gitlease.running import exit_of_refusal
-
-    status = exit_of_refusal(refusal)
-    if not call.json:
-        with contextlib.suppress(OSError, ValueError):
-            refusals.tell(call, refusal)
-        return status
-    steps = refusals.next_steps(call, refusal)
-    warnings = list(dict.fromkeys((*call.warnings, *refusal.warnings)))
-    body = {"warnings": warnings} if warnings else {}
-    said = wire.failure(call.command, refusal, now=call.now(), next_steps=steps, body=body)
-    said["error"]["exit"] = status
-    document(said)
-    return status
-
-
-def document(said: dict[str, Any]) -> None:
-    """One line of JSON on standard error, since standard output is the command's."""
-    import json
-
-    with contextlib.suppress(OSError, ValueError):
-        print(json.dumps(said), file=sys.stderr, flush=True)
