@@ -20,7 +20,7 @@ from gitlease.domain.instant import rfc3339
 from gitlease.domain.lease import same_person
 from gitlease.domain.loss import Hold, Lost, early_ms
 from gitlease.domain.operations import Grant
-from gitlease.domain.resource import Resource, word_in
+from gitlease.domain.resource import Resource, word_anywhere
 from gitlease.keeping import holds_of
 from gitlease.running import CannotExecute, Ended, NoCommand, Run, early_by, grace_ms
 from gitlease.service import LeaseService
@@ -132,11 +132,11 @@ def exported(
 ) -> Mapping[str, str]:
     """What the command is told of the leases that it runs under, by its environment.
 
-    A resource is what to type for it in this folder. Several resources and tokens are separated by
-    spaces, in one order, and such resources quoted as a shell would read them.
+    A resource is what to type for it in any folder of this work tree. Several resources and tokens
+    are separated by spaces, in one order, and such resources quoted as a shell would read them.
     """
-    folder = workspace.repository.folder
-    names = [word_in(view.resource, folder) for view in answer.leases]
+    root = workspace.repository.toplevel
+    names = [word_anywhere(view.resource, root=root) for view in answer.leases]
     actor = workspace.identity.actor
     ends = min(hold.since.wall_ms + hold.duration_ms for hold in holds)
     told = {

@@ -108,15 +108,24 @@ def parse_resource(word: str, *, folder: str = "", root: str | None = None) -> R
     return path_resource(resolve_path(word, folder=folder, root=root))
 
 
-def word_in(text: str, folder: str) -> str:
+def word_in(text: str, folder: str, *, root: str | None = None) -> str:
     """How to type a resource in a folder (``""`` at the root) so that it means the same there."""
-    if not folder or reads_as_name(text):
+    return word_anywhere(text, root=root) if folder else text
+
+
+def word_anywhere(text: str, *, root: str | None = None) -> str:
+    """How to type a resource in any folder of a work tree at ``root`` so that it means the same.
+
+    A path begins at the repository's root then. Where the work tree itself lies at the beginning
+    of that (app/ of what lies in /app) it stands in full, since it would be read so.
+    """
+    if reads_as_name(text):
         return text
     text = text.removeprefix(PATH_PREFIX)
-    if text.startswith("/"):
-        return text
-    anywhere = "/" not in text.rstrip("/") and bool(_WILDCARDS & set(text))
-    return f"/**/{text}" if anywhere else f"/{text}"
+    if not text.startswith("/"):
+        anywhere = "/" not in text.rstrip("/") and bool(_WILDCARDS & set(text))
+        text = f"/**/{text}" if anywhere else f"/{text}"
+    return root.rstrip("/") + text if root is not None and _inside(text, root) else text
 
 
 def resolve_path(word: str, *, folder: str = "", root: str | None = None) -> str:

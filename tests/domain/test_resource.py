@@ -17,6 +17,7 @@ from gitlease.domain.resource import (
     parse_scope,
     path_resource,
     scopes_overlap,
+    word_anywhere,
     word_in,
 )
 
@@ -263,3 +264,16 @@ def test_a_resource_can_be_typed_in_any_folder(text: str, folder: str) -> None:
     wanted = parse_resource(text)
     assert parse_resource(word_in(str(wanted), folder), folder=folder) == wanted
     assert word_in(str(wanted), "") == str(wanted)
+
+
+@pytest.mark.parametrize("root", ["/app", "/work/a b[1]", "/"])
+@pytest.mark.parametrize(
+    "text", ["F001", "app/main.py", "path:app", "app/**", "*.py", "/app/*.py", "path:my file"]
+)
+def test_what_can_be_typed_anywhere_is_not_taken_for_a_place_in_the_work_tree(
+    text: str, root: str
+) -> None:
+    wanted = parse_resource(text)
+    word = word_anywhere(str(wanted), root=root)
+    for folder in ("", "app", "src/x"):
+        assert parse_resource(word, folder=folder, root=root) == wanted

@@ -77,7 +77,7 @@ def test_a_command_runs_under_its_lease_with_the_streams_of_its_caller(jo: Desk)
     typed, *variables, listed = done.stdout.splitlines()
     assert typed == "typed"
     env = dict(line.split("=", 1) for line in variables)
-    assert env["GITLEASE_RESOURCE"] == "F001 'src/a b'"
+    assert env["GITLEASE_RESOURCE"] == "F001 '/src/a b'"
     assert env["GITLEASE_HOLDER"] == "w1@example.com"
     assert re.fullmatch(r"run-[0-9a-f]{12}", env["GITLEASE_SESSION"])
     assert re.fullmatch(r"[0-9-]+T[0-9:]+Z", env["GITLEASE_EXPIRES_AT"])
@@ -257,10 +257,15 @@ def test_a_run_within_a_run_joins_it_and_releases_only_its_own(jo: Desk) -> None
 
 
 @pytest.mark.parametrize("resource", ["a/", "*.c", "path:my file", "/src/b/**", "F001"])
-def test_what_a_command_is_told_can_be_typed_where_it_runs(jo: Desk, resource: str) -> None:
+@pytest.mark.parametrize("where", [("src", "."), ("src", ".."), (".", "src")])
+def test_what_a_command_is_told_can_be_typed_in_any_folder(
+    jo: Desk, resource: str, where: tuple[str, str]
+) -> None:
     (jo.clone / "src").mkdir()
-    check = f"cd src && '{sys.executable}' -m gitlease run '{resource}' -- sh -c "
-    script = f"'{sys.executable}' -m gitlease fence \"$GITLEASE_RESOURCE\" $GITLEASE_TOKEN"
+    begin, at = where
+    check = f"cd {begin} && '{sys.executable}' -m gitlease run '{resource}' -- sh -c "
+    fence = f"'{sys.executable}' -m gitlease fence \"$GITLEASE_RESOURCE\" $GITLEASE_TOKEN"
+    script = f"cd {at} && {fence}"
     done = jo.ask("run", "F009", "--", "sh", "-c", check + shlex.quote(script))
     assert done.returncode == 0, done.stderr
 

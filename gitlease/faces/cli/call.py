@@ -156,8 +156,10 @@ class Call:
         """How to type a resource in this folder so that it means the same."""
         from gitlease.domain.resource import word_in
 
-        folder = self._opened.repository.folder if self._opened is not None else ""
-        return word_in(str(resource), folder)
+        if self._opened is None:
+            return str(resource)
+        place = self._opened.repository
+        return word_in(str(resource), place.folder, root=place.toplevel)
 
     def answer(
         self,

@@ -52,7 +52,8 @@ A lease that cannot be renewed in time is given up so early that the command has
 anybody else can claim it. A revocation, or a release from elsewhere, is learned with the next
 renewal, after a third of the TTL or a little more, or within seconds once this clone sees it, as it
 does a release made in it. Until then the command runs on, and another may have the lease;
-`gitlease push` and `gitlease fence` refuse its work at once.
+`gitlease fence` refuses its token at once, and `gitlease push` the work that its paths or task file
+cover; for any other lease, say `gitlease push --require R`.
 
 It finds in its environment GITLEASE_RESOURCE and GITLEASE_TOKEN (several are separated by spaces),
 GITLEASE_HOLDER, GITLEASE_SESSION and GITLEASE_EXPIRES_AT (as of its start): gitlease commands in it
