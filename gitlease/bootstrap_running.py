@@ -25,7 +25,7 @@ from gitlease.keeping import holds_of
 from gitlease.running import CannotExecute, Ended, NoCommand, Run, early_by, grace_ms
 from gitlease.service import LeaseService
 
-ENDING_LIMIT, ENDING_PATIENCE = 10.0, 20.0  # seconds for one contact, and for all, at the end
+ENDING_LIMIT, ENDING_PATIENCE = 10.0, 10.0  # seconds for one contact, and for tries, at the end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,6 +33,7 @@ FIRST_RETRY = 1.0  # seconds after the first failure, at most
 CONTACT_LEAST, CONTACT_MOST = 2.0, 30.0  # seconds for one contact with the remote
 EVENTS_SEARCHED = 500
 GLANCES_SKIPPED = 30  # after one that failed
+NO_ANSWER = "the remote has not answered yet"
 DOUBTED = 10  # looks, one a second, for which a release is taken for the end of the work
 
 
@@ -43,6 +44,7 @@ class _Kept:
         self.hold, self.due_ms = hold, due_ms
         self.failures = 0
         self.failure: GitleaseError | None = None
+        self.asked = False  # its renewal is under way
 
 
 class Keeper:
@@ -87,6 +89,8 @@ class Keeper:
         now = self._clock.now()
         if not any(self._due(kept, now) <= 0 for kept in self._kept.values()):
             return ()
+        for kept in self._kept.values():
+            kept.asked = True
         return tuple(kept.hold for kept in self._kept.values())
 
     def renew(self, batch: Sequence[Hold]) -> Beat:
@@ -164,7 +168,7 @@ class Keeper:
 
     def _again(self, kept: _Kept, failure: GitleaseError | None) -> None:
         """Try again later: at most a ninth of the grant's time, so that some tries are left."""
-        kept.failure = failure
+        kept.failure, kept.asked = failure, False
         ceiling = min(FIRST_RETRY * 2.0**kept.failures, kept.hold.duration_ms / MS / 9)
         kept.failures = min(kept.failures + 1, 20)
         elapsed = kept.hold.since.elapsed_at_most(self._clock.now())
@@ -247,9 +251,10 @@ def holds_of(answer: Answer) -> tuple[Hold, ...]:
 
 
 def _given_up(kept: _Kept) -> Lost:
-    if kept.failure is None:
+    if kept.failure is None and not kept.asked:
         return Lost(hold=kept.hold, loss=Loss.EXPIRED)  # this process, or its machine, slept
-    return Lost(hold=kept.hold, loss=Loss.UNREACHABLE, detail=kept.failure.message)
+    detail = NO_ANSWER if kept.failure is None else kept.failure.message
+    return Lost(hold=kept.hold, loss=Loss.UNREACHABLE, detail=detail)
 
 
 def _gone(service: LeaseService, head: Snapshot, hold: Hold) -> Lost | None:

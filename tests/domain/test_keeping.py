@@ -242,7 +242,8 @@ def test_the_deadline_is_kept_while_a_renewal_hangs(world: World) -> None:
     batch = world.keeper.batch()
     world.remote.during = hang
     beat = world.keeper.renew(batch)
-    assert [x.loss for x in early[0]] == [Loss.EXPIRED]
+    assert [x.loss for x in early[0]] == [Loss.UNREACHABLE]
+    assert "the remote has not answered yet" in early[0][0].error.message
     assert early[0][0].hold == hold
     assert world.keeper.settle(beat) == (), "told once"
 
