@@ -155,6 +155,8 @@ class Fencing(LeaseReader):
             self._swapper,
             brought.touched,
             require,
+            lost=brought.lost,
+            carried=lambda: self._work.carried(plan),
             clock=self.clock,
             actor=self.actor,
             before=before,

@@ -8,7 +8,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from gitlease.domain.duration import humanize_duration
 from gitlease.domain.errors import CacheDamaged, Denied, GitleaseError, Unavailable
 from gitlease.domain.frozen import dataclass, field, replace
-from gitlease.domain.guard import Finding, Severity, Touched, judge, under
+from gitlease.domain.guard import (
+    Carried,
+    Finding,
+    Severity,
+    Touched,
+    anything_stops,
+    is_own,
+    judge,
+    stands,
+    under,
+)
 from gitlease.domain.instant import MS, rfc3339
 from gitlease.domain.lapse import Moment, Sighting
 from gitlease.domain.lease import Actor, Lease, State
@@ -21,7 +31,6 @@ from gitlease.ports_guard import Gate, Unreachable, Watched, WatchFiles
 
 BLIND = "the leases could not be checked"
 DAMAGE_SHOWN = 3
-OWN = (Relation.MINE, Relation.PARKED)
 THIRD = 3  # a lease is renewed when more than a third of its time is gone
 
 
@@ -32,7 +41,8 @@ class Guarded:
     ``checked`` is False when a ledger could not be read at all. ``offline`` says what is known, and
     why it is not as fresh as was asked for, when the remote did not answer; ``old`` are the ids of
     the leases that this is all that is known of. ``age`` is how old, in seconds, the oldest
-    knowledge is that this stands on. ``views`` has the leases by their ids.
+    knowledge is that this stands on. ``views`` has the leases by their ids. ``anything`` says that
+    others hold something at all.
     """
 
     findings: tuple[Finding, ...] = ()
@@ -43,6 +53,7 @@ class Guarded:
     offline: str = ""
     old: frozenset[str] = frozenset()
     age: int = 0
+    anything: bool = False
 
     def lenient(self) -> Guarded:
         """The same with a warning wherever only knowledge says so that is too old to stop anybody.
@@ -96,6 +107,9 @@ class GuardService:
             self._lost += self._run_out(known, moment)
             look.damage += known.damage
             found = judge(touched, known.leases, actor=self._actor, policy=policy, moment=moment)
+            look.anything |= anything_stops(
+                known.leases, actor=self._actor, policy=policy, moment=moment
+            )
             mine = under(touched, known.leases, actor=self._actor, policy=policy, moment=moment)
             findings += found
             own += mine
@@ -114,34 +128,57 @@ class GuardService:
             offline=look.offline(),
             old=frozenset(old),
             age=look.age,
+            anything=look.anything,
         )
+
+    def but_their_own(
+        self, guarded: Guarded, carried: Sequence[Carried], *, lost: Sequence[Touched]
+    ) -> Guarded:
+        """The same without what only the own work of those leases touches, and not of what is lost.
+
+        ``carried`` are all commits that a push brings.
+        """
+        gone = {one.path for one in lost}
+        kept = tuple(
+            found
+            for found in guarded.findings
+            if found.path in gone
+            or stands(
+                found, carried, layer=guarded.views[found.lease.lease_id].layer, actor=self._actor
+            )
+        )
+        return replace(guarded, findings=kept)
 
     def lost(self) -> tuple[str, ...]:
         """What became of leases of the caller's that it does not know yet, each said once."""
         lost, self._lost = tuple(dict.fromkeys(self._lost)), []
         return lost
 
-    def held(self) -> Iterator[tuple[str, Lease]]:
+    def held(self, *, parents: bool = False) -> Iterator[tuple[str, Lease]]:
         """The caller's own live leases with their layers, parked ones too.
 
+        ``parents``: also those of the session that started the caller's.
         By what this clone knows: asks nobody.
         """
         for layer in self._layers:
             known = self._known_now(layer)
             if known is not None:
-                moment = self._moment(known)
+                moment, actor, policy = self._moment(known), self._actor, known.policy
                 for lease in known.leases:
-                    if relation(lease, self._actor, known.policy, moment) in OWN:
+                    parked = relation(lease, actor, policy, moment) is Relation.PARKED
+                    if parked or is_own(lease, actor, policy, moment, parents=parents):
                         yield layer, lease
 
     def under(self, touched: Sequence[Touched]) -> list[tuple[str, Lease]]:
-        """The caller's own leases that a change falls under, with their layers. Asks nobody."""
+        """The leases of the caller or its parents that a change falls under. Asks nobody."""
         found = []
         for layer in self._layers:
             known = self._known_now(layer)
             if known is not None:
-                moment, policy = self._moment(known), known.policy
-                mine = under(touched, known.leases, actor=self._actor, policy=policy, moment=moment)
+                moment, policy, actor = self._moment(known), known.policy, self._actor
+                mine = under(
+                    touched, known.leases, actor=actor, policy=policy, moment=moment, parents=True
+                )
                 found += [(layer, lease) for lease in mine]
         return found
 
@@ -323,6 +360,7 @@ class _Look:
         self.faults: list[str] = []
         self.damage: list[str] = []
         self.checked = True
+        self.anything = False
         self.age = 0
 
     def warnings(self) -> tuple[str, ...]:

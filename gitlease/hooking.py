@@ -6,19 +6,20 @@ gitlease's own faults never stop anybody's work: whatever cannot be found out is
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+import shlex
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from gitlease.domain.errors import Denied, GitleaseError, LeaseHeld
 from gitlease.domain.frozen import dataclass, replace
-from gitlease.domain.guard import Severity, Touched
+from gitlease.domain.guard import Finding, Severity, merged
 from gitlease.domain.lease import Lease
 from gitlease.domain.pattern import fold
 from gitlease.domain.resource import GLOBAL_LAYER, WHOLE
 from gitlease.domain.rivals import assigned_error
 from gitlease.domain.view import LeaseView
 from gitlease.guarding import Guarded, GuardService
-from gitlease.ports_guard import StagedChange, Started, Worktree
+from gitlease.ports_guard import StagedChange, Started, TakenAway, Worktree
 
 if TYPE_CHECKING:
     from gitlease.service import LeaseService
@@ -94,15 +95,16 @@ class Hooks:
         pushes = self._worktree.outgoing(lines, remote)
         refused = next((_of_a_ledger(push.ref) for push in pushes if push.is_ledger), None)
         stops = refused is not None and self._rules.mode == BLOCK
-        touched = _merged((*(one for push in pushes for one in push.touched), *lost.touched))
-        blind = tuple(
-            f"what {name} has there is not known here, nor whose work would be taken away"
-            for name in lost.unknown
-        )
-        if not touched:
-            return Ruling(blocked=stops, refused=refused, warnings=blind)
+        touched = merged((*(one for push in pushes for one in push.touched), *lost.touched))
+        if not touched and not lost.unknown:
+            return Ruling(blocked=stops, refused=refused)
         guarded = self._guard.check(touched, strict=True)
-        said = guarded.warnings + ((guarded.offline,) if guarded.offline else ()) + blind
+        if any(found.severity is Severity.BLOCK for found in guarded.findings):
+            guarded = self._but_their_own(guarded, lines, remote, lost)
+        if lost.unknown and guarded.anything and refused is None:
+            refused = _blind(lost.unknown, remote)
+            stops = self._rules.mode == BLOCK
+        said = guarded.warnings + ((guarded.offline,) if guarded.offline else ())
         said += (f"only {lost.commits} of the commits that are lost were looked at",) * lost.cut
         said += tuple(
             f"{push.ref}: only the newest {push.commits} commits were looked at"
@@ -121,7 +123,7 @@ class Hooks:
         ``amended`` is None where git does not say whether a commit is being replaced, ``template``
         says that the message is one to be filled in.
         """
-        held = [trailer(x, layer) for layer, x in self._guard.held() if not x.parked]
+        held = [trailer(x, layer) for layer, x in self._guard.held(parents=True) if not x.parked]
         if not held:
             return ()
         touched = self._worktree.staged(amended=amended).touched
@@ -135,6 +137,16 @@ class Hooks:
         self._worktree.empty_if_bare(message_file)
 
     # --- how ----------------------------------------------------------------------------------
+
+    def _but_their_own(
+        self, guarded: Guarded, lines: Sequence[str], remote: str, lost: TakenAway
+    ) -> Guarded:
+        """Without what a push only carries along: the holders' own work, and what has landed."""
+        try:
+            carried = self._worktree.carried(lines, remote)
+        except GitleaseError:
+            return guarded
+        return self._guard.but_their_own(guarded, carried, lost=lost.touched)
 
     def _stops(self, guarded: Guarded, *, offline: bool) -> bool:
         found = any(f.severity is Severity.BLOCK for f in guarded.findings)
@@ -150,7 +162,10 @@ class Hooks:
         try:
             service = self._open()
             self._check_taken(staged.started, service)
-            mine = [x.resource for x in staged.started if not _is_news_of_others(x, service)]
+            # What a run of theirs holds is a warning to whoever speaks without a session.
+            warned = {f.lease.resource.key for f in ruling.guarded.findings if _is_run(f, service)}
+            news = (x for x in staged.started if not _is_news_of_others(x, service))
+            mine = [x.resource for x in news if x.resource.key not in warned]
             if not mine:
                 return ruling
             answer = service.claim(mine, any_name=True, commit=False)
@@ -187,6 +202,15 @@ def _of_a_ledger(ref: str) -> Denied:
     )
 
 
+def _blind(names: Sequence[str], remote: str) -> Denied:
+    """A branch that everybody builds on would be replaced by who does not know what it has."""
+    shown = ", ".join(names)
+    return Denied(
+        f"what {shown} has there is not known here, nor whose work would be taken away",
+        hints=(shlex.join(["git", "fetch", *([] if "://" in remote else [remote])]),),
+    )
+
+
 def _is_news_of_others(started: Started, service: LeaseService) -> bool:
     """Whether the commit hands the work to somebody else: that is their claim to make.
 
@@ -198,13 +222,8 @@ def _is_news_of_others(started: Started, service: LeaseService) -> bool:
     return bool(others) and not any(fold(x.name) in before for x in others)
 
 
-def _merged(touched: Iterable[Touched]) -> tuple[Touched, ...]:
-    """Each path once, with every task that it is or was the file of."""
-    found: dict[str, Touched] = {}
-    for one in touched:
-        known = found.get(one.path, one)
-        found[one.path] = Touched(one.path, known.tasks | one.tasks, known.folder or one.folder)
-    return tuple(found.values())
+def _is_run(found: Finding, service: LeaseService) -> bool:
+    return found.severity is Severity.WARN and found.lease.same_holder(service.actor)
 
 
 def _one_word(text: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from gitlease.domain.frozen import dataclass, field
-from gitlease.domain.guard import Touched
+from gitlease.domain.guard import Carried, Touched
 from gitlease.domain.instant import Instant
 from gitlease.domain.lapse import Sighting
 from gitlease.domain.lease import Lease
@@ -140,6 +140,12 @@ class Worktree(Protocol):
 
     def outgoing(self, lines: Sequence[str], remote: str) -> tuple[Outgoing, ...]:
         """What is about to be pushed, by the lines that git gives its pre-push hook."""
+
+    def carried(self, lines: Sequence[str], remote: str) -> Sequence[Carried]:
+        """The commits of such a push, without those that turn out to be there already.
+
+        Asks the remote what it has, and goes by what is known here where it does not answer.
+        """
 
     def taken_away(self, lines: Sequence[str], remote: str) -> TakenAway:
         """What such a push takes away from the main branches of the remote of the ledger."""

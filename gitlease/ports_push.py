@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from gitlease.domain.frozen import dataclass
-from gitlease.domain.guard import Touched
+from gitlease.domain.guard import Carried, Touched
 from gitlease.domain.work import PushWish, WorkPush, WorkRef
 
 
@@ -27,9 +27,13 @@ class PlannedPush:
 
 @dataclass(frozen=True, slots=True)
 class Brought:
-    """The paths that the commits of a push touch, and what could not be looked at."""
+    """The paths that the commits of a push touch, and what could not be looked at.
+
+    ``lost`` are those among them that commits touch which it takes away.
+    """
 
     touched: tuple[Touched, ...]
+    lost: tuple[Touched, ...] = ()
     warnings: tuple[str, ...] = ()
 
 
@@ -53,6 +57,12 @@ class Work(Protocol):
 
         Asks the remote only where something is replaced or deleted: what else it has. Denied where
         it is not known here what that is.
+        """
+
+    def carried(self, plan: PlannedPush) -> Sequence[Carried]:
+        """The commits that such a push brings, without those that turn out to be there already.
+
+        Asks the remote what it has.
         """
 
     def land(self, push: WorkPush) -> tuple[str, ...]:

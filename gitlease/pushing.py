@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from gitlease.domain.errors import GitleaseError, LeaseHeld
-from gitlease.domain.guard import Finding, Severity, Touched, judge, under
+from gitlease.domain.guard import Carried, Finding, Severity, Touched, judge, stands, under
 from gitlease.domain.lapse import Moment, free_at
 from gitlease.domain.lease import Actor, Lease, State
 from gitlease.domain.operations import Grant, Renew
@@ -28,13 +28,20 @@ class PushCase:
         touched: Sequence[Touched],
         require: Sequence[Resource],
         *,
+        lost: Sequence[Touched],
+        carried: Callable[[], Sequence[Carried]],
         clock: Clock,
         actor: Actor,
         before: Mapping[str, Snapshot],
     ) -> None:
-        """``before`` is what this clone knew when the push began: what it believed in."""
+        """``touched`` is all of it, ``lost`` what it takes away; ``carried`` tells its commits.
+
+        ``before`` is what this clone knew when the push began: what it believed in."""
         self._swapper, self._clock, self._actor = swapper, clock, actor
         self._touched, self._require = touched, require
+        self._gone = {one.path for one in lost}
+        self._ask_carried = carried
+        self._carried: Sequence[Carried] | None = None
         self._believed: dict[str, dict[str, Grant]] = {}
         self.warnings: tuple[str, ...] = ()
         wanted = {resource.key for resource in require}
@@ -63,13 +70,21 @@ class PushCase:
             found = judge(self._touched, leases, actor=self._actor, policy=policy, moment=moment)
             said += [_warning(f) for f in found if f.severity is Severity.WARN]
             said += of_damage(head.ledger.damage()) if head.ledger else ()
-            stops = [f for f in found if f.severity is Severity.BLOCK]
+            stops = [f for f in found if f.severity is Severity.BLOCK and self._stops(f, layer)]
             if stops:
                 against.append(self._against(stops, head, moment))
         if against:  # what is lost has been said before: it is the graver of the two
             raise against[0]
         self.warnings = tuple(dict.fromkeys(said))
         return steps
+
+    def _stops(self, found: Finding, layer: str) -> bool:
+        """Whether it is not only carried along: the holder's own work, or what has landed."""
+        if found.path in self._gone:
+            return True
+        if self._carried is None:
+            self._carried = self._ask_carried()
+        return stands(found, self._carried, layer=layer, actor=self._actor)
 
     def _named(self, heads: Mapping[str, Snapshot]) -> dict[str, list[Lease]]:
         """The leases of what was asked for by name, in the first layer that has them."""

@@ -8,7 +8,8 @@ from itertools import islice
 
 from gitlease.adapters.asking import ask, is_id, refusal
 from gitlease.adapters.git import GitResult
-from gitlease.adapters.remote_branches import is_main, main_branches, names_of
+from gitlease.adapters.reached import reached
+from gitlease.adapters.remote_branches import heads_known, is_main, main_branches, names_of
 from gitlease.adapters.repository import Repository
 from gitlease.adapters.settings_schema import shown
 from gitlease.domain.errors import Invalid
@@ -26,8 +27,8 @@ class Push:
     """What a push does to one ref of the remote. ``kind`` is update, new, delete or ledger.
 
     Ids are full, ``""`` where there is none. ``commits`` are those that the remote is not known to
-    have, the newest first, and then those of the pusher's own that it has elsewhere; ``cut`` says
-    that there were more than ``MAX_COMMITS``. A ledger of leases is no work: nothing of it is
+    have, the newest first, and ``again`` those of the pusher's own that it has elsewhere; ``cut``
+    says that there were more than ``MAX_COMMITS``. A ledger of leases is no work: nothing of it is
     listed.
     """
 
@@ -37,6 +38,11 @@ class Push:
     commits: tuple[str, ...]
     kind: str
     cut: bool = False
+    again: tuple[str, ...] = ()
+
+    @property
+    def every(self) -> tuple[str, ...]:
+        return self.commits + self.again
 
 
 def outgoing(
@@ -209,7 +215,28 @@ def _with_own(
         if commit not in known and any(same_person(holder, one) for one in people)
     ]
     cut = push.cut or len(lines) > MAX_COMMITS
-    return replace(push, commits=(*push.commits, *own), cut=cut)
+    return replace(push, again=tuple(own), cut=cut)
+
+
+def landed(repository: Repository, pushes: Sequence[Push], remote: str) -> frozenset[str]:
+    """Those of the commits of some pushes that the remote has by its own word, or by what was
+    fetched last: the refs that follow it need not have all of its branches.
+
+    What is one's own counts as landed where a main branch has it. Asks the remote.
+    """
+    heads = heads_known(repository, remote)
+    main = main_branches(repository, names_of(repository, remote))
+    tips = [push.local_oid for push in pushes if push.every]
+    found = set[str]()
+    for commits, known in (
+        ([one for push in pushes for one in push.commits], [oid for _, oid in heads]),
+        ([x for push in pushes for x in push.again], [o for ref, o in heads if is_main(ref, main)]),
+    ):
+        if commits and known:
+            new = reached(repository, tips, known, most=MAX_COMMITS + 1)
+            if len(new) <= MAX_COMMITS:
+                found |= set(commits) - {commit for commit, _ in new}
+    return frozenset(found)
 
 
 def _needed(repository: Repository, *words: str, most: int = MAX_COMMITS + 1) -> list[str]:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Mapping, Sequence
 
-from gitlease.adapters.asking import ask, is_id, refusal
+from gitlease.adapters.asking import ask
 from gitlease.adapters.changes_push import DELETE, MAX_COMMITS, UPDATE, Push
+from gitlease.adapters.reached import reached
 from gitlease.adapters.remote_branches import is_main, main_branches, names_of, refs_known
 from gitlease.adapters.repository import Repository
 from gitlease.domain.errors import Denied
@@ -40,7 +41,7 @@ def removed(
     names = {x.ref for x in moved}
     kept |= {oid for ref, oid in there.items() if ref.removesuffix("^{}") not in names | {"HEAD"}}
     lost: list[str] = []
-    found: dict[str, None] = {}
+    found: dict[tuple[str, str], None] = {}
     for one in moved:
         old = one.old or there.get(one.ref, "")
         if one.became not in REPLACES or not old:
@@ -54,11 +55,13 @@ def removed(
         asked = ask(repository, "rev-parse", "-q", "--verify", f"{old}^{{commit}}")
         commit = os.fsdecode(asked.out).split()[-1:] if asked.code == 0 else []
         if one.new and is_main(one.ref, main):
-            found |= dict.fromkeys(_listed(repository, commit, {one.new}, ""))
+            found |= dict.fromkeys(reached(repository, commit, {one.new}, most=MAX_COMMITS + 1))
         else:
             lost += commit
-    found |= dict.fromkeys(_listed(repository, lost, kept, holder))
-    return list(found)[:MAX_COMMITS], len(found) > MAX_COMMITS
+    elsewhere = reached(repository, lost, kept, most=MAX_COMMITS + 1)
+    cut = max(len(found), len(elsewhere)) > MAX_COMMITS
+    found |= dict.fromkeys(x for x in elsewhere if not same_person(x[1], holder))
+    return [commit for commit, _ in found][:MAX_COMMITS], cut or len(found) > MAX_COMMITS
 
 
 def removed_by(
@@ -94,26 +97,3 @@ def _became(repository: Repository, push: Push) -> Became:
         return Became.DELETED
     words = ("merge-base", "--is-ancestor", push.remote_oid, push.local_oid)
     return Became.FORCED if ask(repository, *words).code == 1 else Became.UPDATED
-
-
-def _listed(
-    repository: Repository, lost: Sequence[str], kept: Collection[str], but: str
-) -> list[str]:
-    """The commits that these reach, and the others do not, ``but`` for those of one author.
-
-    Ids that are unknown here are passed over.
-    """
-    if not lost:
-        return []
-    from tempfile import NamedTemporaryFile
-
-    with NamedTemporaryFile("w", prefix="gitlease-", encoding="ascii") as names:
-        names.write("".join(f"{x}\n" for x in lost))
-        names.write("".join(f"^{x}\n" for x in sorted(kept) if is_id(x)))
-        names.flush()
-        words = ("log", "--no-show-signature", "--format=%H %ae", "--ignore-missing", "--stdin")
-        said = ask(repository, *words, f"--max-count={MAX_COMMITS + 1}", source=names.name)
-    if said.code != 0:
-        raise refusal(said, "what would be replaced cannot be read")
-    lines = (x.partition(" ") for x in said.out.decode("utf-8", "replace").splitlines())
-    return [commit for commit, _, author in lines if not but or not same_person(author, but)]

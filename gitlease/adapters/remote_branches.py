@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Collection, Iterable
+from contextlib import suppress
 
-from gitlease.adapters.asking import ask
+from gitlease.adapters.asking import ask, is_id
+from gitlease.adapters.git import run_git
 from gitlease.adapters.repository import Repository
+from gitlease.domain.errors import Denied, Unavailable
+
+SECONDS = 5.0  # for the remote to say what it has
+MAX_FETCHED = 1024 * 1024
+
+HEADS = "refs/heads/"
 
 _USUAL = ("main", "master")
+_FETCHED = r"(?P<oid>[0-9a-f]{40,64})\t[^\t]*\tbranch '(?P<branch>.+)' of (?P<place>.+)"
 
 
 def names_of(repository: Repository, remote: str) -> list[str]:
@@ -19,7 +29,7 @@ def names_of(repository: Repository, remote: str) -> list[str]:
 
 def is_main(ref: str, main: Collection[str]) -> bool:
     """Whether a ref, by its full name, is one of these main branches."""
-    return ref.removeprefix("refs/heads/") in main
+    return ref.removeprefix(HEADS) in main
 
 
 def refs_known(repository: Repository, names: Iterable[str]) -> dict[str, str]:
@@ -35,6 +45,61 @@ def refs_known(repository: Repository, names: Iterable[str]) -> dict[str, str]:
         if place is not None and not symref:
             found[f"refs/heads/{ref.removeprefix(place)}"] = oid
     return found
+
+
+def heads_known(repository: Repository, remote: str) -> list[tuple[str, str]]:
+    """The branches of a remote, a name or a URL, by its own word, with ids that need not be here.
+
+    And what ``git fetch`` brought from there last, which no ref needs to keep. Where the remote
+    does not answer in time, that alone.
+    """
+    heads = _fetched(repository, remote)
+    with suppress(Unavailable, Denied):
+        heads += heads_asked(repository, remote, seconds=SECONDS).items()
+    return heads
+
+
+def heads_asked(repository: Repository, remote: str, *, seconds: float) -> dict[str, str]:
+    """The branches of a remote, a name or a URL, by its own word: full names with ids.
+
+    Raises Unavailable and Denied.
+    """
+    from gitlease.adapters.transport import denies, detail_of
+
+    said = run_git(
+        (f"--git-dir={repository.git_dir}", "ls-remote", "--quiet", "--heads", "--", remote),
+        cwd=repository.toplevel or repository.git_dir,
+        timeout=seconds,
+        env={"GIT_TERMINAL_PROMPT": "0"},
+        repository=True,
+    )
+    if said.code or said.timed_out:
+        detail = detail_of(said.err.splitlines(), said, seconds)
+        if not said.timed_out and denies(said.err):
+            raise Denied(f"the remote refused to be read: {detail}")
+        raise Unavailable(f"the remote cannot be reached: {detail}")
+    lines = (line.partition("\t") for line in os.fsdecode(said.out).splitlines())
+    return {ref: oid for oid, _, ref in lines if is_id(oid) and ref.startswith(HEADS)}
+
+
+def _fetched(repository: Repository, remote: str) -> list[tuple[str, str]]:
+    """What FETCH_HEAD says of the branches of a remote."""
+    urls = {remote, *(repository.remote_url(x) for x in names_of(repository, remote))}
+    places = {_place(url) for url in urls if url}
+    try:
+        with open(os.path.join(repository.git_dir, "FETCH_HEAD"), encoding="utf-8") as opened:
+            lines = opened.read(MAX_FETCHED).splitlines()
+    except (OSError, ValueError):
+        return []
+    found = (re.fullmatch(_FETCHED, line) for line in lines)
+    return [(x["branch"], x["oid"]) for x in found if x and _place(x["place"]) in places]
+
+
+def _place(url: str) -> str:
+    """A URL as FETCH_HEAD shows it: without a password, a last slash and ``.git``."""
+    from gitlease.adapters.transport import without_secrets
+
+    return without_secrets(url).rstrip("/").removesuffix(".git")
 
 
 def main_branches(repository: Repository, names: Iterable[str]) -> dict[str, list[str]]:

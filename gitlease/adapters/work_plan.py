@@ -23,7 +23,7 @@ from gitlease.adapters.work_said import Heard, failure, parts_of, unknown
 from gitlease.adapters.worktree import HookWorktree
 from gitlease.domain.errors import Denied, Unavailable, UsageError
 from gitlease.domain.frozen import replace
-from gitlease.domain.guard import Touched
+from gitlease.domain.guard import Carried, merged
 from gitlease.domain.work import JUDGED, Became, PushWish, WorkPush, WorkRef
 from gitlease.ports import Cause
 from gitlease.ports_push import Brought, PlannedPush
@@ -171,30 +171,34 @@ class GitWork:
     # --- what it brings -------------------------------------------------------------------------
 
     def brought(self, plan: PlannedPush) -> Brought:
-        none = "0" * (40 if self._repository.object_format == "sha1" else 64)
-        lines = [
-            f"{x.source or '(delete)'} {x.new or none} {x.ref} {x.old or none}"
-            for x in plan.refs
-            if x.moves
-        ]
+        lines = self._lines(plan)
         if not lines:
             return Brought(())
         pushes = self._worktree.outgoing(lines, plan.remote)
-        lost, too_many = self._lost(plan)
-        touched: dict[str, Touched] = {}
+        commits, too_many = self._lost(plan)
+        lost = self._worktree.touched_by(commits)
         brings = (x for push in pushes for x in push.touched)
-        for one in (*brings, *self._worktree.touched_by(lost)):
-            known = touched.get(one.path, one)
-            tasks, folder = known.tasks | one.tasks, known.folder or one.folder
-            touched[one.path] = Touched(one.path, tasks, folder)
         return Brought(
-            tuple(touched.values()),
+            merged((*brings, *lost)),
+            lost,
             tuple(
                 f"{ref}: only the newest {MAX_COMMITS} commits were looked at"
                 for ref in dict.fromkeys(push.ref for push in pushes if push.cut)
             )
             + ((f"only {MAX_COMMITS} of the commits that are lost were looked at",) * too_many),
         )
+
+    def carried(self, plan: PlannedPush) -> tuple[Carried, ...]:
+        return self._worktree.carried(self._lines(plan), plan.remote)
+
+    def _lines(self, plan: PlannedPush) -> list[str]:
+        """What git would give its pre-push hook."""
+        none = "0" * (40 if self._repository.object_format == "sha1" else 64)
+        return [
+            f"{x.source or '(delete)'} {x.new or none} {x.ref} {x.old or none}"
+            for x in plan.refs
+            if x.moves
+        ]
 
     def _lost(self, plan: PlannedPush) -> tuple[list[str], bool]:
         """The commits that the remote would not have any more, and whether there are too many."""

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from gitlease.adapters.ancestry import commit_words, is_forced_push, is_mirror_push
 from gitlease.adapters.asking import ask
 from gitlease.adapters.changes import Changed, committed, staged
-from gitlease.adapters.changes_push import LEDGER, announced, outgoing
+from gitlease.adapters.changes_push import LEDGER, Push, announced, landed, outgoing
 from gitlease.adapters.changes_tasks import TaskTouched, task_status_changes, touched
 from gitlease.adapters.message import (
     Reading,
@@ -24,7 +24,7 @@ from gitlease.adapters.remote_branches import names_of
 from gitlease.adapters.repository import Repository
 from gitlease.adapters.settings import Tasks
 from gitlease.domain.errors import Invalid
-from gitlease.domain.guard import Touched
+from gitlease.domain.guard import Carried, Touched
 from gitlease.ports_guard import Outgoing, StagedChange, Started, TakenAway
 
 
@@ -66,31 +66,34 @@ class HookWorktree:
         )
 
     def outgoing(self, lines: Sequence[str], remote: str) -> tuple[Outgoing, ...]:
-        pushes = outgoing(
-            self._repository,
-            lines,
-            remote=remote,
-            environ=self._environ,
-            ref_prefix=self._ref_prefix,
-            shared=self._shared,
-            holder=self._holder,
-            strict=self._strict,
-        )
+        pushes = self._pushes(lines, remote)
         shared = self._is_shared(remote)
         mirrored = shared and self._is_mirrored(remote)
-        every = dict.fromkeys(commit for push in pushes for commit in push.commits)
+        every = dict.fromkeys(commit for push in pushes for commit in push.every)
         found = committed(self._repository, list(every))
         ledgers = (Outgoing(f"{self._ref_prefix}/*", is_ledger=True),) if mirrored else ()
         return ledgers + tuple(
             Outgoing(
                 push.remote_ref,
-                self._touched([one for commit in push.commits for one in found[commit]]),
-                len(push.commits),
+                self._touched([one for commit in push.every for one in found[commit]]),
+                len(push.every),
                 push.cut,
                 is_ledger=shared and push.kind == LEDGER,
             )
             for push in pushes
         )
+
+    def carried(self, lines: Sequence[str], remote: str) -> tuple[Carried, ...]:
+        from gitlease.adapters.check_commits import GitCommits
+        from gitlease.ports_check import Chosen
+
+        pushes = self._pushes(lines, remote)
+        remote = self._environ.get("PRE_COMMIT_REMOTE_NAME") or remote
+        gone = landed(self._repository, pushes, remote)
+        every = dict.fromkeys(x for push in pushes for x in push.every if x not in gone)
+        chosen = Chosen(commits=tuple(every), shown="")
+        deeds = GitCommits(self._repository, self._tasks).read(chosen)
+        return tuple(Carried(deed.touched, deed.emails, deed.named) for deed in deeds)
 
     def taken_away(self, lines: Sequence[str], remote: str) -> TakenAway:
         if not self._is_shared(remote):
@@ -102,6 +105,18 @@ class HookWorktree:
         if unknown and not is_forced_push():
             unknown = ()  # git itself refuses it
         return TakenAway(self.touched_by(lost), len(lost), cut, unknown)
+
+    def _pushes(self, lines: Sequence[str], remote: str) -> list[Push]:
+        return outgoing(
+            self._repository,
+            lines,
+            remote=remote,
+            environ=self._environ,
+            ref_prefix=self._ref_prefix,
+            shared=self._shared,
+            holder=self._holder,
+            strict=self._strict,
+        )
 
     def touched_by(self, commits: Sequence[str]) -> tuple[Touched, ...]:
         """What some commits, by their full ids, touch."""

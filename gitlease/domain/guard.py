@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from gitlease.domain import pattern
-from gitlease.domain.frozen import dataclass
+from gitlease.domain.frozen import dataclass, replace
 from gitlease.domain.lapse import Moment
-from gitlease.domain.lease import Actor, Lease
+from gitlease.domain.lease import Actor, Lease, same_person
 from gitlease.domain.pattern import fold
 from gitlease.domain.policy import Policy
 from gitlease.domain.relation import Relation, relation
+
+if TYPE_CHECKING:
+    from gitlease.domain.trailers import Named
 
 
 class Severity(Enum):
@@ -54,6 +58,27 @@ class Finding:
     severity: Severity
 
 
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """A commit that a push carries: what it touches, whose it is, and the grants that it names.
+
+    ``emails`` are the addresses of its author and its committer.
+    """
+
+    touched: tuple[Touched, ...]
+    emails: tuple[str, ...] = ()
+    named: tuple[Named, ...] = ()
+
+
+def merged(touched: Iterable[Touched]) -> tuple[Touched, ...]:
+    """Each path once, with every task that it is or was the file of."""
+    found: dict[str, Touched] = {}
+    for one in touched:
+        known = found.get(one.path, one)
+        found[one.path] = Touched(one.path, known.tasks | one.tasks, known.folder or one.folder)
+    return tuple(found.values())
+
+
 def judge(
     touched: Sequence[Touched],
     leases: Iterable[Lease],
@@ -64,9 +89,14 @@ def judge(
 ) -> list[Finding]:
     """Everything touched that a lease of others covers: what blocks comes first, then by path.
 
-    A lease covers its own path, those of its task, and its task's file.
+    A lease covers its own path, those of its task, and its task's file. What a session holds is
+    open to those that it started.
     """
-    judged = [(x, SEVERITIES.get(relation(x, actor, policy, moment))) for x in leases]
+    judged = [
+        (x, SEVERITIES.get(relation(x, actor, policy, moment)))
+        for x in leases
+        if not x.is_of_parent(actor)
+    ]
     against = [(x, severity) for x, severity in judged if severity is not None]
     cover = _Cover([x for x, _ in against])
     found = [Finding(one.path, *against[n]) for one in touched for n in cover.of(one)]
@@ -80,12 +110,57 @@ def under(
     actor: Actor,
     policy: Policy,
     moment: Moment,
+    parents: bool = False,
 ) -> list[Lease]:
-    """The caller's own live leases that a change falls under, in the order of their resources."""
-    mine = [x for x in leases if relation(x, actor, policy, moment) is Relation.MINE]
+    """The caller's own live leases that a change falls under, in the order of their resources.
+
+    ``parents``: also those of the session that started the caller's.
+    """
+    mine = [x for x in leases if is_own(x, actor, policy, moment, parents=parents)]
     cover = _Cover(mine)
     found = {n for one in touched for n in cover.of(one)}
     return sorted((mine[n] for n in found), key=lambda x: x.key)
+
+
+def is_own(
+    lease: Lease, actor: Actor, policy: Policy, moment: Moment, *, parents: bool = False
+) -> bool:
+    """Whether a lease is live and the caller's; ``parents`` as above."""
+    if parents and lease.is_of_parent(actor):
+        actor = replace(actor, session=lease.session)
+    return relation(lease, actor, policy, moment) is Relation.MINE
+
+
+def stands(finding: Finding, carried: Iterable[Carried], *, layer: str, actor: Actor) -> bool:
+    """Whether any of these commits touches what was found without being that lease's own work.
+
+    The holder's own commits may be landed by anybody. Of the runs of one person only the message
+    tells which made a commit: it names the token that the lease has now.
+    """
+    return any(
+        not _is_work_of(one, finding.lease, layer, actor)
+        for one in carried
+        if any(touched.path == finding.path for touched in one.touched)
+    )
+
+
+def _is_work_of(commit: Carried, lease: Lease, layer: str, actor: Actor) -> bool:
+    if not lease.same_holder(actor):
+        return any(same_person(lease.holder, email) for email in commit.emails)
+    return any(
+        (x.layer, x.key, x.token) == (layer, lease.resource.key, lease.token) for x in commit.named
+    )
+
+
+def anything_stops(
+    leases: Iterable[Lease], *, actor: Actor, policy: Policy, moment: Moment
+) -> bool:
+    """Whether there is any lease at all that the guard would stop this caller for."""
+    return any(
+        SEVERITIES.get(relation(x, actor, policy, moment)) is Severity.BLOCK
+        for x in leases
+        if not x.is_of_parent(actor)
+    )
 
 
 class _Cover:

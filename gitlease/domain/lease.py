@@ -87,6 +87,12 @@ class Lease:
         """Whether the actor is this lease's holder: same person, and not another session's run."""
         return self.same_holder(actor) and self.session in (None, actor.session)
 
+    def is_of_parent(self, actor: Actor) -> bool:
+        """Whether it is of the session that started the actor's: ``claude:1`` of ``claude:1/2``."""
+        started, own = self.session, actor.session
+        by = started is not None and own is not None and own.startswith(f"{started}/")
+        return by and self.same_holder(actor)
+
 
 LeaseKey = tuple[str, str]
 """Folded resource and folded scope: at most one record of a ledger has it."""

@@ -73,7 +73,7 @@ def test_the_pusher_s_own_commits_count_wherever_they_are_to_land_anew(clone: Pa
             holder=holder,
             strict=strict,
         )
-        return [push.commits for push in found]
+        return [push.every for push in found]
 
     assert own("topic:main") == [(mine,)]
     assert own("topic:main", "topic:side") == [(mine,), (mine,)]

@@ -23,7 +23,7 @@ from gitlease.domain.errors import (
     Unavailable,
     UnknownOutcome,
 )
-from gitlease.domain.guard import Touched
+from gitlease.domain.guard import Carried, Touched
 from gitlease.domain.lease import Actor
 from gitlease.domain.resource import Resource, parse_resource
 from gitlease.domain.work import Became, PushWish, WorkPush, WorkRef
@@ -60,6 +60,9 @@ class FakeWork:
             refs=(one,),
             remote="origin",
         )
+
+    def carried(self, plan: PlannedPush) -> Sequence[Carried]:
+        return [Carried(self.brought(plan).touched)]
 
     def brought(self, plan: PlannedPush) -> Brought:
         return Brought(tuple(Touched(path) for path in self.touched if plan.push.refs))

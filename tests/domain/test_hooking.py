@@ -14,9 +14,10 @@ from support.watching import MemoryWatch
 
 from gitlease.adapters.memory import Fault, MemoryClone, MemoryLedgerStore, MemoryRemote
 from gitlease.domain.errors import Invalid, LeaseHeld
-from gitlease.domain.guard import Severity, Touched
+from gitlease.domain.guard import Carried, Severity, Touched
 from gitlease.domain.lease import Actor, Lease, State
 from gitlease.domain.resource import parse_resource
+from gitlease.domain.trailers import read_trailer
 from gitlease.edges import EdgeRules, Edges
 from gitlease.guarding import GuardService
 from gitlease.hooking import HookRules, Hooks, trailer
@@ -38,6 +39,7 @@ class FakeWorktree:
     change: StagedChange = field(default_factory=StagedChange)
     pushes: tuple[Outgoing, ...] = ()
     lost: TakenAway = field(default_factory=TakenAway)
+    carries: tuple[Carried, ...] | None = None
     asked: list[object] = field(default_factory=list)
     named: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
     templates: list[bool] = field(default_factory=list)
@@ -51,6 +53,11 @@ class FakeWorktree:
     def outgoing(self, lines: Sequence[str], remote: str) -> tuple[Outgoing, ...]:
         self.asked.append((tuple(lines), remote))
         return self.pushes
+
+    def carried(self, lines: Sequence[str], remote: str) -> Sequence[Carried]:
+        if self.carries is None:  # each push is one commit of nobody in particular
+            return [Carried(push.touched) for push in self.pushes]
+        return self.carries
 
     def taken_away(self, lines: Sequence[str], remote: str) -> TakenAway:
         return self.lost
@@ -549,8 +556,79 @@ def test_what_a_push_takes_away_counts_as_what_it_brings(world: World) -> None:
     assert ruling.warnings == ("only 500 of the commits that are lost were looked at",)
 
 
-def test_what_nobody_here_knows_is_said_before_it_is_replaced(world: World) -> None:
+def test_what_nobody_here_knows_is_not_replaced_while_others_hold_anything(world: World) -> None:
     world.tree.lost = TakenAway(unknown=("main",))
+    assert world.hooks().pre_push((), "origin").refused is None, "nobody holds anything"
+    world.claims(JO, "src/auth/")
+    assert world.hooks().pre_push((), "origin").refused is None, "nobody else does"
+    world.claims(KIM, "docs/")
     ruling = world.hooks().pre_push((), "origin")
-    assert not ruling.blocked
-    assert ruling.warnings[0].startswith("what main has there is not known here")
+    assert ruling.blocked
+    assert ruling.refused is not None
+    assert ruling.refused.message.startswith("what main has there is not known here")
+    assert ruling.refused.hints == ("git fetch origin",)
+    assert not world.hooks("warn").pre_push((), "origin").blocked
+
+
+@pytest.mark.parametrize(
+    ("email", "stops"), [(KIM.holder, False), (KIM.holder.upper(), False), (JO.holder, True)]
+)
+def test_the_holder_s_own_commits_are_landed_by_anybody(
+    world: World, email: str, stops: bool
+) -> None:
+    world.claims(KIM, "src/auth/")
+    world.tree.pushes = (Outgoing("refs/heads/main", (LOGIN,), 1),)
+    world.tree.carries = (Carried((LOGIN,), ("lee@example.com", email)),)
+    assert world.hooks().pre_push((), "origin").blocked == stops
+    world.tree.carries += (Carried((LOGIN,), (JO.holder,)),)
+    assert world.hooks().pre_push((), "origin").blocked, "one of them is not"
+    world.tree.carries = ()
+    assert not world.hooks().pre_push((), "origin").blocked, "all of it is there already"
+    world.tree.lost = TakenAway((LOGIN,), 1)
+    assert world.hooks().pre_push((), "origin").blocked, "what is taken away is nobody's own"
+
+
+@pytest.mark.parametrize(
+    ("named", "stops"),
+    [
+        ("src/auth token=1", False),
+        ("src/auth token=2", True),
+        ("src/** token=1", True),
+        ("src/auth token=1 layer=team", True),
+    ],
+)
+def test_of_the_runs_of_one_person_the_message_tells_whose_commit_it_is(
+    world: World, named: str, stops: bool
+) -> None:
+    one, other = (replace(JO, session=name) for name in ("one", "other"))
+    world.claims(one, "src/auth/")
+    world.tree.pushes = (Outgoing("refs/heads/main", (LOGIN,), 1),)
+    trailer_of = read_trailer(named)
+    assert trailer_of is not None
+    world.tree.carries = (Carried((LOGIN,), (JO.holder,), (trailer_of,)),)
+    assert world.hooks(who=other).pre_push((), "origin").blocked == stops
+
+
+def test_what_a_session_holds_is_open_to_those_that_it_started(world: World) -> None:
+    parent = replace(JO, session="claude:1")
+    child, odd = replace(JO, session="claude:1/7"), replace(JO, session="claude:17")
+    world.claims(parent, "src/auth/")
+    world.claims(child, "lib/")
+    world.stage(LOGIN, Touched("lib/x"))
+    assert not world.hooks(who=child).pre_commit().blocked
+    assert world.hooks(who=parent).pre_commit().blocked
+    assert world.hooks(who=odd).pre_commit().blocked
+    named = world.hooks(who=child).name_leases("MSG")
+    assert named == ("path:lib token=2", "src/auth token=1")
+
+
+def test_a_run_of_one_s_own_is_a_warning_where_its_task_is_started_without_one(
+    world: World,
+) -> None:
+    world.claims(replace(JO, session="cursor:1"), "F001")
+    world.stage(F001_FILE, started=[Started(parse_resource("F001"), (), (JO.holder,))])
+    ruling = world.hooks().pre_commit()
+    assert (ruling.blocked, ruling.refused, ruling.claimed) == (False, None, ())
+    assert [f.path for f in ruling.guarded.findings] == ["tasks/F001.md"]
+    other = world.hooks(who=replace(JO, session="cursor:2")).pre_commit()
+    assert other.blocked

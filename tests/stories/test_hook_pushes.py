@@ -372,9 +372,84 @@ def test_what_the_remote_has_and_nobody_here_knows_is_left_to_git(landed: Pair) 
     done = landed.jo.run("push", "-q", "origin", "main")
     assert done.returncode == 1
     assert "gitlease" not in done.stderr
+    before = refs(landed)
     for word in ("--force", "-qf", "+main"):
-        dry = landed.jo.run("push", "--dry-run", "origin", *(["main"] * (word[0] == "-")), word)
-        assert "warning: what main has there is not known here" in dry.stderr
+        done = landed.jo.run("push", "-q", "origin", *(["main"] * (word[0] == "-")), word)
+        assert done.returncode == 1
+        assert "gitlease: what main has there is not known here" in done.stderr
+        assert "gitlease: hint: git fetch origin" in done.stderr
+    assert refs(landed) == before
+    landed.kim.release("src/api/")
+    goes_on(landed.jo.run("push", "-q", "--force", "origin", "main"))
+
+
+# --- what a push only carries along ---------------------------------------------------------------
+
+
+def fork_of(pair: Pair) -> str:
+    """Another repository, to which kim has pushed work on what she holds."""
+    fork = pair.base / "fork.git"
+    git(pair.base, "clone", "-q", "--bare", str(pair.remote), str(fork))
+    pair.kim.claim("src/api/")
+    pair.kim.put(LOGIN)
+    goes_on(pair.kim.commit())
+    pair.kim.git("push", "-q", str(fork), "main:topic")
+    return str(fork)
+
+
+def test_the_holder_s_own_work_is_landed_by_anybody(pair: Pair) -> None:
+    pair.jo.git("pull", "-q", "--no-rebase", fork_of(pair), "topic")
+    goes_on(pair.jo.run("push", "-q", "origin", "main"))
+
+
+def test_what_is_added_to_the_holder_s_work_is_one_s_own(pair: Pair) -> None:
+    pair.jo.git("pull", "-q", "--no-rebase", fork_of(pair), "topic")
+    pair.jo.saves(LOGIN)
+    is_stopped(pair, "origin", "main")
+
+
+def test_a_run_s_commit_is_landed_by_another_run_of_the_same_person(pair: Pair) -> None:
+    pair.jo.claim("src/api/", session="one")
+    pair.jo.put(LOGIN)
+    goes_on(pair.jo.commit(env={"GITLEASE_SESSION": "one"}))
+    assert pair.jo.trailers() == ["src/api token=1"]
+    other = {"GITLEASE_SESSION": "other"}
+    goes_on(pair.jo.run("push", "-q", "--dry-run", "origin", "main", env=other))
+    pair.jo.saves(LOGIN)
+    blocks(pair.jo.run("push", "-q", "origin", "main", env=other), holder=JO)
+    done = pair.jo.gitlease("push", "origin", "main", env=other)
+    assert done.returncode == 1, done.stderr
+    pair.jo.git("reset", "-q", "--hard", "HEAD^")
+    done = pair.jo.gitlease("push", "origin", "main", env=other)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("by", ["origin", "url"])
+@pytest.mark.parametrize("moved", [False, True])
+def test_what_a_clone_of_one_branch_took_in_has_landed_already(
+    pair: Pair, by: str, moved: bool
+) -> None:
+    """No ref of such a clone follows main; what the remote has is asked, and what was fetched."""
+    pair.jo.saves(LOGIN)
+    pair.jo.git("push", "-q", "origin", "main", "main^:refs/heads/develop")
+    lee = Person("lee", pair.base / "lee", dict(pair.jo.env))
+    git(pair.base, "clone", "-q", "--single-branch", "-b", "develop", str(pair.remote), "lee")
+    lee.git("config", "user.email", lee.email)
+    lee.git("config", "user.name", "Lee")
+    assert lee.gitlease("hooks", "install").returncode == 0
+    pair.kim.claim("src/api/")
+    lee.saves("docs/guide.md")
+    place = "origin" if by == "origin" else str(pair.remote)
+    lee.git("fetch", "-q", place, "main")
+    lee.git("merge", "-q", "--no-edit", "FETCH_HEAD")
+    if moved:
+        pair.jo.saves("README.md")
+        pair.jo.git("push", "-q", "origin", "main", env={"GITLEASE_SKIP": "1"})
+    else:
+        (lee.root / ".git" / "FETCH_HEAD").unlink()
+    goes_on(lee.run("push", "-q", "origin", "develop"))
+    lee.saves(LOGIN)
+    blocks(lee.run("push", "-q", "origin", "develop"))
 
 
 def test_nothing_new_is_pushed_without_asking_the_ledger(late: Pair) -> None:

@@ -35,6 +35,14 @@ F002 = "tasks/F002.md"
 # --- a commit that starts a task ------------------------------------------------------------------
 
 
+def test_a_task_that_was_started_in_a_run_is_committed_by_its_person(pair: Pair) -> None:
+    done = pair.jo.gitlease("start", "F002", "--session", "cursor:c1")
+    assert done.returncode == 0, done.stderr
+    pair.jo.git("add", F002)
+    goes_on(pair.jo.commit(), "warning: tasks/F002.md is held by")
+    assert pair.leases()["F002"].session == "cursor:c1"
+
+
 def test_a_commit_that_starts_a_task_claims_it(pair: Pair) -> None:
     pair.jo.put(F002, STARTED)
     said = goes_on(pair.jo.commit(), "claimed F002, since this commit starts it")

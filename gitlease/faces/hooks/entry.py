@@ -161,6 +161,7 @@ def say(text: str) -> None:
 
 def tell(desk: HookDesk, ruling: Ruling, what: str) -> None:
     """Everything that was found: who, where, until when and why; never a way around it."""
+    from gitlease.domain.errors import Denied
     from gitlease.domain.guard import Severity
     from gitlease.faces import sentences
 
@@ -184,6 +185,9 @@ def tell(desk: HookDesk, ruling: Ruling, what: str) -> None:
         say(f"claimed {claimed.resource}, since this {what} starts it")
     for file in ruling.written:
         say(f"its assignee was written to {file}, which is not part of this {what}")
+    if ruling.blocked and isinstance(ruling.refused, Denied):
+        for hint in ruling.refused.hints:
+            say(f"hint: {hint}")
     if ruling.blocked:
         first = next(
             (f.lease.resource.text for f in findings if f.severity is Severity.BLOCK), None
