@@ -85,9 +85,11 @@ class CheckService:
         trails = self._read_trails(heads, deeds)
         told = {trail.layer: chronicle(trail) for trail in trails}
         addresses = self._addresses(chosen, told.values())
+        people, request = self._people(addresses), self._asked.request
         judgement = Judgement(
             addresses=addresses,
-            bringers=self._bringers(addresses),
+            bringers=frozenset() if request else frozenset().union(*people.values()),
+            requesters=people if request else {},
             trailer=self._rules.trailer,
             ledgers={head.layer: self._standing(head, told[head.layer]) for head in heads},
         )
@@ -153,10 +155,10 @@ class CheckService:
         names = self._rules.people
         return Addresses(canonical=self._commits.canonical(chosen, every), names=names)
 
-    def _bringers(self, addresses: Addresses) -> frozenset[str]:
-        """The keys of whoever brings the commits, where that is known."""
-        keys = addresses.of_all(self._asked.emails)
-        return keys.union(*(addresses.of_login(login) for login in self._asked.logins))
+    def _people(self, addresses: Addresses) -> dict[str, frozenset[str]]:
+        """Whoever brings the commits or asks for them, where that is known, and their keys."""
+        people = {f"@{login}": addresses.of_login(login) for login in self._asked.logins}
+        return people | {email: addresses.of(email) for email in self._asked.emails}
 
     def _standing(self, head: Snapshot, told: Chronicle) -> Standing:
         policy = head.ledger.header.policy if head.ledger else DEFAULT_POLICY

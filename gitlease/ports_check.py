@@ -20,9 +20,10 @@ class Asked:
     head that the base does not have. ``new``: the branch is new, and has no base. ``base_branch``
     is where they are to go, ``head_ref`` the ref of the remote that has the head, ``commits`` how
     many there are. ``nothing``: a branch was deleted. ``emails`` and ``logins`` are those of
-    whoever brings them. ``workspace`` is the folder that the host shows files relative to,
-    ``summary`` the file that the job's summary is added to. ``problems`` are what could not be
-    made out.
+    whoever pushed them, or with ``request`` of whoever opened the request to merge them or sent its
+    event, who need not have made any of them. ``workspace`` is the folder that the host shows files
+    relative to, ``summary`` the file that the job's summary is added to. ``problems`` are what
+    could not be made out.
     """
 
     provider: str = ""
@@ -35,6 +36,7 @@ class Asked:
     head_ref: str = ""
     commits: int = 0
     shown: str = ""
+    request: bool = False
     emails: tuple[str, ...] = ()
     logins: tuple[str, ...] = ()
     workspace: str = ""

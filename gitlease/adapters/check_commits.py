@@ -30,7 +30,7 @@ SUBJECT = 200
 
 _NAME = KEY.decode()
 _TRAILERS = "%(trailers:key={},valueonly,unfold)"
-_FIELDS = ("%H", "%P", "%aE", "%at", "%cE", "%ct", "%s")
+_FIELDS = ("%H", "%P", "%aE", "%ae", "%at", "%cE", "%ce", "%ct", "%s")
 _FORMAT = "%x00".join((*_FIELDS, _TRAILERS.format(_NAME), _TRAILERS.format("Co-authored-by"), "%B"))
 _WIDTH = len(_FIELDS) + 3
 _QUIET = ("--no-walk=unsorted", "-s", "-z", "--no-show-signature", "--no-notes", "--no-color")
@@ -45,6 +45,7 @@ class _Said:
     id: str
     merge: bool
     emails: tuple[str, ...]
+    committer: str
     written: int | None
     recorded: int | None
     subject: str
@@ -71,6 +72,7 @@ class GitCommits:
                 id=one.id,
                 subject=one.subject,
                 emails=one.emails,
+                committer=one.committer,
                 helpers=tuple(helpers.get(email, email) for email in one.helpers),
                 written=one.written,
                 recorded=one.recorded,
@@ -136,13 +138,16 @@ def _ask(where: Repository, base: str, *words: str) -> bytes:
 
 
 def _read(fields: Sequence[str]) -> _Said:
-    commit, parents, author, written, committer, recorded, subject, named, helpers, text = fields
+    commit, parents, author, wrote, written, *fields = fields
+    committer, signed, recorded, subject, named, helpers, text = fields
     trailers = [value for value in named.split("\n") if value][:LINES]
     lines = (line.rstrip("\r") for line in text.split("\n") if line.startswith(f"{_NAME}: "))
     return _Said(
         id=commit.strip(),
         merge=" " in parents,
-        emails=tuple(dict.fromkeys((author, committer))),
+        # A mailmap may map an address with one name only, and a holder's is known without one.
+        emails=tuple(dict.fromkeys((author, committer, wrote, signed))),
+        committer=signed,
         written=_time(written),
         recorded=_time(recorded),
         subject=subject[:SUBJECT],

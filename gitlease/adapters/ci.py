@@ -23,7 +23,7 @@ _BRANCH = re.compile(
     r"(?![-/.])(?:(?!\.\.|//|/\.|@\{|\.lock(?:/|$))[^\x00-\x20\x7f~^:?*\[\\])+(?<![./])"
 )
 _PULLS = ("pull_request", "pull_request_target")
-_PUSHED = ("opened", "synchronize", "reopened")  # what whoever sent it did was to push
+_BROUGHT = ("opened", "synchronize", "reopened")  # by which commits come to be asked for
 
 
 def surroundings(environ: Mapping[str, str] | None) -> Mapping[str, str]:
@@ -84,7 +84,7 @@ def _github(environ: Mapping[str, str]) -> Asked:
 
 def _pull(event: _Fields, environ: Mapping[str, str], kind: str, here: Asked) -> Asked:
     number = event.number("pull_request", "number") or event.number("number")
-    sent = kind not in _PULLS or event.text("action") in ("", *_PUSHED)
+    sent = kind not in _PULLS or event.text("action") in ("", *_BROUGHT)
     base = event.text("pull_request", "base", "ref") or environ.get("GITHUB_BASE_REF", "")
     sender = event.text("sender", "login") if sent else ""
     return replace(
@@ -95,6 +95,7 @@ def _pull(event: _Fields, environ: Mapping[str, str], kind: str, here: Asked) ->
         head_ref=f"refs/pull/{number}/head" if number else "",
         commits=event.number("pull_request", "commits"),
         shown=f"pull request #{number}" if number else "the pull request",
+        request=True,
         logins=_some(event.text("pull_request", "user", "login"), sender),
     )
 
@@ -103,8 +104,9 @@ def _pull(event: _Fields, environ: Mapping[str, str], kind: str, here: Asked) ->
 
 
 def _gitlab(environ: Mapping[str, str]) -> Asked:
-    """Without a file: GitLab says all in variables. Who started a pipeline brings what it is for.
+    """Without a file: GitLab says all in variables. It names who started a pipeline.
 
+    That is who pushed in the pipeline of a push; in a merge request it may be anybody.
     ``CI_COMMIT_BEFORE_SHA`` is zeros in merge requests, and in the first pipeline of a branch.
     """
     said = environ.get
@@ -124,6 +126,7 @@ def _gitlab(environ: Mapping[str, str]) -> Asked:
             default_branch=default or target,
             head_ref=f"refs/merge-requests/{number[:12]}/head",
             shown=f"merge request !{number[:12]}",
+            request=True,
             emails=emails,
             logins=logins,
         )

@@ -1,6 +1,7 @@
 """Which commits a push takes away from a server: those that none of its refs has any more.
 
-Of the branch that HEAD names also those that another ref has: they had landed there. All that one
+Of the branch that HEAD names also those that another ref has: they had landed there. Of any other
+only what others made, for what one takes back of one's own elsewhere is nobody's loss. All that one
 push moves is taken together, for refs that go at once keep nothing for each other.
 """
 
@@ -13,6 +14,7 @@ from gitlease.adapters.asking import ask
 from gitlease.adapters.receive_lines import RefMove
 from gitlease.adapters.receive_objects import PushedObjects
 from gitlease.adapters.repository import Repository
+from gitlease.domain.lease import same_person
 
 TIPS_AT_ONCE = 2_000
 NEW_REFS = 500  # of one push that may keep what its other refs lose
@@ -31,12 +33,13 @@ def lost(
     objects: PushedObjects,
     moves: Sequence[RefMove],
     *,
+    pusher: Sequence[str],
     most: int,
     asked: Asked,
 ) -> list[str]:
     """The commits that are lost once these refs have moved; more than ``most`` come cut.
 
-    Raises Illegal where git cannot tell.
+    ``pusher`` are the addresses of whose push it is. Raises Illegal where git cannot tell.
     """
     if not any(move.old for move in moves):
         return []
@@ -46,7 +49,8 @@ def lost(
     form = "--format=%(if)%(symref)%(then)%(refname) %(symref)%(end)"
     words = iter(asked("for-each-ref", form))
     points = dict(zip(words, words, strict=True))  # a ref that is another's name, and that one
-    moved, old, found = set[str](), list[str](), list[str]()
+    moved, found = set[str](), list[str]()
+    usual, old = list[str](), list[str]()  # what goes with the branch of HEAD, and with others
     count = f"--max-count={most}"
     for move in moves:
         if not move.old:
@@ -56,20 +60,40 @@ def lost(
         if move.new and name == main:
             found += asked("rev-list", count, move.old, "--not", move.new, "--")
         else:
-            old.append(move.old)
-    if not old:
+            (usual if name == main else old).append(move.old)
+    if not usual and not old:
         return found
     moved |= {alias for alias, name in points.items() if name in moved}
     # Not --all: that has HEAD too, and those of work trees, which move with their branches.
     others = (*(f"--exclude={name}" for name in sorted(moved)), "--glob=refs/*")
     kept = list(dict.fromkeys(_arriving(repository, objects, moves, asked)))
+    found += [commit for commit, _ in _gone(usual, kept, others, count, asked)]
+    gone = _gone(old, kept, others, count, asked)
+    if len(gone) >= most:  # who made those that were cut off is not known
+        return found + [commit for commit, _ in gone]
+    return found + [
+        commit for commit, author in gone if not any(same_person(author, x) for x in pusher)
+    ]
+
+
+def _gone(
+    old: Sequence[str], kept: Sequence[str], others: Sequence[str], count: str, asked: Asked
+) -> list[tuple[str, str]]:
+    """The commits that neither those kept nor the other refs have, with their authors' addresses.
+
+    ``others`` are words for git that choose those refs.
+    """
+    if not old:
+        return []
     gone: list[str] | None = None
     for start in range(0, max(1, len(kept)), TIPS_AT_ONCE):
         some = kept[start : start + TIPS_AT_ONCE]
-        listed = asked("rev-list", count, *old, "--not", *some, *others, "--")
+        words = ("log", "--no-show-signature", "--format=%H%x00%ae", count, *old, "--not", *some)
+        listed = asked(*words, *others, "--", by_line=True)
         among = set(listed)
-        gone = listed if gone is None else [commit for commit in gone if commit in among]
-    return found + (gone or [])
+        gone = listed if gone is None else [line for line in gone if line in among]
+    read = (line.partition("\0") for line in gone or [])
+    return [(commit, author) for commit, _, author in read]
 
 
 def _arriving(

@@ -80,7 +80,12 @@ class WorkGuard:
             )
         found_in = [*self._commits(tips), *(x for move in again for x in self._landing(move))]
         found_in += lost(
-            self._repository, self._objects, moves, most=MAX_COMMITS + 1, asked=self._asked
+            self._repository,
+            self._objects,
+            moves,
+            pusher=self._holders,
+            most=MAX_COMMITS + 1,
+            asked=self._asked,
         )
         commits = list(dict.fromkeys(found_in))
         if len(commits) > MAX_COMMITS:
@@ -133,7 +138,8 @@ class WorkGuard:
         if said.code != 0:
             raise _unjudged("what is pushed cannot be listed")
         text = os.fsdecode(said.out)
-        return text.splitlines() if by_line else text.split()
+        # Not splitlines: an address may have what ends a line elsewhere.
+        return [line for line in text.split("\n") if line] if by_line else text.split()
 
     def _touched(self, commits: Sequence[str]) -> list[Touched]:
         try:

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Sequence
 
 from gitlease.domain.chronicle import Granted, Span
-from gitlease.domain.deeds import Deed
+from gitlease.domain.deeds import Deed, Helper
 from gitlease.domain.finding import Finding, Level, Rule
 from gitlease.domain.frozen import replace
 from gitlease.domain.instant import rfc3339
@@ -106,12 +106,17 @@ class Words:
         return self._token(rule, level, message, named, evidence, grant.at if grant else None)
 
     def superseded(
-        self, rule: Rule, named: Named, by: Granted, *, at: int, level: Level
+        self, rule: Rule, named: Named, by: Granted, *, at: int, level: Level, doubt: str = ""
     ) -> Finding:
-        """A token that was somebody else's turn by then."""
+        """A token that was somebody else's turn by then; ``doubt`` says why it may not have been.
+
+        A warning without one is for what happened within one second.
+        """
         message = f"{self._names(named)}, after {shown(by.holder)} had been granted it"
         evidence = [f"token {by.token}: granted to {shown(by.holder)} at {rfc3339(at)}"]
-        if level is Level.WARNING:
+        if doubt:
+            evidence.insert(0, doubt)
+        elif level is Level.WARNING:
             message = message.replace("after", "in the very second in which", 1)
             message = message.replace(" had been", " was", 1)
         return self._token(rule, level, message, named, evidence, at)
@@ -148,9 +153,12 @@ class Words:
             next_steps=("gitlease hooks install",),
         )
 
-    def claimed(self, found: Finding, helper: str) -> Finding:
-        """The same as a warning, since by its message one of its people had the right to it."""
-        said = f"nobody but its message says that {shown(helper)} took part"
+    def claimed(self, found: Finding, helper: Helper) -> Finding:
+        """The same as a warning, since one who may have taken part had the right to it."""
+        name = shown(helper.name)
+        said = f"nobody but its message says that {name} took part"
+        if helper.requested:
+            said = f"nothing but that {name} opened or acted on its request speaks for it"
         return replace(found, level=Level.WARNING, message=f"{found.message}; {said}")
 
     # --- parts ------------------------------------------------------------------------------------

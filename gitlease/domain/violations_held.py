@@ -2,9 +2,11 @@
 
 Which time counts, since a commit has two and neither is proven:
 
-- *Made* is the author date. Rebases, squashes and cherry-picks keep it, so that honest work stays
+- *Made* is the author date. Rebases, amendments and cherry-picks keep it, so that honest work stays
   honest when it is moved. Only where it cannot be (missing, or in the future) the committer date
   stands for it. *Recorded* is the committer date.
+- A squash has the author date of when it was squashed. Where a host did that both dates are the
+  merge's: claims are judged by it, for then it landed, but no token is (see ``violations_tokens``).
 - A commit was made under another's lease when its author date lies in the time of that lease. When
   only the committer date does, it may have been moved or made then: that is a warning, never an
   error. Git tells time in seconds, and all of the second counts.

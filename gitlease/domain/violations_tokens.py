@@ -1,4 +1,9 @@
-"""What is wrong with the tokens that commits name."""
+"""What is wrong with the tokens that commits name.
+
+A token is judged by when its commit was made, which is the author date (see ``violations_held``).
+That of a commit which the host itself made, a merge or a squash, is the time of the merge: whether
+the work was done before another's grant cannot be known then, and a late token is a warning.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +26,7 @@ UNKNOWN = Rule(
     Level.ERROR,
     "a commit names a token that was never given for that, or to its people",
 )
+_BY_HOST = "it was committed by {}, so its date may be that of a merge and not of the work"
 
 
 class NamedTokens:
@@ -64,8 +70,10 @@ class NamedTokens:
         if made + MS <= at:
             return claimed
         # Within one second nobody knows which came first.
-        level = SUPERSEDED.level if made >= at else Level.WARNING
-        return words.superseded(SUPERSEDED, named, later, at=at, level=level)
+        level, doubt = SUPERSEDED.level if made >= at else Level.WARNING, ""
+        if deed.dated_by_host and level is not Level.WARNING:
+            level, doubt = Level.WARNING, _BY_HOST.format(fold(deed.committer))
+        return words.superseded(SUPERSEDED, named, later, at=at, level=level, doubt=doubt)
 
     def _next(self, layer: str, grant: Granted) -> Granted | None:
         """The first later grant of the same to another person."""

@@ -65,6 +65,7 @@ def found(
     grants: tuple[Granted, ...] = (),
     now: float = 10 * HOUR,
     bringers: frozenset[str] = frozenset(),
+    requesters: tuple[str, ...] = (),
     since: int | None = None,
     tokens: int = 0,
     trailer: bool = False,
@@ -72,9 +73,11 @@ def found(
 ) -> list[tuple[str, str]]:
     told = Chronicle("global", spans, {x.token: x for x in grants}, since, tokens)
     standing = Standing(told, DEFAULT_POLICY, Moment(now=at(now)))
+    people = addresses or Addresses()
     by = Judgement(
-        addresses=addresses or Addresses(),
+        addresses=people,
         bringers=bringers,
+        requesters={name: people.of(name) for name in requesters},
         trailer=trailer,
         ledgers={"global": standing},
     )
@@ -150,6 +153,35 @@ def test_a_co_author_is_a_claim_of_the_message_and_only_pointed_out() -> None:
     assert found(replace(one, helpers=("k@home.example",)), span(0, 60), addresses=same) == MAYBE
 
 
+def test_who_opened_a_request_is_only_pointed_out_like_a_co_author() -> None:
+    one, asked = deed(30), ("lee@x.y", KIM.holder)
+    assert found(one, span(0, 60), requesters=asked) == MAYBE
+    assert found(one, span(0, 900, ended=""), now=60, requesters=asked) == MAYBE
+    assert found(one, span(0, 60, holder="mo@x.y"), requesters=asked) == THEN
+    assert found(deed(90), span(0, 60), requesters=asked) == []
+    assert found(one, span(0, 60, holder=JO.holder), requesters=asked) == []
+    named = deed(50, named=(NAMED,), touched=())
+    theirs = (replace(MINE, holder=KIM.holder),)
+    assert found(named, grants=theirs, requesters=asked) == [("token-unknown", "warning")]
+    squashed = replace(deed(50), mentioned=(NAMED,))
+    owed = found(squashed, trailer=True, grants=theirs, requesters=asked)
+    assert owed == [("no-trailer", "warning")]
+
+
+def test_what_is_said_for_whoever_took_part_is_no_more_than_is_known() -> None:
+    told = Chronicle("global", (span(0, 60),), {}, None, 0)
+    standing = Standing(told, DEFAULT_POLICY, Moment(now=at(HOUR)))
+    keys = Addresses().of(KIM.holder)
+    by = Judgement(addresses=Addresses(), requesters={"@kim": keys}, ledgers={"global": standing})
+    (asked,) = find([deed(30)], by)
+    assert asked.message.endswith(
+        "; nothing but that @kim opened or acted on its request speaks for it"
+    )
+    (claimed,) = find([replace(deed(30), helpers=(KIM.holder,))], by)
+    said = f"; nobody but its message says that {KIM.holder} took part"
+    assert claimed.message.endswith(said)
+
+
 def test_a_lease_that_stands_is_held_now() -> None:
     stands = span(0, 900, ended="")
     assert found(deed(-50), stands, now=60) == [("held-now", "error")]
@@ -220,6 +252,36 @@ def test_a_grant_counts_no_earlier_than_the_end_of_what_stood_in_its_way() -> No
 def test_a_late_commit_stays_late_only_by_its_author_date() -> None:
     one = deed(50, recorded=200, named=(NAMED,), touched=())
     assert found(one, grants=(MINE, next_one(100))) == []
+
+
+HOST = "noreply@github.com"
+
+
+def test_a_commit_that_the_host_dated_may_hold_earlier_work() -> None:
+    by_host = replace(deed(200, named=(NAMED,), touched=()), committer="NoReply@GitHub.com")
+    grants = (MINE, next_one(100))
+    assert found(by_host, grants=grants) == [("token-superseded", "warning")]
+    assert found(replace(by_host, committer=JO.holder), grants=grants) == [
+        ("token-superseded", "error")
+    ]
+    kept = replace(by_host, recorded=at(300).wall_ms)
+    assert found(kept, grants=grants) == [("token-superseded", "error")], "its date was kept"
+    assert found(replace(by_host, written=at(50).wall_ms), grants=grants) == []
+    assert found(replace(by_host, committer="jo@github.com"), grants=grants) != found(
+        by_host, grants=grants
+    )
+
+
+def test_why_the_hosts_date_does_not_tell_is_said() -> None:
+    told = Chronicle("global", (), {x.token: x for x in (MINE, next_one(100))}, None, 0)
+    standing = Standing(told, DEFAULT_POLICY, Moment(now=at(HOUR)))
+    by = Judgement(addresses=Addresses(), ledgers={"global": standing})
+    one = replace(deed(200, named=(NAMED,), touched=()), committer=HOST)
+    (late,) = find([one], by)
+    assert f"after {KIM.holder} had been granted it" in late.message
+    assert late.evidence[0] == (
+        f"it was committed by {HOST}, so its date may be that of a merge and not of the work"
+    )
 
 
 def test_what_history_does_not_reach_is_no_error() -> None:

@@ -458,6 +458,26 @@ def test_a_token_is_as_good_as_ever_when_only_its_commit_was_moved(world: World)
     assert rules(jo.at(30 * MINUTE).check()) == []
 
 
+def test_a_squash_by_the_host_says_nothing_of_when_its_work_was_done(world: World) -> None:
+    jo, kim = world.jo, world.kim
+    jo.claim("F002")
+    jo.at(MINUTE).commit("docs/guide.md", message=trailer("F002 token=1"))
+    jo.at(2 * MINUTE).release("F002")
+    kim.at(3 * MINUTE).claim("F002")
+    kim.at(4 * MINUTE).release("F002")
+    assert rules(jo.at(5 * MINUTE).check()) == []
+    before = jo.git("rev-parse", "main")
+    jo.git("checkout", "-q", "main")
+    jo.git("merge", "-q", "--squash", "topic")
+    github_is = {"GIT_COMMITTER_NAME": "GitHub", "GIT_COMMITTER_EMAIL": "noreply@github.com"}
+    jo.git("commit", "-qm", trailer("F002 token=1", "work (#7)"), env=jo.dates() | github_is)
+    after = world.pushed(jo, branch="main")
+    event = {"ref": "refs/heads/main", "before": before, "after": after}
+    checked = world.fresh().at(6 * MINUTE).check(environ=github(world, "push", event))
+    assert rules(checked) == [("token-superseded", "warning")]
+    assert "may be that of a merge and not of the work" in only(checked).evidence[0]
+
+
 def test_ones_own_later_grant_condemns_nothing(world: World) -> None:
     jo = world.jo
     jo.claim("F002")
@@ -556,6 +576,24 @@ def test_two_people_with_several_addresses_are_two_people(world: World) -> None:
     assert rules(kim.check()) == []
 
 
+def test_a_mailmap_by_name_and_address_leaves_the_holder_who_they_are(world: World) -> None:
+    jo = world.jo
+    jo.git("checkout", "-q", "main")
+    (jo.root / ".mailmap").write_text("Jo New <jo.new@example.com> Jo <jo@example.com>\n")
+    jo.git("add", ".mailmap")
+    jo.commit(message="a mailmap")
+    jo.git("push", "-q", "origin", "main")
+    jo.git("checkout", "-q", "-B", "topic")
+    jo.claim("F001")
+    jo.at(MINUTE).commit("src/api/login.py", message=trailer("F001 token=1"))
+    assert rules(jo.check()) == []
+    jo.at(2 * MINUTE).release("F001")
+    world.kim.at(3 * MINUTE).claim("F001")
+    jo.at(4 * MINUTE).commit("src/api/login.py")
+    found = jo.check("HEAD~1..HEAD").findings[0]
+    assert " by jo.new@example.com touches " in found.message
+
+
 def test_people_of_the_settings_are_known_by_their_logins_too(world: World) -> None:
     kim = world.kim
     kim.claim("F001")
@@ -640,18 +678,27 @@ def test_old_commits_of_a_long_main_are_not_taken_for_new_ones(world: World) -> 
         assert checked.commits == 1, (depth, old)
 
 
-def test_who_brings_a_pull_request_may_bring_others_work(world: World) -> None:
-    world.jo.claim("F001")
-    world.jo.at(MINUTE).commit("src/api/login.py")
-    world.jo.at(2 * MINUTE).release("F001")
-    world.kim.at(3 * MINUTE).claim("F001")
+@pytest.mark.parametrize("who", ["opener", "sender"])
+def test_who_opens_or_updates_a_pull_request_is_pointed_out_and_stands_for_nobody(
+    world: World, who: str
+) -> None:
     world.settle('people: {kim@example.com: "@kim"}\n')
+    world.kim.claim("F001")
+    world.jo.at(MINUTE).commit("src/api/login.py")
     head, base = world.pushed(world.jo), world.jo.git("rev-parse", "main")
-    clone = world.fresh().at(4 * MINUTE)
-    by_jo = github(world, "pull_request", pull(head, base, user="jo"))
-    assert rules(clone.check(environ=by_jo)) == [HONEST_NOW]
-    by_kim = github(world, "pull_request", pull(head, base, user="kim"))
-    assert rules(clone.check(environ=by_kim)) == []
+    clone = world.fresh().at(2 * MINUTE)
+    event = pull(head, base)
+    assert rules(clone.check(environ=github(world, "pull_request", event))) == [THEN]
+    if who == "opener":
+        event["pull_request"]["user"]["login"] = "kim"
+    else:
+        event["sender"]["login"] = "kim"
+    for action in ("synchronize", "reopened"):
+        asked = github(world, "pull_request", event | {"action": action})
+        checked = clone.check(environ=asked)
+        assert rules(checked) == [MAYBE_THEN]
+        said = "; nothing but that @kim opened or acted on its request speaks for it"
+        assert only(checked).message.endswith(said)
 
 
 def test_a_push_is_checked_from_where_the_branch_was(world: World) -> None:
@@ -705,7 +752,9 @@ def test_gitlab_says_it_in_variables(world: World) -> None:
     clone = world.fresh("--depth=1", "--branch=topic", url=world.bare.as_uri()).at(2 * MINUTE)
     checked = clone.check(environ=environ)
     assert (checked.shown, rules(checked)) == ("merge request !12", [THEN])
-    assert rules(clone.check(environ=environ | {"GITLAB_USER_EMAIL": KIM})) == []
+    by_kim = clone.check(environ=environ | {"GITLAB_USER_EMAIL": KIM})
+    assert rules(by_kim) == [MAYBE_THEN]
+    assert f"that {KIM} opened or acted on its request" in only(by_kim).message
     pushed = {
         "GITLAB_CI": "true",
         "CI_PIPELINE_SOURCE": "push",
@@ -716,6 +765,7 @@ def test_gitlab_says_it_in_variables(world: World) -> None:
     }
     checked = clone.check(environ=pushed)
     assert (checked.shown, rules(checked)) == ("the push to topic", [THEN])
+    assert rules(clone.check(environ=pushed | {"GITLAB_USER_EMAIL": KIM})) == []
 
 
 def test_an_event_that_cannot_be_read_is_said_and_the_branch_is_checked(world: World) -> None:

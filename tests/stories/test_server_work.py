@@ -105,6 +105,58 @@ def test_what_another_landed_is_not_taken_away(jo: User, kim: User, how: str) ->
     lands(kim.run("push", "origin", "-d", "work"))
 
 
+def test_ones_own_commits_may_be_taken_back_though_another_holds_what_they_touch(
+    jo: User, kim: User, host: Host
+) -> None:
+    kim.saves("src/api/login.py")
+    lands(push(kim, "HEAD:topic", "HEAD:other", "HEAD:gone"))
+    kim.git("switch", "-q", "-c", "squashed", "HEAD~1")
+    jo.claim("src/api/")
+    lands(push(kim, "-d", "gone"))
+    lands(push(kim, "-f", "HEAD:topic"))
+    kim.saves("src/web/page.py")
+    lands(push(kim, "-f", "HEAD:other"))
+    assert host.tip("refs/heads/gone") == ""
+    lands(push(kim, ":topic", ":other"))
+
+
+def test_ones_own_commits_do_not_take_the_holders_along(jo: User, kim: User, host: Host) -> None:
+    landed_by_jo(jo, kim, "work")
+    kim.git("pull", "-q", "origin", "work")
+    kim.saves("src/web/page.py")
+    lands(push(kim, "HEAD:work", "HEAD:again"))
+    lands(push(kim, "-f", "HEAD~1:work"))
+    held(push(kim, ":work", ":again"), "src/api/login.py")
+    held(push(kim, "-f", "HEAD~2:work", ":again"), "src/api/login.py")
+
+
+def test_what_one_landed_oneself_is_not_taken_from_the_default_branch(
+    jo: User, kim: User, host: Host
+) -> None:
+    kim.saves("src/api/login.py")
+    lands(push(kim))
+    jo.claim("src/api/")
+    held(push(kim, "-f", "HEAD~1:main"), "src/api/login.py")
+    git(host.bare, "config", "receive.denyDeleteCurrent", "ignore")
+    held(push(kim, ":main"), "src/api/login.py")
+
+
+@pytest.mark.parametrize("what", ["HEAD:src/web/page.py", "HEAD^{tree}"])
+def test_a_tag_of_no_commit_takes_nothing_away(jo: User, kim: User, what: str) -> None:
+    jo.claim("src/api/")
+    kim.git("tag", "odd", what)
+    lands(push(kim, "refs/tags/odd"))
+    lands(push(kim, ":refs/tags/odd"))
+
+
+def test_whom_the_server_does_not_know_takes_nothing_back(jo: User, kim: User) -> None:
+    kim.saves("src/api/login.py")
+    lands(push(kim, "HEAD:topic"))
+    jo.claim("src/api/")
+    kim.env["GL_USER"] = "eve"
+    held(push(kim, "-d", "topic"), "src/api/login.py")
+
+
 def landed_by_jo(jo: User, kim: User, *refs: str) -> str:
     """jo lands work on what she holds, on some branches; the commit, which kim has as well."""
     jo.claim("src/api/")
