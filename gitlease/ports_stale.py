@@ -9,6 +9,7 @@ from gitlease.domain.edge import Task
 from gitlease.domain.frozen import dataclass, field
 from gitlease.domain.stale_facts import Past, Works
 from gitlease.domain.stale_found import Deleted
+from gitlease.domain.stale_unknown import Lack
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,15 +21,24 @@ class Asked:
 
 
 class Activity(Protocol):
-    """The commits of all branches that this clone knows. Asks no remote.
+    """The commits of all branches that this clone knows. No remote is asked, but for ``cut_off``.
 
     The number of processes is small, and the same for one task and for thousands. Raises Invalid
     where git does not answer.
     """
 
-    @property
-    def shallow(self) -> bool:
-        """Whether this clone was not given all commits."""
+    def cut_off(self, *, cached: bool) -> Lack | None:
+        """Why commits are missing: of old ones, or of whole branches; None where all are here.
+
+        Only a clone that may lack branches asks the remote, and not with ``cached``. Raises
+        Unavailable and Denied.
+        """
+
+    def partial(self) -> Lack | None:
+        """Why contents of old versions may be missing; None where all are here."""
+
+    def left_out(self) -> Sequence[str]:
+        """The task files that this work tree does not have, though its index does."""
 
     def authors(self) -> Mapping[str, str]:
         """The addresses of everybody who committed, each with the one that stands for it."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from shlex import quote
 
 from gitlease.answers import Answer
-from gitlease.domain.edge import EdgeEdit
+from gitlease.domain.edge import EdgeEdit, printable
 from gitlease.domain.errors import GitleaseError
 from gitlease.domain.finding import Finding
 from gitlease.domain.frozen import dataclass, replace
@@ -41,18 +42,19 @@ class Fixable:
 
 @dataclass(frozen=True, slots=True)
 class Stays:
-    """A finding that is not retired, and why not."""
+    """A finding that is not retired, and why not; ``next_steps`` has what to type, if anything."""
 
     finding: Finding
     why: str
+    next_steps: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stale:
     """What was found: the worst first. ``left`` are the findings that nothing here may retire.
 
-    ``unread`` is what could not be looked at, records of the ledgers and what a shallow clone
-    lacks: it is no pass then.
+    ``unread`` is what could not be looked at, records of the ledgers and what this clone lacks: it
+    is no pass then.
     """
 
     findings: tuple[Finding, ...] = ()
@@ -64,13 +66,17 @@ class Stale:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fixed:
-    """What was retired, and what stays; ``commit`` has the id of the commit of the edges."""
+    """What was retired, and what stays; ``commit`` has the id of the commit of the edges.
+
+    ``undone`` says of which task files the edit or its commit failed: the ledger has it already.
+    """
 
     status: str = RETIRED
     fixed: tuple[Finding, ...] = ()
     left: tuple[Stays, ...] = ()
     leases: tuple[LeaseView, ...] = ()
     written: tuple[Written, ...] = ()
+    undone: tuple[str, ...] = ()
     refused: tuple[GitleaseError, ...] = ()
     commit: str | None = None
     changed: bool = False
@@ -214,11 +220,15 @@ def chunks(fixable: Sequence[Fixable]) -> Iterator[list[Fixable]]:
 def joined(fixed: Fixed, asked: Sequence[Fixable], answer: Answer) -> Fixed:
     """What was fixed so far, with the answer of another step."""
     against = {fold(e.resource or ""): e for e in answer.refused}
+    undone = {w.change.resource.key: w for w in answer.written if w.problem}
     done: list[Finding] = []
     left: list[Stays] = []
     for one in asked:
-        refusal = against.get(one.wish.item.resource.key)
-        if refusal is None:
+        key = one.wish.item.resource.key
+        refusal = against.get(key)
+        if key in undone:
+            left += _half_done(one.findings, undone[key])
+        elif refusal is None:
             done += one.findings
         else:
             left += [Stays(f, MEANWHILE.format(refusal.message)) for f in one.findings]
@@ -229,8 +239,23 @@ def joined(fixed: Fixed, asked: Sequence[Fixable], answer: Answer) -> Fixed:
         left=(*fixed.left, *left),
         leases=(*fixed.leases, *answer.leases),
         written=(*fixed.written, *answer.written),
+        undone=(*fixed.undone, *map(_unwritten, undone.values())),
         refused=(*fixed.refused, *answer.refused),
         commit=fixed.commit or next(iter(commits), None),
         changed=fixed.changed or answer.changed,
         warnings=tuple(dict.fromkeys((*fixed.warnings, *answer.warnings))),
     )
+
+
+def _half_done(findings: Sequence[Finding], written: Written) -> Iterator[Stays]:
+    """What is retired in the ledger, while the edge is not gone from the branch."""
+    file, message = quote(written.change.file), quote(written.change.message)
+    steps = (f"git commit -m {message} -- {file}",) if written.changed else ()
+    return (Stays(finding, _unwritten(written), steps) for finding in findings)
+
+
+def _unwritten(written: Written) -> str:
+    file = printable(written.change.file)
+    if not written.changed:
+        return f"{file}: {written.problem}"
+    return f"{file} is edited, but {written.problem}"

@@ -25,6 +25,7 @@ from gitlease.domain.stale_found import (
     DUPLICATE_ID,
     RULES,
     Board,
+    Left,
     gone_names,
     of_idle,
     of_leases,
@@ -32,6 +33,7 @@ from gitlease.domain.stale_found import (
     unnamed,
 )
 from gitlease.domain.stale_signs import Signs
+from gitlease.domain.stale_unknown import not_checked_out, unknown_here
 from gitlease.domain.violations import NO_LEDGER, no_ledger
 from gitlease.notices import unread_records
 from gitlease.ports import Snapshot, TaskProblem
@@ -40,8 +42,6 @@ from gitlease.service import LeaseService
 from gitlease.stale_plans import Fixed, Plans, Stale, chunks, joined
 
 LOOKED_BACK = 20_000  # events of the audit trail
-SHOWN = 5  # names in a warning
-WHOLE_CLONE = "git fetch --unshallow brings the rest, fetch-depth: 0 in a workflow"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +76,7 @@ class StaleService:
     def find(self, *, cached: bool = False) -> Stale:
         """Everything that is stale now: one connection for each layer, none with ``cached``.
 
+        A clone that may lack branches has one more, where something would be called stale.
         What this clone cannot know is said among the warnings, and is no finding.
         """
         scene = self._scene(cached=cached)
@@ -96,10 +97,20 @@ class StaleService:
         edges = open_edges(listed.tasks, scene.records, persons)
         pasts = self._activity.pasts(_asked(edges, board))
         judged = self._judged(edges, pasts, scene, persons, now)
-        leases = of_leases(board, pasts, self._activity.deleted(gone_names(board)))
         nobodys = [edge for edge in edges if not persons.emails(edge.name)]
-        shallow = self._activity.shallow
-        nobody = {e: of_unknown(e, pasts.get(e.task.file), board) for e in nobodys if not shallow}
+        doubted = judged.idle or judged.unknown or nobodys or unnamed(board)
+        lack = self._activity.cut_off(cached=cached) if doubted else None
+        if lack is not None:  # work may be there that nobody here knows of
+            pasts = {file: replace(past, whole=False) for file, past in pasts.items()}
+            unknown = {one.edge for one in judged.idle}.union(judged.unknown)
+            judged = Judged(unknown=tuple(edge for edge in edges if edge in unknown))
+        absent = self._activity.left_out()
+        leases = [
+            left
+            for left in of_leases(board, pasts, self._activity.deleted(gone_names(board)))
+            if not absent or not left.record.lease.edge or _task_of(left, board) is not None
+        ]
+        nobody = {} if lack else {e: of_unknown(e, pasts.get(e.task.file), board) for e in nobodys}
         idle = [(one, of_idle(one, board)) for one in judged.idle]
         findings = [
             *(finding for _, finding in idle),
@@ -113,13 +124,17 @@ class StaleService:
         plans = Plans(board, self._service)
         fixable, left = plans.plan(findings, idle, leases, nobody)
         hidden = [task for task, _ in unnamed(board) if not pasts.get(task.file, Past()).whole]
-        said = _unknown(judged, nobodys if shallow else (), hidden, shallow=shallow)
+        why = lack or self._activity.partial()
+        cut = frozenset(file for file, past in pasts.items() if why and not past.whole)
+        blind = [edge for edge in judged.unknown if edge.task.file in cut]
+        far = [edge for edge in judged.unknown if edge.task.file not in cut]
+        unread = unknown_here(blind, nobodys if lack else (), hidden, why) if why else ()
         return Stale(
             findings=tuple(sorted(findings, key=_order)),
             fixable=tuple(fixable),
             left=tuple(sorted(left, key=lambda x: _order(x.finding))),
-            warnings=scene.warnings + (() if shallow else said),
-            unread=scene.unread + (said if shallow else ()),
+            warnings=scene.warnings + unknown_here(far, (), () if why else hidden, None),
+            unread=scene.unread + unread + not_checked_out(absent),
         )
 
     def fix(self, found: Stale, *, commit: bool = True) -> Fixed:
@@ -223,27 +238,8 @@ def _of_problem(problem: TaskProblem) -> Finding:
     )
 
 
-def _unknown(
-    judged: Judged, nobodys: Sequence[Edge], hidden: Sequence[Task], *, shallow: bool
-) -> tuple[str, ...]:
-    """What this clone cannot tell, for want of commits."""
-    said = []
-    if judged.unknown:
-        tasks = _several([edge.task for edge in judged.unknown])
-        said.append(f"since when nobody works on {tasks} cannot be known here")
-    if nobodys:
-        tasks = _several([edge.task for edge in nobodys])
-        said.append(f"whether anybody is who {tasks} is assigned to cannot be known here")
-    if hidden:
-        said.append(f"whether a branch says who holds {_several(hidden)} cannot be known here")
-    why = f"this clone is shallow ({WHOLE_CLONE})" if shallow else "commits are missing here"
-    return tuple(f"{text}: {why}" for text in said)
-
-
-def _several(tasks: Sequence[Task]) -> str:
-    names = list(dict.fromkeys(task.resource.text for task in tasks))
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return ", ".join(names[:SHOWN]) + more
+def _task_of(left: Left, board: Board) -> Task | None:
+    return board.tasks.get(left.record.lease.resource.key)
 
 
 def _order(finding: Finding) -> tuple[object, ...]:

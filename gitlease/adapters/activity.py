@@ -9,6 +9,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 
+from gitlease.adapters.activity_lack import (
+    lack_of_branches,
+    lack_of_contents,
+    left_out,
+    may_lack_branches,
+)
 from gitlease.adapters.activity_log import (
     PATHS,
     SECONDS,
@@ -28,6 +34,7 @@ from gitlease.domain.errors import Invalid
 from gitlease.domain.pattern import fold, parse
 from gitlease.domain.stale_facts import Past, Version, Work, Works
 from gitlease.domain.stale_found import Deleted
+from gitlease.domain.stale_unknown import Lack
 from gitlease.ports_stale import Asked
 
 MAX_COMMITS = 20_000  # whose changes are looked at
@@ -36,19 +43,48 @@ MAX_VERSIONS = 64  # of one task file
 
 # Beyond so many pairs only renames without any edit are seen. A partial clone has no contents.
 _RENAMES = (("-M", "-l1000"), ("--no-renames",))
+_SHALLOW = Lack(
+    "this clone is shallow",
+    "git fetch --unshallow brings the rest, fetch-depth: 0 in a workflow",
+)
 
 
 class GitActivity:
-    """The activity in one repository; ``ref_prefix`` is where ledgers lie, which are no work."""
+    """The activity in one repository; ``ref_prefix`` is where ledgers lie, which are no work.
 
-    def __init__(self, repository: Repository, tasks: Tasks, *, ref_prefix: str) -> None:
+    ``remote`` is the one that has the work of all, None where there is none. ``given``: somebody
+    else made this clone, and fetched what they thought fit.
+    """
+
+    def __init__(
+        self,
+        repository: Repository,
+        tasks: Tasks,
+        *,
+        ref_prefix: str,
+        remote: str | None = None,
+        given: bool = False,
+    ) -> None:
         self._repository, self._tasks = repository, tasks
-        self._prefix = ref_prefix
+        self._prefix, self._remote, self._given = ref_prefix, remote, given
         self._head: bool | None = None
 
-    @property
-    def shallow(self) -> bool:
-        return bool(self._cut_off())
+    def cut_off(self, *, cached: bool) -> Lack | None:
+        if self._cut_off():
+            return _SHALLOW
+        remote = self._remote
+        if remote is None or not self._has_commits():
+            return None
+        if not self._given and not may_lack_branches(self._repository, remote):
+            return None
+        refs, prefix = self._refs(), self._prefix
+        return lack_of_branches(self._repository, remote, refs, prefix=prefix, cached=cached)
+
+    def partial(self) -> Lack | None:
+        return lack_of_contents(self._repository)
+
+    def left_out(self) -> Sequence[str]:
+        return left_out(self._repository, self._tasks, self._places())
 
     def authors(self) -> Mapping[str, str]:
         if not self._has_commits():

@@ -15,8 +15,9 @@ from support.tasks import task
 from gitlease.adapters.activity import MAX_VERSIONS, GitActivity
 from gitlease.adapters.activity_log import Commit, read_answer, read_blobs
 from gitlease.adapters.repository import discover
-from gitlease.domain.errors import Invalid
+from gitlease.domain.errors import Invalid, Unavailable
 from gitlease.domain.stale_facts import Past, Work
+from gitlease.domain.stale_unknown import Lack
 from gitlease.ports_stale import Asked
 
 DAY = 86_400
@@ -333,11 +334,13 @@ def test_a_shallow_clone_says_so_and_takes_nothing_for_written_at_its_edge(
     before = snapshot(clone)
     there = activity(clone)
     past = past_of(clone)
-    assert there.shallow
+    lack = there.cut_off(cached=False)
+    assert lack is not None
+    assert lack.what == "this clone is shallow"
     assert (past.versions, past.committed, past.whole) == ((), (KIM,), False)
     assert there.works().commits == []
     assert_untouched(before, snapshot(clone))
-    assert not activity(root).shallow
+    assert activity(root).cut_off(cached=False) is None
 
 
 def test_a_clone_without_contents_cannot_tell(root: Path, tmp_path: Path) -> None:
@@ -356,6 +359,95 @@ def test_a_clone_without_contents_cannot_tell(root: Path, tmp_path: Path) -> Non
     assert len(activity(clone).works().commits) == 3
 
 
+def lack_of(root: Path, prefix: str = "refs/gitlease", *, given: bool = False) -> Lack | None:
+    there = GitActivity(
+        discover(str(root)), tasks_like(), ref_prefix=prefix, remote="origin", given=given
+    )
+    return there.cut_off(cached=False)
+
+
+@pytest.fixture
+def clone(root: Path, tmp_path: Path) -> Path:
+    """A whole clone of a repository with one branch, whose remote cannot be reached any more."""
+    assign(root, KIM)
+    commit(root, 9)
+    git(tmp_path, "clone", "-q", f"file://{root}", "clone")
+    root.rename(tmp_path / "moved")
+    return tmp_path / "clone"
+
+
+def test_a_clone_that_follows_all_branches_asks_no_remote(clone: Path) -> None:
+    assert lack_of(clone) is None
+    git(clone, "config", "remote.origin.fetch", "+refs/*:refs/remotes/origin/*")
+    assert lack_of(clone) is None
+
+
+@pytest.mark.parametrize(
+    "specs",
+    [
+        (),
+        ("+refs/heads/main:refs/remotes/origin/main",),
+        ("+refs/heads/*:refs/remotes/origin/*", "^refs/heads/bot/*"),
+        ("+refs/heads/*:refs/elsewhere/*",),
+        ("+refs/heads/m*:refs/remotes/origin/m*",),
+    ],
+)
+def test_a_clone_that_follows_some_branches_asks_its_remote(
+    clone: Path, specs: tuple[str, ...]
+) -> None:
+    git(clone, "config", "--unset-all", "remote.origin.fetch")
+    for spec in specs:
+        git(clone, "config", "--add", "remote.origin.fetch", spec)
+    with pytest.raises(Unavailable, match="the remote cannot be reached"):
+        lack_of(clone)
+    (clone.parent / "moved").rename(clone.parent / "repo")
+    assert lack_of(clone) is None
+
+
+def test_a_clone_that_was_put_together_by_hand_or_by_others_asks_its_remote(clone: Path) -> None:
+    with pytest.raises(Unavailable):
+        lack_of(clone, given=True)
+    git(clone, "remote", "set-head", "origin", "--delete")
+    with pytest.raises(Unavailable):
+        lack_of(clone)
+
+
+def test_branches_that_are_ledgers_or_whose_commits_are_here_are_not_missing(clone: Path) -> None:
+    root = clone.parent / "repo"
+    (clone.parent / "moved").rename(root)
+    git(root, "switch", "-q", "--orphan", "gitlease/global")
+    commit(root, 1)
+    git(root, "switch", "-q", "main")
+    git(root, "branch", "old", "HEAD")
+    assert lack_of(clone, "refs/heads/gitlease", given=True) is None
+    lack = lack_of(clone, given=True)
+    assert lack is not None
+    assert lack.what == "not all commits of the branch gitlease/global of origin are here"
+
+
+def test_only_task_files_that_are_not_there_are_left_out(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("tasks/F001.md", "tasks/a b/F002.md", "tasks/note.txt", "docs/x.md", "src/x"):
+        put(root, name, "x\n")
+    commit(root, 1)
+    with monkeypatch.context() as patch:  # no process is started for it
+        patch.setattr("gitlease.adapters.activity_lack.ask", None)
+        assert activity(root).left_out() == []
+    git(root, "sparse-checkout", "set", "src")
+    assert activity(root).left_out() == ["tasks/F001.md", "tasks/a b/F002.md"]
+    assert activity(root / "src").left_out() == ["tasks/F001.md", "tasks/a b/F002.md"]
+    git(root, "config", "index.sparse", "true")
+    git(root, "sparse-checkout", "reapply", "--sparse-index")
+    before = snapshot(root)
+    assert activity(root).left_out() == ["tasks/F001.md", "tasks/a b/F002.md"]
+    assert_untouched(before, snapshot(root))
+    git(root, "sparse-checkout", "set", "--no-cone", "/tasks/*.md", "/src/")
+    assert activity(root).left_out() == ["tasks/a b/F002.md"]
+    git(root, "sparse-checkout", "disable")
+    assert activity(root).left_out() == []
+
+
 def test_where_there_is_no_commit_there_is_no_past(root: Path) -> None:
     assign(root, KIM)
     there = activity(root)
@@ -363,7 +455,7 @@ def test_where_there_is_no_commit_there_is_no_past(root: Path) -> None:
     assert there.works().commits == ()
     assert there.deleted(frozenset({"f001"})) == {}
     assert (there.authors(), there.usual([KIM])) == ({}, {KIM: KIM})
-    assert not there.shallow
+    assert there.cut_off(cached=False) is None
 
 
 @pytest.mark.parametrize("options", [("--object-format=sha256",), ("--bare",)])

@@ -20,6 +20,7 @@ from gitlease.domain.resource import parse_resource
 from gitlease.domain.stale import StaleRules
 from gitlease.domain.stale_facts import Past, Version, Work, Works
 from gitlease.domain.stale_found import Deleted
+from gitlease.domain.stale_unknown import Lack
 from gitlease.edges import EdgeRules, Edges
 from gitlease.ports import TaskProblem
 from gitlease.ports_stale import Asked
@@ -40,7 +41,9 @@ class Told:
 
     work: list[Work] = field(default_factory=list)
     gone: dict[str, Deleted] = field(default_factory=dict)
-    shallow: bool = False
+    lack: Lack | None = None
+    contents: Lack | None = None
+    absent: tuple[str, ...] = ()
     committed: bool = True
     asked: list[str] = field(default_factory=list)
 
@@ -54,9 +57,19 @@ class Told:
         self.asked.append("pasts")
         return {one.task.file: self._past(tuple(one.names)) for one in asked}
 
+    def cut_off(self, *, cached: bool) -> Lack | None:
+        self.asked.append("cut_off")
+        return self.lack
+
+    def partial(self) -> Lack | None:
+        return self.contents
+
+    def left_out(self) -> Sequence[str]:
+        return self.absent
+
     def _past(self, names: tuple[str, ...]) -> Past:
         written = Version("c0ffee", BEGINNING, KIM.holder, (), names)
-        whole = not self.shallow
+        whole = self.contents is None
         return Past(
             versions=(written,) if whole else (),
             committed=names if self.committed else (),
@@ -200,11 +213,14 @@ def test_a_name_that_is_nobodys_is_found(world: World) -> None:
     assert rules_of(world) == []  # who holds something is somebody
 
 
-def test_what_a_shallow_clone_cannot_know_is_said_and_is_no_finding(world: World) -> None:
+def test_what_a_clone_without_all_commits_cannot_know_is_said_and_is_no_finding(
+    world: World,
+) -> None:
     world.kims_left()
     world.assign("F002", to="sam@example.com")
-    world.told.shallow = True
+    world.told.lack = Lack("this clone is shallow", "fetch-depth: 0")
     found = world.stale(JO).find()
+    assert {r.wish.item.resource.text for r in found.fixable} == {"deploy"}
     assert [f.rule.id for f in found.findings] == ["lapsed-lease"]
     idle, nobodys = found.unread
     assert idle.startswith("since when nobody works on F001, F002 cannot be known here: this clone")
@@ -214,6 +230,46 @@ def test_what_a_shallow_clone_cannot_know_is_said_and_is_no_finding(world: World
     world.files[JO.holder].tasks["tasks/F002.md"] = task("F002")
     (_, hidden) = world.stale(JO).find().unread
     assert hidden.startswith("whether a branch says who holds F002 cannot be known here")
+
+
+def test_whether_branches_are_missing_is_asked_only_where_something_would_be_stale(
+    world: World,
+) -> None:
+    world.of(KIM).claim([F001])
+    world.assign("F001")
+    assert rules_of(world) == []
+    assert "cut_off" not in world.told.asked
+    world.clock.advance(8 * DAY)
+    assert rules_of(world) == ["stale-edge F001"]
+    assert world.told.asked.count("cut_off") == 1
+
+
+def test_what_needs_contents_that_are_not_here_is_no_pass(world: World) -> None:
+    world.kims_left()
+    world.assign("F002", to="sam@example.com")
+    world.told.contents = Lack("contents are missing", "git fetch")
+    found = world.stale(JO).find()
+    assert [f.rule.id for f in found.findings] == ["lapsed-lease", "unknown-assignee"]
+    assert found.unread == (
+        "since when nobody works on F001, F002 cannot be known here: contents are missing"
+        " (git fetch)",
+    )
+    assert {r.wish.item.resource.text for r in found.fixable} == {"deploy"}
+
+
+def test_task_files_that_are_not_checked_out_are_no_pass_and_their_leases_stay(
+    world: World,
+) -> None:
+    world.kims_left()
+    world.told.absent = ("tasks/F001.md",)
+    del world.files[JO.holder].tasks["tasks/F001.md"]
+    found = world.stale(JO).find()
+    assert [f"{f.rule.id} {f.resource}" for f in found.findings] == ["lapsed-lease deploy"]
+    (said,) = found.unread
+    assert said.startswith("tasks/F001.md is not looked at: this checkout is sparse")
+    assert "git sparse-checkout add tasks" in said
+    world.told.absent = ()
+    assert "lapsed-lease F001" in rules_of(world)
 
 
 def test_the_exempt_are_left_alone(world: World) -> None:

@@ -501,6 +501,44 @@ def test_what_the_action_retires_it_pushes_too(tmp_path: Path) -> None:
     assert "could not be pushed" in check.stdout
 
 
+@pytest.mark.parametrize(("limit", "exit"), [("error", 1), ("never", 7)])
+def test_a_retirement_that_could_not_be_committed_is_no_pass(
+    tmp_path: Path, limit: str, exit: int
+) -> None:
+    seat = stale_seat(tmp_path, "stale: {after: 1d, release: true}\n")
+    git(seat.root, "config", "commit.gpgsign", "true")
+    git(seat.root, "config", "gpg.program", "/bin/false")
+    done = seat.run("check", "--stale", "--fix", "--fail-on", limit, "--json")
+    document = json.loads(done.stdout)
+    assert (done.returncode, document["ok"], document["fixed"]) == (exit, False, [])
+    (stale,) = (x for x in document["violations"] if x["rule"] == "stale-edge")
+    why = "tasks/S1.md is edited, but it is not committed: git did not make the commit: gpg failed"
+    assert any(why in text for text in stale["evidence"])
+    assert stale["next"][0].startswith("git commit -m 'unassign S1 from gone@example.com")
+    assert limit == "error" or any(why in text for text in document["error"]["hints"])
+
+
+@pytest.mark.parametrize("kind", ["blob:none", "tree:0"])
+def test_a_partial_clone_that_lacks_what_is_to_be_checked_says_the_way_out(
+    tmp_path: Path, kind: str
+) -> None:
+    seat = stale_seat(tmp_path, "stale: {after: 1d}\n")
+    git(seat.bare, "config", "uploadpack.allowFilter", "true")
+    git(seat.root, "switch", "-qc", "feat")
+    (seat.root / ".gitlease.yaml").write_text("stale: {after: 2d}\n")
+    git(seat.root, "commit", "-qam", "settings")
+    git(seat.root, "push", "-q", "origin", "feat")
+    place, url = tmp_path / "partial", f"file://{seat.bare}"
+    git(tmp_path, "clone", "-q", f"--filter={kind}", "-b", "feat", url, str(place))
+    for words in (("origin/main..HEAD",), *([("--stale",)] if kind == "tree:0" else [])):
+        done = seat.run("check", *words, cwd=place)
+        assert done.returncode == 7, done.stdout
+        assert "hint: contents are missing in this partial clone: git fetch" in done.stderr
+    git(place, "fetch", "-q", "--refetch", "--no-filter", "origin")
+    done = seat.run("check", "origin/main..HEAD", cwd=place)
+    assert done.returncode == 0, done.stderr
+
+
 def test_a_pull_request_does_not_bring_the_policy_by_which_it_retires(tmp_path: Path) -> None:
     seat = stale_seat(tmp_path, "stale: {after: 1d}\n")
     base = git(seat.root, "rev-parse", "HEAD")

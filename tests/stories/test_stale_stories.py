@@ -52,6 +52,9 @@ class Story:
         self.commit(self.jo, "tasks")
         self.send(self.jo)
         self.get(self.kim)
+        patch.delenv("CI", raising=False)
+        for clone in made:  # as in a clone of a remote that has something already
+            git(clone, "remote", "set-head", "origin", "main")
 
     def clock_of_git(self) -> None:
         """Let git tell the time of this story."""
@@ -287,6 +290,146 @@ def test_in_a_shallow_clone_nothing_is_called_stale_and_that_is_said(
     assert words(story.find(clone)) == ["stale-edge F001"]
 
 
+def kim_works_on_a_branch(story: Story) -> str:
+    """jo's main has an edge of 8 days ago, on which kim works today on a branch."""
+    story.kim_takes()
+    story.days(8)
+    git(story.kim, "switch", "-qc", "topic")
+    story.put(story.kim, "src/api/limits.py", "x = 1\n")
+    made = story.commit(story.kim, "half of it")
+    story.send(story.kim, "topic")
+    return made
+
+
+def narrow_clone(story: Story, place: Path, how: str) -> Path:
+    """A clone that was given main only: by its settings, or by what was fetched."""
+    url = f"file://{story.remote.bare}"
+    if how == "single-branch":
+        git(place.parent, "clone", "-q", "--single-branch", url, str(place), env=story.env())
+    else:
+        git(place.parent, "init", "-q", str(place))
+        git(place, "remote", "add", "origin", url)
+        spec = "+refs/heads/main:refs/remotes/origin/main"
+        git(place, "fetch", "-q", "origin", spec, env=story.env())
+        git(place, "switch", "-q", "-C", "main", "origin/main")
+    git(place, "config", "user.email", "ci@example.com")
+    git(place, "config", "user.name", "ci")
+    return place
+
+
+ALL = "+refs/heads/*:refs/remotes/origin/*"
+
+
+@pytest.mark.parametrize("how", ["single-branch", "by hand"])
+def test_where_a_branch_of_the_remote_is_missing_nothing_is_called_stale(
+    story: Story, tmp_path: Path, how: str
+) -> None:
+    kim_works_on_a_branch(story)
+    clone = narrow_clone(story, tmp_path / "ci", how)
+    before = snapshot(clone)
+    with story.counted() as said:
+        found = story.find(clone)
+    assert (said["fetches"], said["pushes"]) == (2, 0)
+    assert_untouched(before, snapshot(clone))
+    assert (found.findings, found.fixable) == ((), ())
+    assert found.unread == (
+        "since when nobody works on F001 cannot be known here: not all commits of the branch topic"
+        f" of origin are here (git fetch origin '{ALL}' brings the rest)",
+    )
+    with story.counted() as said:
+        assert (story.fix(clone, found).changed, said) == (False, said)
+    assert (said["pushes"], said["commits"]) == (0, 0)
+    git(clone, "fetch", "-q", "origin", ALL, env=story.env())
+    found = story.find(clone)
+    assert (found.findings, found.unread) == ((), ())
+    story.days(8)
+    assert words(story.find(clone)) == ["stale-edge F001"]
+
+
+def test_a_branch_that_went_on_since_it_was_fetched_is_missing_too(
+    story: Story, tmp_path: Path
+) -> None:
+    git(story.kim, "push", "-q", "origin", "HEAD:topic", env=story.env())
+    clone = narrow_clone(story, tmp_path / "ci", "by hand")
+    git(clone, "fetch", "-q", "origin", ALL, env=story.env())
+    kim_works_on_a_branch(story)
+    git(clone, "pull", "-q", "origin", "main", env=story.env())
+    git(clone, "update-ref", "refs/remotes/origin/topic", "HEAD~1")
+    (said,) = story.find(clone).unread
+    assert "the branch topic of origin" in said
+
+
+def test_a_clone_of_one_branch_that_asks_no_remote_cannot_know(
+    story: Story, tmp_path: Path
+) -> None:
+    kim_works_on_a_branch(story)
+    clone = narrow_clone(story, tmp_path / "ci", "single-branch")
+    story.find(clone)
+    with story.counted() as said:
+        found = open_staleness(story.at(clone)).find(cached=True)
+    assert said["fetches"] == 0
+    assert found.findings == ()
+    assert "whether all branches of origin are here is not known with --cached" in found.unread[0]
+
+
+def test_in_continuous_integration_every_clone_asks(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kim_works_on_a_branch(story)
+    assert words(story.find()) == ["stale-edge F001"]  # jo has not fetched since
+    monkeypatch.setenv("CI", "true")
+    found = story.find()
+    assert found.findings == ()
+    assert "the branch topic of origin" in found.unread[0]
+    git(story.jo, "fetch", "-q", "origin", env=story.env())
+    found = story.find()
+    assert (found.findings, found.unread) == ((), ())
+
+
+def test_task_files_that_a_sparse_checkout_leaves_out_are_no_pass(
+    story: Story, tmp_path: Path
+) -> None:
+    story.kim_takes()
+    story.days(8)
+    clone = tmp_path / "sparse"
+    url = f"file://{story.remote.bare}"
+    git(tmp_path, "clone", "-q", url, str(clone), env=story.env())
+    git(clone, "config", "user.email", "ci@example.com")
+    git(clone, "sparse-checkout", "set", "src")
+    before = snapshot(clone)
+    found = story.find(clone)
+    assert_untouched(before, snapshot(clone))
+    assert (words(found), found.fixable) == ([], ())
+    assert found.unread == (
+        "tasks/F001.md, tasks/F002.md, tasks/F003.md are not looked at: this checkout is sparse"
+        " (git sparse-checkout add tasks brings such, git sparse-checkout disable brings all)",
+    )
+    git(clone, "sparse-checkout", "add", "tasks")
+    found = story.find(clone)
+    assert (words(found), found.unread) == (["stale-edge F001"], ())
+
+
+def test_contents_that_a_partial_clone_lacks_are_no_pass(story: Story, tmp_path: Path) -> None:
+    git(story.remote.bare, "config", "uploadpack.allowFilter", "true")
+    story.kim_takes()
+    story.put(story.kim, "tasks/F001.md", task_text("F001", KIM) + "A word.\n")
+    story.commit(story.kim, "a word")
+    story.send(story.kim)
+    story.days(8)
+    clone, url = tmp_path / "partial", f"file://{story.remote.bare}"
+    git(tmp_path, "clone", "-q", "--filter=blob:none", url, str(clone), env=story.env())
+    git(clone, "config", "user.email", "ci@example.com")
+    found = story.find(clone)
+    assert (words(found), found.warnings) == ([], ())
+    assert found.unread == (
+        "since when nobody works on F001 cannot be known here: contents are missing in this partial"
+        " clone (git fetch --refetch --no-filter origin brings them)",
+    )
+    git(clone, "fetch", "-q", "--refetch", "--no-filter", "origin", env=story.env())
+    found = story.find(clone)
+    assert (words(found), found.unread) == (["stale-edge F001"], ())
+
+
 # --- retired ------------------------------------------------------------------------------------
 
 
@@ -404,6 +547,25 @@ def test_without_a_branch_to_commit_on_the_edges_stay_and_plain_leases_go(story:
     assert [f.resource for f in fixed.fixed] == ["F001"]
     assert git(story.jo, "diff", "--name-only") == "tasks/F001.md"
     assert "assigned: []" in (story.jo / "tasks/F001.md").read_text()
+
+
+def test_an_edit_that_could_not_be_committed_is_not_called_fixed(story: Story) -> None:
+    story.kim_takes("F001")
+    story.at(story.kim).service.claim([parse_resource("deploy")], any_name=True)
+    story.days(8)
+    git(story.jo, "config", "commit.gpgsign", "true")
+    git(story.jo, "config", "gpg.program", "/bin/false")
+    fixed = story.fix()
+    assert ([f.resource for f in fixed.fixed], fixed.commit) == (["deploy"], None)
+    (left,) = fixed.left
+    assert left.why.startswith("tasks/F001.md is edited, but it is not committed: ")
+    assert fixed.undone == (left.why,)
+    assert git(story.jo, "status", "--porcelain", "--", "tasks") == " M tasks/F001.md"
+    git(story.jo, "config", "--unset", "commit.gpgsign")
+    (step,) = left.next_steps
+    subprocess.run(["/bin/sh", "-c", step], cwd=story.jo, check=True, capture_output=True)
+    assert git(story.jo, "status", "--porcelain", "--", "tasks") == ""
+    assert words(story.find()) == []
 
 
 # --- real data, and much of it --------------------------------------------------------------------

@@ -17,8 +17,9 @@ from gitlease.faces.cli.verb import Verb, flag
 if TYPE_CHECKING:
     from gitlease.bootstrap import Workspace
     from gitlease.bootstrap_check import CheckDesk, Chosen
+    from gitlease.domain.finding import Finding
     from gitlease.faces.cli.call import Call
-    from gitlease.stale_plans import Fixed, Stale
+    from gitlease.stale_plans import Fixed, Stale, Stays
 
 FORMATS = ("text", "json", "github", "junit", "sarif")
 EXITS = (1, 2, 4, 5, 6, 7, 128)
@@ -37,8 +38,10 @@ default branch has not. A commit counts as made at its author date, which rebase
 committers count as its people, by the mailmap and people in .gitlease.yaml. Both, and all other
 settings, are those of the commit before the range: what the range changes in them does not judge
 it. Flags, the environment and git config stand above them. Of co-authors only the message tells:
-what one of them held makes a warning of an error. A trailer that cannot be read is one as well
-(trailer-unreadable).
+what one of them held makes a warning of an error, and so it is with whoever opened or updated a
+pull request; who pushes stands for what the push brings. Where GitHub itself squashed or merged,
+the date is the merge's: token-superseded is a warning then. A trailer that cannot be read is one as
+well (trailer-unreadable).
 
 --stale looks for claims that nobody works under any more; alone it checks no commits. --fix retires
 what the project allows.
@@ -104,10 +107,14 @@ def check_verb(
         found = _Found(call, desk)
         found.run(words, stale=stale, fix=fix, cached=cached)
     except GitleaseError as error:
+        from gitlease.bootstrap_stale import hint_at_contents
+
+        hint_at_contents(desk.repository, error)
         if console == "github":
             fail_github(desk.asked.summary, error)
         raise
-    told = Telling(call, desk, found.report, found.body, fail_on=fail_on)
+    undone = found.undone
+    told = Telling(call, desk, found.report, found.body, fail_on=fail_on, undone=undone)
     if target is not None:
         write(os.path.join(call.directory, target), told.rendered(form or usual))
     return told.tell(console)
@@ -136,6 +143,7 @@ class _Found:
         self._options: dict[str, Any] = {}
         self.report = Report(prefix=_prefix(desk))
         self.body: dict[str, Any] = {}
+        self.undone: tuple[str, ...] = ()
 
     def run(self, words: str | None, *, stale: bool, fix: bool, cached: bool) -> None:
         """Check what was asked for. A bad range is told before anything is asked."""
@@ -165,11 +173,9 @@ class _Found:
             return
         done: Fixed = service.fix(found)
         gone = {id(one) for one in done.fixed}
-        why = {id(one.finding): one.why for one in done.left}
+        why = {id(one.finding): one for one in done.left}
         left = [
-            replace(one, evidence=(*one.evidence, f"not fixed: {why[id(one)]}"))
-            if id(one) in why
-            else one
+            _stays(one, why[id(one)]) if id(one) in why else one
             for one in found.findings
             if id(one) not in gone
         ]
@@ -178,6 +184,7 @@ class _Found:
             said[f"{done.commit[:10]} is only in this clone: push it, for others to see it"] = None
         self._add(left, tuple(said), found.unread)
         self.report = _with(self.report, fixed=done.fixed)
+        self.undone = done.undone
         self.body = {
             "fixed": [wire.violation(one) for one in done.fixed],
             "commit": done.commit,
@@ -204,6 +211,12 @@ class _Found:
         said = tuple(dict.fromkeys((*self.report.warnings, *warnings)))
         every = (*self.report.findings, *findings)
         self.report = _with(self.report, findings=every, warnings=said, unread=unread)
+
+
+def _stays(found: Finding, stays: Stays) -> Finding:
+    """A finding with why it was not fixed, and what to type where that differs then."""
+    said = (*found.evidence, f"not fixed: {stays.why}")
+    return replace(found, evidence=said, next_steps=stays.next_steps or found.next_steps)
 
 
 def _with(report: Report, **changes: Any) -> Report:

@@ -26,15 +26,26 @@ class ViolationsFound(GitleaseError):
 
 
 class Telling:
-    """Tells one report in any of the forms."""
+    """Tells one report in any of the forms.
+
+    ``undone`` is what of the fixes failed on the way: that is no pass, whatever it shall fail on.
+    """
 
     def __init__(
-        self, call: Call, desk: CheckDesk, report: Report, body: dict[str, Any], *, fail_on: str
+        self,
+        call: Call,
+        desk: CheckDesk,
+        report: Report,
+        body: dict[str, Any],
+        *,
+        fail_on: str,
+        undone: tuple[str, ...] = (),
     ) -> None:
         self._call, self._desk, self._fail_on = call, desk, fail_on
+        self._undone = undone
         self._report = report
         self._failed = report.fails(fail_on)
-        self._error = self._refusal() if self._failed or report.unread else None
+        self._error = self._refusal() if self._failed or report.unread or undone else None
         self._body = {
             "violations": [wire.violation(one) for one in report.findings],
             "range": report.shown or None,
@@ -92,11 +103,11 @@ class Telling:
         return refusals.tell(self._call, self._error, body=self._body)
 
     def _refusal(self) -> GitleaseError:
-        """What was found; where nothing was, that not all could be read, which is no pass."""
+        """What was found; else that not all could be read or fixed, which is no pass."""
         message = f"{self._report.checked}: {self._report.result}"
         if self._failed:
             return ViolationsFound(message)
-        return Invalid(message, hints=self._report.unread)
+        return Invalid(message, hints=(*self._report.unread, *self._undone))
 
 
 def write(path: str, content: str) -> None:
