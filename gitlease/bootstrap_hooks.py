@@ -144,6 +144,15 @@ def has_hooks(repository: Repository) -> bool:
     return os.path.exists(os.path.join(repository.common_dir, "gitlease", "program"))
 
 
+def probe_answer(name: str, program: str) -> str:
+    """The answer to the question whether git calls us; ``""`` where nobody asks it."""
+    if not os.environ.get("GITLEASE_PROBE"):  # without loading what this is for every hook
+        return ""
+    from gitlease.adapters.hook_shims import ANSWER, HOOKS, VERSION
+
+    return f"{ANSWER} {name} v{VERSION} {program}" if name in HOOKS else ""
+
+
 def hook_states(repository: Repository) -> tuple[HookState, ...]:
     """Which hooks are live, proven by having git run them."""
     from gitlease.adapters.hook_status import hook_states as states

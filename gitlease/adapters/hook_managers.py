@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from gitlease.adapters.hook_shims import CHECKED
+from gitlease.adapters.hook_shims import CHECKED, PROBE
 
 BEGIN, END = b"# BEGIN gitlease", b"# END gitlease"
 LEFTHOOK_SNIPPET = "lefthook-gitlease.yml"
@@ -58,8 +58,10 @@ def hook_call(name: str, words: str = ' "$@"') -> str:
 
 def hook_lines(name: str) -> tuple[str, ...]:
     """The lines for a script of somebody's own that call one hook, and leave to the rest of it
-    what git says on standard input.
+    what git says on standard input. A probe ends there.
     """
+    if name not in CHECKED:
+        return (f'gitlease hook {name} "$@" || [ -z "${{{PROBE}-}}" ] || exit 1',)
     if name != "pre-push":
         return (hook_call(name),)
     return (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from gitlease.adapters.git import run_git
 from gitlease.adapters.hook_managers import (
@@ -14,11 +14,13 @@ from gitlease.adapters.hook_managers import (
     add_to_pre_commit,
     hook_lines,
     is_snippet,
+    lefthook_hooks,
     lefthook_snippet,
     pre_commit_ids,
     pre_commit_lines,
     without_section,
 )
+from gitlease.adapters.hook_own import OwnCall, own_call
 from gitlease.adapters.hook_places import HUSKY, SCRIPTS, Place, Way, read_file
 from gitlease.adapters.hook_shims import ASIDE, Form, find_section, is_current, section, shim
 from gitlease.adapters.hook_write import Change, Plan
@@ -29,8 +31,24 @@ SHELLS = ("sh", "bash", "dash", "ash", "ksh", "mksh", "zsh", "busybox")
 
 
 def plan_install(place: Place, names: Sequence[str], *, yes: bool) -> Plan:
-    """What has to be done for these hooks. Without ``yes`` no file of a manager is changed."""
-    return _PLANNERS[place.way](place, names, yes)
+    """What has to be done for these hooks. Without ``yes`` no file of a manager is changed.
+
+    A hook in which somebody's own script calls us is done: a second call would do all of it twice.
+    """
+    own = {name: call for name in names if (call := own_call(place, name)) is not None}
+    rest = [name for name in names if name not in own]
+    plan = _PLANNERS[place.way](place, rest, yes) if rest else Plan(place.way)
+    return Plan(plan.way, plan.changes, plan.lines, (*plan.notes, *_told(own)))
+
+
+def _told(own: Mapping[str, OwnCall]) -> Iterator[str]:
+    for folder in dict.fromkeys(os.path.dirname(call.path) for call in own.values()):
+        names = [name for name, call in own.items() if os.path.dirname(call.path) == folder]
+        said = "call gitlease already, in lines of your own: left as they are"
+        yield f"{', '.join(names)} in {folder} {said}"
+    for name, call in own.items():
+        if not call.runs:
+            yield f"{call.path} is not run by git: it is not executable, or not called for {name}"
 
 
 def _by_config(place: Place, names: Sequence[str], yes: bool) -> Plan:
@@ -102,6 +120,12 @@ def _by_lefthook(place: Place, names: Sequence[str], yes: bool) -> Plan:
     path, snippet = (os.path.join(place.top, n) for n in (place.file, LEFTHOOK_SNIPPET))
     data, there = read_file(path), read_file(snippet)
     wanted = lefthook_snippet(tuple(names))
+    if (
+        there is not None
+        and not is_snippet(there)
+        and lefthook_hooks(there, data or b"") >= {*names}
+    ):
+        return Plan(place.way, (), (), (f"{place.file} names our hooks already",))
     if os.path.lexists(snippet) and (there is None or not is_snippet(there)):
         raise Invalid(f"{LEFTHOOK_SNIPPET} is here and is not ours", hints=("move it away",))
     named = data is not None and LEFTHOOK_SNIPPET.encode() in data

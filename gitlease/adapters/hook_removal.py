@@ -11,6 +11,7 @@ from gitlease.adapters.hook_managers import (
     pre_commit_ids,
     without_section,
 )
+from gitlease.adapters.hook_own import own_calls, script_folders
 from gitlease.adapters.hook_places import (
     HUSKY,
     LEFTHOOK_FILES,
@@ -34,6 +35,8 @@ def plan_uninstall(place: Place, repository: Repository) -> Plan:
         *_hooks_out(place, repository, notes),
         *_managers_out(place, notes),
     ]
+    folders = dict.fromkeys((*script_folders(place), *_folders(place, repository)))
+    notes += [f"{said}: they stay" for said in own_calls(folders)]
     private = [os.path.join(place.private, SCRIPTS, name) for name in HOOKS]
     private.append(os.path.join(place.private, PROGRAM))
     changes += [
@@ -56,13 +59,16 @@ def _settings_out(repository: Repository) -> Iterator[Change]:
 
 
 def _hooks_out(place: Place, repository: Repository, notes: list[str]) -> Iterator[Change]:
-    folders = [place.scripts, place.folder, os.path.join(repository.common_dir, "hooks")]
-    folders.append(os.path.join(place.top, HUSKY))
-    for folder in dict.fromkeys(folders):
+    for folder in _folders(place, repository):
         if not is_own(repository, folder):
             continue
         for name in HOOKS:
             yield from _hook_out(os.path.join(folder, name), name, notes)
+
+
+def _folders(place: Place, repository: Repository) -> tuple[str, ...]:
+    folders = [place.scripts, place.folder, os.path.join(repository.common_dir, "hooks")]
+    return tuple(dict.fromkeys((*folders, os.path.join(place.top, HUSKY))))
 
 
 def _hook_out(path: str, name: str, notes: list[str]) -> Iterator[Change]:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
+import subprocess
 
 from gitlease.adapters.git import run_git
 from gitlease.adapters.hook_managers import (
@@ -16,11 +18,13 @@ from gitlease.adapters.hook_managers import (
     lefthook_hooks,
     pre_commit_hooks,
 )
+from gitlease.adapters.hook_own import OwnCall, own_call
 from gitlease.adapters.hook_places import HOOK_RUN, SCRIPTS, Place, Way, find_place, read_file
 from gitlease.adapters.hook_shims import ANSWER, HOOKS, PROBE, SKIP, find_section, is_current
 from gitlease.adapters.repository import TIMEOUT, Repository
 from gitlease.domain.frozen import dataclass
 
+OWN_WAY = "your own hook"
 _ANSWER = re.compile(rf"^{ANSWER} ([a-z-]+) v(\d+) ?(.*)$", re.MULTILINE)
 
 
@@ -55,6 +59,9 @@ def _state(place: Place, name: str) -> HookState:
     data = read_file(script)
     placed = None if data is None else find_section(data, name)
     if placed is None:
+        own = own_call(place, name)
+        if own is not None:
+            return _own(place, name, own)
         return HookState(name=name, problem="not installed")
     current = is_current(placed, name)
     old = "" if current else "another version of it, or edited: gitlease hooks install"
@@ -76,6 +83,49 @@ def _state(place: Place, name: str) -> HookState:
         program=answer or None,
         problem=problem,
     )
+
+
+def _own(place: Place, name: str, own: OwnCall) -> HookState:
+    """What a script of somebody's own calls us in.
+
+    It is run where a probe ends with our line: what else people have in hooks may take long, and
+    do anything.
+    """
+    if not own.runs:
+        problem = f"{own.path} calls it, but git does not run that: is it executable?"
+        return HookState(name=name, way=OWN_WAY, problem=problem)
+    program = None
+    if "$" not in own.word:
+        program = shutil.which(re.sub(r"\s+", "-", own.word))
+        if program is None:
+            problem = f"there is no {own.word} that it could start"
+            return HookState(name=name, way=OWN_WAY, problem=problem)
+    safe = own.first and place.git >= HOOK_RUN and program and _answers(place, program, name)
+    if not safe:
+        return HookState(name=name, way=OWN_WAY, live=True, program=program)
+    if _probe(place, name) is None:
+        problem = f"{own.path} calls it, but git does not get an answer from it"
+        return HookState(name=name, way=OWN_WAY, problem=problem)
+    return HookState(name=name, way=OWN_WAY, live=True, proven=True, program=program)
+
+
+def _answers(place: Place, program: str, name: str) -> bool:
+    """Whether a gitlease answers a probe: another version's would go on, and the script as well."""
+    try:
+        asked = subprocess.run(
+            [program, "hook", name],
+            cwd=place.top,
+            env={**os.environ, PROBE: "1", SKIP: ""},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            timeout=TIMEOUT,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return False
+    said = _ANSWER.finditer(asked.stderr.decode("utf-8", "replace"))
+    return asked.returncode == 1 and any(found[1] == name for found in said)
 
 
 def _script(place: Place, name: str) -> tuple[str, str]:

@@ -275,5 +275,7 @@ def check_text(
         raise UsageError(f"{what} is longer than {limit} characters")
     shown = text.replace("\n", "").replace("\t", "") if lines else text
     if not shown.isprintable():
-        raise UsageError(f"{what} has control characters")
+        foreign = any("\ud800" <= char <= "\udfff" for char in shown)  # of a word in other bytes
+        why = "is not UTF-8, which records are" if foreign else "has control characters"
+        raise UsageError(f"{what} {why}")
     return text

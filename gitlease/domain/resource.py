@@ -62,6 +62,7 @@ def _has_prefix(word: str) -> bool:
 
 def name_resource(word: str) -> Resource:
     """The resource of a name: 1-128 of ``A-Z a-z 0-9 . _ - : # @ +``. UsageError otherwise."""
+    _check_text(word)
     if word.startswith("!"):
         raise _negation(word)
     if not _NAME.fullmatch(word):
@@ -79,6 +80,7 @@ def name_resource(word: str) -> Resource:
 
 def path_resource(root_pattern: str) -> Resource:
     """The resource of a pattern relative to the root. UsageError when it is no pattern."""
+    _check_text(root_pattern)
     try:
         parsed = pattern.parse(root_pattern)
     except pattern.PatternError as error:
@@ -159,6 +161,19 @@ def resolve_path(word: str, *, folder: str = "", root: str | None = None) -> str
     if wild and anchored and "/" not in joined:
         joined = "/" + joined
     return joined + "/" if directory and wild else joined
+
+
+def _check_text(word: str) -> None:
+    """UsageError for what no record can hold: a file's name of other bytes has surrogates in it."""
+    try:
+        word.encode()
+    except UnicodeEncodeError:
+        safe = word.encode("utf-8", "backslashreplace").decode()
+        raise UsageError(
+            f"{_shown(safe)} is not UTF-8: records are, so this cannot be leased",
+            resource=safe[:128],
+            hints=("its folder can be, or a pattern with ? for each byte that is odd",),
+        ) from None
 
 
 def _negation(word: str) -> UsageError:

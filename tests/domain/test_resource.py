@@ -68,6 +68,25 @@ def test_an_odd_word_is_no_name(word: str) -> None:
         parse_resource(word)
 
 
+@pytest.mark.parametrize(
+    "word", ["lib/n\udce9", "n\udce9", "path:n\udce9", "\ud800*", "/r/n\udce9"]
+)
+def test_a_word_that_is_not_utf_8_is_named_and_refused(word: str) -> None:
+    with pytest.raises(UsageError, match="is not UTF-8: records are") as raised:
+        parse_resource(word, root="/r")
+    for text in (raised.value.message, raised.value.resource or ""):
+        assert text.isprintable()
+        assert "n\\udce9" in text or "\\ud800" in text
+
+
+def test_a_word_typed_in_a_folder_that_is_not_utf_8_is_refused_if_it_lies_there() -> None:
+    with pytest.raises(UsageError, match=r"n\\udce9/a/b is not UTF-8"):
+        parse_resource("a/b", folder="n\udce9")
+    assert shown("/a/b", folder="n\udce9") == "a/b"
+    assert shown("F001", folder="n\udce9") == "F001"
+    assert shown("/home/n\udce9/a/b", root="/home/n\udce9") == "a/b"
+
+
 @given(st.text(NAME_LETTERS, min_size=1, max_size=128))
 def test_any_word_of_the_letters_is_a_name_that_reads_back(word: str) -> None:
     assume(word.strip(".") and not word.lower().startswith("path:"))

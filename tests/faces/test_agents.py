@@ -6,6 +6,7 @@ import io
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -418,7 +419,23 @@ def test_a_session_begins_knowing_what_is_going_on(desks: tuple[Desk, Seats], na
         "free tasks: gitlease next; to claim: gitlease claim RESOURCE",
     ):
         assert line in text
-    assert ("GITLEASE_SESSION=" in text) == ("subagent" in name)
+    for command in ("git commit", "git push"):
+        told = re.search(rf"GITLEASE_SESSION=(\S+) {command}\b", text)
+        own = told is not None and told[1].startswith(f"{SESSIONS[host]}/")
+        assert own == ("subagent" in name and host != "cursor"), text
+
+
+@pytest.mark.parametrize("name", ["claude-subagent-start", "codex-subagent-start"])
+def test_a_subagent_is_told_of_its_commits_and_pushes_however_much_is_held(
+    desks: tuple[Desk, Seats], name: str
+) -> None:
+    ada, seats = desks
+    for n in range(60):
+        ada.ok("claim", f"some/rather/long/folder-{n}/", "--reason", "because " * 20)
+    text = context(seats.send(name)[0])
+    assert len(text) <= answers.LONGEST_CONTEXT
+    assert re.search(r"GITLEASE_SESSION=\S+ git commit, GITLEASE_SESSION=\S+ git push; ", text)
+    assert text.endswith("open to you as well")
 
 
 def test_the_start_is_short_however_much_is_held(desks: tuple[Desk, Seats]) -> None:

@@ -231,6 +231,9 @@ def test_revoke_says_from_whom() -> None:
     )
 
 
+READ = ("show", "release", "done", "renew", "start", "park", "wait", "watch", "log")
+
+
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
@@ -251,6 +254,17 @@ def test_revoke_says_from_whom() -> None:
         (("claim", "F001", "--scope", ""), "scope '' is not 1-128 printable characters"),
         (("claim", "F001", "--path", "!x"), "!x is a negation, which cannot be leased"),
         (("claim", "a b"), "a b is not a name"),
+        (("claim", "lib/n\udce9"), "lib/n\\udce9 is not UTF-8: records are"),
+        (("claim", "n\udce9"), "n\\udce9 is not UTF-8"),
+        (("claim", "path:n\udce9"), "n\\udce9 is not UTF-8"),
+        (("claim", "F001", "--path", "lib/n\udce9"), "lib/n\\udce9 is not UTF-8"),
+        (("claim", "F001", "--reason", "n\udce9"), "reason is not UTF-8, which records are"),
+        (("claim", "F001", "--scope", "n\udce9"), "scope 'n\\udce9' is not 1-128 printable"),
+        (("release", "F001", "--note", "n\udce9"), "note is not UTF-8"),
+        (("note", "F001", "n\udce9"), "note is not UTF-8"),
+        (("park", "F001", "--note", "n\udce9"), "note is not UTF-8"),
+        (("revoke", "F001", "--reason", "n\udce9"), "reason is not UTF-8"),
+        *(((verb, "a/n\udce9"), "a/n\\udce9 is not UTF-8") for verb in READ),
         (("config", "--cached"), "--cached goes with showing --ledger alone"),
         (("config", "--ledger", "ttl_mx"), "'ttl_mx' is not a policy of the ledger"),
         (("config", "--ledger", "skew", "long"), "skew 'long' is not a duration"),

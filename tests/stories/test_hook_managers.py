@@ -6,6 +6,7 @@ import os
 import shlex
 import shutil
 import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from gitlease.adapters.hook_status import hook_states
 from gitlease.adapters.hook_write import Plan
 from gitlease.adapters.repository import discover
 
+ROOT = Path(__file__).parents[2]
 CALLS = ["pre-commit ", "prepare-commit-msg ", "commit-msg ", "post-commit "]
 MINE = b'echo mine >>"$CALLS"\n'
 PYTHON = b"#!/usr/bin/env python3\nimport os\nprint('mine', file=open(os.environ['CALLS'], 'a'))\n"
@@ -256,6 +258,140 @@ def test_the_lines_that_are_told_stop_a_script_wherever_they_stand(
     if not stops:
         assert repo.push()[0] == 0  # nothing is new: git says nothing, and nothing is read
         assert "mine " in repo.calls()
+
+
+def answering(repo: HookRepo, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put the real gitlease on PATH, for what asks it here as well."""
+    program = repo.bin / "gitlease"
+    start = shlex.join([sys.executable, "-P", "-m", "gitlease"])
+    program.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {start} "$@"\n')
+    monkeypatch.setenv("PATH", repo.env["PATH"])
+
+
+def shown_states(repo: HookRepo) -> dict[str, tuple[bool, bool, str]]:
+    return {s.name: (s.live, s.proven, s.way) for s in hook_states(discover(str(repo.root)))}
+
+
+@pytest.mark.parametrize("husky", [False, True])
+def test_the_lines_that_are_told_are_live_and_proven_once_they_are_added(
+    repo: HookRepo, husky: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And no second call comes beside them, and they stay when ours are taken out."""
+    folder = repo.root / ".husky" if husky else repo.root.parent / "company"
+    folder.mkdir()
+    git(repo.root, "config", "core.hooksPath", ".husky/_" if husky else str(folder))
+    if husky:
+        repo.write(".husky/_/h", HUSKY, 0o644)
+        for name in HOOKS:
+            repo.write(f".husky/_/{name}", b'#!/usr/bin/env sh\n. "$(dirname "$0")/h"')
+    for name, lines in scripts(put_in(repo)).items():
+        hook = folder / os.path.basename(name)
+        hook.write_text(f"#!/bin/sh\n# ours\nset -eu\n\n{lines}echo no >>ran\n")
+        hook.chmod(0o644 if husky else 0o755)
+    answering(repo, monkeypatch)
+    assert shown_states(repo) == dict.fromkeys(HOOKS, (True, True, "your own hook"))
+    assert not (repo.root / "ran").exists()
+    before = {file: file.read_bytes() for file in folder.iterdir() if file.is_file()}
+    again = put_in(repo, yes=True)
+    assert (again.changes, again.lines) == ((), ())
+    assert any(
+        note.startswith(f"{', '.join(HOOKS)} in {folder} call gitlease already")
+        for note in again.notes
+    )
+    taken = take_out(repo)
+    assert f"in {folder} call gitlease in lines of your own: they stay" in " ".join(taken.notes)
+    assert {file: file.read_bytes() for file in before} == before
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'make test\ngitlease hook pre-commit "$@" || exit 1\n',
+        "gitlease hook pre-commit\n",
+        "  if true; then GITLEASE_TTL=5m git lease hook pre-commit; fi\n",
+        '[ -n "${CI-}" ] || exec "$HOME/bin/gitlease" hook pre-commit "$@"  # said the handbook\n',
+        "git-lease   hook  pre-commit && make test\r\n",
+    ],
+)
+def test_a_call_in_other_words_is_live_without_running_the_script(
+    repo: HookRepo, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (repo.bin / "git-lease").symlink_to(repo.bin / "gitlease")
+    hook = repo.write(".git/hooks/pre-commit", b"#!/bin/sh\ntouch ran\n" + text.encode())
+    answering(repo, monkeypatch)
+    assert shown_states(repo)["pre-commit"] == (True, False, "your own hook")
+    before = hook.read_bytes()
+    put_in(repo)
+    assert hook.read_bytes() == before
+    assert shown_states(repo)["pre-push"] == (True, True, "hook files")
+    assert not (repo.root / "ran").exists()
+    assert "pre-commit in" in " ".join(take_out(repo).notes)
+    assert [file.name for file in repo.hooks.iterdir()] == ["pre-commit"]
+    assert hook.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '# gitlease hook pre-commit "$@" || exit 1\n',
+        "true  # gitlease hook pre-commit\n",
+        "echo 'run gitlease hook pre-commit'\n",
+        "echo gitlease hook pre-commit\n",
+        "gitlease hook pre-push\n",
+        "gitlease hook pre-commit-x\n",
+        "mygitlease hook pre-commit\n",
+        'gitlease hook pre-commit "$@" || true\n',
+        "exit 0\ngitlease hook pre-commit\n",
+    ],
+)
+def test_what_does_not_call_us_or_does_not_heed_us_is_no_call(repo: HookRepo, text: str) -> None:
+    hook = repo.write(".git/hooks/pre-commit", b"#!/bin/sh\n" + text.encode())
+    before = hook.read_bytes()
+    assert shown_states(repo)["pre-commit"] == (False, False, "")
+    put_in(repo)
+    assert b"# BEGIN gitlease pre-commit" in hook.read_bytes()
+    take_out(repo)
+    assert hook.read_bytes() == before
+
+
+def test_a_call_that_git_does_not_come_to_is_not_live(
+    repo: HookRepo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = "\n".join(hook_lines("pre-commit")).encode()
+    hook = repo.write(".git/hooks/pre-commit", b"#!/bin/sh\n" + line, 0o644)
+    answering(repo, monkeypatch)
+    state = hook_states(discover(str(repo.root)))[0]
+    assert (state.live, "is it executable?" in state.problem) == (False, True)
+    assert any("is not run by git" in note for note in put_in(repo).notes)
+    hook.chmod(0o755)
+    assert shown_states(repo)["pre-commit"][:2] == (True, True)
+    (repo.bin / "gitlease").unlink()
+    if not shutil.which("gitlease"):
+        state = hook_states(discover(str(repo.root)))[0]
+        assert (state.live, state.problem) == (False, "there is no gitlease that it could start")
+
+
+def test_a_gitlease_that_answers_no_probe_leaves_the_script_alone(
+    repo: HookRepo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = "\n".join(hook_lines("pre-commit"))
+    repo.write(".git/hooks/pre-commit", f"#!/bin/sh\n{lines}\ntouch ran\n".encode())
+    monkeypatch.setenv("PATH", repo.env["PATH"])
+    monkeypatch.setenv("CALLS", str(repo.calls_file))
+    assert shown_states(repo)["pre-commit"] == (True, False, "your own hook")
+    assert not (repo.root / "ran").exists()
+
+
+def test_lefthook_lines_that_were_added_by_hand_are_enough(repo: HookRepo) -> None:
+    repo.write("lefthook.yml", b"pre-commit:\n  jobs:\n    - run: true\n", 0o644)
+    told = "\n".join(put_in(repo).lines)
+    snippet, _, main = told.partition("# lefthook.yml\n")
+    repo.write("lefthook-gitlease.yml", snippet.encode(), 0o644)
+    with (repo.root / "lefthook.yml").open("a") as file:
+        file.write(f"{main}\n")
+    again = put_in(repo, yes=True)
+    assert (again.changes, again.lines) == ((), ())
+    assert "names our hooks already" in again.notes[0]
 
 
 def test_husky(repo: HookRepo, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from gitlease.domain.frozen import dataclass
-from gitlease.domain.resource import PATH_PREFIX, reads_as_name
+from gitlease.domain.resource import word_anywhere
 from gitlease.domain.view import LeaseView
 from gitlease.faces import sentences
 from gitlease.faces.printable import clean
@@ -72,13 +72,7 @@ def one_line(text: str, limit: int = LONGEST_LINE) -> str:
 
 def word(resource: str) -> str:
     """How to type a resource in any folder of the work tree."""
-    if reads_as_name(resource):
-        return shlex.quote(resource)
-    path = resource.removeprefix(PATH_PREFIX)
-    if path.startswith("/"):
-        return shlex.quote(path)
-    anywhere = "/" not in path.rstrip("/") and bool(set("*?[") & set(path))
-    return shlex.quote(f"/**/{path}" if anywhere else f"/{path}")
+    return shlex.quote(word_anywhere(resource))
 
 
 def typed(*words: str, options: Sequence[str] = ()) -> str:
@@ -158,9 +152,10 @@ def introduction(
         f"to give back: {typed('release', 'RESOURCE', options=options)}",
     ]
     if subagent and session:
+        named = f"GITLEASE_SESSION={shlex.quote(session)}"
         tail.append(
-            f"commits under a lease of this session: GITLEASE_SESSION={shlex.quote(session)} "
-            "git commit; what the session that started you holds is open to you as well"
+            f"commits and pushes under a lease of this session: {named} git commit, "
+            f"{named} git push; what the session that started you holds is open to you as well"
         )
     heading = "held by others:" if others else "others hold nothing"
     room = LONGEST_CONTEXT - sum(len(x) + 1 for x in (*head, *tail, heading)) - 60

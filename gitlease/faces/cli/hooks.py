@@ -35,7 +35,8 @@ They refuse commits and pushes that change what another holds, name your leases 
 and renew them as you work. Nothing that is here is lost: git's own configuration is used where git
 reads hooks from there (2.54), an existing hook gets a marked section, one that is no shell script
 is called after ours, and of a hook manager's file (husky, lefthook, pre-commit) the lines are
-shown, or written with --yes. Uninstall gives back every byte.
+shown, or written with --yes. Lines that you add yourself count as well, are called your own hook,
+and stay yours. Uninstall gives back every byte.
 
 Status has git run each hook with a question that only ours answers. A gitlease that is missing or
 fails never stops git.""",
