@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -27,6 +27,7 @@ from gitlease.adapters.transport import TIME_LIMIT, without_secrets
 from gitlease.bootstrap_ledger import LedgerPlace
 from gitlease.domain.edge import People, Progress
 from gitlease.domain.errors import Invalid, UsageError
+from gitlease.domain.frozen import replace
 from gitlease.domain.lease import Actor
 from gitlease.domain.resource import LOCAL_LAYER
 from gitlease.edges import EdgeRules, Edges
@@ -44,7 +45,8 @@ if TYPE_CHECKING:
 class Workspace:
     """One opened repository: who and where we are, and the service for it.
 
-    ``again`` opens the same place once more, with whatever other arguments of ``open_workspace``.
+    ``ledger`` tells the ledger, and the way there, from those of other workspaces. ``again`` makes
+    the services of this very workspace once more, as ``_again`` says.
     """
 
     repository: Repository
@@ -56,6 +58,7 @@ class Workspace:
     queue: TaskQueue
     guard: GuardService
     words: Words
+    ledger: Hashable
     again: Callable[..., Workspace]
 
 
@@ -73,14 +76,13 @@ def open_workspace(
     time_limit: float = TIME_LIMIT,
     patience: float = PATIENCE,
     anonymous: bool = False,
-    run: str | None = None,
     committed: CommittedFile | None = None,
 ) -> Workspace:
     """Open the repository around ``directory``. Asks no remote.
 
     ``time_limit`` is that of each contact with the remote, ``patience`` that of all tries of one
-    change, in seconds. ``run`` is the session where none is given. ``anonymous``: whoever only
-    reads need not have a ``user.email``. ``committed`` stands for the work tree's settings file.
+    change, in seconds. ``anonymous``: whoever only reads need not have a ``user.email``.
+    ``committed`` stands for the work tree's settings file.
 
     Raises NotARepository, Invalid for bad settings or a missing ``user.email``, and UsageError for
     bad flags.
@@ -97,16 +99,36 @@ def open_workspace(
             environ=environ,
             session_flag=session,
             no_session=no_session,
-            run=run,
         )
     except Invalid:
         if not anonymous:
             raise
         identity = Identity(Actor(holder=""), "none", "none")
     location = Location(None, None, True) if local else resolve_remote(settings, repository)
-    clock = clock or SystemClock()
-    name = LOCAL_LAYER if local else settings.layer
-    place = LedgerPlace(repository, settings, location, local=local)
+    return _made(
+        LedgerPlace(repository, settings, location, local=local),
+        identity,
+        LOCAL_LAYER if local else settings.layer,
+        clock or SystemClock(),
+        time_limit=time_limit,
+        patience=patience,
+    )
+
+
+def _made(
+    place: LedgerPlace,
+    identity: Identity,
+    name: str,
+    clock: Clock,
+    *,
+    time_limit: float = TIME_LIMIT,
+    patience: float = PATIENCE,
+) -> Workspace:
+    """The services of one person on one layer of a place, with objects of their own for a thread.
+
+    Nothing is read anew of the settings: git itself reads anew only how it reaches a URL.
+    """
+    repository, settings, location = place.repository, place.settings, place.location
     words = place.words(identity.actor)
     service = LeaseService(
         place.store(clock, time_limit=time_limit),
@@ -121,16 +143,8 @@ def open_workspace(
         ttl_is_default=settings.ttl_is_default,
         patience=patience,
     )
-    guard = place.guard(identity.actor, clock, layer=name)
-    again = partial(
-        open_workspace,
-        os.path.abspath(directory),
-        layer=layer,
-        local=local,
-        remote=remote,
-        environ=environ,
-        clock=clock,
-    )
+    url = location.url
+    way = None if url is None else place.remote_at(url, location.name)
     return Workspace(
         repository=repository,
         settings=settings,
@@ -139,10 +153,40 @@ def open_workspace(
         layer=name,
         service=service,
         queue=TaskQueue(service),
-        guard=guard,
+        guard=place.guard(identity.actor, clock, layer=name),
         words=words,
-        again=again,
+        ledger=(repository.common_dir, place.key, settings.ref_prefix, name, way),
+        again=partial(_again, place, identity, name, clock),
     )
+
+
+def _again(
+    place: LedgerPlace,
+    identity: Identity,
+    name: str,
+    usual: Clock,
+    *,
+    session: str | None = None,
+    no_session: bool = False,
+    run: str | None = None,
+    clock: Clock | None = None,
+    time_limit: float = TIME_LIMIT,
+    patience: float = PATIENCE,
+) -> Workspace:
+    """The same person at the same ledger, whatever the settings say by now. Asks nobody.
+
+    ``session`` speaks as that session, ``no_session`` as the person, and ``run`` as a session that
+    was not asked for: it binds no lease of the person's. The others are as in ``open_workspace``.
+    """
+    actor, source = identity.actor, identity.session_source
+    if no_session:
+        actor, source = replace(actor, session=None, session_explicit=False), "flag --no-session"
+    elif run is not None:
+        actor, source = replace(actor, session=run, session_explicit=False), "this run alone"
+    elif session is not None:
+        actor, source = replace(actor, session=session, session_explicit=True), "flag --session"
+    identity = Identity(actor, identity.holder_source, source)
+    return _made(place, identity, name, clock or usual, time_limit=time_limit, patience=patience)
 
 
 def _edges(repository: Repository, settings: Settings, *, holder: str, state: str) -> Edges:

@@ -13,7 +13,8 @@ from gitlease.adapters.processes import started_at
 from gitlease.adapters.runs import RunsFolder
 from gitlease.answers import Answer
 from gitlease.bootstrap import Workspace
-from gitlease.bootstrap_running import ENDING_PATIENCE, Errand, give_back, run_errand
+from gitlease.bootstrap_holding import CONTACTS, ENDING, in_a_run
+from gitlease.bootstrap_running import Errand, give_back, run_errand
 from gitlease.dispatching import message_of, outcome_of, refuse_second
 from gitlease.domain.background import RunRecord
 from gitlease.domain.errors import GitleaseError, Invalid, Unavailable
@@ -23,7 +24,7 @@ from gitlease.keeping import holds_of
 from gitlease.running import Ended, grace_ms
 from gitlease.swapping import fresh_id
 
-MARGIN = 30.0  # seconds, beside grace and release, for a run to end
+MARGIN = 20.0  # seconds, beside grace and release, for a run to end
 LONGEST_COMMAND = 200  # words that are kept to be shown
 LONGEST_WORD = 1_000
 STARTED, FAILED = b"+", b"-"
@@ -33,8 +34,11 @@ Say = Callable[[str], None]
 
 
 def in_its_own_session(workspace: Workspace, given: str | None) -> Workspace:
-    """The same place in the session that a flag named, else in a random one of its own."""
-    return workspace if given else workspace.again(session=f"dispatch-{fresh_id()[:12]}")
+    """The same place in the session that a flag named, else in a random one of its own.
+
+    That of the environment is of whoever dispatches, who may dispatch others as well.
+    """
+    return workspace if given else in_a_run(workspace, "dispatch", always=True)
 
 
 def runs_of(workspace: Workspace) -> RunsFolder:
@@ -78,7 +82,7 @@ def dispatch(workspace: Workspace, answer: Answer, errand: Errand, *, say: Say) 
 
 def stop(runs: RunsFolder, record: RunRecord) -> RunRecord:
     """Have a run end, and wait for that; what is known of it then. Unavailable if it does not."""
-    if not runs.end(record, record.grace_ms / MS + ENDING_PATIENCE + MARGIN):
+    if not runs.end(record, record.grace_ms / MS + CONTACTS * ENDING + MARGIN):
         raise Unavailable(f"the run of session {record.session} has not ended yet")
     return next((x for x in runs.every() if x.id == record.id), record)
 

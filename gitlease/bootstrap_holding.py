@@ -4,31 +4,38 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Hashable
 
 from gitlease.adapters.heartbeat import Heartbeat
 from gitlease.adapters.system_clock import WokenClock
 from gitlease.bootstrap import Workspace
+from gitlease.domain.errors import GitleaseError
+from gitlease.domain.instant import MS
 from gitlease.domain.loss import Hold, early_ms
 from gitlease.keeping import Keeper, Sight
 from gitlease.ports import Clock
 from gitlease.service import LeaseService
 from gitlease.swapping import fresh_id
 
-Key = tuple[str, str, str, str]
+ENDING, ENDING_LEAST = 10.0, 1.0  # seconds for one contact, and for all tries, at the end
+CONTACTS = 3  # that a release may wait for in vain
+
+Key = tuple[Hashable, str]
 
 _lock = threading.Lock()
 _heartbeats: dict[Key, Heartbeat] = {}
 
 
-def in_a_run(workspace: Workspace, kind: str) -> Workspace:
+def in_a_run(workspace: Workspace, kind: str, *, always: bool = False) -> Workspace:
     """The same place, in a session that was given by flag or environment, else in a random one.
+
+    ``always``: in a random one, whatever was given.
 
     What a clone, an agent or a work tree is known as is not enough: two runs of one person must
     never renew or release each other's leases. What the person holds without a session is shared by
     all of their runs, and stays the person's.
     """
-    if workspace.identity.actor.session_explicit:
+    if workspace.identity.actor.session_explicit and not always:
         return workspace
     return workspace.again(run=f"{kind}-{fresh_id()[:12]}")
 
@@ -51,8 +58,8 @@ def new_heartbeat(
     """A heartbeat of one's own; ``early`` says how long before its end a grant is given up, in ms.
 
     ``sharp``: what this clone comes to know of any grant is told at once, else with its renewal.
-    It asks as the person, for whichever runs the grants are of, and opens the repository anew each
-    time: what the settings say by then is what holds.
+    It asks as the person, for whichever runs the grants are of, and stays with the ledger and the
+    holder that the workspace was opened with: what is checked out meanwhile is no loss.
     """
     open_service = _opener(workspace)
     keeper = Keeper(open_service, clock=workspace.service.clock, early=early)
@@ -64,6 +71,25 @@ def waking_clock(woken: threading.Event) -> Clock:
     return WokenClock(woken)
 
 
+def at_the_end(workspace: Workspace, lease_ids: Collection[str]) -> LeaseService:
+    """The service for the release of these leases: it waits for no remote longer than they last.
+
+    For a second each time in any case: a lease that is over by now may have left its task file.
+    """
+    limit = max(ENDING_LEAST, min(ENDING, _left(workspace.service, lease_ids) / CONTACTS))
+    return workspace.again(time_limit=limit, patience=limit).service
+
+
+def _left(service: LeaseService, lease_ids: Collection[str]) -> float:
+    """Seconds that the last of these leases has, by what this clone knows; for ever if nothing."""
+    try:
+        look = service.known_look()
+    except GitleaseError:  # damaged: the release makes it anew
+        look = None
+    ends = [x.expires_at for x in (look.leases if look else ()) if x.lease_id in lease_ids]
+    return (max(ends) - service.clock.now().wall_ms) / MS if ends else float("inf")
+
+
 def _opener(workspace: Workspace) -> Callable[[float], LeaseService]:
     def open_service(limit: float) -> LeaseService:
         opened = workspace.again(no_session=True, time_limit=limit, patience=2 * limit)
@@ -73,12 +99,7 @@ def _opener(workspace: Workspace) -> Callable[[float], LeaseService]:
 
 
 def _key(workspace: Workspace) -> Key:
-    return (
-        workspace.repository.common_dir,
-        workspace.layer,
-        workspace.location.url or "",
-        workspace.identity.actor.holder,
-    )
+    return workspace.ledger, workspace.identity.actor.holder
 
 
 def _forget() -> None:

@@ -13,7 +13,7 @@ from gitlease.adapters.attending import Attended
 from gitlease.adapters.guardian import GuardianFailed
 from gitlease.answers import Answer
 from gitlease.bootstrap import Workspace
-from gitlease.bootstrap_holding import new_heartbeat
+from gitlease.bootstrap_holding import at_the_end, new_heartbeat
 from gitlease.domain.errors import GitleaseError, Invalid, LeaseLost
 from gitlease.domain.frozen import dataclass
 from gitlease.domain.instant import rfc3339
@@ -23,9 +23,6 @@ from gitlease.domain.operations import Grant
 from gitlease.domain.resource import Resource, word_anywhere
 from gitlease.keeping import holds_of
 from gitlease.running import CannotExecute, Ended, NoCommand, Run, early_by, grace_ms
-from gitlease.service import LeaseService
-
-ENDING_LIMIT, ENDING_PATIENCE = 10.0, 10.0  # seconds for one contact, and for tries, at the end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,24 +174,14 @@ def give_back(
 
 def _released(workspace: Workspace, ours: Sequence[Grant], errand: Errand) -> tuple[str, ...]:
     wanted = [grant.resource for grant in ours]
-    service = _at_the_end(workspace)
+    service = at_the_end(workspace, {grant.lease_id for grant in ours})
     answer = service.release(wanted, scope=errand.scope, note=errand.note, commit=errand.commit)
     return tuple(x for x in answer.warnings if x not in service.store.warnings)
 
 
-def _at_the_end(workspace: Workspace) -> LeaseService:
-    """The service for the release: it waits for no remote for long, since the lease ends anyway."""
-    session = workspace.identity.actor.session
-    try:
-        again = workspace.again(session=session, time_limit=ENDING_LIMIT, patience=ENDING_PATIENCE)
-    except GitleaseError:  # the command may have changed the settings
-        return workspace.service
-    return again.service
-
-
 def _take_back(workspace: Workspace, wanted: Sequence[Resource]) -> None:
     """Release what an interrupted claim was granted, or may be."""
-    service, actor = _at_the_end(workspace), workspace.identity.actor
+    service, actor = at_the_end(workspace, ()), workspace.identity.actor
     look = service.known_look()
     ours = look is not None and any(
         x.session == actor.session and same_person(x.holder, actor.holder) and not x.renewals

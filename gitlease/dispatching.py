@@ -70,6 +70,15 @@ def refuse_second(runs: Runs, lease_ids: Sequence[str]) -> None:
             )
 
 
+def run_that_has(runs: Runs, resource: str | None, layer: str) -> RunRecord | None:
+    """The run in the background of this clone that holds a resource, while it runs."""
+    for record in runs.every():
+        same = record.layer == layer and resource in record.resources
+        if same and state_of(record, runs) == RUNNING:
+            return record
+    return None
+
+
 def holder_run(runs: Runs, session: str | None) -> RunRecord | None:
     """The run in the background of this clone that is in a session, while it runs."""
     for record in runs.every():

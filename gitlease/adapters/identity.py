@@ -40,19 +40,13 @@ def resolve_identity(
     environ: Mapping[str, str],
     session_flag: str | None,
     no_session: bool,
-    run: str | None = None,
 ) -> Identity:
     """The holder is git's ``user.email``; the session comes from the first source that has one.
-
-    ``run`` is the session where neither flag nor environment gives one. It was not asked for, so it
-    binds no lease of the person's.
 
     Raises Invalid without a usable email, UsageError for a bad ``--session``.
     """
     holder, holder_source = _holder(repository)
     session, session_source = _session(repository, environ, session_flag or None, no_session)
-    if run is not None and session_source not in (_FLAG, _ENVIRONMENT):
-        session, session_source = run, "this run alone"
     branch = repository.branch()
     return Identity(
         actor=Actor(

@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 
 from gitlease.answers import Terms
 from gitlease.bootstrap import Workspace, open_workspace
-from gitlease.bootstrap_holding import heartbeat_of, in_a_run, waking_clock
+from gitlease.bootstrap_holding import at_the_end, heartbeat_of, in_a_run, waking_clock
 from gitlease.domain.errors import GitleaseError, LeaseHeld, LeaseLost, UsageError
 from gitlease.domain.loss import Hold, Loss, Lost
 from gitlease.domain.operations import MAX_NOTE, MAX_REASON
@@ -81,7 +81,7 @@ def hold(
         commit=commit,
     )
 
-    def opener(woken: threading.Event) -> Workspace:
+    def opener() -> Workspace:
         workspace = open_workspace(
             directory,
             session=session,
@@ -89,7 +89,6 @@ def hold(
             local=local,
             remote=remote,
             environ=environ,
-            clock=waking_clock(woken),
         )
         return in_a_run(workspace, "hold")
 
@@ -113,7 +112,7 @@ class Holding:
 
     def __init__(
         self,
-        opener: Callable[[threading.Event], Workspace],
+        opener: Callable[[], Workspace],
         resources: Iterable[str],
         terms: Terms,
         *,
@@ -257,10 +256,11 @@ class Holding:
         self._mine = _held_by.get(self._runner, frozenset())
 
     def _claim(self) -> None:
-        workspace = self._workspace = self._open(self._given_up)
+        workspace = self._workspace = self._open()
+        waited = workspace.again(clock=waking_clock(self._given_up))
         mine, terms = self._mine, self._terms
         wanted, paths = to_resources(workspace, self._words), to_paths(workspace, self._paths)
-        answer = workspace.service.claim(
+        answer = waited.service.claim(
             wanted,
             scope=terms.scope,
             ttl=terms.ttl,
@@ -295,7 +295,7 @@ class Holding:
         """Give back what this block was granted; what it joined is another's to release."""
         if self._workspace is None or not self._holds:
             return
-        beat, service = heartbeat_of(self._workspace), self._workspace.service
+        beat = heartbeat_of(self._workspace)
         beat.look()
         beat.drop(self._ids, self._lose)
         lost = {self._why.hold.grant.lease_id} if self._why else set()
@@ -305,10 +305,12 @@ class Holding:
             return
         terms = self._terms
         try:
+            service = at_the_end(self._workspace, ours)
             service.release(wanted, scope=terms.scope, note=self._note, commit=terms.commit)
         except GitleaseError as error:
             # The work is done, and the lease ends by itself: no reason to fail what succeeded.
-            warnings.warn(f"gitlease: not released: {error.message}", RuntimeWarning, stacklevel=3)
+            told = f"gitlease: not released, and ends by itself: {error.message}"
+            warnings.warn(told, RuntimeWarning, stacklevel=3)
 
     def _end(self, error: BaseException | None) -> None:
         if self._why is None:

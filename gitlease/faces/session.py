@@ -10,7 +10,7 @@ from types import TracebackType
 
 from gitlease.answers import Answer
 from gitlease.bootstrap import Workspace, open_workspace
-from gitlease.bootstrap_holding import heartbeat_of, in_a_run
+from gitlease.bootstrap_holding import at_the_end, heartbeat_of, in_a_run
 from gitlease.domain.errors import GitleaseError, LeaseLost, UsageError
 from gitlease.domain.loss import Lost
 from gitlease.domain.resource import Resource
@@ -87,13 +87,14 @@ class Session(Leases):
         beat.look()
         beat.drop(sorted(self._kept), self._lose)
         lost = {one.hold.grant.lease_id for one in self._losses}
-        ours = [resource for lease_id, resource in self._granted.items() if lease_id not in lost]
+        ours = {x: resource for x, resource in self._granted.items() if x not in lost}
         try:
             if ours:
-                self._service.release(ours)
+                at_the_end(self._workspace, ours).release([*ours.values()])
         except GitleaseError as refusal:
             # The work is done, and leases end by themselves: no reason to fail what succeeded.
-            message = f"gitlease: session {self.session} was not ended: {refusal.message}"
+            message = f"gitlease: what session {self.session} has was not released, and ends by "
+            message += f"itself: {refusal.message}"
             warnings.warn(message, RuntimeWarning, stacklevel=2)
         if self._losses and error is None:
             raise self._losses[0].error

@@ -295,8 +295,8 @@ def test_a_callback_that_fails_is_called_again(
 
 def test_a_callback_that_cannot_begin_says_why(path_remote: Remote, clones: Clones) -> None:
     (jo,) = clones(1)
+    git(jo, "remote", "set-url", "origin", str(jo / "nowhere"))
     with gitlease.open(str(jo), environ={}) as leases:
-        git(jo, "remote", "set-url", "origin", str(jo / "nowhere"))
         handle = leases.on_available("F001")(lambda _event: None)
         assert not handle.ready(PATIENCE)
         assert isinstance(handle.error, gitlease.GitleaseError)

@@ -130,6 +130,7 @@ def _dispatch(
     except LeaseHeld as held:
         held.hints = (*held.hints, *_where_it_runs(call, held))
         raise
+    call.warnings += asked.remarks(answer)
     _answer(call, answer, record)
 
 
@@ -142,10 +143,12 @@ def _print(text: str) -> None:
 def _where_it_runs(call: Call, held: LeaseHeld) -> list[str]:
     """How to look after the run in the background that has it, where it is one of this clone."""
     from gitlease.bootstrap_dispatch import runs_of
-    from gitlease.dispatching import holder_run
+    from gitlease.dispatching import holder_run, run_that_has
 
-    sessions = [view.session for view in held.views] or [call.actor.session]
-    record = next((r for s in sessions if (r := holder_run(runs_of(call.workspace), s))), None)
+    runs, sessions = runs_of(call.workspace), [view.session for view in held.views]
+    record = next((r for s in sessions if (r := holder_run(runs, s))), None)
+    if not sessions:  # what is one's own is refused by the run that has it, not by the ledger
+        record = run_that_has(runs, held.resource, call.workspace.layer)
     if record is None:
         return []
     return [call.typed("dispatch", options=["--logs", record.resources[0]])]

@@ -117,6 +117,22 @@ class Asked:
             ),
         )
 
+    def remarks(self, answer: Answer) -> list[str]:
+        """What a person should know before it starts, besides the warnings of the claim."""
+        from gitlease.faces import sentences
+        from gitlease.keeping import holds_of
+        from gitlease.running import SHARE, grace_ms
+
+        said, holds = [], holds_of(answer)
+        grace = grace_ms(self.grace, holds) / 1_000 if holds else 0
+        if self.grace is not None and grace < self.grace:
+            said.append(f"the grace is {grace:g}s: at most one part in {SHARE} of the lease's time")
+        return said + [
+            f"{sentences.named(view)} was yours before: it is not released at the end"
+            for view in answer.leases
+            if view.renewals
+        ]
+
     def claim_next(self) -> Answer:
         """Claim the first task of the queue. Whatever that raises; NoCommand, CannotExecute."""
         from gitlease.bootstrap_running import check_command, ends_orderly

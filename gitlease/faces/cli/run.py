@@ -57,7 +57,9 @@ cover; for any other lease, say `gitlease push --require R`.
 
 It finds in its environment GITLEASE_RESOURCE and GITLEASE_TOKEN (several are separated by spaces),
 GITLEASE_HOLDER, GITLEASE_SESSION and GITLEASE_EXPIRES_AT (as of its start): gitlease commands in it
-speak as this run. Where you give --remote or --local, give it to them as well.
+speak as this run. Where you give --remote or --local, give it to them as well. The run itself keeps
+to the settings and the user.email that it began with, whatever its command checks out or sets;
+gitlease commands in it read what is there by then.
 
 Nothing is written but to standard error, and with --json nothing but one JSON document, as its last
 line.""",
@@ -111,7 +113,8 @@ def _under_leases(call: Call, asked: Asked) -> int:
 
     try:
         answer = asked.claim()
-        said += [*call.warnings, *answer.warnings, *_lines(call, asked, answer)]
+        taken = [f"taken over from {sentences.whose(old)}" for old in answer.displaced]
+        said += [*call.warnings, *answer.warnings, *taken, *asked.remarks(answer)]
         _say(call, [f"warning: {x}" for x in said] + [sentences.noted(n) for n in answer.notes])
         ended = run_errand(
             call.workspace,
@@ -132,24 +135,6 @@ def _under_leases(call: Call, asked: Asked) -> int:
     left = give_back(call.workspace, answer, asked.errand, ended.lost)
     _say(call, [f"warning: {x}" for x in left])
     return _tell_end(call, answer, ended, [*said, *left])
-
-
-def _lines(call: Call, asked: Asked, answer: Answer) -> list[str]:
-    """What a person should know before it starts, besides the warnings of the claim."""
-    from gitlease.keeping import holds_of
-    from gitlease.running import SHARE, grace_ms
-
-    said = [f"taken over from {sentences.whose(old)}" for old in answer.displaced]
-    holds = holds_of(answer)
-    grace = grace_ms(asked.grace, holds) / 1_000 if holds else 0
-    if asked.grace is not None and grace < asked.grace:
-        said.append(f"the grace is {grace:g}s: at most one part in {SHARE} of the lease's time")
-    said += [
-        f"{sentences.named(view)} was yours before: it is not released at the end"
-        for view in answer.leases
-        if view.renewals
-    ]
-    return said
 
 
 def _say(call: Call, lines: Sequence[str]) -> None:

@@ -1,0 +1,333 @@
+"""Whoever holds on keeps to what it was opened with, whatever its work tree says meanwhile."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.clock import ManualClock
+from support.remotes import Remote
+from support.repos import commit_file, git
+from support.running import LONG, Desk, number_in, sleeper, until
+
+import gitlease
+from gitlease.bootstrap import open_workspace
+from gitlease.bootstrap_holding import ENDING, at_the_end
+from gitlease.domain.instant import Instant
+from gitlease.domain.resource import parse_resource
+from gitlease.keeping import holds_of
+
+pytestmark = [
+    pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="processes are seen there"),
+    pytest.mark.sampled(2),
+]
+
+Clones = Callable[..., list[Path]]
+
+FILE = ".gitlease.yaml"
+CHANGES = {
+    "another layer": "lease: {layer: team}\n",
+    "another prefix": "lease: {ref_prefix: refs/heads/gitlease}\n",
+    "another remote": "lease: {remote: elsewhere}\n",
+    "a conflict": "<<<<<<< HEAD\nlease: {}\n=======\n",
+    "an unknown key": "lease: {colour: red}\n",
+}
+OWN = "lease: {layer: team, ref_prefix: refs/heads/gitlease}\n"
+
+
+@pytest.fixture
+def desks(clones: Clones) -> Iterator[tuple[Desk, Desk]]:
+    """Jo's desk and Kim's; nothing that was started at them is left in the end."""
+    jo, kim = clones(2)
+    let_short(jo)
+    made = (Desk(jo), Desk(kim))
+    try:
+        yield made
+        for desk in made:
+            desk.all_gone()
+    finally:
+        for desk in made:
+            desk.clear()
+
+
+@pytest.fixture
+def jo(desks: tuple[Desk, Desk]) -> Desk:
+    return desks[0]
+
+
+@pytest.fixture
+def kim(desks: tuple[Desk, Desk]) -> Desk:
+    return desks[1]
+
+
+@pytest.fixture(params=[*CHANGES, "another person"])
+def change(request: pytest.FixtureRequest, jo: Desk) -> Callable[[], None]:
+    """Something that changes in Jo's clone while she holds on."""
+
+    def made() -> None:
+        if request.param in CHANGES:
+            (jo.clone / FILE).write_text(CHANGES[request.param])
+        else:
+            git(jo.clone, "config", "user.email", "another@example.com")
+
+    return made
+
+
+def renewals(desk: Desk) -> list[int]:
+    return [x["renewals"] for x in desk.document("list")["leases"]]
+
+
+def renewed(desk: Desk) -> None:
+    """Wait until a lease that is seen from this desk is renewed once more."""
+    before = renewals(desk)
+    until(lambda: renewals(desk) > before, "a renewal")
+
+
+def let_short(clone: Path) -> None:
+    """Let the ledger allow leases of a second, which lapse when they end."""
+    with gitlease.open(str(clone)) as leases:
+        leases._service.set_policy({"ttl_min": "1s", "skew": "0s"})
+
+
+# --- the settings ---------------------------------------------------------------------------------
+
+
+def test_a_heartbeat_renews_and_looks_where_the_lease_is(
+    jo: Desk, kim: Desk, change: Callable[[], None]
+) -> None:
+    clock = ManualClock(wall_ms=round(time.time() * 1_000), make=Instant)
+    opened = open_workspace(str(jo.clone), clock=clock, session="mine")
+    holds = holds_of(opened.service.claim([parse_resource("F001")], ttl=60))
+    change()
+    clock.advance(30)
+    again = opened.again(no_session=True, time_limit=5.0, patience=5.0)
+    assert again.service.store is not opened.service.store, "each thread has its own"
+    answer = again.service.beat([hold.grant for hold in holds])
+    assert not answer.refused
+    assert renewals(kim) == [1]
+    assert (again.layer, again.identity.actor.holder) == ("global", "w1@example.com")
+    at_the_end(opened, {hold.grant.lease_id for hold in holds}).release([parse_resource("F001")])
+    assert kim.live() == []
+
+
+def test_a_hold_keeps_to_what_it_was_opened_with(
+    jo: Desk, kim: Desk, change: Callable[[], None]
+) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with gitlease.hold("F001", ttl="6s", directory=str(jo.clone)) as lease:
+            change()
+            renewed(kim)
+            lease.check()
+    assert kim.live() == []
+
+
+def test_a_session_keeps_to_what_it_was_opened_with(
+    jo: Desk, kim: Desk, change: Callable[[], None]
+) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with gitlease.session("mine", directory=str(jo.clone)) as run:
+            run.claim("F001", ttl="6s")
+            change()
+            renewed(kim)
+            run.check()
+    assert kim.live() == []
+
+
+def test_a_run_keeps_to_what_it_was_opened_with(
+    jo: Desk, kim: Desk, change: Callable[[], None], tmp_path: Path
+) -> None:
+    file = tmp_path / "pid"
+    run = jo.start("run", "F001", "--ttl", "6s", "--", *sleeper(file))
+    number_in(file)
+    change()
+    renewed(kim)
+    run.terminate()
+    assert run.wait(LONG) == 143
+    assert run.stderr is not None
+    assert run.stderr.read() == ""
+    assert kim.live() == []
+
+
+def test_a_run_in_the_background_keeps_to_what_it_was_opened_with(
+    jo: Desk, kim: Desk, tmp_path: Path
+) -> None:
+    file = tmp_path / "pid"
+    jo.document("dispatch", "F001", "--ttl", "6s", "--", *sleeper(file))
+    number_in(file)
+    (jo.clone / FILE).write_text(CHANGES["another prefix"])
+    renewed(kim)
+    assert jo.document("dispatch", "--stop", "F001")["status"] == "stopped"
+    assert kim.live() == []
+
+
+def test_a_checkout_of_a_branch_without_the_settings_is_no_loss(jo: Desk, kim: Desk) -> None:
+    git(jo.clone, "branch", "old")
+    commit_file(jo.clone, FILE, OWN)
+    (kim.clone / FILE).write_text(OWN)
+    let_short(jo.clone)
+    done = jo.ask("run", "F001", "--", "git", "checkout", "-q", "old")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert kim.live() == []
+    git(jo.clone, "checkout", "-q", "-")
+    with gitlease.hold("F001", ttl="6s", directory=str(jo.clone)) as lease:
+        git(jo.clone, "checkout", "-q", "old")
+        renewed(kim)
+        lease.check()
+    assert kim.live() == []
+
+
+def test_the_task_files_of_the_claim_are_those_of_the_release(jo: Desk) -> None:
+    (jo.clone / FILE).write_text('tasks: {files: ["work/*.md"]}\n')
+    task = jo.clone / "work" / "F001.md"
+    commit_file(jo.clone, "work/F001.md", "---\nid: F001\nstatus: todo\n---\n")
+    script = f"grep assigned work/F001.md && rm {FILE}"
+    done = jo.ask("run", "F001", "--", "sh", "-c", script)
+    assert (done.returncode, done.stdout) == (0, "assigned: w1@example.com\n")
+    assert "assigned" not in task.read_text()
+
+
+def test_two_holds_of_one_process_have_each_the_ledger_that_they_were_opened_with(
+    jo: Desk, kim: Desk
+) -> None:
+    place = str(jo.clone)
+    with gitlease.hold("F001", ttl="6s", directory=place):
+        (jo.clone / FILE).write_text(CHANGES["another layer"])
+        (kim.clone / FILE).write_text(CHANGES["another layer"])
+        let_short(jo.clone)
+        with gitlease.hold("F001", ttl="6s", directory=place) as other:
+            renewed(kim)
+            other.check()
+        assert kim.live() == []
+
+
+# --- a dispatch of what the person holds ----------------------------------------------------------
+
+
+def joined(desk: Desk) -> Any:
+    """The one lease, which is the person's and no run's."""
+    [lease] = desk.document("list")["leases"]
+    assert lease["session"] is None
+    return lease
+
+
+@pytest.mark.parametrize("end", ["stops", "ends"])
+def test_a_dispatch_of_what_the_person_holds_leaves_it_to_the_person(
+    jo: Desk, tmp_path: Path, end: str
+) -> None:
+    before = jo.document("claim", "F001")["lease"]
+    file = tmp_path / "pid"
+    words = sleeper(file) if end == "stops" else ("true",)
+    said = jo.document("dispatch", "F001", "--", *words)
+    assert "F001 was yours before: it is not released at the end" in said["warnings"]
+    if end == "stops":
+        number_in(file)
+        assert joined(jo)["lease_id"] == before["lease_id"]
+        second = jo.ask("dispatch", "F001", "--", "true")
+        assert second.returncode == 1, "it is not started twice"
+        assert "hint: gitlease dispatch --logs F001" in second.stderr
+        assert jo.ask("dispatch", "--stop", "F001").returncode == 0
+    until(lambda: jo.document("dispatch", "--list")["runs"][0]["state"] != "running", "its end")
+    assert joined(jo)["lease_id"] == before["lease_id"]
+    for words in (("renew", "F001"), ("claim", "F001"), ("run", "F001", "--", "true")):
+        assert jo.ask(*words).returncode == 0
+    assert joined(jo)["lease_id"] == before["lease_id"]
+    assert jo.ask("release", "F001").returncode == 0
+
+
+def test_a_dispatch_says_what_was_the_persons_before(jo: Desk) -> None:
+    assert jo.ask("claim", "F001").returncode == 0
+    done = jo.ask("dispatch", "F001", "--", "true")
+    assert done.stderr.count("F001 was yours before: it is not released at the end") == 1
+    jo.all_gone()
+
+
+# --- the end --------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def hanging(remote: Remote) -> Iterator[None]:
+    """Until this ends, the remote takes a push and does not answer."""
+    hook, gate = remote.bare / "hooks" / "pre-receive", remote.bare / "hangs"
+    hook.parent.mkdir(exist_ok=True)
+    gate.touch()
+    # What it says is how it learns that nobody listens any more.
+    loop = f"while test -e {shlex.quote(str(gate))}; do sleep 0.1; echo >&2 || exit 1; done; exit 1"
+    hook.write_text(f"#!/bin/sh\n{loop}\n")
+    hook.chmod(0o755)
+    try:
+        yield
+    finally:
+        hook.unlink()
+        gate.unlink()
+
+
+def test_the_end_waits_no_longer_than_the_lease_lasts(jo: Desk) -> None:
+    clock = ManualClock(wall_ms=round(time.time() * 1_000), make=Instant)
+    opened = open_workspace(str(jo.clone), clock=clock, session="mine")
+    limits: list[float] = []
+    real = opened.again
+
+    def again(**given: Any) -> Any:
+        assert given["patience"] == given["time_limit"]
+        limits.append(given["time_limit"])
+        return real(**given)
+
+    object.__setattr__(opened, "again", again)
+    answer = opened.service.claim([parse_resource("F001")], ttl=18)
+    ids = {view.lease_id for view in answer.leases}
+    for seconds in (0, 9, 9):
+        clock.advance(seconds)
+        at_the_end(opened, ids)
+    assert limits == [6.0, 3.0, 1.0]
+    limits.clear()
+    opened.service.claim([parse_resource("F001")], ttl=900)
+    at_the_end(opened, ids)
+    at_the_end(opened, {"unknown"})
+    assert limits == [ENDING, ENDING]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["hold", "session"])
+def test_a_block_ends_before_its_lease_where_the_remote_hangs(
+    jo: Desk, path_remote: Remote, kind: str
+) -> None:
+    place, stack = str(jo.clone), contextlib.ExitStack()
+    with warnings.catch_warnings(record=True) as said, contextlib.ExitStack() as remote:
+        warnings.simplefilter("always")
+        with stack:
+            if kind == "hold":
+                stack.enter_context(gitlease.hold("F001", ttl="15s", directory=place))
+            else:
+                stack.enter_context(gitlease.session(directory=place)).claim("F001", ttl="15s")
+            remote.enter_context(hanging(path_remote))
+            began = time.monotonic()
+        took = time.monotonic() - began
+    assert took < 15
+    [told] = [str(x.message) for x in said if x.category is RuntimeWarning]
+    assert "by itself" in told or "by themselves" in told
+
+
+@pytest.mark.slow
+def test_a_run_ends_before_its_lease_where_the_remote_hangs(
+    jo: Desk, path_remote: Remote, tmp_path: Path
+) -> None:
+    go = tmp_path / "go"
+    script = f"until test -e '{go}'; do sleep 0.05; done; exit 3"
+    run = jo.start("run", "F001", "--ttl", "15s", "--", "sh", "-c", script)
+    until(lambda: jo.live() == ["F001"], "the claim")
+    with hanging(path_remote):
+        began = time.monotonic()
+        go.touch()
+        assert run.wait(LONG) == 3
+        assert time.monotonic() - began < 15
+    assert run.stderr is not None
+    assert run.stderr.read().count("warning: not released, and ends by itself: ") == 1
