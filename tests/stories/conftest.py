@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from support.hooked import Pair, copy_pair, make_pair
+from support.running import Desk, desks_in, short_leases
 
 
 @pytest.fixture(scope="session")
@@ -17,3 +19,22 @@ def made_pair(tmp_path_factory: pytest.TempPathFactory) -> Pair:
 def pair(made_pair: Pair, tmp_path: Path) -> Pair:
     """Two people with hooks, each in a clone, and the remote that they share."""
     return copy_pair(made_pair, tmp_path)
+
+
+@pytest.fixture
+def desks(clones: Callable[..., list[Path]]) -> Iterator[tuple[Desk, ...]]:
+    """Jo's desk and Kim's, whose ledger allows short leases."""
+    made = clones(2)
+    short_leases(made[0])
+    with desks_in(made) as opened:
+        yield opened
+
+
+@pytest.fixture
+def jo(desks: tuple[Desk, ...]) -> Desk:
+    return desks[0]
+
+
+@pytest.fixture
+def kim(desks: tuple[Desk, ...]) -> Desk:
+    return desks[1]

@@ -6,7 +6,7 @@ import os
 import signal
 import stat
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,33 +15,12 @@ from support.fences import clean_env
 from support.repos import commit_file
 from support.running import LONG, Desk, lives, number_in, sleeper, until
 
-import gitlease
-
 pytestmark = [
     pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="processes are seen there"),
     pytest.mark.sampled(2),
 ]
 
 Clones = Callable[..., list[Path]]
-
-
-@pytest.fixture
-def jo(clones: Clones) -> Iterator[Desk]:
-    """Jo's desk; nothing that was started at it is left in the end."""
-    clone, _ = clones(2)
-    with gitlease.open(str(clone)) as leases:
-        leases._service.set_policy({"ttl_min": "1s", "skew": "0s"})
-    desk = Desk(clone)
-    try:
-        yield desk
-        desk.all_gone()
-    finally:
-        desk.clear()
-
-
-@pytest.fixture
-def kim(jo: Desk) -> Desk:
-    return Desk(next(x for x in sorted(jo.clone.parent.iterdir()) if x != jo.clone))
 
 
 def run_of(desk: Desk, resource: str = "F001") -> Any:

@@ -15,7 +15,7 @@ import pytest
 from support.clock import ManualClock
 from support.remotes import Remote
 from support.repos import commit_file, git
-from support.running import LONG, Desk, number_in, sleeper, until
+from support.running import LONG, Desk, number_in, short_leases, sleeper, until
 
 import gitlease
 from gitlease.bootstrap import open_workspace
@@ -42,31 +42,6 @@ CHANGES = {
 OWN = "lease: {layer: team, ref_prefix: refs/heads/gitlease}\n"
 
 
-@pytest.fixture
-def desks(clones: Clones) -> Iterator[tuple[Desk, Desk]]:
-    """Jo's desk and Kim's; nothing that was started at them is left in the end."""
-    jo, kim = clones(2)
-    let_short(jo)
-    made = (Desk(jo), Desk(kim))
-    try:
-        yield made
-        for desk in made:
-            desk.all_gone()
-    finally:
-        for desk in made:
-            desk.clear()
-
-
-@pytest.fixture
-def jo(desks: tuple[Desk, Desk]) -> Desk:
-    return desks[0]
-
-
-@pytest.fixture
-def kim(desks: tuple[Desk, Desk]) -> Desk:
-    return desks[1]
-
-
 @pytest.fixture(params=[*CHANGES, "another person"])
 def change(request: pytest.FixtureRequest, jo: Desk) -> Callable[[], None]:
     """Something that changes in Jo's clone while she holds on."""
@@ -88,12 +63,6 @@ def renewed(desk: Desk) -> None:
     """Wait until a lease that is seen from this desk is renewed once more."""
     before = renewals(desk)
     until(lambda: renewals(desk) > before, "a renewal")
-
-
-def let_short(clone: Path) -> None:
-    """Let the ledger allow leases of a second, which lapse when they end."""
-    with gitlease.open(str(clone)) as leases:
-        leases._service.set_policy({"ttl_min": "1s", "skew": "0s"})
 
 
 # --- the settings ---------------------------------------------------------------------------------
@@ -173,7 +142,7 @@ def test_a_checkout_of_a_branch_without_the_settings_is_no_loss(jo: Desk, kim: D
     git(jo.clone, "branch", "old")
     commit_file(jo.clone, FILE, OWN)
     (kim.clone / FILE).write_text(OWN)
-    let_short(jo.clone)
+    short_leases(jo.clone)
     done = jo.ask("run", "F001", "--", "git", "checkout", "-q", "old")
     assert (done.returncode, done.stderr) == (0, "")
     assert kim.live() == []
@@ -202,7 +171,7 @@ def test_two_holds_of_one_process_have_each_the_ledger_that_they_were_opened_wit
     with gitlease.hold("F001", ttl="6s", directory=place):
         (jo.clone / FILE).write_text(CHANGES["another layer"])
         (kim.clone / FILE).write_text(CHANGES["another layer"])
-        let_short(jo.clone)
+        short_leases(jo.clone)
         with gitlease.hold("F001", ttl="6s", directory=place) as other:
             renewed(kim)
             other.check()

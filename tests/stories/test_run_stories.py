@@ -18,7 +18,7 @@ import pytest
 from support.faults import delay
 from support.fences import clean_env
 from support.remotes import Remote
-from support.running import LONG, Desk, lives, number_in, sleeper, until
+from support.running import LONG, Desk, lives, number_in, short_leases, sleeper, until
 
 import gitlease
 from gitlease.faces.cli.app import run
@@ -29,39 +29,6 @@ pytestmark = [
 ]
 
 Clones = Callable[..., list[Path]]
-
-
-def short_leases(clone: Path) -> None:
-    """Let the ledger allow leases of a second, which lapse when they end."""
-    with gitlease.open(str(clone)) as leases:
-        leases._service.set_policy(
-            {"ttl_min": "1s", "skew": "0s", "admins": "w1@example.com w2@example.com"}
-        )
-
-
-@pytest.fixture
-def desks(request: pytest.FixtureRequest, clones: Clones) -> Iterator[tuple[Desk, Desk]]:
-    """Jo's desk and Kim's; nothing that was started at them is left in the end."""
-    jo, kim = clones(2)
-    short_leases(jo)
-    made = (Desk(jo), Desk(kim))
-    try:
-        yield made
-        for desk in made:
-            desk.all_gone()
-    finally:
-        for desk in made:
-            desk.clear()
-
-
-@pytest.fixture
-def jo(desks: tuple[Desk, Desk]) -> Desk:
-    return desks[0]
-
-
-@pytest.fixture
-def kim(desks: tuple[Desk, Desk]) -> Desk:
-    return desks[1]
 
 
 # --- what a run is --------------------------------------------------------------------------------

@@ -10,10 +10,11 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import gitlease
 from gitlease.adapters.processes import started_at
 from support.fences import clean_env
 
@@ -127,6 +128,28 @@ class Desk:
             for stream in (process.stdin, process.stdout, process.stderr):
                 if stream is not None:
                     stream.close()
+
+
+def short_leases(clone: Path) -> None:
+    """Let the ledger allow leases of a second, which lapse when they end; the first two administer
+    it.
+    """
+    with gitlease.open(str(clone)) as leases:
+        admins = "w1@example.com w2@example.com"
+        leases._service.set_policy({"ttl_min": "1s", "skew": "0s", "admins": admins})
+
+
+@contextlib.contextmanager
+def desks_in(clones: Iterable[Path]) -> Iterator[tuple[Desk, ...]]:
+    """A desk in each clone; nothing that was started at them is left in the end."""
+    made = tuple(map(Desk, clones))
+    try:
+        yield made
+        for desk in made:
+            desk.all_gone()
+    finally:
+        for desk in made:
+            desk.clear()
 
 
 def number_in(file: Path) -> int:
