@@ -218,25 +218,34 @@ def _with_own(
     return replace(push, again=tuple(own), cut=cut)
 
 
-def landed(repository: Repository, pushes: Sequence[Push], remote: str) -> frozenset[str]:
-    """Those of the commits of some pushes that the remote has by its own word, or by what was
-    fetched last: the refs that follow it need not have all of its branches.
+@dataclass(frozen=True, slots=True)
+class Landed:
+    """Which commits of a push a remote has already: on any branch of it, and on a main one."""
 
-    What is one's own counts as landed where a main branch has it. Asks the remote.
+    anywhere: frozenset[str]
+    on_main: frozenset[str]
+
+
+def landed(repository: Repository, pushes: Sequence[Push], remote: str) -> Landed:
+    """What of some pushes the remote has by its own word, or by what was fetched last.
+
+    The refs that follow it need not have all of its branches. Asks the remote.
     """
     heads = heads_known(repository, remote)
     main = main_branches(repository, names_of(repository, remote))
     tips = [push.local_oid for push in pushes if push.every]
-    found = set[str]()
-    for commits, known in (
-        ([one for push in pushes for one in push.commits], [oid for _, oid in heads]),
-        ([x for push in pushes for x in push.again], [o for ref, o in heads if is_main(ref, main)]),
-    ):
-        if commits and known:
-            new = reached(repository, tips, known, most=MAX_COMMITS + 1)
-            if len(new) <= MAX_COMMITS:
-                found |= set(commits) - {commit for commit, _ in new}
-    return frozenset(found)
+    every = {commit for push in pushes for commit in push.every}
+
+    def had(oids: Sequence[str]) -> frozenset[str]:
+        if not oids:
+            return frozenset()
+        new = reached(repository, tips, oids, most=MAX_COMMITS + 1)
+        whole = len(new) <= MAX_COMMITS
+        return frozenset(every - {commit for commit, _ in new}) if whole else frozenset()
+
+    return Landed(
+        had([oid for _, oid in heads]), had([oid for ref, oid in heads if is_main(ref, main)])
+    )
 
 
 def _needed(repository: Repository, *words: str, most: int = MAX_COMMITS + 1) -> list[str]:

@@ -7,7 +7,7 @@ one takes back of one's own elsewhere is nobody's loss.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from gitlease.adapters.asking import ask
 from gitlease.adapters.changes_push import DELETE, MAX_COMMITS, UPDATE, Push
@@ -47,10 +47,12 @@ def removed(
         if one.became not in REPLACES or not old:
             continue
         if ask(repository, "cat-file", "-e", old).code != 0:
+            from gitlease.adapters.transport import without_secrets
+
             name = one.ref.removeprefix("refs/heads/").removeprefix("refs/tags/")
             raise Denied(
                 f"what {name} has there is not known here, so nobody can tell whose work it is",
-                hints=(f"git fetch {remote}",),
+                hints=(f"git fetch {without_secrets(remote)}",),
             )
         asked = ask(repository, "rev-parse", "-q", "--verify", f"{old}^{{commit}}")
         commit = os.fsdecode(asked.out).split()[-1:] if asked.code == 0 else []
@@ -65,13 +67,18 @@ def removed(
 
 
 def removed_by(
-    repository: Repository, pushes: Sequence[Push], remote: str, holder: str
+    repository: Repository,
+    pushes: Sequence[Push],
+    remote: str,
+    holder: str,
+    *,
+    forced: Callable[[], bool],
 ) -> tuple[list[str], bool, tuple[str, ...]]:
     """As ``removed`` of the main branches, by what is known here of the remote, without asking it.
 
     Of any other branch nobody can tell here whether what it loses is a loss: its commits may have
-    been squashed, or replaced by whoever made them. The main branches of which it is not known here
-    what they have come last.
+    been squashed, or replaced by whoever made them. The main branches that go without its being
+    known here what they have come last: only with ``forced`` does git replace such a one.
     """
     names = names_of(repository, remote)
     moved = [x for x in pushes if x.kind in (UPDATE, DELETE) and x.remote_oid]
@@ -81,7 +88,8 @@ def removed_by(
         if not is_main(one.remote_ref, main):
             continue
         if ask(repository, "cat-file", "-e", one.remote_oid).code != 0:
-            unknown.append(one.remote_ref.removeprefix("refs/heads/"))
+            if one.kind == DELETE or forced():
+                unknown.append(one.remote_ref.removeprefix("refs/heads/"))
         elif (became := _became(repository, one)) in REPLACES:
             refs.append(WorkRef(one.remote_ref, "", one.remote_oid, one.local_oid, became))
     if not refs:

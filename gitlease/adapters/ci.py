@@ -84,7 +84,7 @@ def _github(environ: Mapping[str, str]) -> Asked:
 
 def _pull(event: _Fields, environ: Mapping[str, str], kind: str, here: Asked) -> Asked:
     number = event.number("pull_request", "number") or event.number("number")
-    sent = kind not in _PULLS or event.text("action") in ("", *_BROUGHT)
+    sent = kind in _PULLS and event.text("action") in ("", *_BROUGHT)
     base = event.text("pull_request", "base", "ref") or environ.get("GITHUB_BASE_REF", "")
     sender = event.text("sender", "login") if sent else ""
     return replace(

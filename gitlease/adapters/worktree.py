@@ -20,11 +20,12 @@ from gitlease.adapters.message import (
     with_trailers,
     write_message,
 )
-from gitlease.adapters.remote_branches import names_of
+from gitlease.adapters.remote_branches import is_main, main_branches, names_of
 from gitlease.adapters.repository import Repository
 from gitlease.adapters.settings import Tasks
 from gitlease.domain.errors import Invalid
 from gitlease.domain.guard import Carried, Touched
+from gitlease.domain.lease import same_person
 from gitlease.ports_guard import Outgoing, StagedChange, Started, TakenAway
 
 
@@ -89,11 +90,23 @@ class HookWorktree:
 
         pushes = self._pushes(lines, remote)
         remote = self._environ.get("PRE_COMMIT_REMOTE_NAME") or remote
-        gone = landed(self._repository, pushes, remote)
-        every = dict.fromkeys(x for push in pushes for x in push.every if x not in gone)
+        there = landed(self._repository, pushes, remote)
+        main = main_branches(self._repository, names_of(self._repository, remote))
+        every = dict.fromkeys(x for push in pushes for x in push.every if x not in there.on_main)
         chosen = Chosen(commits=tuple(every), shown="")
         deeds = GitCommits(self._repository, self._tasks).read(chosen)
-        return tuple(Carried(deed.touched, deed.emails, deed.named) for deed in deeds)
+        # One's own work lands where it comes to a main branch, wherever else it was before.
+        lands = {
+            commit
+            for push in pushes
+            if self._strict or is_main(push.remote_ref, main)
+            for commit in push.every
+        }
+        return tuple(
+            Carried(deed.touched, deed.committer, deed.named)
+            for deed in deeds
+            if deed.id not in there.anywhere or (deed.id in lands and self._is_own(deed.emails))
+        )
 
     def taken_away(self, lines: Sequence[str], remote: str) -> TakenAway:
         if not self._is_shared(remote):
@@ -101,9 +114,13 @@ class HookWorktree:
         from gitlease.adapters.changes_removed import removed_by
 
         asked, remote = announced(self._repository, lines, remote, self._environ, self._ref_prefix)
-        lost, cut, unknown = removed_by(self._repository, asked, remote, self._holder or "")
-        if unknown and not is_forced_push():
-            unknown = ()  # git itself refuses it
+        lost, cut, unknown = removed_by(
+            self._repository,
+            asked,
+            remote,
+            self._holder or "",
+            forced=lambda: self._is_forced(remote),
+        )
         return TakenAway(self.touched_by(lost), len(lost), cut, unknown)
 
     def _pushes(self, lines: Sequence[str], remote: str) -> list[Push]:
@@ -123,10 +140,20 @@ class HookWorktree:
         found = committed(self._repository, commits)
         return self._touched([one for commit in commits for one in found[commit]])
 
+    def _is_own(self, emails: Sequence[str]) -> bool:
+        return any(same_person(self._holder or "", email) for email in emails)
+
     def _is_shared(self, remote: str) -> bool:
         """Whether it is the remote of the ledger; of another one main is nobody else's branch."""
         remote = self._environ.get("PRE_COMMIT_REMOTE_NAME") or remote
         return self._shared is not None and self._shared in names_of(self._repository, remote)
+
+    def _is_forced(self, remote: str) -> bool:
+        """Whether a push may replace what it does not know: by its words, or by the settings."""
+        names = names_of(self._repository, remote)
+        config = self._repository.config
+        specs = (spec for name in names for spec in config.get_all(f"remote.{name}.push"))
+        return is_forced_push() or any(spec.startswith("+") for spec in specs)
 
     def _is_mirrored(self, remote: str) -> bool:
         """Whether the push takes away from the remote whatever is not here, as every ledger."""

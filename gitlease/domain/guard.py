@@ -60,13 +60,10 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """A commit that a push carries: what it touches, whose it is, and the grants that it names.
-
-    ``emails`` are the addresses of its author and its committer.
-    """
+    """A commit that a push carries: what it touches, who recorded it, and the grants it names."""
 
     touched: tuple[Touched, ...]
-    emails: tuple[str, ...] = ()
+    committer: str = ""
     named: tuple[Named, ...] = ()
 
 
@@ -134,8 +131,9 @@ def is_own(
 def stands(finding: Finding, carried: Iterable[Carried], *, layer: str, actor: Actor) -> bool:
     """Whether any of these commits touches what was found without being that lease's own work.
 
-    The holder's own commits may be landed by anybody. Of the runs of one person only the message
-    tells which made a commit: it names the token that the lease has now.
+    The holder's own commits may be landed by anybody, as the holder recorded them: who rebases or
+    applies them may change them. Of the runs of one person only the message tells which made a
+    commit: it names the token that the lease has now.
     """
     return any(
         not _is_work_of(one, finding.lease, layer, actor)
@@ -146,7 +144,7 @@ def stands(finding: Finding, carried: Iterable[Carried], *, layer: str, actor: A
 
 def _is_work_of(commit: Carried, lease: Lease, layer: str, actor: Actor) -> bool:
     if not lease.same_holder(actor):
-        return any(same_person(lease.holder, email) for email in commit.emails)
+        return same_person(lease.holder, commit.committer)
     return any(
         (x.layer, x.key, x.token) == (layer, lease.resource.key, lease.token) for x in commit.named
     )

@@ -578,9 +578,9 @@ def test_the_holder_s_own_commits_are_landed_by_anybody(
 ) -> None:
     world.claims(KIM, "src/auth/")
     world.tree.pushes = (Outgoing("refs/heads/main", (LOGIN,), 1),)
-    world.tree.carries = (Carried((LOGIN,), ("lee@example.com", email)),)
+    world.tree.carries = (Carried((LOGIN,), email),)
     assert world.hooks().pre_push((), "origin").blocked == stops
-    world.tree.carries += (Carried((LOGIN,), (JO.holder,)),)
+    world.tree.carries += (Carried((LOGIN,), JO.holder),)
     assert world.hooks().pre_push((), "origin").blocked, "one of them is not"
     world.tree.carries = ()
     assert not world.hooks().pre_push((), "origin").blocked, "all of it is there already"
@@ -605,7 +605,7 @@ def test_of_the_runs_of_one_person_the_message_tells_whose_commit_it_is(
     world.tree.pushes = (Outgoing("refs/heads/main", (LOGIN,), 1),)
     trailer_of = read_trailer(named)
     assert trailer_of is not None
-    world.tree.carries = (Carried((LOGIN,), (JO.holder,), (trailer_of,)),)
+    world.tree.carries = (Carried((LOGIN,), JO.holder, (trailer_of,)),)
     assert world.hooks(who=other).pre_push((), "origin").blocked == stops
 
 

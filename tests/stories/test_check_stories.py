@@ -701,6 +701,17 @@ def test_who_opens_or_updates_a_pull_request_is_pointed_out_and_stands_for_nobod
         assert only(checked).message.endswith(said)
 
 
+@pytest.mark.parametrize("kind", ["pull_request_review", "pull_request_review_comment"])
+def test_who_says_something_about_a_pull_request_has_no_part_in_it(world: World, kind: str) -> None:
+    world.settle('people: {kim@example.com: "@kim"}\n')
+    world.kim.claim("F001")
+    world.jo.at(MINUTE).commit("src/api/login.py")
+    head, base = world.pushed(world.jo), world.jo.git("rev-parse", "main")
+    event = pull(head, base) | {"action": "submitted", "sender": {"login": "kim"}}
+    clone = world.fresh().at(2 * MINUTE)
+    assert rules(clone.check(environ=github(world, kind, event))) == [THEN]
+
+
 def test_a_push_is_checked_from_where_the_branch_was(world: World) -> None:
     world.kim.claim("F001")
     before = world.jo.at(MINUTE).commit("src/api/login.py", message="checked before")

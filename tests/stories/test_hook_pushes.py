@@ -378,7 +378,12 @@ def test_what_the_remote_has_and_nobody_here_knows_is_left_to_git(landed: Pair) 
         assert done.returncode == 1
         assert "gitlease: what main has there is not known here" in done.stderr
         assert "gitlease: hint: git fetch origin" in done.stderr
-    assert refs(landed) == before
+    done = landed.jo.run("push", "-q", "origin", ":main")
+    assert (done.returncode, refs(landed)) == (1, before)
+    assert "gitlease: what main has there is not known here" in done.stderr
+    landed.jo.git("config", "remote.origin.push", "+refs/heads/main:refs/heads/main")
+    done = landed.jo.run("push", "-q", "origin")
+    assert (done.returncode, refs(landed)) == (1, before)
     landed.kim.release("src/api/")
     goes_on(landed.jo.run("push", "-q", "--force", "origin", "main"))
 
@@ -405,6 +410,13 @@ def test_the_holder_s_own_work_is_landed_by_anybody(pair: Pair) -> None:
 def test_what_is_added_to_the_holder_s_work_is_one_s_own(pair: Pair) -> None:
     pair.jo.git("pull", "-q", "--no-rebase", fork_of(pair), "topic")
     pair.jo.saves(LOGIN)
+    is_stopped(pair, "origin", "main")
+
+
+def test_the_holder_s_work_that_another_recorded_anew_may_be_anything(pair: Pair) -> None:
+    pair.jo.git("fetch", "-q", fork_of(pair), "topic")
+    pair.jo.saves("README.md")
+    pair.jo.git("cherry-pick", "FETCH_HEAD", env={"GITLEASE_SKIP": "1"})
     is_stopped(pair, "origin", "main")
 
 
@@ -450,6 +462,26 @@ def test_what_a_clone_of_one_branch_took_in_has_landed_already(
     goes_on(lee.run("push", "-q", "origin", "develop"))
     lee.saves(LOGIN)
     blocks(lee.run("push", "-q", "origin", "develop"))
+
+
+@pytest.mark.parametrize("fenced", [False, True])
+def test_one_s_own_work_lands_with_main_whatever_other_branch_has_it(
+    pair: Pair, tmp_path: Path, fenced: bool
+) -> None:
+    """As in a full clone: no ref of this one tells that the remote has it on another branch."""
+    clone = Person("jo", tmp_path / "narrow", dict(pair.jo.env))
+    git(tmp_path, "clone", "-q", "--single-branch", str(pair.remote), str(clone.root))
+    clone.git("config", "user.email", clone.email)
+    clone.git("config", "user.name", "Jo")
+    assert clone.gitlease("hooks", "install").returncode == 0
+    clone.saves(LOGIN)
+    clone.git("push", "-q", "origin", "HEAD:topic")
+    pair.kim.claim("src/api/")
+    before = refs(pair)
+    words = ("push", "origin", "HEAD:main")
+    done = clone.gitlease(*words) if fenced else clone.run(*words)
+    assert (done.returncode, refs(pair)) == (1, before), done.stderr
+    assert f"held by {KIM}" in done.stderr
 
 
 def test_nothing_new_is_pushed_without_asking_the_ledger(late: Pair) -> None:

@@ -689,6 +689,12 @@ def test_what_is_not_known_here_is_not_replaced(stage: Stage) -> None:
     with pytest.raises(Denied, match="what main has there is not known here") as caught:
         stage.kim.push("origin", "main~0:main", choosing=("--force",))
     assert caught.value.hints == ("git fetch origin",)
+    url = "https://kim:secret@example.com/r.git"
+    stage.kim.git("config", "remote.origin.url", url)
+    stage.kim.git("config", f"url.{stage.remote.bare}.insteadOf", url)
+    with pytest.raises(Denied) as caught:
+        stage.kim.push(url, "main~0:main", choosing=("--force",))
+    assert caught.value.hints == ("git fetch https://example.com/r.git",)
     assert stage.main == before
 
 
