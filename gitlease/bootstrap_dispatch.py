@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections.abc import Callable
 from typing import NoReturn
 
+from gitlease.adapters.attending import ENDING as ENDINGS
 from gitlease.adapters.attending import Attended
 from gitlease.adapters.background import go_on_alone
 from gitlease.adapters.processes import started_at
@@ -164,6 +166,8 @@ def _in_background(
         tell(FAILED + str(refusal).encode("utf-8", "replace")[:4_000])
         return 1
     runs.save(_ended(record, ended, workspace.service.clock.now().wall_ms))
+    for signum in ENDINGS:  # to stop it comes too late: what is left to do is to release
+        signal.signal(signum, signal.SIG_IGN)
     for text in give_back(workspace, answer, errand, ended.lost):
         say(f"warning: {text}")
     say(f"the command {_how(ended)}")

@@ -72,11 +72,12 @@ def waking_clock(woken: threading.Event) -> Clock:
 
 
 def at_the_end(workspace: Workspace, lease_ids: Collection[str]) -> LeaseService:
-    """The service for the release of these leases: it waits for no remote longer than they last.
+    """The service for the release of these leases: it waits for no remote long after they ended.
 
     For a second each time in any case: a lease that is over by now may have left its task file.
     """
-    limit = max(ENDING_LEAST, min(ENDING, _left(workspace.service, lease_ids) / CONTACTS))
+    left = _left(workspace.service, lease_ids)
+    limit = round(max(ENDING_LEAST, min(ENDING, left / CONTACTS)), 1)
     return workspace.again(time_limit=limit, patience=limit).service
 
 

@@ -38,7 +38,7 @@ def open_staleness(
             repository,
             settings.tasks,
             ref_prefix=settings.ref_prefix,
-            remote=_remote_of_work(workspace),
+            remotes=_remotes_of_work(workspace),
             given=told not in ("", "0", "false"),
         ),
         StaleRules(after=settings.stale_after, release=settings.stale_release),
@@ -46,13 +46,11 @@ def open_staleness(
     )
 
 
-def _remote_of_work(workspace: Workspace) -> str | None:
-    """The remote whose branches everybody works on: the ledger may be elsewhere."""
+def _remotes_of_work(workspace: Workspace) -> tuple[str, ...]:
+    """The remotes whose branches people work on: the ledger may be elsewhere, and origin a fork."""
     names = workspace.repository.remote_names()
-    for name in (USUAL_REMOTE, workspace.location.name):
-        if name is not None and name in names:
-            return name
-    return names[0] if len(names) == 1 else None
+    usual = [x for x in (workspace.location.name, USUAL_REMOTE) if x is not None and x in names]
+    return tuple(dict.fromkeys(usual or (names if len(names) == 1 else ())))
 
 
 def hint_at_contents(repository: Repository, error: GitleaseError) -> None:

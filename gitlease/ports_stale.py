@@ -27,10 +27,11 @@ class Activity(Protocol):
     where git does not answer.
     """
 
-    def cut_off(self, *, cached: bool) -> Lack | None:
+    def cut_off(self, *, cached: bool, sure: bool = False) -> Lack | None:
         """Why commits are missing: of old ones, or of whole branches; None where all are here.
 
-        Only a clone that may lack branches asks the remote, and not with ``cached``. Raises
+        Only a clone that may lack branches asks the remote, any with ``sure``, none with
+        ``cached``. Raises
         Unavailable and Denied.
         """
 

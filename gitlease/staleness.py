@@ -73,10 +73,11 @@ class StaleService:
         self._layers = [layer for layer in dict.fromkeys(layers) if layer != service.layer]
         self._people = service.edges.rules.people
 
-    def find(self, *, cached: bool = False) -> Stale:
+    def find(self, *, cached: bool = False, sure: bool = False) -> Stale:
         """Everything that is stale now: one connection for each layer, none with ``cached``.
 
-        A clone that may lack branches has one more, where something would be called stale.
+        A clone that may lack branches has one more, where something would be called stale, and with
+        ``sure``, as is fit before anything is retired, every clone.
         What this clone cannot know is said among the warnings, and is no finding.
         """
         scene = self._scene(cached=cached)
@@ -99,7 +100,7 @@ class StaleService:
         judged = self._judged(edges, pasts, scene, persons, now)
         nobodys = [edge for edge in edges if not persons.emails(edge.name)]
         doubted = judged.idle or judged.unknown or nobodys or unnamed(board)
-        lack = self._activity.cut_off(cached=cached) if doubted else None
+        lack = self._activity.cut_off(cached=cached, sure=sure) if doubted else None
         if lack is not None:  # work may be there that nobody here knows of
             pasts = {file: replace(past, whole=False) for file, past in pasts.items()}
             unknown = {one.edge for one in judged.idle}.union(judged.unknown)

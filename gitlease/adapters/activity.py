@@ -52,8 +52,8 @@ _SHALLOW = Lack(
 class GitActivity:
     """The activity in one repository; ``ref_prefix`` is where ledgers lie, which are no work.
 
-    ``remote`` is the one that has the work of all, None where there is none. ``given``: somebody
-    else made this clone, and fetched what they thought fit.
+    ``remotes`` are those that have the work of all. ``given``: somebody else made this clone, and
+    fetched what they thought fit.
     """
 
     def __init__(
@@ -62,23 +62,25 @@ class GitActivity:
         tasks: Tasks,
         *,
         ref_prefix: str,
-        remote: str | None = None,
+        remotes: Sequence[str] = (),
         given: bool = False,
     ) -> None:
         self._repository, self._tasks = repository, tasks
-        self._prefix, self._remote, self._given = ref_prefix, remote, given
+        self._prefix, self._remotes, self._given = ref_prefix, remotes, given
         self._head: bool | None = None
 
-    def cut_off(self, *, cached: bool) -> Lack | None:
+    def cut_off(self, *, cached: bool, sure: bool = False) -> Lack | None:
         if self._cut_off():
             return _SHALLOW
-        remote = self._remote
-        if remote is None or not self._has_commits():
+        if not self._has_commits():
             return None
-        if not self._given and not may_lack_branches(self._repository, remote):
-            return None
-        refs, prefix = self._refs(), self._prefix
-        return lack_of_branches(self._repository, remote, refs, prefix=prefix, cached=cached)
+        where, refs, prefix = self._repository, self._refs(), self._prefix
+        asked = (
+            lack_of_branches(where, remote, refs, prefix=prefix, cached=cached)
+            for remote in self._remotes
+            if sure or self._given or may_lack_branches(where, remote)
+        )
+        return next((lack for lack in asked if lack is not None), None)
 
     def partial(self) -> Lack | None:
         return lack_of_contents(self._repository)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from gitlease.domain.frozen import dataclass
 
-GENERATIONS = 6  # a hook's shell, its subshell, a hook manager, git
+GENERATIONS = 12  # a hook's shell, its subshell, a hook manager and its shells, git
 PATIENCE = 2.0
 
 _SHORT = b"mFtCc"  # the options of git commit that take a value

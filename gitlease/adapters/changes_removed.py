@@ -41,7 +41,7 @@ def removed(
     names = {x.ref for x in moved}
     kept |= {oid for ref, oid in there.items() if ref.removesuffix("^{}") not in names | {"HEAD"}}
     lost: list[str] = []
-    found: dict[tuple[str, str], None] = {}
+    found: dict[tuple[str, tuple[str, ...]], None] = {}
     for one in moved:
         old = one.old or there.get(one.ref, "")
         if one.became not in REPLACES or not old:
@@ -62,7 +62,10 @@ def removed(
             lost += commit
     elsewhere = reached(repository, lost, kept, most=MAX_COMMITS + 1)
     cut = max(len(found), len(elsewhere)) > MAX_COMMITS
-    found |= dict.fromkeys(x for x in elsewhere if not same_person(x[1], holder))
+    # Who recorded another's work took part in it, as who wrote what another recorded.
+    for gone in elsewhere:
+        if not all(same_person(who, holder) for who in gone[1]):
+            found[gone] = None
     return [commit for commit, _ in found][:MAX_COMMITS], cut or len(found) > MAX_COMMITS
 
 

@@ -18,10 +18,16 @@ _WORDS = r"[\"']?(?P<word>(?:[^\s\"'`;|&()]*/)?(?:gitlease|git-lease)|git\s+leas
 _ENDS = r"(?=$|[\s;&|)<>])"
 # What may stand before a command on its line: other commands, and variables for this one.
 _BEFORE = re.compile(
-    r"(?:.*(?:[;&|({!]|\b(?:then|do|else|if|exec|command|env|time)\b))?\s*(?:\w+=\S*\s+)*"
+    r"(?:.*(?:[;&|({]|\b(?:then|do|else|if|exec|command|env|time)\b))?\s*(?:\w+=\S*\s+)*"
 )
 _COMMENT = re.compile(r"(?:^|\s)#")
-_UNHEEDED = re.compile(r"[^|]*\|\|\s*(?:true|:)\s*(?:#.*)?")
+_SHELL = re.compile(r"#!.*\b(?:sh|bash|dash|ash|ksh|mksh|zsh|busybox)\b")
+_HEREDOC = re.compile(r"<<-?\s*['\"]?(?P<end>\w+)")
+# How a refusal is heeded: by an exit of its own, by `set -e`, or since nothing comes after it.
+_EXITS = re.compile(r"\|\|.*\b(?:exit|return)\b(?!\s+0)")
+_FAILS_FAST = re.compile(r"set\s+-\w*e\w*\b.*")
+_ALONE = re.compile(r"\s*(?:exec\s+)?(?:\w+=\S*\s+)*")
+_PLAIN = re.compile(r"[^;&|<>()`#]*(?:&&[^;&|<>()`#]*)?(?:#.*)?")
 # What starts nothing: a probe may pass over it.
 _QUIET = re.compile(r"#.*|set [-+].*|\w+=[\w./:-]*|gitlease_in=\$\(cat\)|")
 
@@ -47,7 +53,7 @@ def own_call(place: Place, name: str) -> OwnCall | None:
         data = read_file(path)
         if data is None or find_section(data, name) is not None:
             continue
-        found = _find(data, name)
+        found = _find(data, name, fails_fast=folder != place.folder)  # husky's are run by sh -e
         if found is not None:
             called = path if folder == place.folder else os.path.join(place.folder, name)
             return OwnCall(path, *found, os.access(called, os.X_OK))
@@ -76,23 +82,48 @@ def _stays(data: bytes, name: str) -> bool:
     return _find(rest, name) is not None
 
 
-def _find(data: bytes, name: str) -> tuple[str, bool] | None:
+def _find(data: bytes, name: str, *, fails_fast: bool = False) -> tuple[str, bool] | None:
     """The word that a script calls us by, and whether it is the first of what the script starts.
 
-    A call whose refusal is passed over is none, nor is one below a plain ``exit``.
+    A call whose refusal is passed over is none, nor is one below a plain ``exit``. ``fails_fast``:
+    the script ends with the first command that fails.
     """
     call = re.compile(_WORDS + re.escape(name) + _ENDS)
     printed = {line.strip() for line in hook_lines(name)}
+    lines = _commands(data.decode("utf-8", "surrogateescape"))
     quiet = True
-    for line in data.decode("utf-8", "surrogateescape").split("\n"):
+    for number, line in enumerate(lines):
         if re.match(r"exit\b", line):
             return None
         text = line.strip()
         found = call.search(text)
-        if found and _is_command(text[: found.start()]) and _is_heeded(text[found.end() :], name):
-            return found["word"], quiet and text in printed
+        if found and _is_command(text[: found.start()]):
+            last = not any(lines[number + 1 :])
+            heeded = _is_heeded(text, found, fails_fast=fails_fast, last=last)
+            if name not in CHECKED or text in printed or heeded:
+                return found["word"], quiet and text in printed
+        fails_fast = fails_fast or _FAILS_FAST.fullmatch(text) is not None
         quiet = quiet and _QUIET.fullmatch(text) is not None
     return None
+
+
+def _commands(text: str) -> list[str]:
+    """The lines of a shell's script, empty where they are a comment or the text of a here-document.
+
+    Nothing where it is a script of something else.
+    """
+    lines = text.split("\n")
+    if lines[0].startswith("#!") and not _SHELL.match(lines[0]):
+        return []
+    found, end = list[str](), ""
+    for line in lines:
+        inside = end != ""
+        if line.strip() == end:
+            end = ""
+        elif not inside and (begun := _HEREDOC.search(line)):
+            end = begun["end"]
+        found.append("" if inside or line.lstrip().startswith("#") else line.rstrip("\r"))
+    return found
 
 
 def _is_command(before: str) -> bool:
@@ -100,5 +131,11 @@ def _is_command(before: str) -> bool:
     return not quoted and not _COMMENT.search(before) and _BEFORE.fullmatch(before) is not None
 
 
-def _is_heeded(after: str, name: str) -> bool:
-    return name not in CHECKED or _UNHEEDED.fullmatch(after) is None
+def _is_heeded(text: str, found: re.Match[str], *, fails_fast: bool, last: bool) -> bool:
+    """Whether the script ends with a refusal, as far as one line can tell."""
+    before, after = text[: found.start()], text[found.end() :]
+    if _EXITS.search(after):
+        return True
+    if not _PLAIN.fullmatch(after):
+        return False
+    return last or "exec" in before.split() or (fails_fast and _ALONE.fullmatch(before) is not None)

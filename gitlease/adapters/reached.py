@@ -10,8 +10,8 @@ from gitlease.adapters.repository import Repository
 
 def reached(
     repository: Repository, tips: Iterable[str], kept: Iterable[str], *, most: int
-) -> list[tuple[str, str]]:
-    """The commits that ``tips`` reach and ``kept`` do not, each with its author's address.
+) -> list[tuple[str, tuple[str, ...]]]:
+    """The commits that ``tips`` reach and ``kept`` do not, each with its author and its committer.
 
     The newest first, at most so many. Ids that are unknown here are passed over. Raises Invalid
     where git does not answer.
@@ -25,9 +25,10 @@ def reached(
         names.write("".join(f"{x}\n" for x in begin))
         names.write("".join(f"^{x}\n" for x in sorted(set(kept)) if is_id(x)))
         names.flush()
-        words = ("log", "--no-show-signature", "--format=%H %ae", "--ignore-missing", "--stdin")
-        said = ask(repository, *words, f"--max-count={most}", source=names.name)
+        words = ("log", "--no-show-signature", "--format=%H%x00%ae%x00%ce", f"--max-count={most}")
+        said = ask(repository, *words, "--ignore-missing", "--stdin", source=names.name)
     if said.code != 0:
         raise refusal(said, "the commits cannot be listed")
-    lines = (x.partition(" ") for x in said.out.decode("utf-8", "replace").splitlines())
-    return [(commit, author) for commit, _, author in lines]
+    # Not splitlines: an address may have what ends a line elsewhere.
+    lines = (x.split("\0") for x in said.out.decode("utf-8", "replace").split("\n") if x)
+    return [(commit, tuple(people)) for commit, *people in lines]

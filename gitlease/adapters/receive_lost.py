@@ -71,15 +71,18 @@ def lost(
     gone = _gone(old, kept, others, count, asked)
     if len(gone) >= most:  # who made those that were cut off is not known
         return found + [commit for commit, _ in gone]
+    # Who recorded another's work took part in it, as who wrote what another recorded.
     return found + [
-        commit for commit, author in gone if not any(same_person(author, x) for x in pusher)
+        commit
+        for commit, people in gone
+        if not all(any(same_person(one, x) for x in pusher) for one in people)
     ]
 
 
 def _gone(
     old: Sequence[str], kept: Sequence[str], others: Sequence[str], count: str, asked: Asked
-) -> list[tuple[str, str]]:
-    """The commits that neither those kept nor the other refs have, with their authors' addresses.
+) -> list[tuple[str, tuple[str, ...]]]:
+    """The commits that neither those kept nor the other refs have, with authors and committers.
 
     ``others`` are words for git that choose those refs.
     """
@@ -88,12 +91,12 @@ def _gone(
     gone: list[str] | None = None
     for start in range(0, max(1, len(kept)), TIPS_AT_ONCE):
         some = kept[start : start + TIPS_AT_ONCE]
-        words = ("log", "--no-show-signature", "--format=%H%x00%ae", count, *old, "--not", *some)
-        listed = asked(*words, *others, "--", by_line=True)
+        words = ("log", "--no-show-signature", "--format=%H%x00%ae%x00%ce", count)
+        listed = asked(*words, *old, "--not", *some, *others, "--", by_line=True)
         among = set(listed)
         gone = listed if gone is None else [line for line in gone if line in among]
-    read = (line.partition("\0") for line in gone or [])
-    return [(commit, author) for commit, _, author in read]
+    read = (line.split("\0") for line in gone or [])
+    return [(commit, tuple(people)) for commit, *people in read]
 
 
 def _arriving(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Iterable
-from contextlib import suppress
 
 from gitlease.adapters.asking import ask, is_id
 from gitlease.adapters.git import run_git
@@ -22,9 +21,10 @@ _FETCHED = r"(?P<oid>[0-9a-f]{40,64})\t[^\t]*\tbranch '(?P<branch>.+)' of (?P<pl
 
 
 def names_of(repository: Repository, remote: str) -> list[str]:
-    """The remotes that have this name or URL."""
+    """The remotes that have this name or URL, or the URL of what has this name."""
     names = repository.remote_names()
-    return [name for name in names if remote in (name, repository.remote_url(name))]
+    url = repository.remote_url(remote) if remote in names else remote
+    return [x for x in names if x == remote or (url and repository.remote_url(x) == url)]
 
 
 def is_main(ref: str, main: Collection[str]) -> bool:
@@ -48,15 +48,20 @@ def refs_known(repository: Repository, names: Iterable[str]) -> dict[str, str]:
 
 
 def heads_known(repository: Repository, remote: str) -> list[tuple[str, str]]:
-    """The branches of a remote, a name or a URL, by its own word, with ids that need not be here.
+    """The branches of where a push to a remote goes, a name or a URL, with ids that are known here.
 
-    And what ``git fetch`` brought from there last, which no ref needs to keep. Where the remote
-    does not answer in time, that alone.
+    They are those that it has now, by its own word. Of a branch that has moved on to what is not
+    known here, it is what ``git fetch`` brought of it last, which no ref needs to keep. Nothing
+    where it does not answer in time.
     """
-    heads = _fetched(repository, remote)
-    with suppress(Unavailable, Denied):
-        heads += heads_asked(repository, remote, seconds=SECONDS).items()
-    return heads
+    try:
+        now = heads_asked(repository, _push_url(repository, remote), seconds=SECONDS)
+    except (Unavailable, Denied):
+        return []
+    known = _known(repository, now.values())
+    moved_on = {ref for ref, oid in now.items() if oid not in known}
+    before = [(ref, oid) for ref, oid in _fetched(repository, remote) if ref in moved_on]
+    return [(ref, oid) for ref, oid in now.items() if oid in known] + before
 
 
 def heads_asked(repository: Repository, remote: str, *, seconds: float) -> dict[str, str]:
@@ -92,7 +97,29 @@ def _fetched(repository: Repository, remote: str) -> list[tuple[str, str]]:
     except (OSError, ValueError):
         return []
     found = (re.fullmatch(_FETCHED, line) for line in lines)
-    return [(x["branch"], x["oid"]) for x in found if x and _place(x["place"]) in places]
+    return [(HEADS + x["branch"], x["oid"]) for x in found if x and _place(x["place"]) in places]
+
+
+def _push_url(repository: Repository, remote: str) -> str:
+    """Where a push to a remote goes: it need not be where it is fetched from."""
+    if remote not in repository.remote_names():
+        return remote
+    said = ask(repository, "remote", "get-url", "--push", "--", remote)
+    found = os.fsdecode(said.out).splitlines() if said.code == 0 else []
+    return found[0] if found else remote
+
+
+def _known(repository: Repository, oids: Iterable[str]) -> frozenset[str]:
+    """Those of some ids that are known here."""
+    from tempfile import NamedTemporaryFile
+
+    with NamedTemporaryFile("w", prefix="gitlease-", encoding="ascii") as names:
+        names.write("".join(f"{oid}\n" for oid in oids))
+        names.flush()
+        words = ("cat-file", "--batch-check=%(objectname) %(objecttype)")
+        said = ask(repository, *words, source=names.name)
+    lines = (line.split(" ") for line in os.fsdecode(said.out).splitlines())
+    return frozenset(oid for oid, kind in lines if kind == "commit")
 
 
 def _place(url: str) -> str:

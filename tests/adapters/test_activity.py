@@ -361,7 +361,7 @@ def test_a_clone_without_contents_cannot_tell(root: Path, tmp_path: Path) -> Non
 
 def lack_of(root: Path, prefix: str = "refs/gitlease", *, given: bool = False) -> Lack | None:
     there = GitActivity(
-        discover(str(root)), tasks_like(), ref_prefix=prefix, remote="origin", given=given
+        discover(str(root)), tasks_like(), ref_prefix=prefix, remotes=("origin",), given=given
     )
     return there.cut_off(cached=False)
 

@@ -57,7 +57,7 @@ class Told:
         self.asked.append("pasts")
         return {one.task.file: self._past(tuple(one.names)) for one in asked}
 
-    def cut_off(self, *, cached: bool) -> Lack | None:
+    def cut_off(self, *, cached: bool, sure: bool = False) -> Lack | None:
         self.asked.append("cut_off")
         return self.lack
 

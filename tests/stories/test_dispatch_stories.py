@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from support.fences import clean_env
+from support.remotes import Remote
 from support.repos import commit_file
 from support.running import LONG, Desk, lives, number_in, sleeper, until
 
@@ -105,6 +106,22 @@ def test_an_answer_that_cannot_be_written_is_no_refusal(jo: Desk) -> None:
 
 
 @pytest.mark.slow
+def test_to_stop_what_has_ended_leaves_its_release_alone(
+    path_remote: Remote, jo: Desk, tmp_path: Path
+) -> None:
+    there, go = tmp_path / "there", tmp_path / "go"
+    hook = path_remote.bare / "hooks" / "pre-receive"
+    jo.document("dispatch", "F001", "--", "sh", "-c", f"while [ ! -e '{go}' ]; do sleep 0.05; done")
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(f"#!/bin/sh\n[ -e '{there}' ] || {{ touch '{there}'; sleep 2; }}\n")
+    hook.chmod(0o755)
+    go.touch()
+    until(there.exists, "the release at the server")
+    assert jo.document("dispatch", "--stop", "F001")["run"]["state"] == "ended"
+    assert jo.live() == []
+    assert "not released" not in jo.ask("dispatch", "--logs", "F001").stdout
+
+
 def test_a_deaf_command_is_stopped_after_the_grace(jo: Desk, tmp_path: Path) -> None:
     file = tmp_path / "pid"
     jo.ask("dispatch", "F001", "--grace", "1s", "--", *sleeper(file, deaf=True))

@@ -308,7 +308,8 @@ def test_the_lines_that_are_told_are_live_and_proven_once_they_are_added(
     [
         'make test\ngitlease hook pre-commit "$@" || exit 1\n',
         "gitlease hook pre-commit\n",
-        "  if true; then GITLEASE_TTL=5m git lease hook pre-commit; fi\n",
+        "  if true; then GITLEASE_TTL=5m git lease hook pre-commit || exit 1; fi\necho\n",
+        "set -eu\ngitlease hook pre-commit\nmake test\n",
         '[ -n "${CI-}" ] || exec "$HOME/bin/gitlease" hook pre-commit "$@"  # said the handbook\n',
         "git-lease   hook  pre-commit && make test\r\n",
     ],
@@ -342,6 +343,13 @@ def test_a_call_in_other_words_is_live_without_running_the_script(
         "mygitlease hook pre-commit\n",
         'gitlease hook pre-commit "$@" || true\n',
         "exit 0\ngitlease hook pre-commit\n",
+        'gitlease hook pre-commit "$@"\necho linted\n',
+        'gitlease hook pre-commit "$@"; exit 0\n',
+        'gitlease hook pre-commit "$@" &\n',
+        'gitlease hook pre-commit "$@" || echo bad\n',
+        '! gitlease hook pre-commit "$@"\n',
+        "cat <<EOF\ngitlease hook pre-commit\nEOF\n",
+        "set -e\nif gitlease hook pre-commit; then echo fine; fi\n",
     ],
 )
 def test_what_does_not_call_us_or_does_not_heed_us_is_no_call(repo: HookRepo, text: str) -> None:

@@ -464,6 +464,37 @@ def test_what_a_clone_of_one_branch_took_in_has_landed_already(
     blocks(lee.run("push", "-q", "origin", "develop"))
 
 
+def test_what_was_taken_off_main_again_has_not_landed(pair: Pair) -> None:
+    """Whatever was fetched last: of a branch that is known here its own word holds."""
+    pair.jo.saves(LOGIN)
+    pair.jo.git("push", "-q", "origin", "main")
+    pair.jo.git("fetch", "-q")
+    pair.kim.git("push", "-q", "-f", "origin", "main", env={"GITLEASE_SKIP": "1"})
+    pair.kim.claim("src/api/")
+    is_stopped(pair, "origin", "main")
+
+
+def test_a_remote_by_another_name_is_the_same(pair: Pair) -> None:
+    pair.jo.saves(LOGIN)
+    pair.jo.git("push", "-q", "origin", "main:topic")
+    pair.kim.claim("src/api/")
+    pair.jo.git("remote", "add", "again", str(pair.remote))
+    is_stopped(pair, "again", "main")
+
+
+def test_where_a_push_goes_is_asked_and_not_where_it_is_fetched_from(pair: Pair) -> None:
+    fork = pair.base / "fork.git"
+    git(pair.base, "clone", "-q", "--bare", str(pair.remote), str(fork))
+    pair.jo.saves(LOGIN)
+    pair.jo.git("push", "-q", str(fork), "main", env={"GITLEASE_SKIP": "1"})
+    pair.kim.claim("src/api/")
+    pair.jo.git("config", "remote.origin.url", str(fork))
+    pair.jo.git("config", "remote.origin.pushurl", str(pair.remote))
+    pair.jo.git("remote", "add", "ledger", str(pair.remote))
+    pair.jo.git("config", "lease.remote", "ledger")
+    is_stopped(pair, "origin", "main")
+
+
 @pytest.mark.parametrize("fenced", [False, True])
 def test_one_s_own_work_lands_with_main_whatever_other_branch_has_it(
     pair: Pair, tmp_path: Path, fenced: bool

@@ -130,6 +130,18 @@ def test_ones_own_commits_do_not_take_the_holders_along(jo: User, kim: User, hos
     held(push(kim, "-f", "HEAD~2:work", ":again"), "src/api/login.py")
 
 
+def test_what_the_holder_recorded_is_the_holder_s_whoever_wrote_it(
+    jo: User, kim: User, host: Host
+) -> None:
+    jo.saves("src/api/login.py")
+    jo.git("commit", "-q", "--amend", "--no-edit", "--author", "Kim <kim@example.com>")
+    jo.claim("src/api/")
+    lands(push(jo, "HEAD:topic"))
+    kim.git("fetch", "-q")
+    held(push(kim, ":topic"), "src/api/login.py")
+    held(push(kim, "-f", "HEAD:topic"), "src/api/login.py")
+
+
 def test_what_one_landed_oneself_is_not_taken_from_the_default_branch(
     jo: User, kim: User, host: Host
 ) -> None:

@@ -377,6 +377,8 @@ def test_in_continuous_integration_every_clone_asks(
 ) -> None:
     kim_works_on_a_branch(story)
     assert words(story.find()) == ["stale-edge F001"]  # jo has not fetched since
+    before_it_is_retired = open_staleness(story.at(story.jo)).find(sure=True)
+    assert (before_it_is_retired.findings, before_it_is_retired.fixable) == ((), ())
     monkeypatch.setenv("CI", "true")
     found = story.find()
     assert found.findings == ()

@@ -166,7 +166,7 @@ class _Found:
         if committed is not None:
             self._options["committed"] = committed
         service = open_staleness(self._workspace(anonymous=not fix))
-        found: Stale = service.find(cached=cached)
+        found: Stale = service.find(cached=cached, sure=fix)
         self.report = _with(self.report, stale=True)
         if not fix:
             self._add(found.findings, found.warnings, found.unread)
