@@ -32,10 +32,7 @@ def main() -> None:
 def _status(argv: list[str], prog: str) -> int:
     if argv[:1] == ["hook"]:  # of git, with every commit: without click as well
         from gitlease.faces.hooks.entry import run_hook
-        from gitlease.faces.hooks.probe import answer
 
-        if (answered := answer(argv[1:])) is not None:
-            return answered
         return run_hook(argv[1:])
     if argv[:1] == ["agent"]:  # an event of a coding agent: after every tool, so without click
         from gitlease.faces.agents import handling

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from gitlease.domain.background import RunRecord
 from gitlease.domain.errors import LeaseHeld, NotFound
@@ -46,11 +46,14 @@ def latest(runs: Runs, resource: Resource, layer: str) -> RunRecord:
 
 def running(runs: Runs, resource: Resource, layer: str) -> RunRecord:
     """The run of a resource that still runs, else the newest one. NotFound where there is none."""
-    for record in runs.every():
-        same = record.layer == layer and _is_of(record, resource)
-        if same and state_of(record, runs) == RUNNING:
-            return record
-    return latest(runs, resource, layer)
+    found = _running(runs, lambda x: x.layer == layer and _is_of(x, resource))
+    return found or latest(runs, resource, layer)
+
+
+def _running(runs: Runs, matches: Callable[[RunRecord], bool]) -> RunRecord | None:
+    """The newest of some runs that still runs."""
+    every = (record for record in runs.every() if matches(record))
+    return next((record for record in every if state_of(record, runs) == RUNNING), None)
 
 
 def _is_of(record: RunRecord, resource: Resource) -> bool:
@@ -59,30 +62,24 @@ def _is_of(record: RunRecord, resource: Resource) -> bool:
 
 def refuse_second(runs: Runs, lease_ids: Sequence[str]) -> None:
     """Refuse a lease that a run has already: it was only joined. LeaseHeld names the run."""
-    for record in runs.every():
-        shared = [x for x in record.lease_ids if x in lease_ids]
-        if shared and state_of(record, runs) == RUNNING:
-            resource = record.resources[record.lease_ids.index(shared[0])]
-            raise LeaseHeld(
-                f"{resource} is held by your own run of session {record.session}",
-                resource=resource,
-                holder=record.holder,
-            )
+    record = _running(runs, lambda x: not set(lease_ids).isdisjoint(x.lease_ids))
+    if record is not None:
+        shared = next(x for x in record.lease_ids if x in lease_ids)
+        resource = record.resources[record.lease_ids.index(shared)]
+        raise LeaseHeld(
+            f"{resource} is held by your own run of session {record.session}",
+            resource=resource,
+            holder=record.holder,
+        )
 
 
 def run_that_has(runs: Runs, resource: str | None, layer: str) -> RunRecord | None:
     """The run in the background of this clone that holds a resource, while it runs."""
-    for record in runs.every():
-        same = record.layer == layer and resource in record.resources
-        if same and state_of(record, runs) == RUNNING:
-            return record
-    return None
+    return _running(runs, lambda x: x.layer == layer and resource in x.resources)
 
 
 def holder_run(runs: Runs, session: str | None) -> RunRecord | None:
     """The run in the background of this clone that is in a session, while it runs."""
-    for record in runs.every():
-        same = session is not None and fold(record.session) == fold(session)
-        if same and state_of(record, runs) == RUNNING:
-            return record
-    return None
+    if session is None:
+        return None
+    return _running(runs, lambda x: fold(x.session) == fold(session))

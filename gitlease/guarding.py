@@ -14,7 +14,7 @@ from gitlease.domain.guard import (
     Severity,
     Touched,
     anything_stops,
-    is_own,
+    as_own,
     judge,
     stands,
     under,
@@ -31,6 +31,7 @@ from gitlease.ports_guard import Gate, Unreachable, Watched, WatchFiles
 
 BLIND = "the leases could not be checked"
 DAMAGE_SHOWN = 3
+OWN = (Relation.MINE, Relation.PARKED)
 THIRD = 3  # a lease is renewed when more than a third of its time is gone
 
 
@@ -41,8 +42,7 @@ class Guarded:
     ``checked`` is False when a ledger could not be read at all. ``offline`` says what is known, and
     why it is not as fresh as was asked for, when the remote did not answer; ``old`` are the ids of
     the leases that this is all that is known of. ``age`` is how old, in seconds, the oldest
-    knowledge is that this stands on. ``views`` has the leases by their ids. ``anything`` says that
-    others hold something at all.
+    knowledge is that this stands on. ``views`` has the leases by their ids.
     """
 
     findings: tuple[Finding, ...] = ()
@@ -53,7 +53,6 @@ class Guarded:
     offline: str = ""
     old: frozenset[str] = frozenset()
     age: int = 0
-    anything: bool = False
 
     def lenient(self) -> Guarded:
         """The same with a warning wherever only knowledge says so that is too old to stop anybody.
@@ -107,9 +106,6 @@ class GuardService:
             self._lost += self._run_out(known, moment)
             look.damage += known.damage
             found = judge(touched, known.leases, actor=self._actor, policy=policy, moment=moment)
-            look.anything |= anything_stops(
-                known.leases, actor=self._actor, policy=policy, moment=moment
-            )
             mine = under(touched, known.leases, actor=self._actor, policy=policy, moment=moment)
             findings += found
             own += mine
@@ -128,7 +124,6 @@ class GuardService:
             offline=look.offline(),
             old=frozenset(old),
             age=look.age,
-            anything=look.anything,
         )
 
     def but_their_own(
@@ -149,6 +144,17 @@ class GuardService:
         )
         return replace(guarded, findings=kept)
 
+    def others_hold(self) -> bool:
+        """Whether others hold anything that the guard would stop the caller for. Asks nobody."""
+        every = (self._known_now(layer) for layer in self._layers)
+        return any(
+            anything_stops(
+                known.leases, actor=self._actor, policy=known.policy, moment=self._moment(known)
+            )
+            for known in every
+            if known is not None
+        )
+
     def lost(self) -> tuple[str, ...]:
         """What became of leases of the caller's that it does not know yet, each said once."""
         lost, self._lost = tuple(dict.fromkeys(self._lost)), []
@@ -165,8 +171,7 @@ class GuardService:
             if known is not None:
                 moment, actor, policy = self._moment(known), self._actor, known.policy
                 for lease in known.leases:
-                    parked = relation(lease, actor, policy, moment) is Relation.PARKED
-                    if parked or is_own(lease, actor, policy, moment, parents=parents):
+                    if as_own(lease, actor, policy, moment, parents=parents) in OWN:
                         yield layer, lease
 
     def under(self, touched: Sequence[Touched]) -> list[tuple[str, Lease]]:
@@ -360,7 +365,6 @@ class _Look:
         self.faults: list[str] = []
         self.damage: list[str] = []
         self.checked = True
-        self.anything = False
         self.age = 0
 
     def warnings(self) -> tuple[str, ...]:

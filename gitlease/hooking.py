@@ -101,7 +101,7 @@ class Hooks:
         guarded = self._guard.check(touched, strict=True)
         if any(found.severity is Severity.BLOCK for found in guarded.findings):
             guarded = self._but_their_own(guarded, lines, remote, lost)
-        if lost.unknown and guarded.anything and refused is None:
+        if lost.unknown and refused is None and self._guard.others_hold():
             refused = _blind(lost.unknown, remote)
             stops = self._rules.mode == BLOCK
         said = guarded.warnings + ((guarded.offline,) if guarded.offline else ())

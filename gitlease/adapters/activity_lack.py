@@ -12,14 +12,11 @@ from shlex import quote
 from gitlease.adapters.activity_log import PATHS, SECONDS, answered
 from gitlease.adapters.asking import ask
 from gitlease.adapters.remote_branches import HEADS, heads_asked
-from gitlease.adapters.repository import Repository
+from gitlease.adapters.repository import Repository, is_on
 from gitlease.adapters.settings import Tasks
 from gitlease.adapters.task_scan import OWN, Wanted
 from gitlease.adapters.transport import TIME_LIMIT
 from gitlease.domain.stale_unknown import Lack, lacking_branches
-
-_TRUE = frozenset({"true", "yes", "on", "1"})
-
 
 # --- branches -------------------------------------------------------------------------------------
 
@@ -90,7 +87,7 @@ def lack_of_contents(repository: Repository) -> Lack | None:
 def _promisor(repository: Repository) -> str | None:
     """The remote that has what a partial clone lacks; None in any other clone."""
     for entry in repository.config.section("remote"):
-        if entry.key.endswith(".promisor") and entry.value.lower() in _TRUE:
+        if entry.key.endswith(".promisor") and is_on(entry.value):
             return entry.key.removeprefix("remote.").removesuffix(".promisor")
     return repository.config.get("extensions.partialclone")
 
@@ -104,8 +101,7 @@ def left_out(repository: Repository, tasks: Tasks, places: Sequence[str]) -> lis
     ``places`` are pathspecs of where they lie, none where that may be anywhere.
     """
     root = repository.toplevel
-    sparse = (repository.config.get("core.sparsecheckout") or "").lower() in _TRUE
-    if root is None or not sparse:
+    if root is None or not is_on(repository.config.get("core.sparsecheckout")):
         return []
     # From the root: a command asked in a folder would name what lies there only.
     words = ("ls-files", "-t", "-z", "--full-name", "--", *places)

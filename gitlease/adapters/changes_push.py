@@ -8,7 +8,7 @@ from itertools import islice
 
 from gitlease.adapters.asking import ask, is_id, refusal
 from gitlease.adapters.git import GitResult
-from gitlease.adapters.reached import reached
+from gitlease.adapters.reached import PEOPLE, lines_of, reached, with_people
 from gitlease.adapters.remote_branches import heads_known, is_main, main_branches, names_of
 from gitlease.adapters.repository import Repository
 from gitlease.adapters.settings_schema import shown
@@ -201,17 +201,17 @@ def _with_own(
     target = push.remote_ref.removeprefix("refs/heads/")
     tips = [oid for name, ids in main.items() if name != target for oid in ids]
     most = f"--max-count={MAX_COMMITS + 1}"
-    words = ("log", "--no-show-signature", "--format=%H %ae %ce", most, push.local_oid, "--not")
+    words = ("log", "--no-show-signature", PEOPLE, most, push.local_oid, "--not")
     said = ask(repository, *words, push.remote_oid, *tips, "--")
     if said.code != 0:  # what the remote has now is not known here
         said = ask(repository, *words, *every, "--")
     if said.code != 0:
         raise refusal(said, "what is to be pushed cannot be read")
-    lines = said.out.decode("utf-8", "replace").splitlines()
+    lines = lines_of(said.out.decode("utf-8", "replace"))
     known = set(push.commits)
     own = [
         commit
-        for commit, *people in (line.split(" ") for line in lines)
+        for commit, people in map(with_people, lines)
         if commit not in known and any(same_person(holder, one) for one in people)
     ]
     cut = push.cut or len(lines) > MAX_COMMITS
@@ -220,16 +220,28 @@ def _with_own(
 
 @dataclass(frozen=True, slots=True)
 class Landed:
-    """Which commits of a push a remote has already: on any branch of it, and on a main one."""
+    """Which commits of a push a remote has already: on any branch of it, and on a main one.
+
+    ``lands`` are those that come to a main branch now: one's own count there, wherever they were.
+    """
 
     anywhere: frozenset[str]
     on_main: frozenset[str]
+    lands: frozenset[str]
+
+    def has(self, commit: str, *, own: bool) -> bool:
+        """Whether a commit is not this push's, by whether it is the pusher's own."""
+        again = own and commit in self.lands
+        return commit in self.on_main or (commit in self.anywhere and not again)
 
 
-def landed(repository: Repository, pushes: Sequence[Push], remote: str) -> Landed:
+def landed(
+    repository: Repository, pushes: Sequence[Push], remote: str, *, strict: bool = False
+) -> Landed:
     """What of some pushes the remote has by its own word, or by what was fetched last.
 
-    The refs that follow it need not have all of its branches. Asks the remote.
+    The refs that follow it need not have all of its branches. ``strict``: everything lands, as in
+    ``outgoing``. Asks the remote.
     """
     heads = heads_known(repository, remote)
     main = main_branches(repository, names_of(repository, remote))
@@ -243,8 +255,11 @@ def landed(repository: Repository, pushes: Sequence[Push], remote: str) -> Lande
         whole = len(new) <= MAX_COMMITS
         return frozenset(every - {commit for commit, _ in new}) if whole else frozenset()
 
+    landing = (push for push in pushes if strict or is_main(push.remote_ref, main))
     return Landed(
-        had([oid for _, oid in heads]), had([oid for ref, oid in heads if is_main(ref, main)])
+        had([oid for _, oid in heads]),
+        had([oid for ref, oid in heads if is_main(ref, main)]),
+        frozenset(commit for push in landing for commit in push.every),
     )
 
 

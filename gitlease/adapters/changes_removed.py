@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from gitlease.adapters.asking import ask
 from gitlease.adapters.changes_push import DELETE, MAX_COMMITS, UPDATE, Push
-from gitlease.adapters.reached import reached
+from gitlease.adapters.reached import Made, reached
 from gitlease.adapters.remote_branches import is_main, main_branches, names_of, refs_known
 from gitlease.adapters.repository import Repository
 from gitlease.domain.errors import Denied
@@ -41,7 +41,7 @@ def removed(
     names = {x.ref for x in moved}
     kept |= {oid for ref, oid in there.items() if ref.removesuffix("^{}") not in names | {"HEAD"}}
     lost: list[str] = []
-    found: dict[tuple[str, tuple[str, ...]], None] = {}
+    found: dict[Made, None] = {}
     for one in moved:
         old = one.old or there.get(one.ref, "")
         if one.became not in REPLACES or not old:

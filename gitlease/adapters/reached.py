@@ -7,10 +7,25 @@ from collections.abc import Iterable
 from gitlease.adapters.asking import ask, is_id, refusal
 from gitlease.adapters.repository import Repository
 
+PEOPLE = "--format=%H%x00%ae%x00%ce"  # of git log: see with_people
+
+Made = tuple[str, tuple[str, ...]]
+
+
+def with_people(line: str) -> Made:
+    """A commit with the addresses of its author and its committer, by a line of ``PEOPLE``."""
+    commit, *people = line.split("\0")
+    return commit, tuple(people)
+
+
+def lines_of(text: str) -> list[str]:
+    """The lines of git's answer. Not splitlines: an address may have what ends a line elsewhere."""
+    return [line for line in text.split("\n") if line]
+
 
 def reached(
     repository: Repository, tips: Iterable[str], kept: Iterable[str], *, most: int
-) -> list[tuple[str, tuple[str, ...]]]:
+) -> list[Made]:
     """The commits that ``tips`` reach and ``kept`` do not, each with its author and its committer.
 
     The newest first, at most so many. Ids that are unknown here are passed over. Raises Invalid
@@ -25,10 +40,8 @@ def reached(
         names.write("".join(f"{x}\n" for x in begin))
         names.write("".join(f"^{x}\n" for x in sorted(set(kept)) if is_id(x)))
         names.flush()
-        words = ("log", "--no-show-signature", "--format=%H%x00%ae%x00%ce", f"--max-count={most}")
+        words = ("log", "--no-show-signature", PEOPLE, f"--max-count={most}")
         said = ask(repository, *words, "--ignore-missing", "--stdin", source=names.name)
     if said.code != 0:
         raise refusal(said, "the commits cannot be listed")
-    # Not splitlines: an address may have what ends a line elsewhere.
-    lines = (x.split("\0") for x in said.out.decode("utf-8", "replace").split("\n") if x)
-    return [(commit, tuple(people)) for commit, *people in lines]
+    return [with_people(line) for line in lines_of(said.out.decode("utf-8", "replace"))]

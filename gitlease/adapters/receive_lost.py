@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 
 from gitlease.adapters.asking import ask
+from gitlease.adapters.reached import PEOPLE, Made, with_people
 from gitlease.adapters.receive_lines import RefMove
 from gitlease.adapters.receive_objects import PushedObjects
 from gitlease.adapters.repository import Repository
@@ -81,7 +82,7 @@ def lost(
 
 def _gone(
     old: Sequence[str], kept: Sequence[str], others: Sequence[str], count: str, asked: Asked
-) -> list[tuple[str, tuple[str, ...]]]:
+) -> list[Made]:
     """The commits that neither those kept nor the other refs have, with authors and committers.
 
     ``others`` are words for git that choose those refs.
@@ -91,12 +92,11 @@ def _gone(
     gone: list[str] | None = None
     for start in range(0, max(1, len(kept)), TIPS_AT_ONCE):
         some = kept[start : start + TIPS_AT_ONCE]
-        words = ("log", "--no-show-signature", "--format=%H%x00%ae%x00%ce", count)
+        words = ("log", "--no-show-signature", PEOPLE, count)
         listed = asked(*words, *old, "--not", *some, *others, "--", by_line=True)
         among = set(listed)
         gone = listed if gone is None else [line for line in gone if line in among]
-    read = (line.split("\0") for line in gone or [])
-    return [(commit, tuple(people)) for commit, *people in read]
+    return [with_people(line) for line in gone or []]
 
 
 def _arriving(

@@ -13,6 +13,7 @@ from itertools import islice
 from gitlease.adapters.asking import ask
 from gitlease.adapters.changes import committed
 from gitlease.adapters.changes_tasks import task_status_changes, touched
+from gitlease.adapters.reached import PEOPLE, lines_of, with_people
 from gitlease.adapters.receive_lines import RefMove
 from gitlease.adapters.receive_lost import lost, namespace
 from gitlease.adapters.receive_objects import Commit, PushedObjects
@@ -120,11 +121,10 @@ class WorkGuard:
         most = f"--max-count={MAX_COMMITS + 1}"
         usual = ask(self._repository, "rev-parse", "-q", "--verify", "HEAD^{commit}")
         landed = os.fsdecode(usual.out).split() if usual.code == 0 else []
-        form = "--format=%H%x00%ae%x00%ce"
-        words = ("log", most, form, move.new, "--not", move.old, *landed, "--")
+        words = ("log", most, PEOPLE, move.new, "--not", move.old, *landed, "--")
         for line in self._asked(*words, by_line=True):
-            commit, _, people = line.partition("\0")
-            if any(same_person(x, y) for x in people.split("\0") for y in self._holders):
+            commit, people = with_people(line)
+            if any(same_person(x, y) for x in people for y in self._holders):
                 yield commit
 
     def _asked(self, *words: str, by_line: bool = False) -> list[str]:
@@ -138,8 +138,7 @@ class WorkGuard:
         if said.code != 0:
             raise _unjudged("what is pushed cannot be listed")
         text = os.fsdecode(said.out)
-        # Not splitlines: an address may have what ends a line elsewhere.
-        return [line for line in text.split("\n") if line] if by_line else text.split()
+        return lines_of(text) if by_line else text.split()
 
     def _touched(self, commits: Sequence[str]) -> list[Touched]:
         try:

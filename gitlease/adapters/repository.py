@@ -10,6 +10,7 @@ from gitlease.domain.errors import Invalid, NotARepository
 from gitlease.domain.frozen import dataclass, field
 
 TIMEOUT = 10.0
+TRUE = frozenset({"true", "yes", "on", "1"})  # as git reads a setting
 
 # --show-toplevel comes last: where there is no work tree git prints the others, then fails.
 _QUESTIONS = (
@@ -73,6 +74,11 @@ class GitConfig:
         """Everything of a section, its subsections included, in git's order."""
         start = name.lower() + "."
         return [entry for entry in self.entries if entry.key.startswith(start)]
+
+
+def is_on(value: str | None) -> bool:
+    """Whether git takes the value of a setting for true."""
+    return (value or "").lower() in TRUE
 
 
 def _canonical(key: str) -> str:

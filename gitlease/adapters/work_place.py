@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from gitlease.adapters.repository import TIMEOUT, Repository
+from gitlease.adapters.repository import TIMEOUT, Repository, is_on
 from gitlease.adapters.settings import Location
 from gitlease.adapters.settings_schema import shown
 from gitlease.adapters.transport import without_secrets
@@ -15,7 +15,6 @@ from gitlease.domain.frozen import replace
 from gitlease.domain.work import PushWish, WorkPush
 
 _INSTEAD = ".pushinsteadof"
-_TRUE = frozenset({"true", "yes", "on", "1"})
 
 
 def work_at(
@@ -35,7 +34,7 @@ def work_at(
     if name != location.name and url != location.url:
         raise elsewhere(location, name)
     config = repository.config
-    if (config.get(f"remote.{name}.mirror") or "").lower() in _TRUE:
+    if is_on(config.get(f"remote.{name}.mirror")):
         raise UsageError(f"{shown(name)} is a mirror: a push to it replaces every ledger there")
     urls = config.get_all(f"remote.{name}.pushurl") or config.get_all(f"remote.{name}.url")
     if len([x for x in urls[_last_empty(urls) :] if x]) > 1:

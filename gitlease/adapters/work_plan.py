@@ -14,7 +14,7 @@ from gitlease.adapters.asking import ask
 from gitlease.adapters.changes_push import MAX_COMMITS
 from gitlease.adapters.changes_removed import REPLACES, removed
 from gitlease.adapters.remote_branches import main_branches, names_of
-from gitlease.adapters.repository import TIMEOUT, Repository
+from gitlease.adapters.repository import TIMEOUT, TRUE, Repository
 from gitlease.adapters.settings import Location, Tasks
 from gitlease.adapters.transport import TIME_LIMIT
 from gitlease.adapters.work_place import elsewhere, rewritten, unfollowed, work_at
@@ -41,7 +41,7 @@ _BECAME = {
 }
 _SUMMARY = re.compile(r"([0-9a-f]{40,64})\.\.\.?([0-9a-f]{40,64})")
 _BRANCH = "refs/heads/"
-_ON_DEMAND = frozenset({"on-demand", "only", "true", "yes", "on", "1"})
+_ON_DEMAND = TRUE | {"on-demand", "only"}
 
 
 class GitWork:

@@ -20,8 +20,8 @@ from gitlease.adapters.message import (
     with_trailers,
     write_message,
 )
-from gitlease.adapters.remote_branches import is_main, main_branches, names_of
-from gitlease.adapters.repository import Repository
+from gitlease.adapters.remote_branches import names_of
+from gitlease.adapters.repository import Repository, is_on
 from gitlease.adapters.settings import Tasks
 from gitlease.domain.errors import Invalid
 from gitlease.domain.guard import Carried, Touched
@@ -90,22 +90,14 @@ class HookWorktree:
 
         pushes = self._pushes(lines, remote)
         remote = self._environ.get("PRE_COMMIT_REMOTE_NAME") or remote
-        there = landed(self._repository, pushes, remote)
-        main = main_branches(self._repository, names_of(self._repository, remote))
+        there = landed(self._repository, pushes, remote, strict=self._strict)
         every = dict.fromkeys(x for push in pushes for x in push.every if x not in there.on_main)
         chosen = Chosen(commits=tuple(every), shown="")
         deeds = GitCommits(self._repository, self._tasks).read(chosen)
-        # One's own work lands where it comes to a main branch, wherever else it was before.
-        lands = {
-            commit
-            for push in pushes
-            if self._strict or is_main(push.remote_ref, main)
-            for commit in push.every
-        }
         return tuple(
             Carried(deed.touched, deed.committer, deed.named)
             for deed in deeds
-            if deed.id not in there.anywhere or (deed.id in lands and self._is_own(deed.emails))
+            if not there.has(deed.id, own=self._is_own(deed.emails))
         )
 
     def taken_away(self, lines: Sequence[str], remote: str) -> TakenAway:
@@ -158,8 +150,8 @@ class HookWorktree:
     def _is_mirrored(self, remote: str) -> bool:
         """Whether the push takes away from the remote whatever is not here, as every ledger."""
         names = names_of(self._repository, remote)
-        said = (self._repository.config.get(f"remote.{name}.mirror") or "" for name in names)
-        return is_mirror_push() or any(x.lower() in ("true", "yes", "on", "1") for x in said)
+        said = (self._repository.config.get(f"remote.{name}.mirror") for name in names)
+        return is_mirror_push() or any(map(is_on, said))
 
     def _has_commit(self) -> bool:
         return ask(self._repository, "rev-parse", "-q", "--verify", "HEAD^{commit}").code == 0

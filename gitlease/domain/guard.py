@@ -113,19 +113,19 @@ def under(
 
     ``parents``: also those of the session that started the caller's.
     """
-    mine = [x for x in leases if is_own(x, actor, policy, moment, parents=parents)]
+    mine = [x for x in leases if as_own(x, actor, policy, moment, parents=parents) is Relation.MINE]
     cover = _Cover(mine)
     found = {n for one in touched for n in cover.of(one)}
     return sorted((mine[n] for n in found), key=lambda x: x.key)
 
 
-def is_own(
+def as_own(
     lease: Lease, actor: Actor, policy: Policy, moment: Moment, *, parents: bool = False
-) -> bool:
-    """Whether a lease is live and the caller's; ``parents`` as above."""
+) -> Relation:
+    """How a lease stands to the caller, and with ``parents`` as to the session that holds it."""
     if parents and lease.is_of_parent(actor):
         actor = replace(actor, session=lease.session)
-    return relation(lease, actor, policy, moment) is Relation.MINE
+    return relation(lease, actor, policy, moment)
 
 
 def stands(finding: Finding, carried: Iterable[Carried], *, layer: str, actor: Actor) -> bool:

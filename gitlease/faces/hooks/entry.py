@@ -36,6 +36,8 @@ def run_hook(argv: Sequence[str], opener: Callable[[], HookDesk] | None = None) 
         return USAGE
     desk = None
     try:
+        if _answers_probe(name):
+            return BLOCKED  # so that a script with the lines that are printed ends there
         desk = opener() if opener else _open()
         status = act(desk, args)
         for text in desk.guard.lost():
@@ -53,6 +55,16 @@ def run_hook(argv: Sequence[str], opener: Callable[[], HookDesk] | None = None) 
         say(f"{NOT_CHECKED.get(name, 'not done')}: internal error: {what}")
         return 0
     return status
+
+
+def _answers_probe(name: str) -> bool:
+    """Say that this hook is called, where `gitlease hooks status` asks by having git run it."""
+    from gitlease.bootstrap_hooks import probe_answer
+
+    said = probe_answer(name, os.path.abspath(sys.argv[0]))
+    if said and sys.stderr is not None:
+        print(said, file=sys.stderr, flush=True)
+    return bool(said)
 
 
 def _open() -> HookDesk:
