@@ -8,17 +8,19 @@ from functools import partial
 from pathlib import Path
 
 from support.clock import ManualClock
+from support.memory import MemoryClone, MemoryLedgerStore, MemoryRemote
 from support.remotes import Remote
 from support.repos import make_clone
 
 import gitlease
 from benchmarks.bench import BARE, ROOT, Bench, environment
-from gitlease.adapters.memory import MemoryClone, MemoryLedgerStore, MemoryRemote
-from gitlease.bootstrap import open_workspace
-from gitlease.domain.lease import Actor
-from gitlease.domain.resource import parse_resource
-from gitlease.keeping import Keeper, holds_of
-from gitlease.service import LeaseService
+from gitlease.core.lease import Actor
+from gitlease.core.resources.resource import parse_resource
+from gitlease.engine.answers import ClaimOptions
+from gitlease.engine.keeping import Keeper, holds_of
+from gitlease.engine.ledger_session import LedgerSession
+from gitlease.engine.service import LeaseService
+from gitlease.wiring.workspace import open_workspace
 
 COUNTS = (1, 10, 50)
 RUN = "run -- true"
@@ -88,9 +90,12 @@ def per_hour(count: int) -> int:
     """Pushes of one process in an hour that holds ``count`` leases of 15 minutes; exact."""
     clock, remote = ManualClock(), MemoryRemote()
     store = MemoryLedgerStore(remote, clock=clock, clone=MemoryClone(), place="memory")
-    service = LeaseService(store, clock=clock, actor=Actor("jo@example.com", session="bench"))
+    service = LeaseService(
+        LedgerSession(store, clock=clock, actor=Actor("jo@example.com", session="bench"))
+    )
     keeper = Keeper(lambda _limit: service, clock=clock, dice=random.Random(7))
-    keeper.add(holds_of(service.claim([parse_resource(f"t{n}") for n in range(count)], ttl=TTL)))
+    names = [parse_resource(f"t{n}") for n in range(count)]
+    keeper.add(holds_of(service.claim(names, ClaimOptions(ttl=TTL))))
     remote.requests.clear()
     end = clock.boot_ms + 3_600_000
     while clock.boot_ms < end:

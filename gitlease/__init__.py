@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from gitlease.domain.edge import Progress, Task
-    from gitlease.domain.errors import (
+    from gitlease.core.edge import Progress, Task
+    from gitlease.core.errors import (
         Denied,
         GitleaseError,
         Invalid,
@@ -44,37 +44,38 @@ if TYPE_CHECKING:
         UsageError,
         WaitTimeout,
     )
-    from gitlease.domain.errors import LeaseHeld as ConflictError
-    from gitlease.domain.loss import Loss
-    from gitlease.domain.queue import Carried, Carry, Entry, WhyNot
-    from gitlease.domain.view import LeaseView as Lease
-    from gitlease.faces.held import Holding, hold
-    from gitlease.faces.library import Leases, QueueReading, Taken, open
-    from gitlease.faces.session import Session, session
-    from gitlease.faces.watch_library import Subscription, WatchEvent
+    from gitlease.core.errors import LeaseHeld as ConflictError
+    from gitlease.core.loss import Loss
+    from gitlease.core.view import LeaseView as Lease
+    from gitlease.engine.answers import QueueReading, Taken
+    from gitlease.engine.queue.order import Carried, Carry, Entry, WhyNot
+    from gitlease.faces.library.held import Holding, hold
+    from gitlease.faces.library.leases import Leases, Session
+    from gitlease.faces.library.opening import open, session
+    from gitlease.faces.library.watching import Subscription, WatchEvent
 
-_ERRORS = "gitlease.domain.errors"
-_EDGE, _QUEUE = "gitlease.domain.edge", "gitlease.domain.queue"
-_LIBRARY = "gitlease.faces.library"
+_ERRORS, _ANSWERS = "gitlease.core.errors", "gitlease.engine.answers"
+_EDGE, _QUEUE = "gitlease.core.edge", "gitlease.engine.queue.order"
+_LIBRARY, _OPENING = "gitlease.faces.library.leases", "gitlease.faces.library.opening"
 _PLACES = {
-    "open": (_LIBRARY, "open"),
-    "hold": ("gitlease.faces.held", "hold"),
-    "Holding": ("gitlease.faces.held", "Holding"),
-    "session": ("gitlease.faces.session", "session"),
-    "Session": ("gitlease.faces.session", "Session"),
-    "Loss": ("gitlease.domain.loss", "Loss"),
+    "open": (_OPENING, "open"),
+    "hold": ("gitlease.faces.library.held", "hold"),
+    "Holding": ("gitlease.faces.library.held", "Holding"),
+    "session": (_OPENING, "session"),
+    "Session": (_LIBRARY, "Session"),
+    "Loss": ("gitlease.core.loss", "Loss"),
     "Leases": (_LIBRARY, "Leases"),
-    "WatchEvent": ("gitlease.faces.watch_library", "WatchEvent"),
-    "Subscription": ("gitlease.faces.watch_library", "Subscription"),
-    "Lease": ("gitlease.domain.view", "LeaseView"),
+    "WatchEvent": ("gitlease.faces.library.watching", "WatchEvent"),
+    "Subscription": ("gitlease.faces.library.watching", "Subscription"),
+    "Lease": ("gitlease.core.view", "LeaseView"),
     "Task": (_EDGE, "Task"),
     "Progress": (_EDGE, "Progress"),
     "Entry": (_QUEUE, "Entry"),
     "WhyNot": (_QUEUE, "WhyNot"),
     "Carry": (_QUEUE, "Carry"),
     "Carried": (_QUEUE, "Carried"),
-    "QueueReading": (_LIBRARY, "QueueReading"),
-    "Taken": (_LIBRARY, "Taken"),
+    "QueueReading": (_ANSWERS, "QueueReading"),
+    "Taken": (_ANSWERS, "Taken"),
     "ConflictError": (_ERRORS, "LeaseHeld"),
 }
 

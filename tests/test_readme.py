@@ -123,8 +123,20 @@ def test_every_command_and_exit_code_is_documented() -> None:
         assert re.search(rf"^\| {code.exit} \|", text, re.MULTILINE), code
 
 
+def test_what_ends_no_command_is_named_where_nothing_is_promised() -> None:
+    """The README and the help of ``run`` say it; that it is so, the stories of runs show."""
+    from gitlease.faces.cli.runs.run import run_verb
+
+    text = README.read_text(encoding="utf-8")
+    section = text.partition("### What is not promised\n")[2].partition("\n#")[0]
+    (point,) = (x for x in re.split(r"^- ", section, flags=re.MULTILINE) if "SIGSTOP" in x)
+    for said in (point, run_verb.help or ""):
+        for word in ("guardian", "both", "SIGSTOP", "nothing ends it"):
+            assert word in said
+
+
 def test_every_policy_is_documented() -> None:
-    from gitlease.domain.policy import KEYS
+    from gitlease.core.policy import KEYS
 
     text = README.read_text(encoding="utf-8")
     assert [key for key in KEYS if f"`{key}`" not in text] == []

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gitlease.domain.frozen import dataclass
+from gitlease.core.frozen import dataclass
 
 INTERNAL = "internal"
 INTERRUPTED = 130

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gitlease.domain.errors import UsageError
+from gitlease.core.errors import UsageError
+from gitlease.push.work import PushWish
 
 REFUSED: Mapping[str, str] = {
     "--mirror": "it would replace or delete every ledger on the remote",
@@ -26,7 +27,26 @@ _SUBMODULES = ("check", "no")
 _SIGNED = ("true", "false", "if-asked", "yes", "no")
 
 
-def choosing(options: Mapping[str, Any]) -> tuple[str, ...]:
+def push_wish(
+    remote: str | None,
+    refspecs: Sequence[str],
+    options: Mapping[str, Any],
+    *,
+    upstream: bool,
+    hooks: bool,
+) -> PushWish:
+    """What is to be pushed, and how. UsageError for options that do not go."""
+    return PushWish(
+        remote=remote,
+        refspecs=tuple(refspecs),
+        choosing=_choosing(options),
+        sending=_sending(options),
+        upstream=upstream,
+        hooks=hooks,
+    )
+
+
+def _choosing(options: Mapping[str, Any]) -> tuple[str, ...]:
     """The options that say what is pushed, as words for git. UsageError for what does not go."""
     words = [word for name, word in _FLAGS.items() if options.get(name)]
     for value in options.get("force_with_lease") or ():
@@ -44,7 +64,7 @@ def choosing(options: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(words)
 
 
-def sending(options: Mapping[str, Any]) -> tuple[str, ...]:
+def _sending(options: Mapping[str, Any]) -> tuple[str, ...]:
     """The options that say how it is sent, as words for git."""
     words = [f"--push-option={text}" for text in options.get("push_option") or ()]
     signed = options.get("signed")

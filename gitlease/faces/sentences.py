@@ -6,15 +6,16 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from gitlease.domain import instant
-from gitlease.domain.duration import humanize_duration
-from gitlease.domain.resource import WHOLE
+from gitlease.core import instant
+from gitlease.core.duration import humanize_duration
+from gitlease.core.resources.resource import WHOLE
 
 if TYPE_CHECKING:
-    from gitlease.domain.errors import GitleaseError
-    from gitlease.domain.ledger import Note, Ticket
-    from gitlease.domain.view import LeaseView
-    from gitlease.watching import WatchEvent
+    from gitlease.core.errors import GitleaseError
+    from gitlease.core.ledger import Note, Ticket
+    from gitlease.core.loss import Lost
+    from gitlease.core.view import LeaseView
+    from gitlease.engine.waiting.watching import WatchEvent
 
 IN_THE_WAY = frozenset({"held", "wait_timeout", "not_holder"})
 LISTED = 5  # conflicts that are spelt out; the rest is counted
@@ -97,6 +98,14 @@ def refusal(error: GitleaseError, now: datetime) -> str:
     return line + quoted(view.reason) + (f" (and {more} more)" if more else "")
 
 
+def held(path: str, view: LeaseView, now: datetime) -> str:
+    """Why a file is not one's own to change: who has it, where, until when and why."""
+    place = where(view, asked=path)
+    holder = f"{view.holder} ({place})" if place else view.holder
+    link = " " if _runs(view) else ", "
+    return f"is held by {holder}{link}{until(view, now)}{quoted(view.reason)}"
+
+
 def _runs(view: LeaseView) -> bool:
     return view.state == "active" and view.expires_in > 0
 
@@ -146,6 +155,15 @@ def happened(event: WatchEvent, now: datetime) -> str:
     line += f" {verb} {view.holder}" + (f" ({place})" if place else "")
     live = view.state == "active" and view.expires_in > 0
     return line + (f" {until(view, now)}" if live else "") + quoted(view.reason)
+
+
+def stopping(why: Lost | str | None) -> str:
+    """Why the command of a run is stopped."""
+    if why is None:
+        return "stopping the command, as requested"
+    if isinstance(why, str):
+        return f"stopping the command: {why}"
+    return f"{why.error.message}: stopping the command"
 
 
 def noted(note: Note) -> str:

@@ -6,13 +6,16 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from gitlease.domain.edge import Progress, printable
-from gitlease.domain.errors import UsageError
-from gitlease.domain.frozen import dataclass
-from gitlease.domain.pattern import fold
+from gitlease.core.edge import Progress, printable
+from gitlease.core.errors import UsageError
+from gitlease.core.frozen import dataclass
+from gitlease.core.resources.pattern import fold
 
 if TYPE_CHECKING:
-    from gitlease.edges import Edges
+    from gitlease.core.resources.resource import Resource
+    from gitlease.engine.answers import Answer
+    from gitlease.engine.edges import Edges
+    from gitlease.engine.service import LeaseService
 
 NEAR = 3
 SHOWN = 20  # known words that a message names
@@ -47,6 +50,21 @@ def read_status(text: str, edges: Edges) -> Status:
     return Status(word, rules.progress(word))
 
 
+def set_status(
+    service: LeaseService, resource: Resource, text: str, *, commit: bool | None
+) -> Answer:
+    """Set a task's status: one that means in progress claims it, one that means done ends it."""
+    from gitlease.engine.answers import ClaimOptions
+
+    meant = read_status(text, service.edges)
+    if meant.progress is Progress.IN_PROGRESS:
+        return service.start(resource, ClaimOptions(commit=commit), status=meant.word)
+    if meant.progress is Progress.DONE:
+        service.edges.task(resource)
+        return service.complete(resource, commit=commit, status=meant.word)
+    return service.set_status(resource, meant.word, commit=commit)
+
+
 def _exactly(text: str, words: Iterable[str]) -> str | None:
     return next((w for w in words if fold(w) == fold(text.strip())), None)
 
@@ -74,6 +92,6 @@ def _unknown(text: str, known: list[str]) -> UsageError:
     more = f" and {len(spelt) - SHOWN} more" if len(spelt) > SHOWN else ""
     names = list(dict.fromkeys(spelt[_loose(word)] for word in known))
     hints = [f"did you mean {', '.join(printable(spelt[key]) for key in near)}?"] if near else []
-    hints.append(f"known are {', '.join(map(printable, names[:SHOWN]))}{more}")
-    hints.append("a new word is added to tasks.statuses in .gitlease.yaml")
-    return UsageError(f"{printable(text)} is no status here", hints=tuple(hints))
+    hints.append(f"known statuses: {', '.join(map(printable, names[:SHOWN]))}{more}")
+    hints.append("add a new one to tasks.statuses in .gitlease.yaml")
+    return UsageError(f"unknown status {printable(text)}", hints=tuple(hints))

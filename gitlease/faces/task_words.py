@@ -6,19 +6,19 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from gitlease.domain.duration import humanize_duration
-from gitlease.domain.edge import printable
-from gitlease.domain.instant import rfc3339
-from gitlease.domain.pattern import fold
-from gitlease.domain.queue import Carried, WhyNot
-from gitlease.domain.resource import WHOLE
+from gitlease.core.duration import humanize_duration
+from gitlease.core.edge import printable
+from gitlease.core.instant import rfc3339
+from gitlease.core.resources.pattern import fold
+from gitlease.core.resources.resource import WHOLE
+from gitlease.engine.queue.order import Carried, WhyNot
 from gitlease.faces import sentences
 
 if TYPE_CHECKING:
-    from gitlease.answers import Answer, Taken
-    from gitlease.domain.edge import EdgeEdit, People, Task
-    from gitlease.domain.queue import Carry, Entry
-    from gitlease.domain.view import LeaseView
+    from gitlease.core.edge import EdgeEdit, People, Task
+    from gitlease.core.view import LeaseView
+    from gitlease.engine.answers import Answer, Taken
+    from gitlease.engine.queue.order import Carry, Entry
 
 LONGEST_TITLE = 100  # of a title within a sentence
 SHORT_ID = 7  # digits of a commit

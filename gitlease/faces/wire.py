@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from gitlease.domain.instant import rfc3339
+from gitlease.core.instant import moment_of, rfc3339
 from gitlease.faces import sentences
 from gitlease.faces.codes import exit_of
 
 if TYPE_CHECKING:
-    from gitlease.answers import Answer, Taken
-    from gitlease.domain.background import RunRecord
-    from gitlease.domain.edge import Task
-    from gitlease.domain.errors import GitleaseError
-    from gitlease.domain.finding import Finding
-    from gitlease.domain.ledger import Note, Ticket
-    from gitlease.domain.loss import Lost
-    from gitlease.domain.outcome import Event
-    from gitlease.domain.queue import Carry, Entry
-    from gitlease.domain.view import LeaseView
-    from gitlease.domain.work import WorkRef
-    from gitlease.fencing import PushAnswer
-    from gitlease.running import Ended
-    from gitlease.watching import WatchEvent
+    from gitlease.core.edge import Task
+    from gitlease.core.errors import GitleaseError
+    from gitlease.core.finding import Finding
+    from gitlease.core.ledger import Note, Ticket
+    from gitlease.core.loss import Lost
+    from gitlease.core.outcome import Event
+    from gitlease.core.view import LeaseView
+    from gitlease.core.work_push import WorkRef
+    from gitlease.engine.answers import Answer, Taken
+    from gitlease.engine.queue.order import Carry, Entry
+    from gitlease.engine.waiting.watching import WatchEvent
+    from gitlease.push.fenced_push import PushAnswer
+    from gitlease.runs.background_rules import RunRecord
+    from gitlease.runs.running import Ended
 
 SCHEMA = 1
 Document = dict[str, Any]
@@ -173,10 +174,11 @@ def fault(
     next_steps: Sequence[str] = (),
 ) -> Document:
     """The document of a failure that no ``GitleaseError`` stands for."""
-    from gitlease.domain.errors import GitleaseError
+    from gitlease.core.errors import GitleaseError
 
     plain = GitleaseError(message, resource=resource)
-    document = failure(command, plain, now=datetime.now(UTC), next_steps=next_steps)
+    now = moment_of(time.time_ns() // 1_000_000)
+    document = failure(command, plain, now=now, next_steps=next_steps)
     document["error"] |= {"code": code, "exit": exit_of(code)}
     return document
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 
 from support.clock import ManualClock
+from support.memory import MemoryClone, MemoryLedgerStore, MemoryRemote
 
-from gitlease.adapters.memory import MemoryClone, MemoryLedgerStore, MemoryRemote
-from gitlease.ports import LedgerStore
+from gitlease.engine.ports import LedgerStore
 
 
 class MemoryPlace:

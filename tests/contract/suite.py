@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 import pytest
-from domain.values import (
+from core.values import (
     F001,
     JO,
     KIM,
@@ -38,12 +38,12 @@ from domain.values import (
 )
 from support.clock import ManualClock
 
-from gitlease.domain.errors import LeaseHeld, Rollback
-from gitlease.domain.instant import MS
-from gitlease.domain.lapse import Moment, Sighting, Standing, holder_has, standing
-from gitlease.domain.lease import Lease, State
-from gitlease.domain.ledger import Fate, Ledger
-from gitlease.domain.operations import (
+from gitlease.core.errors import LeaseHeld, Rollback
+from gitlease.core.expiry import Moment, Sighting, Standing, holder_has, standing
+from gitlease.core.instant import MS
+from gitlease.core.lease import Lease, State
+from gitlease.core.ledger import MAX_STEP, Fate, Ledger
+from gitlease.core.moves.operations import (
     Acknowledge,
     Barrier,
     Create,
@@ -51,10 +51,11 @@ from gitlease.domain.operations import (
     Operation,
     TakeTicket,
 )
-from gitlease.domain.policy import DEFAULT_POLICY
-from gitlease.domain.resource import parse_resource
-from gitlease.domain.transitions import apply, create
-from gitlease.ports import Cause, Change, LedgerStore, Prepared, Snapshot, Swapped
+from gitlease.core.moves.step_record import decide as decide_step
+from gitlease.core.moves.transitions import create
+from gitlease.core.policy import DEFAULT_POLICY
+from gitlease.core.resources.resource import parse_resource
+from gitlease.engine.ports import Cause, Change, LedgerStore, Prepared, Snapshot, Swapped
 
 LAYER = "global"
 
@@ -85,18 +86,9 @@ def ledger_at(head: Snapshot | None) -> Ledger:
 def decide(head: Snapshot, operations: Sequence[Operation], clock: ManualClock) -> Change:
     """The change that operations come to on a head now; where there is no ledger, on a new one."""
     made = Create(id=fresh(), actor=JO, ledger_id=fresh(), policy=DEFAULT_POLICY)
-    now, ledger = clock.now(), head.ledger or create(made)
-    applied = apply(ledger, operations, Moment(now=now, seen=head.seen))
-    return Change(
-        base=head,
-        ledger=applied.ledger,
-        events=applied.events,
-        renewal=applied.only_renews,
-        actor=operations[0].actor,
-        at=now,
-        operations=tuple(op.id for op in operations),
-        what="this test",
-    )
+    ledger, moment = head.ledger or create(made), Moment(now=clock.now(), seen=head.seen)
+    decided = decide_step(ledger, operations, moment)
+    return Change(base=head, decided=decided, actor=operations[0].actor, what="this test")
 
 
 def prepare(place: Place, n: int, *operations: Operation, on: Snapshot | None = None) -> Prepared:
@@ -286,7 +278,8 @@ class LedgerStoreContract:
         assert {str(x.resource) for x in found} == {"F002", "docs/*.md"}
 
     def test_a_ledger_of_many_leases_is_read_whole(self, place: Place) -> None:
-        act(place, 1, *(claim(JO, f"task-{n}") for n in range(100)))
+        for first in (0, 50):
+            act(place, 1, *(claim(JO, f"task-{first + n}") for n in range(50)))
         act(place, 2, claim(KIM, "one-more"))
         ledger = ledger_at(place.store(3).fetch(LAYER))
         assert len(ledger.every_lease()) == 101
@@ -605,6 +598,43 @@ class LedgerStoreContract:
         with pytest.raises(Rollback):
             place.store(1).fetch(LAYER)
 
+    def test_a_rollback_that_was_overtaken_is_a_rollback(self, place: Place) -> None:
+        older = act(place, 1, claim(JO))
+        act(place, 1, claim(JO, "F002"))
+        place.force(LAYER, older.version)
+        for _ in range(3):  # more than the ring remembers
+            act(place, 2, *(note(KIM, "on") for _ in range(MAX_STEP)))
+        with pytest.raises(Rollback):
+            place.store(1).fetch(LAYER)
+
+    @pytest.mark.parametrize("overtaken_by", ["decisions", "renewals", "both"])
+    def test_a_lost_renewal_is_a_rollback(self, place: Place, overtaken_by: str) -> None:
+        act(place, 2, claim(KIM, "F002"))
+        older = act(place, 1, claim(JO))
+        place.store(2).fetch(LAYER)
+        act(place, 1, renew(JO))
+        place.force(LAYER, older.version)
+        for _ in range(2 if overtaken_by != "decisions" else 0):
+            act(place, 2, renew(KIM, "F002"))
+        for _ in range(2 if overtaken_by != "renewals" else 0):
+            act(place, 2, note(KIM, "on"))
+        with pytest.raises(Rollback):
+            place.store(1).fetch(LAYER)
+
+    def test_what_goes_on_from_what_was_seen_is_no_rollback(self, place: Place) -> None:
+        act(place, 2, claim(KIM, "F002"))
+        act(place, 1, claim(JO))
+        for _ in range(3):
+            act(place, 1, renew(JO))
+            act(place, 2, renew(KIM, "F002"))
+        for _ in range(3):
+            act(place, 2, *(note(KIM, "on") for _ in range(MAX_STEP)))
+        act(place, 2, renew(KIM, "F002"))
+        assert place.store(1).fetch(LAYER).ledger is not None
+        act(place, 1, renew(JO))
+        act(place, 2, renew(KIM, "F002"))
+        assert place.store(1).fetch(LAYER).ledger is not None
+
     def test_a_clone_that_has_not_seen_the_newer_head_takes_the_older_one(
         self, place: Place
     ) -> None:
@@ -817,8 +847,8 @@ class LedgerStoreContract:
     def test_what_the_ring_has_forgotten_is_unknown(self, place: Place) -> None:
         act(place, 1, claim(JO))
         place.store(1).keep_pending(prepare(place, 1, renew(JO)))
-        for _ in range(2):
-            act(place, 2, *(Barrier(id=fresh(), actor=KIM) for _ in range(128)))
+        for _ in range(3):
+            act(place, 2, *(Barrier(id=fresh(), actor=KIM) for _ in range(MAX_STEP)))
         (pending,) = place.store(1).pending(LAYER)
         assert place.store(1).settle(pending, place.store(1).fetch(LAYER)) is Fate.UNKNOWN
         assert list(place.store(1).pending(LAYER)) == []

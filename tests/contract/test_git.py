@@ -11,9 +11,9 @@ from support.clock import ManualClock
 from support.remotes import Remote, Servers, open_remote
 from support.repos import git
 
-from gitlease.adapters import transport
-from gitlease.adapters.git_ledger import GitLedgerStore
-from gitlease.ports import LedgerStore
+from gitlease.engine.ports import LedgerStore
+from gitlease.store import transport
+from gitlease.store.git_ledger import GitLedgerStore
 
 PREFIX = "refs/gitlease"
 ONLY_APPENDS = """\

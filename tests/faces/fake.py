@@ -15,18 +15,19 @@ from typing import Any
 from support.clock import ManualClock
 from support.tasks import MemoryTasks
 
-from gitlease.domain.edge import Task
-from gitlease.domain.errors import GitleaseError, NotFound
-from gitlease.domain.instant import Instant
-from gitlease.domain.lapse import Sighting
-from gitlease.domain.lease import Actor, Lease
-from gitlease.domain.ledger import Fate, Ledger
-from gitlease.domain.outcome import Event
-from gitlease.edges import EdgeRules, Edges
+from gitlease.core.edge import Task
+from gitlease.core.errors import GitleaseError, NotFound
+from gitlease.core.expiry import Sighting
+from gitlease.core.instant import Instant
+from gitlease.core.lease import Actor, Lease
+from gitlease.core.ledger import Fate, Ledger
+from gitlease.core.outcome import Event
+from gitlease.engine.edges import EdgeRules, Edges
+from gitlease.engine.ledger_session import LedgerSession
+from gitlease.engine.ports import Change, Pending, Prepared, Snapshot, Swapped, TaskList
+from gitlease.engine.queue.queueing import TaskQueue
+from gitlease.engine.service import LeaseService
 from gitlease.faces.cli.app import run
-from gitlease.ports import Change, Pending, Prepared, Snapshot, Swapped, TaskList
-from gitlease.queueing import TaskQueue
-from gitlease.service import LeaseService
 
 NOON = 1_795_176_000_000  # 2026-11-20T12:00:00Z
 
@@ -70,7 +71,7 @@ class MemoryStore:
         self._ask()
         for layer, change in prepared.changes.items():
             self.heads[layer] = (prepared.versions[layer], change.ledger)
-            self.events[:0] = change.events
+            self.events[:0] = change.decided.applied.events
         heads = {layer: self._snapshot(layer) for layer in prepared.changes}
         return Swapped(fate=Fate.APPLIED, heads=heads)
 
@@ -85,9 +86,6 @@ class MemoryStore:
 
     def forget_pending(self, prepared: Prepared) -> None:
         """Nothing is ever pending here."""
-
-    def mend(self) -> None:
-        """Nothing is kept that could be damaged."""
 
     def keep_pending(self, prepared: Prepared) -> None:
         raise AssertionError("nothing is pending in memory")
@@ -172,12 +170,14 @@ class Desk:
         )
         layer = "local" if options["local"] else options["layer"] or "global"
         service = LeaseService(
-            self.store,
-            clock=self.clock,
-            actor=actor,
-            layer=layer,
-            edges=Edges(self.tasks, self.tasks.rules, holder=self.holder),
-            default_ttl=self.default_ttl,
+            LedgerSession(
+                self.store,
+                clock=self.clock,
+                actor=actor,
+                layer=layer,
+                edges=Edges(self.tasks, self.tasks.rules, holder=self.holder),
+                default_ttl=self.default_ttl,
+            )
         )
         return SimpleNamespace(
             repository=SimpleNamespace(folder=self.folder, toplevel=self.toplevel),
@@ -190,7 +190,7 @@ class Desk:
             ),
             layer=layer,
             service=service,
-            queue=TaskQueue(service),
+            queue=TaskQueue(service.session),
         )
 
     def run(self, *argv: str, prog: str = "gitlease", terminal: bool = False) -> Ran:

@@ -22,11 +22,11 @@ from support.repos import git
 from support.tasks import task
 from support.watching import MemoryWatch
 
-from gitlease.adapters.words import WordsFolder
-from gitlease.domain.errors import NotARepository, Unavailable
+from gitlease.core.errors import NotARepository, Unavailable
 from gitlease.faces.agents import answers, background, claude, codex, cursor, handling
 from gitlease.faces.agents.events import MAX_BYTES, Kind
-from gitlease.guarding import GuardService
+from gitlease.guard.guarding import GuardService
+from gitlease.guard.inbox import InboxFolder
 
 ROOT = str(Path(__file__).parents[2])
 EVENTS = Path(__file__).with_name("agent_events")
@@ -55,7 +55,7 @@ def words(name: str) -> tuple[str, str]:
 
 @dataclass
 class Seats:
-    """Opens a desk as ``open_for_agent`` opens a repository."""
+    """Opens a context as ``open_for_agent`` opens a repository."""
 
     desk: Desk
     root: Path
@@ -91,7 +91,7 @@ class Seats:
         )
         actor = space.identity.actor
         folder = str(self.root / ".git" / "gitlease")
-        space.words = WordsFolder(folder, actor.holder, actor.session)
+        space.inbox = InboxFolder(folder, actor.holder, actor.session)
         space.guard = GuardService(
             self.watch or MemoryWatch(),
             lambda: self.desk.store,
@@ -104,7 +104,7 @@ class Seats:
 
     def send(self, name: str, data: bytes | None = None) -> tuple[dict[str, Any] | None, str]:
         data = recorded(name, self.root) if data is None else data
-        return handling.handle(words(name), data, seats=self)
+        return handling.handle(words(name), data, opener=self)
 
 
 @pytest.fixture
@@ -333,7 +333,7 @@ def test_a_fault_of_ours_lets_the_edit_through(host: str, tmp_path: Path) -> Non
         raise RuntimeError("no\nway")
 
     name = f"{host}-before-edit"
-    answer, aside = handling.handle(words(name), recorded(name, tmp_path), seats=broken)
+    answer, aside = handling.handle(words(name), recorded(name, tmp_path), opener=broken)
     assert denied(host, answer) == ""
     assert "this edit was not checked: internal error: RuntimeError" in json.dumps(answer)
     assert "\n" not in aside
@@ -388,7 +388,7 @@ def test_elsewhere_there_is_silence(name: str, desks: tuple[Desk, Seats]) -> Non
     def nowhere(*_: Any, **__: Any) -> Any:
         raise NotARepository("this is not a git repository")
 
-    assert handling.handle(words(name), recorded(name), seats=nowhere) == (
+    assert handling.handle(words(name), recorded(name), opener=nowhere) == (
         nothing(words(name)[0]),
         "",
     )
@@ -515,7 +515,7 @@ def test_what_came_of_a_renewal_is_told_once(desks: tuple[Desk, Seats], name: st
 def test_what_is_left_to_the_background_is_answered_at_once(
     desks: tuple[Desk, Seats], name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import gitlease.bootstrap_hooks as bootstrap
+    import gitlease.wiring.hooks as bootstrap
 
     _, seats = desks
     started: list[list[str]] = []
@@ -535,7 +535,7 @@ def test_what_is_left_to_the_background_is_answered_at_once(
         return
     agent = {"claude": "/a9e83d51", "codex": "/019a9f10"}[host] if "subagent" in name else ""
     assert started == [["agent", host, "release-now", SESSIONS[host] + agent]]
-    kept = handling.handle([*words(name), "--keep"], recorded(name, seats.root), seats=seats)
+    kept = handling.handle([*words(name), "--keep"], recorded(name, seats.root), opener=seats)
     assert (kept, len(started)) == ((nothing(host), ""), 1)
 
 
@@ -710,7 +710,7 @@ def test_nobody_listening_is_no_fault() -> None:
 def test_a_gate_that_says_nothing_is_held_is_looked_into_at_times(
     desks: tuple[Desk, Seats], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import gitlease.bootstrap_hooks as bootstrap
+    import gitlease.wiring.hooks as bootstrap
 
     _, seats = desks
     asked: list[int] = []

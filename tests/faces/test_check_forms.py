@@ -19,12 +19,11 @@ import yaml
 from support.fences import clean_env
 from support.repos import git
 
-from gitlease.domain.finding import Finding, Level
-from gitlease.domain.violations import NO_TRAILER, RULES
-from gitlease.domain.violations_held import HELD_NOW, HELD_THEN
+from gitlease.check.formats import github, junit, sarif, summary, text
+from gitlease.check.formats.report import Report
+from gitlease.check.rules import HELD_NOW, HELD_THEN, NO_TRAILER, RULES
+from gitlease.core.finding import Finding, Level
 from gitlease.faces import wire
-from gitlease.faces.ci import github, junit, sarif, summary, text
-from gitlease.faces.ci.report import Report
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = Path(__file__).with_name("sarif") / "sarif-2.1.0-rtm.5.json"
@@ -168,13 +167,13 @@ def test_junit_is_well_formed_whatever_stands_in_it() -> None:
 def test_sarif_passes_its_published_schema(report: Report) -> None:
     schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
     checker = jsonschema.Draft4Validator.FORMAT_CHECKER
-    told = sarif.render(report, RULES)
+    told = sarif.render(report, version="1")
     jsonschema.Draft4Validator(schema, format_checker=checker).validate(json.loads(told))
     assert told.isascii()
 
 
 def test_sarif_tells_rules_places_and_what_stays_the_same() -> None:
-    (run,) = json.loads(sarif.render(REPORT, RULES))["runs"]
+    (run,) = json.loads(sarif.render(REPORT, version="1"))["runs"]
     rules = [rule["id"] for rule in run["tool"]["driver"]["rules"]]
     assert rules == [rule.id for rule in RULES]
     later, plain, bare = run["results"]
@@ -187,7 +186,7 @@ def test_sarif_tells_rules_places_and_what_stays_the_same() -> None:
     assert uri == "src/a%20b%2Cc%3Ad%25.py"
     assert "locations" not in bare
     moved = replace(REPORT, findings=(replace(PLAIN, line=9, message="in other words"),))
-    (again,) = json.loads(sarif.render(moved, RULES))["runs"][0]["results"]
+    (again,) = json.loads(sarif.render(moved, version="1"))["runs"][0]["results"]
     assert again["partialFingerprints"] == plain["partialFingerprints"]
     assert run["invocations"][0]["toolExecutionNotifications"][0]["message"]["text"] == "w%1"
 
@@ -327,7 +326,7 @@ def test_what_could_not_be_read_is_no_pass_in_any_form() -> None:
     said = "::error title=gitlease check::not checked: x%251 cannot be read\n"
     assert said in github.render(report)
     assert 'errors="1"' in junit.render(report, fail_on="never")
-    (run,) = json.loads(sarif.render(report, RULES))["runs"]
+    (run,) = json.loads(sarif.render(report, version="1"))["runs"]
     assert run["invocations"][0]["executionSuccessful"] is False
 
 
@@ -499,6 +498,23 @@ def test_what_the_action_retires_it_pushes_too(tmp_path: Path) -> None:
     *_, check = steps(seat, tmp_path / "b", install="false", stale="true", fix="true")
     assert check.returncode == 1, check.stdout + check.stderr
     assert "could not be pushed" in check.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "most"),
+    [(("--stale",), 8), (("HEAD~1..HEAD",), 10), (("--stale", "HEAD~1..HEAD"), 14)],
+)
+def test_only_so_many_git_processes_are_started(
+    tmp_path: Path, words: tuple[str, ...], most: int
+) -> None:
+    seat = stale_seat(tmp_path, "stale: {after: 1d}\n")
+    trace = tmp_path / "trace"
+    done = seat.run("check", *words, env={"GIT_TRACE2_EVENT": str(trace)})
+    assert ("stale-edge" in done.stdout) == ("--stale" in words), done.stderr
+    events = map(json.loads, trace.read_text(encoding="utf-8").splitlines())
+    # What git starts itself has the ids of all above it in its own.
+    started = [x["argv"] for x in events if x["event"] == "start" and "/" not in x["sid"]]
+    assert 4 <= len(started) <= most, started
 
 
 @pytest.mark.parametrize(("limit", "exit"), [("error", 1), ("never", 7)])

@@ -275,7 +275,7 @@ def test_demo_plays_to_the_end_and_cleans_up(tmp_path: Path) -> None:
         "F002 is held by bob@example.com",
         "released F001",
         "remote$ git show refs/gitlease/global:leases/",
-        "everything ended as told",
+        "every step behaved as expected",
     ):
         assert said in done.stdout
     assert list(tmp_path.iterdir()) == []
@@ -296,8 +296,8 @@ def test_demo_keeps_its_folder_on_request_and_speaks_json(tmp_path: Path) -> Non
 def test_demo_fails_when_something_differs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from gitlease.faces.cli import demo
     from gitlease.faces.cli.app import run
+    from gitlease.faces.cli.setup import demo
 
     monkeypatch.setattr(demo, "PLAY", (demo.Scene("ada", ("whoami",), 3),))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))

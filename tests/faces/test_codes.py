@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 from faces.fake import Desk, make_desks, words
 
-from gitlease.domain import errors
-from gitlease.domain.errors import GitleaseError
+from gitlease.core import errors
+from gitlease.core.errors import GitleaseError
 from gitlease.faces.codes import CODES, exit_of
 
 CONTRACT = {

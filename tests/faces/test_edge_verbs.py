@@ -6,10 +6,10 @@ import pytest
 from faces.fake import Desk, make_desks
 from support.tasks import task
 
-from gitlease.domain.edge import People, Progress
-from gitlease.domain.errors import Invalid
-from gitlease.edges import EdgeRules
-from gitlease.ports import TaskProblem
+from gitlease.core.edge import People, Progress
+from gitlease.core.errors import Invalid
+from gitlease.engine.edges import EdgeRules
+from gitlease.engine.ports import TaskProblem
 
 ADA, BOB = "ada@example.com", "bob@example.com"
 RULES = EdgeRules(people=People({ADA: "@ada", BOB: "@bob"}))
@@ -157,7 +157,7 @@ def test_release_says_what_became_of_lease_and_edge(ada: Desk) -> None:
     ada.ok("claim", "F001")
     ran = ada.ok("release", "F001", "F002")
     assert ran.out == (
-        "released F001\nunassigned tasks/F001.md: commit it\nnothing of yours to release on F002\n"
+        "released F001\nunassigned tasks/F001.md: commit it\nyou have nothing to release on F002\n"
     )
     document = ada.ok("release", "F001", "--json").json
     assert (document["status"], document["edge"], document["edges"]) == ("released", "none", [])
@@ -166,7 +166,7 @@ def test_release_says_what_became_of_lease_and_edge(ada: Desk) -> None:
 def test_release_of_an_edge_alone_is_not_nothing() -> None:
     ada, _ = make_desks(task("F001", "Ada@Example.com"))
     assert ada.ok("release", "f001").out == "unassigned tasks/F001.md: commit it\n"
-    assert ada.ok("release", "F001").out == "nothing of yours to release on F001\n"
+    assert ada.ok("release", "F001").out == "you have nothing to release on F001\n"
 
 
 def test_release_with_a_commit_has_it_in_its_answer(ada: Desk) -> None:

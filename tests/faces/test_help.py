@@ -16,7 +16,15 @@ from gitlease.faces.cli.verb import Verb
 from gitlease.faces.codes import CODES
 
 VERBS = list(MODULES)
-HEAVY = ("pygit2", "yaml", "filelock", "rich", "asyncio", "importlib.metadata", "gitlease.service")
+HEAVY = (
+    "pygit2",
+    "yaml",
+    "filelock",
+    "rich",
+    "asyncio",
+    "importlib.metadata",
+    "gitlease.engine.service",
+)
 
 
 def find(name: str) -> Verb:
@@ -117,7 +125,7 @@ def test_nothing_heavy_is_loaded_to_say_a_few_words(tmp_path: Path, argv: tuple[
     assert "click" in loaded
     assert loaded.isdisjoint(HEAVY)
     verbs = {f"gitlease.faces.cli.{module}" for module in MODULES.values()}
-    own = {"gitlease.faces.cli.claim"} if "claim" in argv else set()
+    own = {"gitlease.faces.cli.leases.claim"} if "claim" in argv else set()
     assert loaded & verbs == own
 
 

@@ -17,11 +17,11 @@ from support.ledgers import door
 from support.remotes import Remote
 from support.repos import git
 
-from gitlease.adapters.system_clock import SystemClock
-from gitlease.bootstrap_hooks import HookDesk, open_hooks
-from gitlease.domain.errors import GitleaseError, Invalid, NotARepository, Unavailable
+from gitlease.core.errors import GitleaseError, Invalid, NotARepository, Unavailable
 from gitlease.faces.hooks.entry import HOOKS, IN_BACKGROUND, SHOWN, run_hook
-from gitlease.hooking import Ruling
+from gitlease.git.system_clock import SystemClock
+from gitlease.guard.hooking import HookDecision
+from gitlease.wiring.hooks import HookContext, open_hooks
 
 ROOT = Path(__file__).parents[2]
 WAYS_AROUND = ("--no-verify", "-n ", "gitlease_skip", "guardmode", "guard.mode", "takeover", "off")
@@ -41,12 +41,12 @@ class Hooked:
         file.write_text("x\n")
         git(self.jo, "add", "--", name)
 
-    def desk(self, **environ: str) -> HookDesk:
+    def context(self, **environ: str) -> HookContext:
         return open_hooks(str(self.jo), environ=environ, clock=self.clock)
 
     def run(self, *argv: str, opener: Callable[[], Any] | None = None) -> tuple[int, list[str]]:
         """The exit status of a hook, and the lines that it said."""
-        status = run_hook(argv, opener or self.desk)
+        status = run_hook(argv, opener or self.context)
         said = self._capsys.readouterr()
         assert said.out == ""
         assert "Traceback" not in said.err
@@ -60,7 +60,7 @@ def hooked(path_remote: Remote, clones: Clones, capsys: pytest.CaptureFixture[st
 
 
 def failing(error: Exception) -> Callable[[], Any]:
-    """A desk that cannot be opened."""
+    """A context that cannot be opened."""
 
     def opener() -> Any:
         raise error
@@ -80,7 +80,7 @@ def test_nothing_held_is_nothing_said(hooked: Hooked) -> None:
 def test_an_unknown_hook_is_bad_usage(argv: list[str], hooked: Hooked) -> None:
     status, (said,) = hooked.run(*argv)
     assert status == 2
-    assert said.startswith("there is no hook ")
+    assert said.startswith("unknown hook ")
     assert all(name in said for name in HOOKS)
     assert "beat" not in said
     assert said.isprintable()
@@ -152,7 +152,7 @@ def test_what_goes_wrong_late_is_no_obstacle_either(
         raise ZeroDivisionError("oh")
 
     hooked.run("pre-commit")
-    monkeypatch.setattr("gitlease.hooking.Hooks.pre_commit", broken)
+    monkeypatch.setattr("gitlease.guard.hooking.Hooks.pre_commit", broken)
     expected = ["this commit is not checked: internal error: ZeroDivisionError: oh"]
     assert hooked.run("pre-commit") == (0, expected)
 
@@ -195,9 +195,9 @@ def test_a_finding_says_who_where_until_when_and_why_and_no_way_around(hooked: H
     status, said = hooked.run("pre-commit")
     assert status == 1
     line, hint = said
-    start = "src/auth/login.py is held by w2@example.com ("
+    start = "src/auth/login.py is held by w2@example.com (lease of src/auth/**, "
     assert line.startswith(start)
-    assert ", under the lease of src/auth/**, until " in line
+    assert ") until " in line
     assert line.endswith(', expires in 15m: "new login"')
     assert hint == (
         "hint: leave it to them for now; gitlease show 'src/auth/**' says when it is free"
@@ -363,7 +363,7 @@ def test_a_push_whose_lines_cannot_be_read_is_not_checked_and_that_is_said(
 
 
 def test_what_was_left_to_be_said_is_said_once_by_the_next_hook(hooked: Hooked) -> None:
-    hooked.desk().words.leave(["your claim of F001 was revoked by kim:\nstuck\x1b[2J"])
+    hooked.context().inbox.leave(["your claim of F001 was revoked by kim:\nstuck\x1b[2J"])
     assert len(hooked.run("post-checkout")[1]) == 1
     assert hooked.run("pre-commit") == (0, [])
 
@@ -377,7 +377,7 @@ def test_only_what_is_due_starts_work_in_the_background(
         started.append([*words, cwd])
         return True
 
-    monkeypatch.setattr("gitlease.bootstrap_hooks.start_detached", start)
+    monkeypatch.setattr("gitlease.wiring.hooks.start_detached", start)
     hooked.run("post-commit")
     door(hooked.jo, clock=hooked.clock).claim("src/auth/**", ttl="15m")
     hooked.run("pre-commit")
@@ -402,11 +402,11 @@ def test_a_heartbeat_says_nothing_and_renews(hooked: Hooked) -> None:
 
 def test_a_heartbeat_renews_also_what_no_hook_has_seen_yet(hooked: Hooked) -> None:
     """The first hook after a claim may come when its third is long gone."""
-    started = hooked.desk()
+    started = hooked.context()
     leases = door(hooked.jo, clock=hooked.clock)
     leases.claim("src/auth/**")
     hooked.clock.advance(400)
-    assert hooked.desk().guard.due() == ("global",)
+    assert hooked.context().guard.due() == ("global",)
     started.beat()
     assert [x.renewals for x in leases.list()] == [1]
 
@@ -437,5 +437,7 @@ def test_a_message_names_what_was_claimed_since_the_last_look(hooked: Hooked, mo
 
 
 def test_an_empty_ruling_says_nothing(hooked: Hooked, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gitlease.hooking.Hooks.pre_commit", lambda _self: Ruling(blocked=True))
+    monkeypatch.setattr(
+        "gitlease.guard.hooking.Hooks.pre_commit", lambda _self: HookDecision(blocked=True)
+    )
     assert hooked.run("pre-commit") == (1, [])

@@ -69,14 +69,14 @@ def test_backlog_md_is_recognised_from_a_subfolder(clones: Clones, path_remote: 
 
 def test_what_was_recognised_is_in_the_document_once(clones: Clones, path_remote: Remote) -> None:
     (one,) = clones(1)
-    put(one, "backlog/config.yml", "statuses: [To Do, Done]\n")
-    put(one, "backlog/tasks/task-1 - One.md", "---\nid: TASK-1\nstatus: Odd\n---\n")
+    put(one, "backlog/config.yml", "statuses: [To Do, Odd, Done]\n")
+    put(one, "backlog/tasks/task-1 - One.md", "---\nid: TASK-1\n---\n")
     first = ask(one, "init")
     assert list(first)[:5] == ["schema", "ok", "command", "settings_file", "recognised"]
     assert first["recognised"] == {"kind": "backlog.md", "files": 1}
     assert first["warnings"] == [
-        "backlog/config.yml has no status that means in progress: it is in_progress",
         "add to tasks.statuses in .gitlease.yaml what these statuses mean: Odd",
+        "backlog/config.yml has no status that means in progress: In Progress is taken",
     ]
     written = (one / ".gitlease.yaml").read_bytes()
     again = ask(one, "init")
@@ -93,25 +93,19 @@ def test_a_file_that_is_there_is_never_touched(clones: Clones, path_remote: Remo
     assert (one / ".gitlease.yaml").read_text() == "# mine\n"
 
 
-def test_plain_task_files_in_a_linked_work_tree(
-    clones: Clones, path_remote: Remote, tmp_path: Path
-) -> None:
+def test_plain_task_files_get_the_default_file(clones: Clones, path_remote: Remote) -> None:
     (one,) = clones(1)
-    git(one, "commit", "-q", "--allow-empty", "-m", "x")
-    git(one, "worktree", "add", "-q", str(tmp_path / "linked"))
-    put(tmp_path / "linked", "tasks/F001.md", "---\nid: F001\nassignee: []\n---\n")
-    said = gitlease(tmp_path / "linked", "init").stdout.splitlines()
-    assert said[1] == "recognised 1 task file in tasks"
-    assert setting(tmp_path / "linked", "tasks.fields")["assigned"] == "assignee"
-    assert ask(one, "init")["recognised"] is None
-    assert setting(one, "tasks.fields")["assigned"] == "assigned"
+    put(one, "tasks/F001.md", "---\nid: F001\n---\n")
+    said = gitlease(one, "init")
+    assert "recognised" not in said.stdout
+    assert "hint: gitlease queue" in said.stderr
 
 
 def test_a_broken_configuration_is_a_warning(clones: Clones, path_remote: Remote) -> None:
     (one,) = clones(1)
     put(one, "backlog.config.yml", "statuses: [To Do\nbacklog_directory: x\n")
     done = gitlease(one, "init")
-    assert "warning: backlog.config.yml:2: this is no YAML mapping: the usual" in done.stderr
+    assert "warning: backlog.config.yml:2: this is not YAML: " in done.stderr
     assert "recognised Backlog.md: no task files yet in backlog/tasks\n" in done.stdout
     assert setting(one, "tasks.statuses")["todo"] == ["To Do"]
 

@@ -9,9 +9,9 @@ from faces.fake import Desk, make_desks
 from support.tasks import task
 
 import gitlease
-from gitlease.domain.edge import Progress
-from gitlease.edges import EdgeRules
-from gitlease.faces.library import Leases
+from gitlease.core.edge import Progress
+from gitlease.engine.edges import EdgeRules
+from gitlease.faces.library.leases import Leases
 
 RULES = EdgeRules(
     statuses={
@@ -96,7 +96,7 @@ def test_a_status_means_what_it_means_on_the_command_line(desk: Desk, leases: Le
     assert desk.tasks["F001"].status == "To Do"
     (ended,) = leases.set_status("F001", "closed")
     assert (ended.state, desk.tasks["F001"].status) == ("completed", "closed")
-    with pytest.raises(gitlease.UsageError, match="blocked is no status here"):
+    with pytest.raises(gitlease.UsageError, match="unknown status blocked"):
         leases.set_status("F002", "blocked")
     with pytest.raises(gitlease.NotFound):
         leases.set_status("F009", "done")

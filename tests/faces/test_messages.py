@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 from faces.fake import make_desks, words
 
-from gitlease.domain.errors import AnotherLedger, Denied, Rollback, Unavailable
-from gitlease.domain.lease import Lease
+from gitlease.core.errors import AnotherLedger, Denied, Rollback, Unavailable
+from gitlease.core.lease import Lease
 from gitlease.faces.cli import app
 
 
@@ -138,7 +138,7 @@ def test_ones_own_other_session_is_said_to_be_that() -> None:
     ada, _ = make_desks()
     ada.ok("claim", "F001", "--session", "one")
     err = ada.run("claim", "F001", "--session", "two").err
-    assert "hint: it is your own, of session one\n" in err
+    assert "hint: it is your own lease, in session one\n" in err
     assert "hint: gitlease claim F001 --wait 15m --session two\n" in err
 
 
@@ -170,8 +170,7 @@ def test_a_lost_lease_says_so() -> None:
     ada.ok("claim", "F001")
     ada.clock.advance(901)
     assert ada.run("renew", "F001").err == (
-        "F001 is not held any more: the lease of ada@example.com ran out\n"
-        "hint: gitlease claim F001\n"
+        "you do not hold F001; the lease of ada@example.com ran out\nhint: gitlease claim F001\n"
     )
 
 
@@ -202,10 +201,10 @@ def test_release_can_be_repeated_and_leaves_a_note() -> None:
     ada.ok("claim", "F001", "src/")
     ran = ada.ok("release", "F001", "src/", "F009", "--note", "half done,\ntests red")
     assert ran.out == (
-        "released F001\nreleased path:src\nnothing of yours to release on F009\n"
+        "released F001\nreleased path:src\nyou have nothing to release on F009\n"
         "left your note for the next holder\n"
     )
-    assert ada.ok("release", "F001").out == "nothing of yours to release on F001\n"
+    assert ada.ok("release", "F001").out == "you have nothing to release on F001\n"
     assert bob.ok("claim", "F001").out.splitlines()[1:] == [
         "note on F001 by ada@example.com at 2026-11-20T12:00:00Z: half done,",
         "  tests red",
@@ -237,8 +236,8 @@ READ = ("show", "release", "done", "renew", "start", "park", "wait", "watch", "l
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (("renew",), "name what to renew, or say --all"),
-        (("renew", "--all", "F001"), "--all renews everything: name no resource beside it"),
+        (("renew",), "name what to renew, or use --all"),
+        (("renew", "--all", "F001"), "--all renews everything: it takes no resources"),
         (("claim",), "missing argument 'RESOURCE...'"),
         (("extend", "F001"), "missing argument 'DURATION'"),
         (("revoke", "F001"), "missing option '--reason'"),
@@ -246,7 +245,7 @@ READ = ("show", "release", "done", "renew", "start", "park", "wait", "watch", "l
         (("revoke", "F", "--record", "x", "--reason", "x"), "name a resource or, with --record"),
         (("log", "-n", "0"), "limit '0' is not a positive number"),
         (("claim", "F001", "--ttl", "0"), "ttl '0' is not positive"),
-        (("claim", "F001", "--wait", "11y"), "wait '11y' is not a duration"),
+        (("claim", "F001", "--wait", "11y"), "wait: invalid duration '11y'"),
         (("claim", "F001", "--reason", "x" * 501), "reason is longer than 500 characters"),
         (("claim", "F001", "--reason", "a\x1b[2Jb"), "reason has control characters"),
         (("note", "F001", "x" * 2001), "note is longer than 2000 characters"),
@@ -267,7 +266,7 @@ READ = ("show", "release", "done", "renew", "start", "park", "wait", "watch", "l
         *(((verb, "a/n\udce9"), "a/n\\udce9 is not UTF-8") for verb in READ),
         (("config", "--cached"), "--cached goes with showing --ledger alone"),
         (("config", "--ledger", "ttl_mx"), "'ttl_mx' is not a policy of the ledger"),
-        (("config", "--ledger", "skew", "long"), "skew 'long' is not a duration"),
+        (("config", "--ledger", "skew", "long"), "skew: invalid duration 'long'"),
     ],
     ids=words,
 )
@@ -284,10 +283,10 @@ def test_bad_arguments_are_told_before_anybody_is_asked(
 def test_an_unknown_verb_suggests_its_neighbours() -> None:
     ada, _ = make_desks()
     assert ada.run("clam").err.splitlines()[:2] == [
-        "'clam' is not a verb",
+        "unknown command 'clam'",
         "hint: did you mean gitlease claim?",
     ]
-    assert ada.run("zzzz").err == "'zzzz' is not a verb\nhint: gitlease --help\n"
+    assert ada.run("zzzz").err == "unknown command 'zzzz'\nhint: gitlease --help\n"
 
 
 def test_hints_follow_the_name_it_was_called_by() -> None:
@@ -349,19 +348,19 @@ def test_a_clock_that_is_wrong_is_a_warning() -> None:
 
 
 def test_init_writes_makes_and_says_what_is_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    import gitlease.bootstrap
-    import gitlease.bootstrap_hooks
-    from gitlease.adapters.recognise import Fitting
+    import gitlease.wiring.hooks
+    import gitlease.wiring.workspace
+    from gitlease.settings.recognise import Fitting
 
     ada, _ = make_desks()
     ada = replace(ada, toplevel="/work/repo")
     new = ("/work/repo/.gitlease.yaml", Fitting("schema: 1\n"))
     written: list[tuple[str, Fitting] | None] = [new, None, new]
     monkeypatch.setattr(
-        gitlease.bootstrap, "write_default_settings", lambda repository: written.pop(0)
+        gitlease.wiring.workspace, "write_default_settings", lambda repository: written.pop(0)
     )
     there: list[bool] = []
-    monkeypatch.setattr(gitlease.bootstrap_hooks, "has_hooks", lambda repository: bool(there))
+    monkeypatch.setattr(gitlease.wiring.hooks, "has_hooks", lambda repository: bool(there))
     first = ada.ok("init")
     assert first.out.splitlines()[0] == "wrote /work/repo/.gitlease.yaml: commit it"
     assert first.out.splitlines()[1].startswith("the global ledger is ready on origin (memory): id")

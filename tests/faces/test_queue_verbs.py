@@ -10,10 +10,10 @@ import pytest
 from faces.fake import Desk, make_desks, shown, words
 from support.tasks import task
 
-from gitlease.domain.edge import People, Progress
-from gitlease.domain.errors import Unavailable
-from gitlease.edges import EdgeRules
-from gitlease.ports import TaskProblem
+from gitlease.core.edge import People, Progress
+from gitlease.core.errors import Unavailable
+from gitlease.engine.edges import EdgeRules
+from gitlease.engine.ports import TaskProblem
 
 ADA, BOB = "ada@example.com", "bob@example.com"
 RULES = EdgeRules(people=People({ADA: "@ada", BOB: "@bob"}))
@@ -186,7 +186,7 @@ def test_an_empty_queue() -> None:
 
 def test_without_task_files_the_queue_says_where_they_would_be() -> None:
     ada, _ = make_desks()
-    assert "warning: there are no task files here: tasks.files" in ada.ok("queue").err
+    assert "warning: no task files found (looked where tasks.files says" in ada.ok("queue").err
     assert shown(ada, "queue", "--all") == "there are no tasks\n"
 
 
@@ -324,12 +324,15 @@ def test_nothing_left_names_the_whole_queue() -> None:
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (("--claim", "--ref", "main"), "--claim changes the work tree: it does not go with --ref"),
-        (("--claim", "--cached"), "a claim is decided by the remote: --claim does not go with"),
-        (("--ttl", "1h"), "--ttl goes with --claim"),
-        (("--reason", "x"), "--reason goes with --claim"),
-        (("--commit",), "--commit goes with --claim"),
-        (("--no-commit",), "--commit goes with --claim"),
+        (
+            ("--claim", "--ref", "main"),
+            "--claim changes the work tree: ",
+        ),
+        (("--claim", "--cached"), "a claim needs the remote: --claim cannot be combined with"),
+        (("--ttl", "1h"), "--ttl needs --claim"),
+        (("--reason", "x"), "--reason needs --claim"),
+        (("--commit",), "--commit needs --claim"),
+        (("--no-commit",), "--commit needs --claim"),
         (("--claim", "--ttl", "0"), "ttl '0' is not positive"),
     ],
     ids=words,

@@ -8,8 +8,8 @@ import pytest
 from faces.fake import Desk, make_desks, shown, words
 from support.tasks import task
 
-from gitlease.domain.edge import People
-from gitlease.edges import EdgeRules
+from gitlease.core.edge import People
+from gitlease.engine.edges import EdgeRules
 
 ADA = "ada@example.com"
 RULES = EdgeRules(people=People({ADA: "@ada"}))
@@ -246,17 +246,17 @@ def test_parked_with_its_session_says_until_when(ada: Desk) -> None:
     [
         (("session",), "missing argument"),
         (("session", "stop"), "'stop' is not one of list, end"),
-        (("session", "end"), "there is no session here to end"),
-        (("session", "end", "--no-session"), "there is no session here to end"),
+        (("session", "end"), "no session to end"),
+        (("session", "end", "--no-session"), "no session to end"),
         (("session", "end", ""), "the session must not be empty"),
         (("session", "end", "a\x1bb"), "the session has control characters"),
-        (("session", "end", "--park", "build-7"), "duration 'build-7' is not a duration"),
-        (("session", "end", "a", "--park", "--commit"), "--commit goes without --park"),
-        (("session", "end", "a", "--cached"), "does not go with --cached"),
+        (("session", "end", "--park", "build-7"), "invalid duration 'build-7'"),
+        (("session", "end", "a", "--park", "--commit"), "--commit cannot be combined with --park"),
+        (("session", "end", "a", "--cached"), "cannot be combined with --cached"),
         (("session", "end", "a", "--note", ""), "note must not be empty"),
-        (("session", "list", "a"), "ID does not go with list"),
-        (("session", "list", "--park"), "--park does not go with list"),
-        (("session", "list", "--no-commit"), "--commit does not go with list"),
+        (("session", "list", "a"), "ID cannot be combined with list"),
+        (("session", "list", "--park"), "--park cannot be combined with list"),
+        (("session", "list", "--no-commit"), "--commit cannot be combined with list"),
     ],
     ids=words,
 )
@@ -270,7 +270,7 @@ def test_what_is_no_way_to_say_it(argv: tuple[str, ...], said: str) -> None:
 
 def test_without_a_session_the_refusal_says_how(ada: Desk) -> None:
     assert ada.run("session", "end", "-C", "x").err == (
-        "there is no session here to end\n"
+        "no session to end\n"
         "hint: name one: gitlease session end ID -C x\n"
         "hint: gitlease session list -C x shows those of yours that hold anything\n"
         "hint: gitlease session --help\n"

@@ -6,8 +6,8 @@ import pytest
 from faces.fake import Desk, make_desks, words
 from support.tasks import task
 
-from gitlease.domain.edge import Progress
-from gitlease.edges import EdgeRules
+from gitlease.core.edge import Progress
+from gitlease.engine.edges import EdgeRules
 
 RULES = EdgeRules(
     statuses={
@@ -178,7 +178,7 @@ def test_the_options_of_a_claim_go_with_a_status_that_claims(
 ) -> None:
     ran = ada.run("set", "F001", status, *option)
     assert (ran.code, ran.out, ada.store.asked) == (2, "", 0)
-    assert ran.err.startswith(f"{option[0]} goes with a status that claims, and ")
+    assert ran.err.startswith(f"{option[0]} needs a status that claims, and ")
     assert ada.tasks["F001"].status == "To Do"
 
 
@@ -186,7 +186,7 @@ def test_a_scope_goes_with_a_status_that_claims_or_finishes(ada: Desk) -> None:
     ran = ada.run("set", "F001", "todo", "--scope", "parser")
     assert (ran.code, ran.err.splitlines()[0]) == (
         2,
-        "--scope goes with a status that claims, and To Do does not",
+        "--scope needs a status that claims, and To Do does not",
     )
 
 
@@ -194,10 +194,10 @@ def test_a_word_that_nobody_knows_is_refused_with_those_that_are_known(ada: Desk
     ran = ada.run("set", "F001", "In Revue")
     assert (ran.code, ada.store.asked) == (2, 0)
     assert ran.err == (
-        "In Revue is no status here\n"
+        "unknown status In Revue\n"
         "hint: did you mean In Review?\n"
-        "hint: known are To Do, open, In Progress, doing, Done, closed, In Review\n"
-        "hint: a new word is added to tasks.statuses in .gitlease.yaml\n"
+        "hint: known statuses: To Do, open, In Progress, doing, Done, closed, In Review\n"
+        "hint: add a new one to tasks.statuses in .gitlease.yaml\n"
         "hint: gitlease set --help\n"
     )
 
@@ -213,7 +213,7 @@ def test_odd_words_are_no_status(ada: Desk, word: str) -> None:
 def test_many_words_are_not_all_listed() -> None:
     some = [task(f"F{n}", status=f"word {n}", progress=Progress.OTHER) for n in range(100, 150)]
     ada, _ = make_desks(*some, rules=RULES)
-    known = next(x for x in ada.run("set", "F100", "?").err.splitlines() if "known are" in x)
+    known = next(x for x in ada.run("set", "F100", "?").err.splitlines() if "known statuses" in x)
     assert known.endswith(" and 36 more")
 
 

@@ -11,9 +11,9 @@ from faces.fake import NOON, Desk, make_desks
 from support.clock import ManualClock
 from support.tasks import task
 
-from gitlease import polling
-from gitlease.domain.errors import Unavailable
-from gitlease.faces.library import Leases
+from gitlease.core.errors import Unavailable
+from gitlease.engine.waiting import head_watcher as polling
+from gitlease.faces.library.leases import Leases
 
 EVENT = [
     *("schema", "event", "resource", "scope", "layer", "holder", "session", "token", "at"),
@@ -134,9 +134,9 @@ def test_a_name_that_is_no_task_is_waited_for_as_well() -> None:
     ("argv", "said"),
     [
         (("wait",), "missing argument"),
-        (("wait", "F001", "--timeout", "soon"), "timeout 'soon' is not a duration"),
-        (("watch", "--scope", "parser"), "--scope is a part of a resource: name one"),
-        (("watch", "--timeout", "-1"), "timeout '-1' is not a duration"),
+        (("wait", "F001", "--timeout", "soon"), "timeout: invalid duration 'soon'"),
+        (("watch", "--scope", "parser"), "--scope needs a resource"),
+        (("watch", "--timeout", "-1"), "timeout: invalid duration '-1'"),
         (("watch", "a b"), "a b is not a name"),
     ],
 )

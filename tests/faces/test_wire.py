@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from faces.fake import make_desks, words
 
-from gitlease.domain.errors import LeaseHeld
-from gitlease.domain.view import LeaseView
+from gitlease.core.errors import LeaseHeld
+from gitlease.core.view import LeaseView
 from gitlease.faces import wire
 
 LEASE = [

@@ -13,14 +13,17 @@ from typing import Any
 
 import pytest
 from simulation.stage import Actor, Stage
+from support.memory import MemoryClone, MemoryLedgerStore, MemoryRemote
 
-from gitlease import polling, waiting
-from gitlease.adapters.memory import MemoryClone, MemoryLedgerStore, MemoryRemote
-from gitlease.domain import lease as domain
-from gitlease.domain.errors import WaitTimeout
-from gitlease.domain.resource import Resource, parse_resource
+from gitlease.core import lease as domain
+from gitlease.core.errors import WaitTimeout
+from gitlease.core.resources.resource import Resource, parse_resource
+from gitlease.engine.answers import ClaimOptions
+from gitlease.engine.ledger_session import LedgerSession
+from gitlease.engine.service import LeaseService
+from gitlease.engine.waiting import head_watcher as polling
+from gitlease.engine.waiting import waiting
 from gitlease.faces import wire
-from gitlease.service import LeaseService
 
 F001, F002 = parse_resource("F001"), parse_resource("F002")
 HOUR = 3_600
@@ -53,14 +56,14 @@ class Queue:
         store = MemoryLedgerStore(self.remote, clock=self.stage, clone=MemoryClone())
         who = domain.Actor(f"{name}@example.com", session, session_explicit=True)
         dice = random.Random(f"{self.seed} {name}")
-        return LeaseService(store, clock=self.stage, actor=who, dice=dice)
+        return LeaseService(LedgerSession(store, clock=self.stage, actor=who, dice=dice))
 
     def holds(self, name: str, seconds: float, *what: Resource) -> None:
         """Somebody has it from the beginning."""
 
         def play() -> None:
             service = self.service(name)
-            service.claim(what or (F001,), ttl=4 * HOUR)
+            service.claim(what or (F001,), ClaimOptions(ttl=4 * HOUR))
             self.stage.sleep(seconds)
             service.release(what or (F001,))
             self.freed.append(self.stage.true)
@@ -82,7 +85,7 @@ class Queue:
         def play() -> None:
             service = self.service(name)
             try:
-                service.claim(what or (F001,), ttl=300, wait=wait, **terms)
+                service.claim(what or (F001,), ClaimOptions(ttl=300, **terms), wait=wait)
             except WaitTimeout:
                 self.refused.append(name)
                 return
@@ -228,7 +231,7 @@ def test_a_plain_claim_may_take_what_is_free_and_the_line_goes_on() -> None:
     def barge() -> None:
         service = queue.service("plain")
         queue.stage.sleep(101.0)
-        service.claim([F001], ttl=HOUR)
+        service.claim([F001], ClaimOptions(ttl=HOUR))
         queue.granted.append(("plain", queue.stage.true))
         queue.stage.sleep(30.0)
         service.release([F001])

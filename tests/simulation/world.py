@@ -11,7 +11,7 @@ import random
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from gitlease.adapters.memory import (
+from support.memory import (
     Fault,
     MemoryClone,
     MemoryLedgerStore,
@@ -19,14 +19,16 @@ from gitlease.adapters.memory import (
     Move,
     Step,
 )
-from gitlease.answers import Answer, Reading
-from gitlease.domain import pattern
-from gitlease.domain.errors import GitleaseError
-from gitlease.domain.instant import MS, Instant
-from gitlease.domain.lapse import Moment, holder_has
-from gitlease.domain.lease import Actor, Lease, State, same_person
-from gitlease.domain.resource import Resource, parse_resource, scopes_overlap
-from gitlease.service import LeaseService
+
+from gitlease.core.errors import GitleaseError
+from gitlease.core.expiry import Moment, holder_has
+from gitlease.core.instant import MS, Instant
+from gitlease.core.lease import Actor, Lease, State, same_person
+from gitlease.core.resources import pattern
+from gitlease.core.resources.resource import Resource, parse_resource, scopes_overlap
+from gitlease.engine.answers import Answer, ClaimOptions, Reading
+from gitlease.engine.ledger_session import LedgerSession
+from gitlease.engine.service import LeaseService
 
 LAYER = "global"
 NAMES = ("F001", "F002", "F003")
@@ -214,7 +216,9 @@ class World:
     def service(self, person: Person, number: str = "") -> LeaseService:
         store = MemoryLedgerStore(self.remote, clock=person.clock, clone=person.clone)
         actor = replace(person.actor, branch=number or None)
-        return LeaseService(store, clock=person.clock, actor=actor, layer=LAYER, dice=self.dice)
+        return LeaseService(
+            LedgerSession(store, clock=person.clock, actor=actor, layer=LAYER, dice=self.dice)
+        )
 
     def _resource(self) -> Resource:
         return parse_resource(self.dice.choice((*NAMES, *NAMES, *PATHS)))
@@ -229,7 +233,9 @@ class World:
             wait = dice.choice((None, None, None, 30))
             scope = dice.choice(SCOPES)
             return service.claim(
-                [what], scope=scope, ttl=dice.choice(TTLS), paths=paths, wait=wait, reopen=reopen
+                [what],
+                ClaimOptions(scope=scope, ttl=dice.choice(TTLS), paths=paths, reopen=reopen),
+                wait=wait,
             )
         if verb == "renew":
             return service.renew([what] if dice.random() < 0.5 else [])
@@ -365,10 +371,10 @@ class World:
         for name in NAMES:
             claimer = self.dice.choice(self.people)
             self.command(claimer, "read")
-            self.elapse(3_600)
+            self.elapse(100_000)  # a clock set back may leave a parked lease its longest time
             service = self.service(claimer, "the end")
             self.outcomes["the end"] = "ok"
-            if not service.claim([parse_resource(name)], reopen=True).leases:
+            if not service.claim([parse_resource(name)], ClaimOptions(reopen=True)).leases:
                 raise Broken(f"L1: {name} is free and cannot be claimed")
 
 

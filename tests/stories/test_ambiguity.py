@@ -36,8 +36,8 @@ from support.ledgers import door, read_files, text_of, tip
 from support.remotes import Remote
 from support.repos import git
 
-from gitlease.domain.errors import GitleaseError
-from gitlease.faces.library import Leases
+from gitlease.core.errors import GitleaseError
+from gitlease.faces.library.leases import Leases
 
 pytestmark = pytest.mark.sampled(2)
 

@@ -15,15 +15,15 @@ from support.clock import ManualClock
 from support.remotes import Remote
 from support.repos import assert_untouched, git, snapshot
 
-from gitlease.adapters.ci import read_surroundings
-from gitlease.bootstrap import open_workspace
-from gitlease.bootstrap_check import open_check
-from gitlease.checking import Checked
-from gitlease.domain.errors import Invalid, NotFound, Unavailable, UsageError
-from gitlease.domain.finding import Finding, Level
-from gitlease.domain.resource import parse_resource
-from gitlease.domain.view import LeaseView
-from gitlease.ports_check import Asked
+from gitlease.check.ci import CiContext, read_context
+from gitlease.check.commits.checking import Checked
+from gitlease.core.errors import Invalid, NotFound, Unavailable, UsageError
+from gitlease.core.finding import Finding, Level
+from gitlease.core.resources.resource import parse_resource
+from gitlease.core.view import LeaseView
+from gitlease.engine.answers import ClaimOptions
+from gitlease.wiring.check import open_check
+from gitlease.wiring.workspace import open_workspace
 
 pytestmark = pytest.mark.sampled(2)
 
@@ -89,7 +89,9 @@ class Clone:
         """Claim, and leave the task files as they are: what is tested is what commits do."""
         known = {"layer": options.pop("layer", None)}
         opened = open_workspace(str(self.root), clock=self.clock(), environ={}, **known)
-        answer = opened.service.claim([parse_resource(name)], any_name=True, **options)
+        answer = opened.service.claim(
+            [parse_resource(name)], ClaimOptions(any_name=True, **options)
+        )
         self.git("checkout", "-q", "--", ".")
         return answer.leases[0]
 
@@ -107,7 +109,7 @@ class Clone:
     ) -> Checked:
         desk = open_check(str(self.root), environ=environ or {}, clock=self.clock(), layer=layer)
         chosen = desk.choose(words)
-        return desk.service(chosen).check(chosen)
+        return desk.service(chosen).check()
 
 
 @dataclass
@@ -381,6 +383,37 @@ def test_a_merge_counts_only_for_what_was_decided_in_it(world: World) -> None:
     assert rules(jo.check()) == [THEN]
 
 
+def test_work_from_before_a_lease_that_was_merged_during_it_is_found(world: World) -> None:
+    """Under whatever name: its author holds nothing, and no date of its own tells."""
+    jo, kim = world.jo, world.kim
+    jo.git("config", "user.email", "nobody@example.com")
+    old = jo.at(-HOUR).commit("src/api/login.py")
+    jo.git("push", "-q", "origin", "HEAD:early")
+    jo.git("config", "user.email", JO)
+    kim.at(0).claim("F001")
+    jo.git("checkout", "-q", "-B", "topic", "origin/main")
+    jo.at(MINUTE).git("merge", "-q", "--no-ff", "-m", "early", "origin/early", env=jo.dates())
+    merge = jo.git("rev-parse", "HEAD")
+    assert rules(jo.at(2 * MINUTE).check()) == [NOW]
+    kim.at(3 * MINUTE).release("F001")
+    checked = jo.at(5 * MINUTE).check()
+    assert rules(checked) == [MAYBE_THEN]
+    found = only(checked)
+    assert found.commit == old
+    assert found.message == (
+        f"{old[:10]} by nobody@example.com touches src/api/login.py, which {KIM} held for F001 "
+        "when it was merged"
+    )
+    assert found.evidence[0].startswith(
+        f"{merge[:10]} by {JO} brought it, made at 2026-11-20T12:01"
+    )
+    done = jo.git("log", "--format=%H", "origin/main..HEAD").split()
+    assert sorted(done) == sorted([old, merge])
+    jo.git("reset", "-q", "--hard", "HEAD~1")
+    jo.at(4 * MINUTE).git("merge", "-q", "--no-ff", "-m", "early", "origin/early", env=jo.dates())
+    assert rules(jo.at(5 * MINUTE).check()) == []
+
+
 def test_a_co_author_whom_only_a_message_names_is_pointed_out(world: World) -> None:
     jo, kim = world.jo, world.kim
     kim.claim("F001")
@@ -574,6 +607,30 @@ def test_two_people_with_several_addresses_are_two_people(world: World) -> None:
     jo.git("push", "-q", "origin", "main")
     kim.git("fetch", "-q")
     assert rules(kim.check()) == []
+
+
+def test_the_work_that_a_merge_drops_is_told_by_the_mailmap(world: World) -> None:
+    jo, kim = world.jo, world.kim
+    kim.git("config", "user.email", "kim@home.example")
+    kim.at(-HOUR).commit("src/api/login.py", message="kim's, from home")
+    kim.git("push", "-q", "origin", "topic:main")
+    kim.git("config", "user.email", KIM)
+    jo.at(-HOUR).commit("src/api/login.py", message="jo's")
+    jo.git("push", "-q", "origin", "topic")
+    kim.at(0).claim("F001")
+    for mailmap, expected in (("", []), (f"Kim <{KIM}> <kim@home.example>\n", [THEN])):
+        if mailmap:
+            kim.git("checkout", "-q", "topic")
+            (kim.root / ".mailmap").write_text(mailmap)
+            kim.git("add", ".mailmap")
+            kim.commit(message="a mailmap")
+            kim.git("push", "-q", "origin", "topic:main")
+        jo.git("fetch", "-q")
+        jo.git("reset", "-q", "--hard", "origin/main")
+        jo.at(MINUTE).git("merge", "-q", "-m", "x", "-X", "theirs", "origin/topic", env=jo.dates())
+        merge = jo.git("rev-parse", "HEAD")
+        found = [x for x in jo.check().findings if x.commit == merge]
+        assert [(x.rule.id, x.level.value) for x in found] == expected
 
 
 def test_a_mailmap_by_name_and_address_leaves_the_holder_who_they_are(world: World) -> None:
@@ -794,15 +851,15 @@ def test_what_an_event_says_is_taken_for_no_more_than_it_looks_like(world: World
     bad["number"] = bad["pull_request"]["number"] = "7/../../heads/main"
     bad["pull_request"]["base"]["ref"] = "--upload-pack=touch x"
     bad["pull_request"]["user"] = ["not a user"]
-    asked = read_surroundings(github(world, "pull_request", bad))
+    asked = read_context(github(world, "pull_request", bad))
     assert (asked.base, asked.head, asked.head_ref, asked.base_branch) == ("", "", "", "")
     assert asked.logins == ("jo",)
     for name in ("a..b", "a b", "/a", "a.lock", "a/.b", "a@{b", "a\nb", "", "-", "a*"):
         bad["pull_request"]["base"]["ref"] = name
-        assert read_surroundings(github(world, "pull_request", bad)).base_branch == "", name
+        assert read_context(github(world, "pull_request", bad)).base_branch == "", name
     bad["pull_request"]["base"]["ref"] = "release/1.2-x"
-    assert read_surroundings(github(world, "pull_request", bad)).base_branch == "release/1.2-x"
-    assert read_surroundings({}) == Asked()
+    assert read_context(github(world, "pull_request", bad)).base_branch == "release/1.2-x"
+    assert read_context({}) == CiContext()
 
 
 # --- what cannot be checked -----------------------------------------------------------------------

@@ -68,6 +68,18 @@ def test_it_returns_at_once_and_the_command_goes_on_under_its_lease(jo: Desk, ki
     assert jo.document("dispatch", "--logs", "F001")["text"] == shown
 
 
+def test_run_detach_is_a_dispatch(jo: Desk, tmp_path: Path) -> None:
+    file = tmp_path / "pid"
+    said = jo.document("run", "--detach", "F001", "--", *sleeper(file))
+    assert (said["command"], said["status"]) == ("dispatch", "dispatched")
+    number_in(file)
+    refused = jo.document("run", "--detach", "F001", "--", "true", expect=1)
+    assert refused["error"]["code"] == "held"
+    assert jo.document("dispatch", "--stop", "F001")["status"] == "stopped"
+    assert jo.live() == []
+    assert jo.ask("run", "--next", "F001", "--", "true").returncode == 125
+
+
 def test_stop_ends_it_in_order_and_waits_for_that(jo: Desk, tmp_path: Path) -> None:
     file = tmp_path / "pid"
     assert jo.ask("dispatch", "F001", "--", *sleeper(file)).returncode == 0

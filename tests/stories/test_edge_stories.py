@@ -10,11 +10,11 @@ from support.clock import ManualClock
 from support.remotes import Remote
 from support.repos import commit_file, git, run_git
 
-from gitlease.answers import Terms
-from gitlease.bootstrap import Workspace, open_workspace
-from gitlease.domain.errors import Invalid, LeaseHeld, NotFound
-from gitlease.domain.queue import Carried
-from gitlease.domain.resource import parse_resource
+from gitlease.core.errors import Invalid, LeaseHeld, NotFound
+from gitlease.core.resources.resource import parse_resource
+from gitlease.engine.answers import ClaimOptions
+from gitlease.engine.queue.order import Carried
+from gitlease.wiring.workspace import Workspace, open_workspace
 
 F001 = parse_resource("F001")
 DAY = 86_400
@@ -80,7 +80,9 @@ def test_it_is_undefended_against_a_deliberate_takeover(story: Story) -> None:
     story.send(story.one, "take F001")
     git(story.two, "pull", "-q", "origin", "main")
     story.clock.advance(DAY)
-    answer = story.at(story.two).service.claim([F001], takeover=True, reason="w1 is away")
+    answer = story.at(story.two).service.claim(
+        [F001], ClaimOptions(takeover=True, reason="w1 is away")
+    )
     assert (answer.status, answer.unassigned) == ("taken_over", (ONE,))
     assert story.assigned(story.two) == (TWO,)
     story.send(story.two, "take F001 over")
@@ -99,7 +101,7 @@ def test_branches_that_each_assigned_somebody_conflict_and_are_refused_until_men
 ) -> None:
     story.at(story.one).service.claim([F001])
     story.clock.advance(DAY)
-    story.at(story.two).service.claim([F001], takeover=True, reason="w1 is away")
+    story.at(story.two).service.claim([F001], ClaimOptions(takeover=True, reason="w1 is away"))
     story.send(story.one, "take F001")
     git(story.two, "commit", "-qam", "take F001 over")
     assert run_git(story.two, "pull", "-q", "--no-rebase", "origin", "main").returncode
@@ -141,7 +143,7 @@ def test_the_commit_of_an_edge_leaves_what_is_staged_and_unstaged(story: Story) 
     file = story.one / "tasks/F001.md"
     file.write_text(TASK + "more text\n", encoding="utf-8")
     before = git(story.one, "status", "--porcelain")
-    answer = story.at(story.one).service.start(F001, terms=Terms(commit=True))
+    answer = story.at(story.one).service.start(F001, ClaimOptions(commit=True))
     assert answer.written[0].commit == git(story.one, "rev-parse", "HEAD")
     assert git(story.one, "status", "--porcelain") == before
     changed = git(story.one, "show", "--format=", "--numstat", "HEAD")

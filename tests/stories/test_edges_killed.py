@@ -12,14 +12,14 @@ import pytest
 from support.remotes import Remote
 from support.repos import git
 
-from gitlease.adapters import edge_git
-from gitlease.adapters.edge_journal import EdgeJournal
-from gitlease.adapters.git_ledger import GitLedgerStore
-from gitlease.answers import Terms
-from gitlease.bootstrap import open_workspace
-from gitlease.domain.edge import Task
-from gitlease.domain.resource import Resource, parse_resource
-from gitlease.service import LeaseService
+from gitlease.core.edge import Task
+from gitlease.core.resources.resource import Resource, parse_resource
+from gitlease.engine.answers import ClaimOptions
+from gitlease.engine.service import LeaseService
+from gitlease.store.git_ledger import GitLedgerStore
+from gitlease.tasks import edge_git
+from gitlease.tasks.edge_journal import EdgeJournal
+from gitlease.wiring.workspace import open_workspace
 
 pytestmark = pytest.mark.one_in(2)
 
@@ -36,8 +36,8 @@ STEPS: tuple[tuple[Any, str], ...] = (
     (os, "unlink"),
 )
 VERBS: dict[str, Callable[[LeaseService, Resource, bool], object]] = {
-    "claim": lambda service, task, commit: service.claim([task], commit=commit),
-    "start": lambda service, task, commit: service.start(task, terms=Terms(commit=commit)),
+    "claim": lambda service, task, commit: service.claim([task], ClaimOptions(commit=commit)),
+    "start": lambda service, task, commit: service.start(task, ClaimOptions(commit=commit)),
     "release": lambda service, task, commit: service.release([task], commit=commit),
     "done": lambda service, task, commit: service.complete(task, commit=commit),
 }
@@ -133,7 +133,9 @@ def test_lease_and_edge_agree_after_a_kill_at_any_step(
 ) -> None:
     service = open_workspace(str(clone)).service
     if verb in ("release", "done"):
-        service.claim([name_of(n) for n in range(MANY)], commit=commit)
+        for first in range(0, MANY, 45):
+            some = [name_of(n) for n in range(first, first + 45)]
+            service.claim(some, ClaimOptions(commit=commit))
     for number in range(MANY):
         resource = name_of(number)
 

@@ -13,9 +13,9 @@ from support.illegal import claim, renew
 from support.repos import git
 from support.served import REF, own_program
 
-from gitlease.adapters.repository import discover
-from gitlease.adapters.server_install import install_server
-from gitlease.adapters.server_status import server_state
+from gitlease.git.repository import discover
+from gitlease.install.server.install import install_server
+from gitlease.install.server.status import server_state
 
 pytestmark = pytest.mark.slow
 

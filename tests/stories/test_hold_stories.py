@@ -15,7 +15,7 @@ import pytest
 from support.remotes import Remote
 
 import gitlease
-from gitlease.faces import held
+from gitlease.faces.library import held
 
 pytestmark = pytest.mark.sampled(2)
 

@@ -22,10 +22,10 @@ from support.remotes import Remote, Servers, open_remote
 from support.repos import git, make_clone, run_git, settle
 from support.task_trees import HINDERED
 
-from gitlease.adapters.hook_install import install
-from gitlease.adapters.repository import discover
-from gitlease.adapters.system_clock import SystemClock
-from gitlease.bootstrap_hooks import HookDesk, open_hooks
+from gitlease.git.repository import discover
+from gitlease.git.system_clock import SystemClock
+from gitlease.install.hooks.install import install
+from gitlease.wiring.hooks import HookContext, open_hooks
 
 pytestmark = [pytest.mark.one_in(2), pytest.mark.sampled(3)]
 
@@ -452,21 +452,21 @@ class Busy:
         git(self.clone, "add", "-A")
         self.message = self.clone / ".git" / "COMMIT_EDITMSG"
 
-    def desk(self) -> HookDesk:
+    def context(self) -> HookContext:
         environ = {k: v for k, v in os.environ.items() if not k.startswith("GITLEASE_")}
         return open_hooks(str(self.clone), environ=environ, clock=self.clock)
 
     def commits(self) -> None:
         """The hooks of one commit, but for the heartbeat."""
-        assert not self.desk().hooks.pre_commit().blocked
+        assert not self.context().hooks.pre_commit().blocked
         self.message.write_text("x\n")
-        self.desk().hooks.name_leases(str(self.message))
-        self.desk().guard.refresh()
+        self.context().hooks.name_leases(str(self.message))
+        self.context().guard.refresh()
 
     def beats(self) -> None:
         """What post-commit has done in the background, where it is time."""
-        if self.desk().guard.due():
-            self.desk().beat()
+        if self.context().guard.due():
+            self.context().beat()
 
     def live(self) -> list[str]:
         """What is held, as the other clone sees it."""
@@ -512,10 +512,10 @@ def test_a_beat_that_comes_twice_pushes_once(worker: Busy) -> None:
     worker.commits()
     worker.clock.advance(400)
     before = worker.remote.pushes()
-    both = [worker.desk(), worker.desk()]
-    assert [desk.guard.due() for desk in both] == [("global",)] * 2
-    for desk in both:
-        desk.beat()
+    both = [worker.context(), worker.context()]
+    assert [context.guard.due() for context in both] == [("global",)] * 2
+    for context in both:
+        context.beat()
     assert worker.remote.pushes() - before == 1
 
 
@@ -525,19 +525,19 @@ def test_two_beats_at_the_same_moment_do_no_harm(worker: Busy) -> None:
     rounds = 4
     for _ in range(rounds):
         worker.clock.advance(301)
-        desks, start = [worker.desk(), worker.desk()], threading.Barrier(2)
+        desks, start = [worker.context(), worker.context()], threading.Barrier(2)
 
-        def beat(desk: HookDesk, start: threading.Barrier = start) -> None:
+        def beat(context: HookContext, start: threading.Barrier = start) -> None:
             start.wait(timeout=30)
-            desk.beat()
+            context.beat()
 
-        threads = [threading.Thread(target=beat, args=(desk,)) for desk in desks]
+        threads = [threading.Thread(target=beat, args=(context,)) for context in desks]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join(timeout=60)
         assert worker.live() == NAMES
-        assert worker.desk().words.take() == ()  # a lost race is nothing to tell anybody
+        assert worker.context().inbox.take() == ()  # a lost race is nothing to tell anybody
     # At worst the two push, one of them is late, and comes again.
     assert rounds <= worker.remote.pushes() - before <= 3 * rounds
 
@@ -551,7 +551,7 @@ def test_a_beat_that_changed_nothing_is_not_started_again_at_once(
         started.append(words)
         return True
 
-    monkeypatch.setattr("gitlease.bootstrap_hooks.start_detached", start)
+    monkeypatch.setattr("gitlease.wiring.hooks.start_detached", start)
     clock = ManualClock()
     door(jo.root, clock=clock).claim("F001")
     open_hooks(str(jo.root), environ={}, clock=clock).guard.refresh()
@@ -567,13 +567,13 @@ def test_a_heartbeat_that_fails_is_told_once_by_the_next_hook(worker: Busy) -> N
     away = worker.remote.bare.with_name("away.git")
     worker.remote.bare.rename(away)
     for _ in range(2):
-        worker.desk().beat()
-    (said,) = worker.desk().words.take()
+        worker.context().beat()
+    (said,) = worker.context().inbox.take()
     assert said.startswith("your leases were not renewed: ")
-    assert worker.desk().words.take() == ()
+    assert worker.context().inbox.take() == ()
     away.rename(worker.remote.bare)
     worker.beats()
-    assert worker.desk().words.take() == ()
+    assert worker.context().inbox.take() == ()
     assert worker.live() == NAMES
 
 

@@ -70,7 +70,7 @@ def test_what_was_committed_past_the_check_is_not_pushed(pair: Pair) -> None:
     pair.kim.claim("F001", reason="rate limits")
     pair.jo.put(LOGIN)
     goes_on(pair.jo.commit("--no-verify"))
-    assert "under the lease of F001" in is_stopped(pair)
+    assert "(lease of F001" in is_stopped(pair)
 
 
 def test_the_commit_may_be_any_of_those_that_are_pushed(late: Pair) -> None:

@@ -22,7 +22,7 @@ from support.hooked import (
     until,
 )
 
-from gitlease.domain.resource import parse_resource
+from gitlease.core.resources.resource import parse_resource
 
 pytestmark = [pytest.mark.one_in(3), pytest.mark.sampled(4)]
 

@@ -18,11 +18,12 @@ from support.repos import commit_file, git
 from support.running import LONG, Desk, number_in, short_leases, sleeper, until
 
 import gitlease
-from gitlease.bootstrap import open_workspace
-from gitlease.bootstrap_holding import ENDING, at_the_end
-from gitlease.domain.instant import Instant
-from gitlease.domain.resource import parse_resource
-from gitlease.keeping import holds_of
+from gitlease.core.instant import Instant
+from gitlease.core.resources.resource import parse_resource
+from gitlease.engine.answers import ClaimOptions
+from gitlease.engine.keeping import holds_of
+from gitlease.wiring.holding import ENDING, at_the_end
+from gitlease.wiring.workspace import open_workspace
 
 pytestmark = [
     pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="processes are seen there"),
@@ -73,7 +74,7 @@ def test_a_heartbeat_renews_and_looks_where_the_lease_is(
 ) -> None:
     clock = ManualClock(wall_ms=round(time.time() * 1_000), make=Instant)
     opened = open_workspace(str(jo.clone), clock=clock, session="mine")
-    holds = holds_of(opened.service.claim([parse_resource("F001")], ttl=60))
+    holds = holds_of(opened.service.claim([parse_resource("F001")], ClaimOptions(ttl=60)))
     change()
     clock.advance(30)
     again = opened.again(no_session=True, time_limit=5.0, patience=5.0)
@@ -196,7 +197,7 @@ def test_a_dispatch_of_what_the_person_holds_leaves_it_to_the_person(
     file = tmp_path / "pid"
     words = sleeper(file) if end == "stops" else ("true",)
     said = jo.document("dispatch", "F001", "--", *words)
-    assert "F001 was yours before: it is not released at the end" in said["warnings"]
+    assert "F001 was already yours: it is not released at the end" in said["warnings"]
     if end == "stops":
         number_in(file)
         assert joined(jo)["lease_id"] == before["lease_id"]
@@ -215,7 +216,7 @@ def test_a_dispatch_of_what_the_person_holds_leaves_it_to_the_person(
 def test_a_dispatch_says_what_was_the_persons_before(jo: Desk) -> None:
     assert jo.ask("claim", "F001").returncode == 0
     done = jo.ask("dispatch", "F001", "--", "true")
-    assert done.stderr.count("F001 was yours before: it is not released at the end") == 1
+    assert done.stderr.count("F001 was already yours: it is not released at the end") == 1
     jo.all_gone()
 
 
@@ -253,14 +254,14 @@ def test_the_end_waits_no_longer_than_the_lease_lasts(jo: Desk) -> None:
         return real(**given)
 
     object.__setattr__(opened, "again", again)
-    answer = opened.service.claim([parse_resource("F001")], ttl=18)
+    answer = opened.service.claim([parse_resource("F001")], ClaimOptions(ttl=18))
     ids = {view.lease_id for view in answer.leases}
     for seconds in (0, 9, 9):
         clock.advance(seconds)
         at_the_end(opened, ids)
     assert limits == [6.0, 3.0, 1.0]
     limits.clear()
-    opened.service.claim([parse_resource("F001")], ttl=900)
+    opened.service.claim([parse_resource("F001")], ClaimOptions(ttl=900))
     at_the_end(opened, ids)
     at_the_end(opened, {"unknown"})
     assert limits == [ENDING, ENDING]

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from support.clock import ManualClock
 from support.hooked import JO, KIM, MINUTE, Pair
-from support.ledgers import door, read_files, text_of
+from support.ledgers import REF, door, file_of, make_lease, place, read_files, record_of, text_of
 from support.remotes import Remote, Servers, open_remote
 from support.repos import git
 from support.workers import Workers
 
 import gitlease
-from gitlease.bootstrap_hooks import open_hooks
+from gitlease.wiring.hooks import open_hooks
 
 Clones = Callable[..., list[Path]]
 HOUR = 3_600
@@ -37,7 +38,7 @@ def belong_to(person: str, clones: list[Path]) -> None:
         git(clone, "config", "user.email", person)
 
 
-def record_of(bare: Path, name: str) -> str:
+def written(bare: Path, name: str) -> str:
     """The record of one lease, as it stands on the remote."""
     (file,) = (f for f in read_files(bare) if f.startswith("leases/") and f"/{name}-" in f)
     return text_of(bare, file)
@@ -59,7 +60,7 @@ def test_what_is_parked_in_the_evening_is_resumed_elsewhere_in_the_morning(
     evening.claim("F002", ttl="30m", reason="rate limits")
     kept = evening.park("F002", "16h", note="parser done, tests red")
     assert (kept.parked, kept.session, kept.expires_in) == (True, None, 16 * HOUR)
-    assert record_of(path_remote.bare, "f002").endswith("parked: true")
+    assert written(path_remote.bare, "f002").endswith("parked: true")
     with pytest.raises(gitlease.LeaseLost):
         evening.renew("F002")
     assert evening.renew_all() == ()
@@ -78,7 +79,7 @@ def test_what_is_parked_in_the_evening_is_resumed_elsewhere_in_the_morning(
     assert (again.resource, again.session, again.parked) == ("F002", "tuesday", False)
     assert (again.ttl_seconds, again.expires_in, again.reason) == (1_800, 1_800, "rate limits")
     assert again.token > kept.token
-    assert "parked" not in record_of(path_remote.bare, "f002")
+    assert "parked" not in written(path_remote.bare, "f002")
     assert f"assigned: [{JO}]" in (laptop / "tasks" / "F002.md").read_text(encoding="utf-8")
     with pytest.raises(gitlease.NotHolder):
         evening.renew("F002")
@@ -95,6 +96,23 @@ def test_what_nobody_resumes_lapses(path_remote: Remote, clones: Clones) -> None
     told = door(one, clock=clock, session="a")
     told.list()
     assert "taken over" in " ".join(told.warnings)
+
+
+def test_a_run_that_ran_out_is_not_revived_by_parking_it(
+    path_remote: Remote, clones: Clones
+) -> None:
+    (one,) = clones(1)
+    since = int(time.time() - 70) * 1_000  # it ran out ten seconds ago, and has not lapsed
+    run = make_lease("deploy", holder="w1@example.com", at=since, ttl=60, session="build-7")
+    place(path_remote.bare, {file_of(run): record_of(run)})
+    with Workers([(["-C", str(one)], path_remote.env)]) as workers:
+        for words in (["park", "deploy"], ["park", "deploy", "--session", "build-7"]):
+            refused = workers.one(0, *words, "--for", "1d")
+            assert (refused.exit, refused.code) == (3, "lost")
+        ended = workers.one(0, "session", "end", "build-7", "--park")
+        assert (ended.exit, ended.document["leases"]) == (0, [])
+        assert git(path_remote.bare, "log", "-1", "--format=%s", REF) == "by hand"
+        assert workers.one(0, "release", "deploy").document["lease"]["token"] == run.token
 
 
 def test_the_policy_is_the_ledgers(path_remote: Remote, clones: Clones) -> None:

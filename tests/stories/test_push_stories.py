@@ -24,8 +24,7 @@ from support.ledgers import tip, workspace
 from support.remotes import Remote
 from support.repos import assert_untouched, commit_file, git, make_clone, run_git, snapshot
 
-from gitlease.bootstrap_push import open_fencing
-from gitlease.domain.errors import (
+from gitlease.core.errors import (
     Denied,
     GitleaseError,
     LeaseHeld,
@@ -34,10 +33,11 @@ from gitlease.domain.errors import (
     UnknownOutcome,
     UsageError,
 )
-from gitlease.domain.work import PushWish
 from gitlease.faces.cli.app import run
-from gitlease.faces.library import Leases
-from gitlease.fencing import UNFENCED, PushAnswer, PushRefused
+from gitlease.faces.library.leases import Leases
+from gitlease.push.fenced_push import UNFENCED, PushAnswer, PushRefused
+from gitlease.push.work import PushWish
+from gitlease.wiring.push import open_push
 
 pytestmark = pytest.mark.sampled(2)
 
@@ -82,7 +82,7 @@ class Person:
             hooks=hooks,
         )
         leases = Leases(opened)
-        return open_fencing(opened, seconds=seconds).push(
+        return open_push(opened, seconds=seconds).push(
             wish,
             require=[leases._resource(word) for word in require],
             dry_run=dry_run,
@@ -741,7 +741,7 @@ def test_the_url_of_the_ledger_is_as_good_as_its_name(stage: Stage) -> None:
 def test_a_local_ledger_is_refused(stage: Stage) -> None:
     opened = workspace(stage.jo.root, clock=stage.jo.clock, local=True)
     with pytest.raises(UsageError, match="the local one of this clone"):
-        open_fencing(opened).push(PushWish())
+        open_push(opened).push(PushWish())
 
 
 def test_the_ledger_itself_is_not_pushed_to(stage: Stage) -> None:

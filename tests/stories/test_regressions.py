@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import subprocess
 import sys
@@ -16,8 +17,8 @@ from support.ledgers import door
 from support.remotes import Remote
 from support.repos import git
 
-from gitlease.adapters.transport import without_secrets
-from gitlease.domain.errors import LeaseHeld, Rollback, UsageError
+from gitlease.core.errors import LeaseHeld, Rollback, UsageError
+from gitlease.git.failure import without_secrets
 
 Clones = Callable[..., Sequence[Path]]
 
@@ -52,8 +53,8 @@ def test_a_clone_that_slept_through_the_whole_ring_decides_again(clones: Clones)
     asleep = door(idle, clock=clock)
     asleep.claim("MINE")
     awake = door(busy, clock=clock)
-    for first in range(0, 400, 200):
-        awake.claim_all([f"M{first + n}" for n in range(200)])
+    for first in range(0, 400, 50):
+        awake.claim_all([f"M{first + n}" for n in range(50)])
     assert asleep.claim("IDLE").mine
     with pytest.raises(LeaseHeld):
         door(idle, clock=clock).claim("M7")
@@ -82,21 +83,93 @@ def test_a_path_that_begins_like_the_prefix_harms_nobody(clones: Clones, word: s
     assert [lease.resource for lease in door(two).list()] == ["path:docs"]
 
 
-def test_a_rollback_that_was_overtaken_is_not_believed(path_remote: Remote, clones: Clones) -> None:
+@pytest.mark.parametrize("steps", [1, 3])
+def test_a_rollback_that_was_overtaken_is_not_believed(
+    path_remote: Remote, clones: Clones, steps: int
+) -> None:
+    """Three steps have more operations than the ledger remembers by their ids."""
     eve, dan = clones(2)
     clock = ManualClock()
     door(dan, clock=clock).list()
     door(eve, clock=clock).claim("RA")
     backup = path_remote.bare.with_suffix(".bak")
     shutil.copytree(path_remote.bare, backup)
-    door(eve, clock=clock).claim("RB")
+    held = door(eve, clock=clock).claim("RB")
     shutil.rmtree(path_remote.bare)
     backup.rename(path_remote.bare)
-    door(dan, clock=clock).claim("RB")
-    door(dan, clock=clock).claim("RC")
+    for step in range(steps):
+        door(dan, clock=clock).claim_all([f"S{step}-{number}" for number in range(60)])
     with pytest.raises(Rollback) as refused:
         door(eve, clock=clock).claim("RD")
-    assert "git --git-dir=" in refused.value.hints[-1]
+    for words in (["list"], ["renew", held.resource], ["release", held.resource]):
+        ran = cli(eve, *words)
+        assert ran.returncode == 7, ran.stderr
+        assert "rolled back" in ran.stderr
+    (way,) = (hint for hint in refused.value.hints if "git --git-dir=" in hint)
+    subprocess.run(shlex.split(way[way.index("git --git-dir=") :]), check=True, env=clean_env())
+    assert {x.resource for x in door(eve, clock=clock).list()} == {"RA", "RB"}
+
+
+def test_the_way_back_from_a_rollback_works_for_renewals_too(
+    path_remote: Remote, clones: Clones
+) -> None:
+    (eve,) = clones(1)
+    clock = ManualClock()
+    door(eve, clock=clock).claim("RA")
+    door(eve, clock=clock).renew("RA")
+    backup = git(path_remote.bare, "rev-parse", "refs/gitlease/global").strip()
+    door(eve, clock=clock).renew("RA")
+    git(path_remote.bare, "update-ref", "refs/gitlease/global", backup)
+    with pytest.raises(Rollback) as refused:
+        door(eve, clock=clock).list()
+    (way,) = (hint for hint in refused.value.hints if "git --git-dir=" in hint)
+    subprocess.run(shlex.split(way[way.index("git --git-dir=") :]), check=True, env=clean_env())
+    assert [x.renewals for x in door(eve, clock=clock).list()] == [2]
+
+
+@pytest.mark.usefixtures("path_remote")
+def test_overlapping_claims_of_one_command_are_all_held(clones: Clones) -> None:
+    """Also where this clone's first contact is older than the time that is asked for."""
+    jo, kim = clones(2)
+    clock = ManualClock()
+    door(jo, clock=clock).claim("warmup", ttl="10s")
+    clock.advance(1_000)
+    leases = door(jo, clock=clock).claim_all(["src/auth/", "src/*/x.py"], ttl="10s")
+    assert {lease.state for lease in leases} == {"active"}
+    for path in ("src/auth/login.py", "src/other/x.py"):
+        with pytest.raises(LeaseHeld):
+            door(kim, clock=clock).claim(path)
+    assert {x.resource for x in door(kim, clock=clock).list()} == {"src/auth", "src/*/x.py"}
+
+
+@pytest.mark.usefixtures("path_remote")
+def test_a_step_that_is_full_leaves_word_for_later(clones: Clones) -> None:
+    """What a displaced holder is told is acknowledged with the next change that has room."""
+    jo, kim = clones(2)
+    clock = ManualClock()
+    door(jo, clock=clock).claim("F001")
+    clock.advance(3_600)
+    door(kim, clock=clock).claim("F001")
+    leases = door(jo, clock=clock)
+    assert len(leases.claim_all([f"K{number}" for number in range(64)])) == 64
+    assert any("F001" in warning for warning in leases.warnings)
+
+
+@pytest.mark.usefixtures("path_remote")
+def test_a_task_and_a_path_that_it_covers_are_claimed_together(clones: Clones) -> None:
+    jo, kim = clones(2)
+    task = jo / "tasks" / "T1.md"
+    task.parent.mkdir()
+    task.write_text("---\nid: T1\nstatus: todo\npaths: [src/auth/]\n---\n")
+    clock = ManualClock()
+    door(jo, clock=clock).list()
+    door(jo, clock=clock).claim("warmup", any=True)
+    clock.advance(1_000)
+    door(jo, clock=clock).claim_all(["T1", "src/auth/login.py"])
+    assert "w1@example.com" in task.read_text()
+    assert {x.resource for x in door(kim, clock=clock).list()} >= {"T1", "src/auth/login.py"}
+    with pytest.raises(LeaseHeld):
+        door(kim, clock=clock).claim("src/auth/other.py")
 
 
 @pytest.mark.parametrize(

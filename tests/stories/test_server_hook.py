@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from typing import Any
 
 import pytest
 from support.fences import clean_env
-from support.forge import KIM, Entry, Forge, objects_of
+from support.forge import JO, KIM, Entry, Forge, objects_of
 from support.hooked import script
 from support.illegal import barrier, claim
 from support.ledgers import write_object
@@ -21,8 +22,8 @@ from support.remotes import Servers
 from support.repos import assert_untouched, git, run_git, snapshot
 from support.served import REF, Host, in_folder, own_program, serve
 
-from gitlease.adapters.server_hook import Form, find_shim, is_current, shim
 from gitlease.faces.cli.app import run
+from gitlease.install.server.hook import Form, find_shim, is_current, shim
 
 MINE = '#!/bin/sh\nwhile read -r old new ref; do echo "mine $ref" >>"$CALLS"; done\n'
 # What Gitea writes, as far as it matters: it hands its input to every hook of a folder.
@@ -137,7 +138,7 @@ def test_who_is_whose_holder_is_the_hosts_own_word_and_stays(host: Host) -> None
         (("install", "--identity", "SSH_CLIENT", "origin.git"), "SSH_CLIENT"),
         (("install", "--identity", "a b", "origin.git"), "is not the name of a variable"),
         (("status", "--mode", "warn", "origin.git"), "does not go with status"),
-        (("reinstall", "origin.git"), "not one of install, status, uninstall"),
+        (("reinstall", "origin.git"), "known actions: install, status, uninstall"),
     ],
 )
 def test_bad_words_are_refused(
@@ -181,7 +182,7 @@ def test_a_hook_that_is_there_gets_the_same_input_after_ours(host: Host, forge: 
     env = {"CALLS": str(host.folder / "calls")}
     assert pushes(host, forge, env=env).returncode == 0
     assert calls(host.folder) == [f"mine {REF}"]
-    stolen = forge.honest(claim()).told(by="jo@example.com")
+    stolen = forge.honest(claim()).of(JO)
     refused = forge.push(str(host.bare), forge.write(stolen), env={"GL_USER": "kim", **env})
     assert refused.returncode == 1
     assert calls(host.folder) == [f"mine {REF}"], "what is refused never comes to it"
@@ -237,7 +238,7 @@ def test_a_folder_of_hooks_that_nothing_calls_is_not_relied_on(host: Host, forge
     assert state["hook"] == str(host.bare / "hooks" / "pre-receive")
     assert state["proven"]
     assert pushes(host, forge).returncode == 0
-    stolen = forge.honest(claim()).told(by="jo@example.com")
+    stolen = forge.honest(claim()).of(JO)
     refused = forge.push(str(host.bare), forge.write(stolen), env={"GL_USER": "kim"})
     assert refused.returncode == 1
 
@@ -261,7 +262,7 @@ def test_a_folder_of_hooks_gets_one_more(host: Host, forge: Forge) -> None:
     assert state["proven"]
     env = {"CALLS": str(host.folder / "calls")}
     assert pushes(host, forge, env=env).returncode == 0
-    stolen = forge.honest(claim()).told(by="jo@example.com")
+    stolen = forge.honest(claim()).of(JO)
     refused = forge.push(str(host.bare), forge.write(stolen), env={"GL_USER": "kim", **env})
     assert refused.returncode == 1
     assert "(identity)" in refused.stderr
@@ -291,31 +292,85 @@ def test_hooks_outside_of_the_repository_are_left_to_their_keeper(host: Host) ->
 # --- gitlease's own faults ----------------------------------------------------------------------
 
 
+BROKEN = {
+    "missing": None,
+    "crashes": "#!/bin/sh\nexit 1\n",
+    "is killed": "#!/bin/sh\nkill -9 $$\n",
+    "faults": "#!/bin/sh\nkill -SEGV $$\n",
+    "takes too long": "#!/bin/sh\nkill -ALRM $$\n",
+    "has no interpreter": "#!/nowhere/bin/python3\n",
+    "has no package": f"#!{sys.executable} -ISE\nimport gitlease_that_was_uninstalled\n",
+}
+
+
 @pytest.mark.one_in(3)
-@pytest.mark.parametrize("broken", ["missing", "crashes", "is killed"])
+@pytest.mark.parametrize("broken", list(BROKEN))
 @pytest.mark.parametrize("mode", ["block", "warn"])
-def test_a_fault_of_ours_stops_a_ledger_and_never_work(
-    broken: str, mode: str, host: Host, forge: Forge
+@pytest.mark.parametrize("beside", ["alone", "before another hook"])
+def test_what_gitlease_did_not_judge_is_accepted_in_mode_warn_alone(
+    broken: str, mode: str, beside: str, host: Host, forge: Forge
 ) -> None:
     program = host.folder / "broken"
-    if broken != "missing":
-        script(program, "exit 1\n" if broken == "crashes" else "kill -9 $$\n")
+    text = BROKEN[broken]
+    if text is not None:
+        program.write_text(text)
+        program.chmod(0o755)
+    if beside != "alone":
+        existing(host, MINE)
     host.install(mode=mode, program=str(program))
     # What would be found on PATH instead is none of ours.
     env = {"PATH": f"{Path(sys.executable).parent / 'nowhere'}:/usr/bin:/bin"}
-    done = pushes(host, forge, env=env)
-    if mode == "block":
-        assert done.returncode == 1
-        assert "refused (fault): gitlease " in done.stderr
-        assert host.tip() == ""
-    else:
-        assert done.returncode == 0
-        assert "so this push is not checked" in done.stderr
-    work = forge.push(
-        str(host.bare), git(host.bare, "rev-parse", "main"), "refs/heads/side", env=env
+    env["CALLS"] = str(host.folder / "calls")
+    work = git(host.bare, "rev-parse", "main")
+    for done, ref in (
+        (pushes(host, forge, env=env), REF),
+        (forge.push(str(host.bare), work, "refs/heads/side", env=env), "refs/heads/side"),
+    ):
+        if mode == "block":
+            assert done.returncode == 1
+            assert "refused (fault): gitlease " in done.stderr
+            assert "hint: whoever runs this server: " in done.stderr
+            assert host.tip(ref) == ""
+            assert calls(host.folder) == []
+        else:
+            assert done.returncode == 0
+            assert "so this push is not checked" in done.stderr
+            assert ref in done.stdout
+    assert len(calls(host.folder)) == (
+        2 if (mode, beside) == ("warn", "before another hook") else 0
     )
-    assert work.returncode == 0
-    assert "so this push is not checked" in work.stderr
+
+
+def test_a_hook_that_cannot_read_what_is_pushed_refuses_it(host: Host, forge: Forge) -> None:
+    existing(host, MINE)
+    host.install()
+    tools = host.folder / "tools"
+    tools.mkdir()
+    script(tools / "cat", "exit 1\n")
+    done = pushes(host, forge, env={"PATH": f"{tools}:{os.environ['PATH']}"})
+    assert done.returncode == 1
+    assert "refused (fault): " in done.stderr
+    assert host.tip() == ""
+
+
+@pytest.mark.parametrize("lines", ["", "half", "one of two"])
+def test_what_comes_in_part_is_refused(host: Host, lines: str) -> None:
+    host.install()
+    tip = git(host.bare, "rev-parse", "main")
+    line = f"{'0' * 40} {tip} refs/heads/side\n"
+    given = {"": "", "half": line[:60], "one of two": line}[lines]
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "gitlease", "server-hook", "pre-receive", "end"],
+        cwd=host.bare,
+        env=clean_env({"GL_USER": "kim"}),
+        input=given,
+        capture_output=True,
+        encoding="utf-8",
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode not in (0, 9), done.stderr
+    assert "came only in part" in done.stderr
 
 
 @pytest.mark.parametrize(("mode", "way_out"), [("sometimes", "block"), ("Warn", "warn")])
@@ -341,7 +396,7 @@ def test_nothing_of_the_environment_is_a_setting(host: Host, forge: Forge) -> No
         "GITLEASE_SKIP": "1",
         "GITLEASE_LAYER": "x",
     }
-    stolen = forge.first(barrier()).told(by="jo@example.com")
+    stolen = forge.first(barrier()).of(JO)
     done = forge.push(str(host.bare), forge.write(stolen), env={"GL_USER": "kim", **told})
     assert done.returncode == 1
     assert "(identity)" in done.stderr
@@ -420,3 +475,82 @@ def test_very_many_refs_and_files_are_bounded_too(
     assert done.returncode == 1
     assert "refused (too-large): a push of more than " in done.stderr
     assert max(map(int, measured.read_text().split())) < MOST
+
+
+HALF_A_MILLION = 500_000
+
+
+def with_folder(forge: Forge, name: str, *, also: str = "", file: bytes = b"%07d.md") -> str:
+    """A commit of kim's on main that adds a folder with half a million files, and one file more."""
+    blob = write_object(forge.path, b"id: X\n")
+    entries = [("100644", file % number, blob) for number in range(HALF_A_MILLION)]
+    wide = forge.raw(entries)
+    main = git(forge.server, "rev-parse", "main")
+    root = {}
+    for line in git(forge.path, "ls-tree", main).splitlines():
+        head, _, path = line.partition("\t")
+        root[path.encode()] = (head.split(" ")[0].lstrip("0"), path.encode(), head.split(" ")[2])
+    for path, tree in ((name, wide), (also, blob)):
+        folder, _, below = path.encode().rpartition(b"/")
+        if not path:
+            continue
+        mode = "40000" if tree == wide else "100644"
+        top = ("40000", folder, forge.raw([(mode, below, tree)])) if folder else (mode, below, tree)
+        root[top[1]] = top
+    tree = forge.raw(sorted(root.values(), key=lambda x: x[1] + b"/" * (x[0] == "40000")))
+    who = {
+        f"GIT_{x}_{y}": "kim@example.com"
+        for x in ("AUTHOR", "COMMITTER")
+        for y in ("NAME", "EMAIL")
+    }
+    return git(forge.path, "commit-tree", "-p", main, "-m", "much", tree, env=who)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("folder", "also", "said"),
+    [
+        ("wide", "", ""),
+        ("wide", "src/api", "refused (held): src/api is held by jo@example.com"),
+        ("src/api", "", "refused (held): src/api/0000000.md is held by jo@example.com"),
+        ("tasks", "", "refused (too-large): "),
+    ],
+)
+def test_half_a_million_files_are_judged_in_bounded_memory(
+    folder: str, also: str, said: str, host: Host, forge: Forge, measured: Path
+) -> None:
+    held = forge.write(forge.honest(claim(JO, "src/api/", ttl=28_800), actor=JO))
+    assert forge.push(str(host.bare), held, env={"GL_USER": "jo"}).returncode == 0
+    made = with_folder(forge, folder, also=also)
+    measured.unlink()
+    done = forge.push(str(host.bare), made, "refs/heads/main", env={"GL_USER": "kim"})
+    if said:
+        assert done.returncode == 1, done.stderr
+        assert said in done.stderr
+        assert len(done.stderr) < 4_000
+    else:
+        assert done.returncode == 0, done.stderr
+    assert host.tip("refs/heads/main") == git(
+        forge.path, "rev-parse", made if not said else f"{made}~1"
+    )
+    assert max(map(int, measured.read_text().split())) < MOST
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("megabytes", [60, 130])
+def test_what_takes_more_memory_than_there_is_is_refused(
+    megabytes: int, host: Host, forge: Forge, tmp_path: Path
+) -> None:
+    held = forge.write(forge.first(claim(JO, "src/api/", ttl=28_800)))
+    assert forge.push(str(host.bare), held).returncode == 0
+    program = tmp_path / "cramped"
+    own = shlex.quote(str(own_program(tmp_path)))
+    program.write_text(f'#!/bin/sh\nulimit -d {megabytes * 1024}\n{own} "$@"\n')
+    program.chmod(0o755)
+    host.install(program=str(program))
+    made = with_folder(forge, "wide", also="src/api")
+    done = forge.push(str(host.bare), made, "refs/heads/main", env={"GL_USER": "kim"})
+    assert done.returncode == 1
+    assert "gitlease: refused" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert host.tip("refs/heads/main") == git(forge.path, "rev-parse", f"{made}~1")

@@ -34,13 +34,10 @@ from support.remotes import Servers, new_bare
 from support.repos import git
 from support.served import REF, Host, serve
 
-from gitlease.adapters.receive import Verdict, receive
-from gitlease.adapters.system_clock import SystemClock
-from gitlease.adapters.tree import read_ledger
-from gitlease.domain.edge import Assignee
-from gitlease.domain.lease import Actor, Lease, State
-from gitlease.domain.ledger import RingEntry, Ticket
-from gitlease.domain.operations import (
+from gitlease.core.edge import Assignee
+from gitlease.core.lease import Actor, Lease, State
+from gitlease.core.ledger import MAX_STEP, Ticket
+from gitlease.core.moves.operations import (
     Acknowledge,
     Complete,
     DropRecord,
@@ -55,8 +52,11 @@ from gitlease.domain.operations import (
     Retirement,
     TakeTicket,
 )
-from gitlease.domain.resource import parse_resource
+from gitlease.core.resources.resource import parse_resource
 from gitlease.faces.cli.app import run
+from gitlease.git.system_clock import SystemClock
+from gitlease.server.receive import Verdict, receive
+from gitlease.store.tree import read_ledger
 
 NOTHING = "0" * 40
 KINDS = ("http", "ssh")
@@ -142,12 +142,11 @@ F002 = parse_resource("F002")
 
 
 def many(f: Forge) -> Draft:
-    """More operations than the ring has places for, and than the message has lines for."""
-    return f.honest(*(claim(KIM, f"M{number}") for number in range(300)))
+    return f.honest(*(claim(KIM, f"M{number}") for number in range(MAX_STEP)))
 
 
 def many_released(f: Forge) -> Draft:
-    names = [f"M{number}" for number in range(340)]
+    names = [f"M{number}" for number in range(MAX_STEP)]
     first = f.write(f.honest(*(claim(KIM, name) for name in names)))
     return f.honest(*(release(KIM, name) for name in names), base=first)
 
@@ -163,11 +162,8 @@ def several_steps(f: Forge) -> Draft:
 
 
 def some_refused(f: Forge) -> Draft:
-    """A batch of which one operation was refused, which its ring tells."""
-    draft = f.honest(renew(), barrier())
-    header = draft.ledger.header
-    entry = RingEntry(fresh(), header.revision, "lost")
-    return draft.header(ring=(*header.ring[:-2], entry, *header.ring[-2:]))
+    """A batch of which one operation is refused, which its ring tells."""
+    return f.honest(renew(), claim(KIM, "F001"), barrier(), together=False)
 
 
 LEGAL: dict[str, Callable[[Forge], Draft]] = {
@@ -313,7 +309,7 @@ def test_a_damaged_record_is_dropped_by_an_admin_alone(scene: Path, tmp_path: Pa
 
     def drop(who: Actor) -> Draft:
         op = DropRecord(id=fresh(), actor=JO, file=path, reason="damaged")
-        return forge.honest(op, actor=who).told(by=who.holder)
+        return forge.honest(op, actor=who).told(by=who.holder).of(who)
 
     assert [r.rule for r in judged(forge, forge.write(drop(KIM))).refusals] == ["policy"]
     assert not judged(forge, forge.write(drop(JO)), user="jo").refusals

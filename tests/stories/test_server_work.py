@@ -201,7 +201,8 @@ def test_refs_that_go_together_keep_nothing_for_each_other(jo: User, kim: User, 
     held(push(kim, "-f", ":d1", "HEAD:d2"), "src/api/login.py")
     assert host.tip("refs/heads/d1") == host.tip("refs/heads/d2") == landed
     lands(push(kim, ":d1"))
-    lands(push(kim, ":d2", f"{landed}:refs/heads/d3"))
+    lands(push(kim, f"{landed}:refs/heads/d3"))
+    lands(push(kim, ":d2"))
     jo.saves("src/web/page.py")
     lands(push(jo, "HEAD:main"))
     lands(push(kim, ":d3"))
@@ -226,9 +227,14 @@ def test_the_default_branch_of_a_namespace_is_guarded_as_well(
     lands(push(kim, ":d1"))
 
 
-def test_what_is_deleted_and_lands_in_one_push_is_kept(jo: User, kim: User) -> None:
+def test_what_is_deleted_must_have_landed_before(jo: User, kim: User) -> None:
+    """Of a push that does both git may carry out the deletion alone."""
     landed = landed_by_jo(jo, kim, "d1")
-    lands(push(kim, ":d1", f"{landed}:main"))
+    done = push(kim, ":d1", f"{landed}:main")
+    held(done, "src/api/login.py")
+    assert "hint: push what is to stay first, and then delete the rest" in done.stderr
+    lands(push(kim, f"{landed}:main"))
+    lands(push(kim, ":d1"))
 
 
 def test_a_ref_that_cannot_come_to_be_keeps_nothing(jo: User, kim: User, host: Host) -> None:

@@ -15,11 +15,12 @@ from support.clock import ManualClock
 from support.remotes import Remote
 from support.repos import assert_untouched, git, snapshot
 
-from gitlease.bootstrap import Workspace, open_workspace, write_default_settings
-from gitlease.bootstrap_stale import open_staleness
-from gitlease.domain.finding import Finding
-from gitlease.domain.resource import parse_resource
-from gitlease.stale_plans import Fixed, Stale
+from gitlease.check.stale.plans import Fixed, Stale
+from gitlease.core.finding import Finding
+from gitlease.core.resources.resource import parse_resource
+from gitlease.engine.answers import ClaimOptions
+from gitlease.wiring.stale import open_staleness
+from gitlease.wiring.workspace import Workspace, open_workspace, write_default_settings
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data" / "backlog-md"
 F001 = parse_resource("F001")
@@ -98,7 +99,7 @@ class Story:
 
     def kim_takes(self, name: str = "F001") -> str:
         """kim claims a task, commits the edge and pushes it; jo pulls."""
-        self.at(self.kim).service.claim([parse_resource(name)], commit=True)
+        self.at(self.kim).service.claim([parse_resource(name)], ClaimOptions(commit=True))
         self.send(self.kim)
         self.get(self.jo)
         return git(self.kim, "rev-parse", "HEAD")
@@ -261,7 +262,7 @@ def test_leases_of_tasks_that_are_done_or_gone_are_found(story: Story) -> None:
 
 def test_a_live_lease_is_told_of_only_where_no_branch_has_its_edge(story: Story) -> None:
     git(story.kim, "switch", "-qc", "topic")
-    story.at(story.kim).service.claim([F001], commit=True)
+    story.at(story.kim).service.claim([F001], ClaimOptions(commit=True))
     assert words(story.find()) == ["lease-without-edge F001"]
     story.send(story.kim, "topic")
     git(story.jo, "fetch", "-q", "origin")
@@ -438,7 +439,7 @@ def test_contents_that_a_partial_clone_lacks_are_no_pass(story: Story, tmp_path:
 def test_one_push_and_one_commit_retire_it_and_nothing_else_changes(story: Story) -> None:
     story.kim_takes("F001")
     story.kim_takes("F002")
-    story.at(story.kim).service.claim([parse_resource("deploy")], any_name=True)
+    story.at(story.kim).service.claim([parse_resource("deploy")], ClaimOptions(any_name=True))
     story.days(8)
     story.put(story.jo, "README", "staged\n")
     (story.jo / "src").mkdir()
@@ -526,7 +527,7 @@ def test_without_the_policy_the_claims_of_others_stay(story: Story) -> None:
     story.put(story.jo, ".gitlease.yaml", "stale: {after: 7d}\n")
     story.commit(story.jo, "hands off")
     story.kim_takes("F001")
-    story.at(story.jo).service.claim([parse_resource("F002")], commit=True)
+    story.at(story.jo).service.claim([parse_resource("F002")], ClaimOptions(commit=True))
     story.days(8)
     fixed = story.fix()
     assert [f.resource for f in fixed.fixed] == ["F002"]
@@ -537,7 +538,7 @@ def test_without_the_policy_the_claims_of_others_stay(story: Story) -> None:
 
 def test_without_a_branch_to_commit_on_the_edges_stay_and_plain_leases_go(story: Story) -> None:
     story.kim_takes("F001")
-    story.at(story.kim).service.claim([parse_resource("deploy")], any_name=True)
+    story.at(story.kim).service.claim([parse_resource("deploy")], ClaimOptions(any_name=True))
     story.days(8)
     git(story.jo, "switch", "-q", "--detach")
     fixed = story.fix()
@@ -553,7 +554,7 @@ def test_without_a_branch_to_commit_on_the_edges_stay_and_plain_leases_go(story:
 
 def test_an_edit_that_could_not_be_committed_is_not_called_fixed(story: Story) -> None:
     story.kim_takes("F001")
-    story.at(story.kim).service.claim([parse_resource("deploy")], any_name=True)
+    story.at(story.kim).service.claim([parse_resource("deploy")], ClaimOptions(any_name=True))
     story.days(8)
     git(story.jo, "config", "commit.gpgsign", "true")
     git(story.jo, "config", "gpg.program", "/bin/false")

@@ -23,10 +23,10 @@ from support.remotes import Remote
 from support.repos import git, run_git
 
 import gitlease
-from gitlease import waiting
-from gitlease.adapters.records_waiting import waiting_file
-from gitlease.domain.errors import WaitTimeout
-from gitlease.domain.resource import parse_resource
+from gitlease.core.errors import WaitTimeout
+from gitlease.core.resources.resource import parse_resource
+from gitlease.engine.waiting import waiting
+from gitlease.store.records_waiting import waiting_file
 
 Clones = Callable[..., list[Path]]
 ROOT = str(Path(__file__).parents[2])

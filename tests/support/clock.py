@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from gitlease.domain.instant import Instant
+    from gitlease.core.instant import Instant
 
 
 @dataclass
@@ -25,14 +25,14 @@ class ManualClock:
     _lock: threading.RLock = field(default_factory=threading.RLock, repr=False, compare=False)
 
     def now(self) -> Instant:
-        """The present instant, built by `make` (else by gitlease.domain.instant.Instant)."""
+        """The present instant, built by `make` (else by gitlease.core.instant.Instant)."""
         with self._lock:
             return self._make()(wall_ms=self.wall_ms, boot_ms=self.boot_ms, boot_id=self.boot_id)
 
     def _make(self) -> Callable[..., Instant]:
         if self.make is not None:
             return self.make
-        from gitlease.domain.instant import Instant
+        from gitlease.core.instant import Instant
 
         return Instant
 

@@ -32,7 +32,11 @@ FENCED_NAMES = frozenset(
     | {"http_proxy", "https_proxy", "all_proxy", "no_proxy"}
     | {"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"}
 )
-GLOBAL_CONFIG = '[init]\n\tdefaultBranch = main\n[protocol "file"]\n\tallow = always\n'
+# Maintenance goes on behind a test's back, and newer gits start it with many a command.
+GLOBAL_CONFIG = (
+    '[init]\n\tdefaultBranch = main\n[protocol "file"]\n\tallow = always\n'
+    "[maintenance]\n\tauto = false\n"
+)
 # Names (relative to HOME) which git itself may create there; with these settings it needs none.
 ALLOWED_IN_HOME: frozenset[str] = frozenset()
 FALLBACK_PATH = "/usr/local/bin:/usr/bin:/bin"

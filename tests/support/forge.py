@@ -4,28 +4,28 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
 import pygit2
 
-from gitlease.adapters import history
-from gitlease.adapters.records import lease_file
-from gitlease.adapters.system_clock import SystemClock
-from gitlease.adapters.tree import read_ledger
-from gitlease.adapters.tree_writer import write_tree
-from gitlease.domain.instant import Instant
-from gitlease.domain.lapse import Moment
-from gitlease.domain.lease import Actor, Lease
-from gitlease.domain.ledger import Changes, Header, Ledger, Note, Notice, Records, Ticket
-from gitlease.domain.operations import Create, Operation
-from gitlease.domain.outcome import Event
-from gitlease.domain.policy import DEFAULT_POLICY
-from gitlease.domain.resource import Resource, parse_resource
-from gitlease.domain.transitions import apply, create
-from gitlease.ports import Change, Snapshot
+from gitlease.core.expiry import Moment
+from gitlease.core.instant import Instant
+from gitlease.core.lease import Actor, Lease
+from gitlease.core.ledger import Changes, Header, Ledger, Note, Notice, Records, Ticket
+from gitlease.core.moves.operations import Create, Operation
+from gitlease.core.moves.step_record import StepRecord, decide
+from gitlease.core.moves.transitions import create
+from gitlease.core.outcome import Event
+from gitlease.core.policy import DEFAULT_POLICY
+from gitlease.core.resources.resource import Resource, parse_resource
+from gitlease.git.system_clock import SystemClock
+from gitlease.store import history
+from gitlease.store.records import lease_file
+from gitlease.store.tree import read_ledger
+from gitlease.store.tree_writer import write_tree
 from support.fences import clean_env
 from support.ledgers import Entry, raw_tree, read_files, write_object
 from support.ledgers import write_tree as write_files
@@ -47,8 +47,10 @@ class Draft:
     actor: Actor
     at: Instant
     parents: tuple[str, ...]
+    record: StepRecord
     files: Mapping[str, bytes | Entry | None] = field(default_factory=dict)
     author: str | None = None
+    message: Callable[[str], str] | None = None
 
     def header(self, **changes: Any) -> Draft:
         """With other fields of the header."""
@@ -74,6 +76,15 @@ class Draft:
     def remove(self, lease: Lease) -> Draft:
         return replace(self, ledger=self.ledger.remove(lease))
 
+    def of(self, actor: Actor) -> Draft:
+        """With operations that say that somebody else asked for them."""
+        operations = tuple(replace(op, actor=actor) for op in self.record.operations)
+        return self.naming(*operations)
+
+    def naming(self, *operations: Operation) -> Draft:
+        """With other operations than those that made it."""
+        return replace(self, record=replace(self.record, operations=operations))
+
     def told(self, **changes: Any) -> Draft:
         """With other fields in every line of its message."""
         return replace(self, events=tuple(event._replace(**changes) for event in self.events))
@@ -84,7 +95,8 @@ class Draft:
             key: (old, new and _moved(new, at.wall_ms - self.at.wall_ms, self.ids))
             for key, (old, new) in self.ledger.changes.leases.items()
         }
-        return replace(self.changes(leases=leases).told(at=at.wall_ms), at=at)
+        moved = self.changes(leases=leases).told(at=at.wall_ms)
+        return replace(moved, at=at, record=replace(self.record, at=at.wall_ms))
 
     @property
     def ids(self) -> set[str]:
@@ -152,6 +164,7 @@ class Forge:
         replaces: bool = False,
         actor: Actor | None = None,
         instead: Sequence[Lease] = (),
+        together: bool = True,
     ) -> Draft:
         """What a client would write, if it did not see the records ``unseen`` of the ledger.
 
@@ -162,10 +175,12 @@ class Forge:
         hidden = {parse_resource(x).key for x in unseen}
         blind = Ledger(ledger.header, _Blind(ledger, hidden, instead))
         at = at or self.now
-        applied = apply(blind, operations, Moment(now=at))
+        decided = decide(blind, operations, Moment(now=at), together=together)
+        applied = decided.applied
         return Draft(
             base=version,
             ledger=applied.ledger,
+            record=decided.record,
             events=applied.events,
             renewal=applied.only_renews,
             actor=actor or self.actor,
@@ -179,9 +194,10 @@ class Forge:
             Create(id="create", actor=self.actor, ledger_id=ledger_id, policy=DEFAULT_POLICY)
         )
         at = self.now
-        applied = apply(made, operations, Moment(now=at))
+        decided = decide(made, operations, Moment(now=at))
+        applied, record = decided.applied, decided.record
         renewal = applied.only_renews
-        return Draft("", applied.ledger, applied.events, renewal, self.actor, at, ())
+        return Draft("", applied.ledger, applied.events, renewal, self.actor, at, (), record)
 
     def write(self, draft: Draft) -> str:
         """The commit of a draft; its id."""
@@ -190,19 +206,12 @@ class Forge:
         tree = write_tree(self.repo, below, ledger.header, ledger.changes)
         if draft.files:
             tree = pygit2.Oid(hex=self._with_files(str(tree), draft.files))
-        actor = draft.actor if draft.author is None else replace(draft.actor, holder=draft.author)
-        change = Change(
-            base=Snapshot(layer="global", version=draft.base, ledger=None, received=draft.at),
-            ledger=ledger,
-            events=draft.events,
-            renewal=draft.renewal,
-            actor=actor,
-            at=draft.at,
-            operations=(),
-            what="",
-        )
-        parents = [pygit2.Oid(hex=parent) for parent in draft.parents]
-        return history.write_commit(self.repo, change, tree, parents)
+        holder = draft.author or draft.actor.holder
+        who = pygit2.Signature(holder.split("@")[0], holder, draft.at.wall_ms // 1_000, 0, "utf-8")
+        message = history.write_message(draft.events, draft.record, renewal=draft.renewal)
+        if draft.message is not None:
+            message = draft.message(message)
+        return str(self.repo.create_commit(None, who, who, message, tree, list(draft.parents)))
 
     def _with_files(self, tree: str, files: Mapping[str, bytes | Entry | None]) -> str:
         every: dict[str, bytes | Entry] = dict(read_files(self.path, tree))

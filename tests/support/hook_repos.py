@@ -8,7 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from gitlease.adapters import gate
+import pytest
+
+from gitlease.guard import idle_marker as gate
+from gitlease.install.hooks import places
+from gitlease.install.hooks.places import Way
 from support.fences import clean_env
 from support.repos import commit_file, git, run_git
 
@@ -83,6 +87,22 @@ class HookRepo:
         path.write_bytes(data)
         path.chmod(mode)
         return path
+
+
+def into_files(patch: pytest.MonkeyPatch) -> None:
+    """Let the installer take git for one that reads no hooks from its configuration."""
+    real = places._git_version
+    patch.setattr(places, "_git_version", lambda top: min(real(top), (2, 53)))
+
+
+def choose_way(name: str, patch: pytest.MonkeyPatch) -> Way:
+    """Let the installer go this way, on any git that knows it; else the test is skipped."""
+    if name == "files":
+        into_files(patch)
+        return Way.FOLDER
+    if places._git_version(".") < places.CONFIG_HOOKS:
+        pytest.skip("this git reads no hooks from its configuration")
+    return Way.CONFIG
 
 
 def make_hook_repo(tmp_path: Path) -> HookRepo:

@@ -13,10 +13,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gitlease.adapters.system_clock import SystemClock
-from gitlease.bootstrap import Workspace, open_workspace
-from gitlease.domain.resource import parse_resource
-from gitlease.domain.view import LeaseView
+from gitlease.core.resources.resource import parse_resource
+from gitlease.core.view import LeaseView
+from gitlease.engine.answers import ClaimOptions
+from gitlease.git.system_clock import SystemClock
+from gitlease.wiring.workspace import Workspace, open_workspace
 from support.clock import ManualClock
 from support.fences import clean_env
 from support.repos import git, run_git, settle
@@ -160,11 +161,7 @@ class Person:
         clock = past(ago) if ago else None
         answer = self.at(clock=clock, session=session, layer=layer).service.claim(
             [parse_resource(name) for name in names],
-            scope=scope,
-            ttl=ttl,
-            paths=paths,
-            reason=reason,
-            any_name=True,
+            ClaimOptions(scope=scope, ttl=ttl, paths=paths, reason=reason, any_name=True),
         )
         return answer.leases[0]
 

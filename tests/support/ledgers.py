@@ -11,17 +11,17 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from gitlease import bootstrap
-from gitlease.adapters import git_ledger
-from gitlease.adapters.git_ledger import GitLedgerStore
-from gitlease.adapters.records import lease_file, read_header, write_header, write_lease
-from gitlease.bootstrap import Workspace
-from gitlease.domain.lease import Lease, State
-from gitlease.domain.ledger import Header
-from gitlease.domain.policy import DEFAULT_POLICY, Policy
-from gitlease.domain.resource import parse_resource
-from gitlease.faces.library import Leases
-from gitlease.service import LeaseService
+from gitlease.core.lease import Lease, State
+from gitlease.core.ledger import Header
+from gitlease.core.policy import DEFAULT_POLICY, Policy
+from gitlease.core.resources.resource import parse_resource
+from gitlease.engine.ledger_session import LedgerSession
+from gitlease.faces.library.leases import Leases
+from gitlease.store import git_ledger
+from gitlease.store.git_ledger import GitLedgerStore
+from gitlease.store.records import lease_file, read_header, write_header, write_lease
+from gitlease.wiring import workspace as bootstrap
+from gitlease.wiring.workspace import Workspace
 from support.clock import ManualClock
 from support.fences import clean_env
 from support.repos import git, run_git
@@ -244,8 +244,8 @@ def limits(time_limit: float | None = None, patience: float | None = None) -> It
 
             stack.enter_context(mock.patch.object(git_ledger, "GitLedgerStore", store))
         if patience is not None:
-            service = functools.partial(LeaseService, patience=patience)
-            stack.enter_context(mock.patch.object(bootstrap, "LeaseService", service))
+            session = functools.partial(LedgerSession, patience=patience)
+            stack.enter_context(mock.patch.object(bootstrap, "LedgerSession", session))
         yield
 
 

@@ -6,7 +6,8 @@ import difflib
 import os
 import stat
 import subprocess
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -63,6 +64,14 @@ def git(
     if done.returncode:
         raise GitFailed(args, done)
     return done.stdout.removesuffix("\n")
+
+
+def commit_by_hand(root: Path, tree: str, parents: Sequence[str], email: str) -> str:
+    """Write a commit of a tree with these parents (full ids), the same one twice if need be."""
+    who = f"Somebody <{email}> {int(time.time())} +0000"
+    lines = [f"tree {tree}", *(f"parent {x}" for x in parents), f"author {who}"]
+    text = "\n".join([*lines, f"committer {who}", "", "by hand", ""])
+    return git(root, "hash-object", "-t", "commit", "-w", "--stdin", input=text)
 
 
 def make_clone(remote: Remote, path: Path, email: str, name: str) -> Path:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import gitlease
-from gitlease.adapters.processes import started_at
+from gitlease.git.processes import started_at
 from support.fences import clean_env
 
 ROOT = str(Path(__file__).parents[2])
@@ -72,14 +72,20 @@ class Desk:
     def start(
         self, *argv: str, env: Mapping[str, str] | None = None, **streams: Any
     ) -> subprocess.Popen[str]:
-        """Start a command."""
+        """Start a command of gitlease."""
+        return self.started(self.words(*argv), env, **streams)
+
+    def started(
+        self, words: Sequence[str], env: Mapping[str, str] | None = None, **streams: Any
+    ) -> subprocess.Popen[str]:
+        """Start any command; it is ended with the rest of what a failed test leaves."""
         given: dict[str, Any] = {
             "stdin": subprocess.DEVNULL,
             "stdout": subprocess.PIPE,
             "stderr": subprocess.PIPE,
         }
         started: subprocess.Popen[str] = subprocess.Popen(
-            self.words(*argv),
+            words,
             cwd=self.clone,
             env=clean_env({**self.env, **(env or {})}),
             encoding="utf-8",
@@ -109,7 +115,7 @@ class Desk:
         """The guardian that watches now; there is just one."""
 
         def one() -> int:
-            guards = [n for n, words in self.processes().items() if "adapters.guardian" in words]
+            guards = [n for n, words in self.processes().items() if "runs.guardian" in words]
             return guards[0] if len(guards) == 1 else 0
 
         return int(until(one, "a guardian"))

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from gitlease.adapters.repository import discover
-from gitlease.adapters.server_install import install_server
-from gitlease.domain.view import LeaseView
+from gitlease.core.view import LeaseView
+from gitlease.git.repository import discover
+from gitlease.install.server.install import install_server
 from support.hooked import Person
 from support.remotes import Remote, Servers, new_bare
 from support.repos import git, run_git

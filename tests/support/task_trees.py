@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from gitlease.adapters.repository import discover
-from gitlease.adapters.settings import Tasks
-from gitlease.adapters.settings_schema import KEYS
-from gitlease.adapters.task_files import GitTaskFiles
-from gitlease.domain.edge import EdgeEdit
-from gitlease.domain.resource import name_resource
-from gitlease.ports import TaskChange, TaskList
+from gitlease.core.edge import EdgeEdit
+from gitlease.core.resources.resource import name_resource
+from gitlease.engine.ports import TaskChange, TaskList
+from gitlease.git.repository import discover
+from gitlease.settings.schema import KEYS
+from gitlease.settings.sources import Tasks
+from gitlease.tasks.files import GitTaskFiles
 from support.repos import git
 
 LONG_AGO = 1_700_000_000

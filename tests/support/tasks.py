@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from gitlease.domain.edge import EdgeEdit, Task, same_name
-from gitlease.domain.errors import Invalid
-from gitlease.domain.resource import parse_resource
-from gitlease.edges import EdgeRules
-from gitlease.ports import Intent, TaskChange, TaskList, TaskProblem, Written
+from gitlease.core.edge import EdgeEdit, Task, same_name
+from gitlease.core.errors import Invalid
+from gitlease.core.resources.resource import parse_resource
+from gitlease.engine.edges import EdgeRules
+from gitlease.engine.ports import Intent, TaskChange, TaskList, TaskProblem, Written
 
 
 def task(name: str, *assigned: str, **more: object) -> Task:

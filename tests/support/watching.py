@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gitlease.ports_guard import Gate, Unreachable, Watched
+from gitlease.guard.ports import IdleMarker, Unreachable, Watched
 
 
 class MemoryWatch:
@@ -12,7 +12,7 @@ class MemoryWatch:
 
     def __init__(self) -> None:
         self.kept: dict[str, Watched] = {}
-        self.gate = Gate()
+        self.idle = IdleMarker()
         self.failure: Unreachable | None = None
 
     def load(self, layer: str) -> Watched | None:
@@ -21,8 +21,8 @@ class MemoryWatch:
     def save(self, watched: Watched) -> None:
         self.kept[watched.layer] = watched
 
-    def set_gate(self, gate: Gate, versions: Mapping[str, str]) -> None:
-        self.gate = gate
+    def set_idle_marker(self, idle: IdleMarker, versions: Mapping[str, str]) -> None:
+        self.idle = idle
 
     def unreachable(self) -> Unreachable | None:
         return self.failure

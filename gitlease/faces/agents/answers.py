@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from gitlease.domain.frozen import dataclass
-from gitlease.domain.resource import word_anywhere
-from gitlease.domain.view import LeaseView
+from gitlease.core.frozen import dataclass
+from gitlease.core.printable import clean
+from gitlease.core.resources.resource import word_anywhere
+from gitlease.core.view import LeaseView
 from gitlease.faces import sentences
-from gitlease.faces.printable import clean
 
 LONGEST_CONTEXT = 2_400  # characters: about 600 tokens
 LONGEST_LINE = 240
@@ -89,31 +89,19 @@ def held_line(view: LeaseView, now: datetime) -> str:
 
 def blocked(found: Sequence[Blocked], now: datetime, options: Sequence[str]) -> str:
     """Why an edit is refused: who, why, until when, and what can be done meanwhile."""
-    lines = [_covered(one, now) for one in found[:LISTED]]
-    if len(found) > LISTED:
-        lines.append(f"and {len(found) - LISTED} more")
-    first = found[0].view.resource
-    lines.append(
-        f"free work is listed by: {typed('next', options=options)}; to wait until it is free: "
-        f"{typed('claim', word(first), '--wait', '15m', options=options)}"
-    )
-    return "\n".join(lines)
+    wait = typed("claim", word(found[0].view.resource), "--wait", "15m", options=options)
+    free = typed("next", options=options)
+    return f"{noted(found, now)}\nfree work is listed by: {free}; to wait until it is free: {wait}"
 
 
 def noted(found: Sequence[Blocked], now: datetime) -> str:
-    """What is known of an edit that goes through all the same."""
-    lines = [_covered(one, now) for one in found[:LISTED]]
-    if len(found) > LISTED:
-        lines.append(f"and {len(found) - LISTED} more")
-    return "\n".join(lines)
-
-
-def _covered(one: Blocked, now: datetime) -> str:
-    view, path = one.view, one_line(one.path, LONGEST_PATH)
-    place = sentences.where(view, asked=one.path)
-    holder = f"{view.holder} ({place})" if place else view.holder
-    line = f"is held by {holder} {sentences.until(view, now)}{sentences.quoted(view.reason)}"
-    return f"{path} {one_line(line, 2 * LONGEST_LINE)}"
+    """Who holds what an edit is about, a line each."""
+    lines = [
+        f"{one_line(one.path, LONGEST_PATH)} "
+        + one_line(sentences.held(one.path, one.view, now), 2 * LONGEST_LINE)
+        for one in found[:LISTED]
+    ]
+    return "\n".join(lines + ([f"and {len(found) - LISTED} more"] if found[LISTED:] else []))
 
 
 def introduction(

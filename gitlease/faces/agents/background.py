@@ -6,10 +6,10 @@ import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from gitlease.domain.errors import GitleaseError
+from gitlease.core.errors import GitleaseError
 
 if TYPE_CHECKING:
-    from gitlease.bootstrap_agents import Workspace
+    from gitlease.wiring.agents import Workspace
 
 Opener = Callable[..., "Workspace"]
 
@@ -18,7 +18,7 @@ MOST_SESSIONS = 50
 
 def in_background(sessions: Sequence[str], *, renews: bool) -> int:
     """Renew, or give back, what these sessions hold. Always 0."""
-    from gitlease.bootstrap_agents import open_workspace, own_process
+    from gitlease.wiring.agents import open_workspace, own_process
 
     own_process()
     # What goes wrong nobody would read here: the next hook or command finds out, and tells.
@@ -29,14 +29,14 @@ def in_background(sessions: Sequence[str], *, renews: bool) -> int:
 
 def renew(sessions: Sequence[str], opener: Opener) -> None:
     """Renew what is bound to each of these sessions; what is bound to none stays so."""
-    from gitlease.beating import beat
+    from gitlease.guard.beating import beat
 
     for session in sessions[:MOST_SESSIONS]:
         workspace = opener(".", session=session)
         resources = _bound(workspace, (session,)).get(session)
         if resources:
             kept = list(resources.values())
-            beat(workspace.service, workspace.guard, workspace.words, kept)
+            beat(workspace.service, workspace.guard, workspace.inbox, kept)
 
 
 def release(sessions: Sequence[str], opener: Opener) -> None:

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Any
 
-from gitlease.domain.errors import Invalid
-from gitlease.domain.frozen import dataclass
+from gitlease.core.errors import Invalid
+from gitlease.core.frozen import dataclass
 
 MAX_BYTES = 4 * 1024 * 1024
 MAX_PATHS = 1_000

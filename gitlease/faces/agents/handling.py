@@ -9,21 +9,23 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
-from gitlease.domain.errors import GitleaseError, Invalid, NotARepository
-from gitlease.domain.frozen import replace
+from gitlease.core.errors import GitleaseError, Invalid, NotARepository
+from gitlease.core.frozen import replace
+from gitlease.core.instant import moment_of
+from gitlease.core.printable import clean
 from gitlease.faces.agents.events import MAX_BYTES, Event, Kind, parse
-from gitlease.faces.printable import clean
 
 if TYPE_CHECKING:
-    from gitlease.bootstrap_agents import AgentSeat
-    from gitlease.bootstrap_hooks import Standing
     from gitlease.faces.agents.answers import Reply
+    from gitlease.wiring.agents import AgentContext
+    from gitlease.wiring.hooks import Standing
 
-Seats = Callable[..., "AgentSeat | None"]
+Opener = Callable[..., "AgentContext | None"]
 
 HOSTS = ("claude", "codex", "cursor")
 ACTIONS = ("install", "uninstall", "status")  # what people type in the place of an event
@@ -92,7 +94,7 @@ def _unknown(argv: Sequence[str]) -> tuple[dict[str, Any] | None, str]:
 
 
 def handle(
-    argv: Sequence[str], data: bytes | None, *, seats: Seats | None = None
+    argv: Sequence[str], data: bytes | None, *, opener: Opener | None = None
 ) -> tuple[dict[str, Any] | None, str]:
     """The answer to one event (None: none is needed), and a line for standard error.
 
@@ -107,7 +109,7 @@ def handle(
             raise Invalid("standard input cannot be read")
         event: Event = module.read(kind, parse(data))
         if event.by == host or not _answers_itself(event):
-            reply = _reply(event, seats or _open_seat, keep="--keep" in argv)
+            reply = _reply(event, opener or _open_context, keep="--keep" in argv)
             notice, answer = reply.notice, module.answer(kind, reply)
     except NotARepository:
         pass
@@ -130,9 +132,9 @@ def _module(host: str) -> Any:
     return {"claude": claude, "codex": codex, "cursor": cursor}[host]
 
 
-def _open_seat(directory: str, **who: str) -> AgentSeat | None:
+def _open_context(directory: str, **who: str) -> AgentContext | None:
     """Opened only where it is needed: most events of a tool end without."""
-    from gitlease.bootstrap_agents import open_for_agent, own_process
+    from gitlease.wiring.agents import open_for_agent, own_process
 
     own_process()
     return open_for_agent(directory, **who)  # type: ignore[arg-type]
@@ -148,7 +150,7 @@ def _fault(kind: Kind, error: Exception) -> str:
 
 def _answers_itself(event: Event) -> bool:
     """Whether another host runs this handler beside one of its own: Cursor does both."""
-    from gitlease.bootstrap_agents import agent_is_installed
+    from gitlease.wiring.agents import agent_is_installed
 
     return agent_is_installed(event.by, event.cwd or ".")
 
@@ -156,36 +158,36 @@ def _answers_itself(event: Event) -> bool:
 # --- each event -------------------------------------------------------------------------------
 
 
-def _reply(event: Event, seats: Seats, *, keep: bool) -> Reply:
+def _reply(event: Event, opener: Opener, *, keep: bool) -> Reply:
     from gitlease.faces.agents.answers import Reply
 
     if event.kind is Kind.BEFORE_EDIT:
-        return _before_edit(event, seats)
+        return _before_edit(event, opener)
     if event.kind in (Kind.SESSION_START, Kind.SUBAGENT_START):
-        return _start(event, seats)
+        return _start(event, opener)
     if event.kind is Kind.AFTER_TOOL:
-        return _after_tool(event, seats)
+        return _after_tool(event, opener)
     if not keep:
-        _end(event, seats)
+        _end(event, opener)
     return Reply()
 
 
-def _sit(event: Event, seats: Seats) -> AgentSeat | None:
+def _context(event: Event, opener: Opener) -> AgentContext | None:
     cwd = event.cwd or "."
-    return seats(cwd, host=event.by, session_id=event.session_id, agent_id=event.agent_id)
+    return opener(cwd, host=event.by, session_id=event.session_id, agent_id=event.agent_id)
 
 
-def _before_edit(event: Event, seats: Seats) -> Reply:
+def _before_edit(event: Event, opener: Opener) -> Reply:
     from gitlease.faces.agents import answers
 
     told: list[Reply] = []
     for start, paths in _places(event).items():
         try:
-            seat = _sit(replace(event, cwd=start), seats)
+            context = _context(replace(event, cwd=start), opener)
         except NotARepository:
             continue
-        if seat is not None and seat.workspace.settings.guard_mode != "off":
-            told.append(_judged(seat, event.cwd or start, paths))
+        if context is not None and context.workspace.settings.guard_mode != "off":
+            told.append(_judged(context, event.cwd or start, paths))
     if event.more:
         said = "the edit names too many files: only the first of them were checked"
         told.append(answers.Reply(context=said, notice=said))
@@ -198,7 +200,7 @@ def _before_edit(event: Event, seats: Seats) -> Reply:
 
 def _places(event: Event) -> dict[str, list[str]]:
     """The paths by the folder to open for them: an agent edits beyond its own work tree, too."""
-    from gitlease.bootstrap_hooks import find_work_tree
+    from gitlease.wiring.hooks import find_work_tree
 
     here = event.cwd or "."
     own = find_work_tree(os.path.join(here, "x"))
@@ -210,108 +212,108 @@ def _places(event: Event) -> dict[str, list[str]]:
     return dict(list(found.items())[:MOST_PLACES])
 
 
-def _judged(seat: AgentSeat, cwd: str, paths: Sequence[str]) -> Reply:
+def _judged(context: AgentContext, cwd: str, paths: Sequence[str]) -> Reply:
     from gitlease.faces.agents import answers, judging
 
-    touched = judging.touched(seat.workspace, cwd, paths)
+    touched = judging.touched(context.workspace, cwd, paths)
     if not touched:
         return answers.Reply()
-    guarded = seat.workspace.guard.check(touched)
-    if seat.workspace.settings.guard_offline != "block":
+    guarded = context.workspace.guard.check(touched)
+    if context.workspace.settings.guard_offline != "block":
         guarded = guarded.lenient()
-    blocks, told = judging.split(seat, guarded)
-    now = _now(seat)
-    said = [answers.one_line(text) for text in (*_left(seat), *guarded.warnings)[:MOST_SAID]]
-    if guarded.offline and seat.workspace.settings.guard_offline != "off":
+    blocks, told = judging.split(context, guarded)
+    now = _now(context)
+    said = [answers.one_line(text) for text in (*_left(context), *guarded.warnings)[:MOST_SAID]]
+    if guarded.offline and context.workspace.settings.guard_offline != "off":
         said.append(answers.one_line(guarded.offline))
     if blocks:
-        deny = answers.blocked(blocks, now, seat.options)
+        deny = answers.blocked(blocks, now, context.options)
         return answers.Reply(deny=deny, notice="\n".join(said))
     notes = [answers.noted(told, now)] if told else []
     return answers.Reply(context="\n".join((*notes, *said)), notice="\n".join(said))
 
 
-def _start(event: Event, seats: Seats) -> Reply:
+def _start(event: Event, opener: Opener) -> Reply:
     from gitlease.faces.agents.answers import Reply, introduction
 
-    seat = _sit(event, seats)
-    if seat is None:
+    context = _context(event, opener)
+    if context is None:
         return Reply()
-    workspace, service = seat.workspace, seat.workspace.service
+    workspace, service = context.workspace, context.workspace.service
     fresh = workspace.guard.check(())  # within its own limit of time; nothing is judged
     look = service.known_look()
-    said = (*_left(seat), *fresh.warnings, *([fresh.offline] if fresh.offline else []))
+    said = (*_left(context), *fresh.warnings, *([fresh.offline] if fresh.offline else []))
     if look is None or look.head.ledger is None:
         return Reply(notice="\n".join(said[:2]))
     actor = workspace.identity.actor
     own = {
         lease.lease_id
         for lease in look.leases
-        if lease.same_holder(actor) and lease.session in (None, *seat.family)
+        if lease.same_holder(actor) and lease.session in (None, *context.family)
     }
     text = introduction(
         service.views(look, look.leases),
         holder=actor.holder,
-        session=seat.session,
+        session=context.session,
         mine=frozenset(own),
         place=service.store.place,
-        now=_now(seat),
-        options=seat.options,
+        now=_now(context),
+        options=context.options,
         subagent=bool(event.agent_id),
         warnings=said,
     )
     return Reply(context=text)
 
 
-def _after_tool(event: Event, seats: Seats) -> Reply:
+def _after_tool(event: Event, opener: Opener) -> Reply:
     """Have the leases renewed in the background, and tell what came of it the last time."""
-    from gitlease.bootstrap_hooks import standing_at
     from gitlease.faces.agents.answers import Reply, one_line
+    from gitlease.wiring.hooks import standing_at
 
     standing = standing_at(event.cwd or ".")
     if standing is None or not os.path.isdir(standing.private):
         return Reply()
     said: Sequence[str] = ()
-    if standing.words and (seat := _sit(event, seats)) is not None:
-        said = [one_line(text) for text in _left(seat)[:MOST_SAID]]
-    _beat(event, seats, standing)
+    if standing.inbox and (context := _context(event, opener)) is not None:
+        said = [one_line(text) for text in _left(context)[:MOST_SAID]]
+    _beat(event, opener, standing)
     return Reply(context="\n".join(said))
 
 
-def _left(seat: AgentSeat) -> tuple[str, ...]:
+def _left(context: AgentContext) -> tuple[str, ...]:
     """What the renewals in the background left to be said to this session."""
-    return seat.workspace.words.take()
+    return context.workspace.inbox.take()
 
 
-def _beat(event: Event, seats: Seats, standing: Standing) -> None:
-    """Have the leases renewed in the background where it is time, by what the gate says."""
-    from gitlease.bootstrap_hooks import is_due, start_detached
+def _beat(event: Event, opener: Opener, standing: Standing) -> None:
+    """Have the leases renewed in the background where it is time, by what the idle marker says."""
+    from gitlease.wiring.hooks import is_due, start_detached
 
-    gate, now = standing.gate, datetime.now(UTC).timestamp()
-    # A claim of a moment ago may not have reached the gate: "nothing held" is looked into at times.
-    blind = gate is None or now >= gate.held_until
-    if gate is not None and not blind and now < gate.renew_at:
+    idle, now = standing.idle, time.time()
+    # A claim of a moment ago may not have reached the marker: look into "nothing held" at times.
+    blind = idle is None or now >= idle.held_until
+    if idle is not None and not blind and now < idle.renew_at:
         return
     name = f"{event.by} {event.session_id} {event.agent_id}"
     if not is_due(standing, name, every=BLIND_BEAT if blind else BEAT):
         return
-    seat = _sit(event, seats)
-    if seat is not None and seat.family:
-        words = ["agent", event.by, RENEW, *sorted(seat.family)]
+    context = _context(event, opener)
+    if context is not None and context.family:
+        words = ["agent", event.by, RENEW, *sorted(context.family)]
         start_detached(words, cwd=event.cwd or ".")
 
 
-def _end(event: Event, seats: Seats) -> None:
+def _end(event: Event, opener: Opener) -> None:
     """Have what this session, or this sub-agent, holds given back in the background."""
-    from gitlease.bootstrap_hooks import start_detached
+    from gitlease.wiring.hooks import start_detached
 
     if event.kind is Kind.SUBAGENT_STOP and not event.agent_id:
         return
-    seat = _sit(event, seats)
-    if seat is not None and seat.session:
-        words = ["agent", event.by, RELEASE, seat.session]
+    context = _context(event, opener)
+    if context is not None and context.session:
+        words = ["agent", event.by, RELEASE, context.session]
         start_detached(words, cwd=event.cwd or ".")
 
 
-def _now(seat: AgentSeat) -> datetime:
-    return datetime.fromtimestamp(seat.workspace.service.clock.now().wall_ms / 1_000, UTC)
+def _now(context: AgentContext) -> datetime:
+    return moment_of(context.workspace.service.clock.now().wall_ms)

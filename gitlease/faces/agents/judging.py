@@ -6,13 +6,13 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from gitlease.domain.guard import Finding, Severity, Touched
-from gitlease.domain.pattern import fold
+from gitlease.core.resources.pattern import fold
 from gitlease.faces.agents.answers import Blocked
+from gitlease.guard.rules import Finding, Severity, Touched
 
 if TYPE_CHECKING:
-    from gitlease.bootstrap_agents import AgentSeat, Workspace
-    from gitlease.guarding import Guarded
+    from gitlease.guard.guarding import Guarded
+    from gitlease.wiring.agents import AgentContext, Workspace
 
 
 def touched(workspace: Workspace, cwd: str, paths: Iterable[str]) -> list[Touched]:
@@ -58,19 +58,19 @@ def _tasks(workspace: Workspace, paths: Iterable[str]) -> dict[str, frozenset[st
     return found
 
 
-def split(seat: AgentSeat, guarded: Guarded) -> tuple[list[Blocked], list[Blocked]]:
+def split(context: AgentContext, guarded: Guarded) -> tuple[list[Blocked], list[Blocked]]:
     """What blocks and what is only to be told. What the agent's own family holds is neither."""
-    findings = [f for f in guarded.findings if not _in_family(seat, f)]
-    mode = seat.workspace.settings.guard_mode
+    findings = [f for f in guarded.findings if not _in_family(context, f)]
+    mode = context.workspace.settings.guard_mode
     blocks = [f for f in findings if f.severity is Severity.BLOCK and mode == "block"]
     rest = [f for f in findings if f not in blocks]
     return _told(guarded, blocks), _told(guarded, rest)
 
 
-def _in_family(seat: AgentSeat, finding: Finding) -> bool:
+def _in_family(context: AgentContext, finding: Finding) -> bool:
     lease = finding.lease
-    mine = lease.same_holder(seat.workspace.identity.actor)
-    return mine and (lease.session is None or lease.session in seat.family)
+    mine = lease.same_holder(context.workspace.identity.actor)
+    return mine and (lease.session is None or lease.session in context.family)
 
 
 def _told(guarded: Guarded, findings: Sequence[Finding]) -> list[Blocked]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from gitlease.domain.errors import GitleaseError, UsageError
+from gitlease.core.errors import GitleaseError, UsageError
 from gitlease.faces.cli import output
 from gitlease.faces.cli.call import Call, Opener, open_real
 from gitlease.faces.cli.verb import CONTEXT, shared_options
@@ -22,53 +22,53 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
     (
         "Work under a lease",
         (
-            ("claim", "claim", "take a lease, or renew your own"),
-            ("renew", "holding", "keep a lease alive: the heartbeat"),
-            ("extend", "holding", "stretch a lease for a known gap"),
-            ("park", "park", "keep a lease for your next session, without renewing it"),
-            ("release", "ending", "give a lease back"),
-            ("done", "ending", "finish: the lease ends completed"),
-            ("session", "session", "your sessions: list them, end one with all it holds"),
-            ("push", "push", "push work that lands only while you hold its leases"),
-            ("fence", "push", "check a token, before what cannot be undone"),
-            ("note", "governing", "leave a note for the next holder"),
-            ("run", "run", "run a command while you hold leases"),
-            ("dispatch", "dispatch", "the same in the background, with a log"),
+            ("claim", "leases.claim", "take a lease, or renew your own"),
+            ("renew", "leases.holding", "keep a lease alive: the heartbeat"),
+            ("extend", "leases.holding", "stretch a lease for a known gap"),
+            ("park", "leases.park", "keep a lease for your next session, without renewing it"),
+            ("release", "leases.ending", "give a lease back"),
+            ("done", "leases.ending", "finish: the lease ends completed"),
+            ("session", "runs.session", "your sessions: list them, end one with all it holds"),
+            ("push", "runs.push", "push work that lands only while you hold its leases"),
+            ("fence", "runs.push", "check a token, before what cannot be undone"),
+            ("note", "leases.governing", "leave a note for the next holder"),
+            ("run", "runs.run", "run a command while you hold leases"),
+            ("dispatch", "runs.dispatch", "the same in the background, with a log"),
         ),
     ),
     (
         "The task queue",
         (
-            ("queue", "queue", "the tasks to be claimed, best first"),
-            ("next", "queue", "the first of them; claims it on request"),
-            ("brief", "briefing", "one page to start with: yours, taken, notes, next"),
-            ("start", "starting", "claim a task and set it to in progress"),
-            ("set", "starting", "set the status of a task"),
+            ("queue", "tasks.queue", "the tasks to be claimed, best first"),
+            ("next", "tasks.queue", "the first of them; claims it on request"),
+            ("brief", "tasks.briefing", "one page to start with: yours, taken, notes, next"),
+            ("start", "tasks.starting", "claim a task and set it to in progress"),
+            ("set", "tasks.starting", "set the status of a task"),
         ),
     ),
     (
         "See what is going on",
         (
-            ("show", "showing", "one resource: who has it, how long, notes"),
-            ("list", "reading", "all leases, yours and theirs"),
-            ("status", "overview", "the ledger at a glance"),
-            ("log", "reading", "the audit trail"),
-            ("check", "check", "for CI: violated claims, stale claims"),
-            ("wait", "wait", "return when something is free"),
-            ("watch", "wait", "tell what happens to leases, as it happens"),
-            ("whoami", "overview", "who you are here, and why"),
+            ("show", "read.showing", "one resource: who has it, how long, notes"),
+            ("list", "read.reading", "all leases, yours and theirs"),
+            ("status", "read.overview", "the ledger at a glance"),
+            ("log", "read.reading", "the audit trail"),
+            ("check", "check.check", "for CI: violated claims, stale claims"),
+            ("wait", "read.wait", "return when something is free"),
+            ("watch", "read.wait", "tell what happens to leases, as it happens"),
+            ("whoami", "read.overview", "who you are here, and why"),
         ),
     ),
     (
         "Set up and govern",
         (
-            ("init", "init", "set this repository up"),
-            ("config", "config", "settings and the ledger's policy"),
-            ("hooks", "hooks", "git's hooks: install, uninstall, status"),
-            ("server", "server", "a host's hook that refuses what is illegal"),
-            ("revoke", "governing", "end someone else's lease (admins)"),
-            ("agent", "agent", "hooks of coding agents"),
-            ("demo", "demo", "two workers in a throw-away repository"),
+            ("init", "setup.init", "set this repository up"),
+            ("config", "setup.config", "settings and the ledger's policy"),
+            ("hooks", "setup.hooks", "git's hooks: install, uninstall, status"),
+            ("server", "setup.server", "a host's hook that refuses what is illegal"),
+            ("revoke", "leases.governing", "end someone else's lease (admins)"),
+            ("agent", "setup.agent", "hooks of coding agents"),
+            ("demo", "setup.demo", "two workers in a throw-away repository"),
         ),
     ),
 )
@@ -111,11 +111,12 @@ class Verbs(click.Group):
 
 
 def _no_such_verb(name: str, prog: str) -> UsageError:
+    # click suggests commands only since 8.4, and 8.1.7 is enough for everything else.
     from difflib import get_close_matches
 
     near = get_close_matches(name.lower(), MODULES, n=3, cutoff=0.5)
     hints = tuple(f"did you mean {prog} {verb}?" for verb in near)
-    return UsageError(f"{name[:60]!r} is not a verb", hints=hints)
+    return UsageError(f"unknown command {name[:60]!r}", hints=hints)
 
 
 def show_version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
@@ -178,7 +179,7 @@ def run(argv: Sequence[str], *, prog: str = "gitlease", opener: Opener = open_re
         why = error.strerror
         with contextlib.suppress(OSError, ValueError):
             output.aside(
-                f"the answer could not be written: {why}; what was asked may have been done"
+                f"the answer could not be written: {why}; the command may have taken effect"
             )
         return exit_of(INTERNAL)
     except Exception as error:
@@ -186,7 +187,7 @@ def run(argv: Sequence[str], *, prog: str = "gitlease", opener: Opener = open_re
 
         traceback = "--traceback" in options or sys.flags.dev_mode
         if call.command == "run":
-            from gitlease.faces.cli.run_refusals import tell_fault
+            from gitlease.faces.cli.runs.refusals import tell_fault
 
             return tell_fault(call, error, traceback=traceback)
         return refusals.tell_fault(call, error, traceback=traceback)
@@ -215,7 +216,7 @@ def _refuse(call: Call, error: GitleaseError) -> int:
     from gitlease.faces.cli import refusals
 
     if call.command == "run":  # an exit status of ours must not be taken for the command's
-        from gitlease.faces.cli.run_refusals import tell_refusal
+        from gitlease.faces.cli.runs.refusals import tell_refusal
 
         return tell_refusal(call, error)
     return refusals.tell(call, error)

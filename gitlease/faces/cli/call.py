@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import os
 import shlex
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from gitlease.core.instant import moment_of
 from gitlease.faces.cli import output
 
 if TYPE_CHECKING:
-    from gitlease.bootstrap import Workspace
-    from gitlease.domain.lease import Actor
-    from gitlease.domain.resource import Resource
-    from gitlease.domain.view import LeaseView
-    from gitlease.queueing import TaskQueue
-    from gitlease.service import LeaseService
+    from gitlease.core.lease import Actor
+    from gitlease.core.resources.resource import Resource
+    from gitlease.core.view import LeaseView
+    from gitlease.engine.queue.queueing import TaskQueue
+    from gitlease.engine.service import LeaseService
+    from gitlease.wiring.workspace import Workspace
 
 Opener = Callable[..., "Workspace"]
 
@@ -27,7 +29,7 @@ REPEATED = (("directory", "-C"), ("layer", "--layer"), ("remote", "--remote"))
 
 def open_real(directory: str, **options: Any) -> Workspace:
     """Open the repository that ``directory`` lies in."""
-    from gitlease.bootstrap import open_workspace, own_process
+    from gitlease.wiring.workspace import open_workspace, own_process
 
     own_process()
     return open_workspace(directory, **options)
@@ -92,13 +94,12 @@ class Call:
     def now(self) -> datetime:
         """The service's clock; this machine's before there is a service."""
         if self._opened is None:
-            return datetime.now(UTC)
-        wall_ms = self._opened.service.clock.now().wall_ms
-        return datetime.fromtimestamp(wall_ms / 1_000, UTC)
+            return moment_of(time.time_ns() // 1_000_000)
+        return moment_of(self._opened.service.clock.now().wall_ms)
 
     def resource(self, word: str) -> Resource:
         """The resource that a word means here; a name that is also a file is pointed out."""
-        from gitlease.domain.resource import PATH_PREFIX, parse_resource
+        from gitlease.core.resources.resource import PATH_PREFIX, parse_resource
 
         repository = self.workspace.repository
         found = parse_resource(word, folder=repository.folder, root=repository.toplevel)
@@ -111,8 +112,18 @@ class Call:
     def resources(self, words: Iterable[str]) -> list[Resource]:
         return [self.resource(word) for word in words]
 
+    def paths(self, words: Iterable[str]) -> list[Resource]:
+        """Words of paths that a lease is to cover as well."""
+        from gitlease.core.resources.resource import path_resource, resolve_path
+
+        place = self.workspace.repository
+        return [
+            path_resource(resolve_path(word, folder=place.folder, root=place.toplevel))
+            for word in words
+        ]
+
     def _is_file(self, name: str) -> bool:
-        from gitlease.bootstrap import is_tracked
+        from gitlease.wiring.workspace import is_tracked
 
         repository = self.workspace.repository
         root = repository.toplevel
@@ -140,7 +151,7 @@ class Call:
         dashed = ["--"] if any(name.startswith("-") for name in names) else []
         chosen = [w for name, flag in REPEATED if (v := getattr(self, name)) for w in (flag, v)]
         if self.remote is not None:
-            from gitlease.bootstrap import without_secrets
+            from gitlease.wiring.workspace import without_secrets
 
             # A blank ends a URL in a text, but not in a word.
             urls = [w.replace(" ", "%20") if "://" in w else w for w in chosen]
@@ -154,7 +165,7 @@ class Call:
 
     def word(self, resource: Resource | str) -> str:
         """How to type a resource in this folder so that it means the same."""
-        from gitlease.domain.resource import word_in
+        from gitlease.core.resources.resource import word_in
 
         if self._opened is None:
             return str(resource)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gitlease.faces.printable import clean
+from gitlease.core.printable import clean
 
 FOLDED = 40  # how wide a column stays where a table is wider than the terminal
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -54,6 +54,8 @@ class Verb(click.Command):
 
     ``exits`` are the exit statuses beside 0 that it can end with, ``no`` the codes among them that
     exit 1 stands for. ``own_exits`` are those of this verb alone, with what they mean.
+    ``with_command``: the words after ``--`` are the parameter ``command``, untouched. ``bare``:
+    options that take no value from the next word, each with the one that they have without.
     """
 
     def __init__(
@@ -69,9 +71,12 @@ class Verb(click.Command):
         scope: str = "",
         session: bool = True,
         cached: bool = False,
+        with_command: bool = False,
+        bare: Mapping[str, str] | None = None,
         **settings: Any,
     ) -> None:
         super().__init__(name, context_settings=CONTEXT, **settings)
+        self.with_command, self.bare = with_command, bare or {}
         self.examples, self.exits, self.done, self.advice = examples, exits, done, advice
         self.no, self.own_exits = no, own_exits
         if scope:
@@ -81,6 +86,19 @@ class Verb(click.Command):
             self.params.append(Flag(["--cached"], help=text))
         self.params += shared_options(session=session)
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        end = args.index("--") if "--" in args else len(args)
+        words = [f"{x}={self.bare[x]}" if x in self.bare else x for x in args[:end]]
+        rest = args[end:]
+        if self.with_command:
+            ctx.params["command"] = () if ctx.resilient_parsing else tuple(rest[1:])
+            rest = rest if ctx.resilient_parsing else []
+        return super().parse_args(ctx, [*words, *rest])
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        pieces = super().collect_usage_pieces(ctx)
+        return [*pieces, "--", "COMMAND [ARG]..."] if self.with_command else pieces
+
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         prog = ctx.find_root().info_name or "gitlease"
         if self.advice:
@@ -89,25 +107,6 @@ class Verb(click.Command):
         lines = [f"{0:>3}  {self.done}", *(_exit_line(x, self.no) for x in self.exits)]
         lines += [f"{status:>3}  {meaning}" for status, meaning in self.own_exits]
         _section(formatter, "Exit codes", lines)
-
-
-class WithCommand(Verb):
-    """A verb that runs a command: the words after ``--`` are the command's, untouched.
-
-    They are the parameter ``command``, empty where there is no ``--``.
-    """
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if "--" in args and not ctx.resilient_parsing:
-            at = args.index("--")
-            args, command = args[:at], args[at + 1 :]
-        else:
-            command = []
-        ctx.params["command"] = tuple(command)
-        return super().parse_args(ctx, args)
-
-    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
-        return [*super().collect_usage_pieces(ctx), "--", "COMMAND [ARG]..."]
 
 
 def _section(formatter: click.HelpFormatter, title: str, lines: Sequence[str]) -> None:
@@ -127,8 +126,8 @@ def shared_options(*, session: bool) -> list[click.Parameter]:
     options: list[click.Parameter] = []
     if session:
         options += [
-            _kept("--session", metavar="ID", help="Speak as this run of yours."),
-            _kept("--no-session", is_flag=True, help="Speak as the person, not as a run."),
+            _kept("--session", metavar="ID", help="Use this session."),
+            _kept("--no-session", is_flag=True, help="Use no session: act as the person."),
         ]
     return [
         *options,

@@ -10,16 +10,15 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from gitlease.domain.errors import GitleaseError, Invalid, NotARepository
-from gitlease.domain.work import JUDGED
-from gitlease.faces.printable import clean
+from gitlease.core.errors import GitleaseError, Invalid, NotARepository
+from gitlease.core.printable import clean
+from gitlease.push.work import JUDGED
 
 if TYPE_CHECKING:
-    from gitlease.bootstrap_hooks import HookDesk
-    from gitlease.hooking import Ruling
+    from gitlease.guard.hooking import HookDecision
+    from gitlease.wiring.hooks import HookContext
 
 BLOCKED = 1
 USAGE = 2
@@ -27,25 +26,25 @@ SHOWN = 10  # findings that are spelt out
 MAX_INPUT = 8 * 1024 * 1024  # bytes of the list of refs that are pushed
 
 
-def run_hook(argv: Sequence[str], opener: Callable[[], HookDesk] | None = None) -> int:
+def run_hook(argv: Sequence[str], opener: Callable[[], HookContext] | None = None) -> int:
     """Carry out one hook and give its exit status: 1 where git must stop, else 0."""
     name, args = (argv[0], list(argv[1:])) if argv else ("", [])
     act = HOOKS.get(name) or IN_BACKGROUND.get(name)
     if act is None:
-        say(f"there is no hook {name[:60]!r}; there are {', '.join(HOOKS)}")
+        say(f"unknown hook {name[:60]!r}; known hooks: {', '.join(HOOKS)}")
         return USAGE
-    desk = None
+    context = None
     try:
         if _answers_probe(name):
             return BLOCKED  # so that a script with the lines that are printed ends there
-        desk = opener() if opener else _open()
-        status = act(desk, args)
-        for text in desk.guard.lost():
+        context = opener() if opener else _open()
+        status = act(context, args)
+        for text in context.guard.lost():
             say(text)
     except NotARepository:
         return 0  # nothing here is anybody's
     except GitleaseError as error:
-        if desk is not None or name in NOT_CHECKED:  # what every hook meets is said by one
+        if context is not None or name in NOT_CHECKED:  # what every hook meets is said by one
             say(f"{NOT_CHECKED.get(name, 'not done')}: {error.message}")
             for hint in error.hints:
                 say(f"hint: {hint}")
@@ -59,7 +58,7 @@ def run_hook(argv: Sequence[str], opener: Callable[[], HookDesk] | None = None) 
 
 def _answers_probe(name: str) -> bool:
     """Say that this hook is called, where `gitlease hooks status` asks by having git run it."""
-    from gitlease.bootstrap_hooks import probe_answer
+    from gitlease.wiring.hooks import probe_answer
 
     said = probe_answer(name, os.path.abspath(sys.argv[0]))
     if said and sys.stderr is not None:
@@ -67,51 +66,51 @@ def _answers_probe(name: str) -> bool:
     return bool(said)
 
 
-def _open() -> HookDesk:
-    from gitlease.bootstrap_hooks import open_hooks
+def _open() -> HookContext:
+    from gitlease.wiring.hooks import open_hooks
 
     return open_hooks(".")
 
 
-def pre_commit(desk: HookDesk, args: Sequence[str]) -> int:
+def pre_commit(context: HookContext, args: Sequence[str]) -> int:
     """Block a commit of what another holds, and claim the tasks that it starts."""
-    told(desk)
-    ruling = desk.hooks.pre_commit()
-    tell(desk, ruling, "commit")
-    return BLOCKED if ruling.blocked else 0
+    told(context)
+    decision = context.hooks.pre_commit()
+    tell(context, decision, "commit")
+    return BLOCKED if decision.blocked else 0
 
 
-def prepare_commit_msg(desk: HookDesk, args: Sequence[str]) -> int:
+def prepare_commit_msg(context: HookContext, args: Sequence[str]) -> int:
     """Name the leases that the commit falls under in its message."""
     if args:
         # The pre-commit framework keeps what git says to itself, but for these variables.
         words = ("PRE_COMMIT_COMMIT_MSG_SOURCE", "PRE_COMMIT_COMMIT_OBJECT_NAME")
-        given = args[1:] or [desk.environ[name] for name in words if desk.environ.get(name)]
+        given = args[1:] or [context.environ[name] for name in words if context.environ.get(name)]
         # Git says "commit HEAD" of an amended one, but not where it was given another message; -c
         # and -C name another commit, whose change is not this one.
         source = given[0] if given else ""
         unsaid = source in ("", "message", "template")
         amended = None if unsaid else list(given) == ["commit", "HEAD"]
-        desk.hooks.name_leases(args[0], amended=amended, template=source == "template")
+        context.hooks.name_leases(args[0], amended=amended, template=source == "template")
     return 0
 
 
-def commit_msg(desk: HookDesk, args: Sequence[str]) -> int:
+def commit_msg(context: HookContext, args: Sequence[str]) -> int:
     """Have git take a message of nothing but our own trailers for an empty one."""
     if args:
-        desk.hooks.end_message(args[0])
+        context.hooks.end_message(args[0])
     return 0
 
 
-def pre_push(desk: HookDesk, args: Sequence[str]) -> int:
+def pre_push(context: HookContext, args: Sequence[str]) -> int:
     """Check again, with what the remote knows now."""
-    told(desk)
+    told(context)
     remote = args[0] if args else ""
-    if remote and desk.environ.get(JUDGED) == remote:
+    if remote and context.environ.get(JUDGED) == remote:
         return 0  # by whoever started this push
-    ruling = desk.hooks.pre_push(_pushed(), remote)
-    tell(desk, ruling, "push")
-    return BLOCKED if ruling.blocked else 0
+    decision = context.hooks.pre_push(_pushed(), remote)
+    tell(context, decision, "push")
+    return BLOCKED if decision.blocked else 0
 
 
 def _pushed() -> list[str]:
@@ -125,31 +124,31 @@ def _pushed() -> list[str]:
         raise Invalid(f"{unread}: {error}") from None
 
 
-def post(desk: HookDesk, args: Sequence[str]) -> int:
+def post(context: HookContext, args: Sequence[str]) -> int:
     """Activity: have what this run holds renewed in the background, when it is time."""
-    told(desk)
-    desk.guard.refresh()
-    desk.start_beat()
+    told(context)
+    context.guard.refresh()
+    context.start_beat()
     return 0
 
 
-def beat(desk: HookDesk, args: Sequence[str]) -> int:
+def beat(context: HookContext, args: Sequence[str]) -> int:
     """What ``post`` starts: nobody waits for it, and what it has to say is told later."""
-    from gitlease.bootstrap_push import after_push
+    from gitlease.wiring.push import after_push
 
-    with after_push(desk.repository.common_dir):
-        desk.beat()
-    desk.words.leave(desk.guard.lost())
+    with after_push(context.repository.common_dir):
+        context.beat()
+    context.inbox.leave(context.guard.lost())
     return 0
 
 
-def told(desk: HookDesk) -> None:
+def told(context: HookContext) -> None:
     """Say what work in the background left to be said."""
-    for text in desk.words.take():
+    for text in context.inbox.take():
         say(text)
 
 
-HOOKS: dict[str, Callable[[HookDesk, Sequence[str]], int]] = {
+HOOKS: dict[str, Callable[[HookContext, Sequence[str]], int]] = {
     "pre-commit": pre_commit,
     "prepare-commit-msg": prepare_commit_msg,
     "commit-msg": commit_msg,
@@ -159,7 +158,7 @@ HOOKS: dict[str, Callable[[HookDesk, Sequence[str]], int]] = {
     "post-rewrite": post,
     "pre-push": pre_push,
 }
-IN_BACKGROUND: dict[str, Callable[[HookDesk, Sequence[str]], int]] = {"beat": beat}
+IN_BACKGROUND: dict[str, Callable[[HookContext, Sequence[str]], int]] = {"beat": beat}
 NOT_CHECKED = {"pre-commit": "this commit is not checked", "pre-push": "this push is not checked"}
 
 
@@ -171,42 +170,41 @@ def say(text: str) -> None:
         print("gitlease: " + clean(text).replace("\n", " "), file=sys.stderr, flush=True)
 
 
-def tell(desk: HookDesk, ruling: Ruling, what: str) -> None:
+def tell(context: HookContext, decision: HookDecision, what: str) -> None:
     """Everything that was found: who, where, until when and why; never a way around it."""
-    from gitlease.domain.errors import Denied
-    from gitlease.domain.guard import Severity
+    from gitlease.core.errors import Denied
+    from gitlease.core.instant import moment_of
     from gitlease.faces import sentences
+    from gitlease.guard.rules import Severity
 
-    now = datetime.fromtimestamp(desk.clock.now().wall_ms / 1_000, UTC)
-    findings, views = ruling.guarded.findings, ruling.guarded.views
+    now = moment_of(context.clock.now().wall_ms)
+    findings, views = decision.guarded.findings, decision.guarded.views
     for finding in findings[:SHOWN]:
         view = views[finding.lease.lease_id]
-        where = "" if view.resource == finding.path else f", under the lease of {view.resource}"
-        line = f"{finding.path} is held by {sentences.whose(view)}{where}, "
-        line += sentences.until(view, now) + sentences.quoted(view.reason)
-        blocks = ruling.blocked and finding.severity is Severity.BLOCK
+        line = f"{finding.path} {sentences.held(finding.path, view, now)}"
+        blocks = decision.blocked and finding.severity is Severity.BLOCK
         say(line if blocks else f"warning: {line}")
     if len(findings) > SHOWN:
         say(f"and {len(findings) - SHOWN} more")
-    if ruling.refused is not None:
-        line = sentences.refusal(ruling.refused, now)
-        say(line if ruling.blocked else f"warning: {line}")
-    for text in dict.fromkeys(ruling.warnings):
+    if decision.refused is not None:
+        line = sentences.refusal(decision.refused, now)
+        say(line if decision.blocked else f"warning: {line}")
+    for text in dict.fromkeys(decision.warnings):
         say(f"warning: {text}")
-    for claimed in ruling.claimed:
+    for claimed in decision.claimed:
         say(f"claimed {claimed.resource}, since this {what} starts it")
-    for file in ruling.written:
+    for file in decision.written:
         say(f"its assignee was written to {file}, which is not part of this {what}")
-    if ruling.blocked and isinstance(ruling.refused, Denied):
-        for hint in ruling.refused.hints:
+    if decision.blocked and isinstance(decision.refused, Denied):
+        for hint in decision.refused.hints:
             say(f"hint: {hint}")
-    if ruling.blocked:
+    if decision.blocked:
         first = next(
             (f.lease.resource.text for f in findings if f.severity is Severity.BLOCK), None
         )
-        first = first or (ruling.refused.resource if ruling.refused else None)
+        first = first or (decision.refused.resource if decision.refused else None)
         if first is not None:
             show = shlex.join(["gitlease", "show", first])
             say(f"hint: leave it to them for now; {show} says when it is free")
-        elif ruling.guarded.offline:
+        elif decision.guarded.offline:
             say("hint: try again when the remote can be reached")

@@ -1,0 +1,1 @@
+"""Commits against the leases of their time."""

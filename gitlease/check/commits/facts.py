@@ -1,0 +1,60 @@
+"""What commits are judged by.
+
+Who stands for a commit: its author and its committer, and for whose claims are broken also whoever
+brings it. If any of them is the holder, nothing is broken. A co-author is a claim of whoever wrote
+the message, and whoever asks for the commits to be merged need not have made them: where only such
+a one is the holder, it is a warning, never an error, and never nothing. Addresses of one person
+count as one (see ``Addresses``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gitlease.check.commits.timeline import Timeline
+from gitlease.core.addresses import Addresses
+from gitlease.core.expiry import Moment
+from gitlease.core.frozen import dataclass, field
+from gitlease.core.policy import Policy
+from gitlease.guard.commit_facts import CommitFacts
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerState:
+    """One ledger now: its timeline, and what it takes to see who holds what."""
+
+    timeline: Timeline
+    policy: Policy
+    moment: Moment
+
+
+@dataclass(frozen=True, slots=True)
+class Helper:
+    """Somebody who may have taken part in a commit, as its message says or by its request."""
+
+    name: str
+    requested: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """What commits are judged by.
+
+    ``bringers`` are the keys of whoever pushed them, where known: they stand for all of them.
+    ``requesters`` are whoever asks for them to be merged, what they are called and their keys: they
+    stand for no more than a co-author does. ``trailer``: each commit must name a lease.
+    """
+
+    addresses: Addresses
+    bringers: frozenset[str] = frozenset()
+    requesters: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    trailer: bool = False
+    ledgers: Mapping[str, LedgerState] = field(default_factory=dict)
+
+    def helper(self, commit: CommitFacts, keys: frozenset[str]) -> Helper | None:
+        """Who of these keys may have taken part: a co-author, else whoever asks for a merge."""
+        named = next((x for x in commit.helpers if self.addresses.of(x) & keys), None)
+        if named is not None:
+            return Helper(named)
+        asking = next((name for name, theirs in self.requesters.items() if theirs & keys), None)
+        return None if asking is None else Helper(asking, requested=True)

@@ -1,0 +1,154 @@
+"""Which claims of others commits broke: what was held when they were made, and what is held now.
+
+Which time counts, since a commit has two and neither is proven:
+
+- *Made* is the author date. Rebases, amendments and cherry-picks keep it, so that honest work stays
+  honest when it is moved. Only where it cannot be (missing, or in the future) the committer date
+  stands for it. *Recorded* is the committer date.
+- A squash has the author date of when it was squashed. Where a host did that both dates are the
+  merge's: claims are judged by it, for then it landed, but no token is (see ``violations``).
+- A commit was made under another's lease when its author date lies in the time of that lease. When
+  only the committer date does, it may have been moved or made then: that is a warning, never an
+  error. Git tells time in seconds, and all of the second counts.
+- When neither does, but that of the merge which brought it to the branch does, it landed then, or
+  had landed before on another: a warning as well, unless the holder merged it.
+- Work that fell under a lease of one of its own people when it was made is theirs. When it was only
+  recorded under one, what its author date says is a warning: a commit may be amended later.
+- So it is where the date lies in the second in which the other lease began or ended, and where the
+  commit names a token that was given after that had ended: clocks differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gitlease.check.commits.facts import Judgement
+from gitlease.check.commits.timeline import Tenure
+from gitlease.check.commits.wording import Wording
+from gitlease.check.rules import HELD_NOW, HELD_THEN
+from gitlease.core.finding import Finding, Level
+from gitlease.core.lease import Actor
+from gitlease.core.relation import Relation, relation
+from gitlease.guard.commit_facts import SKEW, CommitFacts
+from gitlease.guard.rules import Cover, Touched
+
+NOBODY = Actor(holder="")
+
+
+class BrokenClaims:
+    """Judges commits by the tenures that cover what they touch."""
+
+    def __init__(self, commits: Sequence[CommitFacts], by: Judgement) -> None:
+        self._by = by
+        self._tenures = [s for ledger in by.ledgers.values() for s in ledger.timeline.tenures]
+        self._keys = [by.addresses.of(tenure.lease.holder) for tenure in self._tenures]
+        self._cover = Cover([tenure.lease for tenure in self._tenures])
+        self._merges = merged_by(commits)
+
+    def of(self, commit: CommitFacts) -> list[Finding]:
+        """What it broke, one finding for each lease."""
+        touched: dict[int, list[str]] = {}
+        people = self._by.addresses.of_all(commit.emails)
+        for one in commit.touched:
+            for number in sorted(self._cover.of(one)):
+                if self._concerns(one, number, people):
+                    touched.setdefault(number, []).append(one.path)
+        own = [self._tenures[n] for n in touched if self._keys[n] & people]
+        best: dict[tuple[str, str], Finding] = {}
+        for number, paths in touched.items():
+            if self._keys[number] & (people | self._by.bringers):
+                continue
+            found = self._judge(commit, number, paths, own)
+            if found is None:
+                continue
+            if helper := self._by.helper(commit, self._keys[number]):
+                found = Wording(commit).claimed(found, helper)
+            tenure = self._tenures[number]
+            known = best.get(key := (tenure.layer, tenure.lease.lease_id))
+            if known is None or known.level.rank < found.level.rank:
+                best[key] = found
+        return sorted(best.values(), key=lambda f: (-f.level.rank, f.file or "", f.resource or ""))
+
+    def _concerns(self, one: Touched, number: int, people: frozenset[str]) -> bool:
+        """Whether a tenure is hurt by what a commit does to a path, or is its own people's."""
+        if not one.lost or self._keys[number] & people:
+            return True
+        tenure, addresses = self._tenures[number], self._by.addresses
+        grant = (tenure.layer, tenure.lease.resource.key, tenure.lease.token)
+        return any(
+            addresses.of_all(work.people) & self._keys[number]
+            or any((x.layer, x.key, x.token) == grant for x in work.named)
+            for work in one.lost
+        )
+
+    def _judge(
+        self, commit: CommitFacts, number: int, paths: Sequence[str], own: Sequence[Tenure]
+    ) -> Finding | None:
+        tenure, keys, words = self._tenures[number], self._keys[number], Wording(commit)
+        ledger = self._by.ledgers[tenure.layer]
+        now = ledger.moment.now.wall_ms
+        made = commit.made(now)
+        mine = [x for x in own if x.layer == tenure.layer]
+        honest = any(x.meets(made) for x in mine)
+        theirs = honest or any(x.meets(commit.recorded) for x in mine)
+        how = None
+        if tenure.stands:
+            how = relation(tenure.lease, NOBODY, ledger.policy, ledger.moment)
+        if made is not None and not honest and tenure.meets(made):
+            still = how is Relation.THEIRS
+            doubt = "" if still else self._doubt(commit, tenure, made, theirs=theirs)
+            level = Level.WARNING if doubt else HELD_THEN.level
+            return words.held_then(tenure, paths, level=level, still=still, doubt=doubt)
+        if how is Relation.THEIRS:
+            level = Level.WARNING if honest else HELD_NOW.level
+            return words.held_now(tenure, paths, level=level, honest=honest, now=now)
+        if theirs:
+            return None
+        if tenure.meets(commit.recorded):
+            return words.held_then(tenure, paths, level=Level.WARNING)
+        merge = self._merges.get(commit.id)
+        landed = merge is not None and tenure.meets(merge.made(now))
+        if merge is not None and landed and not keys & self._by.addresses.of_all(merge.emails):
+            return words.held_then(tenure, paths, level=Level.WARNING, merge=merge)
+        if how is Relation.THEIRS_ASSIGNED:
+            return words.still_assigned(tenure, paths)
+        return None
+
+    def _doubt(self, commit: CommitFacts, tenure: Tenure, made: int, *, theirs: bool) -> str:
+        """Why a commit may not have been made in a tenure, although its date lies in it."""
+        if theirs:
+            return "it was recorded under a lease of its own people, and may be another one since"
+        if not tenure.surely(made):
+            return "it was made in the very second in which that began or ended"
+        if tenure.stands or tenure.until - made > SKEW:
+            return ""
+        people = self._by.addresses.of_all(commit.emails)
+        grants = self._by.ledgers[tenure.layer].timeline.grants
+        for named in commit.named:
+            grant = grants.get(named.token) if named.layer == tenure.layer else None
+            if grant is None or grant.key != named.key or not grant.follows(tenure):
+                continue
+            if self._by.addresses.of(grant.holder) & people:
+                return f"it names token {grant.token}, which was given after that had ended"
+        return ""
+
+
+def merged_by(commits: Sequence[CommitFacts]) -> dict[str, CommitFacts]:
+    """The merge that brought each of these commits to the branch of the last one, by its id.
+
+    A branch is what first parents lead to. What was made on it, no merge brought.
+    """
+    known = {commit.id: commit for commit in commits}
+    branch = list[CommitFacts]()
+    at = commits[-1].id if commits else ""
+    while (one := known.pop(at, None)) is not None:
+        branch.append(one)
+        at = one.parents[0] if one.parents else ""
+    found: dict[str, CommitFacts] = {}
+    for merge in reversed(branch):
+        left = list(merge.parents[1:])
+        while left:
+            if (one := known.pop(left.pop(), None)) is not None:
+                found[one.id] = merge
+                left += one.parents
+    return found

@@ -1,0 +1,247 @@
+"""How violations are told: one line of fact, its evidence, and what to type."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from typing import Any
+
+from gitlease.check.commits.facts import Helper
+from gitlease.check.commits.timeline import Granted, Tenure
+from gitlease.check.rules import HELD_NOW, HELD_THEN, NO_TRAILER, SUPERSEDED, UNKNOWN, UNREADABLE
+from gitlease.core.finding import Finding, Level, Rule
+from gitlease.core.frozen import replace
+from gitlease.core.instant import rfc3339
+from gitlease.core.resources.resource import GLOBAL_LAYER, LOCAL_LAYER, WHOLE
+from gitlease.core.trailers import Named
+from gitlease.guard.commit_facts import CommitFacts
+
+LONGEST = 200
+PATHS_SHOWN = 5
+SHORT_ID = 10
+INSTALL = "gitlease hooks install"
+
+
+class Wording:
+    """The findings about one commit, put into words."""
+
+    def __init__(self, commit: CommitFacts) -> None:
+        self._commit = commit
+        author = commit.emails[0] if commit.emails else ""
+        self.who = f"{commit.id[:SHORT_ID]} by "
+        self.who += shown(author) if author else "somebody without an address"
+        self._paths = [one.path for one in commit.touched]
+
+    def held_then(
+        self,
+        tenure: Tenure,
+        paths: Sequence[str],
+        *,
+        level: Level = Level.ERROR,
+        still: bool = False,
+        doubt: str = "",
+        merge: CommitFacts | None = None,
+    ) -> Finding:
+        """What another held when the commit was made; ``doubt`` says why that may not be so.
+
+        With ``merge``: what another held when that brought it.
+        """
+        when = "made"
+        more: tuple[str, ...] = (doubt,) if doubt else ()
+        if merge is not None:
+            when, by = "merged", Wording(merge)
+            more = (f"{by.who} brought it, {'; '.join(by.dates())}",)
+            more += ("whether it had landed elsewhere before cannot be known from that",)
+        elif level is Level.WARNING and not doubt:
+            when = "recorded"
+            more = ("whether it was made then, or only moved, cannot be known from its dates",)
+        now = ", and holds now" if still else ""
+        said = f"which {_who_for(tenure, 'held')} when it was {when}{now}"
+        return self._broken(HELD_THEN, tenure, paths, f", {said}", "log", level, more)
+
+    def held_now(
+        self, tenure: Tenure, paths: Sequence[str], *, level: Level, honest: bool, now: int
+    ) -> Finding:
+        """What another holds now, or held until just now."""
+        more = ("its own people held it when it was made",) if honest else ()
+        until = rfc3339(tenure.lease.expires_at)
+        said = f", which {_who_for(tenure, 'holds')} now, until {until}"
+        if tenure.lease.expires_at <= now:
+            said = f", which {_who_for(tenure, 'held')} until {until}: nobody else may have it yet"
+        return self._broken(HELD_NOW, tenure, paths, said, "show", level, more)
+
+    def still_assigned(self, tenure: Tenure, paths: Sequence[str]) -> Finding:
+        """What nobody holds, of a task that is somebody's."""
+        task = _of(tenure.lease.resource.text, tenure.lease.scope)
+        holder = shown(tenure.lease.holder)
+        said = f" of {task}, which is still assigned to {holder}, whose lease ran out"
+        return self._broken(HELD_NOW, tenure, paths, said, "show", Level.WARNING)
+
+    def unknown(
+        self, named: Named, grant: Granted | None, *, holder: bool = False, certain: bool = True
+    ) -> Finding:
+        """A token that was never given so; ``certain``: not before what history reaches back to."""
+        if grant is None:
+            message = ", which was never given"
+            if not certain:
+                message = ", which the ledger's history does not reach back to"
+            level = UNKNOWN.level if certain else Level.WARNING
+            return self._token(UNKNOWN, level, message, named)
+        what = _of(grant.resource, grant.scope)
+        message = f", which was given for {what}"
+        if holder:
+            message = f", which was given to {shown(grant.holder)}"
+        given = f"token {grant.token}: {what}, granted to {shown(grant.holder)}"
+        evidence = (f"{given} at {rfc3339(grant.at)}",)
+        return self._token(UNKNOWN, UNKNOWN.level, message, named, evidence, grant.at)
+
+    def superseded(
+        self, named: Named, by: Granted, *, at: int, level: Level, doubt: str = ""
+    ) -> Finding:
+        """A token that was somebody else's turn by then; ``doubt`` says why it may not have been.
+
+        A warning without one is for what happened within one second.
+        """
+        message = f", after {shown(by.holder)} had been granted it"
+        if level is Level.WARNING and not doubt:
+            message = f", in the very second in which {shown(by.holder)} was granted it"
+        given = f"token {by.token}: granted to {shown(by.holder)} at {rfc3339(at)}"
+        evidence = (doubt, given) if doubt else (given,)
+        return self._token(SUPERSEDED, level, message, named, evidence, at)
+
+    def no_trailer(self, others: Sequence[Named] = ()) -> Finding:
+        """A commit that names no lease, or only ``others``, of ledgers that are not looked at."""
+        layers = ", ".join(shown(name) for name in dict.fromkeys(x.layer for x in others))
+        more = (f"what it names is of a ledger that is not looked at: {layers}",) if layers else ()
+        message = " names no lease, and this project requires one"
+        evidence = (*more, *self.dates(), *_listed(self._paths))
+        since = self._commit.recorded
+        return self._finding(NO_TRAILER, message, evidence, INSTALL, since=since)
+
+    def unreadable(self) -> Finding:
+        """Trailers that name no lease."""
+        first, *others = self._commit.unreadable
+        more = f" and {len(others)} more" if others else ""
+        message = f" has a trailer that names no lease: {shown(first)}{more}"
+        evidence = ("it is read as Gitlease: RESOURCE token=NUMBER", *self.dates())
+        since = self._commit.recorded
+        return self._finding(UNREADABLE, message, evidence, INSTALL, since=since)
+
+    def claimed(self, found: Finding, helper: Helper) -> Finding:
+        """The same as a warning, since one who may have taken part had the right to it."""
+        name = shown(helper.name)
+        said = f"nobody but its message says that {name} took part"
+        if helper.requested:
+            said = f"nothing but that {name} opened or acted on its request speaks for it"
+        return replace(found, level=Level.WARNING, message=f"{found.message}; {said}")
+
+    def dates(self) -> tuple[str, ...]:
+        """When it was made, and recorded where that is another time."""
+        written, recorded = self._commit.written, self._commit.recorded
+        if written is None or recorded is None:
+            return ("one of its dates cannot be read",)
+        if written == recorded:
+            return (f"made at {rfc3339(written)}",)
+        return (f"made at {rfc3339(written)}, recorded at {rfc3339(recorded)}",)
+
+    # --- parts ------------------------------------------------------------------------------------
+
+    def _broken(
+        self,
+        rule: Rule,
+        tenure: Tenure,
+        paths: Sequence[str],
+        said: str,
+        verb: str,
+        level: Level,
+        more: Sequence[str] = (),
+    ) -> Finding:
+        lease, found = tenure.lease, sorted(paths)
+        others = f" and {len(found) - 1} more" if len(found) > 1 else ""
+        end = f"until {rfc3339(tenure.until)}" + (f" ({tenure.ended})" if tenure.ended else "")
+        session = f", session {shown(lease.session)}" if lease.session else ""
+        held = (
+            f"token {lease.token}: {_of(lease.resource.text, lease.scope)} was "
+            f"{shown(lease.holder)}'s{session} from {rfc3339(lease.claimed_at)} {end}"
+        )
+        return self._finding(
+            rule,
+            f" touches {shown(found[0])}{others}{said}",
+            (*more, held, *self.dates(), *_listed(found)),
+            _command(verb, lease.resource.text, tenure.layer),
+            level=level,
+            resource=lease.resource.text,
+            scope=lease.scope,
+            layer=tenure.layer,
+            holder=lease.holder,
+            since=lease.claimed_at,
+            file=found[0],
+        )
+
+    def _token(
+        self,
+        rule: Rule,
+        level: Level,
+        said: str,
+        named: Named,
+        evidence: Sequence[str] = (),
+        since: int | None = None,
+    ) -> Finding:
+        return self._finding(
+            rule,
+            f" names token {named.token} of {_of(named.resource, named.scope)}{said}",
+            (*evidence, *self.dates()),
+            _command("log", named.resource, named.layer),
+            level=level,
+            resource=named.resource,
+            scope=named.scope,
+            layer=named.layer,
+            holder=self._commit.emails[0] if self._commit.emails else None,
+            since=since,
+            file=min(self._paths, default=None),
+        )
+
+    def _finding(
+        self, rule: Rule, said: str, evidence: tuple[str, ...], step: str, **about: Any
+    ) -> Finding:
+        about = {"level": rule.level, "file": self._paths[0] if self._paths else None} | about
+        return Finding(
+            rule=rule,
+            message=self.who + said,
+            commit=self._commit.id,
+            evidence=evidence,
+            next_steps=(step,),
+            **about,
+        )
+
+
+def shown(text: str) -> str:
+    """A text of others fit for one line: short, and spelt out where it would not print."""
+    short = text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+    return short if short.isprintable() and short else ascii(short)
+
+
+def _who_for(tenure: Tenure, held: str) -> str:
+    """``jo@example.com held for F001``."""
+    lease = tenure.lease
+    return f"{shown(lease.holder)} {held} for {_of(lease.resource.text, lease.scope)}"
+
+
+def _of(resource: str, scope: str) -> str:
+    part = "" if scope == WHOLE else f" (scope {shown(scope)})"
+    return shown(resource) + part
+
+
+def _listed(paths: Sequence[str]) -> tuple[str, ...]:
+    if len(paths) < 2:
+        return ()
+    listed = ", ".join(shown(path) for path in paths[:PATHS_SHOWN])
+    more = len(paths) - PATHS_SHOWN
+    return (f"it touches {listed}" + (f" and {more} more" if more > 0 else ""),)
+
+
+def _command(verb: str, resource: str, layer: str) -> str:
+    words = ["gitlease", verb]
+    if layer != GLOBAL_LAYER:
+        words += ["--local"] if layer == LOCAL_LAYER else ["--layer", layer]
+    return shlex.join([*words, *(["--"] if resource.startswith("-") else []), resource])

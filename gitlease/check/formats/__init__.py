@@ -1,0 +1,1 @@
+"""Findings as continuous integration reads them."""

@@ -1,0 +1,85 @@
+"""Every rule of the check: what can be found, how bad it is, and what it means."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gitlease.core.finding import Finding, Level, Rule
+
+ERROR, WARNING = Level.ERROR, Level.WARNING
+
+# --- of commits -----------------------------------------------------------------------------------
+
+HELD_THEN = Rule("held-then", ERROR, "a commit touches what another person held when it was made")
+HELD_NOW = Rule("held-now", ERROR, "a commit touches what another person holds now")
+SUPERSEDED = Rule(
+    "token-superseded",
+    ERROR,
+    "a commit names a token after somebody else had been granted the same",
+)
+UNKNOWN = Rule(
+    "token-unknown",
+    ERROR,
+    "a commit names a token that was never given for that, or to its people",
+)
+NO_TRAILER = Rule("no-trailer", ERROR, "a commit names no lease, and the project requires one")
+UNREADABLE = Rule(
+    "trailer-unreadable", WARNING, "a trailer of a commit names no lease that can be read"
+)
+NO_LEDGER = Rule(
+    "no-ledger", WARNING, "there is no ledger: nobody has claimed yet, or it was deleted"
+)
+
+# --- of claims ------------------------------------------------------------------------------------
+
+STALE_EDGE = Rule(
+    "stale-edge",
+    ERROR,
+    "a task is assigned to somebody who has no lease of it and has not worked on it for longer"
+    " than stale.after",
+)
+LAPSED_LEASE = Rule(
+    "lapsed-lease", WARNING, "a lease ran out, and nobody cleaned it up or took it over"
+)
+LEASE_ON_DONE = Rule("lease-on-done", WARNING, "a task is done, and a lease of it is left")
+LEASE_ON_GONE = Rule(
+    "lease-on-gone", WARNING, "the file of a task was deleted, and a lease of it is left"
+)
+LEASE_WITHOUT_EDGE = Rule(
+    "lease-without-edge",
+    WARNING,
+    "somebody holds a task whose file does not say so, on no branch that this clone knows",
+)
+UNKNOWN_ASSIGNEE = Rule(
+    "unknown-assignee",
+    WARNING,
+    "a task is assigned to a name that is nobody's: not in people, no author, no holder",
+)
+DUPLICATE_ID = Rule("duplicate-id", ERROR, "several task files have one id")
+BAD_TASK_FILE = Rule("bad-task-file", ERROR, "a task file cannot be used")
+
+STALE_RULES = (
+    STALE_EDGE,
+    LAPSED_LEASE,
+    LEASE_ON_DONE,
+    LEASE_ON_GONE,
+    LEASE_WITHOUT_EDGE,
+    UNKNOWN_ASSIGNEE,
+    DUPLICATE_ID,
+    BAD_TASK_FILE,
+)
+COMMIT_RULES = (HELD_THEN, HELD_NOW, SUPERSEDED, UNKNOWN, NO_TRAILER, UNREADABLE, NO_LEDGER)
+RULES = COMMIT_RULES + STALE_RULES
+
+
+def no_ledger(layers: Sequence[str], place: str) -> Finding:
+    """That no ledger is there: a fresh clone cannot know whether there ever was one."""
+    names = " or ".join(dict.fromkeys(layers))
+    return Finding(
+        rule=NO_LEDGER,
+        level=NO_LEDGER.level,
+        message=(
+            f"there is no ledger {names} on {place}, so nothing could be checked: nobody has "
+            "claimed yet, or it was deleted"
+        ),
+    )

@@ -1,0 +1,1 @@
+"""Claims that nobody works under."""

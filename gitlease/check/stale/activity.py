@@ -1,0 +1,336 @@
+"""Who worked on what, and when, by the commits of all branches that this clone knows.
+
+A handful of git processes tell it, however many tasks there are: one log of all commits with what
+they do to task files, whose versions are read in one go, and one of what else they touch.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+
+from gitlease.check.stale import lack
+from gitlease.check.stale.facts import Deleted, FileQuery, Lack, Past, Version, Work, Works
+from gitlease.core.edge import Task
+from gitlease.core.errors import Invalid
+from gitlease.core.frozen import replace
+from gitlease.core.holder import person_key
+from gitlease.core.resources.pattern import fold, parse
+from gitlease.git.changes import shallow
+from gitlease.git.changes_raw import NO_RENAMES, RENAMES, Changed
+from gitlease.git.commit_log import (
+    PATHS,
+    SECONDS,
+    Commit,
+    answered,
+    read_log,
+    usual_addresses,
+)
+from gitlease.git.objects import read_blobs
+from gitlease.git.query import ask
+from gitlease.git.repository import Repository
+from gitlease.git.rev_range import commit_ids
+from gitlease.settings.sources import Tasks
+from gitlease.tasks.front_matter import is_yaml
+from gitlease.tasks.scan import MAX_BYTES
+from gitlease.tasks.text import read_task
+
+MAX_COMMITS = 20_000  # whose changes of any files are looked at
+MAX_HISTORY = 200_000  # whose people and task files are
+MAX_VERSIONS = 64  # of one task file
+
+Edit = tuple[Commit, Changed]
+
+
+class GitActivity:
+    """The commits of all branches that this clone knows. No remote is asked, but for ``cut_off``.
+
+    ``ref_prefix`` is where ledgers lie, which are no work. ``remotes`` are those that have the work
+    of all. ``given``: somebody else made this clone, and fetched what they thought fit. The number
+    of processes is small, and the same for one task and for thousands. Raises Invalid where git
+    does not answer.
+    """
+
+    def __init__(
+        self,
+        repository: Repository,
+        tasks: Tasks,
+        *,
+        ref_prefix: str,
+        remotes: Sequence[str] = (),
+        given: bool = False,
+    ) -> None:
+        self._repository, self._tasks = repository, tasks
+        self._prefix, self._remotes, self._given = ref_prefix, remotes, given
+
+    def cut_off(self, *, cached: bool, sure: bool = False) -> Lack | None:
+        """Why commits are missing: of old ones, or of whole branches; None where all are here.
+
+        Only a clone that may lack branches asks the remote, any with ``sure``, none with
+        ``cached``. Raises Unavailable and Denied.
+        """
+        where, refs, prefix = self._repository, self._refs(), self._prefix
+        if self._cut_off:
+            return lack.SHALLOW
+        if not self._commits:
+            return None
+        asked = (
+            lack.lack_of_branches(where, remote, refs, prefix=prefix, cached=cached)
+            for remote in self._remotes
+            if sure or self._given or lack.may_lack_branches(where, remote)
+        )
+        return next((found for found in asked if found is not None), None)
+
+    def partial(self) -> Lack | None:
+        """Why contents of old versions may be missing; None where all are here."""
+        return lack.lack_of_contents(self._repository)
+
+    def left_out(self) -> Sequence[str]:
+        """The task files that this work tree does not have, though its index does."""
+        return lack.left_out(self._repository, self._tasks, self._places())
+
+    def authors(self) -> Mapping[str, str]:
+        """The addresses of everybody who committed, each with the one that stands for it."""
+        return {
+            email: usual
+            for x in self._commits
+            for email, usual in ((x.author, x.author_usual), (x.committer, x.committer_usual))
+        }
+
+    def usual(self, emails: Iterable[str]) -> Mapping[str, str]:
+        """The address that the mailmap has for each of these: itself where it has none."""
+        return usual_addresses(self._repository, emails)
+
+    def pasts(self, asked: Sequence[FileQuery]) -> Mapping[str, Past]:
+        """The past of task files, by file. Of each version it tells no names but those asked for.
+
+        Where there is no commit yet, there is no past.
+        """
+        if not asked or not self._commits:
+            return {}
+        order = {commit: number for number, commit in enumerate(self._commits)}
+        of_path: dict[str, list[Edit]] = {}
+        renamed: dict[str, set[str]] = {}
+        for commit, change in self._edits:
+            of_path.setdefault(change.path, []).append((commit, change))
+            if change.kind == "R":
+                renamed.setdefault(change.path, set()).add(change.old or "")
+        heads = self._in_head([one.task.file for one in asked])
+        contents = _Contents(self._repository, self._tasks)
+        mine: list[tuple[FileQuery, set[str], list[Edit]]] = []
+        for one in asked:
+            names = _closure(one.task.file, renamed)
+            edits = [edit for name in names for edit in of_path.get(name, ())]
+            edits.sort(key=lambda edit: order[edit[0]])
+            mine.append((one, names, edits))
+            some = [x for _, c in edits[: 2 * MAX_VERSIONS] for x in (c.blob_before, c.blob_after)]
+            contents.want(map(fold, one.names), [*some, heads.get(one.task.file, "")])
+        contents.read()
+        horizon = self._commits[-1].at if len(self._commits) == MAX_HISTORY else None
+        found = {}
+        for one, names, edits in mine:
+            head = heads.get(one.task.file, "")
+            past = _past(one, edits, head, contents, self._cut_off, horizon)
+            former = tuple(sorted(names - {one.task.file}))
+            found[one.task.file] = replace(past, former=former)
+        return found
+
+    def works(self) -> Works:
+        """The commits of everybody, the newest first."""
+        if not self._commits:
+            return Works()
+        paths: dict[Commit, list[str]] = {}
+        words = (*NO_RENAMES, f"-n{MAX_COMMITS}", *self._refs(), "--")
+        for commit, change in read_log(self._repository, words):
+            paths.setdefault(commit, [])
+            if change is not None:
+                paths[commit].append(change.path)
+        # All that was there before its history was cut is no work of whoever made the first commit.
+        found = [_work(c, names) for c, names in paths.items() if c.id not in self._cut_off]
+        horizon = list(paths)[-1].at if len(paths) == MAX_COMMITS else None
+        return Works(found, horizon)
+
+    def deleted(self, keys: frozenset[str]) -> Mapping[str, Deleted]:
+        """Which tasks of these folded names were deleted on the current branch, by key."""
+        if not keys or not self._commits:
+            return {}
+        words = ("--ignore-missing", "-M100%", "--diff-filter=D", "HEAD", "--", *self._places())
+        log = read_log(self._repository, words)
+        gone = [(commit, change) for commit, change in log if change and change.blob_before]
+        contents = _Contents(self._repository, self._tasks)
+        contents.want(keys, [change.blob_before for _, change in gone])
+        contents.read()
+        found: dict[str, Deleted] = {}
+        for commit, change in gone:
+            key = contents.key_of(change.blob_before, change.path)
+            if key in keys:
+                here = Deleted(change.path, commit.id, commit.at, commit.author_usual)
+                found.setdefault(key, here)
+        return found
+
+    # --- asking -----------------------------------------------------------------------------------
+
+    @cached_property
+    def _history(self) -> tuple[list[Commit], list[Edit]]:
+        """All commits, the newest first, and what they did to task files."""
+        form = ("--ignore-missing", "--full-history", "--sparse", "-m", f"-n{MAX_HISTORY}")
+        words = (*form, *self._refs(), "--", *self._places())
+        try:
+            log = list(read_log(self._repository, (*RENAMES, *words)))
+        except Invalid:  # to see renames contents are compared, which a partial clone may not have
+            log = list(read_log(self._repository, (*NO_RENAMES, *words)))
+        commits = list(dict.fromkeys(commit for commit, _ in log))
+        return commits, [(commit, change) for commit, change in log if change is not None]
+
+    @property
+    def _commits(self) -> list[Commit]:
+        return self._history[0]
+
+    @property
+    def _edits(self) -> list[Edit]:
+        return self._history[1]
+
+    def _refs(self) -> tuple[str, ...]:
+        """HEAD and all branches, here and of remotes, but for ledgers."""
+        branch = self._prefix.removeprefix("refs/heads/")
+        if branch == self._prefix:
+            return ("HEAD", "--branches", "--remotes")
+        here, there = (f"--exclude={at}{branch}/*" for at in ("", "*/"))
+        return ("HEAD", here, "--branches", there, "--remotes")
+
+    def _places(self) -> list[str]:
+        """Where task files lie, as git is asked; none where that may be anywhere."""
+        texts = (*self._tasks.files, *self._tasks.completed)
+        heads = dict.fromkeys("/".join(parse(text).head) for text in texts)
+        # Git is asked without regard to case, which it knows of letters of ASCII only.
+        if not all(heads) or not all(text.isascii() for text in texts):
+            return []
+        return [f":(top,literal,icase){head}" for head in heads]
+
+    def _in_head(self, files: Sequence[str]) -> dict[str, str]:
+        folders = sorted({os.path.dirname(file) for file in files})
+        where = [] if "" in folders else ["--", *(f"{folder}/" for folder in folders)]
+        env = {**PATHS, "GIT_LITERAL_PATHSPECS": "1"}
+        words = ("ls-tree", "-r", "-z", "--full-tree", "HEAD", *where)
+        said = ask(self._repository, *words, env=env, timeout=SECONDS)
+        if said.code != 0 and commit_ids(self._repository, ["HEAD"]) == [None]:
+            return {}
+        found = {}
+        for line in answered(said, "the last commit cannot be read").out.split(b"\0")[:-1]:
+            about, _, path = line.partition(b"\t")
+            found[os.fsdecode(path)] = about.decode("ascii").split(" ")[2]
+        return found
+
+    @cached_property
+    def _cut_off(self) -> frozenset[str]:
+        """The commits whose parents this clone was not given."""
+        return shallow(self._repository)
+
+
+def _closure(file: str, renamed: Mapping[str, set[str]]) -> set[str]:
+    found, new = {file}, [file]
+    while new:
+        more = renamed.get(new.pop(), set()) - found
+        found |= more
+        new += more
+    return found
+
+
+def _work(commit: Commit, paths: Sequence[str]) -> Work:
+    """A commit as somebody's work: the author's on the author's date, the committer's on theirs.
+
+    Whoever rebases the work of another shows no sign of that other.
+    """
+    by = [(commit.author_usual, commit.authored), (commit.committer_usual, commit.committed)]
+    by += [(email, commit.authored) for email in commit.co_authors]
+    return Work(commit.id, tuple(by), tuple(paths))
+
+
+# --- the past of one file -------------------------------------------------------------------------
+
+
+def _past(
+    one: FileQuery,
+    edits: Sequence[Edit],
+    head: str,
+    contents: _Contents,
+    cut_off: frozenset[str],
+    horizon: int | None,
+) -> Past:
+    """What became of a file, by the changes of commits in the order of the log."""
+    groups: dict[tuple[Commit, str], list[Changed]] = {}
+    for commit, change in edits:
+        groups.setdefault((commit, change.path), []).append(change)
+    versions: list[Version] = []
+    whole, sought = not cut_off, set(map(person_key, one.names))
+    for (commit, _), same in groups.items():
+        if not sought:
+            break  # each of the names was assigned since
+        if len(versions) == MAX_VERSIONS:
+            horizon = commit.at
+            break
+        if commit.id in cut_off or len(same) < len(commit.parents):
+            continue  # to a parent that has the same, a merge brings nothing
+        before = [contents.names(x.blob_before, one, x.old or x.path) for x in same]
+        after = contents.names(same[0].blob_after, one, same[0].path)
+        if after is None or None in before:
+            whole = False
+            continue
+        names = tuple(name for some in before for name in some or ())
+        versions.append(Version(commit.id, commit.at, commit.author_usual, names, after))
+        sought -= set(map(person_key, after)) - set(map(person_key, names))
+    committed = contents.names(head, one, one.task.file) if head else None
+    if head and committed is None:
+        committed, whole = tuple(one.names), False  # it is there, and cannot be read
+    return Past(versions=tuple(versions), committed=committed, whole=whole, horizon=horizon)
+
+
+class _Contents:
+    """What versions of task files say of who is assigned, as far as words are asked for.
+
+    A file without the letters of any of them needs no parsing.
+    """
+
+    def __init__(self, repository: Repository, tasks: Tasks) -> None:
+        self._repository, self._tasks = repository, tasks
+        self._words: dict[str, set[bytes]] = {}
+        self._data: dict[str, bytes | None] = {}
+        self._parsed: dict[tuple[str, bool], Task | None] = {}
+
+    def want(self, words: Iterable[str], blobs: Iterable[str]) -> None:
+        encoded = {word.encode() for word in words}
+        for blob in filter(None, blobs):
+            self._words.setdefault(blob, set()).update(encoded)
+
+    def read(self) -> None:
+        """Read what is wanted; what has none of the words is not kept."""
+        wanted = self._words
+        for blob, data in read_blobs(self._repository, wanted, most=MAX_BYTES, seconds=SECONDS):
+            folded = fold((data or b"").decode("utf-8", "replace")).encode()
+            says = data is None or any(word in folded for word in self._words[blob])
+            self._data[blob] = data if says else b""
+
+    def names(self, blob: str, one: FileQuery, file: str) -> tuple[str, ...] | None:
+        """Who is assigned in a version of a task's file; None where that cannot be read here."""
+        if not blob:
+            return ()
+        if self._data.get(blob) is None:
+            return None
+        task = self._task(blob, file)
+        return task.assigned if task is not None and task.resource == one.task.resource else ()
+
+    def key_of(self, blob: str, file: str) -> str:
+        """The key of the task in a version of a file, "" where there is none."""
+        task = self._task(blob, file) if self._data.get(blob) else None
+        return "" if task is None else task.resource.key
+
+    def _task(self, blob: str, file: str) -> Task | None:
+        known = (blob, is_yaml(file))
+        if known not in self._parsed:
+            try:
+                data = self._data[blob] or b""
+                self._parsed[known] = read_task(data, file=file, tasks=self._tasks)
+            except Invalid:  # half merged, say: nobody is assigned in it
+                self._parsed[known] = None
+        return self._parsed[known]

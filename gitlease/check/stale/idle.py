@@ -1,0 +1,222 @@
+"""When a claim has gone stale: an edge that nobody works under any more.
+
+An edge outlives its lease, and that is what it is for; so it is stale only when for longer than
+``stale.after`` nothing at all was seen of its assignee: no lease, no word in the ledger, no commit
+that touches the task or its paths. The last of these, or the commit that wrote the edge, says since
+when. What cannot be known is no sign of anything: it is said, and the edge is not called stale.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from gitlease.check.stale.facts import Edge, Held, Past, Sign, Work, by_resource, is_among
+from gitlease.core.edge import Task
+from gitlease.core.frozen import dataclass
+from gitlease.core.instant import MS
+from gitlease.core.moves.retiring import RETIRED
+from gitlease.core.outcome import Event
+from gitlease.core.persons import Persons
+from gitlease.core.resources import pattern
+from gitlease.core.resources.pattern import fold
+from gitlease.core.resources.resource import WHOLE
+
+SKEW = 86_400 * MS  # what a date may lie in the future before it is not believed
+SHORT = 10  # digits of a commit's id that people are shown
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StaleRules:
+    """What the project says of stale claims. ``after`` in seconds.
+
+    ``release``: whoever asks for it may retire the stale claims of others. ``required``: a name
+    must be a task.
+    """
+
+    after: int = 7 * 86_400
+    release: bool = False
+    required: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """An edge that is stale: since when, and what shows it, the newest sign first."""
+
+    edge: Edge
+    since: int
+    signs: tuple[Sign, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What came of some edges. ``unknown`` are those of which too little can be known here."""
+
+    idle: tuple[Idle, ...] = ()
+    unknown: tuple[Edge, ...] = ()
+
+
+def open_edges(tasks: Iterable[Task], records: Sequence[Held], persons: Persons) -> list[Edge]:
+    """The edges that no lease stands behind, of tasks that are neither done nor exempt."""
+    of = by_resource(records)
+    return [
+        Edge(task, name)
+        for task in tasks
+        if not task.exempt and not is_done(task, of.get(task.resource.key, ()))
+        for name in dict.fromkeys(task.assigned)
+        if not any(
+            x.live and persons.stands_for(name, x.lease.holder)
+            for x in of.get(task.resource.key, ())
+        )
+    ]
+
+
+def is_done(task: Task, records: Iterable[Held]) -> bool:
+    """Whether a task is done, by its file or by the ledger."""
+    return task.is_done or any(x.done and x.lease.scope == WHOLE for x in records)
+
+
+def judge(
+    edges: Sequence[Edge],
+    signs: Signs,
+    pasts: Mapping[str, Past],
+    works: Mapping[Edge, Sign],
+    *,
+    after: int,
+    now: int,
+    horizon: int | None = None,
+) -> Judged:
+    """Which of these edges are stale, after so many seconds without a sign.
+
+    ``works`` has what was seen in commits, of which those before ``horizon`` were not looked at.
+    An edge that is not committed is young: whoever wrote it is at it.
+    """
+    idle: list[Idle] = []
+    unknown: list[Edge] = []
+    limit = now - after * MS
+    for edge in edges:
+        past = pasts.get(edge.task.file, Past())
+        if past.committed is None or not is_among(past.committed, edge.name):
+            continue
+        written = signs.written(edge, past)
+        work = works.get(edge)
+        if work is not None and written is not None and work.commit == written.commit:
+            work = None  # to assign oneself is no more than that
+        seen = [x for x in (work, signs.in_ledger(edge), written) if x is not None]
+        if any(sign.at >= limit for sign in seen):
+            continue
+        if written is None or not past.whole or (horizon is not None and horizon >= limit):
+            unknown.append(edge)
+            continue
+        if horizon is not None and all(sign.at < horizon for sign in seen):
+            seen.append(Sign(horizon, "older commits were not looked at"))
+        seen.sort(key=lambda sign: -sign.at)
+        idle.append(Idle(edge, seen[0].at, tuple(seen)))
+    return Judged(tuple(idle), tuple(unknown))
+
+
+def doubtful(
+    edges: Sequence[Edge], signs: Signs, pasts: Mapping[str, Past], *, after: int, now: int
+) -> list[Edge]:
+    """The edges that are stale unless a commit shows life: those for which commits are read."""
+    found = judge(edges, signs, pasts, {}, after=after, now=now)
+    return [idle.edge for idle in found.idle] + list(found.unknown)
+
+
+# --- signs of life --------------------------------------------------------------------------------
+
+
+class Signs:
+    """What was seen of assignees: in the ledger, and in commits."""
+
+    def __init__(
+        self, persons: Persons, records: Sequence[Held], events: Iterable[Event], now: int
+    ) -> None:
+        self._persons, self._now = persons, now
+        self._records = by_resource(records)
+        self._events: dict[str, list[Event]] = {}
+        for event in events:
+            if event.resource is not None:
+                self._events.setdefault(fold(event.resource), []).append(event)
+
+    def in_ledger(self, edge: Edge) -> Sign | None:
+        """The end of the last lease, or the last word of the audit trail.
+
+        That an edge was retired is none: it is still here, so nothing came of it.
+        """
+        key, name, stands_for = edge.task.resource.key, edge.name, self._persons.stands_for
+        found = [
+            Sign(self._past(x.lease.expires_at), "the last lease ran out")
+            for x in self._records.get(key, ())
+            if x.lapsed and stands_for(name, x.lease.holder)
+        ]
+        found += [
+            Sign(self._past(e.at), f"{e.kind.replace('_', ' ')}, says the ledger")
+            for e in self._events.get(key, ())
+            if e.kind != RETIRED
+            and any(who is not None and stands_for(name, who) for who in (e.holder, e.by))
+        ]
+        return max(found, key=lambda sign: sign.at, default=None)
+
+    def written(self, edge: Edge, past: Past) -> Sign | None:
+        """The commit that wrote the edge; None where that cannot be found."""
+        version = past.written(edge.name)
+        if version is not None:
+            what = f"assigned in {version.commit[:SHORT]}"
+            return Sign(self._past(version.at), what, version.commit)
+        if past.whole and past.horizon is not None:
+            return Sign(self._past(past.horizon), "assigned before what was looked at")
+        return None
+
+    def in_commits(
+        self, edges: Sequence[Edge], pasts: Mapping[str, Past], works: Iterable[Work]
+    ) -> Mapping[Edge, Sign]:
+        """The last commit of each assignee that touches the task's file or its paths."""
+        touches = _Touches(edges, pasts)
+        whose = {edge: self._persons.persons(edge.name) for edge in edges}
+        concerned = frozenset[str]().union(*whose.values()) if whose else frozenset()
+        found: dict[Edge, Sign] = {}
+        for work in works:
+            by: dict[str, int] = {}
+            for email, at in work.by:
+                usual = self._persons.usual(email)
+                # A date that is yet to come says nothing of when it was.
+                if usual in concerned and at <= self._now + SKEW:
+                    by[usual] = max(at, by.get(usual, at))
+            if not by:
+                continue
+            for edge in touches.of(work.paths):
+                at = self._past(max((by[p] for p in whose[edge] if p in by), default=-1))
+                if at >= 0 and (edge not in found or at > found[edge].at):
+                    what = f"worked on it in {work.commit[:SHORT]}"
+                    found[edge] = Sign(at, what, work.commit)
+        return found
+
+    def _past(self, at: int) -> int:
+        """A time as it can be: nobody was seen in the future, whatever a clock said."""
+        return min(at, self._now)
+
+
+class _Touches:
+    """Which edges a path belongs to: found by the file, or the first literal segment of a path."""
+
+    def __init__(self, edges: Sequence[Edge], pasts: Mapping[str, Past]) -> None:
+        self._files: dict[str, list[Edge]] = {}
+        self._below: dict[str | None, list[tuple[pattern.Pattern, Edge]]] = {}
+        for edge in edges:
+            past = pasts.get(edge.task.file)
+            for file in (edge.task.file, *(past.former if past else ())):
+                self._files.setdefault(file, []).append(edge)
+            for text in edge.task.paths:
+                parsed = pattern.parse(text)
+                head = parsed.head[0] if parsed.head else None
+                self._below.setdefault(head, []).append((parsed, edge))
+
+    def of(self, paths: Iterable[str]) -> list[Edge]:
+        found: dict[Edge, None] = {}
+        for path in paths:
+            found.update(dict.fromkeys(self._files.get(path, ())))
+            for head in (fold(path.split("/", 1)[0]), None):
+                for parsed, edge in self._below.get(head, ()):
+                    if edge not in found and pattern.covers(parsed, path):
+                        found[edge] = None
+        return list(found)

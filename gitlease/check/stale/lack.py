@@ -1,0 +1,154 @@
+"""What cannot be told in a clone that does not have all of the activity, and the way out.
+
+It may lack old commits, branches of the remote, contents, and task files of the work tree. Only a
+clone that may lack branches asks its remote for their heads, and only for these.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from shlex import quote
+
+from gitlease.check.stale.facts import Edge, Lack
+from gitlease.core.edge import Task, printable
+from gitlease.git.commit_log import PATHS, SECONDS, answered
+from gitlease.git.query import ask
+from gitlease.git.remote_branches import HEADS, heads_asked
+from gitlease.git.repository import Repository, is_on
+from gitlease.settings.sources import Tasks
+from gitlease.store.transport import TIME_LIMIT
+from gitlease.tasks.scan import OWN, Wanted
+
+SHOWN = 5  # names in a sentence
+MAX_LOG = 1024 * 1024  # bytes: its beginning says who made a ref
+SHALLOW = Lack(
+    "this clone is shallow",
+    "git fetch --unshallow brings the rest, fetch-depth: 0 in a workflow",
+)
+
+
+def may_lack_branches(repository: Repository, remote: str) -> bool:
+    """Whether not all branches of a remote come here with a fetch, or never all of them came.
+
+    A clone that was put together by hand may follow all branches, and still have been given one
+    only. ``git clone`` says in the log of the remote's HEAD that it made it; the HEAD itself tells
+    nothing, since git 2.48 makes it with any fetch.
+    """
+    specs = repository.config.get_all(f"remote.{remote}.fetch")
+    all_of_them = f"{HEADS}*:refs/remotes/{remote}/*" in [spec.removeprefix("+") for spec in specs]
+    if not all_of_them or any(spec.startswith("^") for spec in specs):
+        return True
+    return not any(line.startswith(b"clone: ") for line in _log_of(repository, remote))
+
+
+def _log_of(repository: Repository, remote: str) -> list[bytes]:
+    """What was done to the remote's HEAD here; its file spares a process where there is one."""
+    ref = f"refs/remotes/{remote}/HEAD"
+    try:
+        with open(os.path.join(repository.common_dir, "logs", ref), "rb") as file:
+            return [line.partition(b"\t")[2] for line in file.read(MAX_LOG).splitlines()]
+    except OSError:
+        return ask(repository, "log", "-g", "--format=%gs", ref, "--").out.splitlines()
+
+
+def lack_of_branches(
+    repository: Repository, remote: str, refs: Sequence[str], *, prefix: str, cached: bool
+) -> Lack | None:
+    """Which branches of a remote have commits that none of these refs has; one connection.
+
+    With ``cached`` the remote is not asked, and nothing is known then. ``prefix`` is where ledgers
+    lie. Raises Unavailable and Denied.
+    """
+    spec = quote(f"+{HEADS}*:refs/remotes/{remote}/*")
+    way = f"git fetch {quote(remote)} {spec} brings the rest"
+    if cached:
+        return Lack(f"whether all branches of {remote} are here is not known with --cached", way)
+    heads = heads_asked(repository, remote, seconds=TIME_LIMIT).items()
+    work = {ref: oid for ref, oid in heads if not ref.startswith(f"{prefix}/")}
+    if not work:
+        return None
+    said = ask(repository, "rev-list", *refs, "--", timeout=SECONDS)
+    here = frozenset(os.fsdecode(answered(said, "the commits cannot be read").out).split())
+    missing = sorted(ref.removeprefix(HEADS) for ref, oid in work.items() if oid not in here)
+    if not missing:
+        return None
+    kind = "branch" if len(missing) == 1 else "branches"
+    names = _some(map(printable, missing))
+    return Lack(f"not all commits of the {kind} {names} of {printable(remote)} are here", way)
+
+
+def lack_of_contents(repository: Repository) -> Lack | None:
+    """That this is a partial clone, which is given contents only when git asks for them."""
+    remote = repository.config.get("extensions.partialclone")
+    for entry in repository.config.section("remote"):
+        if entry.key.endswith(".promisor") and is_on(entry.value):
+            remote = entry.key.removeprefix("remote.").removesuffix(".promisor")
+            break
+    if remote is None:
+        return None
+    way = f"git fetch --refetch --no-filter {quote(remote)} brings them"
+    return Lack("contents are missing in this partial clone", way)
+
+
+def left_out(repository: Repository, tasks: Tasks, places: Sequence[str]) -> list[str]:
+    """The task files of the index that a sparse checkout leaves out of the work tree.
+
+    ``places`` are pathspecs of where they lie, none where that may be anywhere.
+    """
+    root = repository.toplevel
+    if root is None or not is_on(repository.config.get("core.sparsecheckout")):
+        return []
+    # From the root: a command asked in a folder would name what lies there only.
+    words = ("ls-files", "-t", "-z", "--full-name", "--", *places)
+    said = answered(ask(repository, *words, env=PATHS, timeout=SECONDS), "the index cannot be read")
+    wanted, found = Wanted(tasks), []
+    for line in said.out.split(b"\0"):
+        kind, _, name = line.partition(b" ")
+        path = os.fsdecode(name)
+        if kind not in (b"S", b"s") or os.path.basename(path).startswith(OWN):
+            continue
+        covered = any(rule.covers(path) for rule in wanted.rules)
+        if covered and not os.path.lexists(os.path.join(root, path)):
+            found.append(path)
+    return found
+
+
+# --- as people are told ---------------------------------------------------------------------------
+
+
+def unknown_here(
+    edges: Sequence[Edge], nobodys: Sequence[Edge], hidden: Sequence[Task], lack: Lack | None
+) -> tuple[str, ...]:
+    """What cannot be known of some edges, of names that may be nobody's, and of hidden edges."""
+    about = (
+        ("since when nobody works on {}", [edge.task for edge in edges]),
+        ("whether anybody is who {} is assigned to", [edge.task for edge in nobodys]),
+        ("whether a branch says who holds {}", hidden),
+    )
+    why = "commits are missing here" if lack is None else f"{lack.what} ({lack.way})"
+    return tuple(
+        f"{said.format(_some(x.resource.text for x in tasks))} cannot be known here: {why}"
+        for said, tasks in about
+        if tasks
+    )
+
+
+def not_checked_out(files: Sequence[str]) -> tuple[str, ...]:
+    """That task files were not looked at, since a sparse checkout leaves them out."""
+    if not files:
+        return ()
+    are = "is" if len(files) == 1 else "are"
+    folder = files[0].rpartition("/")[0]
+    add = f"git sparse-checkout add {quote(printable(folder))} brings such, " if folder else ""
+    return (
+        f"{_some(map(printable, files))} {are} not looked at: this checkout is sparse"
+        f" ({add}git sparse-checkout disable brings all)",
+    )
+
+
+def _some(names: Iterable[str]) -> str:
+    """A few names, and how many more there are."""
+    found = list(dict.fromkeys(names))
+    more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
+    return ", ".join(found[:SHOWN]) + more

@@ -1,0 +1,235 @@
+"""Stale claims: what is found of them, and what of that is retired on request.
+
+Finding asks the remote once and changes nothing. What may be retired is decided by the project's
+policy, and once more by the ledger as it is when that is done: a claim that came in between stays.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from shlex import quote
+
+from gitlease.check.rules import BAD_TASK_FILE, DUPLICATE_ID, NO_LEDGER, STALE_RULES, no_ledger
+from gitlease.check.stale.activity import GitActivity
+from gitlease.check.stale.facts import Edge, FileQuery, Held, Past, held
+from gitlease.check.stale.found import (
+    Board,
+    gone_names,
+    of_idle,
+    of_leases,
+    of_unknown,
+    unnamed,
+)
+from gitlease.check.stale.idle import Judged, Signs, StaleRules, doubtful, judge, open_edges
+from gitlease.check.stale.lack import not_checked_out, unknown_here
+from gitlease.check.stale.plans import Fixed, Plans, Stale, chunks, joined
+from gitlease.core.expiry import Moment
+from gitlease.core.finding import Finding
+from gitlease.core.frozen import dataclass, replace
+from gitlease.core.lease import same_person
+from gitlease.core.outcome import Event
+from gitlease.core.persons import Persons
+from gitlease.engine.notices import unread_records
+from gitlease.engine.ports import Snapshot, TaskProblem
+from gitlease.engine.queue.order import natural
+from gitlease.engine.service import LeaseService
+
+LOOKED_BACK = 20_000  # events of the audit trail
+
+
+@dataclass(frozen=True, slots=True)
+class _Scene:
+    """The records of the layers that are looked at, and what their audit trails say."""
+
+    records: Sequence[Held] = ()
+    events: Sequence[Event] = ()
+    warnings: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
+    empty: bool = False  # there is no ledger at all
+
+
+class StaleService:
+    """Finds stale claims, and retires them, for the actor of a lease service.
+
+    ``layers`` are looked at beside the service's own, in which alone something is retired.
+    """
+
+    def __init__(
+        self,
+        service: LeaseService,
+        activity: GitActivity,
+        rules: StaleRules,
+        *,
+        layers: Sequence[str] = (),
+    ) -> None:
+        self._service, self._activity, self._rules = service, activity, rules
+        self._layers = [layer for layer in dict.fromkeys(layers) if layer != service.layer]
+        self._people = service.edges.rules.people
+
+    def find(self, *, cached: bool = False, sure: bool = False) -> Stale:
+        """Everything that is stale now: one connection for each layer, none with ``cached``.
+
+        A clone that may lack branches has one more, where something would be called stale, and with
+        ``sure``, as is fit before anything is retired, every clone.
+        What this clone cannot know is said among the warnings, and is no finding.
+        """
+        scene = self._scene(cached=cached)
+        board, problems = self._board(scene)
+        edges = open_edges(board.tasks.values(), scene.records, board.persons)
+        pasts = self._activity.pasts(_asked(edges, board))
+        judged = self._judged(edges, pasts, scene, board)
+        nobodys = [edge for edge in edges if not board.persons.emails(edge.name)]
+        hidden = unnamed(board)
+        doubted = judged.idle or judged.unknown or nobodys or hidden
+        lack = self._activity.cut_off(cached=cached, sure=sure) if doubted else None
+        if lack is not None:  # work may be there that nobody here knows of
+            pasts = {file: replace(past, whole=False) for file, past in pasts.items()}
+            unknown = {one.edge for one in judged.idle}.union(judged.unknown)
+            judged = Judged(unknown=tuple(edge for edge in edges if edge in unknown))
+        absent = self._activity.left_out()
+        leases = [
+            left
+            for left in of_leases(board, pasts, self._activity.deleted(gone_names(board)))
+            if not absent
+            or not left.record.lease.edge
+            or left.record.lease.resource.key in board.tasks
+        ]
+        nobody = {} if lack else {e: of_unknown(e, pasts.get(e.task.file)) for e in nobodys}
+        idle = [(one, of_idle(one, board)) for one in judged.idle]
+        findings = [
+            *(finding for _, finding in idle),
+            *(left.finding for left in leases),
+            *nobody.values(),
+            *map(_of_problem, problems),
+        ]
+        if scene.empty and edges:
+            layers = (self._service.layer, *self._layers)
+            findings.append(no_ledger(layers, self._service.store.place))
+        fixable, stay = Plans(board, self._service).plan(findings, idle, leases, nobody)
+        # Commits that are missing explain what is unknown of a file; else it was too long ago.
+        why = lack or self._activity.partial()
+        cut = {file for file, past in pasts.items() if why and not past.whole}
+        tasks = [task for task, _ in hidden if not pasts.get(task.file, Past()).whole]
+        blind = [edge for edge in judged.unknown if edge.task.file in cut]
+        far = [edge for edge in judged.unknown if edge.task.file not in cut]
+        unread = unknown_here(blind, nobodys if lack else (), tasks, why) if why else ()
+        return Stale(
+            findings=tuple(sorted(findings, key=_order)),
+            fixable=fixable,
+            left=tuple(sorted(stay, key=lambda x: _order(x.finding))),
+            warnings=scene.warnings + unknown_here(far, (), () if why else tasks, None),
+            unread=scene.unread + unread + not_checked_out(absent),
+        )
+
+    def fix(self, found: Stale, *, commit: bool = True) -> Fixed:
+        """Retire what was found and may be retired: one push, and one commit of the edges.
+
+        So it is for ``AT_ONCE`` leases and edges; more take another of each. Without ``commit`` the
+        task files are edited, and left at that. What was claimed meanwhile stays.
+        """
+        fixed = Fixed(left=found.left)
+        for some in chunks(found.fixable):
+            answer = self._service.retire([one.wish for one in some], commit=commit)
+            fixed = joined(fixed, some, answer)
+        return fixed
+
+    # --- what is looked at ------------------------------------------------------------------------
+
+    def _scene(self, *, cached: bool) -> _Scene:
+        look = self._service.look(cached=cached)
+        heads, said = [look.head], look.warnings
+        for layer in self._layers:
+            head = self._head(layer, cached=cached)
+            if head is None:
+                said += (f"this clone knows nothing of the layer {layer} yet",)
+            else:
+                heads.append(head)
+        records: list[Held] = []
+        events: list[Event] = []
+        unread: list[str] = []
+        for head in heads:
+            if head.ledger is not None:
+                ledger, moment = head.ledger, Moment(now=look.moment.now, seen=head.seen)
+                policy = ledger.header.policy
+                records += held(ledger.every_lease(), head.layer, policy, moment)
+                events += self._service.store.history(head.layer, LOOKED_BACK)
+                unread += unread_records(head)
+        empty = all(head.ledger is None for head in heads)
+        return _Scene(records, events, said, tuple(unread), empty)
+
+    def _head(self, layer: str, *, cached: bool) -> Snapshot | None:
+        store = self._service.store
+        return store.known(layer) if cached else store.fetch(layer)
+
+    def _board(self, scene: _Scene) -> tuple[Board, Sequence[TaskProblem]]:
+        files, required = self._service.edges.files, self._service.edges.rules.required
+        listed = files.read()
+        board = Board(
+            tasks={task.resource.key: task for task in listed.tasks},
+            records=scene.records,
+            persons=self._persons(scene, [name for t in listed.tasks for name in t.assigned]),
+            rules=replace(self._rules, required=files.exist() if required is None else required),
+            now=self._service.clock.now().wall_ms,
+            broken=frozenset(key for problem in listed.problems for key in problem.keys),
+            own=lambda holder: same_person(holder, self._service.actor.holder),
+        )
+        return board, listed.problems
+
+    def _persons(self, scene: _Scene, names: Sequence[str]) -> Persons:
+        holders = [x.lease.holder for x in scene.records]
+        holders += dict.fromkeys(e.by for e in scene.events)  # who spoke is somebody
+        asked = [*self._people.names, *holders]
+        asked += [email for name in names for email in self._people.holders_of(name)]
+        if not asked and not names:
+            return Persons(self._people)
+        authors = self._activity.authors()
+        others = [email for email in dict.fromkeys(asked) if email not in authors]
+        mailmap = {**self._activity.usual(others), **authors} if others else authors
+        known = dict.fromkeys((*authors, *authors.values(), *holders))
+        return Persons(self._people, mailmap, known)
+
+    def _judged(
+        self, edges: Sequence[Edge], pasts: Mapping[str, Past], scene: _Scene, board: Board
+    ) -> Judged:
+        signs = Signs(board.persons, scene.records, scene.events, board.now)
+        after, now = self._rules.after, board.now
+        asked = doubtful(edges, signs, pasts, after=after, now=now)
+        if not asked:
+            return Judged()
+        works = self._activity.works()
+        seen = signs.in_commits(asked, pasts, works.commits)
+        return judge(asked, signs, pasts, seen, after=after, now=now, horizon=works.horizon)
+
+
+def _asked(edges: Sequence[Edge], board: Board) -> list[FileQuery]:
+    """The files whose past is of any interest, with the names that are looked for in them."""
+    found: dict[str, tuple[FileQuery, set[str]]] = {}
+    for edge in edges:
+        found.setdefault(edge.task.file, (FileQuery(edge.task), set()))[1].add(edge.name)
+    for task, holder in unnamed(board):
+        names = found.setdefault(task.file, (FileQuery(task), set()))[1]
+        names |= board.persons.names(holder)
+    return [replace(one, names=frozenset(names)) for one, names in found.values()]
+
+
+def _of_problem(problem: TaskProblem) -> Finding:
+    """A task file that cannot be used; its message begins with the file and the line."""
+    rule = DUPLICATE_ID if problem.double else BAD_TASK_FILE
+    place = re.match(r":([0-9]{1,9}): ", problem.message[len(problem.file) :])
+    starts = problem.message.startswith(problem.file)
+    return Finding(
+        rule=rule,
+        level=rule.level,
+        message=problem.message,
+        resource=next(iter(problem.keys)) if len(problem.keys) == 1 else None,
+        file=problem.file,
+        line=int(place[1]) if place and starts else None,
+        next_steps=(f"git log -3 -- {quote(problem.file)}",),
+    )
+
+
+def _order(finding: Finding) -> tuple[object, ...]:
+    place = natural(finding.resource or "")
+    rules = (*STALE_RULES, NO_LEDGER)
+    return -finding.level.rank, rules.index(finding.rule), place, finding.scope or ""

@@ -1,0 +1,96 @@
+"""Commits that this clone does not have: fetched beside it, never into it.
+
+A clone for continuous integration has one commit and nothing below. To deepen it would change the
+user's own repository, so what is needed comes into a store of its own, as deep as it must be.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from gitlease.core.errors import Denied, NotFound, Unavailable
+from gitlease.core.frozen import replace
+from gitlease.git.failure import denies, detail_of
+from gitlease.git.query import ask
+from gitlease.git.repository import Repository
+from gitlease.git.rev_range import commit_ids
+from gitlease.git.run import run_git
+from gitlease.store.private_store import PrivateStore
+from gitlease.store.transport import Remote
+
+INFINITE = 2_147_483_647  # what git takes for all there is
+SECONDS = 600.0
+UNSHALLOW = (
+    "in GitHub Actions give actions/checkout fetch-depth: 0, in GitLab CI set GIT_DEPTH: 0",
+    "anywhere else: git fetch --unshallow",
+)
+_SETTINGS = (
+    ("core.bare", "true"),
+    ("core.hooksPath", "/dev/null"),
+    ("core.fsmonitor", "false"),
+    ("gc.auto", "0"),
+    ("maintenance.auto", "false"),
+    ("fetch.writeCommitGraph", "false"),
+    ("fetch.recurseSubmodules", "false"),
+    ("fetch.fsckObjects", "false"),
+    ("protocol.ext.allow", "never"),
+)
+# What remotes say that have no such object or ref, or do not let it be asked for.
+_LACKING = (
+    "couldn't find remote ref",
+    "not our ref",
+    "unadvertised object",
+    "no such ref",
+    "did not receive expected object",
+    "remote error: upload-pack",
+)
+
+
+class HistoryStore:
+    """A bare repository beside the clone, for commits of one remote."""
+
+    def __init__(self, repository: Repository, remote: Remote, *, folder: str) -> None:
+        self._store = PrivateStore(os.path.join(folder, "history.git"))
+        self._remote = remote
+        where = self._store.path
+        self.repository = replace(
+            repository, common_dir=where, git_dir=where, toplevel=None, folder="", worktree=None
+        )
+
+    def fetch(self, wants: Sequence[str], *, depth: int) -> dict[str, str]:
+        """Bring refs or ids here, so many commits deep; the full ids of those that came.
+
+        Raises NotFound for what the remote does not have or does not give, Unavailable, and Denied.
+        """
+        self._store.ready()
+        names = {want: f"refs/check/{os.getpid()}-{n}" for n, want in enumerate(wants)}
+        words = ["fetch", "--quiet", "--no-write-fetch-head", "--no-tags", "--no-prune"]
+        words += ["--no-recurse-submodules", "--no-auto-maintenance", "--no-show-forced-updates"]
+        words += [f"--depth={depth}", "--update-shallow"]
+        if self._remote.upload_pack:
+            words.append(f"--upload-pack={self._remote.upload_pack}")
+        words += ["--end-of-options", self._remote.url]
+        words += [f"+{want}:{name}" for want, name in names.items()]
+        settings = [*self._remote.settings, *_SETTINGS]
+        given = [word for key, value in settings for word in ("-c", f"{key}={value}")]
+        done = run_git(
+            [f"--git-dir={self._store.path}", *given, *words],
+            cwd=self._remote.folder,
+            timeout=SECONDS,
+        )
+        if done.code or done.timed_out:
+            said = detail_of(done.err.splitlines(), done, SECONDS)
+            if not done.timed_out and denies(done.err):
+                raise Denied(f"the remote refused to be read: {said}")
+            if not done.timed_out and any(words in done.err for words in _LACKING):
+                raise NotFound(f"the remote does not give the commits: {said}", hints=UNSHALLOW)
+            raise Unavailable(f"the remote cannot be reached: {said}")
+        found = commit_ids(self.repository, list(names.values()))
+        for name in names.values():
+            ask(self.repository, "update-ref", "-d", name)
+        return {want: oid or "" for want, oid in zip(wants, found, strict=True)}
+
+    def tidy(self) -> None:
+        """Let go of what was fetched long ago."""
+        self._store.tidy()

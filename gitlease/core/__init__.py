@@ -1,0 +1,1 @@
+"""The rules: values and pure functions, of the standard library alone."""

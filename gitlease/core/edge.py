@@ -1,0 +1,161 @@
+"""The assigned edge: whose work a task is, durably, by what its tracked task file says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from enum import Enum
+
+from gitlease.core.errors import Invalid
+from gitlease.core.frozen import dataclass, field
+from gitlease.core.holder import person_key
+from gitlease.core.lease import same_person
+from gitlease.core.resources.resource import Resource
+
+LONGEST_SHOWN = 100
+LONGEST_EMAIL = 254
+_EMAIL = re.compile(r"[^\s@]+@[^\s@]+")
+
+
+class Progress(Enum):
+    """What a status word means; the words themselves are settings of each project."""
+
+    TODO = "todo"
+    IN_PROGRESS = "in_progress"
+    DONE = "done"
+    OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """One task as its file has it. Texts are as they are written there, ``""`` where absent.
+
+    ``paths`` are patterns relative to the root. ``file`` is relative to the root, and ``line`` is
+    that of the assigned field (of the first line where there is none), for messages. ``exempt``:
+    a label or a field says that its claims are never called stale.
+    """
+
+    resource: Resource
+    file: str
+    title: str = ""
+    status: str = ""
+    progress: Progress = Progress.TODO
+    assigned: tuple[str, ...] = ()
+    priority: str = ""
+    depends_on: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()
+    created: str = ""
+    line: int = 1
+    exempt: bool = False
+
+    @property
+    def is_done(self) -> bool:
+        return self.progress is Progress.DONE
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeEdit:
+    """What is to change in one task file: the names taken out and put in, and the status.
+
+    A name is there already, or gone already, when ``same_name`` says so: an edit that was made
+    changes nothing when it is made again. ``add`` and ``status`` are None to leave them.
+    """
+
+    remove: tuple[str, ...] = ()
+    add: str | None = None
+    status: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Assignee:
+    """A name in a task file that is not the caller's, and the holders that it stands for.
+
+    ``handle``: with no such holder it may be anyone's whose email begins like that.
+    """
+
+    name: str
+    holders: tuple[str, ...] = ()
+    handle: bool = False
+
+    def is_holder(self, holder: str) -> bool:
+        if self.handle and not self.holders:
+            return same_name(self.name, handle_of(holder))
+        return any(same_person(holder, mine) for mine in self.holders)
+
+    @property
+    def known(self) -> str:
+        """How to call them, fit for a line: by the holder where there is one, else by the name."""
+        return self.holders[0] if len(self.holders) == 1 else printable(self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class People:
+    """How holders are called in task files: by the map, else by their email.
+
+    ``handles``: whoever is not in the map is ``@localpart`` of their email, as in Backlog.md.
+    """
+
+    names: Mapping[str, str] = field(default_factory=dict)
+    handles: bool = False
+
+    def name_of(self, holder: str) -> str:
+        """What to write for a holder. Invalid when the name is somebody else's by the map."""
+        for email, name in self.names.items():
+            if same_person(email, holder):
+                return name
+        name = handle_of(holder) if self.handles else holder
+        others = self._mapped_to(name)
+        if others:
+            raise Invalid(
+                f"{holder} would be {name} in task files, and there that is {others[0]}",
+                hints=(f"add {holder} to people in .gitlease.yaml",),
+            )
+        return name
+
+    def is_mine(self, name: str, holder: str) -> bool:
+        """Whether a name in a task file means this holder."""
+        mapped = self._mapped_to(name)
+        if mapped:
+            return any(same_person(email, holder) for email in mapped)
+        if same_person(name, holder):
+            return True
+        in_map = any(same_person(email, holder) for email in self.names)
+        return self.handles and not in_map and same_name(name, handle_of(holder))
+
+    def holders_of(self, name: str) -> tuple[str, ...]:
+        """The holders that a name stands for: by the map, or as an email."""
+        return self._mapped_to(name) or ((name,) if _is_email(name) else ())
+
+    def others(self, assigned: Iterable[str], holder: str) -> tuple[Assignee, ...]:
+        """Everyone in a list of assignees; nobody where the holder is among them."""
+        names = tuple(assigned)
+        if any(self.is_mine(name, holder) for name in names):
+            return ()
+        return tuple(Assignee(n, self.holders_of(n), self.handles) for n in names)
+
+    def _mapped_to(self, name: str) -> tuple[str, ...]:
+        return tuple(email for email, known in self.names.items() if same_name(known, name))
+
+
+def handle_of(holder: str) -> str:
+    """``@localpart`` of an email: how Backlog.md calls people."""
+    return "@" + holder.partition("@")[0]
+
+
+def same_name(one: str, other: str) -> bool:
+    """Whether two names in task files mean the same: neither ASCII case nor a leading @ matters."""
+    return _bare(one) == _bare(other)
+
+
+def _bare(name: str) -> str:
+    return person_key(name.strip()).removeprefix("@")
+
+
+def printable(name: str) -> str:
+    """A name fit for a line of a message, however it was written."""
+    short = name if len(name) <= LONGEST_SHOWN else name[:LONGEST_SHOWN] + "…"
+    return short if short.isprintable() and short.strip() == short and short else ascii(short)
+
+
+def _is_email(name: str) -> bool:
+    return len(name) <= LONGEST_EMAIL and _EMAIL.fullmatch(name) is not None and name.isprintable()

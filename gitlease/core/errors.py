@@ -1,0 +1,191 @@
+"""Every refusal that gitlease knows, each carrying its subject.
+
+    GitleaseError
+    ├── LeaseHeld            held               another holds it, or holds what it covers
+    ├── WaitTimeout          wait_timeout       it was still held when the wait ran out
+    ├── NothingLeft          nothing_left       the queue has no task to hand out
+    ├── UsageError           usage              bad arguments
+    ├── NotHolder            not_holder         the caller does not hold it
+    ├── LeaseLost            lost               the caller no longer holds it
+    ├── Denied               denied             the remote refused
+    ├── Unavailable          unavailable        the remote cannot be reached
+    │   ├── UnknownOutcome   unknown_outcome    whether the change landed cannot be known
+    │   └── HeadGone         unavailable        the state that was read is no more: read the new one
+    ├── PolicyRefused        policy             the ledger's policy says no
+    ├── Invalid              invalid            a damaged record, setting or repository
+    │   └── Rollback         rollback           the ledger is older than what is known here
+    │       └── AnotherLedger  rollback         it is not the one that is known here
+    ├── NotFound             not_found          no such thing
+    └── NotARepository       not_a_repository   no git repository here
+
+A code is what programs read (``error.code``); its exit status belongs to the faces. ``hints`` are
+sentences for a person; commands that depend on a face are added there, never here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from gitlease.core.lease import Lease
+    from gitlease.core.view import LeaseView
+
+
+class GitleaseError(Exception):
+    """Base of all refusals: one line of fact in lower case, and the subject it is about."""
+
+    code: ClassVar[str] = "invalid"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        resource: str | None = None,
+        scope: str | None = None,
+        conflicts: tuple[Lease, ...] = (),
+        free_at: int | None = None,
+        hints: tuple[str, ...] = (),
+        holder: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.resource = resource
+        self.scope = scope
+        self.conflicts = conflicts
+        self.free_at = free_at
+        self.hints = hints
+        self.holder = holder
+        """Who has it, where no lease says so: the assignee of a task."""
+        self.views: tuple[LeaseView, ...] = ()
+        """``conflicts`` as the caller sees them, where the ledger was read."""
+        self.warnings: tuple[str, ...] = ()
+        """What else a person should know, found out on the way."""
+
+    @property
+    def lease(self) -> Lease | None:
+        """The lease in the way, where there is one: the first of ``conflicts``."""
+        return self.conflicts[0] if self.conflicts else None
+
+
+class LeaseHeld(GitleaseError):
+    """Another holder, or another session, has the resource: see ``lease`` and ``free_at``."""
+
+    code = "held"
+
+
+class WaitTimeout(GitleaseError):
+    """The resource was still held when the wait ran out."""
+
+    code = "wait_timeout"
+
+
+class NothingLeft(GitleaseError):
+    """No claimable task is left in the queue."""
+
+    code = "nothing_left"
+
+
+class UsageError(GitleaseError):
+    """Bad arguments; nothing was asked of the remote."""
+
+    code = "usage"
+
+
+class NotHolder(GitleaseError):
+    """The caller does not hold the lease; someone else does, see ``lease``."""
+
+    code = "not_holder"
+
+
+class LeaseLost(GitleaseError):
+    """The caller no longer holds the lease, and must stop what it did under it.
+
+    ``loss`` is why, of a closed list (see ``core.loss.Loss``), and ``lease_id`` which grant,
+    where a very grant was asked for.
+    """
+
+    code = "lost"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        resource: str | None = None,
+        scope: str | None = None,
+        conflicts: tuple[Lease, ...] = (),
+        hints: tuple[str, ...] = (),
+        holder: str | None = None,
+        loss: str | None = None,
+        lease_id: str | None = None,
+    ) -> None:
+        super().__init__(
+            message,
+            resource=resource,
+            scope=scope,
+            conflicts=conflicts,
+            hints=hints,
+            holder=holder,
+        )
+        self.loss, self.lease_id = loss, lease_id
+
+
+class Denied(GitleaseError):
+    """The remote refused: authentication, permission or a policy of the server."""
+
+    code = "denied"
+
+
+class Unavailable(GitleaseError):
+    """The remote cannot be reached; nothing is held that was not held before."""
+
+    code = "unavailable"
+
+
+class UnknownOutcome(Unavailable):
+    """Whether the change landed cannot be known now; the caller must not act as holder."""
+
+    code = "unknown_outcome"
+
+
+class HeadGone(Unavailable):
+    """This clone has lost the state that it read, and the remote has another one by now."""
+
+
+class PolicyRefused(GitleaseError):
+    """The ledger's policy says no: TTL limits, completed work, or a right only admins have."""
+
+    code = "policy"
+
+
+class Invalid(GitleaseError):
+    """A damaged or foreign record, a bad setting, or a repository that cannot be used."""
+
+    code = "invalid"
+
+
+class Rollback(Invalid):
+    """The ledger on the remote is older than this clone has seen, or is another ledger."""
+
+    code = "rollback"
+
+
+class AnotherLedger(Rollback):
+    """There is another ledger than the known one, or none any more: a person may confirm that."""
+
+
+class NotFound(GitleaseError):
+    """No such thing."""
+
+    code = "not_found"
+
+
+class NotARepository(GitleaseError):
+    """There is no git repository here."""
+
+    code = "not_a_repository"
+
+
+def shown(text: str) -> str:
+    """A text fit for a message: short, printable, quoted where it would be misread."""
+    short = text if len(text) <= 60 else text[:60] + "…"
+    return short if short and short.isprintable() and " " not in short else repr(short)

@@ -1,0 +1,53 @@
+"""What a check finds: one fact that somebody should act on, whatever form it is told in."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from gitlease.core.frozen import dataclass
+
+
+class Level(Enum):
+    """How bad it is. A run fails at or above the level that it was asked to fail on."""
+
+    WARNING = "warning"
+    ERROR = "error"
+
+    @property
+    def rank(self) -> int:
+        """Larger is worse."""
+        return {Level.WARNING: 1, Level.ERROR: 2}[self]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What can be found: a stable id in kebab case, its usual level, and what it means."""
+
+    id: str
+    level: Level
+    meaning: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One finding. ``message`` is one line of fact that names who, what, and since when.
+
+    ``holder`` is whom it concerns (an email), ``since`` in wall-clock milliseconds. ``file`` and
+    ``line`` (from 1) say where people look: the edge's line of a task file where there is one.
+    ``evidence`` are further facts, a line each, and ``next_steps`` commands to type: none of them
+    takes a lease from its holder.
+    """
+
+    rule: Rule
+    level: Level
+    message: str
+    resource: str | None = None
+    scope: str | None = None
+    layer: str | None = None
+    holder: str | None = None
+    since: int | None = None
+    commit: str | None = None
+    file: str | None = None
+    line: int | None = None
+    evidence: tuple[str, ...] = ()
+    next_steps: tuple[str, ...] = ()

@@ -1,0 +1,108 @@
+"""A lease: one holder's ephemeral reservation of a resource, as the ledger records it."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from gitlease.core.frozen import dataclass
+from gitlease.core.holder import person_key
+from gitlease.core.policy import Margins
+from gitlease.core.resources.pattern import fold
+from gitlease.core.resources.resource import Resource
+
+
+class State(Enum):
+    """What a lease is. Only ACTIVE and COMPLETED stand in the ledger; the rest is said of them."""
+
+    ACTIVE = "active"
+    EXPIRED = "expired"
+    RELEASED = "released"
+    COMPLETED = "completed"
+    REVOKED = "revoked"
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """Who asks: the authenticated holder, and which of its runs.
+
+    ``session_explicit`` says that the session came from a flag or the environment, which is what
+    may bind a person-scoped lease to it. ``host`` and ``branch`` tell people where that was.
+    """
+
+    holder: str
+    session: str | None = None
+    session_explicit: bool = False
+    host: str | None = None
+    branch: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """One record of the ledger. Times are wall-clock milliseconds, ``ttl`` whole seconds.
+
+    ``lease_id`` is a fresh nonce for each grant and ``operation`` the id that wrote the record:
+    without them two clients could build the same bytes, and both be told "up to date". ``parked``:
+    it is kept for whichever later run of its holder claims it, and no run renews it.
+    """
+
+    resource: Resource
+    scope: str
+    holder: str
+    session: str | None
+    lease_id: str
+    token: int
+    ttl: int
+    claimed_at: int
+    renewed_at: int
+    expires_at: int
+    renewals: int
+    paths: tuple[str, ...]
+    reason: str | None
+    host: str | None
+    branch: str | None
+    state: State
+    edge: bool
+    operation: str
+    margins: Margins
+    parked: bool = False
+
+    @property
+    def key(self) -> LeaseKey:
+        return lease_key(self.resource, self.scope)
+
+    @property
+    def duration_ms(self) -> int:
+        """What all rules of time use: ``expires_at - renewed_at``."""
+        return self.expires_at - self.renewed_at
+
+    @property
+    def patterns(self) -> tuple[str, ...]:
+        """Every path pattern it covers, its own first: what path conflicts look at."""
+        own = self.resource.pattern
+        return self.paths if own is None else (own, *self.paths)
+
+    def same_holder(self, actor: Actor) -> bool:
+        return same_person(self.holder, actor.holder)
+
+    def answers_to(self, actor: Actor) -> bool:
+        """Whether the actor is this lease's holder: same person, and not another session's run."""
+        return self.same_holder(actor) and self.session in (None, actor.session)
+
+    def is_of_parent(self, actor: Actor) -> bool:
+        """Whether it is of the session that started the actor's: ``claude:1`` of ``claude:1/2``."""
+        started, own = self.session, actor.session
+        by = started is not None and own is not None and own.startswith(f"{started}/")
+        return by and self.same_holder(actor)
+
+
+LeaseKey = tuple[str, str]
+"""Folded resource and folded scope: at most one record of a ledger has it."""
+
+
+def lease_key(resource: Resource, scope: str) -> LeaseKey:
+    return resource.key, fold(scope)
+
+
+def same_person(one: str, other: str) -> bool:
+    """Whether two holders are one person: emails do not differ by ASCII letter case alone."""
+    return one == other or person_key(one) == person_key(other)

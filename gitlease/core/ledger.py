@@ -1,0 +1,311 @@
+"""The state of one ledger: a header, and records that are read only where a decision needs them.
+
+A ledger is a value: ``records`` is what the store read, ``changes`` what has been decided on top.
+Reading asks the store for a few records by resource, so that a claim costs the same with ten
+leases as with a hundred thousand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from enum import Enum
+from typing import Protocol
+
+from gitlease.core.errors import Invalid
+from gitlease.core.frozen import dataclass, field, replace
+from gitlease.core.holder import person_key
+from gitlease.core.lease import Lease, LeaseKey
+from gitlease.core.policy import Policy
+from gitlease.core.resources.resource import Resource
+
+FORMAT = 2
+RING_SIZE = 128
+MAX_STEP = 64  # operations of one step: two whole steps at least stand in the ring
+NOTES_KEPT = 20
+NOTICES_KEPT = 50
+TICKETS_KEPT = 256  # of one resource
+EPOCH_SIZE = 10**12
+
+
+class Fate(Enum):
+    """What became of an operation, by what a later head of the ledger knows of it."""
+
+    APPLIED = "applied"
+    LOST = "lost"  # final: the head has moved on, and the operation is not in it
+    UNDECIDED = "undecided"  # the head is what it was decided on: it may yet land
+    UNKNOWN = "unknown"  # the ring no longer reaches back far enough
+
+
+@dataclass(frozen=True, slots=True)
+class RingEntry:
+    """One of the last operations: its id, the revision that holds it, and its outcome."""
+
+    operation: str
+    revision: int
+    outcome: str
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What ``ledger.yaml`` holds. ``sequence`` is the last fencing token given in this epoch.
+
+    ``digest`` chains every decision there ever was, so that two ledgers with the same digest have
+    the same past; renewals, which history may forget, are not in it. None before the first one of
+    format 2. ``ring`` has the operations of the last steps, whole steps only.
+    """
+
+    ledger_id: str
+    revision: int
+    epoch: int
+    sequence: int
+    policy: Policy
+    ring: tuple[RingEntry, ...] = ()
+    digest: str | None = None
+
+    @property
+    def token(self) -> int:
+        """The last fencing token given: one integer, ``epoch × 10¹² + sequence``."""
+        return self.epoch * EPOCH_SIZE + self.sequence
+
+    def entry(self, operation: str) -> RingEntry | None:
+        """What the ring knows of an operation id."""
+        return next((e for e in self.ring if e.operation == operation), None)
+
+    def fate(self, operations: Iterable[str], base_revision: int) -> Fate:
+        """What became of operations that were decided on ``base_revision``."""
+        if any(self.entry(operation) for operation in operations):
+            return Fate.APPLIED
+        if self.revision <= base_revision:
+            return Fate.UNDECIDED
+        return Fate.LOST if self.ring_reaches(base_revision) else Fate.UNKNOWN
+
+    def ring_reaches(self, revision: int) -> bool:
+        """Whether the ring knows every operation decided on ``revision`` or later."""
+        return bool(self.ring) and self.ring[0].revision <= max(revision, 1)
+
+    def after_step(self, entries: tuple[RingEntry, ...], *, decision: bool) -> Header:
+        """The header one revision on, with what became of the operations of that step."""
+        ring = (*self.ring, *entries)
+        while len(ring) > RING_SIZE:
+            oldest = ring[0].revision
+            ring = tuple(entry for entry in ring if entry.revision != oldest)
+        digest = self._chained(entries) if decision else self.digest
+        return replace(self, revision=self.revision + 1, ring=ring, digest=digest)
+
+    def _chained(self, entries: tuple[RingEntry, ...]) -> str:
+        from hashlib import sha256  # OpenSSL, for which hooks have no time
+
+        lines = (f"{entry.operation} {entry.revision} {entry.outcome}" for entry in entries)
+        return sha256("\n".join([self.digest or self.ledger_id, *lines]).encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A note for the next holder of a resource. ``at`` is wall-clock milliseconds."""
+
+    id: str
+    resource: Resource
+    author: str
+    at: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """What a displaced holder has yet to be told: it was ``taken_over``, ``revoked``, ``retired``.
+
+    The last is what lapsed long ago and was cleaned up.
+    """
+
+    id: str
+    to: str
+    session: str | None
+    what: str
+    resource: str
+    scope: str
+    by: str
+    at: int
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    """A place in the line of those who wait for a resource: since when, and until when at most.
+
+    Times are wall-clock milliseconds of whoever waits. One ticket stands at each resource that is
+    waited for together. See ``core.moves.tickets`` for what it is worth.
+    """
+
+    id: str
+    resource: Resource
+    scope: str
+    holder: str
+    session: str | None
+    since: int
+    until: int
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """A record that cannot be read: where it lies, why, and whose it would be if that is known."""
+
+    file: str
+    problem: str
+
+    @property
+    def shown(self) -> str:
+        """The file's name fit for a message: anyone may have chosen it."""
+        return (
+            self.file
+            if self.file.isprintable() and len(self.file) <= 160
+            else ascii(self.file)[:160]
+        )
+
+
+class Records(Protocol):
+    """What a store can read from one state of a ledger."""
+
+    def of(self, resource: Resource) -> Iterable[Lease]:
+        """Every record of this resource, whatever its scope. Invalid when one is damaged."""
+
+    def with_paths(self) -> Iterable[Lease]:
+        """Every record that covers paths. Invalid when one of them is damaged."""
+
+    def every(self) -> Iterator[Lease | Damage]:
+        """All records, damaged ones told apart: for lists, never for decisions."""
+
+    def notes(self, resource: Resource) -> tuple[Note, ...]:
+        """Notes left on a resource, oldest first."""
+
+    def notices(self, holder: str) -> tuple[Notice, ...]:
+        """Notices waiting for a holder, oldest first."""
+
+    def tickets(self, resource: Resource) -> tuple[Ticket, ...]:
+        """Who waits for a resource, in any order. Invalid when that cannot be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What has been decided on top of the records: None removes."""
+
+    leases: Mapping[LeaseKey, tuple[Lease | None, Lease | None]] = field(default_factory=dict)
+    notes: Mapping[str, tuple[Note, ...]] = field(default_factory=dict)
+    notices: Mapping[str, tuple[Notice, ...]] = field(default_factory=dict)
+    note_resources: Mapping[str, Resource] = field(default_factory=dict)
+    dropped: tuple[str, ...] = ()
+    tickets: Mapping[str, tuple[Resource, tuple[Ticket, ...]]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """One state of one ledger. Every change gives a new value; nothing here reads a clock."""
+
+    header: Header
+    records: Records
+    changes: Changes = field(default_factory=Changes)
+
+    def leases_of(self, resource: Resource) -> list[Lease]:
+        """The records of a resource, any scope, in the order of their scopes."""
+        kept = [x for x in self.records.of(resource) if x.key not in self.changes.leases]
+        return sorted(kept + self._changed(lambda x: x.resource == resource), key=_order)
+
+    def leases_with_paths(self) -> list[Lease]:
+        """The records that cover paths."""
+        kept = [x for x in self.records.with_paths() if x.key not in self.changes.leases]
+        return sorted(kept + self._changed(lambda x: bool(x.patterns)), key=_order)
+
+    def every_lease(self) -> list[Lease]:
+        """All readable records; damaged ones are passed over (see ``damage``)."""
+        read = (x for x in self.records.every() if isinstance(x, Lease))
+        kept = [x for x in read if x.key not in self.changes.leases]
+        return sorted(kept + self._changed(lambda _: True), key=_order)
+
+    def damage(self) -> list[Damage]:
+        """Every record that cannot be read."""
+        return [x for x in self.records.every() if isinstance(x, Damage)]
+
+    def notes(self, resource: Resource) -> tuple[Note, ...]:
+        changed = self.changes.notes.get(resource.key)
+        return self.records.notes(resource) if changed is None else changed
+
+    def notices(self, holder: str) -> tuple[Notice, ...]:
+        changed = self.changes.notices.get(person_key(holder))
+        return self.records.notices(holder) if changed is None else changed
+
+    def tickets(self, resource: Resource) -> tuple[Ticket, ...]:
+        """Who waits for a resource; what cannot be read of it stands in nobody's way."""
+        changed = self.changes.tickets.get(resource.key)
+        if changed is not None:
+            return changed[1]
+        try:
+            return self.records.tickets(resource)
+        except Invalid:
+            return ()
+
+    def tickets_damage(self, resource: Resource) -> str | None:
+        """Why it cannot be read who waits for a resource; None where it can."""
+        try:
+            self.records.tickets(resource)
+        except Invalid as damage:
+            return damage.message
+        return None
+
+    def with_header(self, header: Header) -> Ledger:
+        return replace(self, header=header)
+
+    def put(self, lease: Lease) -> Ledger:
+        """With this record, in the place of any other of its resource and scope."""
+        return self._set(lease, lease)
+
+    def remove(self, lease: Lease) -> Ledger:
+        """Without this record."""
+        return self._set(lease, None)
+
+    def with_notes(self, resource: Resource, notes: tuple[Note, ...]) -> Ledger:
+        """With these notes on a resource; the oldest beyond the limit are dropped."""
+        kept = {**self.changes.notes, resource.key: notes[-NOTES_KEPT:]}
+        who = {**self.changes.note_resources, resource.key: resource}
+        return replace(self, changes=replace(self.changes, notes=kept, note_resources=who))
+
+    def with_notices(self, holder: str, notices: tuple[Notice, ...]) -> Ledger:
+        """With these notices for a holder; the oldest beyond the limit are dropped."""
+        kept = {**self.changes.notices, person_key(holder): notices[-NOTICES_KEPT:]}
+        return replace(self, changes=replace(self.changes, notices=kept))
+
+    def with_tickets(self, resource: Resource, tickets: tuple[Ticket, ...]) -> Ledger:
+        """With these tickets for a resource, in the place of all that were there."""
+        kept = {**self.changes.tickets, resource.key: (resource, tickets)}
+        return replace(self, changes=replace(self.changes, tickets=kept))
+
+    def drop(self, files: Iterable[str]) -> Ledger:
+        """Without these damaged files."""
+        dropped = (*self.changes.dropped, *files)
+        return replace(self, changes=replace(self.changes, dropped=dropped))
+
+    def _set(self, lease: Lease, value: Lease | None) -> Ledger:
+        before = self._before(lease)
+        leases = {**self.changes.leases, lease.key: (before, value)}
+        return replace(self, changes=replace(self.changes, leases=leases))
+
+    def _before(self, lease: Lease) -> Lease | None:
+        if lease.key in self.changes.leases:
+            return self.changes.leases[lease.key][0]
+        return next((x for x in self.records.of(lease.resource) if x.key == lease.key), None)
+
+    def _changed(self, wanted: _Test) -> list[Lease]:
+        return [new for _, new in self.changes.leases.values() if new is not None and wanted(new)]
+
+
+class _Test(Protocol):
+    def __call__(self, lease: Lease, /) -> bool: ...
+
+
+def _order(lease: Lease) -> tuple[str, str]:
+    return lease.key
+
+
+def count_token(header: Header) -> Header:
+    """The header after one more grant: tokens only ever grow (S4)."""
+    if header.sequence + 1 >= EPOCH_SIZE:
+        raise Invalid("the ledger has no fencing tokens left in this epoch")
+    return replace(header, sequence=header.sequence + 1)

@@ -1,0 +1,149 @@
+"""How a holder learns that it is none any more: the closed list of reasons, and who decides.
+
+A loss is final: what was lost is claimed again, never renewed. So a holder names the very grant
+that it renews, by the nonce of the grant; a later grant of the same thing, even to the same
+session, is another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import Enum
+
+from gitlease.core.errors import LeaseLost
+from gitlease.core.expiry import Moment, holder_has
+from gitlease.core.frozen import dataclass
+from gitlease.core.instant import MS, Instant
+from gitlease.core.lease import Actor, Lease, State, lease_key, same_person
+from gitlease.core.ledger import Ledger
+from gitlease.core.moves.operations import Grant
+from gitlease.core.outcome import LAPSED, Event
+
+
+class Loss(Enum):
+    """Why a lease is lost."""
+
+    TAKEN_OVER = "taken_over"
+    REVOKED = "revoked"
+    EXPIRED = "expired"
+    RELEASED_ELSEWHERE = "released_elsewhere"
+    UNREACHABLE = "unreachable_past_deadline"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hold:
+    """A grant that its holder believes in, and from when to when.
+
+    It counts from ``since``, the instant that was read before the change was built, for
+    ``duration_ms``, by the larger of elapsed boot and wall time.
+    """
+
+    grant: Grant
+    since: Instant
+    duration_ms: int
+
+    def left_ms(self, now: Instant) -> int:
+        """Milliseconds for which its holder may still believe in it; not positive when it is over.
+
+        By the instant alone: what the ledger says since is learnt with the next renewal.
+        """
+        return self.duration_ms - self.since.elapsed_at_most(now)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lost:
+    """A grant that is lost: why, and whose doing it was where that is known."""
+
+    hold: Hold
+    loss: Loss
+    by: str | None = None
+    detail: str = ""
+
+    @property
+    def error(self) -> LeaseLost:
+        """The refusal to raise wherever the grant is relied on."""
+        grant = self.hold.grant
+        return LeaseLost(
+            f"{grant.resource} was lost: {said(self.loss, self.by)}"
+            + (f" ({self.detail})" if self.detail else ""),
+            resource=grant.resource.text,
+            scope=grant.scope,
+            loss=self.loss.value,
+            lease_id=grant.lease_id,
+        )
+
+
+def said(loss: Loss, by: str | None = None) -> str:
+    """A reason as a person reads it."""
+    who = by or "another"
+    return {
+        Loss.TAKEN_OVER: f"{who} took it over",
+        Loss.REVOKED: f"{who} revoked it",
+        Loss.EXPIRED: "it ran out before it was renewed",
+        Loss.RELEASED_ELSEWHERE: "it was released elsewhere",
+        Loss.UNREACHABLE: "the remote could not be reached before it ran out",
+    }[loss]
+
+
+def still_held(ledger: Ledger, grant: Grant, holder: str, moment: Moment) -> Lease:
+    """The live lease of exactly this grant. LeaseLost, with the reason, where there is none."""
+    key = lease_key(grant.resource, grant.scope)
+    found = next((x for x in ledger.leases_of(grant.resource) if x.key == key), None)
+    loss, by = _judged(ledger, found, grant, holder, moment)
+    if loss is None and found is not None:
+        return found
+    loss = loss or Loss.RELEASED_ELSEWHERE
+    raise LeaseLost(
+        f"you no longer hold {grant.resource}: {said(loss, by)}",
+        resource=grant.resource.text,
+        scope=grant.scope,
+        conflicts=() if found is None else (found,),
+        holder=by,
+        loss=loss.value,
+        lease_id=grant.lease_id,
+    )
+
+
+def _judged(
+    ledger: Ledger, found: Lease | None, grant: Grant, holder: str, moment: Moment
+) -> tuple[Loss | None, str | None]:
+    if found is not None and found.lease_id == grant.lease_id:
+        if found.state is not State.ACTIVE or found.parked:
+            return Loss.RELEASED_ELSEWHERE, found.holder
+        if not found.answers_to(Actor(holder, grant.session)):
+            return Loss.TAKEN_OVER, found.holder  # bound to another run since
+        return (None, None) if holder_has(found, moment) else (Loss.EXPIRED, None)
+    for notice in reversed(ledger.notices(holder)):
+        about = (notice.resource, notice.scope, notice.session)
+        if about == (grant.resource.text, grant.scope, grant.session):
+            # What was retired had run out long before.
+            return Loss.EXPIRED if notice.what == "retired" else Loss(notice.what), notice.by
+    if found is None or found.state is not State.ACTIVE or found.token < grant.token:
+        return Loss.RELEASED_ELSEWHERE, None
+    if same_person(found.holder, holder) and found.session == grant.session:
+        return Loss.RELEASED_ELSEWHERE, None  # and claimed anew by the same run
+    return Loss.TAKEN_OVER, found.holder
+
+
+ENDINGS = {
+    "displaced": Loss.TAKEN_OVER,
+    "revoked": Loss.REVOKED,
+    "retired": Loss.EXPIRED,
+    LAPSED: Loss.EXPIRED,
+    "released": Loss.RELEASED_ELSEWHERE,
+    "completed": Loss.RELEASED_ELSEWHERE,
+    "parked": Loss.RELEASED_ELSEWHERE,
+}
+
+
+def ending(events: Iterable[Event], token: int) -> tuple[Loss, str] | None:
+    """How the grant of a token ended, by the audit trail; None where it does not say."""
+    for event in events:
+        if event.token == token and event.kind in ENDINGS:
+            return ENDINGS[event.kind], event.by
+    return None
+
+
+def early_ms(hold: Hold) -> int:
+    """How long before its end a holder stops believing: it has yet to be told, and to stop."""
+    return min(2 * MS, hold.duration_ms // 20)

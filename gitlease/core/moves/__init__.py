@@ -1,0 +1,1 @@
+"""Operations, the table of transitions that carries them out, and their audit."""

@@ -1,0 +1,123 @@
+"""The audit of one step of a ledger: is it a legal move of the table, by this pusher, now?
+
+A commit names the operations of its step. They are carried out again on the ledger before it, by
+the same table of transitions, and whatever they come to is what must have been written, byte for
+byte: whoever stores the ledger compares that. Beyond the table there is what only a server can
+say: who pushes it, and how late it is by its own clock.
+"""
+
+from __future__ import annotations
+
+from gitlease.core.errors import GitleaseError
+from gitlease.core.instant import MS, rfc3339
+from gitlease.core.lease import same_person
+from gitlease.core.ledger import Ledger
+from gitlease.core.moves.audit_values import Illegal, Pusher, bare, quoted
+from gitlease.core.moves.operations import Create
+from gitlease.core.moves.step_record import StepRecord
+from gitlease.core.moves.transitions import Applied, create
+from gitlease.core.policy import DEFAULT_POLICY
+
+LEAST_SKEW = 10  # seconds that a push may take on its way, whatever the policy allows for clocks
+
+
+def judge(
+    before: Ledger | None,
+    record: StepRecord,
+    *,
+    author: str,
+    committed_at: int,
+    pusher: Pusher,
+    now_ms: int,
+) -> Applied:
+    """What a step comes to, if it is a legal move; Illegal, with the rule, where it is not.
+
+    ``before`` is None where the ledger is made. ``author`` and ``committed_at`` (milliseconds,
+    whole seconds) are the commit's, ``now_ms`` is the wall clock of whoever judges.
+    """
+    _check_writer(record, author, pusher)
+    base = _made(record) if before is None else before
+    _check_clock(base, record.at, committed_at, now_ms)
+    try:
+        applied = record.carried_out(base)
+    except GitleaseError as refusal:
+        raise _illegal(refusal) from None
+    if not applied.changed:
+        raise refused(applied) or Illegal("nothing", "it changes nothing: an empty step is no move")
+    _check_takeovers(applied, record, now_ms)
+    return applied
+
+
+def refused(applied: Applied) -> Illegal | None:
+    """Why the table refuses an operation of a step; None where it refuses none."""
+    found = (result for result in applied.results if isinstance(result, GitleaseError))
+    first = next(found, None)
+    return None if first is None else _illegal(first)
+
+
+def _illegal(refusal: GitleaseError) -> Illegal:
+    return Illegal(refusal.code.replace("_", "-"), refusal.message)
+
+
+def _made(record: StepRecord) -> Ledger:
+    """The empty ledger that the first step stands on."""
+    if record.ledger_id is None:
+        raise Illegal("ledger-id", "the first step of a ledger says which ledger it is")
+    actor = record.operations[0].actor
+    return create(
+        Create(id="create", actor=actor, ledger_id=record.ledger_id, policy=DEFAULT_POLICY)
+    )
+
+
+def _check_writer(record: StepRecord, author: str, pusher: Pusher) -> None:
+    """Whoever pushes a step is its commit's author, and asks for all that it does."""
+    for holder in dict.fromkeys(operation.actor.holder for operation in record.operations):
+        if not holder.strip():
+            raise Illegal("identity", "it does not say who wrote it")
+        if not same_person(bare(holder), bare(author)):
+            raise Illegal(
+                "identity",
+                f"its commit is by {quoted(author)}, and its operations by {quoted(holder)}",
+            )
+        if not pusher.may_be(holder):
+            raise Illegal(
+                "identity", f"it is written as {quoted(holder)}, and {pusher.known} pushes it"
+            )
+
+
+def _check_clock(base: Ledger, at: int, committed_at: int, now_ms: int) -> None:
+    """The writer's clock lies within the ledger's allowance of the judge's."""
+    if at // MS != committed_at // MS:
+        raise Illegal(
+            "clock", f"its commit is of {_time(committed_at)} and what it does of {_time(at)}"
+        )
+    allowed = max(base.header.policy.skew, LEAST_SKEW)
+    off = at - now_ms
+    if abs(off) > allowed * MS:
+        where = "ahead of" if off > 0 else "behind"
+        raise Illegal(
+            "clock",
+            f"its time is {_time(at)}, {abs(off) // MS}s {where} this server's clock, "
+            f"and {allowed}s are allowed",
+            hints=("set the clock by NTP, and try again",),
+        )
+
+
+def _check_takeovers(applied: Applied, record: StepRecord, now_ms: int) -> None:
+    """What was another's may not be gone before it ran out, by the clock of whoever judges."""
+    by = record.operations[0].actor
+    for outcome in applied.outcomes:
+        for lease in outcome.displaced if outcome.status != "revoked" else ():
+            if not lease.same_holder(by) and now_ms < lease.expires_at:
+                raise Illegal(
+                    "takeover",
+                    f"{lease.resource} is {quoted(lease.holder)}'s until "
+                    f"{_time(lease.expires_at)}, and this server's clock reads {_time(now_ms)}",
+                )
+
+
+def _time(ms: int) -> str:
+    return rfc3339(max(ms, 0))
+
+
+__all__ = ["Illegal", "Pusher", "judge", "refused"]

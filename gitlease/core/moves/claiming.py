@@ -1,0 +1,307 @@
+"""The claim: what is granted or renewed, and who is displaced by it."""
+
+from __future__ import annotations
+
+from gitlease.core.duration import LONGEST, format_duration
+from gitlease.core.edge import Assignee
+from gitlease.core.errors import Invalid, PolicyRefused, UsageError
+from gitlease.core.expiry import Moment, holder_has
+from gitlease.core.frozen import replace
+from gitlease.core.instant import MS
+from gitlease.core.lease import Lease, State, lease_key
+from gitlease.core.ledger import Ledger, Notice, count_token
+from gitlease.core.moves.conflicts import (
+    assigned_error,
+    assignees,
+    has_edge,
+    may_bind,
+    named_in_file,
+    refuse,
+    rivals_of,
+    yields,
+)
+from gitlease.core.moves.operations import MAX_PATHS, MAX_PATHS_LENGTH, Claim
+from gitlease.core.moves.tickets import give_way, served
+from gitlease.core.outcome import LAPSED, Event, Outcome
+from gitlease.core.policy import Policy
+from gitlease.core.relation import Relation, relation
+from gitlease.core.resources.resource import Resource
+
+
+def claim(ledger: Ledger, op: Claim, moment: Moment) -> tuple[Ledger, Outcome]:
+    """Grant, renew the caller's own, or refuse with every lease that stands in the way."""
+    policy = ledger.header.policy
+    if op.takeover and not (op.reason or "").strip():
+        raise UsageError("a takeover needs a reason", resource=op.resource.text)
+    wanted = op.ttl if op.ttl is not None or op.default_fits else op.default_ttl
+    ttl = fit_ttl(wanted, op.default_ttl, policy, op.resource)
+    mine = _own_record(ledger, op)
+    own = None if mine is None else relation(mine, op.actor, policy, moment)
+    ours = own in (Relation.MINE, Relation.PARKED)
+    paths = _check_paths(op.paths)
+    if mine is not None and ours:
+        paths = _check_paths(tuple(dict.fromkeys((*mine.paths, *paths))))
+    rivals = rivals_of(ledger, op.resource, op.scope, paths)
+    stood = [(lease, relation(lease, op.actor, policy, moment)) for lease in rivals]
+    stood += assignees(ledger, op, rivals, moment)
+    refuse(op, stood, policy, moment)
+    named = named_in_file(ledger, op, moment)
+    apart = op.takeover or not has_edge(ledger, op, moment)
+    if named and apart and not op.takeover:
+        raise assigned_error(op.resource, op.scope, named)
+    if not ours:
+        give_way(ledger, op, moment)
+    displaced = [lease for lease, how in stood if yields(how, op)]
+    taken = named if apart else ()
+    if mine is not None and own is Relation.PARKED:
+        # A new promise, by a new grant: whoever still works under the parked one is fenced off.
+        resumed = _resumed(op, mine, paths)
+        ttl = min(mine.ttl, policy.ttl_max) if op.ttl is None else ttl
+        state, done = _grant(ledger, resumed, [mine, *displaced], ttl, moment, named=taken)
+    elif mine is not None and ours:
+        state, done = _renew_own(
+            ledger, op, mine, ttl, moment, paths=paths, displaced=displaced, named=taken
+        )
+    else:
+        state, done = _grant(ledger, op, displaced, ttl, moment, named=taken)
+    left = () if apart else tuple(a.name for a in named)
+    state = served(state, op, moment)
+    return state, replace(done, unassigned=tuple(a.name for a in taken), assigned=left)
+
+
+def _check_paths(paths: tuple[str, ...]) -> tuple[str, ...]:
+    """A record has room for so many paths: more would read as damaged."""
+    if len(paths) > MAX_PATHS or sum(map(len, paths)) > MAX_PATHS_LENGTH:
+        raise UsageError(
+            f"a lease covers at most {MAX_PATHS} paths of {MAX_PATHS_LENGTH} characters together",
+            hints=("claim a folder or a pattern instead of its files",),
+        )
+    return paths
+
+
+def fit_ttl(asked: int | None, default: int, policy: Policy, resource: Resource | None) -> int:
+    """The TTL to grant: what was asked when policy allows it, else the default made to fit."""
+    if asked is None:
+        return min(max(default, policy.ttl_min), policy.ttl_max)
+    if not policy.ttl_min <= asked <= policy.ttl_max:
+        raise PolicyRefused(
+            f"ttl {format_duration(asked)} is outside the ledger's limits, "
+            f"{format_duration(policy.ttl_min)} to {format_duration(policy.ttl_max)}",
+            resource=resource.text if resource else None,
+        )
+    return asked
+
+
+def _own_record(ledger: Ledger, op: Claim) -> Lease | None:
+    key = lease_key(op.resource, op.scope)
+    return next((x for x in ledger.leases_of(op.resource) if x.key == key), None)
+
+
+def _renew_own(
+    ledger: Ledger,
+    op: Claim,
+    mine: Lease,
+    ttl: int,
+    moment: Moment,
+    *,
+    paths: tuple[str, ...],
+    displaced: list[Lease],
+    named: tuple[Assignee, ...],
+) -> tuple[Ledger, Outcome]:
+    """A claim of one's own live lease is a heartbeat, with whatever else the claim says."""
+    policy, now = ledger.header.policy, moment.now.wall_ms
+    keep_ttl = min(mine.ttl, policy.ttl_max) if op.ttl is None else ttl
+    lease = replace(
+        mine,
+        session=op.actor.session if may_bind(ledger, mine, op.actor, moment) else mine.session,
+        ttl=keep_ttl,
+        renewed_at=now,
+        expires_at=stretched(mine, now + keep_ttl * MS, policy, moment),
+        renewals=mine.renewals + 1,
+        paths=paths,
+        reason=op.reason or mine.reason,
+        host=op.actor.host or mine.host,
+        branch=op.actor.branch or mine.branch,
+        edge=mine.edge or op.edge,
+        operation=op.id,
+        margins=mine.margins.widest(policy.margins),
+    )
+    state, taken, said = _displace(ledger, displaced, named, op, moment)
+    # What others may come to rely on must not be forgotten with the next heartbeat.
+    before = (mine.session, mine.paths, mine.reason)
+    quiet = before == (lease.session, lease.paths, lease.reason) and not displaced and not named
+    status = "taken_over" if taken or named else "renewed"
+    done = Outcome(
+        operation=op.id,
+        status=status,
+        leases=(lease,),
+        events=(event(status, op.id, now, op.actor.holder, lease), *said),
+        displaced=taken,
+        is_renewal=quiet,
+    )
+    return state.put(lease), done
+
+
+def _resumed(op: Claim, parked: Lease, paths: tuple[str, ...]) -> Claim:
+    """The claim of what the caller parked: it goes on with what that covered, and why."""
+    reason = op.reason or parked.reason
+    return replace(op, paths=paths, reason=reason, edge=op.edge or parked.edge)
+
+
+def stretched(
+    lease: Lease, until: int, policy: Policy, moment: Moment, *, most: int | None = None
+) -> int:
+    """When a lease ends that is renewed or extended ``until`` then: never sooner than before.
+
+    ``most``: the seconds that it may last from now on, where that is not the maximum of a TTL.
+    Its duration from now on stays within what it was and what the policy allows, since everybody
+    else waits for the duration: by a clock that was set back, the old end would be far away.
+    """
+    limit = policy.ttl_max if most is None else most
+    longest = min(max(limit * MS, lease.duration_ms), LONGEST * MS)
+    return min(max(lease.expires_at, until), moment.now.wall_ms + longest)
+
+
+def _displace(
+    ledger: Ledger, displaced: list[Lease], named: tuple[Assignee, ...], op: Claim, moment: Moment
+) -> tuple[Ledger, tuple[Lease, ...], tuple[Event, ...]]:
+    """Remove whose place is taken, and leave word for those of other people.
+
+    ``named`` lose an edge in the task file: those of them whom a lease does not name are told too.
+    What is dropped of the caller's own had run out, and the audit trail says so; what was parked
+    and is live goes on in the new grant.
+    """
+    state, by, now = ledger, op.actor, moment.now.wall_ms
+    for old in displaced:
+        state = state.remove(old)
+    taken = tuple(x for x in displaced if x.state is State.ACTIVE and not x.same_holder(by))
+    for old in taken:
+        state = give_notice(state, old, op.id, "taken_over", by.holder, now, op.reason)
+    said = [event("displaced", op.id, now, by.holder, x, reason=op.reason) for x in taken]
+    told = [x.holder for x in taken]
+    for assignee in named:
+        if any(assignee.is_holder(holder) for holder in told):
+            continue
+        for number, holder in enumerate(assignee.holders):
+            state = _tell_assignee(state, holder, op, f"{op.id}-{len(said)}.{number}", now)
+        said.append(_unassigned(op, assignee.known, now))
+    own = (x for x in displaced if x.state is State.ACTIVE and x.same_holder(by))
+    said += [event(LAPSED, op.id, now, by.holder, x) for x in own if not holder_has(x, moment)]
+    return state, taken, tuple(said)
+
+
+def _tell_assignee(ledger: Ledger, holder: str, op: Claim, notice_id: str, now: int) -> Ledger:
+    notice = Notice(
+        id=notice_id,
+        to=holder,
+        session=None,
+        what="taken_over",
+        resource=op.resource.text,
+        scope=op.scope,
+        by=op.actor.holder,
+        at=now,
+        reason=op.reason,
+    )
+    return ledger.with_notices(holder, (*ledger.notices(holder), notice))
+
+
+def _unassigned(op: Claim, who: str, now: int) -> Event:
+    return Event(
+        kind="displaced",
+        operation=op.id,
+        at=now,
+        by=op.actor.holder,
+        resource=op.resource.text,
+        scope=op.scope,
+        holder=who,
+        reason=op.reason,
+    )
+
+
+def _grant(
+    ledger: Ledger,
+    op: Claim,
+    displaced: list[Lease],
+    ttl: int,
+    moment: Moment,
+    *,
+    named: tuple[Assignee, ...],
+) -> tuple[Ledger, Outcome]:
+    now, actor, policy = moment.now.wall_ms, op.actor, ledger.header.policy
+    header = count_token(ledger.header)
+    lease = Lease(
+        resource=first_spelling(ledger, op.resource),
+        scope=op.scope,
+        holder=actor.holder,
+        session=actor.session,
+        lease_id=op.lease_id,
+        token=header.token,
+        ttl=ttl,
+        claimed_at=now,
+        renewed_at=now,
+        expires_at=now + ttl * MS,
+        renewals=0,
+        paths=op.paths,
+        reason=op.reason,
+        host=actor.host,
+        branch=actor.branch,
+        state=State.ACTIVE,
+        edge=op.edge,
+        operation=op.id,
+        margins=policy.margins,
+    )
+    if lease.token <= max((x.token for x in displaced), default=0):
+        raise Invalid(
+            f"the ledger's sequence is behind the token of {op.resource}: it was tampered with"
+        )
+    state, taken, said = _displace(ledger.with_header(header), displaced, named, op, moment)
+    status = "taken_over" if taken or named else "claimed"
+    outcome = Outcome(
+        operation=op.id,
+        status=status,
+        leases=(lease,),
+        events=(event(status, op.id, now, actor.holder, lease), *said),
+        displaced=taken,
+    )
+    return state.put(lease), outcome
+
+
+def first_spelling(ledger: Ledger, resource: Resource) -> Resource:
+    """The first claimer's spelling, as long as the ledger has a record of the resource."""
+    return next((x.resource for x in ledger.leases_of(resource)), resource)
+
+
+def give_notice(
+    ledger: Ledger, old: Lease, op_id: str, what: str, by: str, at: int, reason: str | None
+) -> Ledger:
+    """Leave word for a displaced holder, to be shown at their next command."""
+    notice = Notice(
+        id=f"{op_id}-{old.lease_id[:8]}",
+        to=old.holder,
+        session=old.session,
+        what=what,
+        resource=old.resource.text,
+        scope=old.scope,
+        by=by,
+        at=at,
+        reason=reason,
+    )
+    return ledger.with_notices(old.holder, (*ledger.notices(old.holder), notice))
+
+
+def event(
+    kind: str, op_id: str, at: int, by: str, lease: Lease, *, reason: str | None = None
+) -> Event:
+    """A line of the audit trail about one lease."""
+    return Event(
+        kind=kind,
+        operation=op_id,
+        at=at,
+        by=by,
+        resource=lease.resource.text,
+        scope=lease.scope,
+        holder=lease.holder,
+        session=lease.session,
+        token=lease.token,
+        reason=reason or lease.reason,
+    )

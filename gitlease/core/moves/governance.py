@@ -1,0 +1,128 @@
+"""Governance and housekeeping: revoke, notes, policy, notices, barriers, damaged records."""
+
+from __future__ import annotations
+
+from gitlease.core.duration import format_duration
+from gitlease.core.errors import NotFound, PolicyRefused, UsageError
+from gitlease.core.expiry import Moment
+from gitlease.core.frozen import replace
+from gitlease.core.lease import Actor, State, same_person
+from gitlease.core.ledger import Ledger, Note
+from gitlease.core.moves.claiming import event, give_notice
+from gitlease.core.moves.conflicts import held_error
+from gitlease.core.moves.holding import note_event
+from gitlease.core.moves.operations import (
+    Acknowledge,
+    AddNote,
+    Barrier,
+    DropRecord,
+    Revoke,
+    SetPolicy,
+)
+from gitlease.core.outcome import Event, Outcome
+from gitlease.core.policy import change_policy
+from gitlease.core.resources.pattern import fold
+
+
+def revoke(ledger: Ledger, op: Revoke, moment: Moment) -> tuple[Ledger, Outcome]:
+    """End leases of a resource, whoever holds them, and leave word for their holders."""
+    _need_admin(ledger, op.actor, "revoke a lease")
+    if not op.reason.strip():
+        raise UsageError("a revocation needs a reason", resource=op.resource.text)
+    now, policy = moment.now.wall_ms, ledger.header.policy
+    found = [
+        x
+        for x in ledger.leases_of(op.resource)
+        if x.state is State.ACTIVE and (op.scope is None or fold(x.scope) == fold(op.scope))
+    ]
+    expected = op.expect_holder
+    others = tuple(x for x in found if expected and not same_person(x.holder, expected))
+    if others:
+        raise held_error(op.resource, op.scope, others, policy, moment)
+    state = ledger
+    for lease in found:
+        state = state.remove(lease)
+        if not lease.same_holder(op.actor):
+            state = give_notice(state, lease, op.id, "revoked", op.actor.holder, now, op.reason)
+    return state, Outcome(
+        operation=op.id,
+        status="revoked",
+        leases=tuple(replace(x, state=State.REVOKED) for x in found),
+        events=tuple(
+            event("revoked", op.id, now, op.actor.holder, x, reason=op.reason) for x in found
+        ),
+        displaced=tuple(found),
+        changed=bool(found),
+    )
+
+
+def add_note(ledger: Ledger, op: AddNote, moment: Moment) -> tuple[Ledger, Outcome]:
+    """Leave a note for the next holder: anyone may."""
+    now = moment.now.wall_ms
+    note = Note(op.id, op.resource, op.actor.holder, now, op.text)
+    state = ledger.with_notes(op.resource, (*ledger.notes(op.resource), note))
+    said = note_event(op.id, op.resource, op.actor, now, op.text)
+    return state, Outcome(operation=op.id, status="noted", events=(said,))
+
+
+def set_policy(ledger: Ledger, op: SetPolicy, moment: Moment) -> tuple[Ledger, Outcome]:
+    """Change the policy: anyone until there are admins, who must include whoever sets them."""
+    before = ledger.header.policy
+    if before.admins:
+        _need_admin(ledger, op.actor, "change its policy")
+    after = change_policy(before, dict(op.changes))
+    if after.admins != before.admins and after.admins and not after.is_admin(op.actor.holder):
+        raise PolicyRefused(
+            f"the admins must include yourself, {op.actor.holder}",
+            hints=("otherwise nobody could undo a slip",),
+        )
+    words = ", ".join(f"{key} = {value}" for key, value in op.changes)
+    changed = Event("policy", op.id, moment.now.wall_ms, op.actor.holder, detail=words)
+    state = ledger.with_header(replace(ledger.header, policy=after))
+    return state, Outcome(
+        operation=op.id, status="policy_changed", events=(changed,), changed=after != before
+    )
+
+
+def acknowledge(ledger: Ledger, op: Acknowledge, moment: Moment) -> tuple[Ledger, Outcome]:
+    """Drop notices that their holder has been shown; only one's own."""
+    before = ledger.notices(op.actor.holder)
+    kept = tuple(n for n in before if n.id not in op.notices)
+    state = ledger if kept == before else ledger.with_notices(op.actor.holder, kept)
+    return state, Outcome(
+        operation=op.id, status="acknowledged", changed=kept != before, is_renewal=True
+    )
+
+
+def barrier(ledger: Ledger, op: Barrier, moment: Moment) -> tuple[Ledger, Outcome]:
+    """Move the ledger on by one revision, so that an undecided push can never land."""
+    said = Event("barrier", op.id, moment.now.wall_ms, op.actor.holder)
+    return ledger, Outcome(operation=op.id, status="barrier", events=(said,))
+
+
+def drop_record(ledger: Ledger, op: DropRecord, moment: Moment) -> tuple[Ledger, Outcome]:
+    """Remove a record that cannot be read; a readable one is never dropped this way."""
+    _need_admin(ledger, op.actor, "drop a damaged record")
+    found = next((d for d in ledger.damage() if op.file in (d.file, d.shown)), None)
+    if found is None:
+        raise NotFound(f"the ledger has no damaged record {op.file}")
+    dropped = Event(
+        "dropped", op.id, moment.now.wall_ms, op.actor.holder, reason=op.reason, detail=op.file
+    )
+    return ledger.drop([found.file]), Outcome(operation=op.id, status="dropped", events=(dropped,))
+
+
+def _need_admin(ledger: Ledger, actor: Actor, what: str) -> None:
+    policy = ledger.header.policy
+    if policy.is_admin(actor.holder):
+        return
+    if policy.admins:
+        raise PolicyRefused(
+            f"only the ledger's admins may {what}, and {actor.holder} is none of them",
+            hints=("they are " + ", ".join(policy.admins),),
+        )
+    limit = format_duration(policy.ttl_max)
+    raise PolicyRefused(
+        f"nobody may {what}: the ledger has no admins yet",
+        hints=(f"a lease that is not renewed lapses by itself, after {limit} at most",),
+    )

@@ -1,0 +1,358 @@
+"""What a holder does with what it holds: renew, extend, release, complete."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gitlease.core.errors import (
+    GitleaseError,
+    Invalid,
+    LeaseLost,
+    NotFound,
+    NotHolder,
+)
+from gitlease.core.expiry import Moment, holder_has
+from gitlease.core.frozen import replace
+from gitlease.core.instant import MS
+from gitlease.core.lease import Actor, Lease, State
+from gitlease.core.ledger import Ledger, Note, count_token
+from gitlease.core.loss import still_held
+from gitlease.core.moves.claiming import event, first_spelling, fit_ttl, stretched
+from gitlease.core.moves.conflicts import assigned_error, held_error, may_bind, named_in_file
+from gitlease.core.moves.operations import Complete, Extend, Release, Renew
+from gitlease.core.outcome import Event, Outcome
+from gitlease.core.relation import TABLE, Relation, Row, Verdict, relation
+from gitlease.core.resources.pattern import fold
+from gitlease.core.resources.resource import WHOLE, Resource, scopes_overlap
+
+
+def renew(ledger: Ledger, op: Renew, moment: Moment) -> tuple[Ledger, Outcome]:
+    """Bump expiry to now + TTL; never re-acquire what was lost, never shorten."""
+    policy, now = ledger.header.policy, moment.now.wall_ms
+    if op.ttl is not None:
+        fit_ttl(op.ttl, op.ttl, policy, op.resource)
+    refused: tuple[GitleaseError, ...] = ()
+    if op.grants:
+        mine, refused = _of_grants(ledger, op, moment)
+    elif op.resource is None:
+        mine, refused = _of_session(ledger, op.actor, moment)
+        if refused and not mine:
+            raise refused[0]
+    else:
+        mine = _held(ledger, op.resource, op.scope, op.actor, moment)
+    state, renewed, binds = ledger, [], False
+    for lease in mine:
+        ttl = min(lease.ttl, policy.ttl_max) if op.ttl is None else op.ttl
+        fresh = _beat(lease, op.id, ledger, moment, until=now + ttl * MS)
+        if op.ttl is not None:
+            fresh = replace(fresh, ttl=op.ttl)
+        if op.resource is not None and may_bind(ledger, lease, op.actor, moment):
+            fresh = replace(fresh, session=op.actor.session)
+            binds = True
+        renewed.append(fresh)
+        state = state.put(fresh)
+    return state, Outcome(
+        operation=op.id,
+        status="renewed",
+        leases=tuple(renewed),
+        events=tuple(event("renewed", op.id, now, op.actor.holder, x) for x in renewed),
+        refused=refused,
+        changed=bool(renewed),
+        is_renewal=not binds,
+    )
+
+
+def extend(ledger: Ledger, op: Extend, moment: Moment) -> tuple[Ledger, Outcome]:
+    """Stretch to at least now + D, capped to the policy's maximum; never shorten."""
+    policy, now = ledger.header.policy, moment.now.wall_ms
+    seconds = min(op.seconds, policy.ttl_max)
+    state, extended = ledger, []
+    for lease in _held(ledger, op.resource, op.scope, op.actor, moment):
+        longer = _beat(lease, op.id, ledger, moment, until=now + seconds * MS)
+        if may_bind(ledger, lease, op.actor, moment):
+            longer = replace(longer, session=op.actor.session)
+        extended.append(longer)
+        state = state.put(longer)
+    return state, Outcome(
+        operation=op.id,
+        status="extended",
+        leases=tuple(extended),
+        events=tuple(event("extended", op.id, now, op.actor.holder, x) for x in extended),
+        capped_to_max=seconds < op.seconds,
+    )
+
+
+def release(ledger: Ledger, op: Release, moment: Moment) -> tuple[Ledger, Outcome]:
+    """Drop one's own; with none it succeeds, and someone else's is refused."""
+    now = moment.now.wall_ms
+    state, ended = ledger, []
+    for lease in _mine_to_end(ledger, op, moment):
+        state = state.remove(lease)
+        ended.append(replace(lease, state=State.RELEASED))
+    events = [event("released", op.id, now, op.actor.holder, x, reason=op.note) for x in ended]
+    if op.note is not None:
+        state = noted(state, op.resource, op.id, op.actor, now, op.note)
+        if not ended:
+            events.append(note_event(op.id, op.resource, op.actor, now, op.note))
+    return state, Outcome(
+        operation=op.id,
+        status="released",
+        leases=tuple(ended),
+        events=tuple(events),
+        changed=bool(ended) or op.note is not None,
+    )
+
+
+def complete(ledger: Ledger, op: Complete, moment: Moment) -> tuple[Ledger, Outcome]:
+    """End as completed: the record stays for a while and refuses claims that do not reopen."""
+    now, policy, actor = moment.now.wall_ms, ledger.header.policy, op.actor
+    mine = _mine_to_end(ledger, op, moment)
+    done_before = _completed(ledger, op.resource, op.scope, actor, moment)
+    if not mine and done_before:
+        return ledger, Outcome(
+            operation=op.id, status="completed", leases=tuple(done_before), changed=False
+        )
+    if not mine and op.held_only:
+        raise NotFound(
+            f"there is nothing to finish: {op.resource} is no task, and you do not hold it",
+            resource=op.resource.text,
+        )
+    state, records = ledger, mine
+    if not mine:
+        header = count_token(ledger.header)
+        state = ledger.with_header(header)
+        records = [_unheld(op, header.token, ledger, now)]
+    done = [
+        replace(
+            lease,
+            state=State.COMPLETED,
+            renewed_at=now,
+            expires_at=now,
+            operation=op.id,
+            margins=policy.margins,
+            parked=False,
+        )
+        for lease in records
+    ]
+    for lease in done:
+        state = state.put(lease)
+    state = state.with_notes(op.resource, ())
+    return state, Outcome(
+        operation=op.id,
+        status="completed",
+        leases=tuple(done),
+        events=tuple(event("completed", op.id, now, actor.holder, x) for x in done),
+    )
+
+
+def noted(
+    ledger: Ledger, resource: Resource, op_id: str, actor: Actor, at: int, text: str
+) -> Ledger:
+    """With one more note for the next holder."""
+    note = Note(op_id, resource, actor.holder, at, text)
+    return ledger.with_notes(resource, (*ledger.notes(resource), note))
+
+
+def note_event(op_id: str, resource: Resource, actor: Actor, at: int, text: str) -> Event:
+    """The audit line of a note."""
+    return Event(
+        kind="noted",
+        operation=op_id,
+        at=at,
+        by=actor.holder,
+        resource=resource.text,
+        session=actor.session,
+        detail=text,
+    )
+
+
+def _beat(lease: Lease, op_id: str, ledger: Ledger, moment: Moment, *, until: int) -> Lease:
+    return replace(
+        lease,
+        renewed_at=moment.now.wall_ms,
+        expires_at=stretched(lease, until, ledger.header.policy, moment),
+        renewals=lease.renewals + 1,
+        operation=op_id,
+        margins=lease.margins.widest(ledger.header.policy.margins),
+    )
+
+
+def _unheld(op: Complete, token: int, ledger: Ledger, now: int) -> Lease:
+    """The record of work that was finished without a lease: it takes a token like any grant."""
+    return Lease(
+        resource=first_spelling(ledger, op.resource),
+        scope=op.scope or WHOLE,
+        holder=op.actor.holder,
+        session=op.actor.session,
+        lease_id=op.lease_id,
+        token=token,
+        ttl=ledger.header.policy.ttl_min,
+        claimed_at=now,
+        renewed_at=now,
+        expires_at=now,
+        renewals=0,
+        paths=(),
+        reason=None,
+        host=op.actor.host,
+        branch=op.actor.branch,
+        state=State.COMPLETED,
+        edge=False,
+        operation=op.id,
+        margins=ledger.header.policy.margins,
+    )
+
+
+def _stood(
+    ledger: Ledger, resource: Resource, actor: Actor, moment: Moment
+) -> list[tuple[Lease, Relation]]:
+    policy = ledger.header.policy
+    return [(x, relation(x, actor, policy, moment)) for x in ledger.leases_of(resource)]
+
+
+def _in_scope(lease: Lease, scope: str | None) -> bool:
+    return scope is None or fold(lease.scope) == fold(scope)
+
+
+def _pick(
+    stood: list[tuple[Lease, Relation]],
+    scope: str | None,
+    verb: Callable[[Row], Verdict],
+    moment: Moment,
+) -> list[Lease]:
+    def may(lease: Lease, verdict: Verdict) -> bool:
+        live = verdict is Verdict.WHILE_LIVE and holder_has(lease, moment)
+        return verdict is Verdict.YES or live
+
+    return [x for x, how in stood if _in_scope(x, scope) and may(x, verb(TABLE[how]))]
+
+
+def _blockers(
+    stood: list[tuple[Lease, Relation]],
+    scope: str | None,
+    verb: Callable[[Row], Verdict],
+    verdict: Verdict,
+) -> list[tuple[Lease, Relation]]:
+    return [
+        (x, how)
+        for x, how in stood
+        if verb(TABLE[how]) is verdict and (scope is None or scopes_overlap(x.scope, scope))
+    ]
+
+
+def _held(
+    ledger: Ledger, resource: Resource, scope: str | None, actor: Actor, moment: Moment
+) -> list[Lease]:
+    """The caller's own live leases of a resource; LeaseLost or NotHolder when there is none."""
+    return held_for(ledger, resource, scope, actor, moment, lambda row: row.renew)
+
+
+def held_for(
+    ledger: Ledger,
+    resource: Resource,
+    scope: str | None,
+    actor: Actor,
+    moment: Moment,
+    verb: Callable[[Row], Verdict],
+) -> list[Lease]:
+    """The caller's live leases of a resource that a verb may change; a refusal where none is."""
+    stood = _stood(ledger, resource, actor, moment)
+    mine = _pick(stood, scope, verb, moment)
+    if mine:
+        return mine
+    kept = [x for x, how in stood if how is Relation.PARKED and _in_scope(x, scope)]
+    if kept:
+        raise _only_parked(kept[0])
+    policy = ledger.header.policy
+    theirs = _blockers(stood, scope, verb, Verdict.NOT_HOLDER)
+    if theirs:
+        held = tuple(x for x, _ in theirs)
+        raise held_error(resource, scope, held, policy, moment, error=NotHolder)
+    raise _lost(resource, scope, tuple(x for x, _ in stood if _in_scope(x, scope)))
+
+
+def _only_parked(lease: Lease) -> LeaseLost:
+    return LeaseLost(
+        f"{lease.resource} is parked: no session keeps it",
+        resource=lease.resource.text,
+        scope=lease.scope,
+        conflicts=(lease,),
+        hints=("a claim goes on with it",),
+    )
+
+
+def _lost(resource: Resource, scope: str | None, left: tuple[Lease, ...]) -> LeaseLost:
+    if not left:
+        why = "it is free"
+    elif left[0].state is State.COMPLETED:
+        why = f"completed by {left[0].holder}"
+    else:
+        why = f"the lease of {left[0].holder} ran out"
+    return LeaseLost(
+        f"you do not hold {resource}; {why}",
+        resource=resource.text,
+        scope=scope,
+        conflicts=left,
+    )
+
+
+def _of_session(
+    ledger: Ledger, actor: Actor, moment: Moment
+) -> tuple[list[Lease], tuple[GitleaseError, ...]]:
+    policy, mine, lost = ledger.header.policy, [], []
+    for lease in ledger.every_lease():
+        if lease.state is not State.ACTIVE or lease.parked or not lease.answers_to(actor):
+            continue
+        if relation(lease, actor, policy, moment) is Relation.MINE:
+            mine.append(lease)
+        else:
+            lost.append(_lost(lease.resource, lease.scope, (lease,)))
+    return mine, tuple(lost)
+
+
+def _of_grants(
+    ledger: Ledger, op: Renew, moment: Moment
+) -> tuple[list[Lease], tuple[GitleaseError, ...]]:
+    mine: list[Lease] = []
+    refused: list[GitleaseError] = []
+    for grant in op.grants:
+        try:
+            mine.append(still_held(ledger, grant, op.actor.holder, moment))
+        except (LeaseLost, Invalid) as refusal:  # a damaged record keeps only its own from beating
+            refused.append(refusal)
+    return mine, tuple(refused)
+
+
+def _mine_to_end(ledger: Ledger, op: Release | Complete, moment: Moment) -> list[Lease]:
+    """What release and done end; LeaseHeld too where the task is another's by its file alone."""
+    mine = may_end(ledger, op.resource, op.scope, op.actor, moment)
+    named = () if mine else named_in_file(ledger, op, moment)
+    if named:
+        raise assigned_error(op.resource, op.scope, named)
+    return mine
+
+
+def may_end(
+    ledger: Ledger, resource: Resource, scope: str | None, actor: Actor, moment: Moment
+) -> list[Lease]:
+    """The caller's leases that release and done may end; LeaseHeld when only others have it."""
+    stood = _stood(ledger, resource, actor, moment)
+    mine = _pick(stood, scope, lambda row: row.end, moment)
+    if mine:
+        return mine
+    theirs = _blockers(stood, scope, lambda row: row.end, Verdict.HELD)
+    if theirs:
+        held = tuple(x for x, _ in theirs)
+        how = {x.lease_id: r for x, r in theirs}
+        raise held_error(resource, scope, held, ledger.header.policy, moment, how=how)
+    return []
+
+
+def _completed(
+    ledger: Ledger, resource: Resource, scope: str | None, actor: Actor, moment: Moment
+) -> list[Lease]:
+    wanted = scope or WHOLE
+    return [
+        x
+        for x, how in _stood(ledger, resource, actor, moment)
+        if how is Relation.COMPLETED and fold(x.scope) in (fold(wanted), WHOLE)
+    ]

@@ -1,0 +1,281 @@
+"""Operations: what is asked of a ledger, as plain data with an id of its own.
+
+They say nothing of how or when they are carried out, so one process can hand them to another, a
+gateway can join them into one push and a simulation can replay them.
+"""
+
+from __future__ import annotations
+
+from gitlease.core.edge import Assignee
+from gitlease.core.errors import UsageError
+from gitlease.core.frozen import dataclass
+from gitlease.core.lease import Actor, LeaseKey
+from gitlease.core.policy import Policy
+from gitlease.core.resources.resource import WHOLE, Resource
+
+MAX_REASON = 500
+MAX_NOTE = 2_000
+MAX_WORD = 254
+MAX_PATHS = 64
+MAX_PATHS_LENGTH = 8_192
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """Base of all: a fresh random id, and who asks."""
+
+    id: str
+    actor: Actor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Create(Operation):
+    """Makes the ledger where there is none."""
+
+    ledger_id: str
+    policy: Policy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim(Operation):
+    """Takes a lease, or renews the caller's own live one.
+
+    ``ttl`` in seconds; None for ``default_ttl``, which is fitted into the limits if it
+    ``default_fits`` and must lie within them otherwise. ``lease_id`` is the nonce of the grant.
+    ``takeover`` allows to replace the edge of another, ``reopen`` completed work.
+    ``edge`` says that the task file is assigned along with it, ``assigned`` who else stands there.
+    ``ticket`` is the caller's place in the line, which the grant gives up. ``passing``: of those
+    who wait longer, so many may be passed over; None looks at nobody who waits.
+    """
+
+    resource: Resource
+    lease_id: str
+    scope: str = WHOLE
+    ttl: int | None = None
+    default_ttl: int = 900
+    default_fits: bool = True
+    paths: tuple[str, ...] = ()
+    reason: str | None = None
+    takeover: bool = False
+    reopen: bool = False
+    edge: bool = False
+    assigned: tuple[Assignee, ...] = ()
+    ticket: str | None = None
+    passing: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pick(Operation):
+    """Makes the first of these claims that nothing stands against; all have this operation's id.
+
+    What the caller is at already is passed over, so that two runs of one person get different work;
+    what it parked is nobody's run, and resumed. ``tasks`` are the folded names of what is handed
+    out at all, and ``parked`` the keys of the parked leases among them that were known of: of one
+    that was not, the claims are made again.
+    """
+
+    claims: tuple[Claim, ...]
+    tasks: frozenset[str] = frozenset()
+    parked: frozenset[LeaseKey] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """One grant of a lease, told from every other of the same thing by the nonce ``lease_id``."""
+
+    resource: Resource
+    scope: str
+    session: str | None
+    lease_id: str
+    token: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Renew(Operation):
+    """The heartbeat: expiry becomes now + TTL. No resource means everything of the session.
+
+    With ``grants`` it renews exactly those, of whichever sessions of the holder they are.
+    """
+
+    resource: Resource | None = None
+    scope: str | None = None
+    ttl: int | None = None
+    grants: tuple[Grant, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extend(Operation):
+    """Stretches to at least now + ``seconds``, capped to the policy's maximum."""
+
+    resource: Resource
+    seconds: int
+    scope: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release(Operation):
+    """Drops one's lease; with nothing to drop it succeeds all the same.
+
+    ``assigned`` are those whose task it is by its file, where the caller is not among them.
+    """
+
+    resource: Resource
+    scope: str | None = None
+    note: str | None = None
+    assigned: tuple[Assignee, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Park(Operation):
+    """Keeps a lease for a later run of its holder, renewed by none: others are kept out meanwhile.
+
+    ``seconds`` are capped to the policy's ``park_max``; None: as long as that.
+    """
+
+    resource: Resource
+    seconds: int | None = None
+    scope: str | None = None
+    reason: str | None = None
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndSession(Operation):
+    """Ends what runs of the caller's hold: exactly these grants, as far as they are still theirs.
+
+    Whoever names a run of its own speaks for it. With ``park`` they are parked for ``seconds``,
+    otherwise released.
+    """
+
+    grants: tuple[Grant, ...]
+    park: bool = False
+    seconds: int | None = None
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Complete(Operation):
+    """Finishes: the lease ends ``completed``, and claims need ``reopen`` from then on.
+
+    ``assigned`` are those whose task it is by its file, where the caller is not among them.
+    ``held_only``: what the caller does not hold is no work that could be finished.
+    """
+
+    resource: Resource
+    lease_id: str
+    scope: str | None = None
+    assigned: tuple[Assignee, ...] = ()
+    held_only: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Revoke(Operation):
+    """Ends someone else's lease: for admins, with a reason."""
+
+    resource: Resource
+    reason: str
+    scope: str | None = None
+    expect_holder: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retirement:
+    """What is to be cleaned up of one resource, and the ``reason`` that its holders are told.
+
+    ``grants`` are leases that lapsed. ``assigned``: also where an edge keeps one for its holder.
+    ``unassigned`` are those whose names leave the task file with it, and ``note`` is for whoever
+    takes the task next.
+    """
+
+    resource: Resource
+    reason: str
+    grants: tuple[Grant, ...] = ()
+    assigned: bool = False
+    unassigned: tuple[Assignee, ...] = ()
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retire(Operation):
+    """Cleans up what lapsed, and nothing that is live: one operation for many resources."""
+
+    items: tuple[Retirement, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddNote(Operation):
+    """Leaves a note for the next holder."""
+
+    resource: Resource
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakeTicket(Operation):
+    """Stands in line for several resources at once, or stays there for longer.
+
+    ``ticket`` is the random id of the place; ``since`` keeps it where it was before (None: now),
+    and ``until`` is when whoever waits gives up. Both are wall-clock milliseconds.
+    """
+
+    resources: tuple[Resource, ...]
+    ticket: str
+    until: int
+    scope: str = WHOLE
+    since: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaveTicket(Operation):
+    """Leaves the line: with no ticket there it succeeds all the same."""
+
+    resources: tuple[Resource, ...]
+    ticket: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetPolicy(Operation):
+    """Changes the policy: for admins once there are any."""
+
+    changes: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Acknowledge(Operation):
+    """Drops notices that their holder has been shown."""
+
+    notices: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Barrier(Operation):
+    """Changes nothing but the revision, so that an older undecided push can never land."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropRecord(Operation):
+    """Removes a damaged record: for admins."""
+
+    file: str
+    reason: str
+
+
+def check_text(
+    text: str, *, what: str, limit: int = MAX_WORD, lines: bool = False, blank: bool = False
+) -> str:
+    """``text`` when it is printable and not too long, else UsageError.
+
+    Control characters are refused because every reader's terminal shows what one writer stored.
+    """
+    if not isinstance(text, str):
+        raise UsageError(f"{what} must be a string, not {type(text).__name__}")
+    if not blank and not text.strip():
+        raise UsageError(f"{what} must not be empty")
+    if len(text) > limit:
+        raise UsageError(f"{what} is longer than {limit} characters")
+    shown = text.replace("\n", "").replace("\t", "") if lines else text
+    if not shown.isprintable():
+        foreign = any("\ud800" <= char <= "\udfff" for char in shown)  # of a word in other bytes
+        why = "is not UTF-8, which records are" if foreign else "has control characters"
+        raise UsageError(f"{what} {why}")
+    return text

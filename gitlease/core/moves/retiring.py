@@ -1,0 +1,176 @@
+"""The retirement: what lapsed is cleaned up, by anyone, and its holder is told.
+
+A lease that lapsed is nobody's: whoever claims it has it, so whoever cleans up may drop it. What an
+edge still keeps for its holder goes only where that is asked for, with a reason, as a takeover may
+have it; whether it is asked for is the policy of the project. A live lease is never touched, and
+neither is a grant that was not named: a claim that came in between stays. So a retirement takes
+nothing from anyone that a claim could not have taken, and it gives nothing to anyone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import Enum
+
+from gitlease.core.edge import Assignee
+from gitlease.core.errors import Invalid, LeaseHeld, PolicyRefused, UsageError
+from gitlease.core.expiry import Moment
+from gitlease.core.frozen import replace
+from gitlease.core.lease import Lease, State, lease_key, same_person
+from gitlease.core.ledger import Ledger, Notice
+from gitlease.core.moves.claiming import event, give_notice
+from gitlease.core.moves.conflicts import held_error
+from gitlease.core.moves.holding import noted
+from gitlease.core.moves.operations import Retire, Retirement
+from gitlease.core.outcome import Event, Outcome
+from gitlease.core.relation import Relation, relation
+from gitlease.core.resources.resource import WHOLE
+
+RETIRED = "retired"
+
+
+class Way(Enum):
+    """Whether a record may be retired."""
+
+    YES = "yes"
+    ASSIGNED = "where what an edge keeps may go as well"
+    NO = "no"
+
+
+WAYS: Mapping[Relation, Way] = {
+    Relation.MINE: Way.NO,
+    Relation.PARKED: Way.NO,
+    Relation.MINE_LAPSED: Way.YES,
+    Relation.MY_RUN: Way.NO,
+    Relation.MY_OTHER_RUN: Way.NO,
+    Relation.THEIRS: Way.NO,
+    Relation.THEIRS_LAPSED: Way.YES,
+    Relation.THEIRS_ASSIGNED: Way.ASSIGNED,
+    Relation.COMPLETED: Way.NO,
+    Relation.GONE: Way.NO,
+}
+_LIVE = {
+    Relation.MINE,
+    Relation.PARKED,
+    Relation.MY_RUN,
+    Relation.MY_OTHER_RUN,
+    Relation.THEIRS,
+}
+
+
+def retire(ledger: Ledger, op: Retire, moment: Moment) -> tuple[Ledger, Outcome]:
+    """Drop grants that lapsed, leave word for their holders and for whoever comes next.
+
+    Each item goes whole or not at all; what stands against one is among ``refused``. What is gone
+    already is no refusal. Raises UsageError for an item without a reason.
+    """
+    state, now, by = ledger, moment.now.wall_ms, op.actor.holder
+    ended: list[Lease] = []
+    events: list[Event] = []
+    done: list[Retirement] = []
+    refused: list[LeaseHeld | PolicyRefused | Invalid] = []
+    for number, item in enumerate(op.items):
+        if not item.reason.strip():
+            raise UsageError("a retirement needs a reason", resource=item.resource.text)
+        try:
+            found = _lapsed(state, item, op, moment)
+        except (LeaseHeld, PolicyRefused, Invalid) as refusal:  # each keeps only its own
+            refused.append(refusal)
+            continue
+        if not found and not item.unassigned:
+            continue
+        done.append(item)
+        for lease in found:
+            state = state.remove(lease)
+            ended.append(replace(lease, state=State.EXPIRED))
+            events.append(event(RETIRED, op.id, now, by, lease, reason=item.reason))
+            if not lease.same_holder(op.actor):
+                state = give_notice(state, lease, op.id, RETIRED, by, now, item.reason)
+        state, said = _unassign(state, item, found, op, f"{op.id}-{number}", now)
+        events += said
+        if item.note is not None:
+            state = noted(state, item.resource, f"{op.id}-{number}", op.actor, now, item.note)
+    return state, Outcome(
+        operation=op.id,
+        status=RETIRED,
+        leases=tuple(ended),
+        events=tuple(events),
+        displaced=tuple(x for x in ended if not x.same_holder(op.actor)),
+        unassigned=tuple(a.name for item in done for a in item.unassigned),
+        retired=tuple(item.resource for item in done),
+        refused=tuple(refused),
+        changed=bool(done),
+    )
+
+
+def _lapsed(ledger: Ledger, item: Retirement, op: Retire, moment: Moment) -> list[Lease]:
+    """The records of an item that are still there; refuses where one is not to be retired."""
+    policy = ledger.header.policy
+    stood = [(x, relation(x, op.actor, policy, moment)) for x in ledger.leases_of(item.resource)]
+    asked = {(lease_key(g.resource, g.scope), g.lease_id) for g in item.grants}
+    found = [(x, how) for x, how in stood if (x.key, x.lease_id) in asked]
+    kept = [(x, how) for x, how in found if not _may_go(how, item)]
+    kept += [
+        (x, how)
+        for x, how in stood
+        if how in _LIVE and (x, how) not in kept and _is_one_of(x.holder, item.unassigned)
+    ]
+    finished = next((x for x, how in stood if how is Relation.COMPLETED and x.scope == WHOLE), None)
+    if kept:
+        held, relations = tuple(x for x, _ in kept), {x.lease_id: how for x, how in kept}
+        raise held_error(item.resource, None, held, policy, moment, how=relations)
+    if finished is not None and item.unassigned:
+        raise PolicyRefused(
+            f"{item.resource} is completed, by {finished.holder}",
+            resource=item.resource.text,
+            conflicts=(finished,),
+        )
+    return [x for x, _ in found]
+
+
+def _may_go(how: Relation, item: Retirement) -> bool:
+    way = WAYS[how]
+    return way is Way.YES or (way is Way.ASSIGNED and item.assigned)
+
+
+def _is_one_of(holder: str, assignees: Iterable[Assignee]) -> bool:
+    return any(a.is_holder(holder) for a in assignees)
+
+
+def _unassign(
+    ledger: Ledger, item: Retirement, found: list[Lease], op: Retire, word: str, now: int
+) -> tuple[Ledger, list[Event]]:
+    """Leave word for those whose names leave the task file, but whom no lease names."""
+    told = [x.holder for x in found]
+    said: list[Event] = []
+    for number, assignee in enumerate(item.unassigned):
+        if any(assignee.is_holder(holder) for holder in told):
+            continue
+        for place, holder in enumerate(assignee.holders):
+            if same_person(holder, op.actor.holder):
+                continue
+            notice = Notice(
+                id=f"{word}.{number}.{place}",
+                to=holder,
+                session=None,
+                what=RETIRED,
+                resource=item.resource.text,
+                scope=WHOLE,
+                by=op.actor.holder,
+                at=now,
+                reason=item.reason,
+            )
+            ledger = ledger.with_notices(holder, (*ledger.notices(holder), notice))
+        said.append(
+            Event(
+                kind=RETIRED,
+                operation=op.id,
+                at=now,
+                by=op.actor.holder,
+                resource=item.resource.text,
+                scope=WHOLE,
+                holder=assignee.known,
+                reason=item.reason,
+            )
+        )
+    return ledger, said

@@ -1,0 +1,204 @@
+"""The line of those who wait for a resource: a courtesy among waiters, never a right.
+
+A ticket keeps nobody from claiming who does not look at it. Whoever waits does, by its own wish
+(``Claim.passing``): it lets those go first who stood there before it, by ``(since, id)``, and
+passes them over when they did not come forward in their time. Whoever was passed over is out of the
+line, so that one who is no more costs the others time only once; one who still waits takes its old
+place again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from gitlease.core.errors import LeaseHeld, PolicyRefused, UsageError
+from gitlease.core.expiry import Moment
+from gitlease.core.frozen import dataclass
+from gitlease.core.lease import Actor, same_person
+from gitlease.core.ledger import TICKETS_KEPT, Ledger, Ticket
+from gitlease.core.moves.operations import Claim, LeaveTicket, TakeTicket
+from gitlease.core.outcome import Event, Outcome
+from gitlease.core.resources.resource import Resource, scopes_overlap
+
+LONGEST_TICKET = 24 * 3_600_000  # milliseconds for which a place is kept without asking again
+SKEW = 60_000  # milliseconds by which the clock of whoever waits may be ahead
+
+
+class NotYourTurn(LeaseHeld):
+    """It could be claimed, but for ``ahead`` others who have waited for longer."""
+
+    def __init__(self, message: str, *, resource: str, scope: str, ahead: int) -> None:
+        super().__init__(message, resource=resource, scope=scope)
+        self.ahead = ahead
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A place in the line: how many stand before it and behind, of those who want the same.
+
+    ``kept`` says that the caller's ticket stands in the ledger; without one it is behind everybody.
+    """
+
+    ahead: int
+    behind: int
+    kept: bool
+
+
+def line(tickets: Iterable[Ticket], now_ms: int) -> tuple[Ticket, ...]:
+    """The tickets that count now, in their order."""
+    live = (t for t in tickets if now_ms < t.until <= now_ms + LONGEST_TICKET + SKEW)
+    return tuple(sorted(live, key=_order))
+
+
+def place(
+    ledger: Ledger,
+    resources: Iterable[Resource],
+    scope: str,
+    actor: Actor,
+    ticket: str | None,
+    now_ms: int,
+) -> Place:
+    """Where a ticket stands; of several resources the place that is furthest behind counts."""
+    places = [_place(ledger, resource, scope, actor, ticket, now_ms) for resource in resources]
+    return Place(
+        ahead=max((p.ahead for p in places), default=0),
+        behind=max((p.behind for p in places), default=0),
+        kept=all(p.kept for p in places),
+    )
+
+
+def take(ledger: Ledger, op: TakeTicket, moment: Moment) -> tuple[Ledger, Outcome]:
+    """Stand in line. PolicyRefused where it is full; what has run out makes room."""
+    now = moment.now.wall_ms
+    if not op.resources:
+        raise UsageError("a ticket needs a resource to wait for")
+    state, said = ledger, list[Event]()
+    for resource in op.resources:
+        waiting = line(ledger.tickets(resource), now)
+        others = tuple(t for t in waiting if t.id != op.ticket)
+        if any(t.id == op.ticket and not _is_by(t, op.actor) for t in waiting):
+            raise PolicyRefused(f"that place in the line of {resource} is another's")
+        if len(others) >= TICKETS_KEPT:
+            raise PolicyRefused(
+                f"{len(others)} wait for {resource} already", resource=resource.text
+            )
+        mine = Ticket(
+            id=op.ticket,
+            resource=resource,
+            scope=op.scope,
+            holder=op.actor.holder,
+            session=op.actor.session,
+            since=now if op.since is None else min(op.since, now),
+            until=min(op.until, now + LONGEST_TICKET),
+        )
+        state = state.with_tickets(resource, tuple(sorted((*others, mine), key=_order)))
+        said.append(_event("waiting", op, resource, op.scope, now))
+    return state, Outcome(operation=op.id, status="waiting", events=tuple(said), is_renewal=True)
+
+
+def leave(ledger: Ledger, op: LeaveTicket, moment: Moment) -> tuple[Ledger, Outcome]:
+    """Leave the line; only one's own ticket is ever taken away."""
+    now = moment.now.wall_ms
+    state, said = ledger, list[Event]()
+    for resource in op.resources:
+        before = ledger.tickets(resource)
+        mine = next((t for t in before if t.id == op.ticket and _is_by(t, op.actor)), None)
+        if mine is not None:
+            kept = tuple(t for t in line(before, now) if t is not mine)
+            state = state.with_tickets(resource, kept)
+            said.append(_event("left", op, resource, mine.scope, now))
+    return state, Outcome(
+        operation=op.id, status="left", events=tuple(said), changed=bool(said), is_renewal=True
+    )
+
+
+def give_way(ledger: Ledger, op: Claim, moment: Moment) -> None:
+    """Raise NotYourTurn where more have waited for longer than the claim wishes to pass over."""
+    if op.passing is None:
+        return
+    waiting = line(ledger.tickets(op.resource), moment.now.wall_ms)
+    first = _ahead(waiting, op.scope, op.actor, op.ticket)
+    if len(first) <= op.passing:
+        return
+    who = f"{first[0].holder} has" if len(first) == 1 else f"{len(first)} others have"
+    raise NotYourTurn(
+        f"{op.resource} is free, and {who} waited for it longer",
+        resource=op.resource.text,
+        scope=op.scope,
+        ahead=len(first),
+    )
+
+
+def served(ledger: Ledger, op: Claim, moment: Moment) -> Ledger:
+    """The line without the caller's ticket, once the claim is granted.
+
+    Those whom it passed over go as well, and what has run out. For whoever has no ticket the line
+    stays as it is, and so does the record of it.
+    """
+    if op.ticket is None:
+        return ledger
+    before = ledger.tickets(op.resource)
+    waiting = line(before, moment.now.wall_ms)
+    passed = () if op.passing is None else _ahead(waiting, op.scope, op.actor, op.ticket)
+    gone = {t.id for t in passed} | {
+        t.id for t in before if t.id == op.ticket and _is_by(t, op.actor)
+    }
+    if not gone:
+        return ledger
+    return ledger.with_tickets(op.resource, tuple(t for t in waiting if t.id not in gone))
+
+
+def _place(
+    ledger: Ledger,
+    resource: Resource,
+    scope: str,
+    actor: Actor,
+    ticket: str | None,
+    now_ms: int,
+) -> Place:
+    waiting = line(ledger.tickets(resource), now_ms)
+    mine = next((t for t in waiting if t.id == ticket), None)
+    first = _ahead(waiting, scope, actor, ticket)
+    rivals = [t for t in waiting if t is not mine and _wants_the_same(t, scope, actor)]
+    return Place(ahead=len(first), behind=len(rivals) - len(first), kept=mine is not None)
+
+
+def _ahead(waiting: Iterable[Ticket], scope: str, actor: Actor, ticket: str | None) -> list[Ticket]:
+    """Who stands before a ticket and wants the same work; without one everybody does."""
+    tickets = tuple(waiting)
+    mine = next((t for t in tickets if t.id == ticket), None)
+    return [
+        t
+        for t in tickets
+        if t is not mine
+        and _wants_the_same(t, scope, actor)
+        and (mine is None or _order(t) < _order(mine))
+    ]
+
+
+def _wants_the_same(ticket: Ticket, scope: str, actor: Actor) -> bool:
+    """Whether its grant would stand in this actor's way."""
+    ours = _is_by(ticket, actor) and ticket.session in (None, actor.session)
+    return not ours and scopes_overlap(ticket.scope, scope)
+
+
+def _is_by(ticket: Ticket, actor: Actor) -> bool:
+    return same_person(ticket.holder, actor.holder)
+
+
+def _order(ticket: Ticket) -> tuple[int, str]:
+    return ticket.since, ticket.id
+
+
+def _event(
+    kind: str, op: TakeTicket | LeaveTicket, resource: Resource, scope: str, at: int
+) -> Event:
+    return Event(
+        kind=kind,
+        operation=op.id,
+        at=at,
+        by=op.actor.holder,
+        resource=resource.text,
+        scope=scope,
+        session=op.actor.session,
+    )

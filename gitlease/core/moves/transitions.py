@@ -1,0 +1,189 @@
+"""The table of transitions: every legal move of a ledger, and nothing else.
+
+1. ``(ledger, operations, moment) -> Applied`` or a typed refusal, and a refusal changes nothing.
+2. A grant over a live lease happens only after its release, revocation or lapse (S2). What a step
+   grants is live in that step: sightings judge only what was there before it.
+3. Tokens only grow: every grant takes the next one (S4).
+4. An operation whose id the ring knows is never applied again (S6).
+5. Only the holder's own lease is renewed or released (S7).
+6. Whose lease it is, is decided by ``relation`` alone; what edges it needs to know of stand in the
+   record, so that the client, a server hook and an audit of a fetched ledger decide alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from gitlease.core.errors import GitleaseError, Invalid, UsageError
+from gitlease.core.expiry import Moment
+from gitlease.core.frozen import dataclass, replace
+from gitlease.core.lease import State
+from gitlease.core.ledger import MAX_STEP, Header, Ledger, RingEntry
+from gitlease.core.moves import claiming, holding, parking, picking, retiring, tickets
+from gitlease.core.moves import governance as ruling
+from gitlease.core.moves.operations import (
+    Acknowledge,
+    AddNote,
+    Barrier,
+    Claim,
+    Complete,
+    Create,
+    DropRecord,
+    EndSession,
+    Extend,
+    LeaveTicket,
+    Operation,
+    Park,
+    Pick,
+    Release,
+    Renew,
+    Retire,
+    Revoke,
+    SetPolicy,
+    TakeTicket,
+)
+from gitlease.core.outcome import Event, Outcome
+
+MAX_REVISION = 10**17
+
+Move = Callable[[Ledger, Any, Moment], tuple[Ledger, Outcome]]
+
+MOVES: Mapping[type[Operation], Move] = {
+    Claim: claiming.claim,
+    Pick: picking.pick,
+    Renew: holding.renew,
+    Extend: holding.extend,
+    Release: holding.release,
+    Complete: holding.complete,
+    Park: parking.park,
+    EndSession: parking.end_session,
+    Revoke: ruling.revoke,
+    Retire: retiring.retire,
+    AddNote: ruling.add_note,
+    SetPolicy: ruling.set_policy,
+    Acknowledge: ruling.acknowledge,
+    Barrier: ruling.barrier,
+    DropRecord: ruling.drop_record,
+    TakeTicket: tickets.take,
+    LeaveTicket: tickets.leave,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What a batch came to. ``results`` has an outcome or a refusal for each operation, in order.
+
+    ``changed`` is False when there is nothing to write.
+    """
+
+    ledger: Ledger
+    results: tuple[Outcome | GitleaseError, ...]
+    changed: bool
+
+    @property
+    def outcomes(self) -> tuple[Outcome, ...]:
+        return tuple(r for r in self.results if isinstance(r, Outcome))
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        return tuple(event for outcome in self.outcomes for event in outcome.events)
+
+    @property
+    def only_renews(self) -> bool:
+        """Whether history may forget this step when the next renewal comes."""
+        return _only_renews(self.results)
+
+
+def create(operation: Create) -> Ledger:
+    """The empty ledger, revision 0: the first batch applied to it makes revision 1."""
+    header = Header(
+        ledger_id=operation.ledger_id, revision=0, epoch=0, sequence=0, policy=operation.policy
+    )
+    return Ledger(header=header, records=_Nothing())
+
+
+def apply(
+    ledger: Ledger, operations: Sequence[Operation], moment: Moment, *, together: bool = True
+) -> Applied:
+    """Decide a batch in one step and one revision.
+
+    ``together``: all or none, the first refusal is raised and nothing changes. Otherwise each
+    succeeds or fails on its own, and refusals are among the results.
+    """
+    revision, state = ledger.header.revision + 1, ledger
+    if revision > MAX_REVISION:
+        raise Invalid("the ledger's revision is at its end: it was tampered with")
+    if len(operations) > MAX_STEP:
+        raise UsageError(f"a step has at most {MAX_STEP} operations, not {len(operations)}")
+    moment = replace(moment, step=frozenset(operation.id for operation in operations))
+    results: list[Outcome | GitleaseError] = []
+    entries: list[RingEntry] = []
+    for operation in operations:
+        known = state.header.entry(operation.id)
+        known = known or next((e for e in entries if e.operation == operation.id), None)
+        if known is not None:
+            raise Invalid(f"operation {operation.id} was applied before, as {known.outcome}")
+        try:
+            state, outcome = MOVES[type(operation)](state, operation, moment)
+        except GitleaseError as refusal:
+            if together:
+                raise
+            results.append(refusal)
+            entries.append(RingEntry(operation.id, revision, refusal.code))
+        else:
+            results.append(outcome)
+            entries.append(RingEntry(operation.id, revision, outcome.status))
+    if not any(isinstance(r, Outcome) and r.changed for r in results):
+        return Applied(ledger, tuple(results), changed=False)
+    header = state.header.after_step(tuple(entries), decision=not _only_renews(results))
+    applied = Applied(state.with_header(header), tuple(results), changed=True)
+    _check_reported(applied)
+    return applied
+
+
+def _only_renews(results: Sequence[Outcome | GitleaseError]) -> bool:
+    return all(r.is_renewal for r in results if isinstance(r, Outcome))
+
+
+def _check_reported(applied: Applied) -> None:
+    """See that every live lease that is reported stands in the ledger that will be written.
+
+    Only a later operation of the same step may have ended or replaced it. Anything else is a fault
+    of gitlease itself, and must never be told as a success (S3, S6).
+    """
+    ids, ended = {outcome.operation for outcome in applied.outcomes}, set[str]()
+    for outcome in reversed(applied.outcomes):
+        for lease in outcome.leases:
+            if lease.state is not State.ACTIVE:
+                ended.add(lease.lease_id)
+                continue
+            found = (x for x in applied.ledger.leases_of(lease.resource) if x.key == lease.key)
+            stands = next(found, None)
+            later = lease.lease_id in ended if stands is None else stands.operation in ids
+            own = stands is not None and stands.operation == outcome.operation
+            if stands != lease and (own or not later):
+                raise RuntimeError(f"{lease.resource} was granted, and is not in the ledger")
+        ended.update(lease.lease_id for lease in outcome.displaced)
+
+
+class _Nothing:
+    """The records of a ledger that does not exist yet."""
+
+    def of(self, resource: object) -> tuple[()]:
+        return ()
+
+    def with_paths(self) -> tuple[()]:
+        return ()
+
+    def every(self) -> Any:
+        return iter(())
+
+    def notes(self, resource: object) -> tuple[()]:
+        return ()
+
+    def notices(self, holder: object) -> tuple[()]:
+        return ()
+
+    def tickets(self, resource: object) -> tuple[()]:
+        return ()

@@ -1,0 +1,52 @@
+"""What an operation came to: for its caller (Outcome), and for the audit trail (Event)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from gitlease.core.errors import GitleaseError
+from gitlease.core.frozen import dataclass
+from gitlease.core.lease import Lease
+from gitlease.core.resources.resource import Resource
+
+LAPSED = "lapsed"  # the kind of event that tells of one's own lease that a later claim cleared away
+
+
+class Event(NamedTuple):
+    """One line of the audit trail. ``at`` is the writer's wall clock in milliseconds."""
+
+    kind: str
+    operation: str
+    at: int
+    by: str
+    resource: str | None = None
+    scope: str | None = None
+    holder: str | None = None
+    session: str | None = None
+    token: int | None = None
+    reason: str | None = None
+    detail: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What was done: ``leases`` as they are now (or as they ended), and what was displaced.
+
+    ``unassigned`` are the names whose edges were taken over, ``assigned`` those that keep theirs
+    beside a lease of the caller's. ``refused`` has the parts of an operation over several leases
+    that could not be done, and ``retired`` the resources that were cleaned up.
+    ``changed`` is False when the ledger already was as asked.
+    """
+
+    operation: str
+    status: str
+    leases: tuple[Lease, ...] = ()
+    events: tuple[Event, ...] = ()
+    displaced: tuple[Lease, ...] = ()
+    unassigned: tuple[str, ...] = ()
+    assigned: tuple[str, ...] = ()
+    retired: tuple[Resource, ...] = ()
+    refused: tuple[GitleaseError, ...] = ()
+    capped_to_max: bool = False
+    changed: bool = True
+    is_renewal: bool = False

@@ -1,0 +1,95 @@
+"""Whom a name in a task file means: one person may have several addresses.
+
+The people map says which name is whose, the mailmap of the repository which addresses are one
+person's. Both are asked at once, so that nobody is called idle who works under another address.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from gitlease.core.edge import Assignee, People
+from gitlease.core.holder import person_key
+
+ADDRESSES = 8  # of one person, who are told of something
+
+# What GitHub writes where somebody keeps their address private: the login is in it.
+_NO_REPLY = re.compile(r"(?:[0-9]+\+)?([^+@\s]+)@users\.noreply\.github\.com")
+
+
+class Persons:
+    """The persons of one repository.
+
+    ``mailmap`` has addresses with the ones that stand for them. ``known`` are those of whoever is
+    known to be somebody: authors of commits, holders of leases; people in the map are.
+    """
+
+    def __init__(
+        self, people: People, mailmap: Mapping[str, str] | None = None, known: Iterable[str] = ()
+    ) -> None:
+        self._people = people
+        pairs = dict(mailmap or {})
+        self._usual = {person_key(one): person_key(usual) for one, usual in pairs.items()}
+        self._same: dict[str, list[str]] = {}
+        self._by_word: dict[str, list[str]] = {}
+        self._by_login: dict[str, list[str]] = {}
+        for email in dict.fromkeys((*people.names, *known)):
+            self._same.setdefault(self.usual(email), []).append(email)
+            for word in (person_key(email), person_key(email.partition("@")[0])):
+                self._by_word.setdefault(word, []).append(email)
+            login = _NO_REPLY.fullmatch(person_key(email))
+            if login is not None:
+                self._by_login.setdefault(login[1], []).append(email)
+        self._found: dict[str, tuple[str, ...]] = {}
+        self._folded: dict[str, frozenset[str]] = {}
+
+    def usual(self, email: str) -> str:
+        """The address, as ``person_key`` has it, that stands for all of a person's."""
+        folded = person_key(email)
+        return self._usual.get(folded, folded)
+
+    def emails(self, name: str) -> tuple[str, ...]:
+        """Every known address of whoever a name means; none where that is nobody known."""
+        if name not in self._found:
+            word = person_key(name.strip())
+            near = [*self._by_word.get(word, ()), *self._by_word.get(word.removeprefix("@"), ())]
+            near += self._people.holders_of(name)
+            named = [
+                email
+                for email in dict.fromkeys(near)
+                if person_key(email) in self._by_word and self._people.is_mine(name, email)
+            ]
+            named += self._by_login.get(word.removeprefix("@"), [])
+            twins = [twin for e in named for twin in self._same.get(self.usual(e), ())]
+            each = {person_key(email): email for email in reversed((*named, *twins))}
+            self._found[name] = tuple(reversed(each.values()))
+        return self._found[name]
+
+    def names(self, holder: str) -> frozenset[str]:
+        """Words of which one stands in whatever name means a holder."""
+        every = (holder, *self._same.get(self.usual(holder), ()))
+        folded = {person_key(email) for email in every}
+        mapped = (n for e, n in self._people.names.items() if person_key(e) in folded)
+        words = (email.partition("@")[0] for email in every)
+        return frozenset(word.strip().removeprefix("@") for word in (*mapped, *words))
+
+    def persons(self, name: str) -> frozenset[str]:
+        """The usual addresses of whoever a name means."""
+        if name not in self._folded:
+            self._folded[name] = frozenset(map(self.usual, self.emails(name)))
+        return self._folded[name]
+
+    def stands_for(self, name: str, email: str) -> bool:
+        """Whether a name in a task file means whoever has this address."""
+        return self.usual(email) in self.persons(name) or self._people.is_mine(name, email)
+
+    def assignee(self, name: str) -> Assignee:
+        """A name with the addresses of whoever it means, as far as they are known."""
+        holders = self.emails(name)[:ADDRESSES] or self._people.holders_of(name)
+        return Assignee(name, holders, self._people.handles)
+
+    def called(self, name: str) -> str:
+        """How to call whoever a name means: by an address where there is one, else by the name."""
+        holders = self._people.holders_of(name) or self.emails(name)
+        return Assignee(name, holders[:1]).known

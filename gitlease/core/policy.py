@@ -1,0 +1,155 @@
+"""What every client of a ledger must agree on: it is stored in the ledger, not in settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+
+from gitlease.core.duration import LONGEST, format_duration, parse_duration
+from gitlease.core.errors import UsageError
+from gitlease.core.frozen import dataclass, replace
+from gitlease.core.holder import person_key
+
+MAX_ADMINS = 64
+
+
+class Rule(Enum):
+    """How a contender judges that a lease has lapsed (see ``lapse``)."""
+
+    WALL = "wall"
+    OBSERVED = "observed"
+
+
+class History(Enum):
+    """What a renewal does to the ledger's history."""
+
+    REPLACE = "replace"
+    APPEND = "append"
+
+
+@dataclass(frozen=True, slots=True)
+class Margins:
+    """The allowances for time that a lease was granted under; they never shrink for it.
+
+    ``skew`` and ``grace`` in seconds, ``drift`` in parts per million.
+    """
+
+    skew: int = 60
+    drift: int = 10_000
+    grace: int = 5
+    rule: Rule = Rule.WALL
+
+    def __str__(self) -> str:
+        return f"skew {self.skew}s, drift {self.drift} ppm, grace {self.grace}s, {self.rule.value}"
+
+    def widest(self, other: Margins) -> Margins:
+        """The larger of each margin; of the rules ``observed``, which needs no common clock."""
+        return Margins(
+            skew=max(self.skew, other.skew),
+            drift=max(self.drift, other.drift),
+            grace=max(self.grace, other.grace),
+            rule=Rule.OBSERVED if Rule.OBSERVED in (self.rule, other.rule) else self.rule,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Limits, margins and admins of one ledger. Durations are whole seconds."""
+
+    ttl_max: int = 8 * 3_600
+    ttl_min: int = 10
+    skew: int = 60
+    drift: int = 10_000  # parts per million: 1 %
+    grace: int = 5
+    rule: Rule = Rule.WALL
+    admins: tuple[str, ...] = ()
+    history: History = History.REPLACE
+    keep_completed: int = 30 * 86_400
+    park_max: int = 86_400  # 0: nothing may be parked
+
+    @property
+    def margins(self) -> Margins:
+        return Margins(skew=self.skew, drift=self.drift, grace=self.grace, rule=self.rule)
+
+    def is_admin(self, holder: str) -> bool:
+        return any(person_key(holder) == person_key(admin) for admin in self.admins)
+
+    def problem(self) -> str | None:
+        """What makes this policy unusable, in words; None when it is sound."""
+        if not 1 <= self.ttl_min <= self.ttl_max <= LONGEST:
+            return "ttl_min and ttl_max must satisfy 1s ≤ ttl_min ≤ ttl_max ≤ ten years"
+        if not 0 <= self.skew <= 86_400:
+            return "skew must be between 0s and 1d"
+        if not 0 <= self.drift <= 500_000:
+            return "drift must be between 0% and 50%"
+        if not 0 <= self.grace <= 3_600:
+            return "grace must be between 0s and 1h"
+        if not 0 <= self.keep_completed <= LONGEST:
+            return "keep_completed must be at most ten years"
+        if not 0 <= self.park_max <= LONGEST:
+            return "park_max must be at most ten years"
+        if len(self.admins) > MAX_ADMINS:
+            return f"at most {MAX_ADMINS} admins"
+        return None
+
+
+DEFAULT_POLICY = Policy()
+
+DURATION_KEYS = frozenset({"ttl_max", "ttl_min", "skew", "grace", "keep_completed", "park_max"})
+KEYS = tuple(Policy.__annotations__)
+
+
+def change_policy(policy: Policy, changes: Mapping[str, str]) -> Policy:
+    """The policy with settings as people write them; UsageError names a bad key or value."""
+    values: dict[str, object] = {}
+    for key, text in changes.items():
+        if key not in KEYS:
+            raise UsageError(
+                f"{key!r} is not a policy of the ledger", hints=("it has " + ", ".join(KEYS),)
+            )
+        values[key] = _value(key, text)
+    changed = replace(policy, **values)  # type: ignore[arg-type]
+    if wrong := changed.problem():
+        raise UsageError(wrong)
+    return changed
+
+
+def _value(key: str, text: str) -> object:
+    if key in DURATION_KEYS:
+        return 0 if text.strip() in ("0", "0s") else parse_duration(text, what=key)
+    if key == "drift":
+        return _drift(text)
+    if key == "admins":
+        words = tuple(dict.fromkeys(w for w in text.replace(",", " ").split() if w))
+        if odd := next((w for w in words if len(w) > 254 or not w.isprintable()), None):
+            raise UsageError(f"{odd[:40]!r} is not a holder")
+        return words
+    choices: type[Rule] | type[History] = Rule if key == "rule" else History
+    try:
+        return choices(text.strip().lower())
+    except ValueError:
+        allowed = " or ".join(choice.value for choice in choices)
+        raise UsageError(f"{key} is {allowed}, not {text[:40]!r}") from None
+
+
+def _drift(text: str) -> int:
+    word = text.strip()
+    try:
+        parts = float(word.removesuffix("%")) * 10_000
+    except ValueError:
+        parts = float("nan")
+    if not (word.endswith("%") and 0 <= parts <= 500_000):
+        raise UsageError(f"drift is a percentage between 0% and 50%, not {text[:40]!r}")
+    return round(parts)
+
+
+def policy_words(policy: Policy) -> dict[str, str]:
+    """Each setting as a person would type it: the inverse of ``change_policy``."""
+    words = {key: format_duration(getattr(policy, key)) for key in DURATION_KEYS}
+    words |= {
+        "drift": f"{policy.drift / 10_000:g}%",
+        "rule": policy.rule.value,
+        "history": policy.history.value,
+        "admins": " ".join(policy.admins),
+    }
+    return {key: words[key] for key in KEYS}

@@ -1,0 +1,1 @@
+"""What is leased: names and path patterns, and when two overlap."""

@@ -1,0 +1,69 @@
+"""The trailer of a commit that names a lease, read again: ``F001 token=42 scope=parser``."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from gitlease.core.errors import UsageError
+from gitlease.core.frozen import dataclass
+from gitlease.core.resources.pattern import fold
+from gitlease.core.resources.resource import GLOBAL_LAYER, WHOLE, parse_resource
+
+LONGEST = 2_000  # characters of one trailer: a path has less
+
+_WORD = r'(?:"(?:[^"\\]|\\.)*"|\S+)'
+_TRAILER = re.compile(
+    rf"(?P<what>\S.*?) token=(?P<token>[0-9]{{1,18}})(?P<more>(?: (?:scope|layer)={_WORD})*)\s*"
+)
+_MORE = re.compile(rf" (scope|layer)=({_WORD})")
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A grant that a commit names: ``token`` of a resource, of a scope of it, in one ledger.
+
+    ``key`` is the folded resource, ``resource`` as it is written.
+    """
+
+    resource: str
+    key: str
+    token: int
+    scope: str = WHOLE
+    layer: str = GLOBAL_LAYER
+
+
+@dataclass(frozen=True, slots=True)
+class Authorship:
+    """Whose work a commit is: its author's and its committer's, and of the grants that it names."""
+
+    people: tuple[str, ...] = ()
+    named: tuple[Named, ...] = ()
+
+
+def read_trailer(value: str) -> Named | None:
+    """What the value of a trailer names; None for what is no such trailer. Never raises."""
+    found = _TRAILER.fullmatch(value.strip()) if len(value) <= LONGEST else None
+    if found is None or not value.isprintable():
+        return None
+    more = {word: _plain(text) for word, text in _MORE.findall(found["more"])}
+    try:
+        key = parse_resource(found["what"]).key
+    except UsageError:
+        key = fold(found["what"])
+    return Named(
+        resource=found["what"],
+        key=key,
+        token=int(found["token"]),
+        scope=more.get("scope", WHOLE),
+        layer=more.get("layer", GLOBAL_LAYER).lower(),
+    )
+
+
+def _plain(word: str) -> str:
+    if not word.startswith('"'):
+        return word
+    try:
+        return str(json.loads(word))
+    except ValueError:
+        return word

@@ -1,0 +1,81 @@
+"""A lease as one caller sees it at one moment: the public face of a record."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from gitlease.core.expiry import Moment, clock_skewed, free_at
+from gitlease.core.frozen import dataclass
+from gitlease.core.instant import MS, moment_of
+from gitlease.core.lease import Actor, Lease, State
+from gitlease.core.policy import Policy
+from gitlease.core.relation import state_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseView:
+    """A lease with what follows from the clock: state, time left, and whether it is the caller's.
+
+    Times are aware UTC datetimes. ``expires_in`` is whole seconds rounded down, negative when
+    past. ``free_at`` is when others may take it; None once it has ended. ``assigned``: the
+    task is its holder's by an edge as well, and stays so when it lapses. ``skewed`` says that its
+    times lie in the future: a clock is wrong. ``parked``: it is kept for a later session of its
+    holder, and none renews it.
+    """
+
+    resource: str
+    scope: str
+    layer: str
+    holder: str
+    session: str | None
+    lease_id: str
+    token: int
+    state: str
+    ttl_seconds: int
+    claimed_at: datetime
+    renewed_at: datetime
+    expires_at: datetime
+    expires_in: int
+    free_at: datetime | None
+    renewals: int
+    paths: tuple[str, ...]
+    reason: str | None
+    host: str | None
+    branch: str | None
+    mine: bool
+    assigned: bool = False
+    skewed: bool = False
+    parked: bool = False
+
+
+def view_lease(
+    lease: Lease, *, layer: str, actor: Actor, policy: Policy, moment: Moment
+) -> LeaseView:
+    """See a record with this caller's eyes."""
+    mine = lease.answers_to(actor)
+    active = lease.state is State.ACTIVE
+    return LeaseView(
+        resource=lease.resource.text,
+        scope=lease.scope,
+        layer=layer,
+        holder=lease.holder,
+        session=lease.session,
+        lease_id=lease.lease_id,
+        token=lease.token,
+        state=state_of(lease, policy, moment, mine=mine).value,
+        ttl_seconds=lease.ttl,
+        claimed_at=moment_of(lease.claimed_at),
+        renewed_at=moment_of(lease.renewed_at),
+        expires_at=moment_of(lease.expires_at),
+        expires_in=(lease.expires_at - moment.now.wall_ms) // MS,
+        free_at=moment_of(free_at(lease, policy, moment)) if active else None,
+        renewals=lease.renewals,
+        paths=lease.paths,
+        reason=lease.reason,
+        host=lease.host,
+        branch=lease.branch,
+        mine=mine,
+        assigned=active and lease.edge,
+        skewed=active and not mine and clock_skewed(lease, policy, moment),
+        parked=active and lease.parked,
+    )

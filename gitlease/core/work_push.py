@@ -1,0 +1,64 @@
+"""The work of a push: the refs that move, each to another object."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+
+from gitlease.core.frozen import dataclass
+
+
+class Became(Enum):
+    """What becomes of one ref of a push."""
+
+    UPDATED = "updated"
+    CREATED = "created"
+    FORCED = "forced"  # moved to what does not stand on what was there
+    DELETED = "deleted"
+    UP_TO_DATE = "up_to_date"
+    REJECTED = "rejected"
+
+
+@dataclass(frozen=True, slots=True)
+class WorkRef:
+    """One ref of the remote: full name, what it is and shall be (full ids, ``""`` for no ref).
+
+    ``source`` is what it is pushed from, as git names it; ``reason`` is git's own for a rejection.
+    """
+
+    ref: str
+    source: str
+    old: str
+    new: str
+    became: Became
+    reason: str = ""
+
+    @property
+    def moves(self) -> bool:
+        """Whether a push changes it."""
+        return self.became not in (Became.UP_TO_DATE, Became.REJECTED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkPush:
+    """Refs to be moved by one push, run in ``folder`` of the repository that has their objects.
+
+    ``remote`` is a name, or the ``url`` that it stands for. ``words`` are further options of git,
+    ``settings`` further settings, and ``places`` is what git is told of where its repository is.
+    It is given up after ``seconds``. ``again``: an earlier try may have brought the objects there.
+    """
+
+    folder: str
+    remote: str
+    url: str
+    refs: tuple[WorkRef, ...]
+    words: tuple[str, ...] = ()
+    settings: tuple[tuple[str, str], ...] = ()
+    places: tuple[tuple[str, str], ...] = ()
+    seconds: float = 3_600.0
+    again: bool = False
+
+    def is_undone(self, there: Mapping[str, str]) -> bool:
+        """Whether every ref still is what it was before: nothing of it was carried out."""
+        moved = [x for x in self.refs if x.moves and x.old != x.new]
+        return bool(moved) and all(there.get(x.ref, "") == x.old for x in moved)

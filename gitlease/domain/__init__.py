@@ -1,1 +1,0 @@
-"""The rules of leases: frozen values and pure functions. No I/O, no clock, no environment."""

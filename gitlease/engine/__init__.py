@@ -1,0 +1,1 @@
+"""The verbs: decide on the last known ledger, swap, and decide again."""

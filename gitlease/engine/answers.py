@@ -1,0 +1,149 @@
+"""What the service answers, and its own few words: faces translate these and add no facts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from gitlease.core.errors import GitleaseError, UsageError
+from gitlease.core.frozen import dataclass, field
+from gitlease.core.instant import Instant
+from gitlease.core.ledger import MAX_STEP, Damage, Note, Ticket
+from gitlease.core.moves.operations import Operation
+from gitlease.core.outcome import Event
+from gitlease.core.policy import DEFAULT_POLICY, Policy
+from gitlease.core.resources.resource import WHOLE, Resource
+from gitlease.core.view import LeaseView
+from gitlease.engine.ports import Written
+from gitlease.engine.queue.order import Carry, Entry
+
+MAX_RESOURCES = MAX_STEP  # of one command, which is one step
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimOptions:
+    """How a claim is to be made, for all verbs that claim.
+
+    ``ttl`` in seconds. ``any_name`` lets names pass that are no tasks. ``commit`` records the edges
+    as a commit of their own; None: as the settings say.
+    """
+
+    scope: str = WHOLE
+    ttl: int | None = None
+    paths: tuple[str, ...] = ()
+    reason: str | None = None
+    takeover: bool = False
+    reopen: bool = False
+    any_name: bool = False
+    commit: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a verb came to. ``refused`` has what could not be done of several leases.
+
+    ``displaced`` has whose place was taken, ``unassigned`` the names whose edge was; ``written``
+    what became of task files, ``notes`` those left for the next holder, ``warnings`` what a person
+    should know besides. ``at`` is the instant from which its leases count, where the ledger was
+    changed.
+    """
+
+    status: str
+    leases: tuple[LeaseView, ...] = ()
+    displaced: tuple[LeaseView, ...] = ()
+    unassigned: tuple[str, ...] = ()
+    edge: str = "none"
+    written: tuple[Written, ...] = ()
+    notes: tuple[Note, ...] = ()
+    refused: tuple[GitleaseError, ...] = ()
+    capped_to_max: bool = False
+    max_ttl_seconds: int = 0
+    max_park_seconds: int = 0
+    changed: bool = True
+    warnings: tuple[str, ...] = ()
+    at: Instant | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """What a reading verb saw. ``waiting`` are those who stand in line, in their order."""
+
+    leases: tuple[LeaseView, ...] = ()
+    notes: tuple[Note, ...] = ()
+    waiting: tuple[Ticket, ...] = ()
+    events: tuple[Event, ...] = ()
+    damage: tuple[Damage, ...] = ()
+    policy: Policy = DEFAULT_POLICY
+    ledger_id: str | None = None
+    revision: int = 0
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What was taken from a holder, by ``what``; ``at`` in ms.
+
+    It was ``taken_over`` or ``revoked``, or had lapsed and was ``retired``.
+    """
+
+    resource: str
+    scope: str
+    what: str
+    by: str
+    at: int
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class FoundTask:
+    """A task in the queue, None where there is none, and the lease that matters to it.
+
+    ``warnings`` is what is to be said of task files that cannot be used.
+    """
+
+    entry: Entry | None = None
+    view: LeaseView | None = None
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueReading:
+    """The tasks as one actor finds them. ``views`` has the leases of all parts by lease id.
+
+    ``entries`` are in the order of the queue, ``next_up`` what is handed out, best first.
+    """
+
+    entries: tuple[Entry, ...] = ()
+    next_up: tuple[Entry, ...] = ()
+    carried: tuple[Carry, ...] = ()
+    taken: tuple[Taken, ...] = ()
+    notes: tuple[Note, ...] = ()
+    views: Mapping[str, LeaseView] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+
+
+def named(what: str, operations: Sequence[Operation]) -> str:
+    """What a change is, for messages: ``claim of F001 and 2 more``."""
+    resources = [str(r) for op in operations if (r := getattr(op, "resource", None)) is not None]
+    if not resources:
+        return f"this {what}"
+    more = f" and {len(resources) - 1} more" if len(resources) > 1 else ""
+    return f"{what} of {resources[0]}{more}"
+
+
+def overall(statuses: Sequence[str]) -> str:
+    """One word for several: what is rarest and matters most comes first."""
+    for status in ("taken_over", "claimed"):
+        if status in statuses:
+            return status
+    return statuses[0] if statuses else "renewed"
+
+
+def several(resources: Sequence[Resource]) -> tuple[Resource, ...]:
+    """The resources of one command, each once; UsageError for more than one push should carry."""
+    found = tuple(dict.fromkeys(resources))
+    if len(found) > MAX_RESOURCES:
+        raise UsageError(
+            f"{len(found)} resources are more than the {MAX_RESOURCES} of one command",
+            hints=("a folder or a pattern covers many files",),
+        )
+    return found

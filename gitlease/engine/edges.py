@@ -1,0 +1,304 @@
+"""Lease and edge together: what a step of the ledger means for the task files.
+
+A step is planned on the files as they are: what cannot be written safely is refused before the
+ledger is asked. What is to be written is remembered as an intent, then the ledger is changed, then
+the files; whatever a kill leaves undone is finished, or forgotten, by the next command: the ledger
+says which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from gitlease.core.edge import Assignee, EdgeEdit, People, Progress, Task
+from gitlease.core.errors import Invalid, NotFound, PolicyRefused
+from gitlease.core.frozen import dataclass, field
+from gitlease.core.resources.pattern import fold
+from gitlease.core.resources.resource import Resource
+from gitlease.engine.answers import ClaimOptions
+from gitlease.engine.ports import Intent, TaskChange, TaskFiles, TaskList, Written
+
+NEAR = 3  # names shown for one that is unknown
+
+
+def _own_words() -> dict[Progress, tuple[str, ...]]:
+    return {p: (p.value,) for p in (Progress.TODO, Progress.IN_PROGRESS, Progress.DONE)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EdgeRules:
+    """The settings of edges. ``required`` None: true where a task file exists.
+
+    ``statuses`` has the words of a status, the one that is written first.
+    """
+
+    people: People = field(default_factory=People)
+    statuses: Mapping[Progress, tuple[str, ...]] = field(default_factory=_own_words)
+    required: bool | None = None
+    commit: bool = False
+
+    def word(self, progress: Progress) -> str:
+        return self.statuses[progress][0]
+
+    def progress(self, word: str) -> Progress:
+        """What a status means; Progress.OTHER for a word that the settings do not have."""
+        for progress, words in self.statuses.items():
+            if fold(word.strip()) in map(fold, words):
+                return progress
+        return Progress.OTHER
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """One resource of a command, with its task where it is one, and what its file is to become.
+
+    ``others`` are the assignees in the file where the caller is not among them, ``mine`` the names
+    there that are the caller's.
+    """
+
+    resource: Resource
+    task: Task | None = None
+    others: tuple[Assignee, ...] = ()
+    mine: tuple[str, ...] = ()
+    edit: EdgeEdit = field(default_factory=EdgeEdit)
+    message: str = ""
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        return self.task.paths if self.task else ()
+
+    @property
+    def change(self) -> TaskChange | None:
+        if self.task is None:
+            return None
+        return TaskChange(self.task.resource, self.task.file, self.edit, self.message)
+
+
+def changes_of(planned: Iterable[Planned]) -> list[TaskChange]:
+    """The changes of files in a plan, without those that change nothing."""
+    return [change for p in planned if (change := p.change) is not None and p.edit != EdgeEdit()]
+
+
+def says_so(planned: Iterable[Planned], resource: str | None) -> tuple[str, ...]:
+    """Where it stands that a task is another's: this clone's copy may be an old one."""
+    return tuple(
+        f"{p.task.file} says so in this clone: if that is old, git pull knows better"
+        for p in planned
+        if p.task is not None and p.resource.text == resource
+    )
+
+
+class Edges:
+    """The edges of one work tree, as one holder sees and changes them."""
+
+    def __init__(self, files: TaskFiles, rules: EdgeRules, *, holder: str) -> None:
+        self.files, self.rules, self.holder = files, rules, holder
+
+    # --- planning: before the ledger is asked -------------------------------------------------
+
+    def plan_claim(
+        self,
+        resources: Sequence[Resource],
+        options: ClaimOptions,
+        *,
+        status: Callable[[Task], str | None] = lambda _task: None,
+    ) -> list[Planned]:
+        """What a claim means for the files: NotFound, Invalid, or PolicyRefused for a done task.
+
+        ``status`` gives the word to be set.
+        """
+        known, planned = self._known(resources), []
+        again = self.recorded(options.commit)
+        for resource in resources:
+            task = known.task(resource, lenient=options.any_name)
+            if task is not None:
+                self._check_open(task, options.reopen)
+                planned.append(
+                    self.claim_of(task, takeover=options.takeover, status=status(task), again=again)
+                )
+            elif known.required and not resource.is_path and not options.any_name:
+                raise known.unknown(resource, any_name=True)
+            else:
+                planned.append(Planned(resource=resource))
+        return planned
+
+    def claim_of(
+        self, task: Task, *, takeover: bool = False, status: str | None = None, again: bool = False
+    ) -> Planned:
+        """What a claim of one task means for its file.
+
+        ``again``: also where the edge stands in the work tree, since a commit may lack it.
+        """
+        people, name = self.rules.people, self.rules.people.name_of(self.holder)
+        mine = tuple(n for n in task.assigned if people.is_mine(n, self.holder))
+        others = people.others(task.assigned, self.holder)
+        if task.is_done and status is None:
+            status = self.rules.word(Progress.TODO)
+        kept = mine[0] if mine and again else None
+        return Planned(
+            resource=task.resource,
+            task=task,
+            others=others,
+            mine=mine,
+            edit=EdgeEdit(
+                remove=tuple(a.name for a in others) if takeover else (),
+                add=kept if mine else name,
+                status=status,
+            ),
+            message=f"assign {task.resource} to {name}",
+        )
+
+    def is_unknown(self, planned: Planned) -> bool:
+        """Whether names must be tasks here, and this one is none."""
+        if planned.task is not None or planned.resource.is_path:
+            return False
+        required = self.rules.required
+        return self.files.exist() if required is None else required
+
+    def plan_end(
+        self, resources: Sequence[Resource], *, status: str | None = None
+    ) -> list[Planned]:
+        """What the end of leases means for the files: one's own names go. Raises Invalid."""
+        known = self._known(resources)
+        return [self._ended(r, known, status) for r in resources]
+
+    def task(self, resource: Resource) -> Task:
+        """The task of a name. NotFound when there is none, Invalid when its file is broken."""
+        known = self._known([resource], always=True)
+        task = known.task(resource)
+        if task is None:
+            raise known.unknown(resource)
+        return task
+
+    def status_of(self, task: Task, word: str) -> Planned:
+        """What a new status means for a task's file."""
+        return Planned(
+            resource=task.resource,
+            task=task,
+            others=self.rules.people.others(task.assigned, self.holder),
+            edit=EdgeEdit(status=word),
+            message=f"set {task.resource} to {word}",
+        )
+
+    def check(self, planned: Iterable[Planned], *, commit: bool | None) -> None:
+        """See that what is planned could be written. Raises Invalid, and nothing has happened."""
+        self.files.check(changes_of(planned), commit=self.recorded(commit))
+
+    def recorded(self, commit: bool | None) -> bool:
+        """Whether edges are recorded as a commit: as asked, else as the settings say."""
+        return self.rules.commit if commit is None else commit
+
+    def _check_open(self, task: Task, reopen: bool) -> None:
+        if not task.is_done:
+            return
+        shelved = self.rules.progress(task.status) is not Progress.DONE
+        if shelved:
+            raise PolicyRefused(
+                f"{task.resource} is done: {task.file} lies among the completed tasks",
+                resource=task.resource.text,
+                hints=("to take it up again, move the file back first",),
+            )
+        if not reopen:
+            raise PolicyRefused(
+                f"{task.resource} is done, says {task.file}",
+                resource=task.resource.text,
+                hints=("a finished task is claimed again only by reopening it",),
+            )
+
+    def _ended(self, resource: Resource, known: _Known, status: str | None) -> Planned:
+        task = known.task(resource, lenient=True)
+        if task is None:
+            return Planned(resource=resource)
+        people = self.rules.people
+        mine = tuple(n for n in task.assigned if people.is_mine(n, self.holder))
+        done = f"finish {task.resource}" if status else f"unassign {task.resource}"
+        return Planned(
+            resource=task.resource,
+            task=task,
+            others=() if task.is_done else people.others(task.assigned, self.holder),
+            mine=mine,
+            edit=EdgeEdit(remove=mine, status=status),
+            message=done,
+        )
+
+    def _known(self, resources: Sequence[Resource], *, always: bool = False) -> _Known:
+        """The tasks as far as these resources need them."""
+        names = any(not r.is_path for r in resources)
+        exist = (names or always) and self.files.exist()
+        required = self.rules.required if self.rules.required is not None else exist
+        return _Known(self.files.read() if exist else TaskList(), required)
+
+
+def find_task(known: TaskList, resource: Resource, *, lenient: bool = False) -> Task | None:
+    """The task of a name, None where there is none. Invalid where its file cannot be used.
+
+    ``lenient``: what cannot be used and may be any task is passed over.
+    """
+    if resource.is_path:
+        return None
+    found = next((t for t in known.tasks if t.resource == resource), None)
+    for problem in known.problems:
+        anyones = not problem.keys and found is None and not lenient
+        if resource.key in problem.keys or anyones:
+            raise Invalid(
+                problem.message,
+                resource=resource.text,
+                hints=(
+                    f"mend {problem.file}, or see that tasks.files in .gitlease.yaml does not"
+                    " cover it",
+                ),
+            )
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """The tasks of a command, and whether names must be tasks."""
+
+    found: TaskList
+    required: bool
+
+    def task(self, resource: Resource, *, lenient: bool = False) -> Task | None:
+        return find_task(self.found, resource, lenient=lenient)
+
+    def unknown(self, resource: Resource, *, any_name: bool = False) -> NotFound:
+        """The refusal of a name that is no task, with those that are like it."""
+        from difflib import get_close_matches
+
+        ids = {t.resource.key: t for t in self.found.tasks}
+        near = get_close_matches(resource.key, ids, n=NEAR, cutoff=0.6)
+        hints = (
+            [f"did you mean {', '.join(ids[key].resource.text for key in near)}?"] if near else []
+        )
+        if any_name:
+            hints.append("a name that is no task is claimed with --any")
+        message = f"there is no task {resource}: no task file has this id"
+        return NotFound(message, resource=resource.text, hints=tuple(hints))
+
+
+class NoTaskFiles:
+    """The task files of a repository that can have none: all names are just names."""
+
+    def exist(self) -> bool:
+        return False
+
+    def read(self, ref: str | None = None) -> TaskList:
+        return TaskList()
+
+    def check(self, changes: Sequence[TaskChange], *, commit: bool) -> None:
+        """Nothing can be changed, and nothing is asked to be."""
+
+    def write(self, changes: Sequence[TaskChange], *, commit: bool) -> tuple[Written, ...]:
+        return ()
+
+    def intend(self, intent: Intent) -> None:
+        """Nothing is ever written here."""
+
+    def settled(self, intent: Intent) -> None:
+        """Nothing was intended."""
+
+    def at(self, root: str) -> None:
+        return None
+
+    def left_behind(self) -> Sequence[Intent]:
+        return ()

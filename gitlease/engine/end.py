@@ -1,0 +1,109 @@
+"""Ending one's own work on something: ``release`` and ``done``, and any other status of a task."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gitlease.core.edge import Progress
+from gitlease.core.errors import Invalid
+from gitlease.core.frozen import replace
+from gitlease.core.moves.operations import Complete, Operation, Release
+from gitlease.core.resources.resource import WHOLE, Resource
+from gitlease.engine.answers import Answer, several
+from gitlease.engine.edges import Planned, changes_of
+from gitlease.engine.intents import COMPLETED, ENDED
+from gitlease.engine.ledger_session import LedgerSession
+from gitlease.engine.stepping import change_with_edges
+from gitlease.engine.transaction import fresh_id
+
+
+def release(
+    session: LedgerSession,
+    resources: Sequence[Resource],
+    *,
+    scope: str | None = None,
+    note: str | None = None,
+    commit: bool | None = None,
+) -> Answer:
+    """Drop one's leases of these resources and retire one's edges; all or none.
+
+    With nothing to drop it succeeds all the same.
+    """
+    wanted = several(resources)
+
+    def plan() -> tuple[Sequence[Operation], Sequence[Planned]]:
+        planned = session.edges.plan_end(wanted)
+        return [
+            Release(
+                id=fresh_id(),
+                actor=session.actor,
+                resource=p.resource,
+                scope=scope,
+                note=note,
+                assigned=p.others,
+            )
+            for p in planned
+        ], planned
+
+    return change_with_edges(session, "release", plan, goal=ENDED, commit=commit)
+
+
+def complete(
+    session: LedgerSession,
+    resource: Resource,
+    *,
+    scope: str | None = None,
+    commit: bool | None = None,
+    status: str | None = None,
+) -> Answer:
+    """Finish: the lease ends completed, one's edge goes, and the task's status is done.
+
+    ``status`` is the word for it, where it is not the project's first. It stays as it is where
+    only a scope is finished, or others still work on theirs.
+    """
+    edges = session.edges
+    whole = scope is None or scope == WHOLE
+    word = (status or edges.rules.word(Progress.DONE)) if whole else None
+    planned: list[Planned] = []
+
+    def plan() -> tuple[Sequence[Operation], Sequence[Planned]]:
+        planned[:] = edges.plan_end([resource], status=word)
+        op = Complete(
+            id=fresh_id(),
+            actor=session.actor,
+            resource=planned[0].resource,
+            lease_id=fresh_id(),
+            scope=scope,
+            assigned=planned[0].others,
+            held_only=edges.is_unknown(planned[0]),
+        )
+        return [op], planned
+
+    answer = change_with_edges(session, "done", plan, goal=COMPLETED, commit=commit)
+    task = planned[0].task
+    if task is None or task.is_done or any(w.change.edit.status for w in answer.written):
+        return answer
+    why = "others still work on it" if whole else f"only scope {scope} is finished"
+    return replace(answer, warnings=(*answer.warnings, f"the status in {task.file} stays: {why}"))
+
+
+def set_status(
+    session: LedgerSession, resource: Resource, word: str, *, commit: bool | None = None
+) -> Answer:
+    """Set a task's status, to one that neither claims nor finishes it.
+
+    Raises LeaseHeld where the task is another's: where a release would be refused.
+    """
+    session.settle()
+    edges = session.edges
+    planned = edges.status_of(edges.task(resource), word)
+    edges.check([planned], commit=commit)
+    ask = Release(
+        id=fresh_id(), actor=session.actor, resource=planned.resource, assigned=planned.others
+    )
+    _, said = session.read(lambda head: session.transaction.decided(head, [ask]))
+    written = edges.files.write(changes_of([planned]), commit=edges.recorded(commit))
+    problem = next((w.problem for w in written if w.problem), None)
+    if problem is not None:
+        raise Invalid(f"{written[0].change.file}: {problem}", resource=resource.text)
+    return Answer(status="set", written=written, changed=bool(written), warnings=said)

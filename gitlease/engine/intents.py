@@ -1,0 +1,230 @@
+"""What is written to task files once the ledger has said yes, and what a kill left unwritten.
+
+An intent is remembered before the ledger is changed, and forgotten when the files are written. Of
+one left behind by a killed command the ledger says whether it is to be finished or forgotten, so
+that a lease and its edge never disagree for longer than until the next command.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from gitlease.core.edge import EdgeEdit, People, printable
+from gitlease.core.errors import GitleaseError
+from gitlease.core.frozen import replace
+from gitlease.core.lease import Lease, State, same_person
+from gitlease.core.ledger import Ledger
+from gitlease.core.moves.operations import Claim, EndSession, Operation, Pick, Retire
+from gitlease.core.outcome import Outcome
+from gitlease.engine.edges import Edges, Planned, changes_of
+from gitlease.engine.ports import Intent, TaskChange, TaskList, Written
+
+# What an intent waits for.
+HELD, ENDED, COMPLETED, RETIRED = "held", "ended", "completed", "retired"
+
+
+class Intents:
+    """The changes of task files that go with steps of one ledger."""
+
+    def __init__(self, edges: Edges) -> None:
+        self._files, self._people = edges.files, edges.rules.people
+        self._holder = edges.holder
+        self._unwritten: list[Intent] = []
+
+    def begin(
+        self, planned: Iterable[Planned], *, goal: str, operations: Sequence[str], commit: bool
+    ) -> Intent | None:
+        """Remember what is to be written; None where that is nothing. Raises Invalid."""
+        changes = tuple(changes_of(planned))
+        if not changes:
+            return None
+        intent = Intent(
+            id=operations[0],
+            holder=self._holder,
+            goal=goal,
+            operations=tuple(operations),
+            changes=changes,
+            commit=commit,
+        )
+        self._files.intend(intent)
+        return intent
+
+    def forget(self, intent: Intent | None) -> None:
+        """Nothing is to be written: the ledger said no."""
+        if intent is not None:
+            self._files.settled(intent)
+
+    def fulfil(
+        self, intent: Intent | None, planned: Iterable[Planned], *, commit: bool
+    ) -> tuple[tuple[Written, ...], tuple[str, ...]]:
+        """Write what was decided; what could not be written is said, and tried again later."""
+        if intent is None:
+            return (), ()
+        try:
+            written = self._files.write(changes_of(planned), commit=commit)
+        except GitleaseError as error:
+            written, problems = (), [error.message]
+        else:
+            problems = [f"{w.change.file}: {w.problem}" for w in written if w.problem]
+        if not problems:
+            self._files.settled(intent)
+            return written, ()
+        # The ledger has changed, and that must be said: the intent stays for the next command.
+        self._unwritten.append(intent)
+        said = "the ledger has it, but the task file could not follow"
+        return written, tuple(f"{said}: {problem}" for problem in problems)
+
+    def left_behind(self) -> Sequence[Intent]:
+        """What killed commands began, and what this process could not write itself."""
+        again, self._unwritten = self._unwritten, []
+        return [*self._files.left_behind(), *again]
+
+    def repair(self, intent: Intent, ledger: Ledger | None) -> tuple[str, ...]:
+        """Finish what a killed command had begun, where the ledger has it; what to say of that."""
+        files = self._files.at(intent.root)
+        borne = (self._borne_out(intent, change, ledger) for change in intent.changes)
+        wanted = [change for change in borne if change is not None]
+        if files is None or not wanted:
+            self._files.settled(intent)
+            return ()
+        try:
+            here, away = _found(files.read(), wanted)
+            written = files.write(here, commit=intent.commit)
+        except GitleaseError as error:
+            away, written, problems = [], (), [error.message]
+        else:
+            problems = [f"{w.change.file}: {w.problem}" for w in written if w.problem]
+        problems += [f"there is no task file of {c.resource} here ({c.message})" for c in away]
+        if problems:
+            self._unwritten.append(intent)
+        else:
+            self._files.settled(intent)
+        said = [f"a stopped command is still to be finished: {text}" for text in problems]
+        return tuple(said) + tuple(
+            f"finished what a stopped command had begun: {w.change.message}, in {w.change.file}"
+            for w in written
+            if (w.changed or w.commit) and not w.problem
+        )
+
+    def _borne_out(
+        self, intent: Intent, change: TaskChange, ledger: Ledger | None
+    ) -> TaskChange | None:
+        """The change as far as the ledger, as it is now, bears it out; None where it does not."""
+        leases = [] if ledger is None else ledger.leases_of(change.resource)
+        own = [x for x in leases if same_person(x.holder, intent.holder)]
+        held = any(x.state is State.ACTIVE and x.edge for x in own)
+        done = any(x.state is State.COMPLETED for x in own)
+        if intent.goal == HELD and held:
+            # Who works on another scope stays an assignee, whoever's edge was taken over.
+            live = [x.holder for x in leases if x.state is State.ACTIVE and x not in own]
+            gone = tuple(
+                name
+                for name in change.edit.remove
+                if not any(self._people.is_mine(name, holder) for holder in live)
+            )
+            return replace(change, edit=replace(change.edit, remove=gone))
+        if intent.goal == RETIRED:
+            made = ledger is not None and any(map(ledger.header.entry, intent.operations))
+            return change if made and not self._at_work(change, leases) else None
+        if intent.goal == ENDED and not held:
+            return change
+        if intent.goal == COMPLETED and done and not held:
+            return replace(change, edit=finished(change.edit, leases, intent.holder))
+        return None
+
+    def _at_work(self, change: TaskChange, leases: Iterable[Lease]) -> bool:
+        """Whether anyone whose name is to go has claimed the task anew."""
+        active = [x.holder for x in leases if x.state is State.ACTIVE]
+        names = change.edit.remove
+        return any(self._people.is_mine(name, holder) for name in names for holder in active)
+
+
+def matched(
+    operations: Sequence[Operation], planned: Sequence[Planned], outcomes: Mapping[str, Outcome]
+) -> Iterator[tuple[Operation, Planned]]:
+    """Each operation with its plan: of those of a Pick, the one that came to be.
+
+    Of the end of a session, those of the leases that were its own; of what is retired, those of
+    the tasks that nothing stood against.
+    """
+    if isinstance(operations[0], Pick):
+        picked = outcomes[operations[0].id].leases[0].resource
+        yield operations[0], next(p for p in planned if p.resource == picked)
+    elif isinstance(operations[0], EndSession):
+        ended = {lease.resource for lease in outcomes[operations[0].id].leases}
+        yield from ((operations[0], p) for p in planned if p.resource in ended)
+    elif isinstance(operations[0], Retire):
+        retired = set(outcomes[operations[0].id].retired)
+        yield from ((operations[0], p) for p in planned if p.resource in retired)
+    else:
+        yield from zip(operations, planned, strict=True)
+
+
+def decided(
+    planned: Planned, op: Operation, outcome: Outcome, ledger: Ledger, people: People
+) -> Planned:
+    """The plan once the ledger has decided: whose edges go, and whether one's own comes or goes."""
+    edit = planned.edit
+    if isinstance(op, Retire):
+        return planned
+    if isinstance(op, Claim | Pick):
+        # Edges of others that stay although the caller holds the lease: then none is added.
+        add = None if outcome.assigned else edit.add
+        return replace(planned, edit=replace(edit, remove=outcome.unassigned, add=add))
+    leases = ledger.leases_of(planned.resource) if planned.task else []
+    if any(x.state is State.ACTIVE and x.edge and x.same_holder(op.actor) for x in leases):
+        return replace(planned, edit=EdgeEdit())  # another scope is held: still one's work
+    # A name that stands for several people stays with whoever of them is at work.
+    live = [x.holder for x in leases if x.state is State.ACTIVE]
+    gone = tuple(n for n in edit.remove if not any(people.is_mine(n, who) for who in live))
+    return replace(planned, edit=finished(replace(edit, remove=gone), leases, op.actor.holder))
+
+
+def left_to_others(planned: Sequence[Planned], outcomes: Iterable[Outcome]) -> tuple[str, ...]:
+    """What to say of files that name others although the caller holds the lease."""
+    files = {p.resource: p.task.file for p in planned if p.task}
+    return tuple(
+        f"{files.get(lease.resource, lease.resource)} is assigned to "
+        f"{', '.join(map(printable, o.assigned))}, and stays so"
+        for o in outcomes
+        if o.assigned
+        for lease in o.leases[:1]
+    )
+
+
+def edge_word(planned: Sequence[Planned], written: Sequence[Written]) -> str:
+    """``added``, ``removed``, ``kept`` or ``none``: what matters most of several comes first."""
+    changed = {w.change.file for w in written if w.changed}
+    words = {_edge_word(p, changed) for p in planned if p.task is not None}
+    return next((w for w in ("added", "removed", "kept") if w in words), "none")
+
+
+def _edge_word(planned: Planned, changed: set[str]) -> str:
+    edit, wrote = planned.edit, planned.task is not None and planned.task.file in changed
+    if edit.add is not None:
+        if wrote and not planned.mine:
+            return "added"
+        return "kept" if planned.mine else "none"
+    if planned.mine and set(planned.mine) <= set(edit.remove):
+        return "removed" if wrote else "none"
+    return "kept" if planned.mine else "none"
+
+
+def finished(edit: EdgeEdit, leases: Iterable[Lease], holder: str) -> EdgeEdit:
+    """The edit of a task that its holder has done: it is not done while others work on it."""
+    others = any(x.state is State.ACTIVE and not same_person(x.holder, holder) for x in leases)
+    return replace(edit, status=None) if others else edit
+
+
+def _found(
+    known: TaskList, wanted: Iterable[TaskChange]
+) -> tuple[list[TaskChange], list[TaskChange]]:
+    """The changes where the tasks' files are now, and those whose files are not to be found.
+
+    A file may have been renamed meanwhile, or be on another branch.
+    """
+    files = {t.resource: t.file for t in known.tasks}
+    broken = {p.file for p in known.problems}
+    here = [replace(c, file=files.get(c.resource, c.file)) for c in wanted]
+    away = [c for c in here if c.resource not in files and c.file not in broken]
+    return [c for c in here if c not in away], away

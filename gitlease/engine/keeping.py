@@ -1,0 +1,292 @@
+"""Keeping what one holds: when to renew which grants, and when to stop believing in them.
+
+1. All grants of a process are renewed in one push, when the first has a third of its time behind
+   it, with jitter, so that many processes do not beat as one.
+2. What fails for now is tried again, soon and then less soon, until a grant's own time is nearly
+   over: then it is given up, whatever is on its way.
+3. Nothing is ever claimed here. A loss is final. One that time brings is told before anybody else
+   may start; a revocation, or a release from elsewhere, with the next renewal, or as soon as this
+   clone comes to know of it.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+
+from gitlease.core.errors import GitleaseError, LeaseLost, Unavailable
+from gitlease.core.expiry import Moment
+from gitlease.core.frozen import replace
+from gitlease.core.instant import MS, Instant
+from gitlease.core.loss import Hold, Loss, Lost, early_ms, ending, still_held
+from gitlease.core.moves.operations import Grant
+from gitlease.core.resources.resource import parse_resource
+from gitlease.engine.answers import Answer
+from gitlease.engine.ports import Clock, Snapshot
+from gitlease.engine.ports_keeping import Beat
+from gitlease.engine.service import LeaseService
+from gitlease.engine.waiting.head_watcher import HeadWatcher
+
+AT_ONCE = 200  # grants of one push: as many events as one commit tells
+SOONEST, LATEST = 1 / 3, 0.42  # parts of a grant's time after which it is renewed
+FIRST_RETRY = 1.0  # seconds after the first failure, at most
+CONTACT_LEAST, CONTACT_MOST = 2.0, 30.0  # seconds for one contact with the remote
+EVENTS_SEARCHED = 500
+GLANCES_SKIPPED = 30  # after one that failed
+NO_ANSWER = "the remote has not answered yet"
+DOUBTED = 10  # looks, one a second, for which a release is taken for the end of the work
+
+
+class _Kept:
+    """One grant that is kept: when it is due, and what went wrong since it was last renewed."""
+
+    def __init__(self, hold: Hold, due_ms: float) -> None:
+        self.hold, self.due_ms = hold, due_ms
+        self.failures = 0
+        self.failure: GitleaseError | None = None
+        self.asked = False  # its renewal is under way
+
+
+class Keeper:
+    """Decides for one process; ``open_service`` gives a service by its limit for each contact.
+
+    ``early`` says how many milliseconds before its end a grant is given up.
+    It is not safe for threads: whoever calls it sees to that, but for ``renew``.
+    """
+
+    def __init__(
+        self,
+        open_service: Callable[[float], LeaseService],
+        *,
+        clock: Clock,
+        dice: random.Random | None = None,
+        early: Callable[[Hold], int] = early_ms,
+    ) -> None:
+        self._open, self._clock, self._early = open_service, clock, early
+        self._dice = dice or random.SystemRandom()
+        self._kept: dict[str, _Kept] = {}
+
+    def add(self, holds: Sequence[Hold]) -> None:
+        """Keep these grants; one that is kept already counts anew."""
+        for hold in holds:
+            self._keep(hold)
+
+    def drop(self, lease_ids: Sequence[str]) -> None:
+        """Keep these grants no more."""
+        for lease_id in lease_ids:
+            self._kept.pop(lease_id, None)
+
+    # --- the heartbeat --------------------------------------------------------------------------
+
+    def due_in(self) -> float | None:
+        """Seconds until the next heartbeat, not below zero."""
+        now = self._clock.now()
+        waits = [self._due(kept, now) for kept in self._kept.values()]
+        return max(0.0, min(waits) / MS) if waits else None
+
+    def batch(self) -> tuple[Hold, ...]:
+        """Everything that is kept, once any of it is due."""
+        now = self._clock.now()
+        if not any(self._due(kept, now) <= 0 for kept in self._kept.values()):
+            return ()
+        for kept in self._kept.values():
+            kept.asked = True
+        return tuple(kept.hold for kept in self._kept.values())
+
+    def renew(self, batch: Sequence[Hold]) -> Beat:
+        """Renew these grants; whatever goes wrong is the answer's ``failure``."""
+        renewed: list[Hold] = []
+        lost: list[Lost] = []
+        failure: GitleaseError | None = None
+        try:
+            service = self._open(self._limit(batch))
+            for start in range(0, len(batch), AT_ONCE):
+                part = batch[start : start + AT_ONCE]
+                answer = service.beat([hold.grant for hold in part])
+                service.inbox.leave([x for x in answer.warnings if x not in service.store.warnings])
+                renewed += holds_of(answer)
+                by_id = {hold.grant.lease_id: hold for hold in part}
+                for refusal in answer.refused:
+                    hold = _subject(refusal, by_id)
+                    if hold is None:
+                        failure = refusal
+                    else:
+                        lost.append(_lost(service, hold, refusal))
+        except GitleaseError as error:
+            failure = error
+        except Exception as error:  # a fault of ours is no reason to stop beating
+            failure = Unavailable(f"a fault of gitlease: {type(error).__name__}: {error}")
+        return Beat(asked=tuple(batch), renewed=tuple(renewed), lost=tuple(lost), failure=failure)
+
+    def settle(self, beat: Beat) -> tuple[Lost, ...]:
+        """Count renewed grants anew and give up lost ones; the others are tried again."""
+        lost = tuple(
+            replace(x, hold=kept.hold)  # as it was renewed last
+            for x in beat.lost
+            if (kept := self._kept.get(x.hold.grant.lease_id)) is not None
+        )
+        for one in lost:
+            del self._kept[one.hold.grant.lease_id]
+        for hold in beat.renewed:
+            if hold.grant.lease_id in self._kept:
+                self._keep(hold)
+        heard = {hold.grant.lease_id for hold in beat.renewed}
+        for hold in beat.asked:
+            kept = self._kept.get(hold.grant.lease_id)
+            if kept is not None and hold.grant.lease_id not in heard:
+                self._again(kept, beat.failure)
+        return lost
+
+    # --- the deadline ---------------------------------------------------------------------------
+
+    def ends_in(self) -> float | None:
+        """Seconds until the first grant must be given up, not below zero."""
+        now = self._clock.now()
+        ends = [self._until_given_up(kept.hold, now) for kept in self._kept.values()]
+        return max(0.0, min(ends) / MS) if ends else None
+
+    def left_ms(self, lease_id: str) -> int:
+        """Milliseconds until a grant must be given up, 0 where it is over or not kept."""
+        kept = self._kept.get(lease_id)
+        return 0 if kept is None else max(0, self._until_given_up(kept.hold, self._clock.now()))
+
+    def overdue(self) -> tuple[Lost, ...]:
+        """Give up every grant whose time is nearly over."""
+        now = self._clock.now()
+        over = [k for k in self._kept.values() if self._until_given_up(k.hold, now) <= 0]
+        self.drop([kept.hold.grant.lease_id for kept in over])
+        return tuple(_given_up(kept) for kept in over)
+
+    # --- how ------------------------------------------------------------------------------------
+
+    def _keep(self, hold: Hold) -> None:
+        part = self._dice.uniform(SOONEST, LATEST)
+        self._kept[hold.grant.lease_id] = _Kept(hold, part * hold.duration_ms)
+
+    def _due(self, kept: _Kept, now: Instant) -> float:
+        return kept.due_ms - kept.hold.since.elapsed_at_most(now)
+
+    def _again(self, kept: _Kept, failure: GitleaseError | None) -> None:
+        """Try again later: at most a ninth of the grant's time, so that some tries are left."""
+        kept.failure, kept.asked = failure, False
+        ceiling = min(FIRST_RETRY * 2.0**kept.failures, kept.hold.duration_ms / MS / 9)
+        kept.failures = min(kept.failures + 1, 20)
+        elapsed = kept.hold.since.elapsed_at_most(self._clock.now())
+        kept.due_ms = elapsed + self._dice.uniform(ceiling / 2, ceiling) * MS
+
+    def _until_given_up(self, hold: Hold, now: Instant) -> int:
+        return hold.left_ms(now) - self._early(hold)
+
+    def _limit(self, batch: Sequence[Hold]) -> float:
+        """Seconds for one contact: several must fit into what is left of the shortest grant."""
+        now = self._clock.now()
+        left = min(hold.left_ms(now) for hold in batch) / MS
+        return min(CONTACT_MOST, max(CONTACT_LEAST, left / 3))
+
+
+class Sight:
+    """What this clone has come to know of grants by whatever else it did: asks nobody.
+
+    ``open_service`` gives a service of its own. Not safe for threads.
+    """
+
+    def __init__(self, open_service: Callable[[float], LeaseService]) -> None:
+        self._open = open_service
+        self._service: LeaseService | None = None
+        self._watcher: HeadWatcher | None = None
+        self._judged: tuple[str, frozenset[str]] | None = None
+        self._doubted: dict[str, int] = {}  # by lease, the looks for which it has been away
+        self._skip = 0
+
+    def lost(self, holds: Sequence[Hold]) -> tuple[Lost, ...]:
+        """Which of these grants are lost by what is known here. Nothing where that fails.
+
+        What was released is told after so many more looks: a release may be the last thing that the
+        holder's own work does, which then ends by itself, as ``done`` with a commit and its hooks.
+        """
+        if self._skip:
+            self._skip -= 1
+            return ()
+        try:
+            return self._look(holds)
+        except Exception:  # the next renewal tells
+            self._service, self._judged, self._skip = None, None, GLANCES_SKIPPED
+            return ()
+
+    def _look(self, holds: Sequence[Hold]) -> tuple[Lost, ...]:
+        if self._service is None or self._watcher is None:
+            self._service = self._open(CONTACT_LEAST)
+            self._watcher = HeadWatcher(self._service.session)
+        service, ids = self._service, frozenset(hold.grant.lease_id for hold in holds)
+        now = (service.store.mark(service.layer), ids)
+        if now == self._judged and not self._doubted.keys() & ids:
+            return ()
+        head = self._watcher.refresh()
+        gone = [x for hold in holds if head and (x := _gone(service, head, hold)) is not None]
+        released = {x.hold.grant.lease_id for x in gone if x.loss is Loss.RELEASED_ELSEWHERE}
+        looks = {one: self._doubted.get(one, 0) + 1 for one in released}
+        self._doubted = {one: n for one, n in looks.items() if n <= DOUBTED}
+        self._judged = now
+        return tuple(x for x in gone if x.hold.grant.lease_id not in self._doubted)
+
+
+def holds_of(answer: Answer) -> tuple[Hold, ...]:
+    """What an answer granted to its caller: the live leases of its own, from its instant on.
+
+    What is parked is kept by nobody.
+    """
+    if answer.at is None:
+        return ()
+    return tuple(
+        Hold(
+            grant=Grant(
+                parse_resource(view.resource), view.scope, view.session, view.lease_id, view.token
+            ),
+            since=answer.at,
+            duration_ms=round((view.expires_at - view.renewed_at).total_seconds() * MS),
+        )
+        for view in answer.leases
+        if view.state == "active" and not view.parked
+    )
+
+
+def _given_up(kept: _Kept) -> Lost:
+    if kept.failure is None and not kept.asked:
+        return Lost(hold=kept.hold, loss=Loss.EXPIRED)  # this process, or its machine, slept
+    detail = NO_ANSWER if kept.failure is None else kept.failure.message
+    return Lost(hold=kept.hold, loss=Loss.UNREACHABLE, detail=detail)
+
+
+def _gone(service: LeaseService, head: Snapshot, hold: Hold) -> Lost | None:
+    """The loss of a grant by a state of the ledger; None where it is held, or that cannot tell.
+
+    What ran out is for the deadline to say.
+    """
+    ledger, grant = head.ledger, hold.grant
+    if ledger is None or ledger.header.token < grant.token:
+        return None  # of before the grant
+    moment = Moment(now=service.clock.now(), seen=head.seen)
+    try:
+        still_held(ledger, grant, service.actor.holder, moment)
+    except LeaseLost as refusal:
+        if refusal.loss != Loss.EXPIRED.value:
+            return _lost(service, hold, refusal)
+    except GitleaseError:  # a damaged record tells nothing
+        pass
+    return None
+
+
+def _subject(refusal: GitleaseError, by_id: dict[str, Hold]) -> Hold | None:
+    return by_id.get(refusal.lease_id or "") if isinstance(refusal, LeaseLost) else None
+
+
+def _lost(service: LeaseService, hold: Hold, refusal: GitleaseError) -> Lost:
+    """Why a grant is lost: by the audit trail where that still tells, else by what stands there."""
+    loss = refusal.loss if isinstance(refusal, LeaseLost) else None
+    reason, by = Loss(loss) if loss else Loss.EXPIRED, refusal.holder
+    try:
+        told = ending(service.store.history(service.layer, EVENTS_SEARCHED), hold.grant.token)
+    except GitleaseError:
+        told = None
+    reason, by = told or (reason, by)
+    return Lost(hold=hold, loss=reason, by=by)

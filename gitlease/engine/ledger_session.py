@@ -1,0 +1,271 @@
+"""One actor on one layer of a ledger: read it, carry out a step, and settle what was left open.
+
+Every verb is made of these three; it has nothing else to do with the store.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
+
+from gitlease.core.errors import GitleaseError, HeadGone, NotFound
+from gitlease.core.expiry import Moment
+from gitlease.core.frozen import dataclass, replace
+from gitlease.core.instant import MS
+from gitlease.core.lease import Actor, Lease
+from gitlease.core.ledger import MAX_STEP, Fate
+from gitlease.core.moves.operations import Acknowledge, Operation
+from gitlease.core.policy import DEFAULT_POLICY, Policy
+from gitlease.core.resources.resource import GLOBAL_LAYER
+from gitlease.core.view import LeaseView, view_lease
+from gitlease.engine.answers import named
+from gitlease.engine.edges import EdgeRules, Edges, NoTaskFiles
+from gitlease.engine.intents import Intents
+from gitlease.engine.notices import NoInbox, is_to, told, unread_notices
+from gitlease.engine.ports import Clock, Inbox, LedgerStore, Pending, Snapshot
+from gitlease.engine.transaction import PATIENCE, Step, Transaction, fresh_id
+
+T = TypeVar("T")
+
+BECAME = {
+    Fate.APPLIED: "had reached the remote",
+    Fate.LOST: "did not reach the remote, and no longer can",
+    Fate.UNKNOWN: "is too long ago to be found out",
+    Fate.UNDECIDED: "has not reached the remote so far, and cannot once the ledger changes",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One state of the ledger at one moment, with all its leases."""
+
+    head: Snapshot
+    moment: Moment
+    leases: tuple[Lease, ...]
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def policy(self) -> Policy:
+        return self.head.ledger.header.policy if self.head.ledger else DEFAULT_POLICY
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What there is to say of earlier changes, and those of them that may land yet."""
+
+    said: tuple[str, ...] = ()
+    open: tuple[Pending, ...] = ()
+
+
+class LedgerSession:
+    """The ledger of one layer as one actor reads and changes it."""
+
+    def __init__(
+        self,
+        store: LedgerStore,
+        *,
+        clock: Clock,
+        actor: Actor,
+        layer: str = GLOBAL_LAYER,
+        edges: Edges | None = None,
+        inbox: Inbox | None = None,
+        default_ttl: int = 900,
+        ttl_is_default: bool = True,
+        patience: float = PATIENCE,
+        dice: random.Random | None = None,
+    ) -> None:
+        self.store, self.clock, self.actor, self.layer = store, clock, actor, layer
+        self.edges = edges or Edges(NoTaskFiles(), EdgeRules(), holder=actor.holder)
+        self.inbox = inbox or NoInbox()
+        self.default_ttl, self.ttl_is_default = default_ttl, ttl_is_default
+        self.dice = dice or random.SystemRandom()
+        self.intents = Intents(self.edges)
+        self.transaction = Transaction(
+            store, clock=clock, actor=actor, layer=layer, patience=patience, dice=self.dice
+        )
+        self._settled: Settled | None = None
+
+    # --- read -----------------------------------------------------------------------------------
+
+    def read(
+        self, ask: Callable[[Snapshot], T], *, cached: bool = False
+    ) -> tuple[T, tuple[str, ...]]:
+        """What ``ask`` reads of the state that the remote has now, and what is to be said with it.
+
+        ``cached`` answers from what this clone knows, and says how old that is.
+        """
+        return _read_anew(lambda: self._read(ask, cached=cached))
+
+    def look(self, *, cached: bool = False) -> Look:
+        """The whole ledger at one moment, for whoever decides on more than its leases."""
+        look, said = self.read(self._looked_at, cached=cached)
+        return replace(look, warnings=said)
+
+    def known_look(self) -> Look | None:
+        """What this clone knew last, asking nobody; None before the first contact."""
+
+        def read() -> Look | None:
+            head = self.store.known(self.layer)
+            return None if head is None else self._looked_at(head)
+
+        return _read_anew(read)
+
+    def views(self, look: Look, leases: Sequence[Lease]) -> tuple[LeaseView, ...]:
+        """Leases as this actor sees them at that moment."""
+        return self.views_in(look.head, leases, look.moment)
+
+    def views_in(
+        self, head: Snapshot, leases: Sequence[Lease], moment: Moment | None = None
+    ) -> tuple[LeaseView, ...]:
+        """Leases of a state as this actor sees them, now or at a moment."""
+        when = moment or self.moment(head)
+        policy = head.ledger.header.policy if head.ledger else DEFAULT_POLICY
+        return tuple(
+            view_lease(x, layer=head.layer, actor=self.actor, policy=policy, moment=when)
+            for x in leases
+        )
+
+    def moment(self, head: Snapshot) -> Moment:
+        """Now, with what this clone has seen of a state."""
+        return Moment(now=self.clock.now(), seen=head.seen)
+
+    def news(self, head: Snapshot | None) -> tuple[str, ...]:
+        """What happened to this holder's leases behind its back, said once in this clone."""
+        notices = head.ledger.notices(self.actor.holder) if head and head.ledger else ()
+        unread = unread_notices(self.store, self.layer, notices, self.actor)
+        return (*(told(notice) for notice in unread), *self.inbox.take())
+
+    def warnings_of(self, head: Snapshot, *, cached: bool = False) -> tuple[str, ...]:
+        """What a person should know of the store, and of a state and its age."""
+        said = self.store.warnings + head.warnings
+        if cached:
+            age = head.received.elapsed_at_most(self.clock.now()) // MS
+            said += (f"from what this clone knew {age}s ago",)
+        return said
+
+    def _read(self, ask: Callable[[Snapshot], T], *, cached: bool) -> tuple[T, tuple[str, ...]]:
+        head, said = self._head(cached=cached)
+        found = ask(head)
+        return found, self.warnings_of(head, cached=cached) + said + self.news(head)
+
+    def _head(self, *, cached: bool) -> tuple[Snapshot, tuple[str, ...]]:
+        if not cached:
+            head = self.store.fetch(self.layer)
+            settled = self._judged(self.store.pending(self.layer), head)
+            said = settled.said + self._open_still(settled.open)
+            return head, said + self._repair_edges(head)
+        known = self.store.known(self.layer)
+        if known is None:
+            raise NotFound(
+                "this clone knows nothing of the ledger yet",
+                hints=("ask once without --cached",),
+            )
+        return known, ()
+
+    def _looked_at(self, head: Snapshot) -> Look:
+        leases = tuple(head.ledger.every_lease()) if head.ledger else ()
+        return Look(head, self.moment(head), leases)
+
+    # --- step -----------------------------------------------------------------------------------
+
+    def step(
+        self, what: str, operations: Sequence[Operation], *, together: bool = True
+    ) -> tuple[Step, tuple[str, ...]]:
+        """Carry operations out in one step, all or none unless not ``together``.
+
+        With it what is to be said besides; a refusal carries that as its warnings.
+        """
+        self.settle()
+        settled, self._settled = self._settled or Settled(), None
+        known = self.store.known(self.layer)
+        said = settled.said + self.news(known)
+        batch = [*operations, *self._acknowledged(known)][: max(MAX_STEP, len(operations))]
+        try:
+            step = self.transaction.carry_out(
+                batch, together=together, what=named(what, operations)
+            )
+        except GitleaseError as refusal:
+            known = self.store.known(self.layer)
+            after = self.came_of(settled, known) + self.news(known)
+            refusal.warnings = self.store.warnings + said + after
+            raise
+        return step, said + self.came_of(settled, step.head) + self.news(step.head)
+
+    def may_land(self, operations: Sequence[str]) -> bool:
+        """Whether a step that failed may be found in the ledger later."""
+        return any(
+            set(operations) & set(pending.operations) for pending in self.store.pending(self.layer)
+        )
+
+    def _acknowledged(self, head: Snapshot | None) -> list[Operation]:
+        notices = head.ledger.notices(self.actor.holder) if head and head.ledger else ()
+        ids = tuple(n.id for n in notices if is_to(n, self.actor))
+        if not ids:
+            return []
+        return [Acknowledge(id=fresh_id(), actor=self.actor, notices=ids)]
+
+    # --- settle ---------------------------------------------------------------------------------
+
+    def settle(self) -> None:
+        """Finish what earlier commands left half done, before anything is planned on it.
+
+        It is done once for each step; what there is to say comes with the answer of that.
+        """
+        if self._settled is None:
+            settled = self.settled()
+            self._settled = replace(settled, said=settled.said + self._repair_edges())
+
+    def settled(self) -> Settled:
+        """What became of changes whose outcome an earlier command could not know."""
+        waiting = list(self.store.pending(self.layer))
+        return self._judged(waiting, self.store.fetch(self.layer)) if waiting else Settled()
+
+    def came_of(self, settled: Settled, head: Snapshot | None) -> tuple[str, ...]:
+        """What a step decided of changes that were left open before it, by the head after it."""
+        if not settled.open or head is None:
+            return ()
+        after = self._judged(settled.open, head)
+        return after.said + self._open_still(after.open)
+
+    def _judged(self, waiting: Iterable[Pending], head: Snapshot) -> Settled:
+        said, still = [], []
+        for pending in list(waiting):
+            became = self.store.settle(pending, head)
+            if became is Fate.UNDECIDED:
+                still.append(pending)
+            else:
+                said.append(_became(pending, became))
+        return Settled(tuple(said), tuple(still))
+
+    def _open_still(self, still: Sequence[Pending]) -> tuple[str, ...]:
+        """That they may land yet, said once in this clone."""
+        if not still:
+            return ()
+        before = self.store.shown(self.layer, [x.operations[0] for x in still])
+        return tuple(_became(x, Fate.UNDECIDED) for x in still if x.operations[0] not in before)
+
+    def _repair_edges(self, head: Snapshot | None = None) -> tuple[str, ...]:
+        """Finish, or forget, what killed commands meant to write to task files."""
+        left = self.intents.left_behind()
+        if not left:
+            return ()
+        said: list[str] = []
+        head = head or self.store.fetch(self.layer)
+        open_still = {op for p in self.store.pending(self.layer) for op in p.operations}
+        for intent in left:
+            if not open_still.intersection(intent.operations):
+                said += self.intents.repair(intent, head.ledger)
+        return tuple(said)
+
+
+def _read_anew(read: Callable[[], T]) -> T:
+    """What is read; once more where the remote had another state by the time of its repair."""
+    try:
+        return read()
+    except HeadGone:
+        return read()
+
+
+def _became(pending: Pending, fate: Fate) -> str:
+    return f"{pending.what}, whose outcome was not known, {BECAME[fate]}"

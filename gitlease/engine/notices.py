@@ -1,0 +1,70 @@
+"""What happened to a holder's leases behind its back: told to each run once in a clone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gitlease.core.lease import Actor
+from gitlease.core.ledger import Damage, Ledger, Notice
+from gitlease.core.resources.resource import WHOLE, Resource
+from gitlease.engine.ports import LedgerStore, Snapshot
+
+DAMAGE_SHOWN = 10
+
+
+def unread_notices(
+    store: LedgerStore, layer: str, notices: Sequence[Notice], actor: Actor
+) -> list[Notice]:
+    """Those of the notices that this run was not shown in this clone; they count as shown then.
+
+    What is about another run of the same person is still to be told to that run.
+    """
+    if not notices:
+        return []
+    keys = {n.id if is_to(n, actor) else f"{n.id} of another run": n for n in notices}
+    before = store.shown(layer, list(keys))
+    return [n for key, n in keys.items() if key not in before]
+
+
+def is_to(notice: Notice, actor: Actor) -> bool:
+    """Whether it is about this very run, or the person: another run is still to be told."""
+    return notice.session in (None, actor.session)
+
+
+def told(notice: Notice) -> str:
+    """A notice as one line."""
+    done = "taken over" if notice.what == "taken_over" else notice.what
+    scope = "" if notice.scope == WHOLE else f" (scope {notice.scope})"
+    session = f", session {notice.session}" if notice.session else ""
+    why = f': "{notice.reason}"' if notice.reason else ""
+    return f"your claim of {notice.resource}{scope}{session} was {done} by {notice.by}{why}"
+
+
+def of_damage(damage: Sequence[Damage], *, shown: int = DAMAGE_SHOWN) -> tuple[str, ...]:
+    """The records that cannot be read, at most so many of them spelt out."""
+    said = [f"{d.shown} cannot be read: {d.problem}" for d in damage[:shown]]
+    if len(damage) > shown:
+        said.append(f"{len(damage) - shown} more records cannot be read")
+    return tuple(said)
+
+
+def unread_records(head: Snapshot) -> tuple[str, ...]:
+    """The records of a ledger that cannot be read, as a check tells them."""
+    damage = () if head.ledger is None else of_damage(tuple(head.ledger.damage()))
+    return tuple(f"{text}: what it covers is not checked" for text in damage)
+
+
+def unreadable_line(ledger: Ledger, resource: Resource | None) -> tuple[str, ...]:
+    """That it cannot be read who waits for a resource, which keeps nobody from claiming it."""
+    problem = None if resource is None else ledger.tickets_damage(resource)
+    return () if problem is None else (problem,)
+
+
+class NoInbox:
+    """Where no work is done in the background, nothing is left to be said."""
+
+    def leave(self, texts: Sequence[str]) -> None:
+        """Nobody would find them."""
+
+    def take(self) -> tuple[str, ...]:
+        return ()

@@ -1,0 +1,1 @@
+"""The task queue: what is claimable, in which order."""

@@ -1,0 +1,284 @@
+"""The queue of tasks: which may be claimed, in which order, and why not the others."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from enum import Enum
+
+from gitlease.core.edge import People, Progress, Task
+from gitlease.core.expiry import Moment
+from gitlease.core.frozen import dataclass
+from gitlease.core.lease import Actor, Lease, State
+from gitlease.core.policy import Policy
+from gitlease.core.relation import Relation, relation
+from gitlease.core.resources import pattern
+from gitlease.core.resources.pattern import fold
+from gitlease.core.resources.resource import WHOLE
+
+# Words that people use, by how much they press; what is unknown or absent counts as medium.
+MEDIUM = 2
+_WORDS = (
+    ("critical", "urgent", "highest", "blocker", "immediate"),
+    ("high", "important", "major"),
+    ("medium", "normal", "default", "moderate"),
+    ("low", "minor"),
+    ("lowest", "trivial", "someday"),
+)
+_RANKS = {word: rank for rank, words in enumerate(_WORDS) for word in words}
+_NUMBER = re.compile(r"p?([0-9]{1,6})")
+_DATE = re.compile(r"[0-9]{4}-?[0-9]{2}")
+_DIGITS = re.compile(r"([0-9]+)")
+LAST = "~"  # sorts behind every date
+
+
+class WhyNot(Enum):
+    """Why a task is not handed out."""
+
+    DONE = "done"
+    STATUS = "status"
+    ASSIGNED = "assigned"
+    HELD = "held"
+    YOURS = "yours"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A task in the queue. ``why_not`` None: the caller may claim it.
+
+    ``who`` is the holder or assignee in the way, and ``lease`` the record that matters: the one in
+    the way, or the caller's own. ``waits_for`` has its open dependencies, as written. ``parked``:
+    the caller parked it, and resumes it by a claim of the scope of ``lease``.
+    """
+
+    task: Task
+    why_not: WhyNot | None = None
+    who: str | None = None
+    lease: Lease | None = None
+    waits_for: tuple[str, ...] = ()
+    depth: int = 0
+    parked: bool = False
+
+    @property
+    def claimable(self) -> bool:
+        return self.why_not is None
+
+
+class Carried(Enum):
+    """How the lease stands of a task that one carries."""
+
+    LIVE = "live"
+    PARKED = "parked"
+    LAPSED = "lapsed"
+    TAKEN_OVER = "taken_over"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Carry:
+    """Something that a person carries: by the edge, by a lease, or both. ``by`` has it instead."""
+
+    resource: str
+    state: Carried
+    task: Task | None = None
+    lease: Lease | None = None
+    by: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """Who looks, and on what: the records of a ledger at one moment."""
+
+    actor: Actor
+    people: People
+    leases: Sequence[Lease]
+    policy: Policy
+    moment: Moment
+
+    def relation(self, lease: Lease) -> Relation:
+        return relation(lease, self.actor, self.policy, self.moment)
+
+    def by_resource(self) -> Mapping[str, list[Lease]]:
+        found: dict[str, list[Lease]] = {}
+        for lease in self.leases:
+            found.setdefault(lease.resource.key, []).append(lease)
+        return found
+
+
+def survey(tasks: Sequence[Task], around: Surroundings) -> list[Entry]:
+    """Every task in the order of the queue: priority, then dependencies done, then age.
+
+    What the caller parked comes before all others. A dependency that is not done, or not there,
+    orders the queue; it never refuses a claim.
+    """
+    held = around.by_resource()
+    done = {t.resource.key for t in tasks if t.is_done}
+    done |= {
+        x.resource.key
+        for x in around.leases
+        if x.scope == WHOLE and around.relation(x) is Relation.COMPLETED
+    }
+    depths = _depths(tasks, done)
+    pathy = [x for x in around.leases if x.patterns and around.relation(x) in _IN_THE_WAY]
+    entries = [_entry(t, held.get(t.resource.key, ()), pathy, done, depths, around) for t in tasks]
+    return sorted(entries, key=_order)
+
+
+def hand_out(entries: Iterable[Entry]) -> list[Entry]:
+    """What may be handed out, best first: what is parked, then those that wait for nothing."""
+    free = (e for e in entries if e.claimable)
+    return sorted(free, key=lambda e: (not e.parked, e.depth, _order(e)))
+
+
+def carrying(tasks: Sequence[Task], around: Surroundings) -> list[Carry]:
+    """What the caller carries: unfinished tasks assigned to it, and whatever it holds.
+
+    What it parked comes first.
+    """
+    people, holder, held = around.people, around.actor.holder, around.by_resource()
+    found: dict[str, Carry] = {}
+    for task in tasks:
+        if task.is_done:
+            continue
+        if any(people.is_mine(name, holder) for name in task.assigned):
+            leases = held.get(task.resource.key, ())
+            found[task.resource.key] = _carry(task, leases, around)
+    by_key = {t.resource.key: t for t in tasks}
+    for lease in around.leases:
+        own = lease.state is State.ACTIVE and lease.same_holder(around.actor)
+        if own and lease.resource.key not in found:
+            state = _own_state(lease, around)
+            task_of = by_key.get(lease.resource.key)
+            found[lease.resource.key] = Carry(lease.resource.text, state, task_of, lease)
+    first = Carried.PARKED
+    return sorted(found.values(), key=lambda c: (c.state is not first, natural(c.resource)))
+
+
+_LIVE = {Relation.MINE, Relation.MY_RUN, Relation.MY_OTHER_RUN}
+_IN_THE_WAY = {Relation.MY_RUN, Relation.MY_OTHER_RUN, Relation.THEIRS, Relation.THEIRS_ASSIGNED}
+
+
+def _entry(
+    task: Task,
+    leases: Sequence[Lease],
+    pathy: Sequence[Lease],
+    done: set[str],
+    depths: Mapping[str, int],
+    around: Surroundings,
+) -> Entry:
+    why, who, lease = _why_not(task, leases, pathy, around)
+    parked = why is None and lease is not None and around.relation(lease) is Relation.PARKED
+    waits = () if task.is_done else tuple(d for d in task.depends_on if fold(d) not in done)
+    return Entry(task, why, who, lease, waits, depths.get(task.resource.key, 0), parked)
+
+
+def _why_not(
+    task: Task, leases: Sequence[Lease], pathy: Sequence[Lease], around: Surroundings
+) -> tuple[WhyNot | None, str | None, Lease | None]:
+    if task.is_done:
+        return WhyNot.DONE, None, None
+    stands = [(x, around.relation(x)) for x in leases]
+    others = around.people.others(task.assigned, around.actor.holder)
+    parked = next((x for x, how in stands if how is Relation.PARKED), None)
+    if parked is not None and (parked.edge or not others):
+        return (WhyNot.STATUS, None, None) if _is_other(task) else (None, None, parked)
+    for lease, how in stands:
+        if how is Relation.COMPLETED:
+            if lease.scope != WHOLE:
+                continue  # a part of it
+            return WhyNot.DONE, lease.holder, lease
+        if how is Relation.MINE:
+            return WhyNot.YOURS, lease.holder, lease
+        if how is Relation.THEIRS_ASSIGNED:
+            return WhyNot.ASSIGNED, lease.holder, lease
+        if how in _IN_THE_WAY:
+            return WhyNot.HELD, lease.holder, lease
+    if others:
+        return WhyNot.ASSIGNED, others[0].known, None
+    if _is_other(task):
+        return WhyNot.STATUS, None, None
+    for lease in pathy if task.paths else ():
+        if pattern.any_overlap(task.paths, lease.patterns):
+            return WhyNot.HELD, lease.holder, lease
+    own = next((x for x, how in stands if how is Relation.MINE_LAPSED), None)
+    return None, None, own
+
+
+def _is_other(task: Task) -> bool:
+    return task.progress is Progress.OTHER
+
+
+def _carry(task: Task, leases: Sequence[Lease], around: Surroundings) -> Carry:
+    """The state of the lease beside an edge of the caller's."""
+    name, active = task.resource.text, [x for x in leases if x.state is State.ACTIVE]
+    own = [x for x in active if x.same_holder(around.actor)]
+    if own:
+        best = min(own, key=lambda x: _STATES.index(_own_state(x, around)))
+        return Carry(name, _own_state(best, around), task, best)
+    for lease in active:
+        theirs = [n for n in task.assigned if around.people.is_mine(n, lease.holder)]
+        mine = around.actor.holder  # one name may stand for both
+        fellow = any(not around.people.is_mine(n, mine) for n in theirs)
+        if not fellow and around.relation(lease) in _IN_THE_WAY:
+            return Carry(name, Carried.TAKEN_OVER, task, lease, lease.holder)
+    return Carry(name, Carried.NONE, task)
+
+
+def _own_state(lease: Lease, around: Surroundings) -> Carried:
+    how = around.relation(lease)
+    if how is Relation.PARKED:
+        return Carried.PARKED
+    return Carried.LIVE if how in _LIVE else Carried.LAPSED
+
+
+_STATES = (Carried.LIVE, Carried.PARKED, Carried.LAPSED)  # of several leases the first is told
+
+
+# --- order ------------------------------------------------------------------------------------
+
+
+def rank(priority: str) -> int:
+    """How much a priority presses, the least first: words, or numbers such as ``1`` and ``P1``."""
+    word = fold(priority.strip())
+    number = _NUMBER.fullmatch(word)
+    return int(number[1]) if number else _RANKS.get(word, MEDIUM)
+
+
+def natural(text: str) -> tuple[tuple[int, int, str], ...]:
+    """A key that sorts numbers in a text by their value: ``F9`` before ``F10``."""
+    parts = _DIGITS.split(fold(text))
+    return tuple((0, int(p), p) if p.isdigit() and p.isascii() else (1, 0, p) for p in parts if p)
+
+
+def _order(entry: Entry) -> tuple[object, ...]:
+    task = entry.task
+    created = task.created.strip()
+    age = created if _DATE.match(created) else LAST
+    return not entry.parked, rank(task.priority), entry.depth, age, natural(task.resource.text)
+
+
+def _depths(tasks: Sequence[Task], done: set[str]) -> dict[str, int]:
+    """How many steps of open dependencies a task has before it; 0: all are done.
+
+    In a circle nothing comes first: whoever is met again counts as one more step.
+    """
+    open_of = {
+        t.resource.key: [key for d in t.depends_on if (key := fold(d)) not in done]
+        for t in tasks
+        if not t.is_done
+    }
+    depths: dict[str, int] = {}
+    for start in open_of:
+        path: list[str] = [start]
+        on_path = {start}
+        while path:
+            here = path[-1]
+            below = [k for k in open_of.get(here, ()) if k not in depths and k not in on_path]
+            if below:
+                path.append(below[0])
+                on_path.add(below[0])
+                continue
+            inner = [depths.get(k, 0) for k in open_of.get(here, ())]
+            depths[here] = 1 + max(inner) if inner else 0
+            on_path.discard(path.pop())
+    return depths

@@ -1,0 +1,281 @@
+"""The queue of tasks over the ledger: what may be claimed, what one carries, and what is next."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from gitlease.core.edge import Progress, Task
+from gitlease.core.errors import Invalid, NothingLeft
+from gitlease.core.expiry import Moment
+from gitlease.core.frozen import replace
+from gitlease.core.instant import MS
+from gitlease.core.lease import same_person
+from gitlease.core.ledger import Note
+from gitlease.core.moves.picking import ParkedMeanwhile
+from gitlease.core.policy import DEFAULT_POLICY
+from gitlease.core.resources.pattern import fold
+from gitlease.core.resources.resource import Resource
+from gitlease.engine.answers import Answer, ClaimOptions, FoundTask, QueueReading, Taken
+from gitlease.engine.claim import pick
+from gitlease.engine.edges import Planned, find_task
+from gitlease.engine.ledger_session import LedgerSession, Look
+from gitlease.engine.ports import TaskList
+from gitlease.engine.queue.order import (
+    Carried,
+    Carry,
+    Surroundings,
+    WhyNot,
+    carrying,
+    hand_out,
+    survey,
+)
+
+AT_ONCE = 32  # tasks of which one step picks the first that is free
+PLANNED_AGAIN = 4  # times that a pick is planned on what is known by then
+PROBLEMS_SHOWN = 10
+LOOKED_BACK = 500  # events of the audit trail that a briefing reads
+RECENT = 7 * 86_400  # seconds for which a briefing tells what was taken
+NO_TASKS = "no task files found (looked where tasks.files says: tasks/** unless it is set)"
+
+
+class _PlanAnew(Exception):
+    """There is something to hand out that was not when the pick was planned."""
+
+    def __init__(self, warnings: tuple[str, ...]) -> None:
+        super().__init__("plan anew")
+        self.warnings = warnings
+
+
+class TaskQueue:
+    """The tasks of one work tree, or of a ref, as the session's actor may take them."""
+
+    def __init__(self, session: LedgerSession) -> None:
+        self._session, self._edges = session, session.edges
+
+    def queue(self, *, ref: str | None = None, cached: bool = False) -> QueueReading:
+        """Every task in the order of the queue, each with whether it may be claimed.
+
+        One connection, or none with ``cached``. NotFound for an unknown ref.
+        """
+        look = self._session.look(cached=cached)  # first: it may finish what was left undone
+        return self._reading(self._edges.files.read(ref), look)
+
+    def brief(self, *, ref: str | None = None, cached: bool = False) -> QueueReading:
+        """What a person or agent that starts should know: also what was taken, and the notes."""
+        look = self._session.look(cached=cached)
+        reading = self._reading(self._edges.files.read(ref), look)
+        return replace(
+            reading, taken=self._taken(look, reading.carried), notes=_notes(look, reading)
+        )
+
+    def next_task(self, *, ref: str | None = None, cached: bool = False) -> QueueReading:
+        """Like ``queue``; NothingLeft where nothing may be handed out."""
+        reading = self.queue(ref=ref, cached=cached)
+        if ref is None:
+            reading = self._claimable(reading)
+        if not reading.next_up:
+            raise _nothing_left(reading)
+        return reading
+
+    def find(self, resource: Resource, *, ref: str | None = None) -> FoundTask:
+        """The task of a resource, by what this clone knows of the ledger: it asks no remote.
+
+        Raises NotFound for an unknown ref; a task file that cannot be used is said, and no failure.
+        """
+        if resource.is_path and ref is None:
+            return FoundTask()
+        try:
+            found = self._edges.files.read(ref)
+            task = find_task(found, resource)
+        except Invalid as error:
+            return FoundTask(warnings=(error.message,))
+        if task is None:
+            return FoundTask()
+        look = self._session.known_look()
+        around = self._around(look)
+        entry = next(e for e in survey(found.tasks, around) if e.task == task)
+        if look is None or entry.lease is None:
+            return FoundTask(entry)
+        return FoundTask(entry, self._session.views(look, [entry.lease])[0])
+
+    def claim_next(self, options: ClaimOptions) -> tuple[Answer, Task]:
+        """Claim the first task that is free, decided in the step that takes it.
+
+        However many workers ask at once, each gets another task, or NothingLeft. What the caller
+        parked comes first, and one of its runs resumes it.
+        """
+        self._session.settle()
+        said: tuple[str, ...] = ()  # on the way to a plan that held: it is told only once
+        for _ in range(PLANNED_AGAIN):
+            try:
+                answer, task = self._claim_next(options)
+                return _with_warnings(answer, said), task
+            except (_PlanAnew, ParkedMeanwhile) as again:
+                said += again.warnings
+        answer, task = self._claim_next(options, last=True)
+        return _with_warnings(answer, said), task
+
+    def _claim_next(self, options: ClaimOptions, *, last: bool = False) -> tuple[Answer, Task]:
+        """By what this clone knows; unless it is the ``last`` try, others may come to be known."""
+        tasks = self._edges.files.read()
+        look = self._session.known_look() or self._session.look()
+        reading = self._reading(tasks, look)
+        waiting = [entry.task for entry in reading.next_up]
+        scopes = {e.task.resource: x.scope for e in reading.next_up if e.parked and (x := e.lease)}
+        parked = frozenset(x.key for x in look.leases if x.parked)
+        among = frozenset(t.resource.key for t in tasks.tasks if _is_due(t) and not last)
+        passed: tuple[str, ...] = ()
+        for start in range(0, len(waiting), AT_ONCE):
+            plans, said = self._writable(waiting[start : start + AT_ONCE], options)
+            passed += said
+            if not plans:
+                continue
+            try:
+                answer = pick(
+                    self._session, plans, options, scopes=scopes, among=among, parked=parked
+                )
+            except NothingLeft:
+                continue
+            picked = answer.leases[0].resource
+            task = next(p.task for p in plans if p.task and p.resource.text == picked)
+            return _with_warnings(answer, reading.warnings + passed), task
+        fresh = self.queue()
+        if not last and any(entry.task not in waiting for entry in fresh.next_up):
+            raise _PlanAnew(fresh.warnings + passed)
+        raise _nothing_left(replace(fresh, warnings=fresh.warnings + passed))
+
+    def _claimable(self, reading: QueueReading) -> QueueReading:
+        """Without the tasks at the head of the queue whose files no claim could be written to."""
+        said: tuple[str, ...] = ()
+        for number, entry in enumerate(reading.next_up):
+            _, passed = self._writable([entry.task], ClaimOptions(commit=False))
+            said += passed
+            if not passed:
+                return replace(
+                    reading, next_up=reading.next_up[number:], warnings=reading.warnings + said
+                )
+        return replace(reading, next_up=(), warnings=reading.warnings + said)
+
+    # --- how ----------------------------------------------------------------------------------
+
+    def _writable(
+        self, tasks: Sequence[Task], options: ClaimOptions
+    ) -> tuple[list[Planned], tuple[str, ...]]:
+        """Plans for the tasks whose files can be written; what to say of the others."""
+        plans: list[Planned] = []
+        said: list[str] = []
+        for task in tasks:
+            plan = self._edges.claim_of(task)
+            try:
+                self._edges.check([plan], commit=options.commit)
+            except Invalid as error:
+                said.append(f"passed over: {error.message}")
+            else:
+                plans.append(plan)
+        return plans, tuple(said)
+
+    def _around(self, look: Look | None) -> Surroundings:
+        return Surroundings(
+            actor=self._session.actor,
+            people=self._edges.rules.people,
+            leases=look.leases if look else (),
+            policy=look.policy if look else DEFAULT_POLICY,
+            moment=look.moment if look else Moment(now=self._session.clock.now()),
+        )
+
+    def _reading(self, found: TaskList, look: Look) -> QueueReading:
+        around = self._around(look)
+        entries = survey(found.tasks, around)
+        carried = carrying(found.tasks, around)
+        leases = {
+            x.lease_id: x for part in (entries, carried) for e in part if (x := e.lease) is not None
+        }
+        views = self._session.views(look, list(leases.values()))
+        return QueueReading(
+            entries=tuple(entries),
+            next_up=tuple(hand_out(entries)),
+            carried=tuple(carried),
+            views=dict(zip(leases, views, strict=True)),
+            warnings=look.warnings + _problems(found),
+        )
+
+    def _taken(self, look: Look, carried: Iterable[Carry]) -> tuple[Taken, ...]:
+        """What others took from this holder of late and it has not got back, newest first."""
+        session, holder = self._session, self._session.actor.holder
+        since = look.moment.now.wall_ms - RECENT * MS
+        back = {fold(c.resource) for c in carried if c.state is Carried.LIVE}
+        found: dict[tuple[str, str], Taken] = {}
+        for event in session.store.history(session.layer, LOOKED_BACK):
+            key = (fold(event.resource or ""), event.scope or "")
+            if event.at < since or key in found or key[0] in back:
+                continue
+            if event.kind not in TAKEN or not same_person(event.holder or "", holder):
+                continue
+            if same_person(event.by, holder):
+                continue
+            found[key] = Taken(
+                resource=event.resource or "",
+                scope=event.scope or "",
+                what=TAKEN[event.kind],
+                by=event.by,
+                at=event.at,
+                reason=event.reason,
+            )
+        return tuple(found.values())
+
+
+def _is_due(task: Task) -> bool:
+    """Whether a task is handed out at all."""
+    return not task.is_done and task.progress is not Progress.OTHER
+
+
+TAKEN = {"displaced": "taken_over", "revoked": "revoked", "retired": "retired"}
+
+
+def _notes(look: Look, reading: QueueReading) -> tuple[Note, ...]:
+    """The notes on what one carries and on what comes next."""
+    ledger = look.head.ledger
+    if ledger is None:
+        return ()
+    owned = [c.task or c.lease for c in reading.carried]
+    wanted = [own.resource for own in owned if own is not None]
+    wanted += [e.task.resource for e in reading.next_up[:1]]
+    notes: list[Note] = []
+    for resource in dict.fromkeys(wanted):
+        try:
+            notes += ledger.notes(resource)
+        except Invalid:
+            continue  # said among the damage of lists; a briefing goes on without it
+    return tuple(notes)
+
+
+def _problems(found: TaskList) -> tuple[str, ...]:
+    said = [p.message for p in found.problems[:PROBLEMS_SHOWN]]
+    if len(found.problems) > PROBLEMS_SHOWN:
+        said.append(f"and {len(found.problems) - PROBLEMS_SHOWN} more task files cannot be used")
+    if not found.tasks and not found.problems:
+        said.append(NO_TASKS)
+    return tuple(said)
+
+
+WHY = {
+    WhyNot.DONE: "done",
+    WhyNot.STATUS: "in another status",
+    WhyNot.ASSIGNED: "assigned to others",
+    WhyNot.HELD: "held",
+    WhyNot.YOURS: "yours already",
+}
+
+
+def _nothing_left(reading: QueueReading) -> NothingLeft:
+    """The refusal that says what there is instead."""
+    counted = Counter(e.why_not for e in reading.entries if e.why_not is not None)
+    why = ", ".join(f"{counted[kind]} {words}" for kind, words in WHY.items() if counted[kind])
+    refusal = NothingLeft(f"nothing is left to claim{': ' + why if why else ''}")
+    refusal.warnings = reading.warnings
+    return refusal
+
+
+def _with_warnings(answer: Answer, said: Sequence[str]) -> Answer:
+    return replace(answer, warnings=tuple(dict.fromkeys((*said, *answer.warnings))))

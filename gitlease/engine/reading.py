@@ -1,0 +1,83 @@
+"""Reading verbs: what stands in the ledger as one actor sees it, and its audit trail."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gitlease.core.frozen import replace
+from gitlease.core.ledger import Ledger
+from gitlease.core.moves.tickets import line
+from gitlease.core.outcome import Event
+from gitlease.core.resources.pattern import fold
+from gitlease.core.resources.resource import Resource
+from gitlease.engine.answers import Reading
+from gitlease.engine.ledger_session import LedgerSession
+from gitlease.engine.notices import of_damage, unreadable_line
+from gitlease.engine.ports import Snapshot
+
+WHOLE_HISTORY = 100_000
+
+
+def read(
+    session: LedgerSession, *, resource: Resource | None = None, cached: bool = False
+) -> Reading:
+    """The leases of the ledger, or of one resource, as this actor sees them.
+
+    ``cached`` answers from what this clone knows, and says how old that is. Raises Invalid
+    when the one resource asked for has a damaged record.
+    """
+
+    def ask(head: Snapshot) -> Reading:
+        ledger = head.ledger
+        if ledger is None:
+            return Reading()
+        if resource is None:
+            damage = tuple(ledger.damage())
+            found = Reading(
+                leases=session.views_in(head, ledger.every_lease()),
+                damage=damage,
+                warnings=of_damage(damage),
+            )
+        else:
+            found = _of_resource(session, head, ledger, resource)
+        header = ledger.header
+        return replace(
+            found,
+            policy=header.policy,
+            ledger_id=header.ledger_id,
+            revision=header.revision,
+        )
+
+    found, said = session.read(ask, cached=cached)
+    return replace(found, warnings=said + found.warnings)
+
+
+def _of_resource(
+    session: LedgerSession, head: Snapshot, ledger: Ledger, resource: Resource
+) -> Reading:
+    return Reading(
+        leases=session.views_in(head, ledger.leases_of(resource)),
+        notes=ledger.notes(resource),
+        waiting=line(ledger.tickets(resource), session.clock.now().wall_ms),
+        warnings=unreadable_line(ledger, resource),
+    )
+
+
+def log(
+    session: LedgerSession,
+    *,
+    resource: Resource | None = None,
+    limit: int = 100,
+    cached: bool = False,
+) -> Reading:
+    """The audit trail, newest first; of one resource where one is named."""
+
+    def ask(_head: Snapshot) -> Sequence[Event]:
+        events = session.store.history(session.layer, WHOLE_HISTORY if resource else limit)
+        if resource is None:
+            return events
+        wanted = fold(resource.text)
+        return [e for e in events if fold(e.resource or "") == wanted][:limit]
+
+    events, said = session.read(ask, cached=cached)
+    return Reading(events=tuple(events), warnings=said)

@@ -1,0 +1,43 @@
+"""The verbs of the engine on one session, as faces call them; each is read in its own module.
+
+Words have been parsed by the time they come here, and nothing is printed: faces do both.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from gitlease.engine import claim, end, govern, hold, reading, retirement, sessions
+from gitlease.engine.ledger_session import LedgerSession
+
+
+class LeaseService:
+    """Claims and everything after, for one actor on one layer of one store."""
+
+    def __init__(self, session: LedgerSession) -> None:
+        self.session = session
+        self.store, self.clock = session.store, session.clock
+        self.actor, self.layer = session.actor, session.layer
+        self.edges, self.inbox = session.edges, session.inbox
+        self.look, self.known_look, self.views = session.look, session.known_look, session.views
+
+        self.read = partial(reading.read, session)
+        self.log = partial(reading.log, session)
+        self.claim = partial(claim.claim, session)
+        self.start = partial(claim.start, session)
+        self.wait = partial(claim.wait, session)
+        self.renew = partial(hold.renew, session)
+        self.beat = partial(hold.beat, session)
+        self.extend = partial(hold.extend, session)
+        self.release = partial(end.release, session)
+        self.complete = partial(end.complete, session)
+        self.set_status = partial(end.set_status, session)
+        self.park = partial(sessions.park, session)
+        self.end_session = partial(sessions.end_session, session)
+        self.sessions = partial(sessions.sessions, session)
+        self.retire = partial(retirement.retire, session)
+        self.revoke = partial(govern.revoke, session)
+        self.drop_record = partial(govern.drop_record, session)
+        self.note = partial(govern.note, session)
+        self.set_policy = partial(govern.set_policy, session)
+        self.confirm = partial(govern.confirm, session)

@@ -1,0 +1,122 @@
+"""A step of the ledger with its answer, and the task files that go with it: both, or none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from gitlease.core.errors import GitleaseError, Invalid, LeaseHeld
+from gitlease.core.frozen import replace
+from gitlease.core.ledger import Note
+from gitlease.core.moves.operations import Claim, Operation, Pick
+from gitlease.core.resources.resource import Resource
+from gitlease.engine.answers import Answer, overall
+from gitlease.engine.edges import Planned, says_so
+from gitlease.engine.intents import decided, edge_word, left_to_others, matched
+from gitlease.engine.ledger_session import LedgerSession
+from gitlease.engine.transaction import Step
+
+Planning = Callable[[], tuple[Sequence[Operation], Sequence[Planned]]]
+"""Gives the operations of a step, each with what it means for the task files as they are now.
+
+A Pick has the plans of all its claims, and the end of a session those of all its leases.
+"""
+
+
+def change(
+    session: LedgerSession,
+    what: str,
+    operations: Sequence[Operation],
+    *,
+    together: bool = True,
+    notes_of: Sequence[Resource] = (),
+) -> Answer:
+    """A step that is of no concern to task files; ``notes_of`` adds the notes of resources."""
+    step, said = session.step(what, operations, together=together)
+    return _answer(session, step, operations, said, notes_of)
+
+
+def change_with_edges(
+    session: LedgerSession,
+    what: str,
+    plan: Planning,
+    *,
+    goal: str,
+    commit: bool | None,
+    checked: bool = False,
+) -> Answer:
+    """A step of the ledger and what it means for the task files: both, or none.
+
+    ``checked``: it has been seen that the plan can be written.
+    """
+    session.settle()
+    operations, planned = plan()
+    edges, intents = session.edges, session.intents
+    record = edges.recorded(commit)
+    if not checked:
+        edges.check(planned, commit=commit)
+    ids = [op.id for op in operations]
+    intent = intents.begin(planned, goal=goal, operations=ids, commit=record)
+    try:
+        step, said = session.step(what, operations)
+    except GitleaseError as refusal:
+        if not session.may_land(ids):
+            intents.forget(intent)
+        if isinstance(refusal, LeaseHeld) and refusal.holder and not refusal.conflicts:
+            refusal.hints += says_so(planned, refusal.resource)
+        raise
+    outcomes = {o.operation: o for o in step.applied.outcomes}
+    final = [
+        decided(one, op, outcomes[op.id], step.applied.ledger, edges.rules.people)
+        for op, one in matched(operations, planned, outcomes)
+    ]
+    written, unwritten = intents.fulfil(intent, final, commit=record)
+    answer = _answer(session, step, operations, said + unwritten)
+    return replace(
+        answer,
+        edge=edge_word(final, written),
+        written=written,
+        warnings=answer.warnings + left_to_others(final, outcomes.values()),
+    )
+
+
+def _answer(
+    session: LedgerSession,
+    step: Step,
+    operations: Sequence[Operation],
+    said: tuple[str, ...],
+    notes_of: Sequence[Resource] = (),
+) -> Answer:
+    ids = {op.id for op in operations}
+    outcomes = [o for o in step.applied.outcomes if o.operation in ids]
+    refused = [r for r in step.applied.results if isinstance(r, GitleaseError)]
+    refused += [r for o in outcomes for r in o.refused]
+    ledger = step.applied.ledger
+    moment = session.moment(step.head)
+    head = replace(step.head, ledger=ledger)
+    for refusal in refused:
+        refusal.views = session.views_in(head, refusal.conflicts, moment)
+    noted = list(notes_of)
+    for op, outcome in zip(operations, outcomes, strict=False):
+        if isinstance(op, Claim | Pick):
+            noted += [lease.resource for lease in outcome.leases]
+    notes: list[Note] = []
+    for resource in dict.fromkeys(noted):
+        try:
+            notes += ledger.notes(resource)
+        except Invalid as damage:  # what was done is done, and must be said
+            said += (damage.message,)
+    displaced = [x for o in outcomes for x in o.displaced]
+    return Answer(
+        status=overall([o.status for o in outcomes]),
+        leases=session.views_in(head, [x for o in outcomes for x in o.leases], moment),
+        displaced=session.views_in(head, displaced, moment),
+        unassigned=tuple(name for o in outcomes for name in o.unassigned),
+        notes=tuple(notes),
+        refused=tuple(refused),
+        capped_to_max=any(o.capped_to_max for o in outcomes),
+        max_ttl_seconds=ledger.header.policy.ttl_max,
+        max_park_seconds=ledger.header.policy.park_max,
+        changed=step.applied.changed,
+        at=step.moment.now if step.applied.changed else None,
+        warnings=session.warnings_of(step.head) + said,
+    )

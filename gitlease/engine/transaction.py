@@ -1,0 +1,314 @@
+"""Read, decide, swap, and decide again: the only retry loop of gitlease.
+
+1. Decide on the last known head; only the first contact fetches (one connection a change).
+2. A refusal is never given from old knowledge: the ledger is fetched once, and decided again.
+3. What became of a swap is read, not believed. Lost: decide again on the new head. Undecided: the
+   very same change is pushed again; when giving up, a barrier sees to it that it never lands.
+4. A change confirmed after its lease's own time is lost: nobody may act on it.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+
+from gitlease.core.errors import (
+    Denied,
+    GitleaseError,
+    HeadGone,
+    Invalid,
+    LeaseLost,
+    Unavailable,
+    UnknownOutcome,
+    UsageError,
+)
+from gitlease.core.expiry import Moment
+from gitlease.core.frozen import dataclass
+from gitlease.core.instant import Instant
+from gitlease.core.lease import Actor, State
+from gitlease.core.ledger import Fate, Ledger
+from gitlease.core.moves.operations import Barrier, Create, Operation
+from gitlease.core.moves.step_record import Decided, decide
+from gitlease.core.moves.transitions import Applied, create
+from gitlease.core.policy import DEFAULT_POLICY
+from gitlease.core.view import view_lease
+from gitlease.engine.ports import Cause, Change, Clock, LedgerStore, Prepared, Snapshot, Swapped
+
+PATIENCE = 60.0  # seconds for which a contended or undecided change is tried again
+FIRST_PAUSE = 0.02
+LONGEST_PAUSE = 2.0
+SAME_AGAIN = 2  # times an undecided change is pushed again
+BUSY_AGAIN = 30  # times it is, while others hold the lock of the ref
+
+
+def fresh_id() -> str:
+    """A random id: 80 bits, so that two are never alike."""
+    return f"{random.SystemRandom().getrandbits(80):020x}"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A step that was carried out: what it came to, on which head, at which instant."""
+
+    applied: Applied
+    head: Snapshot
+    moment: Moment
+
+
+class Transaction:
+    """Carries operations out on a store: on one layer, or on several in one swap."""
+
+    def __init__(
+        self,
+        store: LedgerStore,
+        *,
+        clock: Clock,
+        actor: Actor,
+        layer: str,
+        patience: float = PATIENCE,
+        dice: random.Random | None = None,
+        settles: bool = True,
+    ) -> None:
+        """``settles``: what became of a change that was left open is of use to a later command."""
+        self._store, self._clock, self._actor = store, clock, actor
+        self._layer, self._patience, self._settles = layer, patience, settles
+        self._dice = dice or random.SystemRandom()
+
+    def carry_out(
+        self, operations: Sequence[Operation], *, together: bool = True, what: str = "this change"
+    ) -> Step:
+        """Apply a batch to the shared ledger, or raise the refusal that the fresh ledger gives."""
+
+        def decide(heads: Mapping[str, Snapshot]) -> Mapping[str, Decided]:
+            head = heads[self._layer]
+            return {self._layer: self.decided(head, operations, together=together)}
+
+        return self.carry_out_on([self._layer], decide, what=what)[self._layer]
+
+    def decided(
+        self, head: Snapshot, operations: Sequence[Operation], *, together: bool = True
+    ) -> Decided:
+        """What a batch comes to on a head, now; raises the refusal that it gives."""
+        moment = Moment(now=self._clock.now(), seen=head.seen)
+        try:
+            step = decide(self.ledger_of(head), operations, moment, together=together)
+        except GitleaseError as refusal:
+            raise with_views(refusal, head, self._actor, moment) from None
+        for result in step.applied.results:
+            if isinstance(result, HeadGone):  # no refusal: the ledger never said so
+                raise result
+        return step
+
+    def carry_out_on(
+        self,
+        layers: Sequence[str],
+        decide: Callable[[Mapping[str, Snapshot]], Mapping[str, Decided]],
+        *,
+        what: str,
+        send: Callable[[Prepared], Swapped] | None = None,
+    ) -> Mapping[str, Step]:
+        """Change several ledgers in one swap, as ``decide`` says on each new state of them.
+
+        ``send`` does the swap where something else goes along with it: then it counts as done
+        whenever it lands, since whoever comes late is refused by the ledger itself.
+        """
+        began, tries = self._clock.now(), 0
+        heads, fresh = dict[str, Snapshot](), set[str]()
+        for layer in layers:
+            heads[layer] = self._known(layer, fresh)
+        while True:
+            stale = [layer for layer in layers if layer not in fresh]
+            changed: dict[str, Decided] = {}
+            try:
+                steps = decide(heads)
+                stale = [layer for layer in stale if not _is_plain(steps[layer].applied)]
+                changed = {layer: step for layer, step in steps.items() if step.applied.changed}
+                swapped = None
+                if changed and not stale:
+                    swapped = self._swap(self._changes(heads, changed, what), began, what, send)
+            except UsageError:
+                raise
+            except HeadGone:
+                tries += 1
+                self._pause(tries, began, what)
+                stale = list(layers)
+            except GitleaseError:
+                if not stale:
+                    raise
+            if stale:
+                heads |= {layer: self._store.fetch(layer) for layer in stale}
+                fresh.update(stale)
+                continue
+            if swapped is not None:
+                heads |= swapped.heads
+                fresh.update(swapped.heads)
+                if swapped.fate is not Fate.APPLIED:
+                    tries += 1
+                    self._pause(tries, began, what)
+                    continue
+            for step in changed.values() if send is None else ():
+                self._check_in_time(step.applied, step.moment)
+            return {x: Step(step.applied, heads[x], step.moment) for x, step in steps.items()}
+
+    def _known(self, layer: str, fresh: set[str]) -> Snapshot:
+        known = self._store.known(layer)
+        if known is None:
+            fresh.add(layer)
+            return self._store.fetch(layer)
+        return known
+
+    def ledger_of(self, head: Snapshot) -> Ledger:
+        """The ledger of a head; where there is none yet, an empty one that the swap will make."""
+        if head.ledger is not None:
+            return head.ledger
+        made = Create(id=fresh_id(), actor=self._actor, ledger_id=fresh_id(), policy=DEFAULT_POLICY)
+        return create(made)
+
+    def _changes(
+        self, heads: Mapping[str, Snapshot], steps: Mapping[str, Decided], what: str
+    ) -> Prepared:
+        return self._store.prepare(
+            [
+                Change(base=heads[layer], decided=step, actor=self._actor, what=what)
+                for layer, step in steps.items()
+            ]
+        )
+
+    def _swap(
+        self,
+        prepared: Prepared,
+        began: Instant,
+        what: str,
+        send: Callable[[Prepared], Swapped] | None,
+    ) -> Swapped:
+        """Swap until it is applied or lost; raises when neither can be had."""
+        again, in_doubt = 0, False
+        refusals = 1 if send is None else 0  # what goes along may be much to send again
+        while True:
+            swapped = (send or self._store.swap)(prepared)
+            if swapped.fate in (Fate.APPLIED, Fate.LOST):
+                return swapped
+            if not swapped.sent and swapped.cause is not Cause.MOVED:
+                raise _failure(swapped, what)
+            if swapped.fate is Fate.UNKNOWN:
+                raise self._unknown(prepared, swapped, what)
+            if swapped.cause is Cause.WORK and not in_doubt:
+                self._store.forget_pending(prepared)  # it shares the fate of what was refused
+                raise _failure(swapped, what)
+            if swapped.cause is Cause.REFUSED and prepared.replacing:
+                # Same operations on the same base: of the two forms, at most one can land.
+                prepared = self._store.append_only(prepared)
+                continue
+            # A try without an answer may land whatever the server says to the next one.
+            in_doubt = in_doubt or swapped.cause is Cause.UNREACHABLE
+            again += 1
+            limit = {Cause.REFUSED: refusals, Cause.BUSY: BUSY_AGAIN}.get(swapped.cause, SAME_AGAIN)
+            if again > limit or self._late(began):
+                return self._give_up(prepared, swapped, what, in_doubt=in_doubt)
+            self._clock.sleep(self._jitter(again))
+
+    def _give_up(
+        self, prepared: Prepared, swapped: Swapped, what: str, *, in_doubt: bool
+    ) -> Swapped:
+        """An undecided change: refused for good, or fenced off by a barrier, or unknown."""
+        if not swapped.sent:
+            raise Unavailable(
+                "the remote takes its ledger for another one than it shows to readers",
+                hints=("it may hide the ref from fetches, or answer from a stale replica",),
+            )
+        if swapped.cause in (Cause.REFUSED, Cause.BUSY) and not in_doubt:
+            self._leave_open(prepared)
+            raise _failure(swapped, what)
+        layer, change = next(iter(prepared.changes.items()))  # all of them move together, or none
+        step = self.decided(swapped.heads[layer], [Barrier(id=fresh_id(), actor=self._actor)])
+        barrier = self._changes(swapped.heads, {layer: step}, "a barrier")
+        fenced = self._store.swap(barrier)
+        self._store.forget_pending(barrier)  # whether it lands later is nobody's concern
+        after = fenced.heads.get(layer)
+        if after is None or after.ledger is None or fenced.fate in (Fate.UNKNOWN, Fate.UNDECIDED):
+            raise self._unknown(prepared, swapped, what)
+        base = change.base.ledger.header.revision if change.base.ledger else 0
+        fate = after.ledger.header.fate(change.operations, base)
+        if fate in (Fate.APPLIED, Fate.LOST):
+            self._store.forget_pending(prepared)
+        if fate is Fate.APPLIED:
+            return Swapped(fate=Fate.APPLIED, heads={**swapped.heads, **fenced.heads})
+        if fate is Fate.LOST:
+            raise Unavailable(
+                f"the remote did not take {what}, and it can no longer land: {swapped.detail}"
+            )
+        raise self._unknown(prepared, swapped, what)
+
+    def _leave_open(self, prepared: Prepared) -> None:
+        if self._settles:
+            self._store.keep_pending(prepared)
+        else:
+            self._store.forget_pending(prepared)
+
+    def _unknown(self, prepared: Prepared, swapped: Swapped, what: str) -> UnknownOutcome:
+        self._leave_open(prepared)
+        return UnknownOutcome(
+            f"whether {what} reached the remote cannot be known: {swapped.detail}",
+            hints=("do not act on it; the next command that reaches the remote tells",),
+        )
+
+    def _check_in_time(self, applied: Applied, moment: Moment) -> None:
+        """A holder may believe from the instant that its lease counts from, and no longer."""
+        elapsed = moment.now.elapsed_at_most(self._clock.now())
+        for outcome in applied.outcomes:
+            for lease in outcome.leases:
+                if lease.state is State.ACTIVE and elapsed >= lease.duration_ms:
+                    raise LeaseLost(
+                        f"{lease.resource} was confirmed only after its time had run out",
+                        resource=lease.resource.text,
+                        scope=lease.scope,
+                        conflicts=(lease,),
+                    )
+
+    def _pause(self, tries: int, began: Instant, what: str) -> None:
+        if self._late(began):
+            raise Unavailable(
+                f"{what} was overtaken {tries} times in {self._patience:.0f}s: "
+                "the ledger changes too fast",
+                hints=("try again in a moment",),
+            )
+        self._clock.sleep(self._jitter(tries))
+
+    def _jitter(self, tries: int) -> float:
+        """Full jitter below a doubling ceiling: whoever lost last must not lose always."""
+        ceiling = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(tries, 10))
+        return self._dice.uniform(0.0, ceiling)
+
+    def _late(self, began: Instant) -> bool:
+        return began.elapsed_at_most(self._clock.now()) > self._patience * 1_000
+
+
+def with_views(
+    refusal: GitleaseError, head: Snapshot, actor: Actor, moment: Moment
+) -> GitleaseError:
+    """The refusal with the leases in its way as the caller sees them."""
+    policy = head.ledger.header.policy if head.ledger else DEFAULT_POLICY
+    refusal.views = tuple(
+        view_lease(x, layer=head.layer, actor=actor, policy=policy, moment=moment)
+        for x in refusal.conflicts
+    )
+    return refusal
+
+
+def _is_plain(applied: Applied) -> bool:
+    """Whether old knowledge is enough: something to write, and nothing refused."""
+    refused = any(outcome.refused for outcome in applied.outcomes)
+    return applied.changed and not refused and len(applied.outcomes) == len(applied.results)
+
+
+def _failure(swapped: Swapped, what: str) -> GitleaseError:
+    if swapped.cause in (Cause.REFUSED, Cause.WORK):
+        return Denied(f"the remote refused {what}: {swapped.detail}")
+    if swapped.cause is Cause.BUSY:
+        return Unavailable(
+            f"the ledger's ref is locked on the remote: {swapped.detail}",
+            hints=("a push that was killed on the server may have left its .lock file there",),
+        )
+    if swapped.cause is Cause.UNREACHABLE:
+        return Unavailable(f"the remote cannot be reached: {swapped.detail}")
+    return Invalid(f"the remote did not take {what}: {swapped.detail}")

@@ -1,0 +1,1 @@
+"""Waiting until something is free, and watching what happens."""

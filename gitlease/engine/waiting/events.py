@@ -1,0 +1,286 @@
+"""What happened between two states of a ledger, as one who watches tells it.
+
+Two states and two instants are compared, so what the clock alone does (a lease lapses, and what it
+covered becomes available) is told like what somebody wrote. What came and went between the two is
+not seen: the audit trail has that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from enum import Enum
+
+from gitlease.core.errors import Invalid
+from gitlease.core.expiry import Moment, Standing, free_at, standing
+from gitlease.core.frozen import dataclass
+from gitlease.core.instant import MS
+from gitlease.core.lease import Lease, LeaseKey, State, same_person
+from gitlease.core.ledger import Ledger, Notice
+from gitlease.core.moves.conflicts import rivals_of
+from gitlease.core.policy import DEFAULT_POLICY, Policy
+from gitlease.core.resources.pattern import fold
+from gitlease.core.resources.resource import Resource, scopes_overlap
+
+
+class Kind(Enum):
+    """What can happen. AVAILABLE follows whatever left a resource to be claimed by anyone."""
+
+    CLAIMED = "claimed"
+    RENEWED = "renewed"
+    PARKED = "parked"
+    RELEASED = "released"
+    COMPLETED = "completed"
+    LAPSED = "lapsed"
+    TAKEN_OVER = "taken_over"
+    REVOKED = "revoked"
+    AVAILABLE = "available"
+
+
+@dataclass(frozen=True, slots=True)
+class Happening:
+    """One thing that happened: ``at`` in wall-clock milliseconds, by whose clock it was said.
+
+    ``lease`` is the lease that it is about, as it stands or as it last stood; what becomes
+    available is nobody's.
+    """
+
+    kind: Kind
+    resource: Resource
+    scope: str
+    at: int
+    lease: Lease | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """One state of a ledger at one moment; None where there is no ledger."""
+
+    ledger: Ledger | None
+    moment: Moment
+
+    @property
+    def policy(self) -> Policy:
+        return self.ledger.header.policy if self.ledger else DEFAULT_POLICY
+
+    def blocks(self, lease: Lease) -> bool:
+        """Whether it keeps others out: not lapsed, or protected by an edge, or completed."""
+        if lease.state is State.COMPLETED:
+            return self.moment.now.wall_ms < lease.renewed_at + self.policy.keep_completed * MS
+        return lease.edge or not self.lapsed(lease)
+
+    def lapsed(self, lease: Lease) -> bool:
+        """Whether anyone may take it by now, but for an edge."""
+        if lease.state is not State.ACTIVE:
+            return False
+        return standing(lease, self.policy, self.moment) is Standing.LAPSED
+
+    def blocked(self, resource: Resource, scope: str, paths: tuple[str, ...] = ()) -> bool:
+        """Whether anything stands against a claim by one who holds nothing."""
+        if self.ledger is None:
+            return False
+        try:
+            return any(map(self.blocks, rivals_of(self.ledger, resource, scope, paths)))
+        except Invalid:
+            return True  # a record that cannot be read keeps everybody out
+
+
+Part = tuple[Resource, str]
+"""A resource and a scope of its work."""
+
+
+def events_between(before: Scene, after: Scene, parts: Sequence[Part] = ()) -> list[Happening]:
+    """What happened from one state to the next, what became available last.
+
+    ``parts`` leaves out what shares no work with any of them, and tells of each when it becomes
+    available; without any of them all is told, of each lease that kept others out.
+    """
+    old = {x.key: x for x in _leases(before.ledger, parts)}
+    new = {x.key: x for x in _leases(after.ledger, parts)}
+    found = [
+        *_endings(before, after, old, new),
+        *_beginnings(after, old, new),
+        *_lapses(before, after, old, new),
+    ]
+    return found + list(_openings(before, after, parts, list(old.values()), found))
+
+
+def next_lapse(scene: Scene, parts: Sequence[Part] = ()) -> int | None:
+    """The first instant, in wall-clock milliseconds, after which another lease has lapsed."""
+    times = [
+        free_at(lease, scene.policy, scene.moment)
+        for lease in _leases(scene.ledger, parts)
+        if lease.state is State.ACTIVE and not scene.lapsed(lease)
+    ]
+    return min(times, default=None)
+
+
+def _leases(ledger: Ledger | None, parts: Sequence[Part]) -> Iterator[Lease]:
+    """The readable leases that share work with the parts."""
+    if ledger is None:
+        return
+    if not parts:
+        yield from ledger.every_lease()
+        return
+    seen = set[LeaseKey]()
+    for resource, scope in parts:
+        for lease in _rivals(ledger, resource, scope):
+            if lease.key not in seen:
+                seen.add(lease.key)
+                yield lease
+
+
+def _rivals(
+    ledger: Ledger, resource: Resource, scope: str, paths: tuple[str, ...] = ()
+) -> Iterable[Lease]:
+    try:
+        return rivals_of(ledger, resource, scope, paths)
+    except Invalid:
+        return ()  # what cannot be read is no news
+
+
+def _endings(
+    before: Scene, after: Scene, old: dict[LeaseKey, Lease], new: dict[LeaseKey, Lease]
+) -> Iterator[Happening]:
+    for key, lease in old.items():
+        now = new.get(key)
+        same = now is not None and now.lease_id == lease.lease_id
+        if lease.state is State.ACTIVE and not same:
+            yield from _gone(before, after, lease, now)
+
+
+def _lapses(
+    before: Scene, after: Scene, old: dict[LeaseKey, Lease], new: dict[LeaseKey, Lease]
+) -> Iterator[Happening]:
+    for key, lease in new.items():
+        was = old.get(key)
+        known = was is not None and was.lease_id == lease.lease_id and before.lapsed(was)
+        if after.lapsed(lease) and not known:
+            yield _of(Kind.LAPSED, lease, free_at(lease, after.policy, after.moment))
+
+
+def _gone(before: Scene, after: Scene, lease: Lease, now: Lease | None) -> Iterator[Happening]:
+    """How an active lease ended that is there no more, or has another grant in its place."""
+    notice = _notice(after.ledger, lease)
+    at = after.moment.now.wall_ms
+    if notice is not None and notice.what == "revoked":
+        yield _of(Kind.REVOKED, lease, notice.at)
+    elif notice is not None:
+        return  # taken over: told of whoever has it now
+    elif now is None:
+        if _readable(after.ledger, lease.resource) and not _was_cleared(after.ledger, lease):
+            yield _of(Kind.RELEASED, lease, at)
+    elif _was_given_up(before, lease, now):
+        yield _of(Kind.RELEASED, lease, at)
+
+
+def _readable(ledger: Ledger | None, resource: Resource) -> bool:
+    """Whether no record of it is damaged: what cannot be read was not given up."""
+    try:
+        return ledger is None or ledger.leases_of(resource) is not None
+    except Invalid:
+        return False
+
+
+def _was_cleared(ledger: Ledger | None, lease: Lease) -> bool:
+    """Whether it ran out and a later claim of its holder's took its place: that claim is told."""
+    rivals = _rivals(ledger, lease.resource, lease.scope, lease.paths) if ledger else ()
+    return any(
+        same_person(x.holder, lease.holder) and x.claimed_at >= lease.expires_at for x in rivals
+    )
+
+
+def _was_given_up(before: Scene, lease: Lease, now: Lease) -> bool:
+    """Whether a lease must have been released before another grant stepped into its place.
+
+    What was parked is resumed by a new grant, and not released before.
+    """
+    if lease.parked and same_person(lease.holder, now.holder):
+        return False
+    if now.state is not State.ACTIVE or before.lapsed(lease):
+        return False
+    return now.claimed_at < lease.expires_at
+
+
+def _beginnings(
+    after: Scene, old: dict[LeaseKey, Lease], new: dict[LeaseKey, Lease]
+) -> Iterator[Happening]:
+    for key, lease in new.items():
+        was = old.get(key)
+        same = was is not None and was.lease_id == lease.lease_id
+        if lease.state is State.COMPLETED:
+            if was is None or was.state is not State.COMPLETED or not same:
+                yield _of(Kind.COMPLETED, lease, lease.renewed_at)
+        elif not same:
+            taken = _takes_over(after.ledger, lease, was, old.values())
+            yield _of(Kind.TAKEN_OVER if taken else Kind.CLAIMED, lease, lease.claimed_at)
+        elif was is not None and was.operation != lease.operation:
+            kind = Kind.PARKED if lease.parked and not was.parked else Kind.RENEWED
+            yield _of(kind, lease, lease.renewed_at)
+
+
+def _takes_over(
+    ledger: Ledger | None, lease: Lease, was: Lease | None, old: Iterable[Lease]
+) -> bool:
+    """Whether a grant displaced another's lease: its holder was told so, or it had run out."""
+    if was is not None and was.state is State.ACTIVE and not same_person(was.holder, lease.holder):
+        notice = _notice(ledger, was)
+        if notice is not None:
+            return notice.what == "taken_over"
+        return lease.claimed_at >= was.expires_at
+    for other in old:
+        if other.state is State.ACTIVE and other is not was:
+            notice = _notice(ledger, other)
+            if notice is not None and notice.what == "taken_over" and notice.at == lease.claimed_at:
+                return True
+    return False
+
+
+def _openings(
+    before: Scene,
+    after: Scene,
+    parts: Sequence[Part],
+    old: Iterable[Lease],
+    found: Sequence[Happening],
+) -> Iterator[Happening]:
+    """What nothing stands against any more, each part once."""
+    asked: list[tuple[Resource, str, tuple[str, ...]]] = [(r, s, ()) for r, s in parts]
+    if not asked:
+        asked = [
+            (x.resource, x.scope, x.paths)
+            for x in old
+            if x.state is State.ACTIVE and before.blocks(x)
+        ]
+    for resource, scope, paths in asked:
+        if before.blocked(resource, scope, paths) and not after.blocked(resource, scope, paths):
+            at = _since(found, resource, scope) or after.moment.now.wall_ms
+            yield Happening(Kind.AVAILABLE, resource, scope, at)
+
+
+def _since(found: Sequence[Happening], resource: Resource, scope: str) -> int | None:
+    """When the last lease of it ended."""
+    ends = (Kind.RELEASED, Kind.REVOKED, Kind.LAPSED)
+    times = [
+        x.at
+        for x in found
+        if x.kind in ends and x.resource == resource and scopes_overlap(x.scope, scope)
+    ]
+    return max(times, default=None)
+
+
+def _notice(ledger: Ledger | None, lease: Lease) -> Notice | None:
+    """What its holder was told of the end of a lease, as long as that stands in the ledger."""
+    if ledger is None:
+        return None
+    end = f"-{lease.lease_id[:8]}"
+    return next(
+        (
+            n
+            for n in ledger.notices(lease.holder)
+            if n.id.endswith(end) and fold(n.resource) == fold(lease.resource.text)
+        ),
+        None,
+    )
+
+
+def _of(kind: Kind, lease: Lease, at: int) -> Happening:
+    return Happening(kind, lease.resource, lease.scope, at, lease)

@@ -1,0 +1,57 @@
+"""Knowing when a ledger has moved, as cheaply as that can be known.
+
+A look asks for the version alone, and fetches only another one than the known. Between two looks
+this clone's own state is watched, which costs no connection: what another process of the clone has
+come to know wakes at once.
+"""
+
+from __future__ import annotations
+
+from gitlease.engine.ledger_session import LedgerSession
+from gitlease.engine.ports import Snapshot
+
+GLANCE = 0.25  # seconds between two looks at this clone's own state
+SHORTEST = 0.01
+
+
+class HeadWatcher:
+    """Watches one layer. ``head`` is the newest state that was seen."""
+
+    def __init__(self, session: LedgerSession) -> None:
+        self._store, self._layer, self._clock = session.store, session.layer, session.clock
+        self.head: Snapshot | None = None
+        self._mark = ""
+
+    def refresh(self) -> Snapshot | None:
+        """What this clone knows now, asking nobody."""
+        self._mark = self._store.mark(self._layer)
+        known = self._store.known(self._layer)
+        if known is not None or (self.head is not None and self.head.version):
+            self.head = known
+        return self.head
+
+    def look(self) -> Snapshot:
+        """The state of the remote now: one connection, and another where it has moved."""
+        if self.refresh() is None:
+            return self.fetch()
+        version = self._store.peek(self._layer) or ""
+        if self.head is not None and self.head.version == version:
+            return self.head
+        return self.fetch()
+
+    def fetch(self) -> Snapshot:
+        """The state of the remote now, whatever is known."""
+        self.head = head = self._store.fetch(self._layer)
+        return self.refresh() or head
+
+    def nap(self, seconds: float) -> bool:
+        """Let time pass; True, before it is over, when this clone comes to know another head."""
+        began = self._clock.now()
+        while (left := seconds - began.elapsed_at_most(self._clock.now()) / 1_000) > 0:
+            self._clock.sleep(max(SHORTEST, min(GLANCE, left)))
+            if self._store.mark(self._layer) != self._mark:
+                before = self.head.version if self.head else None
+                head = self.refresh()
+                if head is not None and head.version != before:
+                    return True
+        return False

@@ -1,0 +1,119 @@
+"""One's place in the line of those who wait: taking it, keeping it, and leaving it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+
+from gitlease.core.errors import GitleaseError, HeadGone, UnknownOutcome
+from gitlease.core.instant import MS
+from gitlease.core.moves.operations import LeaveTicket, Operation, TakeTicket
+from gitlease.core.moves.tickets import LONGEST_TICKET, Place, place
+from gitlease.core.resources.resource import Resource
+from gitlease.engine.ledger_session import LedgerSession
+from gitlease.engine.ports import Snapshot
+from gitlease.engine.transaction import Step, Transaction, fresh_id
+
+TRIES = 3  # failures in a row, after which it is waited without a ticket
+PATIENCE = 20.0  # seconds for which one push of a ticket is tried
+RENEWED = 3_600_000  # milliseconds before its end at which the ticket of a long wait is renewed
+
+
+class WaitQueue:
+    """The line for some resources, as one waiter stands in it."""
+
+    def __init__(
+        self,
+        session: LedgerSession,
+        resources: Sequence[Resource],
+        scope: str,
+    ) -> None:
+        self._session, self._resources, self._scope = session, tuple(resources), scope
+        self._transaction = Transaction(
+            session.store,
+            clock=session.clock,
+            actor=session.actor,
+            layer=session.layer,
+            patience=PATIENCE,
+            dice=session.dice,
+            settles=False,
+        )
+        self.ticket: str | None = None
+        """The id of the ticket, from when one may stand in the ledger."""
+        self._since: int | None = None
+        self._until = 0
+        self._failed = 0
+        self._operations = set[str]()
+
+    def place(self, head: Snapshot | None) -> Place:
+        """Where one stands in that state of the ledger."""
+        if head is None or head.ledger is None:
+            return Place(ahead=0, behind=0, kept=False)
+        now = self._session.clock.now().wall_ms
+        actor = self._session.actor
+        try:
+            return place(head.ledger, self._resources, self._scope, actor, self.ticket, now)
+        except HeadGone:  # to be read anew with the next look
+            return Place(ahead=0, behind=0, kept=self.ticket is not None)
+
+    def runs_out(self, seconds: float) -> bool:
+        """Whether the ticket must be renewed to last for so long."""
+        left = self._until - self._session.clock.now().wall_ms
+        return left < RENEWED and left < (seconds - 1) * MS
+
+    def take(self, seconds: float) -> bool:
+        """Take the ticket for so long, or take it again where it stood before; whether it is there.
+
+        A failure is no reason not to wait: then it is tried again later, but not for ever.
+        """
+        if self._failed >= TRIES:
+            return False
+        now = self._session.clock.now().wall_ms
+        until = min(now + round(seconds * MS), now + LONGEST_TICKET)
+        op = TakeTicket(
+            id=fresh_id(),
+            actor=self._session.actor,
+            resources=self._resources,
+            scope=self._scope,
+            ticket=self.ticket or fresh_id(),
+            since=self._since,
+            until=until,
+        )
+        before, self.ticket = self.ticket, op.ticket  # whatever interrupts this
+        try:
+            step = self._carry_out(op)
+        except GitleaseError as error:
+            self._failed += 1
+            if not isinstance(error, UnknownOutcome):
+                self.ticket = before
+            return False
+        self._until, self._failed = until, 0
+        if self._since is None:
+            self._since = step.moment.now.wall_ms
+        return True
+
+    def leave(self) -> None:
+        """Take the ticket away, as far as that can be done: it runs out by itself as well."""
+        if self.ticket is None:
+            return
+        op = LeaveTicket(
+            id=fresh_id(),
+            actor=self._session.actor,
+            resources=self._resources,
+            ticket=self.ticket,
+        )
+        # InterruptedError: the clock of a wait that was ended does not sleep any more.
+        with contextlib.suppress(GitleaseError, InterruptedError):
+            self._settle(self._carry_out(op).head)
+
+    def _carry_out(self, op: Operation) -> Step:
+        self._operations.add(op.id)
+        what = f"the ticket for {self._resources[0]}"
+        return self._transaction.carry_out([op], what=what)
+
+    def _settle(self, head: Snapshot) -> None:
+        """Forget what was interrupted: what became of it is of no use to a later command."""
+        store = self._session.store
+        for pending in list(store.pending(self._session.layer)):
+            if self._operations.intersection(pending.operations):
+                store.settle(pending, head)

@@ -1,0 +1,168 @@
+"""Watching: what happens to leases, told as it becomes known.
+
+The remote is looked at often while something happens and less often while nothing does; a lapse
+is told at its instant, but never from old knowledge: it is looked first whether there is a renewal.
+A remote that cannot be reached for a while is waited for.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+
+from gitlease.core.duration import LONGEST
+from gitlease.core.errors import GitleaseError, HeadGone, Unavailable
+from gitlease.core.expiry import Moment
+from gitlease.core.frozen import dataclass, replace
+from gitlease.core.instant import MS, Instant, moment_of
+from gitlease.core.lease import State
+from gitlease.core.view import LeaseView, view_lease
+from gitlease.engine.ledger_session import LedgerSession
+from gitlease.engine.ports import Snapshot
+from gitlease.engine.waiting.events import Happening, Kind, Part, Scene, events_between, next_lapse
+from gitlease.engine.waiting.head_watcher import HeadWatcher
+
+LOOK = 7.0  # seconds between looks in the first minute, and while something happens
+LOOK_MOST = 30.0
+SLOWER = 1.3
+MINUTE = 60.0
+ENDED = {Kind.RELEASED: State.RELEASED, Kind.REVOKED: State.REVOKED}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchEvent:
+    """Something that happened to a lease, or that made a resource available.
+
+    ``kind`` is ``claimed``, ``renewed``, ``parked``, ``released``, ``completed``, ``lapsed``,
+    ``taken_over``, ``revoked`` or ``available``. ``lease`` is the lease it is about, as it is or
+    last was, with its ``holder``, ``session`` and ``token``; what is available is nobody's.
+    """
+
+    kind: str
+    resource: str
+    scope: str
+    layer: str
+    at: datetime
+    holder: str | None = None
+    session: str | None = None
+    token: int | None = None
+    lease: LeaseView | None = None
+
+
+class Watcher:
+    """Watches some parts of a layer, or all of it, for one session.
+
+    ``on_trouble`` is told when the remote cannot be reached, once until it answers again;
+    ``on_begin`` is called after the first look, from when on nothing is missed.
+    """
+
+    def __init__(
+        self,
+        session: LedgerSession,
+        parts: Sequence[Part] = (),
+        *,
+        dice: random.Random | None = None,
+        on_trouble: Callable[[GitleaseError], None] = lambda _error: None,
+        on_begin: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._session, self._parts, self._clock = session, tuple(parts), session.clock
+        self._dice = dice or random.SystemRandom()
+        self._on_trouble, self._on_begin = on_trouble, on_begin
+        self._watcher = HeadWatcher(session)
+        self._look = LOOK
+        self._looked: Instant = session.clock.now()
+        self._trouble = False
+
+    def events(self, *, seconds: int | None = None) -> Iterator[WatchEvent]:
+        """What happens from now on, for at most ``seconds``; without a limit it never ends.
+
+        Raises what the first look at the remote raises, and later whatever no patience helps with.
+        """
+        began = self._looked = self._clock.now()
+        scene = self._scene(self._watcher.fetch())
+        self._on_begin()
+        limit = LONGEST if seconds is None else seconds
+        while (left := limit - self._seconds_since(began)) > 0:
+            woken = self._nap(scene, left)
+            if not woken and self._seconds_since(began) >= limit:
+                return
+            before = scene
+            try:
+                happened, scene = self._compared(before, woken=woken)
+            except Unavailable as error:
+                self._slow_down()
+                if not self._trouble:
+                    self._on_trouble(error)
+                self._trouble = True
+                continue
+            self._trouble = False
+            if happened:
+                self._look = LOOK
+            elif not woken and self._seconds_since(began) > MINUTE:
+                self._slow_down()
+            yield from (self._told(x, scene) for x in happened)
+
+    def _nap(self, scene: Scene, left: float) -> bool:
+        """Sleep until the next look, a lapse, or the end; True when another process knows more."""
+        look = self._look * self._dice.uniform(0.7, 1.0) - self._seconds_since(self._looked)
+        wait = min(left, look, self._until_lapse(scene))
+        return self._watcher.nap(max(0.05, wait))
+
+    def _compared(self, before: Scene, *, woken: bool) -> tuple[list[Happening], Scene]:
+        """What happened since then, by what is known when woken, else after a look."""
+        if not woken:
+            self._looked = self._clock.now()
+            self._watcher.look()
+        after = self._scene(self._watcher.refresh() or self._watcher.fetch())
+        try:
+            return events_between(before, after, self._parts), after
+        except HeadGone:  # nothing can be compared any more with what this clone has lost
+            return [], self._scene(self._watcher.fetch())
+
+    def _until_lapse(self, scene: Scene) -> float:
+        """Seconds until the next lease lapses; while the remote is away it would not be told."""
+        lapse = None if self._trouble else next_lapse(scene, self._parts)
+        if lapse is None:
+            return float(LONGEST)
+        wait = (lapse - self._clock.now().wall_ms) / MS
+        # In the past: the clocks disagree, and looking more often does not help.
+        return wait + 0.01 if wait >= 0 else float(LONGEST)
+
+    def _slow_down(self) -> None:
+        self._look = min(LOOK_MOST, self._look * SLOWER)
+
+    def _scene(self, head: Snapshot) -> Scene:
+        return Scene(head.ledger, Moment(now=self._clock.now(), seen=head.seen))
+
+    def _told(self, happening: Happening, scene: Scene) -> WatchEvent:
+        lease, session = happening.lease, self._session
+        event = WatchEvent(
+            kind=happening.kind.value,
+            resource=happening.resource.text,
+            scope=happening.scope,
+            layer=session.layer,
+            at=moment_of(happening.at),
+        )
+        if lease is None:
+            return event
+        if happening.kind in ENDED:
+            lease = replace(lease, state=ENDED[happening.kind])
+        view = view_lease(
+            lease,
+            layer=session.layer,
+            actor=session.actor,
+            policy=scene.policy,
+            moment=scene.moment,
+        )
+        return replace(
+            event,
+            resource=lease.resource.text,
+            holder=lease.holder,
+            session=lease.session,
+            token=lease.token,
+            lease=view,
+        )
+
+    def _seconds_since(self, then: Instant) -> float:
+        return then.elapsed_at_most(self._clock.now()) / MS

@@ -1,1 +1,0 @@
-"""The forms in which a check is told: for people, for programs, and for what runs it."""

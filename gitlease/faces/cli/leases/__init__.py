@@ -1,0 +1,1 @@
+"""Verbs that take, keep and end leases."""

@@ -1,0 +1,66 @@
+"""``claim``: take a lease, or renew one's own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gitlease.faces.cli.leases import claiming
+from gitlease.faces.cli.verb import LEASE_EXITS, Verb, flag
+
+if TYPE_CHECKING:
+    from gitlease.faces.cli.call import Call
+
+
+@click.command(
+    "claim",
+    cls=Verb,
+    help="""Take the lease of each RESOURCE: all of them, or none.
+
+A resource is a name (a task id such as F001, deploy-prod, port-8080) or a path (src/auth/,
+'src/**/*.py', path:Makefile). Whoever else claims it, or paths that could match the same file, is
+told that you hold it and until when. A claim of a live lease of your own renews it.
+
+Where it is a task, you are assigned in its file as well, which lasts when the lease runs out; the
+change is left in your work tree unless it is committed. Where there are task files, names that are
+no tasks need --any.""",
+    advice=claiming.LENGTHS,
+    examples=(
+        "gitlease claim F001",
+        "gitlease claim F001 --ttl 30m --reason 'rate limits'",
+        "gitlease claim F001 --commit          # and commit the line in its task file, alone",
+        "gitlease claim src/auth/ docs/auth.md",
+        "gitlease claim F001 --path src/auth/ --path tests/auth/",
+        "gitlease claim F001 --scope parser    # others may claim its other scopes",
+        "gitlease claim F001 --wait 15m        # block until it is free",
+        "gitlease claim deploy-prod --any      # a name that is no task",
+    ),
+    exits=LEASE_EXITS,
+    done="you hold all of them",
+    scope="Take only this part of its work (default: the whole).",
+)
+@click.argument("words", metavar="RESOURCE...", nargs=-1, required=True)
+@click.option("--path", "paths", metavar="P", multiple=True, help="Cover this path as well.")
+@claiming.ttl_option
+@claiming.wait_option
+@claiming.reason_option
+@claiming.takeover_option
+@claiming.reopen_option
+@flag("--any", help="Also names that are no tasks.")
+@claiming.commit_option
+@click.pass_obj
+def claim_verb(
+    call: Call, /, *, words: tuple[str, ...], paths: tuple[str, ...], **options: Any
+) -> None:
+    """Parse everything, then claim."""
+    wish = claiming.Wish(**options)
+    wish.terms()  # bad words are told before the repository is opened
+    patience = wish.patience()
+    resources, covered = call.resources(words), call.paths(paths)
+    terms = wish.terms(covered)
+    call.retry = claiming.again(call, "claim", resources, wish, covered=covered)
+    with claiming.ended_by_sigterm(patience):
+        tell = claiming.tell_waiting(call, wish.wait)
+        answer = call.service.claim(resources, terms, wait=patience, on_wait=tell)
+    claiming.answer_claim(call, answer, scope=wish.scope)

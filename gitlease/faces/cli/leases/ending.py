@@ -1,0 +1,125 @@
+"""``release`` and ``done``: give back what one holds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from gitlease.core.moves.operations import MAX_NOTE, check_text
+from gitlease.core.resources.pattern import fold
+from gitlease.core.resources.resource import parse_scope
+from gitlease.faces import sentences, task_words, wire
+from gitlease.faces.cli import output
+from gitlease.faces.cli.leases.claiming import commit_option
+from gitlease.faces.cli.leases.holding import OWN_SCOPES
+from gitlease.faces.cli.verb import LEASE_EXITS, Verb
+
+if TYPE_CHECKING:
+    from gitlease.core.resources.resource import Resource
+    from gitlease.engine.answers import Answer
+    from gitlease.faces.cli.call import Call
+
+
+@click.command(
+    "release",
+    cls=Verb,
+    help="""Give leases back, so that others need not wait for their time to run out.
+
+Where it is a task, you are no longer assigned in its file. It may be repeated: with nothing of
+yours to give back it succeeds all the same. What another holds is refused and names the holder. A
+note tells whoever comes next how far you got.""",
+    examples=(
+        "gitlease release F001",
+        "gitlease release F001 --note 'parser done, tests red'",
+        "gitlease release F001 --commit        # and commit the line in its task file, alone",
+        "gitlease release src/auth/ docs/auth.md",
+    ),
+    exits=LEASE_EXITS,
+    done="you hold none of them",
+    scope=OWN_SCOPES,
+)
+@click.argument("words", metavar="RESOURCE...", nargs=-1, required=True)
+@click.option("--note", metavar="TEXT", help="Leave a note for the next holder.")
+@commit_option
+@click.pass_obj
+def release_verb(
+    call: Call,
+    *,
+    words: tuple[str, ...],
+    note: str | None,
+    commit: bool | None,
+    scope: str | None,
+) -> None:
+    """Release one's own leases of these resources."""
+    part = None if scope is None else parse_scope(scope)
+    text = None if note is None else checked_note(note)
+    resources = call.resources(words)
+    answer = call.service.release(resources, scope=part, note=text, commit=commit)
+    call.answer(
+        wire.ended(answer),
+        warnings=answer.warnings,
+        show=lambda: _show_released(answer, resources, text),
+    )
+
+
+def checked_note(text: str) -> str:
+    """A note that may be stored and shown. UsageError otherwise."""
+    return check_text(text, what="note", limit=MAX_NOTE, lines=True)
+
+
+def _show_released(answer: Answer, resources: Sequence[Resource], note: str | None) -> None:
+    for view in answer.leases:
+        output.line(f"released {sentences.named(view)}")
+    for text in task_words.edited(answer):
+        output.line(text)
+    ended = {fold(view.resource) for view in answer.leases} | task_words.settled(answer)
+    for resource in dict.fromkeys(resources):
+        if not {fold(resource.text), resource.key} & ended:
+            output.line(f"you have nothing to release on {resource}")
+    if note is not None:
+        output.line("left your note for the next holder")
+
+
+@click.command(
+    "done",
+    cls=Verb,
+    help="""Finish the work: your lease ends completed, and its notes are cleared.
+
+Where it is a task, its status is set to done in its file, and you are no longer assigned there; the
+status stays while others work on other scopes of it. Completed work is not claimed again by
+mistake: `claim` refuses it unless told to reopen it.""",
+    examples=(
+        "gitlease done F001",
+        "gitlease done F001 --commit           # and commit the lines in its task file, alone",
+        "gitlease done F001 --scope parser",
+    ),
+    exits=LEASE_EXITS,
+    done="it is completed",
+    scope=OWN_SCOPES,
+)
+@click.argument("word", metavar="RESOURCE")
+@commit_option
+@click.pass_obj
+def done_verb(call: Call, *, word: str, commit: bool | None, scope: str | None) -> None:
+    """Complete a resource."""
+    part = None if scope is None else parse_scope(scope)
+    answer_done(call, call.service.complete(call.resource(word), scope=part, commit=commit))
+
+
+def answer_done(call: Call, answer: Answer) -> None:
+    """Give the answer of work that is finished."""
+    call.answer(
+        wire.ended(answer),
+        warnings=answer.warnings,
+        show=lambda: _show_completed(answer),
+    )
+
+
+def _show_completed(answer: Answer) -> None:
+    for view in answer.leases:
+        before = "" if answer.changed else f" already, by {view.holder}"
+        output.line(f"completed {sentences.named(view)}{before}")
+    for text in task_words.edited(answer):
+        output.line(text)

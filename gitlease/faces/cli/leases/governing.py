@@ -1,0 +1,112 @@
+"""``note``, which anyone may, and ``revoke``, which the ledger's admins may."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from gitlease.core.errors import UsageError
+from gitlease.core.resources.resource import parse_scope
+from gitlease.faces import sentences, wire
+from gitlease.faces.cli import output
+from gitlease.faces.cli.verb import LEASE_EXITS, Verb
+
+if TYPE_CHECKING:
+    from gitlease.engine.answers import Answer
+    from gitlease.faces.cli.call import Call
+
+EXITS = tuple(status for status in LEASE_EXITS if status != 1)
+
+
+@click.command(
+    "note",
+    cls=Verb,
+    help="""Leave a note for the next holder of RESOURCE; anyone may, lease or not.
+
+`show` and every claim show it until the work is done.""",
+    examples=(
+        "gitlease note F001 'the fixture in tests/api is flaky'",
+        "gitlease note src/auth/ 'ask jo before touching the tokens'",
+    ),
+    exits=EXITS,
+    done="the note is left",
+)
+@click.argument("word", metavar="RESOURCE")
+@click.argument("text", metavar="TEXT")
+@click.pass_obj
+def note_verb(call: Call, *, word: str, text: str) -> None:
+    """Leave a note."""
+    from gitlease.faces.cli.leases.ending import checked_note
+
+    said = checked_note(text)
+    resource = call.resource(word)
+    answer = call.service.note(resource, said)
+    body = wire.changed(answer.status, answer.edge, answer.leases)
+    call.answer(
+        body | {"notes": [wire.note(n) for n in answer.notes]},
+        warnings=answer.warnings,
+        show=lambda: output.line(f"left your note for the next holder of {resource}"),
+    )
+
+
+@click.command(
+    "revoke",
+    cls=Verb,
+    help="""End someone else's lease. For the ledger's admins; recorded, and told to its holder.
+
+A holder that is gone for good needs no revocation: a lease that is not renewed ends by itself. Who
+the admins are is the ledger's policy (`config --ledger admins`); until it is set nobody is.""",
+    examples=(
+        "gitlease revoke F001 --reason 'the machine is gone'",
+        "gitlease revoke F001 --reason 'stuck run' --expect-holder jo@example.com",
+        "gitlease revoke --record leases/ab/cd.yaml --reason 'cannot be read'",
+    ),
+    exits=LEASE_EXITS,
+    done="nobody holds it",
+    scope="Only this scope (default: all).",
+)
+@click.argument("word", metavar="RESOURCE", required=False)
+@click.option("--reason", metavar="TEXT", required=True, help="Why: the holder is shown it.")
+@click.option("--expect-holder", metavar="H", help="Only if H holds it; refused otherwise.")
+@click.option("--record", metavar="FILE", help="Drop this damaged record instead.")
+@click.pass_obj
+def revoke_verb(
+    call: Call,
+    *,
+    word: str | None,
+    reason: str,
+    expect_holder: str | None,
+    record: str | None,
+    scope: str | None,
+) -> None:
+    """Revoke the leases of a resource, or drop a damaged record."""
+    from gitlease.core.moves.operations import MAX_REASON, check_text
+
+    why = check_text(reason, what="reason", limit=MAX_REASON)
+    part = None if scope is None else parse_scope(scope)
+    if (word is None) == (record is None):
+        raise UsageError("name a resource or, with --record, the file of a damaged record")
+    if word is None and record is not None:
+        if expect_holder is not None or part is not None:
+            raise UsageError("--record takes neither --scope nor --expect-holder")
+        dropped = call.service.drop_record(record, reason=why)
+        _answer(call, dropped, f"dropped the damaged record {record}")
+    elif word is not None:
+        resource = call.resource(word)
+        revoked = call.service.revoke(resource, reason=why, scope=part, expect_holder=expect_holder)
+        _answer(call, revoked, f"{resource} is not leased: nothing to revoke")
+
+
+def _answer(call: Call, answer: Answer, otherwise: str) -> None:
+    def show() -> None:
+        for view in answer.leases:
+            output.line(f"revoked {sentences.named(view)} from {sentences.whose(view)}")
+        if not answer.leases:
+            output.line(otherwise)
+
+    call.answer(
+        wire.changed(answer.status, answer.edge, answer.leases),
+        warnings=answer.warnings,
+        show=show,
+    )

@@ -1,0 +1,129 @@
+"""``renew`` and ``extend``: keep what one holds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from gitlease.core.duration import format_duration, parse_duration
+from gitlease.core.errors import UsageError
+from gitlease.core.resources.resource import parse_scope
+from gitlease.faces import sentences, wire
+from gitlease.faces.cli import output, refusals
+from gitlease.faces.cli.verb import LEASE_EXITS, Verb, flag
+
+if TYPE_CHECKING:
+    from gitlease.engine.answers import Answer
+    from gitlease.faces.cli.call import Call
+
+EXITS = (2, 3, *(x for x in LEASE_EXITS if x > 3))
+OWN_SCOPES = "Only this scope (default: all that are yours)."
+
+
+@click.command(
+    "renew",
+    cls=Verb,
+    help="""The heartbeat: each lease lasts its whole time again, counted from now.
+
+Renew about every third of the TTL while you work. A lease that lapsed, was taken over or revoked is
+never taken back by this: the answer is exit 3, and you must stop what you did under it.""",
+    advice=("quick fix 5-10m, standard 15-30m, feature 1h, refactor 2h",),
+    examples=(
+        "gitlease renew F001",
+        "gitlease renew F001 F002 --ttl 30m",
+        "gitlease renew --all               # everything of this session, in one push",
+    ),
+    exits=EXITS,
+    done="all of them are renewed",
+    scope=OWN_SCOPES,
+)
+@click.argument("words", metavar="[RESOURCE]...", nargs=-1)
+@flag("--all", help="Everything that this session holds.")
+@click.option("--ttl", metavar="D", help="How long each lasts from now on (default: as before).")
+@click.pass_obj
+def renew_verb(
+    call: Call, *, words: tuple[str, ...], all: bool, ttl: str | None, scope: str | None
+) -> int:
+    """Renew what is named, or everything of the session."""
+    if all and words:
+        raise UsageError("--all renews everything: it takes no resources")
+    if not all and not words:
+        raise UsageError("name what to renew, or use --all")
+    seconds = None if ttl is None else parse_duration(ttl, what="ttl")
+    part = None if scope is None else parse_scope(scope)
+    answer = call.service.renew(call.resources(words), scope=part, ttl=seconds)
+    if answer.refused:
+        return _partly(call, answer)
+    call.answer(
+        wire.changed(answer.status, answer.edge, answer.leases),
+        warnings=answer.warnings,
+        views=answer.leases,
+        show=lambda: _show_renewed(call, answer),
+    )
+    return 0
+
+
+def _partly(call: Call, answer: Answer) -> int:
+    """Some were renewed and some could not be: the refusal counts, and both are told."""
+    now = call.now()
+    call.warnings += answer.warnings
+    body = {
+        "status": answer.status,
+        "leases": [wire.lease(view) for view in answer.leases],
+        "refused": [wire.refusal(refused, now=now) for refused in answer.refused],
+    }
+    if not call.json:
+        _show_renewed(call, answer)
+        for refused in answer.refused[1:]:
+            output.aside(sentences.refusal(refused, now))
+    return refusals.tell(call, answer.refused[0], body=body)
+
+
+def _show_renewed(call: Call, answer: Answer) -> None:
+    now = call.now()
+    if not answer.leases:
+        output.line("you hold nothing here: nothing to renew")
+    for view in answer.leases:
+        output.line(f"renewed {sentences.named(view)} {sentences.until(view, now)}")
+
+
+@click.command(
+    "extend",
+    cls=Verb,
+    help="""Stretch a lease to at least DURATION from now, for a gap in which nobody renews it.
+
+A long build, a review, a lunch. It is capped to the ledger's maximum, which the answer names, and
+never shortens a lease.""",
+    examples=(
+        "gitlease extend F001 2h",
+        "gitlease extend src/auth/ 90m --scope login",
+    ),
+    exits=EXITS,
+    done="it lasts that long, or the maximum",
+    scope=OWN_SCOPES,
+)
+@click.argument("word", metavar="RESOURCE")
+@click.argument("duration", metavar="DURATION")
+@click.pass_obj
+def extend_verb(call: Call, *, word: str, duration: str, scope: str | None) -> None:
+    """Stretch one's own leases of a resource."""
+    seconds = parse_duration(duration)
+    part = None if scope is None else parse_scope(scope)
+    answer = call.service.extend(call.resource(word), seconds, scope=part)
+    body = wire.changed(answer.status, answer.edge, answer.leases)
+    body |= {"capped_to_max": answer.capped_to_max, "max_ttl_seconds": answer.max_ttl_seconds}
+    call.answer(
+        body,
+        warnings=answer.warnings,
+        views=answer.leases,
+        show=lambda: _show_extended(call, answer),
+    )
+
+
+def _show_extended(call: Call, answer: Answer) -> None:
+    now = call.now()
+    limit = format_duration(answer.max_ttl_seconds)
+    capped = f", capped to the ledger's maximum of {limit}" if answer.capped_to_max else ""
+    for view in answer.leases:
+        output.line(f"extended {sentences.named(view)} {sentences.until(view, now)}{capped}")

@@ -1,0 +1,88 @@
+"""``park``: keep a lease when a session ends with the work unfinished."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from gitlease.core.duration import format_duration, parse_duration
+from gitlease.core.resources.resource import parse_scope
+from gitlease.faces import next_steps, sentences, wire
+from gitlease.faces.cli import output
+from gitlease.faces.cli.leases.claiming import checked_reason
+from gitlease.faces.cli.leases.ending import checked_note
+from gitlease.faces.cli.verb import Verb
+
+if TYPE_CHECKING:
+    from gitlease.engine.answers import Answer
+    from gitlease.faces.cli.call import Call
+
+
+@click.command(
+    "park",
+    cls=Verb,
+    help="""Stop with the work unfinished, and keep it: others are refused for a while longer.
+
+Nothing renews a parked lease: it ends after the time given by --for, or else after the longest
+that the ledger allows (its park_max, a day unless it is set); more is cut to that, and a lease that
+lasts longer already is not shortened. It is bound to no session any more, and comes first in your
+queue.
+
+Any session of yours goes on with it by `claim`, or `next --claim`: that is a new grant, with a new
+token and the usual time to live. `renew` and `extend` refuse it with exit 3, so that what was left
+running stops; to keep it for longer, park it again. Without a session you may also park what a run
+of yours holds: it is lost to that run.""",
+    advice=("until tomorrow: gitlease park F001; over lunch: gitlease park F001 --for 90m",),
+    examples=(
+        "gitlease park F001",
+        "gitlease park F001 --for 3h --note 'parser done, tests red'",
+        "gitlease park F001 F002 --reason 'back tomorrow'",
+    ),
+    exits=(2, 3, 4, 5, 6, 7, 128),
+    done="they are kept for you",
+    scope="Only this scope (default: all that are yours).",
+)
+@click.argument("words", metavar="RESOURCE...", nargs=-1, required=True)
+@click.option("--for", "period", metavar="D", help="How long others are kept out (3h, 1d).")
+@click.option("--reason", metavar="TEXT", help="Why: shown to whoever is refused.")
+@click.option("--note", metavar="TEXT", help="Leave a note for whoever goes on with it.")
+@click.pass_obj
+def park_verb(
+    call: Call,
+    *,
+    words: tuple[str, ...],
+    period: str | None,
+    reason: str | None,
+    note: str | None,
+    scope: str | None,
+) -> None:
+    """Park one's own leases of these resources."""
+    seconds = None if period is None else parse_duration(period)
+    part = None if scope is None else parse_scope(scope)
+    why, text = checked_reason(reason), None if note is None else checked_note(note)
+    answer = call.service.park(
+        call.resources(words), seconds=seconds, scope=part, reason=why, note=text
+    )
+    steps = next_steps.after_park(call, answer.leases)
+    call.answer(
+        wire.changed(answer.status, answer.edge, answer.leases) | capped(answer),
+        warnings=answer.warnings,
+        views=answer.leases,
+        next_steps=list(steps),
+        hints=next_steps.hints(steps),
+        show=lambda: show_parked(call, answer),
+    )
+
+
+def capped(answer: Answer) -> wire.Document:
+    """Whether less was granted than was asked for, and what the most is."""
+    return {"capped_to_max": answer.capped_to_max, "max_park_seconds": answer.max_park_seconds}
+
+
+def show_parked(call: Call, answer: Answer) -> None:
+    """A line for each lease."""
+    now, most = call.now(), format_duration(answer.max_park_seconds)
+    less = f", capped to the ledger's maximum of {most}" if answer.capped_to_max else ""
+    for view in answer.leases:
+        output.line(f"{sentences.named(view)} is {sentences.until(view, now)}{less}")

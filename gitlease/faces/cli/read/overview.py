@@ -1,0 +1,142 @@
+"""``status`` and ``whoami``: the ledger at a glance, and who one is in it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import click
+
+from gitlease.core.duration import humanize_duration
+from gitlease.faces import wire
+from gitlease.faces.cli import output
+from gitlease.faces.cli.read.reading import is_current
+from gitlease.faces.cli.verb import READING_EXITS, Verb
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from gitlease.core.view import LeaseView
+    from gitlease.engine.answers import Reading
+    from gitlease.faces.cli.call import Call
+
+
+@dataclass(frozen=True, slots=True)
+class Active:
+    """One holder's share of the live leases."""
+
+    holder: str
+    leases: int
+    last: datetime
+
+
+@click.command(
+    "status",
+    cls=Verb,
+    help="""The ledger at a glance: where it is, how many leases are live, who is active.""",
+    examples=("gitlease status", "gitlease status --json", "gitlease status --cached"),
+    exits=READING_EXITS,
+    done="answered",
+    cached=True,
+)
+@click.pass_obj
+def status_verb(call: Call, *, cached: bool) -> None:
+    """Show the state of the ledger."""
+    call.cached = call.typed("status", options=["--cached"])
+    reading, now = call.service.read(cached=cached), call.now()
+    views = [view for view in reading.leases if is_current(view, now)]
+    active = _active(views)
+    body = {
+        "leases": [wire.lease(view) for view in views],
+        "holder": call.actor.holder,
+        "session": call.actor.session,
+        "ledger": _ledger(call, reading),
+        "active": [
+            {"holder": a.holder, "leases": a.leases, "last_activity": wire.seconds(a.last)}
+            for a in active
+        ],
+    }
+    call.answer(
+        body,
+        warnings=reading.warnings,
+        views=views,
+        show=lambda: _show_status(call, reading, views, active),
+    )
+
+
+def _active(views: Sequence[LeaseView]) -> list[Active]:
+    """Who holds how many, whoever was active last coming first."""
+    grouped: dict[str, list[LeaseView]] = {}
+    for view in views:
+        grouped.setdefault(view.holder, []).append(view)
+    found = [Active(h, len(vs), max(v.renewed_at for v in vs)) for h, vs in grouped.items()]
+    return sorted(found, key=lambda a: a.last, reverse=True)
+
+
+def _ledger(call: Call, reading: Reading) -> wire.Document:
+    service = call.service
+    return {
+        "place": service.store.place,
+        "layer": service.layer,
+        "id": reading.ledger_id,
+        "revision": reading.revision,
+    }
+
+
+def _show_status(
+    call: Call, reading: Reading, views: Sequence[LeaseView], active: Sequence[Active]
+) -> None:
+    now, actor, ledger = call.now(), call.actor, _ledger(call, reading)
+    mine = sum(view.mine for view in views)
+    known = f"id {ledger['id']}, revision {ledger['revision']}" if ledger["id"] else "none yet"
+    output.facts(
+        [
+            ("ledger", f"{ledger['layer']} on {ledger['place']}, {known}", (ledger["place"],)),
+            ("layer", "", (ledger["layer"],)),
+            ("id", "", (ledger["id"] or "",)),
+            ("revision", "", (str(ledger["revision"]),)),
+            (
+                "you",
+                f"{actor.holder}, session {actor.session or 'none'}",
+                (actor.holder, actor.session or ""),
+            ),
+            ("leases", f"{len(views)} live, {mine} yours", (str(len(views)), str(mine))),
+            *(_active_fact(a, now) for a in active),
+        ]
+    )
+
+
+def _active_fact(active: Active, now: datetime) -> tuple[str, str, tuple[str, ...]]:
+    ago = humanize_duration(int((now - active.last).total_seconds()))
+    count = "1 lease" if active.leases == 1 else f"{active.leases} leases"
+    fields = (active.holder, str(active.leases), wire.seconds(active.last))
+    return "active", f"{active.holder}, {count}, last seen {ago} ago", fields
+
+
+@click.command(
+    "whoami",
+    cls=Verb,
+    help="""Who you are to the ledger: holder and session, and where each of them comes from.
+
+The holder is git's user.email, never an argument. A session tells your runs from each other; it
+comes from --session, GITLEASE_SESSION, git config lease.session, a coding agent's own id, or the
+linked worktree.""",
+    examples=("gitlease whoami", "gitlease whoami --session build-7", "gitlease whoami --json"),
+    exits=(2, 7, 128),
+    done="answered",
+)
+@click.pass_obj
+def whoami_verb(call: Call) -> None:
+    """Explain the identity."""
+    identity = call.workspace.identity
+    actor = identity.actor
+    sources = {"holder": identity.holder_source, "session": identity.session_source}
+    body = {"holder": actor.holder, "session": actor.session, "sources": sources}
+
+    def show() -> None:
+        rows = [("holder", actor.holder, sources["holder"])]
+        rows.append(("session", actor.session or "none", sources["session"]))
+        output.facts([(n, f"{v}  ({s})", (v, s)) for n, v, s in rows])
+
+    call.answer(body, show=show)

@@ -1,0 +1,173 @@
+"""``list`` and ``log``: what the ledger says, as one caller sees it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from gitlease.core.errors import UsageError
+from gitlease.core.instant import rfc3339
+from gitlease.core.lease import same_person
+from gitlease.core.resources.resource import WHOLE
+from gitlease.faces import sentences, wire
+from gitlease.faces.cli import output
+from gitlease.faces.cli.output import Row
+from gitlease.faces.cli.verb import READING_EXITS, Verb, flag
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from gitlease.core.lease import Actor
+    from gitlease.core.outcome import Event
+    from gitlease.core.view import LeaseView
+    from gitlease.engine.answers import Reading
+    from gitlease.faces.cli.call import Call
+
+MINE, MY_OTHER, THEIRS = "mine", "my-other-session", "theirs"
+
+
+def whose(view: LeaseView, actor: Actor) -> str:
+    """Ours or theirs, in words."""
+    if view.mine:
+        return MINE
+    return MY_OTHER if same_person(view.holder, actor.holder) else THEIRS
+
+
+def is_current(view: LeaseView, now: datetime) -> bool:
+    """Whether it stands in anyone's way still: not ended, not lapsed."""
+    if view.state == "active":
+        return True
+    return view.state == "expired" and view.free_at is not None and view.free_at >= now
+
+
+@click.command(
+    "list",
+    cls=Verb,
+    help="""List the leases of the ledger, yours told from those of others.
+
+Leases that lapsed or ended are left out unless asked for. Piped, each line has, separated by tabs:
+whose, resource, scope, holder, session, state, expires_at, token, host, branch, paths, reason.""",
+    examples=(
+        "gitlease list",
+        "gitlease list --mine",
+        "gitlease list --all --json",
+        "gitlease list --cached        # without asking the remote",
+    ),
+    exits=READING_EXITS,
+    done="answered",
+    cached=True,
+)
+@flag("--mine", help="Only what you hold, in this session.")
+@flag("--all", help="Also what lapsed or was completed.")
+@click.pass_obj
+def list_verb(call: Call, *, mine: bool, all: bool, cached: bool) -> None:
+    """List leases."""
+    switches = [name for name, given in (("--mine", mine), ("--all", all)) if given]
+    call.cached = call.typed("list", options=["--cached", *switches])
+    reading, now = call.service.read(cached=cached), call.now()
+    shown = [view for view in reading.leases if all or is_current(view, now)]
+    views = [view for view in shown if view.mine or not mine]
+    call.answer(
+        {"leases": [wire.lease(view) for view in views]},
+        warnings=reading.warnings,
+        views=views,
+        show=lambda: _show_list(call, views, now),
+    )
+
+
+def _show_list(call: Call, views: Sequence[LeaseView], now: datetime) -> None:
+    if not views and output.on_terminal():
+        output.line("no leases")
+    headings = "WHOSE RESOURCE SCOPE HOLDER SESSION STATE EXPIRES WHERE REASON"
+    output.table(headings.split(), [_row(view, call.actor, now) for view in views])
+
+
+def _row(view: LeaseView, actor: Actor, now: datetime) -> Row:
+    ours = whose(view, actor)
+    in_words = sentences.glance(abs(view.expires_in))
+    left = f"in {in_words}" if view.expires_in > 0 else f"{in_words} ago"
+    place = " ".join(w for w in (view.host, f"({view.branch})" if view.branch else "") if w)
+    scope = "" if view.scope == WHOLE else view.scope
+    session, reason = view.session or "", view.reason or ""
+    state = "parked" if view.parked else view.state
+    return Row(
+        cells=(ours, view.resource, scope, view.holder, session, state, left, place, reason),
+        fields=(
+            ours,
+            view.resource,
+            view.scope,
+            view.holder,
+            session,
+            view.state,
+            wire.seconds(view.expires_at),
+            str(view.token),
+            view.host or "",
+            view.branch or "",
+            " ".join(view.paths),
+            reason,
+        ),
+        style="dim" if view.state != "active" else {MINE: "green", THEIRS: "yellow"}.get(ours, ""),
+    )
+
+
+@click.command(
+    "log",
+    cls=Verb,
+    help="""The audit trail, newest first: who claimed, took over, released, revoked, and why.
+
+Piped, each line has, separated by tabs: at, kind, resource, scope, by, holder, session, token,
+reason, detail.""",
+    examples=("gitlease log", "gitlease log F001", "gitlease log -n 20 --json"),
+    exits=READING_EXITS,
+    done="answered",
+    cached=True,
+)
+@click.argument("word", metavar="[RESOURCE]", required=False)
+@click.option("-n", "--limit", metavar="N", default="50", help="At most so many (default: 50).")
+@click.pass_obj
+def log_verb(call: Call, *, word: str | None, limit: str, cached: bool) -> None:
+    """Show events."""
+    if not limit.isascii() or not limit.isdigit() or int(limit[:9]) < 1:
+        raise UsageError(f"limit {limit[:20]!r} is not a positive number")
+    resource = None if word is None else call.resource(word)
+    named = [] if resource is None else [resource]
+    call.cached = call.typed("log", *named, options=["--cached"])
+    reading = call.service.log(resource=resource, limit=int(limit[:9]), cached=cached)
+    call.answer(
+        {"events": [wire.event(event) for event in reading.events]},
+        warnings=reading.warnings,
+        show=lambda: _show_log(reading),
+    )
+
+
+def _show_log(reading: Reading) -> None:
+    if not reading.events and output.on_terminal():
+        output.line("nothing has happened yet")
+    output.table(
+        ("WHEN", "WHAT", "RESOURCE", "SCOPE", "BY", "SESSION", "TOKEN", "WHY"),
+        [_event_row(event) for event in reading.events],
+    )
+
+
+def _event_row(event: Event) -> Row:
+    token = "" if event.token is None else str(event.token)
+    scope = "" if event.scope in (None, WHOLE) else str(event.scope)
+    why = event.reason or event.detail or ""
+    at, resource, session = rfc3339(event.at), event.resource or "", event.session or ""
+    return Row(
+        cells=(at, event.kind, resource, scope, event.by, session, token, why),
+        fields=(
+            at,
+            event.kind,
+            resource,
+            event.scope or "",
+            event.by,
+            event.holder or "",
+            session,
+            token,
+            event.reason or "",
+            event.detail or "",
+        ),
+    )

@@ -1,0 +1,119 @@
+"""``show``: one resource, by the ledger and by its task file."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from gitlease.core.resources.resource import WHOLE, parse_scope, scopes_overlap
+from gitlease.engine.queue.order import WhyNot
+from gitlease.faces import sentences, task_words, wire
+from gitlease.faces.cli import output
+from gitlease.faces.cli.read.reading import whose
+from gitlease.faces.cli.verb import READING_EXITS, Verb, ref_option
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from gitlease.core.lease import Actor
+    from gitlease.core.resources.resource import Resource
+    from gitlease.core.view import LeaseView
+    from gitlease.engine.answers import FoundTask
+    from gitlease.faces.cli.call import Call
+
+
+@click.command(
+    "show",
+    cls=Verb,
+    help="""Show one resource: who holds it and where, how long still, why, notes, and who waits.
+
+Of a task it shows what its file says as well: title, status, who is assigned. It succeeds when the
+resource is free, too: read the answer, or the state in its JSON.""",
+    examples=(
+        "gitlease show F001",
+        "gitlease show F001 --ref main         # the task as it is on main",
+        "gitlease show src/auth/ --json",
+    ),
+    exits=READING_EXITS,
+    done="answered; also when it is free",
+    scope="Only what shares work with this scope.",
+    cached=True,
+)
+@click.argument("word", metavar="RESOURCE")
+@ref_option
+@click.pass_obj
+def show_verb(call: Call, *, word: str, ref: str | None, scope: str | None, cached: bool) -> None:
+    """Show one resource."""
+    part = WHOLE if scope is None else parse_scope(scope)
+    resource = call.resource(word)
+    chosen = (("--ref", ref), ("--scope", scope))
+    given = [word for name, value in chosen if value is not None for word in (name, value)]
+    call.cached = call.typed("show", resource, options=["--cached", *given])
+    reading = call.service.read(resource=resource, cached=cached)
+    found = call.queue.find(resource, ref=ref)
+    views = [view for view in reading.leases if scopes_overlap(view.scope, part)]
+    tickets = [ticket for ticket in reading.waiting if scopes_overlap(ticket.scope, part)]
+    entry = found.entry
+    body = {
+        "leases": [wire.lease(view) for view in views],
+        "task": wire.task(entry.task, waits_for=entry.waits_for) if entry else None,
+        "notes": [wire.note(note) for note in reading.notes],
+        "waiting": wire.waiting(tickets),
+    }
+
+    def show() -> None:
+        _show_resource(call, found, views)
+        if not views:
+            output.line(_unleased(resource, part, found, call.now()))
+        for note in reading.notes:
+            output.line(sentences.noted(note))
+        for place, ticket in enumerate(tickets, start=1):
+            output.line(sentences.in_line(place, ticket, call.now()))
+
+    call.answer(body, warnings=(*reading.warnings, *found.warnings), views=views, show=show)
+
+
+def _show_resource(call: Call, found: FoundTask, views: Sequence[LeaseView]) -> None:
+    """The task's facts, then those of each lease; with one lease they are one block."""
+    entry = found.entry
+    task = task_words.facts(entry.task, entry.waits_for) if entry else []
+    blocks = [_facts(view, call.actor, call.now()) for view in views]
+    output.facts([*task, *blocks[0]] if blocks else task)
+    for block in blocks[1:]:
+        output.facts(block)
+
+
+def _unleased(resource: Resource, scope: str, found: FoundTask, now: datetime) -> str:
+    """How a resource stands that has no lease on this scope."""
+    entry, view = found.entry, found.view
+    name = entry.task.resource if entry else resource
+    elsewhere = view and view.resource == str(name) and not scopes_overlap(view.scope, scope)
+    if entry is None or elsewhere or entry.why_not in (None, WhyNot.STATUS):
+        return f"{name} is free"
+    return f"{name} has no lease: {task_words.why_not(entry, view, now)}"
+
+
+def _facts(view: LeaseView, actor: Actor, now: datetime) -> list[tuple[str, str, tuple[str, ...]]]:
+    free = "" if view.free_at is None else wire.seconds(view.free_at, round_up=True)
+    plain = (
+        ("resource", view.resource),
+        ("scope", view.scope),
+        ("state", view.state),
+        ("holder", view.holder),
+        ("whose", whose(view, actor)),
+        ("session", view.session or ""),
+        ("host", view.host or ""),
+        ("branch", view.branch or ""),
+        ("reason", view.reason or ""),
+        ("paths", " ".join(view.paths)),
+        ("token", str(view.token)),
+        ("claimed_at", wire.seconds(view.claimed_at)),
+        ("expires_at", wire.seconds(view.expires_at)),
+        ("free_at", free),
+        ("parked", "yes" if view.parked else ""),
+    )
+    words = dict(plain) | {"expires_at": "", "free_at": "", "parked": ""}
+    facts = [(name, words[name], (value,)) for name, value in plain if value]
+    return [*facts, ("time", sentences.until(view, now), ())]

@@ -1,0 +1,141 @@
+"""``wait`` and ``watch``: until something is free, and whatever happens to leases."""
+
+from __future__ import annotations
+
+import gc
+import json
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from gitlease.core.duration import format_duration, parse_duration
+from gitlease.core.errors import UsageError
+from gitlease.core.resources.resource import WHOLE, parse_scope
+from gitlease.faces import next_steps, sentences, wire
+from gitlease.faces.cli import output
+from gitlease.faces.cli.leases import claiming
+from gitlease.faces.cli.verb import LEASE_EXITS, READING_EXITS, Verb
+
+if TYPE_CHECKING:
+    from gitlease.core.errors import GitleaseError
+    from gitlease.engine.waiting.watching import WatchEvent
+    from gitlease.faces.cli.call import Call
+
+
+@click.command(
+    "wait",
+    cls=Verb,
+    help="""Wait until each RESOURCE is free, all at the same time: until you could claim them.
+
+Nothing is claimed, and no place in the line is taken: to wait and claim in one step, in the order
+of arrival, use claim --wait. A release is noticed within 10 seconds in the first minute, and more
+slowly later; a lease that runs out is noticed at once. What nobody but you holds counts as free,
+and so does a lapsed lease; completed work is never free.""",
+    examples=(
+        "gitlease wait F001",
+        "gitlease wait F001 --timeout 15m",
+        "gitlease wait deploy-prod db-migrations --timeout 1h && ./deploy",
+    ),
+    exits=LEASE_EXITS,
+    no=("wait_timeout",),
+    done="all of them are free",
+    scope="Only this part of its work (default: the whole).",
+)
+@click.argument("words", metavar="RESOURCE...", nargs=-1, required=True)
+@click.option("--timeout", metavar="D", help="Wait at most this long (default: for ever).")
+@click.pass_obj
+def wait_verb(
+    call: Call, *, words: tuple[str, ...], timeout: str | None, scope: str | None
+) -> None:
+    """Wait until all of them are free."""
+    gc.enable()
+    part = WHOLE if scope is None else parse_scope(scope)
+    seconds = None if timeout is None else parse_duration(timeout, what="timeout")
+    resources = call.resources(words)
+    given = [] if scope is None else ["--scope", scope]
+    call.retry = call.typed(
+        "wait", *resources, options=["--timeout", timeout or next_steps.WAIT, *given]
+    )
+    began = call.now()
+    answer = call.service.wait(
+        resources, scope=part, seconds=seconds, on_wait=claiming.tell_waiting(call, timeout)
+    )
+    waited = max(0, int((call.now() - began).total_seconds()))
+    names = [resource.text for resource in resources]
+    call.answer(
+        {"status": answer.status, "resources": names, "scope": part, "waited_seconds": waited},
+        warnings=answer.warnings,
+        next_steps=[call.typed("claim", *resources, options=given)],
+        show=lambda: _show_free(names, part, waited),
+    )
+
+
+def _show_free(names: list[str], scope: str, waited: int) -> None:
+    after = f" after {format_duration(waited)}" if waited else ""
+    part = "" if scope == WHOLE else f" (scope {scope})"
+    for name in names:
+        output.line(f"{name}{part} is free{after}")
+
+
+@click.command(
+    "watch",
+    cls=Verb,
+    help="""Tell what happens to leases from now on, until interrupted: of each RESOURCE, or of all.
+
+A lease is claimed, renewed, parked, released, completed, taken_over or revoked, or it has lapsed;
+whenever that leaves a resource to be claimed by anyone, it is available. Lapses are told at their
+time, even when nobody writes. What comes and goes between two looks, which are some seconds apart,
+is not told here; gitlease log has it. Ctrl-C ends it, with exit status 130.
+
+With --json each event is one line. Piped, each line has, separated by tabs: at, event, resource,
+scope, holder, session, token.""",
+    examples=(
+        "gitlease watch",
+        "gitlease watch F001 src/auth/",
+        "gitlease watch --json | jq 'select(.event == \"available\").resource'",
+        "gitlease watch F001 --scope parser --timeout 1h",
+    ),
+    exits=READING_EXITS,
+    done="the timeout is over",
+    scope="Only what shares work with this scope.",
+)
+@click.argument("words", metavar="[RESOURCE]...", nargs=-1)
+@click.option("--timeout", metavar="D", help="Stop after this long (default: never).")
+@click.pass_obj
+def watch_verb(
+    call: Call, *, words: tuple[str, ...], timeout: str | None, scope: str | None
+) -> None:
+    """Stream events."""
+    gc.enable()
+    if scope is not None and not words:
+        raise UsageError("--scope needs a resource")
+    from gitlease.engine.waiting.watching import Watcher
+
+    part = WHOLE if scope is None else parse_scope(scope)
+    seconds = None if timeout is None else parse_duration(timeout, what="timeout")
+    parts = [(resource, part) for resource in call.resources(words)]
+    output.warn([*call.warnings, *call.service.store.warnings])
+    watcher = Watcher(call.service.session, parts, on_trouble=_tell_trouble)
+    for event in watcher.events(seconds=seconds):
+        if call.json:
+            print(json.dumps(wire.watched(event)), flush=True)
+        else:
+            _show_event(call, event)
+
+
+def _tell_trouble(error: GitleaseError) -> None:
+    output.aside(f"{error.message}; still trying")
+
+
+def _show_event(call: Call, event: WatchEvent) -> None:
+    if not output.on_terminal():
+        fields = (
+            *(sentences.rfc3339(event.at), event.kind, event.resource, event.scope),
+            *(event.holder or "", event.session or ""),
+            "" if event.token is None else str(event.token),
+        )
+        output.facts([(fields[0], "", fields[1:])])
+        sys.stdout.flush()
+    else:
+        output.line(sentences.happened(event, call.now()))

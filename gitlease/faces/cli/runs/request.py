@@ -1,0 +1,136 @@
+"""What the verbs share that run a command under leases: what is asked of them."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from gitlease.core.errors import GitleaseError, UsageError
+from gitlease.faces.cli.leases import claiming
+from gitlease.faces.cli.verb import flag
+
+if TYPE_CHECKING:
+    from gitlease.engine.answers import Answer
+    from gitlease.faces.cli.call import Call
+    from gitlease.wiring.running import RunRequest
+
+Verb = TypeVar("Verb", bound=Callable[..., Any])
+
+LENGTHS = (
+    "a few minutes: it is renewed while the command runs, and others wait no longer than the TTL",
+    "where this machine dies, or loses the remote",
+)
+path_option = click.option(
+    "--path", "paths", metavar="P", multiple=True, help="Cover this path as well."
+)
+note_option = click.option(
+    "--note", metavar="TEXT", help="Leave a note for the next holder at its end."
+)
+grace_option = click.option(
+    "--grace",
+    metavar="D",
+    help="From TERM to KILL, where it is stopped (default: 10s; at most a sixth of the TTL).",
+)
+any_option = flag("--any", help="Also names that are no tasks.")
+RUN_OPTIONS = (
+    click.argument("words", metavar="[RESOURCE]...", nargs=-1),
+    flag("--next", help="Take the first task of the queue."),
+    *(path_option, claiming.ttl_option, claiming.wait_option, claiming.reason_option),
+    *(claiming.takeover_option, claiming.reopen_option, any_option, claiming.commit_option),
+    *(note_option, grace_option),
+)
+NOT_NEXT = ("paths", "wait", "takeover", "reopen", "any", "scope")
+SCOPE = "Take only this part of its work (default: the whole)."
+
+
+def run_options(verb: Verb) -> Verb:
+    """Decorate a verb with what is asked of leases that a command runs under, in this order."""
+    for option in reversed(RUN_OPTIONS):
+        verb = option(verb)
+    return verb
+
+
+class RunCall:
+    """What to claim and what to run under it, as ``run`` and ``dispatch`` are asked."""
+
+    def __init__(
+        self, call: Call, verb: str, command: Sequence[str], options: dict[str, Any]
+    ) -> None:
+        from gitlease.core.duration import parse_duration
+        from gitlease.faces.cli.leases.ending import checked_note
+        from gitlease.wiring.running import RunRequest
+
+        if not command:
+            example = call.typed(verb, *(options["words"] or ["F8"]))
+            raise UsageError(f"missing command: {example} -- make test")
+        options = dict(options)
+        words: Sequence[str] = options.pop("words")
+        self._from_queue: bool = options.pop("next")
+        if self._from_queue and (words or any(options[name] for name in NOT_NEXT)):
+            raise UsageError(
+                "--next takes what is first: it only accepts --ttl, --reason and --commit"
+            )
+        if not self._from_queue and not words:
+            raise UsageError("missing resource: name one, or use --next")
+        paths: Sequence[str] = options.pop("paths")
+        note, grace = options.pop("note"), options.pop("grace")
+        self.call, self.wish = call, claiming.Wish(**options)
+        terms, self.patience = self.wish.terms(), self.wish.patience()
+        self.grace = None if grace is None else parse_duration(grace, what="grace")
+        self.request: RunRequest = RunRequest(
+            words=tuple(command),
+            directory=os.path.abspath(call.directory or "."),
+            scope=terms.scope,
+            grace=self.grace,
+            note=None if note is None else checked_note(note),
+            commit=terms.commit,
+            layer=call.layer,
+            stops=verb != "run",
+        )
+        self._verb, self._terms, self._words, self._paths = verb, terms, words, paths
+
+    def claim(self) -> Answer:
+        """Claim it, or the first task. NoCommand or CannotExecute before that."""
+        from gitlease.wiring.running import check_command, claimed, ends_orderly
+
+        call = self.call
+        if self._from_queue:
+            check_command(self.request)
+            with ends_orderly():
+                return call.queue.claim_next(self._terms)[0]
+        resources = call.resources(self._words)
+        covered = call.paths(self._paths)
+        again = claiming.again(call, self._verb, resources, self.wish, covered=covered)
+        call.retry = f"{again} -- {shlex.join(self.request.words)}"
+        check_command(self.request)
+        terms = self.wish.terms(covered)
+        tell = _quiet if call.json else claiming.tell_waiting(call, self.wish.wait)
+        return claimed(
+            call.workspace,
+            resources,
+            lambda: call.service.claim(resources, terms, wait=self.patience, on_wait=tell),
+        )
+
+    def remarks(self, answer: Answer) -> list[str]:
+        """What a person should know before it starts, besides the warnings of the claim."""
+        from gitlease.engine.keeping import holds_of
+        from gitlease.faces import sentences
+        from gitlease.runs.running import SHARE, grace_ms
+
+        said, holds = [], holds_of(answer)
+        grace = grace_ms(self.grace, holds) / 1_000 if holds else 0
+        if self.grace is not None and grace < self.grace:
+            said.append(f"the grace is {grace:g}s: at most one part in {SHARE} of the lease's time")
+        return said + [
+            f"{sentences.named(view)} was already yours: it is not released at the end"
+            for view in answer.leases
+            if view.renewals
+        ]
+
+
+def _quiet(_held: GitleaseError) -> None:
+    """Nothing but the document is written."""

@@ -1,0 +1,237 @@
+"""``session``: the runs of one's own, and the end of one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from gitlease.core.duration import humanize_duration, parse_duration
+from gitlease.core.errors import UsageError
+from gitlease.core.moves.operations import MAX_WORD, check_text
+from gitlease.faces import next_steps, sentences, task_words, wire
+from gitlease.faces.cli import output, refusals
+from gitlease.faces.cli.leases.claiming import commit_option
+from gitlease.faces.cli.leases.ending import checked_note
+from gitlease.faces.cli.leases.park import capped, show_parked
+from gitlease.faces.cli.output import Row
+from gitlease.faces.cli.verb import LEASE_EXITS, Verb
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from gitlease.engine.answers import Answer
+    from gitlease.engine.sessions import OwnSession
+    from gitlease.faces.cli.call import Call
+
+ACTIONS = ("list", "end")
+SHOWN = 5  # resources of a session that a table names
+LONGEST = ""  # what --park says without a duration
+
+
+@click.command(
+    "session",
+    cls=Verb,
+    help="""Your sessions: those that hold anything (list), and the end of one (end).
+
+A session is one run of yours: an agent, a terminal, a job. End gives back everything that is bound
+to session ID, else to the one that you speak as here (`gitlease whoami` names it), in one push, and
+takes you out of the task files as `release` does. It may be repeated: with nothing held it succeeds
+all the same. A lease that is bound to no session stays as it is, and so does another person's.
+
+With --park what is still live is kept for your next session instead, as `gitlease park` does.
+
+Piped, each line of the list has, separated by tabs: session, current (or nothing), number of
+leases, since, expires_at, resources.""",
+    examples=(
+        "gitlease session list",
+        "gitlease session end",
+        "gitlease session end build-7 --note 'the tests are red'",
+        "gitlease session end --park 3h        # keep it all for three hours",
+    ),
+    exits=LEASE_EXITS,
+    no=("held",),
+    done="answered; for end: the session holds nothing",
+    cached=True,
+)
+@click.argument("action", metavar="list|end")
+@click.argument("name", metavar="[ID]", required=False)
+@click.option(
+    "--park",
+    metavar="[D]",
+    is_flag=False,
+    flag_value=LONGEST,
+    help="Park them, for D or as long as the ledger allows, instead of giving them back.",
+)
+@click.option("--note", metavar="TEXT", help="Leave a note with each of them.")
+@commit_option
+@click.pass_obj
+def session_verb(
+    call: Call,
+    *,
+    action: str,
+    name: str | None,
+    park: str | None,
+    note: str | None,
+    commit: bool | None,
+    cached: bool,
+) -> int | None:
+    """List or end."""
+    if action not in ACTIONS:
+        raise UsageError(f"{action[:60]!r} is not one of {', '.join(ACTIONS)}")
+    if action == "list":
+        ending = (("ID", name), ("--park", park), ("--note", note), ("--commit", commit))
+        if wrong := next((word for word, given in ending if given is not None), None):
+            raise UsageError(f"{wrong} cannot be combined with list")
+        _list(call, cached=cached)
+        return None
+    if cached:
+        raise UsageError("end needs the remote: it cannot be combined with --cached")
+    if park is not None and commit is not None:
+        raise UsageError(
+            "a parked task stays assigned to you: --commit cannot be combined with --park"
+        )
+    return _end(call, name, park, note, commit)
+
+
+# --- end ------------------------------------------------------------------------------------------
+
+
+def _end(
+    call: Call, name: str | None, park: str | None, note: str | None, commit: bool | None
+) -> int | None:
+    text = None if note is None else checked_note(note)
+    seconds = _period(park)
+    session = _named(call, name)
+    answer = call.service.end_session(
+        session, park=park is not None, seconds=seconds, note=text, commit=commit
+    )
+    body = {"session": session} | wire.ended(answer)
+    steps: list[str] = []
+    if park is not None:
+        body |= capped(answer)
+        steps = list(next_steps.after_park(call, answer.leases))
+    if answer.refused:
+        return _partly(call, answer, body)
+    call.answer(
+        body,
+        warnings=answer.warnings,
+        views=answer.leases,
+        next_steps=steps,
+        show=lambda: _show_ended(call, session, answer),
+    )
+    return None
+
+
+def _period(park: str | None) -> int | None:
+    if not park:
+        return None
+    try:
+        return parse_duration(park)
+    except UsageError as error:
+        error.hints += ("name the session before --park: session end ID --park",)
+        raise
+
+
+def _named(call: Call, name: str | None) -> str:
+    """The session that is to end. UsageError where none is named and none is known."""
+    if name is not None:
+        checked = check_text(name, what="the session", limit=MAX_WORD)
+        return checked
+    if call.actor.session is not None:
+        return call.actor.session
+    raise UsageError(
+        "no session to end",
+        hints=(
+            f"name one: {call.typed('session', 'end', 'ID')}",
+            f"{call.typed('session', 'list')} shows those of yours that hold anything",
+        ),
+    )
+
+
+def _partly(call: Call, answer: Answer, body: wire.Document) -> int:
+    """Some were ended and some could not be: the refusal counts, and both are told."""
+    now = call.now()
+    call.warnings += answer.warnings
+    body |= {"refused": [wire.refusal(refused, now=now) for refused in answer.refused]}
+    if not call.json:
+        _show_leases(call, answer)
+        for refused in answer.refused[1:]:
+            output.aside(sentences.refusal(refused, now))
+    return refusals.tell(call, answer.refused[0], body=body)
+
+
+def _show_ended(call: Call, session: str, answer: Answer) -> None:
+    _show_leases(call, answer)
+    if not answer.leases:
+        output.line(f"session {session} holds nothing")
+
+
+def _show_leases(call: Call, answer: Answer) -> None:
+    if answer.status == "parked":
+        show_parked(call, answer)
+        return
+    for view in answer.leases:
+        output.line(f"released {sentences.named(view)}")
+    for text in task_words.edited(answer):
+        output.line(text)
+
+
+# --- list -----------------------------------------------------------------------------------------
+
+
+def _list(call: Call, *, cached: bool) -> None:
+    call.cached = call.typed("session", "list", options=["--cached"])
+    reading, now = call.service.sessions(cached=cached), call.now()
+    call.answer(
+        {"sessions": [_document(found, now) for found in reading.sessions]},
+        warnings=reading.warnings,
+        show=lambda: _show_list([_row(found, now) for found in reading.sessions]),
+    )
+
+
+def _age(found: OwnSession, now: datetime) -> int:
+    return max(0, int((now - found.since).total_seconds()))
+
+
+def _document(found: OwnSession, now: datetime) -> wire.Document:
+    return {
+        "session": found.session,
+        "current": found.current,
+        "leases": len(found.leases),
+        "resources": [view.resource for view in found.leases],
+        "since": wire.seconds(found.since),
+        "age": _age(found, now),
+        "expires_at": wire.seconds(found.expires_at),
+    }
+
+
+def _row(found: OwnSession, now: datetime) -> Row:
+    names = [sentences.named(view) for view in found.leases]
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    current, number = "current" if found.current else "", str(len(found.leases))
+    return Row(
+        cells=(
+            found.session,
+            current,
+            number,
+            humanize_duration(_age(found, now)),
+            sentences.clock_time(found.expires_at, now),
+            ", ".join(names[:SHOWN]) + more,
+        ),
+        fields=(
+            found.session,
+            current,
+            number,
+            wire.seconds(found.since),
+            wire.seconds(found.expires_at),
+            " ".join(view.resource for view in found.leases),
+        ),
+        style="green" if found.current else "",
+    )
+
+
+def _show_list(rows: list[Row]) -> None:
+    if not rows and output.on_terminal():
+        output.line("no session of yours holds anything")
+    output.table(("SESSION", "CURRENT", "LEASES", "FOR", "UNTIL", "RESOURCES"), rows)

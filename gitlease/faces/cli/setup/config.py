@@ -1,0 +1,139 @@
+"""``config``: the effective settings of this clone, and the policy of its ledger."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from gitlease.core.errors import UsageError
+from gitlease.faces.cli import output
+from gitlease.faces.cli.output import Row
+from gitlease.faces.cli.verb import Verb, flag
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gitlease.faces.cli.call import Call
+
+LEDGER, BUILT_IN = "ledger", "built-in"
+
+
+class Entry(NamedTuple):
+    """One setting as it is shown."""
+
+    key: str
+    value: object
+    source: str
+
+    @property
+    def text(self) -> str:
+        """The value as one would type it."""
+        if isinstance(self.value, str):
+            return self.value
+        return "" if self.value is None else json.dumps(self.value, ensure_ascii=False)
+
+
+@click.command(
+    "config",
+    cls=Verb,
+    help="""Show the settings that hold here, each with its source; with KEY one, with VALUE set it.
+
+A value is set in this clone's git config (lease.*); an empty one unsets it. What everyone shares
+stands in .gitlease.yaml. With --ledger it is the ledger's policy, on which all clients must agree:
+limits of the TTL, margins for clocks, admins. Anyone may set it until there are admins.""",
+    examples=(
+        "gitlease config",
+        "gitlease config lease.ttl 30m",
+        "gitlease config --ledger",
+        "gitlease config --ledger ttl_max 4h",
+        "gitlease config --ledger admins 'ada@example.com jo@example.com'",
+    ),
+    exits=(2, 4, 5, 6, 7, 128),
+    done="shown, or set",
+    cached=True,
+    session=False,
+)
+@click.argument("key", metavar="[KEY", required=False)
+@click.argument("value", metavar="[VALUE]]", required=False)
+@flag("--ledger", help="The ledger's policy instead of this clone's settings.")
+@click.pass_obj
+def config_verb(
+    call: Call, *, key: str | None, value: str | None, ledger: bool, cached: bool
+) -> None:
+    """Show or set."""
+    if cached and (not ledger or value is not None):
+        raise UsageError("--cached goes with showing --ledger alone")
+    if ledger:
+        _ledger_policy(call, key, value, cached)
+    else:
+        _settings(call, key, value)
+
+
+def _settings(call: Call, key: str | None, value: str | None) -> None:
+    if key is not None and value is not None:
+        from gitlease.wiring.workspace import write_setting
+
+        name = write_setting(call.workspace.repository, key, value)
+        shown = [Entry(name, value or None, f"git config (local) {name}")]
+        done = f"set {name} to {value}" if value else f"unset {name}"
+        call.answer({"settings": [e._asdict() for e in shown]}, show=lambda: output.line(done))
+        return
+    table = [Entry(s.key, s.value, s.source) for s in call.workspace.settings.table()]
+    remote = call.workspace.location.name
+    if remote is not None:  # where nothing is set, the remote that is taken all the same
+        chosen = [e.key == "lease.remote" and e.value is None for e in table]
+        table = [e._replace(value=remote) if c else e for e, c in zip(table, chosen, strict=True)]
+    _answer(call, table, key, ())
+
+
+def _ledger_policy(call: Call, key: str | None, value: str | None, cached: bool) -> None:
+    from gitlease.core.policy import policy_words
+
+    if key is not None:
+        _check_policy(key, value)
+    if key is not None and value is not None:
+        warnings = call.service.set_policy({key: value}).warnings
+        reading = call.service.read(cached=True)  # what was written just now
+    else:
+        reading = call.service.read(cached=cached)
+        warnings = reading.warnings
+    source = LEDGER if reading.ledger_id else BUILT_IN
+    table = [Entry(k, v, source) for k, v in policy_words(reading.policy).items()]
+    _answer(call, table, key, warnings, changed=value is not None)
+
+
+def _check_policy(key: str, value: str | None) -> None:
+    """Refuse a bad key or value before anybody is asked; limits are the ledger's to judge."""
+    from gitlease.core.duration import LONGEST
+    from gitlease.core.policy import KEYS, Policy, change_policy
+
+    if value is not None or key not in KEYS:
+        change_policy(Policy(ttl_min=1, ttl_max=LONGEST), {key: value or ""})
+
+
+def _answer(
+    call: Call,
+    table: Sequence[Entry],
+    key: str | None,
+    warnings: Sequence[str],
+    *,
+    changed: bool = False,
+) -> None:
+    shown = table if key is None else [e for e in table if e.key.lower() == key.lower()]
+    if key is not None and not shown:
+        known = ", ".join(e.key for e in table)
+        raise UsageError(
+            f"unknown setting {key[:60]!r}",
+            hints=(f"known settings: {known}",),
+        )
+
+    def show() -> None:
+        if key is not None:
+            output.line(f"set {shown[0].key} to {shown[0].text}" if changed else shown[0].text)
+            return
+        rows = [Row((e.key, e.text, e.source), (e.key, e.text, e.source)) for e in shown]
+        output.table(("KEY", "VALUE", "SOURCE"), rows)
+
+    call.answer({"settings": [e._asdict() for e in shown]}, warnings=warnings, show=show)

@@ -1,0 +1,158 @@
+"""``hooks``: put git's hooks in place, take them out, and see which of them are live."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+import click
+
+from gitlease.core.errors import GitleaseError, UsageError
+from gitlease.core.printable import clean
+from gitlease.faces.cli import output
+from gitlease.faces.cli.output import Row
+from gitlease.faces.cli.verb import Verb, flag
+from gitlease.faces.hooks.entry import HOOKS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gitlease.faces.cli.call import Call
+    from gitlease.wiring.hooks import HookPlan, HookState
+
+
+class HooksMissing(GitleaseError):
+    """Not every hook is live."""
+
+    code: ClassVar[str] = "violations"
+
+
+@click.command(
+    "hooks",
+    cls=Verb,
+    help="""Put git's hooks in place (install), take them out (uninstall), see which fire (status).
+
+They refuse commits and pushes that change what another holds, name your leases in commit messages,
+and renew them as you work. Nothing that is here is lost: git's own configuration is used where git
+reads hooks from there (2.54), an existing hook gets a marked section, one that is no shell script
+is called after ours, and of a hook manager's file (husky, lefthook, pre-commit) the lines are
+shown, or written with --yes. Where you add the lines shown yourself they count as well, are called
+your own hook, and stay yours. Uninstall gives back every byte.
+
+Status has git run each hook with a question that only ours answers. A gitlease that is missing or
+fails never stops git.""",
+    examples=(
+        "gitlease hooks install --dry-run",
+        "gitlease hooks install",
+        "gitlease hooks install --yes --only pre-commit --only pre-push",
+        "gitlease hooks status",
+        "gitlease hooks uninstall",
+    ),
+    exits=(1, 2, 7, 128),
+    done="done; for status: all hooks are live",
+    no=("violations",),
+    session=False,
+)
+@click.argument("action", metavar="install|uninstall|status")
+@flag("--dry-run", help="Say what would be done, and do nothing.")
+@flag("--yes", help="Write to the files of a hook manager as well.")
+@click.option(
+    "--only",
+    multiple=True,
+    metavar="HOOK",
+    type=click.Choice(list(HOOKS)),
+    help="Only this hook of git; may be repeated.",
+)
+@click.pass_obj
+def hooks_verb(
+    call: Call, *, action: str, dry_run: bool, yes: bool, only: Sequence[str]
+) -> int | None:
+    """Install, uninstall or show."""
+    from gitlease.wiring.hooks import install_hooks, uninstall_hooks
+    from gitlease.wiring.workspace import find_repository
+
+    if action not in ("install", "uninstall", "status"):
+        raise UsageError(
+            f"unknown action {action[:60]!r}", hints=("known actions: install, uninstall, status",)
+        )
+    given = {"--yes": yes, "--only": bool(only), "--dry-run": dry_run}
+    allowed = {"install": set(given), "uninstall": {"--dry-run"}, "status": {"--only"}}[action]
+    if wrong := [name for name, used in given.items() if used and name not in allowed]:
+        raise UsageError(f"{wrong[0]} does not go with {action}")
+    repository = find_repository(call.directory or ".")
+    if action == "status":
+        from gitlease.wiring.hooks import hook_states
+
+        wanted = only or tuple(HOOKS)
+        return _show(call, [state for state in hook_states(repository) if state.name in wanted])
+    if action == "install":
+        plan = install_hooks(repository, only or tuple(HOOKS), yes=yes, dry_run=dry_run)
+    else:
+        plan = uninstall_hooks(repository, dry_run=dry_run)
+    _answer(call, plan, action, dry_run=dry_run)
+    return None
+
+
+def _answer(call: Call, plan: HookPlan, action: str, *, dry_run: bool) -> None:
+    way = plan.way.value
+    body = {
+        "action": action,
+        "way": way,
+        "dry_run": dry_run,
+        "changes": list(plan.said),
+        "to_add": list(plan.lines),
+    }
+
+    def show() -> None:
+        if action == "install" and plan.said:
+            output.line(f"{'would install' if dry_run else 'installing'} into {plan.where}")
+        for text in plan.said:
+            output.line(f"would have {text}" if dry_run else text)
+        if not plan.changes and not plan.lines:
+            output.line("nothing to do")
+        for text in plan.lines:
+            print(clean(text))  # lines to copy, with their indentation
+
+    status = call.typed("hooks", "status")
+    call.answer(
+        body,
+        warnings=plan.notes,
+        next_steps=[status] if action == "install" and plan.changes and not dry_run else [],
+        show=show,
+    )
+
+
+def _show(call: Call, states: Sequence[HookState]) -> int | None:
+    body = {
+        "hooks": [
+            {
+                "name": s.name,
+                "live": s.live,
+                "proven": s.proven,
+                "way": s.way or None,
+                "current": s.current,
+                "program": s.program,
+                "problem": s.problem or None,
+            }
+            for s in states
+        ]
+    }
+
+    def show() -> None:
+        rows = []
+        for s in states:
+            live = ("live" if s.proven else "live, not proven") if s.live else "not live"
+            fields = (s.name, live, s.way, s.program or "", s.problem)
+            rows.append(Row(fields, fields, "" if s.live else "dim"))
+        output.table(("HOOK", "STATE", "BY", "STARTS", "PROBLEM"), rows)
+
+    missing = [s.name for s in states if not s.live]
+    if not missing:
+        call.answer(body, show=show)
+        return None
+    from gitlease.faces.cli import refusals
+
+    if not call.json:
+        show()
+    install = call.typed("hooks", "install")
+    error = HooksMissing(f"not live: {', '.join(missing)}", hints=(install,))
+    return refusals.tell(call, error, body=body)

@@ -1,0 +1,182 @@
+"""``server``: the hook of a bare repository on a host, put in place, taken out, and proven."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import click
+
+from gitlease.core.errors import GitleaseError, UsageError
+from gitlease.faces.cli import output
+from gitlease.faces.cli.verb import Verb
+
+if TYPE_CHECKING:
+    from gitlease.faces.cli.call import Call
+    from gitlease.wiring.server import Done, ServerState
+
+ACTIONS = ("install", "status", "uninstall")
+
+
+class ServerNotGuarded(GitleaseError):
+    """The hook of a server does not fire as it should."""
+
+    code: ClassVar[str] = "violations"
+
+
+@click.command(
+    "server",
+    cls=Verb,
+    help="""Have a server refuse what clients alone can only avoid (install), see that it does
+(status), and take it out (uninstall). DIR is a bare repository on the host; run it as the user that
+git runs as there.
+
+The hook judges every push by the server's own clock: a ledger changes only by the moves that
+gitlease itself would make, by the person who pushes, and commits that touch what another holds are
+refused. --mode warn lets everything pass and says what it would have refused.
+
+--identity names the variable in which the host says who pushes: GL_USERNAME (GitLab),
+GITEA_PUSHER_NAME, GITHUB_USER_LOGIN, GL_USER (gitolite), REMOTE_USER (a web server), or another
+that no client can set. A user that is no email is mapped in the repository's configuration:
+git config gitlease.USER.holder EMAIL. Without --identity a ledger's changes are judged by
+everything but who makes them, and work is not judged.
+
+A hook that is there already is kept: it is called after ours with the same input, by its own name
+but from the folder hooks/gitlease.d (mind it where the hook looks for files beside $0), and
+uninstall puts it back to the byte. Where the host has a folder of hooks that it calls (Gitea's
+pre-receive.d, or GitLab's custom_hooks) ours is one more of them. Where gitlease fails or is
+missing, no push is accepted (mode block: what was not judged is refused) or every one is, with a
+warning (mode warn). After an upgrade install it again: that renews the hook, and changes no
+setting.""",
+    examples=(
+        "gitlease server install --identity GL_USER /srv/git/project.git",
+        "gitlease server install --mode warn /srv/git/project.git",
+        "gitlease server status /srv/git/project.git",
+        "gitlease server uninstall /srv/git/project.git",
+    ),
+    exits=(1, 2, 7, 128),
+    done="done; for status: the hook fires",
+    no=("violations",),
+    session=False,
+)
+@click.argument("action", metavar="install|status|uninstall")
+@click.argument("folder", metavar="DIR")
+@click.option("--mode", metavar="block|warn", help="Refuse, or only say so (default: block).")
+@click.option("--identity", metavar="VARIABLE", help="The variable that says who pushes.")
+@click.pass_obj
+def server_verb(
+    call: Call, *, action: str, folder: str, mode: str | None, identity: str | None
+) -> int | None:
+    """Install, show or uninstall."""
+    from gitlease.wiring import server
+
+    if action not in ACTIONS:
+        raise UsageError(
+            f"unknown action {action[:60]!r}", hints=(f"known actions: {', '.join(ACTIONS)}",)
+        )
+    if mode not in (None, "block", "warn"):
+        raise UsageError(f"--mode is block or warn, not {mode[:60]!r}")
+    if action != "install" and (mode is not None or identity is not None):
+        used = "--mode" if mode is not None else "--identity"
+        raise UsageError(f"{used} does not go with {action}")
+    place = os.path.join(call.directory or ".", folder)
+    if action == "status":
+        return _show(call, server.server_state(place), folder)
+    if action == "uninstall":
+        done = server.uninstall_server(place)
+        _answer(call, done, action)
+        return None
+    known = None if identity is None else server.check_identity(identity)
+    done = server.install_server(place, mode=mode, identity=known)
+    _answer(call, done, action, server.server_state(place), folder)
+    return None
+
+
+def _answer(
+    call: Call, done: Done, action: str, state: ServerState | None = None, folder: str = ""
+) -> None:
+    body: dict[str, Any] = {
+        "action": action,
+        "hook": done.place.hook,
+        "changes": list(done.changes),
+    }
+    warnings = list(done.notes)
+    if state is not None:
+        body |= _facts(state)
+        warnings += _doubts(state)
+
+    def show() -> None:
+        for text in done.changes:
+            output.line(text)
+        if not done.changes:
+            output.line("nothing to do")
+
+    status = call.typed("server", "status", folder)
+    call.answer(
+        body, warnings=warnings, next_steps=[status] if action == "install" else [], show=show
+    )
+
+
+def _facts(state: ServerState) -> dict[str, Any]:
+    settings = state.settings
+    return {
+        "installed": state.installed,
+        "live": state.installed and not state.problem,
+        "proven": state.proven,
+        "current": state.current,
+        "way": state.way,
+        "mode": settings.mode,
+        "identity": settings.identity,
+        "holders": {user: list(emails) for user, emails in settings.holders.items()},
+        "ref_prefix": settings.prefix,
+        "program": state.program,
+        "kept": state.kept,
+        "problem": state.problem or None,
+    }
+
+
+def _doubts(state: ServerState) -> list[str]:
+    """What the hook cannot do as it is."""
+    said = []
+    if state.problem:
+        said.append(state.problem)
+    if state.installed and not state.proven and not state.problem:
+        said.append("the host calls it by itself, which cannot be proven from here")
+    if state.installed and state.settings.identity is None:
+        said.append(
+            "without --identity it cannot see who pushes: nobody is kept from speaking for "
+            "another, and work is not judged"
+        )
+    return said
+
+
+def _show(call: Call, state: ServerState, folder: str) -> int | None:
+    body = {"hook": state.hook, **_facts(state)}
+    missing = state.problem or ("" if state.installed else "not installed")
+
+    def show() -> None:
+        fires = "proven: git calls it" if state.proven else "not proven"
+        settings = state.settings
+        rows = [
+            ("hook", f"{state.hook}, {fires if state.installed else 'not installed'}"),
+            ("by", state.way),
+            ("mode", settings.mode),
+            ("identity", settings.identity or "none: everything is judged but who pushes"),
+            ("ledgers", f"{settings.prefix}/<layer>"),
+            ("starts", state.program or "nothing"),
+        ]
+        rows += [("kept", state.kept)] if state.kept else []
+        people = (f"{user} is {', '.join(them)}" for user, them in settings.holders.items())
+        rows += [("holder", text) for text in people]
+        output.facts([(name, text, (text,)) for name, text in rows])
+
+    if not missing:
+        call.answer(body, warnings=_doubts(state), show=show)
+        return None
+    from gitlease.faces.cli import refusals
+
+    if not call.json:
+        show()
+    install = call.typed("server", "install", folder)
+    error = ServerNotGuarded(f"the hook does not fire: {missing}", hints=(install,))
+    return refusals.tell(call, error, body=body)

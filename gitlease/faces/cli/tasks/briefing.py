@@ -1,0 +1,115 @@
+"""``brief``: one page for whoever starts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from gitlease.faces import next_steps, sentences, task_words, wire
+from gitlease.faces.cli import output
+from gitlease.faces.cli.tasks.queue import carried_document, lease_of, open_dependencies
+from gitlease.faces.cli.verb import READING_EXITS, Verb, ref_option
+
+if TYPE_CHECKING:
+    from gitlease.core.ledger import Note
+    from gitlease.engine.answers import QueueReading
+    from gitlease.engine.queue.order import Entry
+    from gitlease.faces.cli.call import Call
+
+NEXT = 5  # tasks that may come next
+CARRIED, TAKEN, NOTES = 12, 6, 6  # lines of a section; of the rest their number is told
+LONGEST_NOTE = 300
+
+
+@click.command(
+    "brief",
+    cls=Verb,
+    help="""One page to start with: who you are, what you carry and how its leases stand, what was
+taken from you of late and why, the notes left for you, and the tasks that come next.
+
+It is meant for the first command of a session, of a person or of an agent.""",
+    examples=("gitlease brief", "gitlease brief --json", "gitlease brief --ref origin/main"),
+    exits=READING_EXITS,
+    done="answered; also when there is nothing to tell",
+    cached=True,
+)
+@ref_option
+@click.pass_obj
+def brief_verb(call: Call, *, ref: str | None, cached: bool) -> None:
+    """Tell what a start needs."""
+    given = [] if ref is None else ["--ref", ref]
+    call.cached = call.typed("brief", options=["--cached", *given])
+    reading = call.queue.brief(ref=ref, cached=cached)
+    waits = open_dependencies(reading)
+    body = {
+        "holder": call.actor.holder,
+        "session": call.actor.session,
+        "carrying": [carried_document(c, reading, waits) for c in reading.carried],
+        "taken": [wire.taken(t) for t in reading.taken],
+        "notes": [wire.note(n) for n in reading.notes],
+        "next_tasks": [wire.entry(e, reading.views) for e in reading.next_up[:NEXT]],
+    }
+    steps = next_steps.after_brief(call, reading)
+    call.answer(
+        body,
+        warnings=reading.warnings,
+        next_steps=list(steps),
+        hints=next_steps.hints(steps),
+        show=lambda: _show(call, reading),
+    )
+
+
+def _show(call: Call, reading: QueueReading) -> None:
+    """Headed sections of one line for each fact: never more than a page."""
+    now, actor = call.now(), call.actor
+    run = f"session {actor.session}" if actor.session else "no session"
+    output.line(f"you are {actor.holder}, {run}")
+    carrying = [
+        (c.resource, task_words.how(c, lease_of(c, reading), now), task_words.titled(c.task))
+        for c in reading.carried
+    ]
+    _section("you carry", _aligned(carrying), CARRIED, otherwise="you carry nothing")
+    _section("taken from you", [task_words.was_taken(t) for t in reading.taken], TAKEN)
+    _section("notes", [_noted(n) for n in reading.notes], NOTES)
+    _section(
+        "next", _aligned(_next(e) for e in reading.next_up), NEXT, otherwise="nothing to claim"
+    )
+
+
+def _section(title: str, lines: Sequence[str], limit: int, *, otherwise: str = "") -> None:
+    if not lines and not otherwise:
+        return
+    output.line("")
+    output.line(f"{title}:" if lines else otherwise)
+    for text in lines[:limit]:
+        output.line(f"  {text}")
+    if len(lines) > limit:
+        output.line(f"  and {len(lines) - limit} more")
+
+
+def _aligned(rows: Iterable[tuple[str, ...]]) -> list[str]:
+    """Rows whose first words stand under each other; empty words are left out."""
+    listed = list(rows)
+    width = max((len(row[0]) for row in listed[:CARRIED]), default=0)
+    return ["  ".join((row[0].ljust(width), *filter(None, row[1:]))) for row in listed]
+
+
+def _next(entry: Entry) -> tuple[str, ...]:
+    task = entry.task
+    waiting = task_words.waiting(entry.waits_for)
+    return (
+        task.resource.text,
+        task_words.one_line(task.priority),
+        task_words.titled(task),
+        f"({waiting})" if waiting else "",
+    )
+
+
+def _noted(note: Note) -> str:
+    """A note in one line, cut where it is long: ``show`` has all of it."""
+    text = task_words.one_line(sentences.noted(note))
+    if len(text) <= LONGEST_NOTE:
+        return text
+    return f"{text[:LONGEST_NOTE]}… (all of it: show {note.resource})"

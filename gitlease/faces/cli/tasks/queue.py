@@ -1,0 +1,248 @@
+"""``queue`` and ``next``: what there is to do, and the first of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from gitlease.core.errors import UsageError
+from gitlease.engine.queue.order import Carried, WhyNot
+from gitlease.faces import next_steps, task_words, wire
+from gitlease.faces.cli import output
+from gitlease.faces.cli.leases import claiming
+from gitlease.faces.cli.output import Row
+from gitlease.faces.cli.verb import LEASE_EXITS, READING_EXITS, Verb, flag, ref_option
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from gitlease.core.edge import Task
+    from gitlease.core.view import LeaseView
+    from gitlease.engine.answers import QueueReading
+    from gitlease.engine.queue.order import Carry, Entry
+    from gitlease.faces.cli.call import Call
+
+HEADINGS: Sequence[str] = (
+    "TASK",
+    "PRIORITY",
+    "STATUS",
+    "ASSIGNED",
+    "TITLE",
+    "WAITS FOR",
+    "WHY NOT",
+)
+OWN_HEADINGS: Sequence[str] = ("TASK", "LEASE", "PRIORITY", "STATUS", "TITLE", "WAITS FOR")
+STYLES = {WhyNot.YOURS: "green", WhyNot.HELD: "yellow", WhyNot.ASSIGNED: "yellow", None: ""}
+OWN_STYLES = {Carried.LIVE: "green", Carried.PARKED: "cyan", Carried.TAKEN_OVER: "yellow"}
+
+
+@click.command(
+    "queue",
+    cls=Verb,
+    help="""The tasks that you may claim, best first: what you parked, then by priority, then
+dependencies done, then age.
+
+--all shows the others as well, each with why not. --mine shows what you carry instead, whatever its
+state (so --all adds nothing to it): the tasks assigned to you and what you hold, each with how its
+lease stands: live, parked, lapsed, taken over, or none. What you parked comes first.
+
+Piped, each line has, separated by tabs: resource, why-not (empty: claimable), who, expires_at,
+priority, status, assigned, waits_for, file, title. With --mine: resource, state, taken_over_by,
+expires_at, priority, status, assigned, waits_for, file, title.""",
+    examples=(
+        "gitlease queue",
+        "gitlease queue --all                  # also what is held, assigned or done",
+        "gitlease queue --mine                 # what you carry",
+        "gitlease queue --ref origin/main      # as the task files are there",
+    ),
+    exits=READING_EXITS,
+    done="answered; also when there is nothing to claim",
+    cached=True,
+)
+@flag("--mine", help="What you carry.")
+@flag("--all", help="Also what may not be claimed, and why.")
+@ref_option
+@click.pass_obj
+def queue_verb(call: Call, *, mine: bool, all: bool, ref: str | None, cached: bool) -> None:
+    """List tasks."""
+    switches = [name for name, given in (("--mine", mine), ("--all", all)) if given]
+    call.cached = call.typed("queue", options=["--cached", *switches, *_from(ref)])
+    reading, now = call.queue.queue(ref=ref, cached=cached), call.now()
+    if mine:
+        waits = open_dependencies(reading)
+        tasks = [carried_document(c, reading, waits) for c in reading.carried]
+        rows = [_own_row(c, reading, waits, now) for c in reading.carried]
+        headings, nothing = OWN_HEADINGS, "you carry nothing"
+    else:
+        shown = [e for e in reading.entries if all or e.claimable]
+        tasks = [wire.entry(e, reading.views) for e in shown]
+        rows = [_row(e, reading, now) for e in shown]
+        headings, nothing = HEADINGS, "there are no tasks" if all else "nothing to claim"
+    call.answer(
+        {"tasks": tasks},
+        warnings=reading.warnings,
+        show=lambda: _show(headings, rows, nothing),
+    )
+
+
+def _from(ref: str | None) -> list[str]:
+    return [] if ref is None else ["--ref", ref]
+
+
+def _show(headings: Sequence[str], rows: Sequence[Row], nothing: str) -> None:
+    if not rows and output.on_terminal():
+        output.line(nothing)
+    output.table(headings, rows)
+
+
+def lease_of(found: Entry | Carry, reading: QueueReading) -> LeaseView | None:
+    """The lease that goes with a task, as its caller sees it."""
+    return None if found.lease is None else reading.views[found.lease.lease_id]
+
+
+def open_dependencies(reading: QueueReading) -> dict[str, tuple[str, ...]]:
+    """What each task waits for, by its folded name."""
+    return {e.task.resource.key: e.waits_for for e in reading.entries}
+
+
+def carried_document(
+    found: Carry, reading: QueueReading, waits: Mapping[str, Sequence[str]]
+) -> wire.Document:
+    """What one carries, as JSON."""
+    waits_for = waits.get(found.task.resource.key, ()) if found.task else ()
+    return wire.carry(found, reading.views, waits_for=waits_for)
+
+
+def _row(entry: Entry, reading: QueueReading, now: datetime) -> Row:
+    view = lease_of(entry, reading)
+    status, priority, assigned, waits_for, file, title = _columns(entry.task, entry.waits_for)
+    why = entry.why_not.value if entry.why_not else ""
+    stands = view is not None and view.state == "active" and not entry.claimable
+    expires = wire.seconds(view.expires_at) if view and stands else ""
+    name = entry.task.resource.text
+    in_words = task_words.why_not(entry, view, now)
+    return Row(
+        cells=(name, priority, status, assigned, title, waits_for, in_words),
+        fields=(
+            *(name, why, entry.who or "", expires),
+            *(priority, status, assigned, waits_for, file, title),
+        ),
+        style=STYLES.get(entry.why_not, "dim"),
+    )
+
+
+def _own_row(
+    found: Carry, reading: QueueReading, waits: Mapping[str, Sequence[str]], now: datetime
+) -> Row:
+    view = lease_of(found, reading)
+    waits_for = waits.get(found.task.resource.key, ()) if found.task else ()
+    status, priority, assigned, open_still, file, title = _columns(found.task, waits_for)
+    expires = wire.seconds(view.expires_at) if view else ""
+    how = task_words.how(found, view, now)
+    return Row(
+        cells=(found.resource, how, priority, status, title, open_still),
+        fields=(
+            *(found.resource, found.state.value, found.by or "", expires),
+            *(priority, status, assigned, open_still, file, title),
+        ),
+        style=OWN_STYLES.get(found.state, ""),
+    )
+
+
+def _columns(task: Task | None, waits_for: Sequence[str]) -> tuple[str, ...]:
+    if task is None:
+        return ("",) * 6
+    return (
+        task_words.one_line(task.status),
+        task_words.one_line(task.priority),
+        task_words.listed(task.assigned),
+        task_words.listed(waits_for),
+        task_words.path(task.file),
+        task_words.one_line(task.title),
+    )
+
+
+@click.command(
+    "next",
+    cls=Verb,
+    help="""The task to take up next: what you parked, else of those you may claim the first that
+waits for no other.
+
+With --claim it is claimed at once: however many workers ask at the same moment, each gets another
+task. What another takes first, and what you hold already, is passed over; what you parked is
+resumed, by one of your sessions.""",
+    examples=(
+        "gitlease next",
+        "gitlease next --claim --ttl 30m",
+        "gitlease next --ref origin/main       # as the task files are there",
+    ),
+    exits=LEASE_EXITS,
+    no=("nothing_left",),
+    done="there is one; with --claim, you hold it",
+    cached=True,
+)
+@flag("--claim", help="Claim it.")
+@claiming.ttl_option
+@claiming.reason_option
+@claiming.commit_option
+@ref_option
+@click.pass_obj
+def next_verb(
+    call: Call,
+    *,
+    claim: bool,
+    ttl: str | None,
+    reason: str | None,
+    commit: bool | None,
+    ref: str | None,
+    cached: bool,
+) -> None:
+    """Show the first task, or claim it."""
+    if claim:
+        if ref is not None:
+            raise UsageError("--claim changes the work tree: it cannot be combined with --ref")
+        if cached:
+            raise UsageError("a claim needs the remote: --claim cannot be combined with --cached")
+        _claim_next(call, claiming.Wish(ttl=ttl, reason=reason, commit=commit))
+        return
+    for name, given in (("--ttl", ttl), ("--reason", reason), ("--commit", commit)):
+        if given is not None:
+            raise UsageError(f"{name} needs --claim")
+    _show_next(call, ref, cached)
+
+
+def _show_next(call: Call, ref: str | None, cached: bool) -> None:
+    call.cached = call.typed("next", options=["--cached", *_from(ref)])
+    known = ["--cached"] if cached else []
+    call.whole_queue = call.typed("queue", options=["--all", *_from(ref), *known])
+    reading = call.queue.next_task(ref=ref, cached=cached)
+    entry = reading.next_up[0]
+    facts = task_words.facts(entry.task, entry.waits_for)
+    name, view = entry.task.resource.text, lease_of(entry, reading)
+    part = []
+    if entry.parked and view is not None:
+        facts.append(("lease", task_words.why_not(entry, view, call.now()), ()))
+        part = next_steps.scoped(view.scope)
+    call.answer(
+        {"task": wire.entry(entry, reading.views)},
+        warnings=reading.warnings,
+        next_steps=[call.typed("claim", name, options=part)],
+        show=lambda: output.facts([("task", name, (name,)), *facts]),
+    )
+
+
+def _claim_next(call: Call, wish: claiming.Wish) -> None:
+    answer, picked = call.queue.claim_next(wish.terms())
+    entry = call.queue.find(picked.resource).entry  # as its file is now
+    task, waits_for = (entry.task, entry.waits_for) if entry else (picked, ())
+    said = (task_words.titled(task), f"in {task_words.path(task.file)}")
+    waiting = task_words.waiting(waits_for)
+    claiming.answer_claim(
+        call,
+        answer,
+        scope=None,
+        more={"task": wire.task(task, waits_for=waits_for)},
+        also=[", ".join(text for text in (*said, waiting) if text)],
+    )

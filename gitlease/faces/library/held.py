@@ -1,0 +1,353 @@
+"""``gitlease.hold``: claim, renew in the background, release; and know at once when it is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from types import TracebackType
+from typing import Self
+from weakref import WeakKeyDictionary
+
+from gitlease.core.errors import GitleaseError, LeaseHeld, LeaseLost, UsageError
+from gitlease.core.frozen import replace
+from gitlease.core.loss import Hold, Loss, Lost
+from gitlease.core.moves.operations import MAX_NOTE
+from gitlease.core.resources.resource import WHOLE
+from gitlease.core.view import LeaseView
+from gitlease.engine.answers import ClaimOptions
+from gitlease.engine.keeping import holds_of
+from gitlease.faces.library.values import (
+    Duration,
+    check_listener,
+    to_paths,
+    to_resources,
+    to_seconds,
+    to_terms,
+    to_text,
+)
+from gitlease.wiring.holding import at_the_end, heartbeat_of, in_a_run, waking_clock
+from gitlease.wiring.workspace import Workspace, open_workspace
+
+# What each task, or thread without one, holds: to wait for one of these would be to wait for
+# oneself. A task that another has started goes on beside it, and may well wait for it.
+_held_by: WeakKeyDictionary[object, frozenset[str]] = WeakKeyDictionary()
+
+
+def hold(
+    *resources: str,
+    scope: str = WHOLE,
+    ttl: Duration | None = None,
+    wait: Duration | None = None,
+    session: str | None = None,
+    paths: Iterable[str] = (),
+    reason: str | None = None,
+    note: str | None = None,
+    any: bool = False,
+    takeover: bool = False,
+    reopen: bool = False,
+    commit: bool | None = None,
+    on_lost: Callable[[Holding], object] | None = None,
+    directory: str = ".",
+    layer: str | None = None,
+    local: bool = False,
+    remote: str | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> Holding:
+    """Hold leases while a ``with`` block runs, renewed in the background; ``async with`` too.
+
+    All of ``resources`` or none. ``wait`` blocks for at most that long while another has one.
+    ``note`` is left for the next holder. Without a ``session`` (here, or in ``GITLEASE_SESSION``)
+    each hold is a run of its own, so that two threads, or two jobs of one person, exclude each
+    other; within one session a hold of what is held already joins it, and only the outermost
+    releases.
+
+    ``on_lost`` is called in a thread of its own, as soon as it is known that any of the leases is
+    lost. A lease that is not renewed in time is lost before anybody else can claim it. Of a
+    revocation, or a release from elsewhere, it is known with the next renewal, after a third of
+    ``ttl`` or a little more, and within seconds once this clone has seen it: another may have the
+    lease by then, but ``Leases.push`` and ``Leases.fence`` refuse this work at once.
+
+    Raises what ``Leases.claim`` raises, and LeaseLost at the end of a block that lost its lease.
+    """
+    check_listener(on_lost)
+    # All words are read before anything is opened, but paths, which lie in the repository.
+    terms = to_terms(None, scope, ttl, (), reason, takeover, reopen, any, commit)
+
+    def opener() -> Workspace:
+        workspace = open_workspace(
+            directory,
+            session=session,
+            layer=layer,
+            local=local,
+            remote=remote,
+            environ=environ,
+        )
+        return in_a_run(workspace, "hold")
+
+    return Holding(
+        opener,
+        resources,
+        terms,
+        paths=paths,
+        wait=to_seconds(wait, "wait"),
+        note=to_text(note, "note", MAX_NOTE, lines=True),
+        on_lost=on_lost,
+    )
+
+
+class Holding:
+    """Leases that are held for a while: what a ``with gitlease.hold(…) as lease`` block gets.
+
+    ``lost`` is an event that is set once any of them is lost, which is final. Safe for threads. In
+    a forked child it is refused: the parent holds it, and its end there releases nothing.
+    """
+
+    def __init__(
+        self,
+        opener: Callable[[], Workspace],
+        resources: Iterable[str],
+        terms: ClaimOptions,
+        *,
+        paths: Iterable[str] = (),
+        wait: int | None = None,
+        note: str | None = None,
+        on_lost: Callable[[Holding], object] | None = None,
+    ) -> None:
+        self.lost = threading.Event()
+        self.warnings: tuple[str, ...] = ()
+        """What a person should know of the claim."""
+        self._open, self._words, self._paths = opener, tuple(resources), paths
+        self._terms, self._wait, self._note = terms, wait, note
+        self._on_lost = on_lost
+        self._why: Lost | None = None
+        self._given_up = threading.Event()
+        self._waiters: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
+        self._lock = threading.Lock()
+        self._entered = False
+        self._runner: object = None  # the task or thread that runs the block
+        self._mine: frozenset[str] = frozenset()  # what that held before
+        self._pid = os.getpid()
+        self._workspace: Workspace | None = None
+        self._views: tuple[LeaseView, ...] = ()
+        self._holds: tuple[Hold, ...] = ()
+
+    # --- what one may ask -----------------------------------------------------------------------
+
+    @property
+    def leases(self) -> tuple[LeaseView, ...]:
+        """The leases as they were granted; their times have been renewed since."""
+        return self._views
+
+    @property
+    def token(self) -> int:
+        """The fencing token of the one lease. UsageError where there are several: see tokens."""
+        if len(self._views) != 1:
+            raise UsageError(f"{len(self._views)} leases are held here: each has its own token")
+        return self._views[0].token
+
+    @property
+    def tokens(self) -> dict[str, int]:
+        """The fencing token of each resource."""
+        return {view.resource: view.token for view in self._views}
+
+    @property
+    def session(self) -> str | None:
+        """Which run holds it; None before it was entered."""
+        return self._workspace.identity.actor.session if self._workspace else None
+
+    @property
+    def loss(self) -> Loss | None:
+        """Why it is lost; None as long as it is not."""
+        return self._why.loss if self._why else None
+
+    @property
+    def seconds_left(self) -> float:
+        """For how long it may be relied on without another renewal; 0.0 when it is over."""
+        if not self._is_here() or self.lost.is_set() or self._workspace is None:
+            return 0.0
+        beat = heartbeat_of(self._workspace)
+        return min((beat.left_ms(x) for x in self._ids), default=0) / 1_000
+
+    def check(self) -> None:
+        """Return while every lease is held. Raises LeaseLost, with why, once one is not.
+
+        It asks nobody, so it is cheap: what happened at the remote is known after the next renewal.
+        What cannot be undone is better fenced by ``token``.
+        """
+        if not self._is_here():
+            raise UsageError(
+                f"this lease is held by process {self._pid}: a forked child has no part in it"
+            )
+        if self._workspace is None or not self._holds:
+            raise UsageError("nothing is held: enter the hold by a with block first")
+        heartbeat_of(self._workspace).look()
+        if self._why is not None:
+            raise self._why.error
+
+    async def wait_lost(self) -> Loss:
+        """Wait until a lease is lost: to be cancelled with the work, or to cancel it."""
+        told = asyncio.Event()
+        with self._lock:
+            self._waiters.append((asyncio.get_running_loop(), told))
+            if self._why is not None:
+                told.set()
+        await told.wait()
+        return self._why.loss if self._why else Loss.EXPIRED
+
+    # --- the block ------------------------------------------------------------------------------
+
+    def __enter__(self) -> Self:
+        self._enter()
+        self._claim()
+        self._mark()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if not self._is_here():
+            return
+        self._unmark()
+        self._release()
+        self._end(error)
+
+    async def __aenter__(self) -> Self:
+        self._enter()
+        claiming = asyncio.create_task(asyncio.to_thread(self._claim))
+        try:
+            await asyncio.shield(claiming)
+        except asyncio.CancelledError:
+            self._given_up.set()  # the wait ends; what was claimed meanwhile is given back
+            await asyncio.shield(asyncio.create_task(self._give_back(claiming)))
+            raise
+        self._mark()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if not self._is_here():
+            return
+        self._unmark()
+        await asyncio.shield(asyncio.create_task(asyncio.to_thread(self._release)))
+        self._end(error)
+
+    # --- how ------------------------------------------------------------------------------------
+
+    def _enter(self) -> None:
+        if self._entered:
+            raise UsageError("this hold was entered before: call gitlease.hold again for another")
+        self._entered = True
+        self._runner = _runs_here()
+        self._mine = _held_by.get(self._runner, frozenset())
+
+    def _claim(self) -> None:
+        workspace = self._workspace = self._open()
+        waited = workspace.again(clock=waking_clock(self._given_up))
+        wanted, mine = to_resources(workspace, self._words), self._mine
+        terms = replace(self._terms, paths=to_paths(workspace, self._paths))
+        answer = waited.service.claim(
+            wanted,
+            terms,
+            wait=self._wait,
+            on_wait=lambda held: _refuse_oneself(held, mine),
+        )
+        self.warnings, self._views, self._holds = answer.warnings, answer.leases, holds_of(answer)
+        heartbeat_of(workspace).keep(self._holds, self._lose, sharp=True)
+
+    def _lose(self, lost: Lost) -> None:
+        with self._lock:
+            if self._why is not None:
+                return
+            self._why = lost
+            waiters = list(self._waiters)
+        self.lost.set()
+        for loop, told in waiters:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(told.set)
+        if self._on_lost is not None:
+            threading.Thread(
+                target=self._on_lost, args=(self,), name="gitlease on_lost", daemon=True
+            ).start()
+
+    def _release(self) -> None:
+        """Give back what this block was granted; what it joined is another's to release."""
+        if self._workspace is None or not self._holds:
+            return
+        beat = heartbeat_of(self._workspace)
+        beat.look()
+        beat.drop(self._ids, self._lose)
+        lost = {self._why.hold.grant.lease_id} if self._why else set()
+        ours = self._granted - lost
+        wanted = [x.grant.resource for x in self._holds if x.grant.lease_id in ours]
+        if not wanted:
+            return
+        terms = self._terms
+        try:
+            service = at_the_end(self._workspace, ours)
+            service.release(wanted, scope=terms.scope, note=self._note, commit=terms.commit)
+        except GitleaseError as error:
+            # The work is done, and the lease ends by itself: no reason to fail what succeeded.
+            told = f"gitlease: not released, and ends by itself: {error.message}"
+            warnings.warn(told, RuntimeWarning, stacklevel=3)
+
+    def _end(self, error: BaseException | None) -> None:
+        if self._why is None:
+            return
+        if error is None:
+            raise self._why.error
+        if not isinstance(error, LeaseLost):
+            error.add_note(f"gitlease: {self._why.error.message}")
+
+    async def _give_back(self, claiming: asyncio.Task[None]) -> None:
+        try:
+            await claiming
+        except (GitleaseError, InterruptedError):
+            return
+        await asyncio.to_thread(self._release)
+
+    @property
+    def _ids(self) -> list[str]:
+        return [hold.grant.lease_id for hold in self._holds]
+
+    @property
+    def _granted(self) -> set[str]:
+        """Which of the leases are new: one that was renewed by the claim had been held before."""
+        return {view.lease_id for view in self._views if not view.renewals}
+
+    def _mark(self) -> None:
+        _held_by[self._runner] = _held_by.get(self._runner, frozenset()) | set(self._ids)
+
+    def _unmark(self) -> None:
+        _held_by[self._runner] = _held_by.get(self._runner, frozenset()) - self._granted
+
+    def _is_here(self) -> bool:
+        return os.getpid() == self._pid
+
+
+def _runs_here() -> object:
+    """The task that runs now, where there is a loop; else the thread."""
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:
+        task = None
+    return task or threading.current_thread()
+
+
+def _refuse_oneself(held: LeaseHeld, mine: frozenset[str]) -> None:
+    """Refuse to wait for what the caller itself holds: it would wait for ever."""
+    own = next((x for x in held.conflicts if x.lease_id in mine), None)
+    if own is not None:
+        raise UsageError(
+            f"{own.resource} is held by this very code already: waiting for it would never end",
+            hints=("use the lease that is held, or give both holds the same session",),
+        )

@@ -1,0 +1,398 @@
+"""The library: the same verbs as the command line, for Python programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Self
+
+from gitlease.core.edge import Task
+from gitlease.core.errors import LeaseLost, UsageError
+from gitlease.core.moves.operations import MAX_NOTE, MAX_REASON, MAX_WORD, check_text
+from gitlease.core.resources.resource import WHOLE, Resource, parse_scope
+from gitlease.core.view import LeaseView
+from gitlease.engine.answers import Answer, ClaimOptions, QueueReading
+from gitlease.engine.queue.order import Entry
+from gitlease.engine.sessions import OwnSession
+from gitlease.engine.waiting.watching import Watcher, WatchEvent
+from gitlease.faces.library.kept import KeptLeases
+from gitlease.faces.library.values import (
+    Duration,
+    Said,
+    to_resource,
+    to_resources,
+    to_scope,
+    to_seconds,
+    to_terms,
+    to_text,
+)
+from gitlease.faces.library.watching import Callback, Subscription, subscribing
+from gitlease.faces.push_words import push_wish
+from gitlease.faces.statuses import set_status
+from gitlease.push.fenced_push import PushAnswer
+from gitlease.wiring.holding import in_a_run
+from gitlease.wiring.push import open_push
+from gitlease.wiring.workspace import Workspace
+
+OnLost = Callable[["Session", LeaseLost], object]
+
+
+class Leases:
+    """The leases and tasks of one repository, for one holder and session on one layer.
+
+    Leaving the ``with`` block releases nothing: a lease ends by ``release``, ``done`` or time.
+    ``warnings`` has what a person should know of the last answer.
+    """
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace, self._service = workspace, workspace.service
+        self.warnings: tuple[str, ...] = ()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        return None
+
+    @property
+    def holder(self) -> str:
+        """The person that claims are made for: git's ``user.email``."""
+        return self._workspace.identity.actor.holder
+
+    @property
+    def session(self) -> str | None:
+        """Which run of the holder this is, where it is known."""
+        return self._workspace.identity.actor.session
+
+    def claim(
+        self,
+        resource: str,
+        *,
+        scope: str = WHOLE,
+        ttl: Duration | None = None,
+        paths: Iterable[str] = (),
+        reason: str | None = None,
+        wait: Duration | None = None,
+        takeover: bool = False,
+        reopen: bool = False,
+        any: bool = False,
+        commit: bool | None = None,
+    ) -> LeaseView:
+        """Take a lease, or renew one's own; ``wait`` blocks for at most that long.
+
+        The assignee of a task is written to its file; ``commit`` records that as a commit (None: as
+        the settings say). ``any`` accepts names that are no tasks. Raises LeaseHeld with the holder
+        and when it is free, WaitTimeout, PolicyRefused for a TTL outside the limits or completed
+        work, NotFound for a name that is no task, Invalid for a task file that cannot be edited,
+        Unavailable, Denied or UnknownOutcome.
+        """
+        terms = to_terms(self._workspace, scope, ttl, paths, reason, takeover, reopen, any, commit)
+        return self._claim([resource], terms, wait)[0]
+
+    def claim_all(
+        self,
+        resources: Iterable[str],
+        *,
+        scope: str = WHOLE,
+        ttl: Duration | None = None,
+        paths: Iterable[str] = (),
+        reason: str | None = None,
+        wait: Duration | None = None,
+        takeover: bool = False,
+        reopen: bool = False,
+        any: bool = False,
+        commit: bool | None = None,
+    ) -> tuple[LeaseView, ...]:
+        """Take every one of several leases, or none."""
+        terms = to_terms(self._workspace, scope, ttl, paths, reason, takeover, reopen, any, commit)
+        return self._claim(resources, terms, wait)
+
+    def renew(
+        self, resource: str, *, scope: str | None = None, ttl: Duration | None = None
+    ) -> LeaseView:
+        """The heartbeat: expiry becomes now + TTL. Raises LeaseLost or NotHolder."""
+        wanted, seconds = [self._resource(resource)], to_seconds(ttl, "ttl")
+        return self._heard(self._service.renew(wanted, scope=to_scope(scope), ttl=seconds)).leases[
+            0
+        ]
+
+    def renew_all(self, *, ttl: Duration | None = None) -> tuple[LeaseView, ...]:
+        """Renew everything this session holds, in one push. Raises LeaseLost when one is lost."""
+        return _none_refused(self._heard(self._service.renew(ttl=to_seconds(ttl, "ttl"))))
+
+    def extend(self, resource: str, duration: Duration, *, scope: str | None = None) -> LeaseView:
+        """Stretch to at least now + ``duration``, capped to the policy's maximum."""
+        if (seconds := to_seconds(duration, "duration")) is None:
+            raise UsageError("extend needs a duration")
+        answer = self._service.extend(self._resource(resource), seconds, scope=to_scope(scope))
+        return self._heard(answer).leases[0]
+
+    def park(
+        self,
+        resource: str,
+        duration: Duration | None = None,
+        *,
+        scope: str | None = None,
+        reason: str | None = None,
+        note: str | None = None,
+    ) -> LeaseView:
+        """Keep a lease for a later session of its holder: others are refused for ``duration``.
+
+        At most, and by default, for the policy's ``park_max``. Nothing renews it; ``claim`` by any
+        session of the person resumes it, under a new token. Raises LeaseLost, NotHolder, and
+        PolicyRefused where nothing may be parked.
+        """
+        answer = self._service.park(
+            [self._resource(resource)],
+            seconds=to_seconds(duration, "duration"),
+            scope=to_scope(scope),
+            reason=to_text(reason, "reason", MAX_REASON),
+            note=to_text(note, "note", MAX_NOTE, lines=True),
+        )
+        return self._heard(answer).leases[0]
+
+    def release(
+        self,
+        resource: str,
+        *,
+        scope: str | None = None,
+        note: str | None = None,
+        commit: bool | None = None,
+    ) -> None:
+        """Drop one's lease and edge; with none it succeeds. Raises LeaseHeld for someone else's."""
+        wanted, text = [self._resource(resource)], to_text(note, "note", MAX_NOTE, lines=True)
+        self._heard(self._service.release(wanted, scope=to_scope(scope), note=text, commit=commit))
+
+    def done(self, resource: str, *, scope: str | None = None, commit: bool | None = None) -> None:
+        """Finish: the lease ends completed, a task's status is done, and claims need ``reopen``."""
+        wanted = self._resource(resource)
+        self._heard(self._service.complete(wanted, scope=to_scope(scope), commit=commit))
+
+    def revoke(
+        self,
+        resource: str,
+        *,
+        reason: str,
+        scope: str | None = None,
+        expect_holder: str | None = None,
+    ) -> tuple[LeaseView, ...]:
+        """End someone else's lease: for the ledger's admins. Returns what was ended."""
+        wanted, why = self._resource(resource), check_text(reason, what="reason", limit=MAX_REASON)
+        part = to_scope(scope)
+        answer = self._service.revoke(wanted, reason=why, scope=part, expect_holder=expect_holder)
+        return self._heard(answer).leases
+
+    def note(self, resource: str, text: str) -> None:
+        """Leave a note for the next holder."""
+        said = check_text(text, what="note", limit=MAX_NOTE, lines=True)
+        self._heard(self._service.note(self._resource(resource), said))
+
+    def list(
+        self, *, mine: bool = False, all: bool = False, cached: bool = False
+    ) -> tuple[LeaseView, ...]:
+        """The live leases; ``all`` adds expired and completed ones, ``mine`` leaves out others'."""
+        reading = self._heard(self._service.read(cached=cached))
+        return tuple(
+            x for x in reading.leases if (all or x.state == "active") and (x.mine or not mine)
+        )
+
+    def show(self, resource: str, *, cached: bool = False) -> tuple[LeaseView, ...]:
+        """What the ledger has of one resource: empty when it is free."""
+        reading = self._service.read(resource=self._resource(resource), cached=cached)
+        return self._heard(reading).leases
+
+    def queue(self, *, ref: str | None = None, cached: bool = False) -> tuple[Entry, ...]:
+        """Every task, best first, and whether it may be claimed; ``ref``: of a branch or commit."""
+        return self._heard(self._workspace.queue.queue(ref=ref, cached=cached)).entries
+
+    def next_task(self, *, ref: str | None = None, cached: bool = False) -> Task:
+        """The task to take up next. Raises NothingLeft; claims nothing."""
+        reading = self._workspace.queue.next_task(ref=ref, cached=cached)
+        return self._heard(reading).next_up[0].task
+
+    def claim_next(
+        self, *, ttl: Duration | None = None, reason: str | None = None, commit: bool | None = None
+    ) -> LeaseView:
+        """Claim the next task: whoever asks at the same moment gets another. Raises NothingLeft."""
+        terms = to_terms(self._workspace, ttl=ttl, reason=reason, commit=commit)
+        return self._heard(self._workspace.queue.claim_next(terms)[0]).leases[0]
+
+    def brief(self, *, ref: str | None = None, cached: bool = False) -> QueueReading:
+        """What one carries, what was taken of late and why, notes, and what comes next."""
+        return self._heard(self._workspace.queue.brief(ref=ref, cached=cached))
+
+    def task(self, resource: str) -> Task:
+        """A task as its file has it. Raises NotFound, and Invalid for a broken file."""
+        return self._service.edges.task(self._resource(resource))
+
+    def start(
+        self,
+        resource: str,
+        *,
+        scope: str = WHOLE,
+        ttl: Duration | None = None,
+        paths: Iterable[str] = (),
+        reason: str | None = None,
+        wait: Duration | None = None,
+        takeover: bool = False,
+        reopen: bool = False,
+        commit: bool | None = None,
+    ) -> LeaseView:
+        """Claim a task and set its status to in progress. Raises what ``claim`` does."""
+        terms = to_terms(
+            self._workspace, scope, ttl, paths, reason, takeover, reopen, commit=commit
+        )
+        wanted, seconds = self._resource(resource), to_seconds(wait, "wait")
+        return self._heard(self._service.start(wanted, terms, wait=seconds)).leases[0]
+
+    def set_status(
+        self, resource: str, status: str, *, commit: bool | None = None
+    ) -> tuple[LeaseView, ...]:
+        """Set a task's status: ``todo``, ``in_progress``, ``done``, or a word of the project.
+
+        A word that means in progress claims it, one that means done finishes it; returned are the
+        leases of that. Raises UsageError for an unknown word, and LeaseHeld for another's task.
+        """
+        answer = set_status(self._service, self._resource(resource), status, commit=commit)
+        return self._heard(answer).leases
+
+    def end_session(
+        self,
+        id: str | None = None,
+        *,
+        park: bool | Duration = False,
+        note: str | None = None,
+        commit: bool | None = None,
+    ) -> tuple[LeaseView, ...]:
+        """Release everything that is bound to a session of one's own (None: this one), in one push.
+
+        ``park`` keeps it for a later session instead, for so long or, with True, as long as the
+        policy allows. Returns what was ended. Raises UsageError without a session, and Invalid
+        where a task file keeps a lease from being released: the others are.
+        """
+        answer = self._service.end_session(
+            to_text(id, "the session", MAX_WORD),
+            park=park is not False,
+            seconds=None if isinstance(park, bool) else to_seconds(park, "park"),
+            note=to_text(note, "note", MAX_NOTE, lines=True),
+            commit=commit,
+        )
+        return _none_refused(self._heard(answer))
+
+    def sessions(self, *, cached: bool = False) -> tuple[OwnSession, ...]:
+        """One's own sessions that have live leases, each with them."""
+        reading = self._service.sessions(cached=cached)
+        self.warnings = reading.warnings
+        return reading.sessions
+
+    def push(
+        self,
+        remote: str | None = None,
+        *refspecs: str,
+        require: Iterable[str] = (),
+        upstream: bool = False,
+        force: bool = False,
+        tags: bool = False,
+        delete: bool = False,
+        options: Iterable[str] = (),
+        hooks: bool = True,
+        dry_run: bool = False,
+    ) -> PushAnswer:
+        """Push work and a renewal of its leases in one atomic push: both land, or neither.
+
+        What is pushed, and where, is as with ``git push``. The leases are one's own that cover the
+        commits, and those that ``require`` names; without any it is a plain push, with a warning.
+        ``force`` replaces exactly what was looked at; ``options`` are push options for the server.
+        Raises LeaseLost, NotHolder, LeaseHeld where the commits touch what another holds, Denied
+        (with ``refs``) where it is refused, Unavailable and UnknownOutcome.
+        """
+        if isinstance(require, str):
+            raise UsageError("required leases are given as a list", resource=require)
+        chosen = {"force": force, "tags": tags, "delete": delete, "push_option": tuple(options)}
+        wish = push_wish(remote, refspecs, chosen, upstream=upstream, hooks=hooks)
+        required = [self._resource(word) for word in require]
+        answer = open_push(self._workspace).push(wish, require=required, dry_run=dry_run)
+        self.warnings = answer.warnings
+        return answer
+
+    def fence(self, resource: str, token: int, *, scope: str | None = None) -> LeaseView:
+        """The live lease, if it has exactly this token now: the last check before what cannot be
+        undone. Raises LeaseLost where it has not."""
+        if isinstance(token, bool) or not isinstance(token, int) or token < 1:
+            raise UsageError("a token is a positive whole number", resource=resource)
+        return open_push(self._workspace).fence(
+            self._resource(resource), token, scope=to_scope(scope)
+        )
+
+    def wait(self, *resources: str, scope: str = WHOLE, timeout: Duration | None = None) -> None:
+        """Return once a claim of all of these would be granted; nothing is claimed. Raises
+        WaitTimeout after ``timeout`` (None: never), and PolicyRefused for completed work."""
+        wanted, seconds = to_resources(self._workspace, resources), to_seconds(timeout, "timeout")
+        self._heard(self._service.wait(wanted, scope=parse_scope(scope), seconds=seconds))
+
+    def watch(
+        self, *resources: str, scope: str = WHOLE, timeout: Duration | None = None
+    ) -> Iterator[WatchEvent]:
+        """Yield what happens to leases, of these resources or of all, until ``timeout``.
+
+        It begins with the first ``next``, which looks at the remote and raises what that raises;
+        later a remote that cannot be reached is waited for.
+        """
+        parts = [(self._resource(str(word)), parse_scope(scope)) for word in resources]
+        return Watcher(self._service.session, parts).events(seconds=to_seconds(timeout, "timeout"))
+
+    def on_available(
+        self, *resources: str, scope: str = WHOLE
+    ) -> Callable[[Callback], Subscription[Callback]]:
+        """Decorate a function to be called each time one of these becomes available.
+
+        That a lease lapses counts too, unless the task stays assigned; what is free at the start
+        does not. The function gets the ``WatchEvent`` in a daemon thread, one call after another;
+        what it raises goes to ``threading.excepthook`` and does not end the watch. The decorated
+        function can still be called, and has ``stop()``: see ``Subscription``.
+        """
+        wanted = to_resources(self._workspace, resources)
+        return subscribing(self._workspace, [(x, parse_scope(scope)) for x in wanted])
+
+    def _claim(
+        self, words: Iterable[str], terms: ClaimOptions, wait: Duration | None
+    ) -> tuple[LeaseView, ...]:
+        wanted, seconds = to_resources(self._workspace, words), to_seconds(wait, "wait")
+        return self._heard(self._service.claim(wanted, terms, wait=seconds)).leases
+
+    def _resource(self, word: str) -> Resource:
+        return to_resource(self._workspace, word)
+
+    def _heard(self, answer: Said) -> Said:
+        self.warnings = answer.warnings
+        return answer
+
+
+def _none_refused(answer: Answer) -> tuple[LeaseView, ...]:
+    if answer.refused:
+        raise answer.refused[0]
+    return answer.leases
+
+
+class Session(Leases):
+    """The verbs of ``Leases``, for one run that lasts as long as a ``with`` block.
+
+    ``lost`` is an event that is set once any lease of it is lost.
+    """
+
+    def __init__(self, workspace: Workspace, *, on_lost: OnLost | None = None) -> None:
+        super().__init__(in_a_run(workspace, "session"))
+        self._kept = KeptLeases(self._workspace, on_lost and partial(on_lost, self))
+        self.lost = self._kept.lost
+
+    def check(self) -> None:
+        """Return while everything that was claimed here is held. LeaseLost for the first lost."""
+        self._kept.check()
+
+    def __exit__(self, *raised: object) -> None:
+        self._kept.release(failed=any(raised))
+
+    def _heard(self, answer: Said) -> Said:
+        if isinstance(answer, Answer):
+            self._kept.learn(answer)
+        return super()._heard(answer)

@@ -1,0 +1,134 @@
+"""What to type next: every command that an answer or a refusal proposes is made here.
+
+A refusal never proposes one that takes a lease from its holder: agents run what they read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from gitlease.core.errors import AnotherLedger
+from gitlease.core.lease import same_person
+from gitlease.core.resources.resource import WHOLE
+from gitlease.engine.queue.order import Carried
+
+if TYPE_CHECKING:
+    from gitlease.core.errors import GitleaseError
+    from gitlease.core.view import LeaseView
+    from gitlease.engine.answers import QueueReading
+    from gitlease.faces.cli.call import Call
+
+WAIT = "15m"  # how long the command waits that a refusal proposes
+Steps = dict[str, str]
+"""Commands, each with what it is for."""
+
+
+def hints(steps: Steps) -> list[str]:
+    """The commands as a person likes them."""
+    return [f"{step}  # {use}" for step, use in steps.items()]
+
+
+def scoped(scope: str | None) -> list[str]:
+    """The option of a scope that is a part."""
+    return [] if scope in (None, WHOLE) else ["--scope", f"{scope}"]
+
+
+def after_claim(call: Call, views: Sequence[LeaseView], scope: str | None) -> Steps:
+    """What to do with what was claimed."""
+    names = [view.resource for view in views]
+    part = [] if scope is None else ["--scope", scope]
+    steps = {call.typed("renew", *names, options=part): "keep it while you work"}
+    if len(names) == 1:
+        steps[call.typed("done", *names, options=part)] = "when the work is finished"
+    steps[call.typed("release", *names, options=part)] = "when you stop before that"
+    return steps
+
+
+def after_dispatch(call: Call, resource: str) -> Steps:
+    """How to look after a run in the background."""
+    return {
+        call.typed("dispatch", options=["--logs", resource]): "what it prints",
+        call.typed("dispatch", options=["--stop", resource]): "end it",
+    }
+
+
+def after_park(call: Call, views: Iterable[LeaseView]) -> Steps:
+    """How to go on with what was parked: one command for each scope."""
+    later = replace(call, session=None, no_session=False)  # whoever types it speaks for itself
+    by_scope: dict[str, list[str]] = {}
+    for view in views:
+        by_scope.setdefault(view.scope, []).append(view.resource)
+    return {
+        later.typed("claim", *names, options=scoped(scope)): (
+            "to go on with it, in any session of yours"
+        )
+        for scope, names in by_scope.items()
+    }
+
+
+def after_brief(call: Call, reading: QueueReading) -> Steps:
+    """What to do about what one carries, and how to get more."""
+    steps: Steps = {}
+    carried = [
+        (c, None if c.lease is None else reading.views[c.lease.lease_id]) for c in reading.carried
+    ]
+    if any(c.state is Carried.LIVE and view and view.mine for c, view in carried):
+        steps[call.typed("renew", options=["--all"])] = "keep what you hold"
+    for carry, view in carried:
+        lost = carry.task is not None and carry.state in (Carried.LAPSED, Carried.NONE)
+        if lost or carry.state is Carried.PARKED:
+            part = scoped(view.scope if view else None)
+            steps[call.typed("claim", carry.resource, options=part)] = "take it up again"
+            break
+    if reading.next_up:
+        steps[call.typed("next", options=["--claim"])] = "claim the next task"
+    return steps
+
+
+def after_refusal(call: Call, error: GitleaseError) -> list[str]:
+    """Commands that are safe to run as they stand."""
+    code, resource = error.code, error.resource
+    if code in ("held", "wait_timeout") and call.retry is not None and error.free_at is not None:
+        return list(dict.fromkeys([_wait(call, error), call.retry]))
+    if resource is not None and code in ("held", "not_holder", "unknown_outcome", "wait_timeout"):
+        return [call.typed("show", resource)]
+    finished = any(view.state == "completed" for view in error.views)
+    if resource is not None and code == "lost" and not finished:
+        return [call.typed("claim", resource)]
+    if code == "nothing_left":
+        return [call.whole_queue or call.typed("queue", options=["--all"])]
+    if code == "unavailable" and call.cached is not None:
+        return [call.cached]
+    if code == "usage":
+        return [" ".join(w for w in (call.prog, call.command, "--help") if w)]
+    return []
+
+
+def _wait(call: Call, error: GitleaseError) -> str:
+    """The wait that takes nothing, for whoever is to decide anew once it is free."""
+    if call.command == "wait" or error.resource is None:
+        return call.retry or ""
+    options = ["--timeout", WAIT, *scoped(error.scope)]
+    return call.typed("wait", error.resource, options=options)
+
+
+def advice(call: Call, error: GitleaseError) -> Sequence[str]:
+    """Sentences for a person alone: what a program had better not do by itself."""
+    if isinstance(error, AnotherLedger):
+        return (f"if it was replaced or restored on purpose, accept it with {call.typed('init')}",)
+    if error.code not in ("held", "wait_timeout"):
+        return ()
+    if not error.views:
+        return (_only(error.holder),) if error.holder else ()
+    first = error.views[0]
+    if same_person(first.holder, call.actor.holder) and first.session:
+        return (f"it is your own lease, in session {first.session}",)
+    if error.free_at is None:
+        return (_only(first.holder),)
+    return ()
+
+
+def _only(holder: str) -> str:
+    return f"only {holder} can release it; ask them"

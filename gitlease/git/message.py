@@ -1,0 +1,197 @@
+"""The message of a commit as git hands it to its hooks: text, trailers, comments.
+
+``git interpret-trailers`` is not asked: it obeys settings of the user's that rename our trailer, or
+run commands for others on the way.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+
+from gitlease.core.errors import Invalid
+from gitlease.core.frozen import dataclass
+from gitlease.git.files import open_regular, read_up_to
+
+KEY = b"Gitlease"
+MAX_MESSAGE = 8 * 1024 * 1024
+
+_OURS = re.compile(
+    rb"Gitlease: (?P<what>.*) token=\d+"
+    rb'(?P<more>(?: (?:scope|layer)=(?:"(?:[^"\\]|\\.)*"|\S+))*)\s*'
+)
+_TRAILER = re.compile(rb"[A-Za-z0-9-]+[ \t]*:")
+_BY_GIT = (b"Signed-off-by: ", b"(cherry picked from commit ")
+_SCISSORS = re.compile(rb". -+ >8 -+\s*")
+_AUTO = frozenset(c.encode() for c in "#;@!$%^&|:")  # what core.commentChar = auto chooses from
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What git takes for no part of a message: lines that begin so, all below ``scissors``."""
+
+    comments: tuple[bytes, ...] = ()
+    scissors: bool = False
+
+    def is_comment(self, line: bytes) -> bool:
+        return bool(self.comments) and line.startswith(self.comments)
+
+    def cuts(self, line: bytes) -> bool:
+        return self.scissors and _SCISSORS.fullmatch(line) is not None
+
+
+def reading(message: bytes, *, edited: bool, cleanup: str, char: str | None) -> Reading:
+    """How git will read a message, by ``--cleanup`` or its setting, and ``core.commentChar``.
+
+    A message that nobody edits has no comments, unless it was asked for.
+    """
+    if cleanup == "strip":
+        return Reading(_comment(message, char), scissors=edited)
+    if cleanup == "default" and edited:
+        return Reading(_comment(message, char), scissors=True)
+    return Reading(scissors=edited)
+
+
+def _comment(message: bytes, char: str | None) -> tuple[bytes, ...]:
+    """How comments begin. With ``auto`` git chose what no line had: its own lines show it."""
+    if char != "auto":
+        return ((char or "#").encode("utf-8", "surrogateescape"),)
+    lines = [line for line in message.splitlines() if line.strip()]
+    cut = next((line for line in lines if _SCISSORS.fullmatch(line)), None)
+    last = cut or (lines[-1] if lines else b"#")
+    found = last[:1]
+    alone = last[1:2] in (b"", b" ", b"\t")
+    return (found,) if found in _AUTO and alone else ()
+
+
+def with_trailers(
+    message: bytes, values: Sequence[str], how: Reading, *, stale: Sequence[str] = ()
+) -> bytes:
+    """The message with a trailer for each value, each once, as its last paragraph.
+
+    Trailers of the same lease with another token are older, and go, and so do ``stale`` ones.
+    Comments, and what stands below scissors, stay at the end; an empty message keeps its first line
+    for the subject.
+    """
+    new, old = (
+        [KEY + b": " + v.encode("utf-8", "surrogateescape") for v in x] for x in (values, stale)
+    )
+    every = message.splitlines(keepends=True)
+    same = {_lease(line) for line in (*new, *old)} - {None}
+    found = [line.rstrip() for line in every if _lease(line) in same]
+    end = _end(every, how)
+    if sorted(found) == sorted(new) and found == _ours(_last_paragraph(every[:end], how), same):
+        return message
+    lines = [line for line in every if _lease(line) is None or _lease(line) not in same]
+    if not new:
+        return b"".join(lines)
+    end = _end(lines, how)
+    text, rest = lines[:end], lines[end:]
+    line_end = b"\r\n" if text and text[-1].endswith(b"\r\n") else b"\n"
+    if text and not text[-1].endswith(b"\n"):
+        text[-1] += line_end
+    added = [line + line_end for line in new]
+    last = _last_paragraph(text, how)
+    blank = [] if _are_trailers(last) else [line_end]
+    if not text:
+        blank = [b"\n", b"\n"]
+    if rest and rest[0].strip():
+        rest.insert(0, line_end)
+    return b"".join([*text, *blank, *added, *rest])
+
+
+def says_nothing(message: bytes, how: Reading, template: bytes = b"") -> bool:
+    """Whether a message has a trailer of ours, and else only what git takes for nothing.
+
+    That are a sign-off, and the ``template`` as it was.
+    """
+    ours = [line for line in _spoken(message.splitlines(), how) if _OURS.fullmatch(line)]
+    return bool(ours) and _words(message, how) == _words(template, how)
+
+
+def _words(message: bytes, how: Reading) -> list[bytes]:
+    said = (line.rstrip() for line in _spoken(message.splitlines(), how))
+    return [x for x in said if x and not _OURS.fullmatch(x) and not x.startswith(_BY_GIT[0])]
+
+
+def read_message(file: str) -> bytes:
+    """The bytes of a message's file; Invalid when it cannot be read, or is too large."""
+    try:
+        opened = open_regular(file)
+        if opened is None:
+            raise Invalid("the message of the commit is not a file")
+        with opened:
+            data = read_up_to(opened, MAX_MESSAGE)
+    except OSError as error:
+        raise Invalid(f"the message of the commit cannot be read: {error.strerror}") from None
+    if len(data) > MAX_MESSAGE:
+        raise Invalid(f"the message of the commit is larger than {MAX_MESSAGE} bytes")
+    return data
+
+
+def write_message(file: str, data: bytes) -> None:
+    """In its place: git has the file's name, and nobody else writes it meanwhile."""
+    try:
+        with open(file, "wb") as opened:
+            opened.write(data)
+    except OSError as error:
+        raise Invalid(f"the message of the commit cannot be written: {error.strerror}") from None
+
+
+# --- how ----------------------------------------------------------------------------------------
+
+
+def _lease(line: bytes) -> tuple[bytes, bytes] | None:
+    """What a trailer of ours is about, whatever its token."""
+    found = _OURS.fullmatch(line)
+    return (found["what"], found["more"]) if found else None
+
+
+def _ours(lines: Sequence[bytes], leases: Collection[object]) -> list[bytes]:
+    return [line.rstrip() for line in lines if _lease(line) in leases]
+
+
+def _spoken(lines: Sequence[bytes], how: Reading) -> Iterator[bytes]:
+    """The lines above the scissors that are no comments."""
+    for line in lines:
+        if how.cuts(line):
+            return
+        if not how.is_comment(line):
+            yield line
+
+
+def _end(lines: Sequence[bytes], how: Reading) -> int:
+    """How many lines there are up to the last that says something."""
+    end = 0
+    for number, line in enumerate(lines, 1):
+        if how.cuts(line):
+            break
+        if line.strip() and not how.is_comment(line):
+            end = number
+    return end
+
+
+def _last_paragraph(lines: Sequence[bytes], how: Reading) -> list[bytes]:
+    """The lines behind the last blank one; none where that is the first paragraph."""
+    paragraphs: list[list[bytes]] = [[]]
+    for line in lines:
+        if how.is_comment(line):
+            continue
+        if line.strip():
+            paragraphs[-1].append(line)
+        elif paragraphs[-1]:
+            paragraphs.append([])
+    return paragraphs[-1] if len(paragraphs) > 1 else []
+
+
+def _are_trailers(lines: Sequence[bytes]) -> bool:
+    """Whether git takes a paragraph for trailers: all of it, or a quarter with one of its own."""
+    trailers = others = own = 0
+    for line in lines:
+        if line.startswith(_BY_GIT):
+            trailers, own = trailers + 1, own + 1
+        elif _TRAILER.match(line):
+            trailers += 1
+        elif not (line[:1].isspace() and trailers + others):
+            others += 1
+    return trailers > 0 and (not others or (own > 0 and trailers * 3 >= others))

@@ -1,0 +1,233 @@
+"""git's objects, read without believing them: sizes are asked before contents are read.
+
+No connection is opened for what a partial clone does not have. libgit2 reads where it is loaded
+anyway, ``git cat-file --batch`` elsewhere: that knows every format, and starts sooner.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from gitlease.git.libgit2 import load_pygit2, object_header
+from gitlease.git.query import ask, is_id, lines_as_input, refusal
+from gitlease.git.repository import TIMEOUT, Repository
+
+if TYPE_CHECKING:
+    import pygit2
+
+BLOB, TREE, COMMIT = "blob", "tree", "commit"
+LACKING = 32  # absent objects at which git may stop, before the rest is taken for absent as well
+AT_ONCE = 12  # expected objects that are read, and kept, together
+
+_NUMBERS = {COMMIT: 1, TREE: 2, BLOB: 3}  # as git itself numbers them
+_KINDS = {BLOB: "file", TREE: "folder", COMMIT: "commit"}
+
+
+class Unreadable(Exception):
+    """A file or an object cannot be read; the text says why."""
+
+
+class Absent(Unreadable):
+    """This repository does not have the object, or it is damaged."""
+
+    def __init__(self) -> None:
+        super().__init__("is not in this clone, which has only a part of its objects")
+
+
+class TooLarge(Unreadable):
+    """The object has more bytes than are read."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"is larger than {limit // 1024} KiB")
+
+
+class OtherKind(Unreadable):
+    """The object is no blob, or tree, or commit, as it should be."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__(f"is not a {_KINDS[kind]}")
+
+
+class GitObjects(Protocol):
+    """Reads objects by their full ids."""
+
+    def read(self, id: str, kind: str, limit: int) -> bytes:
+        """The bytes of an object. Raises Unreadable, as for more than ``limit`` of them."""
+
+
+class LibraryObjects:
+    """The objects of a repository that libgit2 has open."""
+
+    def __init__(self, repo: pygit2.Repository) -> None:
+        self._repo = repo
+
+    def read(self, id: str, kind: str, limit: int) -> bytes:
+        import pygit2
+
+        try:
+            oid = pygit2.Oid(hex=id)
+            number, size = object_header(self._repo, oid)
+            _check(number == _NUMBERS[kind], size, kind, limit)
+            return bytes(self._repo.odb.read(oid)[1])
+        except (KeyError, ValueError, OSError, pygit2.GitError):
+            raise Absent from None
+
+
+class BatchObjects:
+    """The objects of a repository by git alone: one process for some of those ``expected``."""
+
+    def __init__(self, repository: Repository, expected: Iterable[str] = ()) -> None:
+        self._repository, self._expected = repository, list(dict.fromkeys(expected))
+        self._read: dict[tuple[str, str, int], bytes | Unreadable] = {}
+
+    def read(self, id: str, kind: str, limit: int) -> bytes:
+        found = self._read.pop((id, kind, limit), None)
+        if found is None:
+            at = self._expected.index(id) + 1 if id in self._expected else len(self._expected)
+            some = [id, *self._expected[at : at + AT_ONCE - 1]]
+            read = _batch(self._repository, some, kind, limit, TIMEOUT)
+            self._read = {(oid, kind, limit): data for oid, data in read.items()}
+            found = self._read.pop((id, kind, limit))
+        if isinstance(found, Unreadable):
+            raise found
+        return found
+
+
+def open_library(repository: Repository) -> pygit2.Repository | None:
+    """The repository, opened by libgit2; None for a format of objects or refs that git alone knows.
+
+    It looks for no other repository around this one.
+    """
+    load_pygit2()
+    import pygit2
+
+    try:
+        return pygit2.Repository(repository.git_dir, pygit2.enums.RepositoryOpenFlag.NO_SEARCH)
+    except (pygit2.GitError, KeyError, ValueError, OSError):
+        return None
+
+
+class TreeEntry(NamedTuple):
+    """An entry of a tree; a name that is no text has surrogates in it, as in a work tree."""
+
+    name: str
+    mode: int
+    id: str
+
+
+def read_tree(objects: GitObjects, id: str, limit: int) -> list[TreeEntry]:
+    """The entries of a tree, with modes that git knows today. Raises Unreadable."""
+    data, size, found, at = objects.read(id, TREE, limit), len(id) // 2, [], 0
+    while at < len(data):
+        end = data.find(b"\0", at) + 1
+        mode, blank, name = data[at : end - 1].partition(b" ")
+        if not end or end + size > len(data) or not blank or not mode.isdigit():
+            raise Absent
+        oid = data[end : end + size].hex()
+        found.append(TreeEntry(os.fsdecode(name), _usual(int(mode, 8)), oid))
+        at = end + size
+    return found
+
+
+def _usual(mode: int) -> int:
+    if stat.S_ISREG(mode):
+        return 0o100755 if mode & 0o100 else 0o100644
+    return stat.S_IFMT(mode)
+
+
+def read_blobs(
+    repository: Repository,
+    oids: Iterable[str],
+    *,
+    most: int,
+    seconds: float,
+    at_once: int = 2_000,
+) -> Iterator[tuple[str, bytes | None]]:
+    """The contents of blobs, None of what is absent or larger than ``most`` bytes.
+
+    One process for each so many of them. Raises Invalid where git does not answer.
+    """
+    wanted = list(dict.fromkeys(filter(is_id, oids)))
+    for start in range(0, len(wanted), at_once):
+        read = _batch(repository, wanted[start : start + at_once], BLOB, most, seconds)
+        for oid, data in read.items():
+            yield oid, None if isinstance(data, Unreadable) else data
+
+
+def _batch(
+    repository: Repository, oids: Sequence[str], kind: str, limit: int, seconds: float
+) -> dict[str, bytes | Unreadable]:
+    """One process reads them all; only in a partial clone git may stop at one that is absent."""
+    found: dict[str, bytes | Unreadable] = {oid: Absent() for oid in oids}
+    wanted = [oid for oid in found if is_id(oid)]
+    for _ in range(LACKING):
+        if not wanted:
+            break
+        answer = _Answer(kind, limit)
+        with lines_as_input(wanted) as source:
+            said = ask(
+                repository,
+                "cat-file",
+                "--batch",
+                timeout=seconds,
+                source=source,
+                on_out=answer.more,
+            )
+        if said.timed_out:
+            raise refusal(said, "the objects cannot be read")
+        found.update(zip(wanted, answer.read, strict=False))
+        wanted = wanted[len(answer.read) + 1 :]  # where it stopped, that one is absent
+    return found
+
+
+class _Answer:
+    """Takes git's answer bit by bit, so that of what is too large nothing is kept."""
+
+    def __init__(self, kind: str, limit: int) -> None:
+        self._kind, self._limit = kind, limit
+        self._data, self._left = bytearray(), 0  # of the object that is under way, with its end
+        self._why: Unreadable | None = None
+        self.read: list[bytes | Unreadable] = []
+
+    def more(self, data: bytes) -> None:
+        self._data += data
+        while self._data and (self._object() if self._left else self._line()):
+            pass
+
+    def _line(self) -> bool:
+        end = self._data.find(b"\n")
+        if end < 0:
+            return False
+        _, kind, *sizes = self._data[:end].decode("ascii", "replace").split(" ")
+        del self._data[: end + 1]
+        if not sizes or not sizes[0].isdigit():
+            self.read.append(Absent())
+            return True
+        self._left, self._why = int(sizes[0]) + 1, None
+        try:
+            _check(kind == self._kind, int(sizes[0]), self._kind, self._limit)
+        except Unreadable as why:
+            self._why = why
+        return True
+
+    def _object(self) -> bool:
+        if self._why is not None:  # dropped, but for the end of its line
+            dropped = min(self._left - 1, len(self._data))
+            del self._data[:dropped]
+            self._left -= dropped
+        if len(self._data) < self._left:
+            return False
+        self.read.append(self._why or bytes(self._data[: self._left - 1]))
+        del self._data[: self._left]
+        self._left = 0
+        return True
+
+
+def _check(is_kind: bool, size: int, kind: str, limit: int) -> None:
+    if not is_kind:
+        raise OtherKind(kind)
+    if size > limit:
+        raise TooLarge(limit)

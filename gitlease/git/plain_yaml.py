@@ -1,0 +1,217 @@
+"""The closed subset of YAML that the ledger speaks: mappings, lists and scalars, nothing else.
+
+Reading untrusted YAML with a loader is not safe: merge keys and aliases expand without bound, and
+scalars are typed silently (``no``, ``1:30``, ``017``). So the parser's events are read instead:
+anchors, aliases, tags, merge keys and duplicate keys are refused, and every scalar stays text.
+What is written exactly as ``write_plain`` writes it, as nearly all records are, is read line by
+line instead, to the same result: that spares the import of a parser, and most of the time.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+Plain = None | str | list["Plain"] | dict[str, "Plain"]
+
+# Only what YAML and JSON read alike: no \\u, which YAML does not pair, and no \\/.
+_STRING = r'"(?:[^"\\]|\\["\\nrtbf])*"'
+_ITEM = re.compile(rf"(?P<key>[a-z_]+):(?: (?P<scalar>{_STRING}|[A-Za-z0-9_./+-]+|\[\]|\{{\}}))?")
+_ENTRY = re.compile(rf"{_STRING}|[A-Za-z0-9_./+-]+")
+
+MAX_DEPTH = 4
+MAX_NODES = 20_000
+
+# Words that no YAML reader, of either version, takes for anything but a string.
+_SAFE_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_./+-]*")
+_TYPED_WORDS = {"y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan", "inf"}
+
+
+class NotPlain(ValueError):
+    """Bytes that are not in the subset; the message says why, in a few words."""
+
+
+def read_plain(data: bytes) -> dict[str, Plain]:
+    """The mapping that ``data`` holds; NotPlain for anything else. The caller caps the size."""
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError:
+        raise NotPlain("not UTF-8") from None
+    own = read_own(text)
+    return _parse(text) if own is None else own
+
+
+def _parse(text: str) -> dict[str, Plain]:
+    import yaml
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        events = _Events(yaml.parse(text, Loader=loader))
+        events.expect(yaml.StreamStartEvent)
+        events.expect(yaml.DocumentStartEvent)
+        value = _node(events, events.take(), 1)
+        events.expect(yaml.DocumentEndEvent)
+        events.expect(yaml.StreamEndEvent)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f" in line {mark.line + 1}" if mark is not None else ""
+        raise NotPlain(f"not YAML{where}") from None
+    except (RecursionError, ValueError) as error:
+        if isinstance(error, NotPlain):
+            raise
+        raise NotPlain("not YAML") from None
+    if not isinstance(value, dict):
+        raise NotPlain("not a mapping")
+    return value
+
+
+class _Events:
+    def __init__(self, events: Iterator[Any]) -> None:
+        self._events, self._count = events, 0
+
+    def take(self) -> Any:
+        self._count += 1
+        if self._count > MAX_NODES:
+            raise NotPlain("too many values")
+        return next(self._events)
+
+    def expect(self, kind: type) -> None:
+        if not isinstance(self.take(), kind):
+            raise NotPlain("not one document")
+
+
+def _node(events: _Events, event: Any, depth: int) -> Plain:
+    import yaml
+
+    if depth > MAX_DEPTH:
+        raise NotPlain("nested too deeply")
+    if isinstance(event, yaml.AliasEvent):
+        raise NotPlain("has an alias")
+    if getattr(event, "anchor", None) is not None:
+        raise NotPlain("has an anchor")
+    if getattr(event, "tag", None) is not None:
+        raise NotPlain("has a tag")
+    if isinstance(event, yaml.ScalarEvent):
+        plain = event.implicit[0]  # quoted scalars are text, whatever they say
+        is_null = plain and event.value in ("null", "~", "")
+        return None if is_null else str(event.value)
+    if isinstance(event, yaml.SequenceStartEvent):
+        items: list[Plain] = []
+        while not isinstance(item := events.take(), yaml.SequenceEndEvent):
+            items.append(_node(events, item, depth + 1))
+        return items
+    if not isinstance(event, yaml.MappingStartEvent):
+        raise NotPlain("not one document")
+    mapping: dict[str, Plain] = {}
+    while not isinstance(item := events.take(), yaml.MappingEndEvent):
+        key = _node(events, item, depth + 1)
+        if not isinstance(key, str) or key == "<<":
+            raise NotPlain("has a key that is not a word")
+        if key in mapping:
+            raise NotPlain(f"has the key {key[:40]!r} twice")
+        mapping[key] = _node(events, events.take(), depth + 1)
+    return mapping
+
+
+def write_plain(value: Mapping[str, Any]) -> bytes:
+    """YAML of a mapping of None, booleans, integers, text, lists and mappings.
+
+    Strings are JSON strings, which are YAML, unless they are plain words to every reader; so a
+    person reads them with ease and no reader takes ``no`` for false.
+    """
+    return ("\n".join(_lines(value, "")) + "\n").encode()
+
+
+def _lines(value: Mapping[str, Any], indent: str) -> Iterator[str]:
+    for key, item in value.items():
+        if isinstance(item, Mapping) and item:
+            yield f"{indent}{key}:"
+            yield from _lines(item, indent + "  ")
+        elif isinstance(item, Sequence) and not isinstance(item, str) and item:
+            yield f"{indent}{key}:"
+            for entry in item:
+                if isinstance(entry, Mapping):
+                    first, *rest = _lines(entry, indent + "    ")
+                    yield f"{indent}  - {first.lstrip()}"
+                    yield from rest
+                else:
+                    yield f"{indent}  - {_scalar(entry)}"
+        else:
+            yield f"{indent}{key}: {_scalar(item)}"
+
+
+def _scalar(value: object) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, str):
+        safe = _SAFE_WORD.fullmatch(value) and value.lower() not in _TYPED_WORDS
+        return value if safe else json.dumps(value, ensure_ascii=False)
+    return "{}" if isinstance(value, Mapping) else "[]"
+
+
+# --- exactly as write_plain writes it ----------------------------------------------------------
+
+
+class _NotOwn(Exception):
+    """Not written as gitlease writes."""
+
+
+def read_own(text: str) -> dict[str, Plain] | None:
+    """The mapping of a text in gitlease's own form, None when it is in any other."""
+    if not text.endswith("\n") or not text.replace("\n", "").isprintable():
+        return None
+    lines = text[:-1].split("\n")
+    try:
+        value, end = _mapping(lines, 0, 0)
+    except (_NotOwn, RecursionError):
+        return None
+    return value if end == len(lines) else None
+
+
+def _mapping(lines: list[str], at: int, depth: int) -> tuple[dict[str, Plain], int]:
+    indent, found = "  " * depth, dict[str, Plain]()
+    while at < len(lines) and lines[at].startswith(indent):
+        item = _ITEM.fullmatch(lines[at], len(indent))
+        if item is None:
+            break
+        key, scalar = item["key"], item["scalar"]
+        at += 1
+        if key in found or depth > 2:
+            raise _NotOwn
+        if scalar is not None:
+            found[key] = _own_scalar(scalar)
+        elif at < len(lines) and lines[at].startswith(indent + "  - "):
+            found[key], at = _items(lines, at, depth + 1)
+        else:
+            found[key], at = _mapping(lines, at, depth + 1)
+    if not found:
+        raise _NotOwn
+    return found, at
+
+
+def _items(lines: list[str], at: int, depth: int) -> tuple[list[Plain], int]:
+    dash, found = "  " * depth + "- ", list[Plain]()
+    while at < len(lines) and lines[at].startswith(dash):
+        if _ENTRY.fullmatch(lines[at], len(dash)):
+            found.append(_own_scalar(lines[at][len(dash) :]))
+            at += 1
+        else:
+            # An item that is a mapping: its first line stands behind the dash.
+            lines[at] = " " * len(dash) + lines[at][len(dash) :]
+            value, at = _mapping(lines, at, depth + 1)
+            found.append(value)
+    return found, at
+
+
+def _own_scalar(text: str) -> Plain:
+    if text == "null":
+        return None
+    if text[0] == '"':
+        return str(json.loads(text))
+    return [] if text == "[]" else {} if text == "{}" else text

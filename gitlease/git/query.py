@@ -1,0 +1,96 @@
+"""Asks git about the user's repository, without opening any connection."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+
+from gitlease.core.errors import Invalid
+from gitlease.git.repository import TIMEOUT, Repository
+from gitlease.git.run import GitResult, run_git
+
+_ID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_OFFLINE = {"GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1"}
+
+
+class GitFailed(Invalid):
+    """git did not tell what it was asked: why, only its own words say, of this version of it."""
+
+
+def is_id(text: str) -> bool:
+    """Whether a text is the full id of an object."""
+    return _ID.fullmatch(text) is not None
+
+
+def ask(
+    repository: Repository,
+    *words: str,
+    env: Mapping[str, str] | None = None,
+    timeout: float = TIMEOUT,
+    source: str | None = None,
+    on_out: Callable[[bytes], None] | None = None,
+) -> GitResult:
+    """Ask git about the user's repository; a hook's own index and objects hold.
+
+    ``source`` is a file that git reads as its standard input. ``on_out`` gets the answer as it
+    comes; none of it is kept then.
+    """
+    where = [f"--git-dir={repository.git_dir}"]
+    if repository.toplevel is not None:
+        where.append(f"--work-tree={repository.toplevel}")
+    return run_git(
+        ("--no-replace-objects", *where, *words),
+        cwd=repository.toplevel or repository.git_dir,
+        timeout=timeout,
+        env={**_OFFLINE, **(env or {})},
+        repository=True,
+        source=source,
+        on_out=on_out,
+    )
+
+
+def ask_line(repository: Repository, *words: str) -> str:
+    """Git's answer of one line, ``""`` where it says that there is none. Invalid otherwise."""
+    said = ask(repository, *words)
+    if said.code not in (0, 1) or said.timed_out:
+        raise refusal(said, f"git {words[0]} does not answer")
+    return os.fsdecode(said.out).strip() if said.code == 0 else ""
+
+
+@contextmanager
+def lines_as_input(lines: Iterable[str]) -> Iterator[str]:
+    """A file that git reads as its standard input."""
+    from tempfile import NamedTemporaryFile
+
+    with NamedTemporaryFile("wb", prefix="gitlease-") as file:
+        file.write(os.fsencode("".join(f"{line}\n" for line in lines)))
+        file.flush()
+        yield file.name
+
+
+def as_entry(folder: str) -> str:
+    """A folder for a list of them, in quotes where its name would be taken for several."""
+    if os.pathsep not in folder and not folder.startswith('"'):
+        return folder
+    return '"' + folder.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+class Pieces:
+    """Cuts an answer that comes bit by bit at a mark, which ends each piece; ``rest`` has none."""
+
+    def __init__(self, mark: bytes, take: Callable[[bytes], None]) -> None:
+        self._mark, self._take, self.rest = mark, take, b""
+
+    def more(self, data: bytes) -> None:
+        *pieces, self.rest = (self.rest + data).split(self._mark)
+        for piece in pieces:
+            self._take(piece)
+
+
+def refusal(said: GitResult, what: str) -> GitFailed:
+    """``what`` git could not do, with its own reason."""
+    from gitlease.git.failure import reason_of
+
+    return GitFailed(f"{what}: {reason_of(said)}")

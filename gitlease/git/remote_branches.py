@@ -1,0 +1,153 @@
+"""Which branches of a remote everybody builds on, as far as is known here."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from gitlease.core.errors import Denied, Unavailable
+from gitlease.git.failure import denies, detail_of, without_secrets
+from gitlease.git.query import ask, is_id
+from gitlease.git.repository import Repository
+from gitlease.git.run import run_git
+
+SECONDS = 5.0  # for the remote to say what it has
+MAX_FETCHED = 1024 * 1024
+
+HEADS = "refs/heads/"
+
+_USUAL = ("main", "master")
+_FETCHED = r"(?P<oid>[0-9a-f]{40,64})\t[^\t]*\tbranch '(?P<branch>.+)' of (?P<place>.+)"
+
+
+def names_of(repository: Repository, remote: str) -> list[str]:
+    """The remotes that have this name or URL, or the URL of what has this name."""
+    names = repository.remote_names()
+    url = repository.remote_url(remote) if remote in names else remote
+    return [x for x in names if x == remote or (url and repository.remote_url(x) == url)]
+
+
+def is_main(ref: str, main: Collection[str]) -> bool:
+    """Whether a ref, by its full name, is one of these main branches."""
+    return ref.removeprefix(HEADS) in main
+
+
+def refs_known(repository: Repository, names: Iterable[str]) -> dict[str, str]:
+    """The branches of these remotes as they were last seen here, by their full names there."""
+    places = [f"refs/remotes/{name}/" for name in names]
+    if not places:
+        return {}
+    said = ask(repository, "for-each-ref", "--format=%(objectname) %(refname) %(symref)", *places)
+    found = {}
+    for line in os.fsdecode(said.out).splitlines():
+        oid, ref, symref = line.split(" ")
+        place = next((x for x in places if ref.startswith(x)), None)
+        if place is not None and not symref:
+            found[f"refs/heads/{ref.removeprefix(place)}"] = oid
+    return found
+
+
+def heads_known(repository: Repository, remote: str) -> list[tuple[str, str]]:
+    """The branches of where a push to a remote goes, a name or a URL, with ids that are known here.
+
+    They are those that it has now, by its own word. Of a branch that has moved on to what is not
+    known here, it is what ``git fetch`` brought of it last, which no ref needs to keep. Nothing
+    where it does not answer in time.
+    """
+    try:
+        now = heads_asked(repository, _push_url(repository, remote), seconds=SECONDS)
+    except (Unavailable, Denied):
+        return []
+    known = _known(repository, now.values())
+    moved_on = {ref for ref, oid in now.items() if oid not in known}
+    before = [(ref, oid) for ref, oid in _fetched(repository, remote) if ref in moved_on]
+    return [(ref, oid) for ref, oid in now.items() if oid in known] + before
+
+
+def heads_asked(repository: Repository, remote: str, *, seconds: float) -> dict[str, str]:
+    """The branches of a remote, a name or a URL, by its own word: full names with ids.
+
+    Raises Unavailable and Denied.
+    """
+    words = (f"--git-dir={repository.git_dir}", "ls-remote", "--quiet", "--heads", "--", remote)
+    folder, env = repository.toplevel or repository.git_dir, {"GIT_TERMINAL_PROMPT": "0"}
+    found = ls_remote(words, folder, seconds=seconds, env=env)
+    return {ref: oid for ref, oid in found.items() if ref.startswith(HEADS)}
+
+
+def ls_remote(
+    words: Sequence[str], folder: str, *, seconds: float, env: Mapping[str, str]
+) -> dict[str, str]:
+    """What ``git ls-remote`` lists: full names of refs with their ids.
+
+    Raises Unavailable and Denied.
+    """
+    said = run_git(words, cwd=folder, timeout=seconds, env=env, repository=True)
+    if said.code or said.timed_out:
+        detail = detail_of(said.err.splitlines(), said, seconds)
+        if not said.timed_out and denies(said.err):
+            raise Denied(f"the remote refused to be read: {detail}")
+        raise Unavailable(f"the remote cannot be reached: {detail}")
+    lines = (line.partition("\t") for line in os.fsdecode(said.out).splitlines())
+    return {ref: oid for oid, _, ref in lines if is_id(oid)}
+
+
+def _fetched(repository: Repository, remote: str) -> list[tuple[str, str]]:
+    """What FETCH_HEAD says of the branches of a remote."""
+    urls = {remote, *(repository.remote_url(x) for x in names_of(repository, remote))}
+    places = {_place(url) for url in urls if url}
+    try:
+        with open(os.path.join(repository.git_dir, "FETCH_HEAD"), encoding="utf-8") as opened:
+            lines = opened.read(MAX_FETCHED).splitlines()
+    except (OSError, ValueError):
+        return []
+    found = (re.fullmatch(_FETCHED, line) for line in lines)
+    return [(HEADS + x["branch"], x["oid"]) for x in found if x and _place(x["place"]) in places]
+
+
+def _push_url(repository: Repository, remote: str) -> str:
+    """Where a push to a remote goes: it need not be where it is fetched from."""
+    if remote not in repository.remote_names():
+        return remote
+    said = ask(repository, "remote", "get-url", "--push", "--", remote)
+    found = os.fsdecode(said.out).splitlines() if said.code == 0 else []
+    return found[0] if found else remote
+
+
+def _known(repository: Repository, oids: Iterable[str]) -> frozenset[str]:
+    """Those of some ids that are known here."""
+    from tempfile import NamedTemporaryFile
+
+    with NamedTemporaryFile("w", prefix="gitlease-", encoding="ascii") as names:
+        names.write("".join(f"{oid}\n" for oid in oids))
+        names.flush()
+        words = ("cat-file", "--batch-check=%(objectname) %(objecttype)")
+        said = ask(repository, *words, source=names.name)
+    lines = (line.split(" ") for line in os.fsdecode(said.out).splitlines())
+    return frozenset(oid for oid, kind in lines if kind == "commit")
+
+
+def _place(url: str) -> str:
+    """A URL as FETCH_HEAD shows it: without a password, a last slash and ``.git``."""
+    return without_secrets(url).rstrip("/").removesuffix(".git")
+
+
+def main_branches(repository: Repository, names: Iterable[str]) -> dict[str, list[str]]:
+    """The main branches of these remotes: what they call so, and what is usual.
+
+    Each by its name, with the ids that it is known to have.
+    """
+    found: dict[str, list[str]] = {branch: [] for branch in _USUAL}
+    places = {f"refs/remotes/{name}/": name for name in names}
+    if not places:
+        return found
+    refs = [f"{place}{branch}" for place in places for branch in (*_USUAL, "HEAD")]
+    said = ask(repository, "for-each-ref", "--format=%(objectname) %(refname) %(symref)", *refs)
+    for line in os.fsdecode(said.out).splitlines():
+        oid, ref, symref = line.split(" ")
+        for place in places:
+            named = symref or ref
+            if ref.startswith(place) and named.startswith(place):
+                found.setdefault(named.removeprefix(place), []).append(oid)
+    return found

@@ -1,0 +1,271 @@
+"""Finds the user's repository and its settings in two git processes, and changes nothing there."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from gitlease.core.errors import Invalid, NotARepository
+from gitlease.core.frozen import dataclass, field
+from gitlease.git.run import GitResult, run_git
+
+TIMEOUT = 10.0
+TRUE = frozenset({"true", "yes", "on", "1"})  # as git reads a setting
+
+# --show-toplevel comes last: where there is no work tree git prints the others, then fails.
+_QUESTIONS = (
+    "rev-parse",
+    "--path-format=absolute",
+    "--show-object-format",
+    "--is-bare-repository",
+    "--is-inside-git-dir",
+    "--git-common-dir",
+    "--git-dir",
+    "--show-prefix",
+    "--show-toplevel",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigEntry:
+    """One value of git's configuration and where it was set, for messages."""
+
+    key: str
+    value: str
+    scope: str  # system, global, local, worktree, command
+    origin: str  # a file's name, or "" for the command line
+
+    @property
+    def place(self) -> str:
+        """How people find it: ``local: .git/config``."""
+        return f"{self.scope}: {self.origin}" if self.origin else "command line"
+
+
+class GitConfig:
+    """The effective configuration of git: every value of every key, the last one the strongest.
+
+    Sections and names do not differ by letter case, subsections do. It is as it was ``read_at``,
+    in nanoseconds since the epoch.
+    """
+
+    __slots__ = ("_values", "entries", "read_at")
+
+    def __init__(self, entries: tuple[ConfigEntry, ...] = (), read_at: int = 0) -> None:
+        self.entries, self.read_at = entries, read_at
+        self._values: dict[str, list[ConfigEntry]] = {}
+        for entry in entries:
+            self._values.setdefault(entry.key, []).append(entry)
+
+    def get(self, key: str) -> str | None:
+        """The value that holds; None when there is none. A key without ``=`` reads ``true``."""
+        entry = self.entry(key)
+        return None if entry is None else entry.value
+
+    def get_all(self, key: str) -> list[str]:
+        """Every value, in git's order."""
+        return [entry.value for entry in self._values.get(_canonical(key), ())]
+
+    def entry(self, key: str) -> ConfigEntry | None:
+        """Like ``get``, with its place."""
+        found = self._values.get(_canonical(key))
+        return found[-1] if found else None
+
+    def section(self, name: str) -> list[ConfigEntry]:
+        """Everything of a section, its subsections included, in git's order."""
+        start = name.lower() + "."
+        return [entry for entry in self.entries if entry.key.startswith(start)]
+
+
+def is_on(value: str | None) -> bool:
+    """Whether git takes the value of a setting for true."""
+    return (value or "").lower() in TRUE
+
+
+def _canonical(key: str) -> str:
+    section, _, rest = key.partition(".")
+    subsection, dot, name = rest.rpartition(".")
+    return f"{section.lower()}.{subsection}{dot}{name.lower()}"
+
+
+@dataclass(frozen=True, slots=True)
+class Repository:
+    """Where the user's repository is, and which part of it the command was started in.
+
+    All folders are absolute. ``common_dir`` is shared by all work trees of a clone. ``folder`` is
+    the start relative to ``toplevel``, ``""`` at the root; a bare repository has no ``toplevel``.
+    ``worktree`` is the name of a linked work tree, None in the main one.
+    """
+
+    common_dir: str
+    git_dir: str
+    toplevel: str | None
+    folder: str
+    worktree: str | None
+    object_format: str
+    config: GitConfig = field(repr=False, compare=False)
+
+    @property
+    def clone_id(self) -> str:
+        """Eight hex digits that name this clone on this machine, the same in all work trees."""
+        from hashlib import sha256
+
+        place = f"{short_host() or ''}\0{os.path.realpath(self.common_dir)}"
+        return sha256(os.fsencode(place)).hexdigest()[:8]
+
+    def branch(self) -> str | None:
+        """The current branch's short name; None when HEAD is detached."""
+        head = os.path.join(self.git_dir, "HEAD")
+        try:
+            if os.path.islink(head):  # how HEAD was kept long ago
+                name = os.readlink(head)
+            else:
+                with open(head, encoding="utf-8", errors="replace") as file:
+                    kind, _, name = file.read(4096).partition(":")
+                if kind != "ref":
+                    return None
+        except OSError:
+            return None
+        if name.strip() == "refs/heads/.invalid":  # what a reftable repository keeps there
+            name = self._ask_head()
+        return name.strip().removeprefix("refs/heads/") or None
+
+    def _ask_head(self) -> str:
+        words = (f"--git-dir={self.git_dir}", "symbolic-ref", "-q", "HEAD")
+        return run_git(words, cwd=self.git_dir, timeout=TIMEOUT).out.decode("utf-8", "replace")
+
+    def remote_names(self) -> tuple[str, ...]:
+        """The remotes that have a URL, in the order of git's configuration."""
+        names = dict.fromkeys(
+            entry.key.removeprefix("remote.").rpartition(".")[0]
+            for entry in self.config.section("remote")
+            if entry.key.endswith((".url", ".pushurl"))
+        )
+        return tuple(name for name in names if name and self.remote_url(name) is not None)
+
+    def remote_url(self, name: str) -> str | None:
+        """The URL as configured that a push to the remote uses first: ``pushurl``, else ``url``."""
+        for key in ("pushurl", "url"):
+            urls: list[str] = []
+            for url in self.config.get_all(f"remote.{name}.{key}"):
+                urls = [*urls, url] if url else []  # an empty value clears those before it
+            if urls:
+                return urls[0]
+        return None
+
+
+def short_host() -> str | None:
+    """This machine's name up to the first dot."""
+    name = os.uname().nodename.partition(".")[0]
+    return name if name and name.isprintable() else None
+
+
+def discover(start: str) -> Repository:
+    """Ask git for the repository around ``start``, as git itself would find it (``GIT_DIR`` holds).
+
+    Raises NotARepository where there is none, Invalid where git refuses to work with it.
+    """
+    start = start or "."
+    if not os.path.isdir(start):
+        raise NotARepository(f"there is no folder {start!r}")
+    asked = run_git(_QUESTIONS, cwd=start, timeout=TIMEOUT, repository=True)
+    lines = os.fsdecode(asked.out).split("\n")[:-1]
+    no_work_tree = asked.code != 0 and len(lines) == len(_QUESTIONS) - 3
+    if asked.timed_out or (asked.code != 0 and not no_work_tree):
+        raise _refusal(asked, start)
+    if len(lines) != len(_QUESTIONS) - 3 + (not no_work_tree):
+        raise Invalid("git's answer about this repository cannot be read: line breaks in its path?")
+    object_format, bare, inside, common_dir, git_dir, prefix = lines[:6]
+    if object_format not in ("sha1", "sha256"):
+        raise Invalid("this git is too old", hints=("gitlease needs git 2.31 or newer",))
+    toplevel = None if no_work_tree else lines[6]
+    if toplevel == git_dir:  # a hook of the server, with GIT_DIR=.
+        toplevel, prefix = None, ""
+    elif bare == "false" and inside == "true":
+        raise _inside(git_dir, toplevel)
+    return Repository(
+        common_dir=common_dir,
+        git_dir=git_dir,
+        toplevel=toplevel,
+        folder="" if toplevel is None else prefix.rstrip("/"),
+        worktree=_worktree(common_dir, git_dir),
+        object_format=object_format,
+        config=read_config(start),
+    )
+
+
+def _worktree(common_dir: str, git_dir: str) -> str | None:
+    parent, name = os.path.split(git_dir)
+    return name if parent == os.path.join(common_dir, "worktrees") else None
+
+
+def read_config(start: str) -> GitConfig:
+    """The configuration that git sees in ``start``, with its includes and ``git -c``."""
+    words = ("config", "--list", "-z", "--show-scope", "--show-origin")
+    read_at = time.time_ns()
+    asked = run_git(words, cwd=start, timeout=TIMEOUT, repository=True)
+    if asked.code != 0 or asked.timed_out:
+        raise _refusal(asked, start)
+    fields = asked.out.decode("utf-8", "surrogateescape").split("\0")
+    entries = []
+    for scope, origin, setting in zip(fields[0::3], fields[1::3], fields[2::3], strict=False):
+        key, equals, value = setting.partition("\n")
+        kind, _, place = origin.partition(":")
+        entries.append(
+            ConfigEntry(
+                key=key,
+                value=value if equals else "true",
+                scope=scope,
+                origin="" if kind == "command line" else place,
+            )
+        )
+    return GitConfig(tuple(entries), read_at)
+
+
+def _inside(git_dir: str, toplevel: str | None) -> NotARepository:
+    if toplevel is None and os.path.basename(git_dir) == ".git":
+        toplevel = os.path.dirname(git_dir)
+    return NotARepository(
+        f"this folder is inside git's own {git_dir}, not in a work tree",
+        hints=(f"cd {toplevel}",) if toplevel else (),
+    )
+
+
+def _git_dir_that_is_gone(start: str) -> str | None:
+    """Where the nearest .git file leads if nothing is there: git 2.54 and later do not say."""
+    folder = os.path.realpath(start)
+    while not os.path.isfile(file := os.path.join(folder, ".git")):
+        if folder == (folder := os.path.dirname(folder)):
+            return None
+    try:
+        with open(file, encoding="utf-8", errors="surrogateescape") as opened:
+            kind, _, named = opened.read(8192).partition("gitdir: ")
+    except OSError:
+        return None
+    git_dir = os.path.join(folder, named.rstrip("\r\n"))
+    return None if kind or not named or os.path.lexists(f"{git_dir}/HEAD") else git_dir
+
+
+def _nowhere(named: str) -> NotARepository:
+    return NotARepository(
+        f"there is no git repository in {named}",
+        hints=("GIT_DIR, or the .git file here, names it: check it",),
+    )
+
+
+def _refusal(asked: GitResult, start: str) -> NotARepository | Invalid:
+    """git's refusal in our words where we know it, else in git's own."""
+    if asked.timed_out:
+        return Invalid(f"git did not answer within {TIMEOUT:g} s about {start!r}")
+    if not os.environ.get("GIT_DIR") and (named := _git_dir_that_is_gone(start)) is not None:
+        return _nowhere(named)
+    said = [line.strip() for line in asked.err.splitlines() if line.strip()]
+    first, *more = [line.removeprefix("fatal: ") for line in said] or ["it said nothing"]
+    if first.startswith("not a git repository: "):
+        return _nowhere(first.removeprefix("not a git repository: ").strip("'"))
+    if first.startswith("not a git repository"):
+        hint = "cd into a repository, or make one: git init"
+        return NotARepository("this is not a git repository", hints=(hint, *more))
+    if "dubious ownership" in first:
+        command = [line for line in more if line.startswith("git config ")]
+        return Invalid(f"git refuses this repository: {first}", hints=tuple(command))
+    return Invalid(f"git cannot read this repository: {first}", hints=tuple(more))

@@ -1,0 +1,113 @@
+"""Which commits some ids reach and others do not, however many there are of both."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from gitlease.core.lease import same_person
+from gitlease.git.changes import shallow
+from gitlease.git.query import ask, is_id, lines_as_input, refusal
+from gitlease.git.repository import Repository
+
+IDS_AT_ONCE = 500  # in the arguments of one process
+
+_FORM = ("--format=%H%x00%ae%x00%ce", "--encoding=UTF-8")
+
+
+class RangeCommit(NamedTuple):
+    """A commit of a range, with the addresses of its author and its committer."""
+
+    id: str
+    people: tuple[str, ...]
+
+    def concerns(self, holders: Sequence[str]) -> bool:
+        """Whether one of these took part in it."""
+        return any(same_person(x, y) for x in self.people for y in holders)
+
+    def is_of(self, holders: Sequence[str]) -> bool:
+        """Whether only these took part: who recorded another's work did, and who wrote it."""
+        return all(any(same_person(x, y) for y in holders) for x in self.people)
+
+
+def rev_range(
+    repository: Repository,
+    tips: Iterable[str],
+    kept: Iterable[str] = (),
+    *,
+    others: Sequence[str] = (),
+    most: int,
+    strict: bool = False,
+) -> list[RangeCommit]:
+    """The commits that ``tips`` reach and neither ``kept`` nor the refs of ``others`` do.
+
+    The newest first, at most so many. ``others`` are words of git that choose refs. Ids that are
+    unknown here are passed over, but if ``strict``. Raises Invalid where git does not answer.
+    """
+    begin = list(dict.fromkeys(x for x in tips if is_id(x)))
+    if not begin:
+        return []
+    ends = [f"^{x}" for x in sorted(set(kept)) if is_id(x)]
+    words = [*_FORM, f"--max-count={most}", *([] if strict else ["--ignore-missing"])]
+    words += ["--not", *others, "--not"] if others else []
+    if len(begin) + len(ends) <= IDS_AT_ONCE:
+        said = ask(repository, "rev-list", *words, *begin, *ends, "--")
+    else:
+        with lines_as_input((*begin, *ends)) as source:
+            said = ask(repository, "rev-list", *words, "--stdin", source=source)
+    if said.code != 0:
+        raise refusal(said, "what is to be pushed cannot be read")
+    # Not splitlines: an address may have what ends a line elsewhere.
+    found = (line.split("\0") for line in said.out.decode("utf-8", "replace").split("\n"))
+    return [RangeCommit(id, tuple(people)) for id, *people in found if people]
+
+
+def commit_ids(repository: Repository, names: Sequence[str]) -> list[str | None]:
+    """The full ids of commits by whatever names git knows, in one process; None for no commit."""
+    asked = [name for name in names if name and "\n" not in name]
+    if not asked:
+        return [None] * len(names)
+    with lines_as_input([f"{name}^{{commit}}" for name in asked]) as source:
+        said = ask(repository, "cat-file", "--batch-check", source=source)
+    answers = (line.split(" ") for line in os.fsdecode(said.out).split("\n"))
+    ids = [x[0] if len(x) == 3 and is_id(x[0]) and x[1] == "commit" else None for x in answers]
+    found = dict(zip(asked, ids, strict=False))
+    return [found.get(name) for name in names]
+
+
+def in_range(
+    repository: Repository, head: str, bases: Sequence[str], *, most: int
+) -> tuple[tuple[str, ...], bool]:
+    """The commits of ``head`` that no base has, the oldest first, at most so many of the newest.
+
+    And whether it is certain that these are they. Where a clone is shallow, an old commit may look
+    new, since the way from a base to it is cut off. It is certain when nothing is cut off on either
+    side of where they part, and all is younger than where history is cut off.
+    """
+    rows = _rows(repository, "--topo-order", f"--max-count={most}", head, "--not", *bases)
+    commits = tuple(commit for _, commit in reversed(rows))
+    edge = shallow(repository)
+    if not edge:
+        return commits, True
+    others = _rows(repository, *bases, "--not", head) if bases else []
+    cut = edge & {commit for _, commit in (*rows, *others)}
+    newest, ids = 0, sorted(edge)
+    for start in range(0, len(ids), IDS_AT_ONCE):
+        some = ids[start : start + IDS_AT_ONCE]
+        newest = max(
+            [newest, *(at for at, _ in _rows(repository, "--no-walk", "--ignore-missing", *some))]
+        )
+    return commits, not cut and all(at > newest for at, _ in rows)
+
+
+def _rows(repository: Repository, *words: str) -> list[tuple[int, str]]:
+    """Timestamps and ids."""
+    said = ask(repository, "rev-list", "--timestamp", *words, "--")
+    if said.code != 0:
+        raise refusal(said, "the commits of the range cannot be listed")
+    found = []
+    for line in os.fsdecode(said.out).splitlines():
+        at, _, commit = line.partition(" ")
+        found.append((int(at[:18]) if at[:18].isdigit() else 0, commit.strip()))
+    return found

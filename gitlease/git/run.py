@@ -1,0 +1,261 @@
+"""Runs git: without a shell, with a cleaned environment, and with a limit of time.
+
+git moves data and answers questions about the user's repository; pygit2 builds and reads objects.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from gitlease.core.errors import Invalid
+from gitlease.core.frozen import dataclass
+
+ASKED = 2.0  # seconds that a process has to end when asked
+AFTER_KILL = 2.0  # seconds in which a killed process may still be read
+SAID = 256 * 1024  # bytes of standard error that are kept of its beginning, and of its end
+ALLOWED_PROTOCOLS = ("file", "git", "http", "https", "ssh")
+
+
+@dataclass(frozen=True, slots=True)
+class GitResult:
+    """What one git process left behind. ``timed_out`` means that it was killed at its limit.
+
+    ``err`` has the beginning and the end where a server, or a hook, had very much to say.
+    """
+
+    code: int
+    out: bytes
+    err: str
+    timed_out: bool = False
+
+
+def clean_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment without what ties git to another repository.
+
+    Settings given on the command line (``git -c``) and everything about transport stay.
+    """
+    env = {k: v for k, v in environ.items() if k not in _REPOSITORY_VARIABLES}
+    env["LC_ALL"] = "C"  # failures are classified by git's own words
+    env["GIT_OPTIONAL_LOCKS"] = "0"  # never refresh the user's index
+    env["GIT_ALLOW_PROTOCOL"] = _protocols(environ.get("GIT_ALLOW_PROTOCOL"))
+    if not _interactive():
+        env.setdefault("GIT_TERMINAL_PROMPT", "0")
+    return env
+
+
+# Each of these, exported by git inside a hook or set by a user, made a git process meant for the
+# private store work on the user's repository, or the other way round.
+_REPOSITORY_VARIABLES = frozenset(
+    {
+        "GIT_DIR",  # would be the repository instead of --git-dir's
+        "GIT_WORK_TREE",  # a bare store with a work tree
+        "GIT_COMMON_DIR",  # refs and objects of the user's repository
+        "GIT_INDEX_FILE",  # a hook's temporary index
+        "GIT_OBJECT_DIRECTORY",  # objects would be written to the user's repository
+        "GIT_ALTERNATE_OBJECT_DIRECTORIES",  # objects found there would not be sent
+        "GIT_QUARANTINE_PATH",  # refuses every ref update
+        "GIT_NAMESPACE",  # another name for every ref
+        "GIT_PREFIX",  # a folder of the user's work tree
+        "GIT_SHALLOW_FILE",  # the user's shallow boundary
+        "GIT_GRAFT_FILE",
+        "GIT_REPLACE_REF_BASE",
+        "GIT_NO_REPLACE_OBJECTS",
+        "GIT_IMPLICIT_WORK_TREE",
+        "GIT_INTERNAL_SUPER_PREFIX",
+        "GIT_CONFIG",  # `git config` would read one file only
+        "GIT_DEFAULT_HASH",  # a store of another object format
+        "GIT_REFLOG_ACTION",
+        "GIT_TRACE_PACKET",  # set by us, to see whether a request was sent
+        "GIT_TRACE_REDACT",
+    }
+)
+
+
+def _protocols(allowed: str | None) -> str:
+    """The user's own list of transports where there is one, but never ``ext``: it runs commands."""
+    wanted = ALLOWED_PROTOCOLS if allowed is None else allowed.split(":")
+    return ":".join(p for p in wanted if p != "ext")
+
+
+def _interactive() -> bool:
+    try:
+        return sys.stdin is not None and sys.stdin.isatty()
+    except ValueError:
+        return False
+
+
+def run_git(
+    args: Sequence[str],
+    *,
+    cwd: str,
+    timeout: float,
+    env: Mapping[str, str] | None = None,
+    repository: bool = False,
+    on_err: Callable[[bytes], None] | None = None,
+    source: str | None = None,
+    on_out: Callable[[bytes], None] | None = None,
+) -> GitResult:
+    """Run ``git ARGS`` and wait at most ``timeout`` seconds; then it and all it started are killed.
+
+    ``env`` is added on top of the cleaned environment; with ``repository`` the variables that
+    name the user's repository are kept, to ask about it. ``on_err`` gets what it says on standard
+    error as it comes, and ``on_out`` its output, of which nothing is kept then and whose handling
+    takes no time from git. ``source`` is a file that it reads as its standard input. Raises Invalid
+    where git is missing.
+    """
+    base = dict(os.environ) if repository else clean_environment(os.environ)
+    if repository:
+        base |= {"LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0"}
+    try:
+        given = subprocess.DEVNULL if source is None else os.open(source, os.O_RDONLY)
+    except OSError as error:
+        raise Invalid(f"{source} cannot be read: {error.strerror}") from None
+    try:
+        process = subprocess.Popen(
+            ["git", *args],
+            cwd=cwd,
+            env={**base, **(env or {})},
+            stdin=given,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=not _interactive(),
+        )
+    except FileNotFoundError as error:
+        if not os.path.isdir(cwd):
+            raise Invalid(f"there is no folder {cwd}") from error
+        raise Invalid("git is not installed, or not on PATH") from error
+    except (OSError, ValueError) as error:
+        raise Invalid(f"git cannot be run: {error}") from error
+    finally:
+        if given != subprocess.DEVNULL:
+            os.close(given)
+    try:
+        out, err, timed_out = _collect(process, time.monotonic() + timeout, on_err, on_out)
+    except BaseException:
+        _kill(process)
+        process.wait()
+        raise
+    return GitResult(process.returncode, out, err.decode("utf-8", "replace"), timed_out)
+
+
+def _collect(
+    process: subprocess.Popen[bytes],
+    deadline: float,
+    on_err: Callable[[bytes], None] | None = None,
+    on_out: Callable[[bytes], None] | None = None,
+) -> tuple[bytes, bytes, bool]:
+    """Read until both pipes end, and wait; past the deadline kill, and read what is left.
+
+    ``communicate`` with a timeout would poll for the exit, which costs milliseconds every time.
+    """
+    out, err = process.stdout, process.stderr
+    if out is None or err is None:
+        raise ValueError("the process has no pipes")
+    chunks, said = list[bytes](), _Ends()
+    timed_out = False
+    with selectors.DefaultSelector() as ready, out, err:
+        for pipe in (out, err):
+            ready.register(pipe, selectors.EVENT_READ)
+        while ready.get_map():
+            events = ready.select(max(0.0, deadline - time.monotonic()))
+            if not events:
+                if timed_out:
+                    break  # something that git left behind holds the pipes open
+                timed_out, deadline = True, time.monotonic() + AFTER_KILL
+                _kill(process)
+            for key, _ in events:
+                data = os.read(key.fd, 65_536)
+                if not data:
+                    ready.unregister(key.fileobj)
+                if key.fileobj is err:
+                    said.more(data)
+                    if on_err is not None:
+                        on_err(data)
+                elif on_out is None:
+                    chunks.append(data)
+                else:
+                    began = time.monotonic()
+                    on_out(data)
+                    deadline += time.monotonic() - began
+    if not timed_out and not _exits(process, deadline):
+        timed_out = True
+        _kill(process)
+    process.wait()
+    return b"".join(chunks), said.kept(), timed_out
+
+
+class _Ends:
+    """The first and the last lines of a text that may be without measure."""
+
+    def __init__(self) -> None:
+        self._first, self._last, self._dropped = bytearray(), bytearray(), False
+
+    def more(self, data: bytes) -> None:
+        room = SAID - len(self._first)
+        self._first += data[:room]
+        self._last += data[room:]
+        if len(self._last) > 2 * SAID:
+            del self._last[:-SAID]
+            self._dropped = True
+
+    def kept(self) -> bytes:
+        if not self._dropped:
+            return bytes(self._first + self._last)
+        first, _, _ = self._first.rpartition(b"\n")
+        _, _, last = self._last.partition(b"\n")
+        return bytes(first + b"\n" + last)
+
+
+def _exits(process: subprocess.Popen[bytes], deadline: float) -> bool:
+    """Wait for the exit of a process that has closed its pipes."""
+    try:
+        process.wait(timeout=max(0.0, deadline - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        return False
+    return True
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """End git and what it started: a transport helper left alone would go on sending.
+
+    It is asked first: the receiving git of a remote on this machine is among what it started, and
+    killed outright it would leave the ref's lock behind.
+    """
+    try:
+        leads = os.getpgid(process.pid) == process.pid
+    except ProcessLookupError:
+        return
+    for how in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            if leads:
+                os.killpg(process.pid, how)
+            else:
+                process.send_signal(how)
+        if _ends(process, leads=leads):
+            return
+
+
+def _ends(process: subprocess.Popen[bytes], *, leads: bool) -> bool:
+    """Whether git ends in time, and what it started with it: that has locks to give back."""
+    until = time.monotonic() + ASKED
+    while process.poll() is None or (leads and _others(process.pid)):
+        if time.monotonic() >= until:
+            return False
+        time.sleep(0.005)
+    return True
+
+
+def _others(group: int) -> bool:
+    """Whether anything is left in a process group."""
+    try:
+        os.killpg(group, 0)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True

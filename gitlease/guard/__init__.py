@@ -1,0 +1,1 @@
+"""What others hold of what a commit or a push touches."""

@@ -1,0 +1,219 @@
+"""What a change does to task files, and what it touches by path and by name."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from gitlease.core.edge import Progress, Task
+from gitlease.core.errors import Invalid
+from gitlease.core.frozen import dataclass, replace
+from gitlease.core.resources.pattern import fold
+from gitlease.git.changes_raw import GITLINK, LINK, Changed
+from gitlease.git.objects import (
+    BLOB,
+    BatchObjects,
+    GitObjects,
+    LibraryObjects,
+    Unreadable,
+    open_library,
+)
+from gitlease.git.repository import Repository
+from gitlease.guard.rules import Touched
+
+if TYPE_CHECKING:
+    from gitlease.settings.sources import Tasks
+    from gitlease.tasks.scan import Wanted
+
+MAX_READ = 2_000  # task files of one change; of those beyond only the names are known
+BY_GIT = 12  # so many blobs are read by git; for more of them opening the repository pays
+
+
+@dataclass(frozen=True, slots=True)
+class TaskTouched:
+    """A changed task file at ``path``, with its task before and after.
+
+    A side is None where the file was not there, or no task. Of one that cannot be read, ``keys``
+    has the folded names that it may be about, and ``problem`` says why (the later side's reason).
+    """
+
+    path: str
+    before: Task | None
+    after: Task | None
+    keys: frozenset[str] = frozenset()
+    problem: str = ""
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The folded names of every task that this file was or is about, or may be."""
+        return self.keys | {task.resource.key for task in (self.before, self.after) if task}
+
+    @property
+    def starts(self) -> bool:
+        """Whether a task becomes one in progress, or begins as one."""
+        if self.after is None or self.after.progress is not Progress.IN_PROGRESS:
+            return False
+        before = self.before
+        if before is None or before.resource != self.after.resource:
+            return True
+        return before.progress is not Progress.IN_PROGRESS
+
+
+def task_status_changes(
+    repository: Repository,
+    tasks: Tasks,
+    changed: Sequence[Changed],
+    objects: GitObjects | None = None,
+) -> list[TaskTouched]:
+    """What the changed files that the settings call task files were, and what they become.
+
+    ``objects`` has their blobs. Raises Invalid for settings that cannot be used; whatever is wrong
+    with a file is said in it.
+    """
+    from gitlease.tasks.scan import Wanted
+
+    wanted = Wanted(tasks)
+    sides = [(one, _before(one, wanted), _after(one, wanted)) for one in changed]
+    sides = [(one, before, after) for one, before, after in sides if before or after]
+    if not sides:
+        return []
+    blobs = dict.fromkeys(x.blob for _, *pair in sides for x in pair if x and not x.is_link)
+    some = list(blobs)[:MAX_READ]
+    said = _Said(tasks, wanted, objects or _objects(repository, some), set(some))
+    found = [_touched(one, said, before, after) for one, before, after in sides]
+    return _reunited(found)
+
+
+def blobs_of_tasks(tasks: Tasks, changed: Iterable[Changed]) -> list[str]:
+    """The blobs of the changed files that the settings call task files, to read them at once."""
+    from gitlease.tasks.scan import Wanted
+
+    wanted = Wanted(tasks)
+    sides = (side for one in changed for side in (_before(one, wanted), _after(one, wanted)))
+    return list(dict.fromkeys(side.blob for side in sides if side and not side.is_link))
+
+
+def touched(changed: Iterable[Changed], task_touched: Iterable[TaskTouched]) -> list[Touched]:
+    """Every path that the changes touch, each once: both of a rename, a submodule as a folder."""
+    names: dict[str, frozenset[str]] = {}
+    for task in task_touched:
+        names[task.path] = names.get(task.path, frozenset()) | task.names
+    found: dict[str, Touched] = {}
+    for one in changed:
+        tasks = names.get(one.path, frozenset())
+        for path in (one.old, one.path) if one.kind == "R" and one.old else (one.path,):
+            now = Touched(path, tasks, one.is_folder, one.lost)
+            known = found.get(path)
+            found[path] = now if known is None else known.joined(now)
+    return list(found.values())
+
+
+# --- the sides of a change ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    file: str
+    blob: str
+    is_link: bool
+
+
+def _before(one: Changed, wanted: Wanted) -> _Side | None:
+    """The side that was there; a copy leaves its source alone."""
+    if one.kind == "C":
+        return None
+    return _side(one.old or one.path, one.mode_before, one.blob_before, wanted)
+
+
+def _after(one: Changed, wanted: Wanted) -> _Side | None:
+    return _side(one.path, one.mode_after, one.blob_after, wanted)
+
+
+def _side(file: str, mode: str, blob: str, wanted: Wanted) -> _Side | None:
+    from gitlease.tasks.scan import OWN
+
+    if not blob or mode == GITLINK or posixpath.basename(file).startswith(OWN):
+        return None
+    covered = any(rule.covers(file) for rule in wanted.rules)
+    return _Side(file, blob, mode == LINK) if covered else None
+
+
+def _touched(one: Changed, said: _Said, before: _Side | None, after: _Side | None) -> TaskTouched:
+    was, keys_before, problem_before = said.of(before)
+    now, keys_after, problem = said.of(after)
+    return TaskTouched(one.path, was, now, keys_before | keys_after, problem or problem_before)
+
+
+def _reunited(found: list[TaskTouched]) -> list[TaskTouched]:
+    """A task that is in another file now has its own past, whatever git took for a rename."""
+    left = {x.before.resource.key: x.before for x in found if x.before and not _same_task(x)}
+    again = []
+    for x in found:
+        past = left.get(x.after.resource.key) if x.after and not _same_task(x) else None
+        again.append(replace(x, before=past, keys=x.names) if past else x)
+    return again
+
+
+def _same_task(x: TaskTouched) -> bool:
+    return bool(x.before and x.after and x.before.resource == x.after.resource)
+
+
+# --- reading ------------------------------------------------------------------------------------
+
+Says = tuple[Task | None, frozenset[str], str]
+
+
+class _Said:
+    """What files say: a task, or the names they may be about and a problem."""
+
+    def __init__(
+        self, tasks: Tasks, wanted: Wanted, objects: GitObjects, allowed: set[str]
+    ) -> None:
+        self._tasks, self._wanted, self._objects, self._allowed = tasks, wanted, objects, allowed
+
+    def of(self, side: _Side | None) -> Says:
+        if side is None:
+            return None, frozenset(), ""
+        from gitlease.tasks.scan import MAX_BYTES, printable
+        from gitlease.tasks.text import guess_ids
+
+        data = b""
+        try:
+            if side.is_link:
+                raise Unreadable("is a symbolic link")
+            if side.blob not in self._allowed:
+                raise Unreadable(f"was not read: the change has more than {MAX_READ} task files")
+            data = self._objects.read(side.blob, BLOB, MAX_BYTES)
+            return self._task(side.file, data), frozenset(), ""
+        except Unreadable as error:
+            problem = f"{printable(side.file)} {error}"
+        except Invalid as error:
+            problem = printable(error.message, 600)
+        return None, _by_name(side.file) | guess_ids(data, tasks=self._tasks), problem
+
+    def _task(self, file: str, data: bytes) -> Task | None:
+        from gitlease.tasks.text import read_task
+
+        if not file.isascii() and any("\ud800" <= letter <= "\udfff" for letter in file):
+            raise Invalid(f"{file}: the name of this file is not UTF-8")
+        task = read_task(data, file=file, tasks=self._tasks)
+        if task is not None and self._wanted.done(file):
+            return replace(task, progress=Progress.DONE)
+        return task
+
+
+def _by_name(file: str) -> frozenset[str]:
+    """The tasks that a file may be by its name: ``back-7 - Title.md`` may be back-7."""
+    stem = posixpath.splitext(posixpath.basename(file))[0]
+    return frozenset(fold(word) for word in (stem, *stem.split()[:1]))
+
+
+def _objects(repository: Repository, blobs: Sequence[str]) -> GitObjects:
+    """libgit2 pays for many blobs, and is not told of what git has beside the repository."""
+    if len(blobs) > BY_GIT and "GIT_OBJECT_DIRECTORY" not in os.environ:
+        repo = open_library(repository)
+        if repo is not None:
+            return LibraryObjects(repo)
+    return BatchObjects(repository, blobs)

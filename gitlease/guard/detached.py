@@ -1,0 +1,150 @@
+"""Work that nobody waits for: started by a hook, done by a process of its own.
+
+A hook of a coding agent has milliseconds. It reads one line, the clone's idle marker, and
+leaves the rest to a gitlease that outlives it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+
+from gitlease.core.frozen import dataclass
+from gitlease.git.files import STAMP, drop_leftovers, open_regular, read_up_to
+from gitlease.guard.idle_marker import MARKER_FILE
+from gitlease.guard.inbox import FOLDER
+from gitlease.guard.ports import IdleMarker
+
+LONGEST_MARKER = 64 * 1024
+LONGEST_POINTER = 8_192
+STAMPS = "agents"  # the folder, in the private state, of what was last started when
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What the files of a clone say at a glance. ``idle`` is None where nothing is known.
+
+    ``inbox``: something may be left to be said by work in the background.
+    """
+
+    private: str
+    idle: IdleMarker | None
+    inbox: bool = False
+
+
+def start_detached(words: Sequence[str], *, cwd: str, env: Mapping[str, str] | None = None) -> bool:
+    """Start ``gitlease WORDS`` in a session of its own and return at once; whether it started.
+
+    ``-P``: a folder called gitlease in the work tree is not to be run instead of this program.
+    """
+    with contextlib.suppress(OSError, ValueError):
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "gitlease", *words],
+            cwd=cwd,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            close_fds=True,
+            start_new_session=True,
+        )
+        process.returncode = 0  # nobody waits for it: it is not to be missed when this one ends
+        return True
+    return False
+
+
+def standing_at(start: str) -> Standing | None:
+    """What this clone's marker says, found without starting git; None where there is no clone."""
+    common = find_common_dir(start)
+    if common is None:
+        return None
+    private = os.path.join(common, "gitlease")
+    inbox = os.path.isdir(os.path.join(private, FOLDER))
+    return Standing(private, _idle_marker(os.path.join(private, MARKER_FILE)), inbox)
+
+
+def find_work_tree(path: str) -> str | None:
+    """The root of the work tree that a path lies in, by its files alone; the path need not exist.
+
+    Links count as what they lead to.
+    """
+    folder = os.path.dirname(os.path.realpath(path))
+    while True:
+        if os.path.lexists(os.path.join(folder, ".git")):
+            return folder
+        parent = os.path.dirname(folder)
+        if parent == folder:
+            return None
+        folder = parent
+
+
+def find_common_dir(start: str) -> str | None:
+    """The common git directory of the work tree around a folder, by its files alone.
+
+    What git itself would ask of the environment is not looked at: hooks of agents have none of it.
+    """
+    folder = os.path.abspath(start)
+    while True:
+        found = os.path.join(folder, ".git")
+        if os.path.isdir(found):
+            return found
+        if os.path.isfile(found):
+            pointer = _line(found)
+            if not pointer.startswith("gitdir:"):
+                return None
+            git_dir = os.path.join(folder, pointer.removeprefix("gitdir:").strip())
+            common = _line(os.path.join(git_dir, "commondir"))
+            return os.path.normpath(os.path.join(git_dir, common)) if common else git_dir
+        parent = os.path.dirname(folder)
+        if parent == folder:
+            return None
+        folder = parent
+
+
+def is_due(standing: Standing, name: str, *, every: int, now: float | None = None) -> bool:
+    """Whether what is called ``name`` was not started for ``every`` seconds; marks it as started.
+
+    Two hooks at the same moment may both be told so: what they start is safe to do twice.
+    """
+    from hashlib import sha256
+
+    now = time.time() if now is None else now
+    folder = os.path.join(standing.private, STAMPS)
+    stamp = os.path.join(folder, sha256(os.fsencode(name)).hexdigest()[:16] + STAMP)
+    try:
+        last = os.stat(stamp).st_mtime
+    except OSError:
+        last = 0.0
+    if 0 <= now - last < every:
+        return False
+    with contextlib.suppress(OSError):
+        os.makedirs(folder, exist_ok=True)
+        drop_leftovers(folder)
+        with open(stamp, "ab"):
+            os.utime(stamp, (now, now))
+    return True
+
+
+def _idle_marker(file: str) -> IdleMarker | None:
+    words = _line(file, LONGEST_MARKER).split()
+    if len(words) < 3 or not all(w.isascii() and w.isdigit() for w in words[:3]):
+        return None
+    clear, renew, held = (int(word) for word in words[:3])
+    return IdleMarker(clear, renew, held, words[3:4] == ["tasks"])
+
+
+def _line(file: str, limit: int = LONGEST_POINTER) -> str:
+    """The first line of a small file, ``""`` where it has none."""
+    try:
+        opened = open_regular(file)
+        if opened is None:
+            return ""
+        with opened:
+            data = read_up_to(opened, limit)
+    except OSError:
+        return ""
+    return os.fsdecode(data).partition("\n")[0].strip() if len(data) <= limit else ""

@@ -1,0 +1,371 @@
+"""The guard over what this clone knows of the ledgers: fresh enough, or fetched within a limit."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from gitlease.core.duration import humanize_duration
+from gitlease.core.errors import Denied, GitleaseError, Unavailable
+from gitlease.core.expiry import Moment, Sighting
+from gitlease.core.frozen import dataclass, field, replace
+from gitlease.core.instant import MS, rfc3339
+from gitlease.core.lease import Actor, Lease, State
+from gitlease.core.relation import Relation, relation
+from gitlease.core.resources.resource import GLOBAL_LAYER, LOCAL_LAYER, WHOLE
+from gitlease.core.view import LeaseView, view_lease
+from gitlease.engine.notices import of_damage, told, unread_notices
+from gitlease.engine.ports import Clock, LedgerStore, Snapshot
+from gitlease.guard.ports import IdleMarker, Unreachable, Watched, WatchFiles
+from gitlease.guard.rules import (
+    Carried,
+    Finding,
+    Severity,
+    Touched,
+    anything_stops,
+    as_own,
+    judge,
+    stands,
+    under,
+)
+
+BLIND = "the leases could not be checked"
+DAMAGE_SHOWN = 3
+OWN = (Relation.MINE, Relation.PARKED)
+THIRD = 3  # a lease is renewed when more than a third of its time is gone
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guarded:
+    """What the guard found. ``own`` are the caller's leases that the change falls under.
+
+    ``checked`` is False when a ledger could not be read at all. ``offline`` says what is known, and
+    why it is not as fresh as was asked for, when the remote did not answer; ``old`` are the ids of
+    the leases that this is all that is known of. ``age`` is how old, in seconds, the oldest
+    knowledge is that this stands on. ``views`` has the leases by their ids.
+    """
+
+    findings: tuple[Finding, ...] = ()
+    own: tuple[Lease, ...] = ()
+    views: Mapping[str, LeaseView] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+    checked: bool = True
+    offline: str = ""
+    old: frozenset[str] = frozenset()
+    age: int = 0
+
+    def lenient(self) -> Guarded:
+        """The same with a warning wherever only knowledge says so that is too old to stop anybody.
+
+        The remote may have been asked in vain about one layer, and not be needed for another.
+        """
+        found = [
+            replace(f, severity=Severity.WARN) if f.lease.lease_id in self.old else f
+            for f in self.findings
+        ]
+        found.sort(key=lambda f: f.severity is not Severity.BLOCK)
+        return replace(self, findings=tuple(found))
+
+
+class GuardService:
+    """Judges changes of files against the leases of some layers, for one actor.
+
+    ``store`` is opened only when what is kept is too old, since that takes its time. ``tasks``
+    gives the places of task files, relative to the root, whose changes may claim a task; None
+    where no change does. ``one_holder``: whoever passes the marker of this clone is this actor.
+    """
+
+    def __init__(
+        self,
+        watch: WatchFiles,
+        store: Callable[[], LedgerStore],
+        *,
+        clock: Clock,
+        actor: Actor,
+        layers: Sequence[str],
+        max_age: int,
+        tasks: Callable[[], tuple[str, ...]] | None = None,
+        one_holder: bool = True,
+    ) -> None:
+        self._watch, self._open = watch, store
+        self._clock, self._actor, self._layers = clock, actor, tuple(dict.fromkeys(layers))
+        self._max_age, self._tasks, self._one_holder = max_age, tasks, one_holder
+        self._store: LedgerStore | None = None
+        self._lost: list[str] = []
+
+    def check(self, touched: Sequence[Touched], *, strict: bool = False) -> Guarded:
+        """What of the touched paths others hold. ``strict``: asks the remote whatever is known."""
+        findings: list[Finding] = []
+        own: list[Lease] = []
+        views: dict[str, LeaseView] = {}
+        old: set[str] = set()
+        look = _Look()
+        for known in self._all(look, strict=strict):
+            moment, policy = self._moment(known), known.policy
+            look.age = max(look.age, self._age(known))
+            self._lost += self._run_out(known, moment)
+            look.damage += known.damage
+            found = judge(touched, known.leases, actor=self._actor, policy=policy, moment=moment)
+            mine = under(touched, known.leases, actor=self._actor, policy=policy, moment=moment)
+            findings += found
+            own += mine
+            if look.failure is not None and not self._is_young(known):
+                old |= {f.lease.lease_id for f in found}
+            for lease in (*(f.lease for f in found), *mine):
+                views[lease.lease_id] = view_lease(
+                    lease, layer=known.layer, actor=self._actor, policy=policy, moment=moment
+                )
+        return Guarded(
+            findings=tuple(findings),
+            own=tuple(own),
+            views=views,
+            warnings=(*self.lost(), *look.warnings()),
+            checked=look.checked,
+            offline=look.offline(),
+            old=frozenset(old),
+            age=look.age,
+        )
+
+    def but_their_own(
+        self, guarded: Guarded, carried: Sequence[Carried], *, lost: Sequence[Touched]
+    ) -> Guarded:
+        """The same without what only the own work of those leases touches, and not of what is lost.
+
+        ``carried`` are all commits that a push brings.
+        """
+        gone = {one.path for one in lost}
+        kept = tuple(
+            found
+            for found in guarded.findings
+            if found.path in gone
+            or stands(
+                found, carried, layer=guarded.views[found.lease.lease_id].layer, actor=self._actor
+            )
+        )
+        return replace(guarded, findings=kept)
+
+    def others_hold(self) -> bool:
+        """Whether others hold anything that the guard would stop the caller for. Asks nobody."""
+        every = (self._known_now(layer) for layer in self._layers)
+        return any(
+            anything_stops(
+                known.leases, actor=self._actor, policy=known.policy, moment=self._moment(known)
+            )
+            for known in every
+            if known is not None
+        )
+
+    def lost(self) -> tuple[str, ...]:
+        """What became of leases of the caller's that it does not know yet, each said once."""
+        lost, self._lost = tuple(dict.fromkeys(self._lost)), []
+        return lost
+
+    def held(self, *, parents: bool = False) -> Iterator[tuple[str, Lease]]:
+        """The caller's own live leases with their layers, parked ones too.
+
+        ``parents``: also those of the session that started the caller's.
+        By what this clone knows: asks nobody.
+        """
+        for layer in self._layers:
+            known = self._known_now(layer)
+            if known is not None:
+                moment, actor, policy = self._moment(known), self._actor, known.policy
+                for lease in known.leases:
+                    if as_own(lease, actor, policy, moment, parents=parents) in OWN:
+                        yield layer, lease
+
+    def under(self, touched: Sequence[Touched]) -> list[tuple[str, Lease]]:
+        """The leases of the caller or its parents that a change falls under. Asks nobody."""
+        found = []
+        for layer in self._layers:
+            known = self._known_now(layer)
+            if known is not None:
+                moment, policy, actor = self._moment(known), known.policy, self._actor
+                mine = under(
+                    touched, known.leases, actor=actor, policy=policy, moment=moment, parents=True
+                )
+                found += [(layer, lease) for lease in mine]
+        return found
+
+    def due(self) -> tuple[str, ...]:
+        """The layers whose leases of the caller's are to be renewed: a third of their time is gone.
+
+        What is parked is left alone. Asks nobody.
+        """
+        now = self._clock.now().wall_ms
+        beaten = ((layer, lease) for layer, lease in self.held() if not lease.parked)
+        late = (layer for layer, lease in beaten if now >= _renew_at(lease))
+        return tuple(dict.fromkeys(late))
+
+    def refresh(self) -> None:
+        """Keep what this clone knows now for the next hooks, without asking anybody."""
+        self._set_idle_marker({layer: self._known_now(layer) for layer in self._layers})
+
+    # --- how ----------------------------------------------------------------------------------
+
+    def _all(self, look: _Look, *, strict: bool) -> list[Watched]:
+        states = {layer: self._state(layer, look, strict=strict) for layer in self._layers}
+        self._set_idle_marker(states)
+        return [known for known in states.values() if known is not None]
+
+    def _state(self, layer: str, look: _Look, *, strict: bool) -> Watched | None:
+        """What is known of a layer: kept, read from this clone's copy, or fetched."""
+        kept = self._known_now(layer)
+        if kept is not None and not strict and self._is_young(kept):
+            return kept
+        if look.failure is None and not strict:
+            look.failure = self._failed_lately()
+        if look.failure is None:
+            try:
+                head = self._opened().fetch(layer)
+                self._watch.set_unreachable(None)
+                return self._keep(head)
+            except (Unavailable, Denied) as error:
+                look.failure = Unreachable(self._clock.now(), error.message)
+                self._watch.set_unreachable(look.failure)
+            except GitleaseError as error:
+                look.faults.append(error.message)
+                look.checked = False
+                return kept
+        look.checked = look.checked and kept is not None
+        return kept
+
+    def _failed_lately(self) -> Unreachable | None:
+        """A remote that did not answer is not waited for again at once."""
+        failure = self._watch.unreachable()
+        if failure is None or not failure.at.same_boot(self._clock.now()):
+            return None
+        ago = failure.at.elapsed_at_most(self._clock.now())
+        return failure if ago <= self._max_age * MS else None
+
+    def _is_young(self, known: Watched) -> bool:
+        age = known.received.elapsed_at_most(self._clock.now())
+        return age <= self._max_age * MS
+
+    def _age(self, known: Watched) -> int:
+        """How old it is, in whole seconds."""
+        return known.received.elapsed_at_most(self._clock.now()) // MS
+
+    def _known_now(self, layer: str) -> Watched | None:
+        """What this clone knows: as it was kept, else read from the copy of the ledger."""
+        kept = self._watch.load(layer)
+        if kept is not None:
+            return kept
+        try:
+            head = self._opened().known(layer)
+        except GitleaseError:
+            return None  # to be fetched then
+        return self._keep(head) if head is not None else None
+
+    def _keep(self, head: Snapshot) -> Watched:
+        leases = head.ledger.every_lease() if head.ledger else []
+        live = tuple(x for x in leases if x.state is State.ACTIVE)
+        seen = {x.lease_id: s for x in live if (s := head.seen(x)) is not None}
+        known = Watched(
+            layer=head.layer, version=head.version, received=head.received, leases=live, seen=seen
+        )
+        if head.ledger is not None:
+            known = replace(
+                known,
+                policy=head.ledger.header.policy,
+                damage=of_damage(head.ledger.damage(), shown=DAMAGE_SHOWN),
+            )
+            notices = head.ledger.notices(self._actor.holder)
+            unread = unread_notices(self._opened(), head.layer, notices, self._actor)
+            self._lost += [told(notice) for notice in unread]
+        self._watch.save(known)
+        return known
+
+    def _run_out(self, known: Watched, moment: Moment) -> list[str]:
+        """The caller's own leases that ended by themselves, each told once in this clone."""
+        ended = {
+            f"ran out {lease.lease_id} {lease.expires_at}": lease
+            for lease in known.leases
+            if lease.answers_to(self._actor)
+            and relation(lease, self._actor, known.policy, moment) is Relation.MINE_LAPSED
+        }
+        if not ended:
+            return []
+        before = self._opened().shown(known.layer, list(ended))
+        return [
+            f"your lease of {x.resource} ran out at {rfc3339(x.expires_at)}; to go on with it: "
+            f"{_claim_again(x, known.layer)}"
+            for key, x in ended.items()
+            if key not in before
+        ]
+
+    def _opened(self) -> LedgerStore:
+        if self._store is None:
+            self._store = self._open()
+        return self._store
+
+    def _moment(self, known: Watched) -> Moment:
+        def seen(lease: Lease) -> Sighting | None:
+            return known.seen.get(lease.lease_id)
+
+        return Moment(now=self._clock.now(), seen=seen)
+
+    def _set_idle_marker(self, states: Mapping[str, Watched | None]) -> None:
+        """What the shims may go by until somebody looks again: it is the same for all who pass."""
+        if not self._one_holder:
+            return
+        now = self._clock.now().wall_ms
+        clear: list[int] = []
+        held: list[Lease] = []
+        for known in states.values():
+            if known is None:
+                clear.append(0)
+                continue
+            others = [x for x in known.leases if not x.same_holder(self._actor)]
+            runs = [x for x in known.leases if x.same_holder(self._actor) and x.session is not None]
+            held += [x for x in known.leases if x.same_holder(self._actor) and x.expires_at > now]
+            free = not others and not runs
+            age = known.received.elapsed_at_most(self._clock.now())
+            clear.append(now + self._max_age * MS - age if free else 0)
+        beaten = [x for x in held if not x.parked]
+        until = max((x.expires_at for x in beaten), default=0)
+        renew = min((_renew_at(x) for x in beaten), default=0)
+        clear += [x.expires_at for x in held]  # then somebody has to tell that it ran out
+        idle = IdleMarker(
+            clear_until=max(min(clear, default=0) // MS, 0),
+            renew_at=renew // MS,
+            held_until=until // MS,
+            tasks=self._tasks is not None,
+            below=self._tasks() if self._tasks is not None else (),
+        )
+        self._watch.set_idle_marker(idle, {k: s.version if s else "" for k, s in states.items()})
+
+
+def _renew_at(lease: Lease) -> int:
+    """When a lease is due, in milliseconds since the epoch."""
+    return lease.renewed_at + lease.duration_ms // THIRD
+
+
+def _claim_again(lease: Lease, layer: str) -> str:
+    words = ["gitlease", "claim", lease.resource.text]
+    words += [] if lease.scope == WHOLE else ["--scope", lease.scope]
+    if layer != GLOBAL_LAYER:
+        words += ["--local"] if layer == LOCAL_LAYER else ["--layer", layer]
+    return shlex.join(words)
+
+
+class _Look:
+    """What is noticed on the way of one check."""
+
+    def __init__(self) -> None:
+        self.failure: Unreachable | None = None
+        self.faults: list[str] = []
+        self.damage: list[str] = []
+        self.checked = True
+        self.age = 0
+
+    def warnings(self) -> tuple[str, ...]:
+        said = [f"{BLIND}: {text}" for text in self.faults]
+        said += [f"{text}: what it covers is not guarded" for text in self.damage]
+        return tuple(dict.fromkeys(said))
+
+    def offline(self) -> str:
+        if self.failure is None:
+            return ""
+        known = f"by what this clone knew {humanize_duration(self.age)} ago"
+        return f"{known if self.checked else BLIND}: {self.failure.message}"

@@ -1,0 +1,171 @@
+"""What the guard and git's hooks need of the world beside the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from gitlease.core.expiry import Sighting
+from gitlease.core.frozen import dataclass, field
+from gitlease.core.instant import Instant
+from gitlease.core.lease import Lease
+from gitlease.core.policy import DEFAULT_POLICY, Policy
+from gitlease.core.resources.resource import Resource
+from gitlease.guard.rules import Carried, Touched
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watched:
+    """The live leases of one layer as they were ``received``, for hooks that have no time.
+
+    ``damage`` says which records cannot be read.
+
+    ``version`` is the head's, ``""`` where there was no ledger; ``seen`` has the sightings of the
+    records by lease id.
+    """
+
+    layer: str
+    version: str
+    received: Instant
+    policy: Policy = DEFAULT_POLICY
+    leases: tuple[Lease, ...] = ()
+    damage: tuple[str, ...] = ()
+    seen: Mapping[str, Sighting] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class IdleMarker:
+    """What a shim may know without asking: seconds since the epoch, 0 for never.
+
+    Until ``clear_until`` nobody else holds anything; until ``held_until`` something is held here,
+    to be renewed from ``renew_at`` on. ``tasks``: a commit may claim a task, and ``below`` are the
+    files and folders, relative to the root, that it would change then (none: anywhere).
+    """
+
+    clear_until: int = 0
+    renew_at: int = 0
+    held_until: int = 0
+    tasks: bool = False
+    below: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Unreachable:
+    """That a remote could not be reached, when, and what was said of it."""
+
+    at: Instant
+    message: str
+
+
+class WatchFiles(Protocol):
+    """Keeps what the guard knows between two hooks. It only saves work, and never fails."""
+
+    def load(self, layer: str) -> Watched | None:
+        """What was kept, if it is of the head that this clone knows now."""
+
+    def save(self, watched: Watched) -> None:
+        """Keep it."""
+
+    def set_idle_marker(self, idle: IdleMarker, versions: Mapping[str, str]) -> None:
+        """Tell the shims, unless the heads of the layers are no longer these."""
+
+    def unreachable(self) -> Unreachable | None:
+        """The last failure to reach the remote, None where it was reached since."""
+
+    def set_unreachable(self, failure: Unreachable | None) -> None:
+        """Remember it, so that not every hook has to wait for the same remote; None: it answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A task that becomes one of work in progress, with the names of its assignees as written."""
+
+    resource: Resource
+    before: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StagedChange:
+    """What a commit would change: the paths it touches, and the tasks that it starts.
+
+    ``problems`` are the task files that cannot be read.
+    """
+
+    touched: tuple[Touched, ...] = ()
+    started: tuple[Started, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """What a push would bring to one ref of a remote: the paths that its commits touch.
+
+    ``commits`` is how many there are, ``cut`` whether there were too many to look at.
+    ``is_ledger``: only gitlease moves that ref.
+    """
+
+    ref: str
+    touched: tuple[Touched, ...] = ()
+    commits: int = 0
+    cut: bool = False
+    is_ledger: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TakenAway:
+    """What a push would take away: the paths that the commits touch, how many, whether too many.
+
+    ``unknown`` are the branches of which it is not known here what they have.
+    """
+
+    touched: tuple[Touched, ...] = ()
+    commits: int = 0
+    cut: bool = False
+    unknown: tuple[str, ...] = ()
+
+
+class Worktree(Protocol):
+    """The user's repository as a hook of git finds it.
+
+    Raises Invalid where git does not answer.
+    """
+
+    def staged(self, *, amended: bool | None = False) -> StagedChange:
+        """What is about to be committed, by the index that git gives its hook.
+
+        ``amended``: with what the commit changed that is being replaced. None asks to find out
+        whether there is one; an index without any change is taken for that.
+        """
+
+    def outgoing(self, lines: Sequence[str], remote: str) -> tuple[Outgoing, ...]:
+        """What is about to be pushed, by the lines that git gives its pre-push hook."""
+
+    def carried(self, lines: Sequence[str], remote: str) -> Sequence[Carried]:
+        """The commits of such a push, without those that turn out to be there already.
+
+        Asks the remote what it has, and goes by what is known here where it does not answer.
+        """
+
+    def taken_away(self, lines: Sequence[str], remote: str) -> TakenAway:
+        """What such a push takes away from the main branches of the remote of the ledger."""
+
+    def set_trailers(
+        self,
+        message_file: str,
+        trailers: Sequence[str],
+        *,
+        stale: Sequence[str] = (),
+        template: bool = False,
+    ) -> None:
+        """Have a message end with these trailers, in the place of older ones of the same leases.
+
+        ``stale`` ones go: the message was that of another change. ``template``: it is to be filled
+        in.
+        """
+
+    def empty_if_bare(self, message_file: str) -> None:
+        """Empty a message that says nothing but trailers, so that git makes no commit of it.
+
+        A template that nobody filled in says nothing either.
+        """

@@ -1,0 +1,225 @@
+"""The guard: what a change of files touches that another holds, and how bad that is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from gitlease.core.expiry import Moment
+from gitlease.core.frozen import dataclass, replace
+from gitlease.core.lease import Actor, Lease, same_person
+from gitlease.core.policy import Policy
+from gitlease.core.relation import Relation, relation
+from gitlease.core.resources import pattern
+from gitlease.core.resources.pattern import fold
+
+if TYPE_CHECKING:
+    from gitlease.core.trailers import Authorship, Named
+
+
+class Severity(Enum):
+    """What a finding comes to where the guard blocks."""
+
+    BLOCK = "block"
+    WARN = "warn"
+
+
+# A run that is somebody's own is only warned about when the person speaks without a session, and
+# what has lapsed may be taken: its holder is to be asked, not obeyed.
+SEVERITIES: Mapping[Relation, Severity] = {
+    Relation.THEIRS: Severity.BLOCK,
+    Relation.MY_OTHER_RUN: Severity.BLOCK,
+    Relation.MY_RUN: Severity.WARN,
+    Relation.THEIRS_ASSIGNED: Severity.WARN,
+    Relation.THEIRS_LAPSED: Severity.WARN,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Touched:
+    """A path that a change touches, relative to the root; a rename touches both of its paths.
+
+    ``tasks`` are the folded names of the tasks whose file it is or was. ``folder`` says that it
+    stands for all below it: a submodule. ``lost`` is the work that a merge gives up there, where it
+    does no more than to follow another side: whoever did none of it has nothing against that.
+    """
+
+    path: str
+    tasks: frozenset[str] = frozenset()
+    folder: bool = False
+    lost: tuple[Authorship, ...] = ()
+
+    def joined(self, other: Touched) -> Touched:
+        """Both of them, which are of one path."""
+        lost = tuple(dict.fromkeys(self.lost + other.lost)) if self.lost and other.lost else ()
+        return Touched(self.path, self.tasks | other.tasks, self.folder or other.folder, lost)
+
+    def concerns(self, lease: Lease, actor: Actor) -> bool:
+        """Whether it is a change to this lease, if that covers it.
+
+        Of the runs of one person only the message tells whose work a commit is.
+        """
+        if not self.lost:
+            return True
+        named = ((x.key, x.token) for work in self.lost for x in work.named)
+        if (lease.resource.key, lease.token) in named:
+            return True
+        people = (one for work in self.lost for one in work.people)
+        return not lease.same_holder(actor) and any(same_person(lease.holder, x) for x in people)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A touched path that is covered by somebody's lease."""
+
+    path: str
+    lease: Lease
+    severity: Severity
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """A commit that a push carries: what it touches, who recorded it, and the grants it names."""
+
+    touched: tuple[Touched, ...]
+    committer: str = ""
+    named: tuple[Named, ...] = ()
+
+
+def merged(touched: Iterable[Touched]) -> tuple[Touched, ...]:
+    """Each path once, with every task that it is or was the file of."""
+    found: dict[str, Touched] = {}
+    for one in touched:
+        known = found.get(one.path)
+        found[one.path] = one if known is None else known.joined(one)
+    return tuple(found.values())
+
+
+def judge(
+    touched: Sequence[Touched],
+    leases: Iterable[Lease],
+    *,
+    actor: Actor,
+    policy: Policy,
+    moment: Moment,
+) -> list[Finding]:
+    """Everything touched that a lease of others covers: what blocks comes first, then by path.
+
+    A lease covers its own path, those of its task, and its task's file. What a session holds is
+    open to those that it started.
+    """
+    judged = [
+        (x, SEVERITIES.get(relation(x, actor, policy, moment)))
+        for x in leases
+        if not x.is_of_parent(actor)
+    ]
+    against = [(x, severity) for x, severity in judged if severity is not None]
+    cover = Cover([x for x, _ in against])
+    found = [
+        Finding(one.path, *against[n])
+        for one in touched
+        for n in cover.of(one)
+        if one.concerns(against[n][0], actor)
+    ]
+    return sorted(found, key=lambda f: (f.severity is not Severity.BLOCK, f.path, f.lease.key))
+
+
+def under(
+    touched: Sequence[Touched],
+    leases: Iterable[Lease],
+    *,
+    actor: Actor,
+    policy: Policy,
+    moment: Moment,
+    parents: bool = False,
+) -> list[Lease]:
+    """The caller's own live leases that a change falls under, in the order of their resources.
+
+    ``parents``: also those of the session that started the caller's.
+    """
+    mine = [x for x in leases if as_own(x, actor, policy, moment, parents=parents) is Relation.MINE]
+    cover = Cover(mine)
+    found = {n for one in touched for n in cover.of(one)}
+    return sorted((mine[n] for n in found), key=lambda x: x.key)
+
+
+def as_own(
+    lease: Lease, actor: Actor, policy: Policy, moment: Moment, *, parents: bool = False
+) -> Relation:
+    """How a lease stands to the caller, and with ``parents`` as to the session that holds it."""
+    if parents and lease.is_of_parent(actor):
+        actor = replace(actor, session=lease.session)
+    return relation(lease, actor, policy, moment)
+
+
+def stands(finding: Finding, carried: Iterable[Carried], *, layer: str, actor: Actor) -> bool:
+    """Whether any of these commits touches what was found without being that lease's own work.
+
+    The holder's own commits may be landed by anybody, as the holder recorded them: who rebases or
+    applies them may change them. Of the runs of one person only the message tells which made a
+    commit: it names the token that the lease has now.
+    """
+    return any(
+        not _is_work_of(one, finding.lease, layer, actor)
+        for one in carried
+        if any(x.path == finding.path and x.concerns(finding.lease, actor) for x in one.touched)
+    )
+
+
+def _is_work_of(commit: Carried, lease: Lease, layer: str, actor: Actor) -> bool:
+    if not lease.same_holder(actor):
+        return same_person(lease.holder, commit.committer)
+    return any(
+        (x.layer, x.key, x.token) == (layer, lease.resource.key, lease.token) for x in commit.named
+    )
+
+
+def anything_stops(
+    leases: Iterable[Lease], *, actor: Actor, policy: Policy, moment: Moment
+) -> bool:
+    """Whether there is any lease at all that the guard would stop this caller for."""
+    return any(
+        SEVERITIES.get(relation(x, actor, policy, moment)) is Severity.BLOCK
+        for x in leases
+        if not x.is_of_parent(actor)
+    )
+
+
+class Cover:
+    """Which of some leases cover what is touched.
+
+    They are looked up by the first literal segment of their patterns: a commit may have very many
+    files, and a ledger very many leases.
+    """
+
+    def __init__(self, leases: Sequence[Lease]) -> None:
+        self._tasks: dict[str, list[int]] = {}
+        self._below: dict[str | None, list[tuple[pattern.Pattern, int]]] = {}
+        for number, lease in enumerate(leases):
+            if not lease.resource.is_path:
+                self._tasks.setdefault(fold(lease.resource.text), []).append(number)
+            for text in lease.patterns:
+                parsed = pattern.parse(text)
+                head = parsed.head[0] if parsed.head else None
+                self._below.setdefault(head, []).append((parsed, number))
+
+    def of(self, one: Touched) -> set[int]:
+        """The numbers of the leases that cover a path, or the file of whose task it is."""
+        found = {number for name in one.tasks for number in self._tasks.get(name, ())}
+        first = fold(one.path).split("/", 1)[0]
+        for head in (first, None):
+            for parsed, number in self._below.get(head, ()):
+                if number not in found and _covers(parsed, one):
+                    found.add(number)
+        return found
+
+
+def _covers(parsed: pattern.Pattern, one: Touched) -> bool:
+    if not one.folder:
+        return pattern.covers(parsed, one.path)
+    try:
+        return pattern.overlap(parsed, pattern.parse(pattern.escape(one.path)))
+    except pattern.PatternError:  # a name that no pattern can have: as far as the heads tell
+        segments = fold(one.path).split("/")
+        return all(a == b for a, b in zip(parsed.head, segments, strict=False))

@@ -1,0 +1,1 @@
+"""Git hooks, beside every hook manager."""

@@ -1,0 +1,83 @@
+"""Calls of gitlease that people put into hooks of their own: the lines that `hooks install` prints.
+
+They are known as they are printed, but for blanks around them, and are never written to.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+
+from gitlease.core.frozen import dataclass
+from gitlease.install.hooks.managers import hook_lines
+from gitlease.install.hooks.places import HUSKY, Place, read_file
+from gitlease.install.hooks.shims import HOOKS, find_section
+
+# What starts nothing: a probe may pass over it.
+_QUIET = re.compile(r"#.*|set [-+].*|\w+=[\w./:-]*|")
+
+
+@dataclass(frozen=True, slots=True)
+class OwnCall:
+    """A call in a script of somebody's own.
+
+    ``first``: nothing else is started before it, so that a probe ends there. ``runs``: the script
+    may be executed.
+    """
+
+    path: str
+    first: bool
+    runs: bool
+
+
+def own_call(place: Place, name: str) -> OwnCall | None:
+    """The call of one hook in a script of somebody's own; None where there is none, or ours."""
+    for folder in script_folders(place):
+        path = os.path.join(folder, name)
+        data = read_file(path)
+        if data is None or find_section(data, name) is not None:
+            continue
+        before = _before_call(data, name)
+        if before is not None:
+            called = path if folder == place.folder else os.path.join(place.folder, name)
+            first = all(_QUIET.fullmatch(line) for line in before)
+            return OwnCall(path, first, os.access(called, os.X_OK))
+    return None
+
+
+def own_calls(folders: Iterable[str]) -> Iterator[str]:
+    """A sentence for each of these folders with scripts that call gitlease in others' lines."""
+    for folder in folders:
+        read = ((name, read_file(os.path.join(folder, name))) for name in HOOKS)
+        names = [name for name, data in read if data is not None and _stays(data, name)]
+        if names:
+            yield f"{', '.join(names)} in {folder} call gitlease in lines of your own"
+
+
+def script_folders(place: Place) -> tuple[str, ...]:
+    """Where scripts of people are: husky's lie above the folder that git knows."""
+    above, last = os.path.split(place.folder)
+    husky = last == "_" and os.path.basename(above) == HUSKY
+    return (*([above] if husky else []), place.folder)
+
+
+def _stays(data: bytes, name: str) -> bool:
+    placed = find_section(data, name)
+    rest = data if placed is None else data[: placed.start] + data[placed.end :]
+    return _before_call(rest, name) is not None
+
+
+def _before_call(data: bytes, name: str) -> list[str] | None:
+    """The lines of a script before the printed ones; None where these are not in it.
+
+    Below a plain ``exit`` they are never run.
+    """
+    lines = [line.strip() for line in data.decode("utf-8", "surrogateescape").split("\n")]
+    printed = list(hook_lines(name))
+    for at, line in enumerate(lines):
+        if lines[at : at + len(printed)] == printed:
+            return lines[:at]
+        if re.match(r"exit\b", line):
+            return None
+    return None

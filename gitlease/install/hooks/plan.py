@@ -1,0 +1,238 @@
+"""What has to be done so that git calls us, beside whatever calls hooks here already."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+
+from gitlease.core.errors import Invalid
+from gitlease.git.repository import TIMEOUT
+from gitlease.git.run import run_git
+from gitlease.install.hooks.managers import (
+    LEFTHOOK_SNIPPET,
+    add_to_lefthook,
+    add_to_pre_commit,
+    hook_lines,
+    is_snippet,
+    lefthook_hooks,
+    lefthook_snippet,
+    pre_commit_ids,
+    pre_commit_lines,
+    without_section,
+)
+from gitlease.install.hooks.own import OwnCall, own_call
+from gitlease.install.hooks.places import HUSKY, SCRIPTS, Place, Way, read_file
+from gitlease.install.hooks.shims import ASIDE, Form, find_section, is_current, section, shim
+from gitlease.install.hooks.write import Change, Plan
+
+SHELLS = ("sh", "bash", "dash", "ash", "ksh", "mksh", "zsh", "busybox")
+
+
+def plan_install(place: Place, names: Sequence[str], *, yes: bool) -> Plan:
+    """What has to be done for these hooks. Without ``yes`` no file of a manager is changed.
+
+    A hook in which somebody's own script calls us is done: a second call would do all of it twice.
+    """
+    own = {name: call for name in names if (call := own_call(place, name)) is not None}
+    rest = [name for name in names if name not in own]
+    plan = _PLANNERS[place.way](place, rest, yes) if rest else Plan(place.way)
+    return Plan(plan.way, plan.changes, plan.lines, (*plan.notes, *_told(own)))
+
+
+def _told(own: Mapping[str, OwnCall]) -> Iterator[str]:
+    for folder in dict.fromkeys(os.path.dirname(call.path) for call in own.values()):
+        names = [name for name, call in own.items() if os.path.dirname(call.path) == folder]
+        said = "call gitlease already, in lines of your own: left as they are"
+        yield f"{', '.join(names)} in {folder} {said}"
+    for name, call in own.items():
+        if not call.runs:
+            yield f"{call.path} is not run by git: it is not executable, or not called for {name}"
+
+
+def _by_config(place: Place, names: Sequence[str], yes: bool) -> Plan:
+    """git calls a script of the private folder; one that is gone is passed over, not a failure."""
+    changes = []
+    for name in names:
+        script = os.path.join(place.private, SCRIPTS, name)
+        quoted = shlex.quote(script)
+        command = f"test ! -x {quoted} || {quoted}"
+        if read_file(script) != shim(name):
+            changes.append(Change(said=f"wrote {script}", path=script, new=shim(name), quiet=True))
+        start = f"hook.gitlease-{name}"
+        if _setting(place.top, f"{start}.command") != command:
+            changes.append(
+                Change(said=f"set {start}.command", setting=(f"{start}.command", command))
+            )
+        if _setting(place.top, f"{start}.event") != name:
+            changes.append(Change(said=f"set {start}.event", setting=(f"{start}.event", name)))
+    return Plan(place.way, tuple(changes))
+
+
+def _by_files(place: Place, names: Sequence[str], yes: bool) -> Plan:
+    changes: list[Change] = []
+    notes: list[str] = []
+    for name in names:
+        made = _hook_file(os.path.join(place.scripts, name), name, place, notes)
+        changes += [made] if made else []
+    if changes and not place.folder.startswith(os.path.join(os.path.dirname(place.private), "")):
+        where = os.path.relpath(place.scripts, place.top)
+        notes.append(f"{where} is in the work tree: commit it, and everyone has these hooks")
+    return Plan(place.way, tuple(changes), (), tuple(notes))
+
+
+def _by_husky(place: Place, names: Sequence[str], yes: bool) -> Plan:
+    plan = _by_files(place, names, yes)
+    if yes or not plan.changes:
+        return plan
+    hooks = [os.path.basename(change.path) for change in plan.changes]
+    said = "husky runs the hooks here: add these lines at the top, or let --yes add them"
+    return Plan(place.way, (), _to_add(hooks, f"{HUSKY}/"), (said,))
+
+
+def _by_pre_commit(place: Place, names: Sequence[str], yes: bool) -> Plan:
+    path = os.path.join(place.top, place.file)
+    data = read_file(path)
+    types = " ".join(f"-t {name}" for name in names)
+    lines = (*pre_commit_lines(tuple(names)).splitlines(), f"pre-commit install {types}")
+    if data is None:
+        return Plan(place.way, (), lines, (f"{place.file} cannot be read as a file",))
+    if pre_commit_ids(data):
+        known = without_section(data)
+        if known is None:
+            return Plan(place.way, (), (), (f"{place.file} names our hooks already",))
+        data, renewed = known, data
+    else:
+        renewed = b""
+    new = add_to_pre_commit(data, tuple(names))
+    if new == renewed:
+        return Plan(place.way)
+    if not yes or new is None:
+        why = "add this" if new is None else "add this, or let --yes add it"
+        said = f"pre-commit runs the hooks here: {why} to repos: in {place.file}"
+        return Plan(place.way, (), lines, (said,))
+    change = Change(said=f"added our hooks to {place.file}", path=path, new=new)
+    return Plan(place.way, (change,), (lines[-1],), (f"{place.file} is to be committed",))
+
+
+def _by_lefthook(place: Place, names: Sequence[str], yes: bool) -> Plan:
+    path, snippet = (os.path.join(place.top, n) for n in (place.file, LEFTHOOK_SNIPPET))
+    data, there = read_file(path), read_file(snippet)
+    wanted = lefthook_snippet(tuple(names))
+    if (
+        there is not None
+        and not is_snippet(there)
+        and lefthook_hooks(there, data or b"") >= {*names}
+    ):
+        return Plan(place.way, (), (), (f"{place.file} names our hooks already",))
+    if os.path.lexists(snippet) and (there is None or not is_snippet(there)):
+        raise Invalid(f"{LEFTHOOK_SNIPPET} is here and is not ours", hints=("move it away",))
+    named = data is not None and LEFTHOOK_SNIPPET.encode() in data
+    new = None
+    if data is not None and not named and place.file.endswith((".yml", ".yaml")):
+        new = add_to_lefthook(data)
+    if named and there == wanted:
+        return Plan(place.way)
+    typed = () if named else (f"extends: [{LEFTHOOK_SNIPPET}]",)
+    if not yes:
+        lines = (f"# {LEFTHOOK_SNIPPET}", *wanted.decode().splitlines()[1:])
+        said = f"lefthook runs the hooks here: write these lines to {LEFTHOOK_SNIPPET}"
+        more = (f"# {place.file}", *typed) if typed else ()
+        return Plan(place.way, (), (*lines, *more), (f"{said}, or let --yes do it",))
+    changes = [Change(said=f"wrote {LEFTHOOK_SNIPPET}", path=snippet, new=wanted, mode=0o644)]
+    if new is not None:
+        changes.append(Change(said=f"added it to {place.file}", path=path, new=new))
+        typed = ()
+    notes = [f"{LEFTHOOK_SNIPPET} and {place.file} are to be committed"]
+    notes += [f"{place.file} is laid out otherwise: add the line to it"] if typed else []
+    return Plan(place.way, tuple(changes), (*typed, "lefthook install"), tuple(notes))
+
+
+def _by_nobody(place: Place, names: Sequence[str], yes: bool) -> Plan:
+    return Plan(
+        place.way,
+        (),
+        _to_add(names),
+        (
+            f"git looks for hooks in {place.folder}, outside of this clone: nothing is written",
+            "whoever keeps that folder can add these lines to its scripts, below their first line; "
+            "or you unset core.hooksPath here",
+        ),
+    )
+
+
+def _to_add(names: Sequence[str], folder: str = "") -> tuple[str, ...]:
+    """The lines for each of these scripts, below a comment that names it."""
+    read = " (standard input is read, and given back to what follows)"
+    return tuple(
+        line
+        for name in names
+        for line in (
+            f"# {folder}{name}{read if name == 'pre-push' else ''}",
+            *hook_lines(name),
+        )
+    )
+
+
+_PLANNERS = {
+    Way.CONFIG: _by_config,
+    Way.PRE_COMMIT: _by_pre_commit,
+    Way.LEFTHOOK: _by_lefthook,
+    Way.HUSKY: _by_husky,
+    Way.FOLDER: _by_files,
+    Way.OUTSIDE: _by_nobody,
+}
+
+
+def _hook_file(path: str, name: str, place: Place, notes: list[str]) -> Change | None:
+    """What makes one hook file call us; None where it does already, or cannot."""
+    if not os.path.lexists(path):
+        return Change(said=f"made {path}", path=path, new=shim(name))
+    if stat.S_ISDIR(os.lstat(path).st_mode):
+        notes.append(f"{path} is a folder: left as it is")
+        return None
+    data = read_file(path)
+    placed = None if data is None else find_section(data, name)
+    if data is not None and placed is not None:
+        if is_current(placed, name):
+            return None
+        new = data[: placed.start] + section(name, placed.form) + data[placed.end :]
+        return Change(said=f"renewed our section in {path}", path=path, new=new)
+    at = None if data is None else _after_shebang(path, data, husky=place.way is Way.HUSKY)
+    if data is not None and at is not None:
+        new = data[:at] + section(name, Form.SECTION) + data[at:]
+        return Change(said=f"added a section to {path}", path=path, new=new)
+    aside = path + ASIDE
+    if place.way is Way.HUSKY or os.path.lexists(aside):
+        why = "is no shell script" if place.way is Way.HUSKY else f"cannot be set aside as {aside}"
+        notes.append(f"{path} {why}: left as it is")
+        return None
+    return Change(
+        said=f"made {path}, which goes on to {aside}",
+        path=path,
+        new=shim(name, Form.CHAIN),
+        aside=aside,
+    )
+
+
+def _after_shebang(path: str, data: bytes, *, husky: bool) -> int | None:
+    """Where a section goes into a shell script: first of all, so that no exit comes before it.
+
+    None for what no shell reads, and for a script that is switched off: it must stay off.
+    """
+    line, newline, _ = data.partition(b"\n")
+    if not line.startswith(b"#!"):
+        return 0 if husky and b"\0" not in data else None
+    words = line[2:].split()
+    while words and (os.path.basename(words[0]) == b"env" or words[0].startswith(b"-")):
+        del words[0]
+    shell = os.path.basename(words[0]).decode("latin-1") if words else ""
+    runs = husky or os.access(path, os.X_OK)
+    good = shell in SHELLS and newline and not line.endswith(b"\r") and b"\0" not in data
+    return len(line) + 1 if runs and good else None
+
+
+def _setting(top: str, key: str) -> str | None:
+    asked = run_git(("config", "--local", "--get", key), cwd=top, timeout=TIMEOUT, repository=True)
+    return os.fsdecode(asked.out).removesuffix("\n") if asked.code == 0 else None

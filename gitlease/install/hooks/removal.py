@@ -1,0 +1,114 @@
+"""What has to be done to take every hook of ours out, to the byte, however it came in."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from gitlease.git.repository import Repository
+from gitlease.install.hooks.managers import (
+    LEFTHOOK_SNIPPET,
+    is_snippet,
+    pre_commit_ids,
+    without_section,
+)
+from gitlease.install.hooks.own import own_calls, script_folders
+from gitlease.install.hooks.places import (
+    HUSKY,
+    LEFTHOOK_FILES,
+    PRE_COMMIT_FILES,
+    PROGRAM,
+    SCRIPTS,
+    Place,
+    is_own,
+    read_file,
+)
+from gitlease.install.hooks.shims import ASIDE, HOOKS, SHEBANG, Form, find_section, is_edited
+from gitlease.install.hooks.write import Change, Plan
+
+
+def plan_uninstall(place: Place, repository: Repository) -> Plan:
+    """What has to be done, and what is left to a person and why."""
+    notes: list[str] = []
+    changes = [
+        *_settings_out(repository),
+        *_hooks_out(place, repository, notes),
+        *_managers_out(place, notes),
+    ]
+    folders = dict.fromkeys((*script_folders(place), *_folders(place, repository)))
+    notes += [f"{said}: they stay" for said in own_calls(folders)]
+    private = [os.path.join(place.private, SCRIPTS, name) for name in HOOKS]
+    private.append(os.path.join(place.private, PROGRAM))
+    changes += [
+        Change(said=f"removed {path}", path=path, quiet=True)
+        for path in private
+        if os.path.lexists(path)
+    ]
+    return Plan(place.way, tuple(changes), (), tuple(notes))
+
+
+def _settings_out(repository: Repository) -> Iterator[Change]:
+    sections = dict.fromkeys(
+        entry.key.rpartition(".")[0]
+        for entry in repository.config.section("hook")
+        if entry.key.startswith("hook.gitlease-") and entry.scope == "local"
+    )
+    for name in sections:
+        if name.removeprefix("hook.gitlease-") in HOOKS:
+            yield Change(said=f"unset {name}", setting=(name, ""))
+
+
+def _hooks_out(place: Place, repository: Repository, notes: list[str]) -> Iterator[Change]:
+    for folder in _folders(place, repository):
+        if not is_own(repository, folder):
+            continue
+        for name in HOOKS:
+            yield from _hook_out(os.path.join(folder, name), name, notes)
+
+
+def _folders(place: Place, repository: Repository) -> tuple[str, ...]:
+    folders = [place.scripts, place.folder, os.path.join(repository.common_dir, "hooks")]
+    return tuple(dict.fromkeys((*folders, os.path.join(place.top, HUSKY))))
+
+
+def _hook_out(path: str, name: str, notes: list[str]) -> Iterator[Change]:
+    data = read_file(path)
+    if data is None:
+        return
+    placed = find_section(data, name)
+    if placed is None:
+        if b"BEGIN gitlease" in data:
+            notes.append(f"{path} has half a section of ours: take it out by hand")
+        return
+    if is_edited(placed, name):
+        notes.append(f"{path}: our section was edited by hand; it is taken out all the same")
+    rest = data[: placed.start] + data[placed.end :]
+    own = placed.form is not Form.SECTION and rest == SHEBANG
+    aside = path + ASIDE
+    if own and placed.form is Form.CHAIN and os.path.lexists(aside):
+        yield Change(said=f"put {path} back", path=path, back=aside)
+    elif own:
+        yield Change(said=f"removed {path}", path=path)
+    else:
+        if placed.form is not Form.SECTION:
+            notes.append(f"{path} has lines of yours: they stay, only our section is gone")
+        if placed.form is Form.CHAIN and os.path.lexists(aside):
+            notes.append(f"{aside} is the hook that was here before: put it back by hand")
+        yield Change(said=f"took our section out of {path}", path=path, new=rest)
+
+
+def _managers_out(place: Place, notes: list[str]) -> Iterator[Change]:
+    for name in (*PRE_COMMIT_FILES, *LEFTHOOK_FILES):
+        path = os.path.join(place.top, name)
+        data = read_file(path)
+        if data is None:
+            continue
+        new = without_section(data)
+        if new is not None:
+            yield Change(said=f"took our lines out of {name}", path=path, new=new)
+        if (new is None and pre_commit_ids(data)) or LEFTHOOK_SNIPPET.encode() in (new or data):
+            notes.append(f"{name} names our hooks in lines of yours: they stay")
+    snippet = os.path.join(place.top, LEFTHOOK_SNIPPET)
+    data = read_file(snippet)
+    if data is not None and is_snippet(data):
+        yield Change(said=f"removed {LEFTHOOK_SNIPPET}", path=snippet)

@@ -1,0 +1,180 @@
+"""Which hooks are live: what the files say, and a probe that git itself is made to run.
+
+The probe ends each hook where our section stands, which is before anything else in it. What git
+would run besides, from its configuration or from a folder, is switched off for it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+
+from gitlease.core.frozen import dataclass
+from gitlease.git.repository import TIMEOUT, Repository
+from gitlease.git.run import run_git
+from gitlease.install.hooks.managers import (
+    LEFTHOOK_MADE,
+    LEFTHOOK_SNIPPET,
+    PRE_COMMIT_MADE,
+    lefthook_hooks,
+    pre_commit_hooks,
+)
+from gitlease.install.hooks.own import OwnCall, own_call
+from gitlease.install.hooks.places import HOOK_RUN, SCRIPTS, Place, Way, find_place, read_file
+from gitlease.install.hooks.shims import ANSWER, HOOKS, PROBE, SKIP, find_section, is_current
+
+OWN_WAY = "your own hook"
+_ANSWER = re.compile(rf"^{ANSWER} ([a-z-]+) v(\d+) ?(.*)$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HookState:
+    """One hook of git. ``live``: git calls us in it. ``proven``: it was seen to do so just now.
+
+    ``current`` is None where there is no section to compare; ``program`` is the gitlease that it
+    would start, None where there is none. ``problem`` says what is wrong, ``""`` for nothing.
+    """
+
+    name: str
+    way: str = ""
+    live: bool = False
+    proven: bool = False
+    current: bool | None = None
+    program: str | None = None
+    problem: str = ""
+
+
+def hook_states(repository: Repository) -> tuple[HookState, ...]:
+    """The state of every hook that gitlease has a use for."""
+    place = find_place(repository)
+    return tuple(_state(place, name) for name in HOOKS)
+
+
+def _state(place: Place, name: str) -> HookState:
+    managed = _managed(place, name)
+    if managed is not None:
+        return managed
+    script, way = _script(place, name)
+    data = read_file(script)
+    placed = None if data is None else find_section(data, name)
+    if placed is None:
+        own = own_call(place, name)
+        if own is not None:
+            return _own(place, name, own)
+        return HookState(name=name, problem="not installed")
+    current = is_current(placed, name)
+    old = "" if current else "another version of it, or edited: gitlease hooks install"
+    if place.git < HOOK_RUN:
+        live = os.access(script, os.X_OK)
+        problem = old if live else "not executable"
+        return HookState(name=name, way=way, live=live, current=current, problem=problem)
+    answer = _probe(place, name, files=script != _own_script(place, name))
+    if answer is None:
+        problem = "it is in place, but git does not get an answer from it"
+        return HookState(name=name, way=way, current=current, problem=problem)
+    problem = old if answer else "there is no gitlease that it could start"
+    return HookState(
+        name=name,
+        way=way,
+        live=bool(answer),
+        proven=True,
+        current=current,
+        program=answer or None,
+        problem=problem,
+    )
+
+
+def _own(place: Place, name: str, own: OwnCall) -> HookState:
+    """What a script of somebody's own calls us in.
+
+    It is run where a probe ends with our line: what else people have in hooks may take long, and
+    do anything.
+    """
+    if not own.runs:
+        problem = f"{own.path} calls it, but git does not run that: is it executable?"
+        return HookState(name=name, way=OWN_WAY, problem=problem)
+    program = shutil.which("gitlease")
+    if program is None:
+        problem = "there is no gitlease that it could start"
+        return HookState(name=name, way=OWN_WAY, problem=problem)
+    safe = own.first and place.git >= HOOK_RUN and _answers(place, program, name)
+    if not safe:
+        return HookState(name=name, way=OWN_WAY, live=True, program=program)
+    if _probe(place, name, files=True) is None:
+        problem = f"{own.path} calls it, but git does not get an answer from it"
+        return HookState(name=name, way=OWN_WAY, problem=problem)
+    return HookState(name=name, way=OWN_WAY, live=True, proven=True, program=program)
+
+
+def _answers(place: Place, program: str, name: str) -> bool:
+    """Whether a gitlease answers a probe: another version's would go on, and the script as well."""
+    try:
+        asked = subprocess.run(
+            [program, "hook", name],
+            cwd=place.top,
+            env={**os.environ, PROBE: "1", SKIP: ""},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            timeout=TIMEOUT,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return False
+    said = _ANSWER.finditer(asked.stderr.decode("utf-8", "replace"))
+    return asked.returncode == 1 and any(found[1] == name for found in said)
+
+
+def _own_script(place: Place, name: str) -> str:
+    return os.path.join(place.private, SCRIPTS, name)
+
+
+def _script(place: Place, name: str) -> tuple[str, str]:
+    """The file that should have our section, and by what it is called."""
+    own = _own_script(place, name)
+    if place.way is Way.CONFIG and os.path.lexists(own):
+        return own, place.way.value
+    way = Way.FOLDER if place.way is Way.CONFIG else place.way
+    return os.path.join(place.scripts, name), way.value
+
+
+def _managed(place: Place, name: str) -> HookState | None:
+    """What a manager calls us in; it is not run, since it would run all of its hooks."""
+    found = read_file(os.path.join(place.top, place.file)) if place.file else None
+    data = found or b""
+    if place.way is Way.PRE_COMMIT:
+        called, made = pre_commit_hooks(data), PRE_COMMIT_MADE
+        tell = f"pre-commit install -t {name}"
+    elif place.way is Way.LEFTHOOK:
+        snippet = read_file(os.path.join(place.top, LEFTHOOK_SNIPPET))
+        called, made, tell = lefthook_hooks(snippet, data), LEFTHOOK_MADE, "lefthook install"
+    else:
+        return None
+    if name not in called:
+        return None
+    hook = os.path.join(place.folder, name)
+    live = made.search(read_file(hook) or b"") is not None and os.access(hook, os.X_OK)
+    problem = "" if live else f"git does not call {place.way.value} yet: {tell}"
+    return HookState(name=name, way=place.way.value, live=live, problem=problem)
+
+
+def _probe(place: Place, name: str, *, files: bool) -> str | None:
+    """The answer of our own hook, with those of others switched off; ``files``: it is in a file."""
+    settings = [f"hook.{other}.enabled=false" for other in place.others]
+    settings += [] if files else ["core.hooksPath=/dev/null"]
+    return ask_hook(name, place.top, *(word for one in settings for word in ("-c", one)))
+
+
+def ask_hook(name: str, cwd: str, *options: str, repository: bool = True) -> str | None:
+    """The gitlease that a hook would start, asked through git; None where no answer comes."""
+    ran = run_git(
+        (*options, "hook", "run", "--ignore-missing", name),
+        cwd=cwd,
+        timeout=TIMEOUT,
+        env={PROBE: "1", SKIP: ""},
+        repository=repository,
+    )
+    said = _ANSWER.finditer(ran.out.decode("utf-8", "replace") + ran.err)
+    return next((found[3].strip() for found in said if found[1] == name), None)

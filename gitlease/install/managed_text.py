@@ -1,0 +1,50 @@
+"""Text of ours in files that are not ours: put in, found again, and taken out to the byte."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import stat
+from collections.abc import Iterator
+
+
+def find_marked(data: bytes, begin: bytes, end: bytes) -> re.Match[bytes] | None:
+    """The lines from one that begins with ``begin`` to one that is ``end``; both are patterns."""
+    lines = rb"^" + begin + rb"[^\n]*\n(?:[^\n]*\n)*?" + end + rb"(?:\r?\n|\Z)"
+    return re.search(lines, data, re.MULTILINE)
+
+
+def swap(data: bytes, found: re.Match[bytes], new: bytes = b"") -> bytes:
+    """The text with what was found replaced, or taken out."""
+    return data[: found.start()] + new + data[found.end() :]
+
+
+def mode_of(path: str) -> int | None:
+    """The permissions of a file, None where there is none."""
+    try:
+        return stat.S_IMODE(os.stat(path).st_mode)
+    except FileNotFoundError:
+        return None
+
+
+@contextlib.contextmanager
+def written_aside(path: str, data: bytes, *, mode: int | None, new: int = 0o666) -> Iterator[None]:
+    """Write a file beside ``path``, and move it there once the block ended well.
+
+    ``mode`` are its exact permissions; where they are None it has those of a ``new`` file. Where
+    anything fails ``path`` is as it was, and nothing else is left. Raises OSError.
+    """
+    temporary = f"{path}.{os.getpid()}.{os.urandom(4).hex()}.tmp"
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, new)
+    try:
+        with open(handle, "wb") as file:
+            file.write(data)
+            if mode is not None:
+                os.fchmod(handle, mode)
+        yield
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+        raise

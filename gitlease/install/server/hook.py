@@ -1,0 +1,120 @@
+"""The pre-receive hook of a server: the shell that git calls, which calls gitlease.
+
+A missing or broken gitlease must let nothing through that nobody judged: the shell refuses it by
+itself, unless git's configuration has mode ``warn``.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from enum import Enum
+
+from gitlease.core.frozen import dataclass
+
+VERSION = 3
+NAME = "pre-receive"
+ASIDE_FOLDER = "gitlease.d"  # has the hook that was there before, under its own name
+OLD_ASIDE = ".before-gitlease"  # what version 1 added to its name instead
+ACCEPTED, REFUSED = 0, 9  # statuses of gitlease; with any other it has not judged
+
+
+class Form(Enum):
+    """How our hook stands: alone, before a hook that was set aside, or as one of a folder's."""
+
+    FILE = "file"
+    CHAIN = "chain"
+    PART = "part"
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A hook of ours as it was found: its form, and the gitlease that it starts."""
+
+    form: Form
+    version: int
+    program: str
+
+
+def shim(form: Form, program: str) -> bytes:
+    """A whole hook file of ours. ``program`` is tried before the gitlease on PATH."""
+    text = (
+        _SHIM.replace("@FORM@", form.value)
+        .replace("@VERSION@", str(VERSION))
+        .replace("@PROGRAM@", shlex.quote(program))
+        .replace("@ACCEPTED@", str(ACCEPTED))
+        .replace("@REFUSED@", str(REFUSED))
+        .replace("@READ@", _READ if form is Form.CHAIN else "")
+        .replace("@JUDGE@", _JUDGE_COPY if form is Form.CHAIN else _JUDGE)
+        .replace("@CHAIN@", _CHAIN if form is Form.CHAIN else "")
+    )
+    return text.encode()
+
+
+def find_shim(data: bytes) -> Placed | None:
+    """What a hook file of ours says of itself; None for any other file."""
+    found = _HEAD.match(data)
+    if found is None:
+        return None
+    try:
+        words = shlex.split(found[3].decode("utf-8", "surrogateescape"))
+    except ValueError:
+        return None
+    program = words[0] if words else ""
+    return Placed(Form(found[2].decode()), int(found[1]), program)
+
+
+def is_current(data: bytes) -> bool:
+    """Whether a hook file is what this version of gitlease writes."""
+    placed = find_shim(data)
+    return placed is not None and data == shim(placed.form, placed.program)
+
+
+_HEAD = re.compile(
+    rb"#!/bin/sh\n# gitlease pre-receive v(\d{1,6}) (file|chain|part): [^\n]*\np=([^\n]*)\n"
+)
+# The mode is asked of git's files, where no client can write, and not of what the environment adds
+# to them.
+_SHIM = """\
+#!/bin/sh
+# gitlease pre-receive v@VERSION@ @FORM@: see `gitlease server --help`
+p=@PROGRAM@
+[ -f "$p" ] && [ -x "$p" ] || p=gitlease
+command -v "$p" >/dev/null 2>&1 || p=
+if [ -n "${GITLEASE_PROBE-}" ]; then echo "gitlease-probe pre-receive v@VERSION@ $p" >&2; exit 1; fi
+@READ@s=127
+if [ -n "$p" ]; then
+  @JUDGE@
+  s=$?
+fi
+case $s in
+  @ACCEPTED@) ;;
+  @REFUSED@) exit 1 ;;
+  *)
+    why="gitlease failed with status $s"
+    [ -n "$p" ] || why="gitlease is not found on this server"
+    if [ "$(git config --local gitlease.mode 2>/dev/null)" != warn ]; then
+      echo "gitlease: refused (fault): $why, and what is not judged is not accepted" >&2
+      echo "gitlease: hint: whoever runs this server: gitlease server status says what it needs" >&2
+      exit 1
+    fi
+    echo "gitlease: warning: $why, so this push is not checked" >&2
+    ;;
+esac
+@CHAIN@exit 0
+"""
+_JUDGE = '"$p" server-hook pre-receive'
+# Whoever stands behind us wants what comes in as well: it is read whole, and handed on with a mark
+# at its end, since whoever hands it on may be killed.
+_READ = """\
+in=$(cat) || { echo "gitlease: refused (fault): what is pushed cannot be read" >&2; exit 1; }
+give() { trap '' PIPE; printf '%s\\n' "$in" "$@" 2>/dev/null || :; }
+"""
+_JUDGE_COPY = 'give end | "$p" server-hook pre-receive end'
+_CHAIN = """\
+before=$(dirname -- "$0")/gitlease.d/pre-receive
+if [ -x "$before" ]; then
+  give | "$before" "$@"
+  exit $?
+fi
+"""

@@ -1,0 +1,262 @@
+"""Puts the pre-receive hook into a bare repository and takes it out again, to the byte."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Callable
+from enum import Enum
+
+from gitlease.core.errors import Invalid
+from gitlease.core.frozen import dataclass
+from gitlease.git.repository import TIMEOUT, GitConfig, Repository
+from gitlease.git.run import run_git
+from gitlease.install.hooks.install import own_program
+from gitlease.install.hooks.places import hooks_folder, is_below, read_file
+from gitlease.install.managed_text import written_aside
+from gitlease.install.server.aside import (
+    aside_of,
+    drop_folder,
+    find_aside,
+    put_back,
+    set_aside,
+)
+from gitlease.install.server.hook import NAME, OLD_ASIDE, Form, find_shim, shim
+from gitlease.settings.schema import KEYS
+from gitlease.settings.server import (
+    BLOCK,
+    HOLDER,
+    IDENTITY_KEY,
+    MODE_KEY,
+    PREFIX_KEY,
+    TRUSTED,
+    project_settings,
+)
+
+PART = "gitlease"  # its name in a folder of hooks
+FOLDER_KEY = "gitlease.made"  # the folder that was made for it
+
+# A script that hands on to a folder of hooks, as Gitea's, Forgejo's and Bitbucket's do.
+_HANDS_ON = re.compile(rb"^(?!\s*#).*(?:pre-receive|\$0|\$\w+|\$\{\w+\})[\"']?\.d\b", re.MULTILINE)
+
+
+class Host(Enum):
+    """Who else keeps hooks in this repository."""
+
+    PLAIN = "git"
+    FOLDER = "a folder of hooks"
+    GITLAB = "GitLab's custom_hooks"
+
+
+@dataclass(frozen=True, slots=True)
+class ServerPlace:
+    """Where the hook of a bare repository belongs."""
+
+    host: Host
+    hook: str
+    form: Form
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What was done, and what a person should know."""
+
+    place: ServerPlace
+    changes: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+
+def find_server_place(repository: Repository) -> ServerPlace:
+    """Where the hook belongs. Raises Invalid for what is no bare repository, or keeps none."""
+    if repository.toplevel is not None:
+        raise Invalid(
+            f"{repository.toplevel} is a work tree: the server's hook is for a bare repository",
+            hints=("for a clone: gitlease hooks install",),
+        )
+    home = repository.common_dir
+    custom = os.path.join(home, "custom_hooks")
+    if os.path.isdir(custom):
+        return ServerPlace(Host.GITLAB, os.path.join(custom, f"{NAME}.d", PART), Form.PART)
+    folder = hooks_folder(home, f"--git-dir={home}")
+    if not is_below(os.path.realpath(folder), os.path.realpath(home)):
+        raise Invalid(
+            f"git looks for this repository's hooks in {folder}, outside of it",
+            hints=(
+                "have the hook there call `gitlease server-hook pre-receive`, with its input",
+                "on GitLab: make the folder custom_hooks in the repository first",
+            ),
+        )
+    hook, parts = os.path.join(folder, NAME), os.path.join(folder, f"{NAME}.d")
+    data = read_file(hook)
+    placed = None if data is None else find_shim(data)
+    if placed is not None:
+        return ServerPlace(Host.PLAIN, hook, placed.form)
+    if os.path.isdir(parts) and _hands_on(hook):
+        return ServerPlace(Host.FOLDER, os.path.join(parts, PART), Form.PART)
+    return ServerPlace(Host.PLAIN, hook, Form.CHAIN if os.path.lexists(hook) else Form.FILE)
+
+
+def install_server(
+    repository: Repository,
+    *,
+    mode: str | None = None,
+    identity: str | None = None,
+    program: str | None = None,
+) -> Done:
+    """Put the hook in place and set what holds for it; what was there before is kept.
+
+    What ``mode`` and ``identity`` leave open (None) stays as it is; the usual mode is ``block``.
+    Raises Invalid where something cannot be written.
+    """
+    place = find_server_place(repository)
+    program = program if program is not None else own_program() or ""
+    changes: list[str] = []
+    notes: list[str] = []
+
+    def settle(made: bool) -> None:
+        _set(repository, MODE_KEY, mode or repository.config.get(MODE_KEY) or BLOCK, changes)
+        if identity is not None:
+            _set(repository, IDENTITY_KEY, identity, changes)
+        _fix_prefix(repository, changes)
+        if made:
+            folder = os.path.basename(os.path.dirname(place.hook))
+            _set(repository, FOLDER_KEY, folder, changes)
+
+    try:
+        _write(place, shim(place.form, program), settle, changes, notes)
+    except OSError as error:
+        raise Invalid(f"{place.hook} cannot be written: {error.strerror}") from None
+    return Done(find_server_place(repository), tuple(changes), tuple(notes))
+
+
+def uninstall_server(repository: Repository) -> Done:
+    """Take the hook out; the one that was there before is in its place again, to the byte."""
+    place = find_server_place(repository)
+    changes: list[str] = []
+    notes: list[str] = []
+    data = read_file(place.hook)
+    try:
+        if data is not None and find_shim(data) is not None:
+            aside = find_aside(place.hook) if place.form is Form.CHAIN else None
+            if aside is not None:
+                put_back(place.hook, aside)
+                changes.append(f"put {place.hook} back as it was")
+            else:
+                os.unlink(place.hook)
+                changes.append(f"removed {place.hook}")
+                _drop_made(repository, os.path.dirname(place.hook))
+        _drop_stray(place, changes)
+    except OSError as error:
+        raise Invalid(f"{place.hook} cannot be taken out: {error.strerror}") from None
+    for key in (MODE_KEY, IDENTITY_KEY, FOLDER_KEY):
+        _set(repository, key, "", changes)
+    ours = repository.config.section("gitlease")
+    if any(e.scope == "local" and e.key.endswith(f".{HOLDER}") for e in ours):
+        notes.append("who is whose holder stays in git's configuration: gitlease.USER.holder")
+    return Done(place, tuple(changes), tuple(notes))
+
+
+def _write(
+    place: ServerPlace,
+    new: bytes,
+    settle: Callable[[bool], None],
+    changes: list[str],
+    notes: list[str],
+) -> None:
+    """Write the hook. ``settle`` is called before it counts, with whether its folder is new."""
+    hook = place.hook
+    data = read_file(hook)
+    if data == new and os.access(hook, os.X_OK):
+        settle(False)
+        return
+    ours = data is not None and find_shim(data) is not None
+    before = hook if os.path.lexists(hook) and not ours else None
+    old = hook + OLD_ASIDE
+    if before is not None:
+        if os.path.isdir(hook) and not os.path.islink(hook):
+            raise Invalid(f"{hook} is a folder")
+        if place.form is not Form.CHAIN:
+            raise Invalid(f"{hook} is there, and is not ours", hints=("move it away",))
+        if os.path.lexists(old):
+            raise Invalid(
+                f"{old} is there already, and {hook} is not ours",
+                hints=("something replaced our hook: see which of the two is yours",),
+            )
+    elif place.form is Form.CHAIN and os.path.lexists(old):
+        before = old
+    made = not os.path.isdir(os.path.dirname(hook))
+    os.makedirs(os.path.dirname(hook), exist_ok=True)
+    aside = aside_of(hook)
+    kept = os.path.lexists(aside)
+    try:
+        with written_aside(hook, new, mode=0o755):  # whoever runs git here need not be its owner
+            if before is not None:
+                set_aside(before, aside)
+            settle(made)
+    except BaseException:
+        if before is not None and not kept and read_file(hook) != new:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(aside)  # the hook itself is still in its place
+            drop_folder(hook)
+        raise
+    if before is not None:
+        if not os.access(aside, os.X_OK):
+            notes.append(f"{hook} could not be run: it is kept, and not called")
+        if before == old:
+            os.unlink(old)
+        changes.append(f"set {before} aside as {aside}: it is called after ours")
+        notes.append(f"{NAME} is called from another folder now: mind it where it goes by $0")
+    changes.append(f"wrote {hook}")
+
+
+def _fix_prefix(repository: Repository, changes: list[str]) -> None:
+    """Fix where ledgers lie: in a file of the project whoever can push could change it.
+
+    What git's other files on the server say is fixed as well: a hook may run without a home.
+    """
+    usual = KEYS["lease.ref_prefix"].default
+    said = [e for e in repository.config.entries if e.scope in TRUSTED]
+    prefix = GitConfig(tuple(said)).get(PREFIX_KEY)
+    if not prefix:
+        project, _ = project_settings(repository)
+        prefix = project.ref_prefix
+    if prefix != usual:
+        _set(repository, PREFIX_KEY, prefix, changes)
+
+
+def _set(repository: Repository, key: str, value: str, changes: list[str]) -> None:
+    """Set a key in the repository's own configuration, or unset it with an empty value."""
+    have = repository.config.entry(key)
+    if have is not None and have.scope == "local" and have.value == value:
+        return
+    if not value and (have is None or have.scope != "local"):
+        return
+    words = ("--replace-all", key, value) if value else ("--unset-all", key)
+    home = repository.common_dir
+    done = run_git((f"--git-dir={home}", "config", "--local", *words), cwd=home, timeout=TIMEOUT)
+    if done.code != 0 or done.timed_out:
+        raise Invalid(f"git cannot set {key}: {done.err.strip()[:200]}")
+    changes.append(f"set {key} to {value}" if value else f"unset {key}")
+
+
+def _drop_made(repository: Repository, folder: str) -> None:
+    """Remove the folder that was made for the hook, where nothing else came into it."""
+    if repository.config.get(FOLDER_KEY) == os.path.basename(folder):
+        with contextlib.suppress(OSError):  # somebody else's hooks are in it
+            os.rmdir(folder)
+
+
+def _drop_stray(place: ServerPlace, changes: list[str]) -> None:
+    """Remove a hook of ours from a folder that nothing calls any more."""
+    stray = os.path.join(os.path.dirname(place.hook), f"{NAME}.d", PART)
+    data = read_file(stray) if place.host is Host.PLAIN else None
+    if data is not None and find_shim(data) is not None:
+        os.unlink(stray)
+        changes.append(f"removed {stray}")
+
+
+def _hands_on(hook: str) -> bool:
+    """Whether a hook is known to call a folder of hooks: one that nothing calls guards nothing."""
+    data = read_file(os.path.realpath(hook)) if os.access(hook, os.X_OK) else None
+    return data is not None and _HANDS_ON.search(data) is not None

@@ -1,0 +1,66 @@
+"""Whether a server's hook fires: what the files say, and a question that git itself puts to it."""
+
+from __future__ import annotations
+
+import os
+
+from gitlease.core.frozen import dataclass
+from gitlease.git.repository import Repository
+from gitlease.install.hooks.places import read_file
+from gitlease.install.hooks.status import ask_hook
+from gitlease.install.server.aside import find_aside
+from gitlease.install.server.hook import NAME, Form, find_shim, is_current
+from gitlease.install.server.install import Host, find_server_place
+from gitlease.settings.server import ServerSettings, server_settings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerState:
+    """The hook of one bare repository. ``proven``: git was seen to call it just now.
+
+    ``program`` is the gitlease that it would start, None where there is none. ``kept`` is the hook
+    that was there before. ``problem`` says what is wrong, ``""`` for nothing.
+    """
+
+    hook: str
+    way: str
+    installed: bool
+    proven: bool
+    current: bool
+    program: str | None
+    kept: str | None
+    settings: ServerSettings
+    problem: str
+
+
+def server_state(repository: Repository) -> ServerState:
+    """The state of the hook. Raises Invalid for what is no bare repository of a server."""
+    settings = server_settings(repository)
+    place = find_server_place(repository)
+    data = read_file(place.hook)
+    placed = None if data is None else find_shim(data)
+    installed = data is not None and placed is not None
+    home = repository.common_dir
+    answer = ask_hook(NAME, home, f"--git-dir={home}", repository=False) if installed else None
+    problem = ""
+    if not installed:
+        problem = "not installed"
+    elif not os.access(place.hook, os.X_OK):
+        problem = "it is not executable"
+    elif answer is None and place.host is not Host.GITLAB:
+        problem = "it is in place, but git does not get an answer from it"
+    elif answer == "":
+        problem = "there is no gitlease that it could start"
+    elif data is not None and not is_current(data):
+        problem = "it is another version's, or edited: gitlease server install"
+    return ServerState(
+        hook=place.hook,
+        way=place.host.value,
+        installed=installed,
+        proven=bool(answer),
+        current=data is not None and is_current(data),
+        program=answer or (placed.program if placed is not None and answer is None else None),
+        kept=find_aside(place.hook) if place.form is Form.CHAIN else None,
+        settings=settings,
+        problem=problem,
+    )

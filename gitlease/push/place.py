@@ -1,0 +1,146 @@
+"""Where a push of the user's work goes: to the repository of the ledger, and nowhere else."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from gitlease.core.errors import UsageError, shown
+from gitlease.core.frozen import replace
+from gitlease.core.work_push import WorkPush
+from gitlease.git.failure import without_secrets
+from gitlease.git.repository import TIMEOUT, Repository, is_on
+from gitlease.push.work import PushWish
+from gitlease.settings.sources import Location
+from gitlease.store.work_push import run_in
+
+_INSTEAD = ".pushinsteadof"
+
+
+def work_at(
+    repository: Repository, location: Location, wish: PushWish, *, seconds: float
+) -> WorkPush:
+    """A push to the remote that was named, or that git would take, without any refs yet.
+
+    UsageError where the ledger does not lie there too.
+    """
+    if location.url is None:
+        raise UsageError(
+            "the ledger is the local one of this clone, and does not move with a push",
+            hints=("git push pushes without a fence",),
+        )
+    name = wish.remote if wish.remote is not None else _usual_remote(repository)
+    url = repository.remote_url(name) if name in repository.remote_names() else name
+    if name != location.name and url != location.url:
+        raise elsewhere(location, name)
+    config = repository.config
+    if is_on(config.get(f"remote.{name}.mirror")):
+        raise UsageError(f"{shown(name)} is a mirror: a push to it replaces every ledger there")
+    urls = config.get_all(f"remote.{name}.pushurl") or config.get_all(f"remote.{name}.url")
+    if len([x for x in urls[_last_empty(urls) :] if x]) > 1:
+        raise UsageError(f"{shown(name)} has several URLs to push to, which move one by one")
+    asked = os.path.join(repository.toplevel or "", repository.folder)
+    places = {"GIT_DIR": repository.git_dir, "GIT_WORK_TREE": repository.toplevel}
+    return WorkPush(
+        folder=asked if repository.toplevel is not None else repository.git_dir,
+        remote=name,
+        url=url or name,
+        refs=(),
+        words=wish.sending,
+        places=tuple((k, v) for k, v in places.items() if v is not None and k in os.environ),
+        seconds=seconds,
+    )
+
+
+def elsewhere(location: Location, place: str) -> UsageError:
+    """The refusal of a push to another repository than the ledger's."""
+    there = location.name or without_secrets(location.url or "")
+    return UsageError(
+        f"the ledger is on {there}, and this would push to {without_secrets(place)}: work "
+        "and lease move together only within one repository",
+        hints=("git push pushes there without a fence",),
+    )
+
+
+def rewritten(repository: Repository, location: Location, push: WorkPush) -> tuple[str, str] | None:
+    """Where the ledger is read, and where git would push, if settings have that be elsewhere.
+
+    ``pushInsteadOf`` counts for pushes only: it may name another way to the same repository, or
+    another one.
+    """
+    rules = [
+        (x.value or "", x.key.removeprefix("url.").removesuffix(_INSTEAD))
+        for x in repository.config.section("url")
+        if x.key.endswith(_INSTEAD)
+    ]
+    if not rules:
+        return None
+    reads = _asked(push, "ls-remote", "--get-url", "--", location.url or "")
+    if push.remote in repository.remote_names():
+        pushes = _asked(push, "remote", "get-url", "--push", "--", push.remote)
+    else:
+        found = [(old, new) for old, new in rules if push.remote.startswith(old)]
+        old, new = max(found, key=lambda rule: len(rule[0]), default=("", ""))
+        pushes = new + push.remote.removeprefix(old) if found else reads
+    return None if reads == pushes else (reads, pushes)
+
+
+def _asked(push: WorkPush, *words: str) -> str:
+    return run_in(push, words, seconds=TIMEOUT).out.decode("utf-8", "replace").strip()
+
+
+def unfollowed(
+    repository: Repository, push: WorkPush, prefix: str
+) -> tuple[WorkPush, tuple[tuple[str, str], ...]]:
+    """The push, so that no ref of the repository follows a ledger, whose objects it does not have.
+
+    Where the remote's fetch settings would have one follow it is made by URL, and then git moves no
+    ref along: the refs that are to follow the work are given, each with its new id.
+    """
+    name, config = push.remote, repository.config
+    specs = config.get_all(f"remote.{name}.fetch")
+    if name == push.url or _follower(f"{prefix}/any", specs) is None:
+        return push, ()
+    words = list(push.words)
+    program = config.get(f"remote.{name}.receivepack")
+    words += [f"--receive-pack={program}"] if program else []
+    proxy = config.get(f"remote.{name}.proxy")
+    follow = [(ref, x.new) for x in push.refs if (ref := _follower(x.ref, specs)) is not None]
+    by_url = replace(
+        push,
+        remote=push.url,
+        words=tuple(words),
+        settings=push.settings if proxy is None else (*push.settings, ("http.proxy", proxy)),
+    )
+    return by_url, tuple(follow)
+
+
+def _usual_remote(repository: Repository) -> str:
+    """The remote that git pushes to where none is named."""
+    config, branch = repository.config, repository.branch()
+    keys = [f"branch.{branch}.pushremote"] if branch else []
+    keys += ["remote.pushdefault"]
+    keys += [f"branch.{branch}.remote"] if branch else []
+    found = next((value for key in keys if (value := config.get(key))), None)
+    names = repository.remote_names()
+    return found or (names[0] if len(names) == 1 else "origin")
+
+
+def _last_empty(urls: Sequence[str]) -> int:
+    """Where the URLs begin that hold: an empty one clears those before it."""
+    return next((n for n in range(len(urls) - 1, -1, -1) if not urls[n]), 0)
+
+
+def _follower(ref: str, specs: Sequence[str]) -> str | None:
+    """The ref of the repository that follows one of the remote, by its fetch settings."""
+    for spec in specs:
+        source, _, target = spec.removeprefix("+").partition(":")
+        head, star, tail = source.partition("*")
+        if not target or source.startswith("^"):
+            continue
+        if not star:
+            if ref == source:
+                return target
+        elif ref.startswith(head) and ref.endswith(tail) and len(ref) >= len(head + tail):
+            return target.replace("*", ref[len(head) : len(ref) - len(tail)], 1)
+    return None

@@ -1,0 +1,254 @@
+"""What a push would do, by git's own word: ``git push --dry-run``, which runs the hooks as well.
+
+So the hooks of the repository see the push that was asked for and nothing else; the push itself,
+with the refs of ledgers beside it, comes after and runs none.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+
+from gitlease.core.errors import Denied, Unavailable, UsageError
+from gitlease.core.frozen import replace
+from gitlease.core.work_push import Became, WorkPush, WorkRef
+from gitlease.engine.ports import Cause
+from gitlease.git.changes_push import MAX_COMMITS, REPLACES, removed
+from gitlease.git.query import ask
+from gitlease.git.remote_branches import main_branches, names_of
+from gitlease.git.repository import TIMEOUT, TRUE, Repository
+from gitlease.guard.rules import Carried, merged
+from gitlease.guard.worktree import HookWorktree
+from gitlease.push.place import elsewhere, rewritten, unfollowed, work_at
+from gitlease.push.ports import Brought, PlannedPush
+from gitlease.push.said import Heard, failure, parts_of, unknown
+from gitlease.push.work import JUDGED, PushWish
+from gitlease.settings.sources import Location, Tasks
+from gitlease.store.transport import TIME_LIMIT
+from gitlease.store.work_push import push_work, refs_at, remote_refs, run_in
+
+SECONDS = 3_600.0  # for hooks, and for the way of the objects
+LOOKS = 3
+
+_BECAME = {
+    " ": Became.UPDATED,
+    "+": Became.FORCED,
+    "*": Became.CREATED,
+    "-": Became.DELETED,
+    "=": Became.UP_TO_DATE,
+    "!": Became.REJECTED,
+}
+_SUMMARY = re.compile(r"([0-9a-f]{40,64})\.\.\.?([0-9a-f]{40,64})")
+_BRANCH = "refs/heads/"
+_ON_DEMAND = TRUE | {"on-demand", "only"}
+
+
+class GitWork:
+    """The work of one repository, to be pushed where its ledger is."""
+
+    def __init__(
+        self,
+        repository: Repository,
+        tasks: Tasks,
+        location: Location,
+        *,
+        ref_prefix: str,
+        holder: str,
+        seconds: float = SECONDS,
+    ) -> None:
+        self._repository, self._location, self._prefix = repository, location, ref_prefix
+        self._seconds, self._holder = seconds, holder
+        self._worktree = HookWorktree(
+            repository,
+            tasks,
+            environ={},
+            ref_prefix=ref_prefix,
+            shared=location.name,
+            holder=holder,
+            strict=True,
+        )
+
+    # --- what would be pushed ---------------------------------------------------------------------
+
+    def plan(self, wish: PushWish, tell: Callable[[str], None]) -> PlannedPush:
+        push = work_at(self._repository, self._location, wish, seconds=self._seconds)
+        self._see_place(push)
+        words = ["push", "--dry-run", "--porcelain", "--atomic", *wish.choosing]
+        # Options for the server are kept back: a git that makes a dry run sends them to a server
+        # which has gone already, and dies of that at times.
+        words += [word for word in wish.sending if not word.startswith("--push-option=")]
+        words += ["--set-upstream"] if wish.upstream else []
+        words += [] if wish.hooks else ["--no-verify"]
+        words += self._submodules(wish.choosing)
+        words += ["--", push.remote, *wish.refspecs]
+        before = self._branches()
+        env = {JUDGED: push.remote, **_own_locale()}
+        full = [("core.abbrev", "no"), ("push.pushOption", "")]
+        heard = Heard(tell)
+        result = run_in(
+            push, words, seconds=self._seconds, settings=full, env=env, on_err=heard.more
+        )
+        heard.end(result)
+        by_hooks, lines = parts_of(result)
+        for line in by_hooks:
+            tell(line)
+        if lines is None:
+            raise failure(result, self._seconds)
+        refs = [x for line in lines if (x := self._ref(line, before)) is not None]
+        for one in refs:
+            if one.ref.startswith(f"{self._prefix}/"):
+                raise UsageError(
+                    f"{one.ref} is a ledger of leases, which only changes of leases move",
+                    hints=("name the branches and tags to be pushed",),
+                )
+        follows = wish.upstream or any("\t" not in line and line != "Done" for line in lines)
+        moving = replace(push, refs=tuple(x for x in refs if x.moves))
+        way, tracking = unfollowed(self._repository, moving, self._prefix)
+        return PlannedPush(
+            push=way,
+            refs=tuple(refs),
+            remote=push.remote,
+            upstreams=self._upstreams(refs) if follows else (),
+            tracking=tracking,
+        )
+
+    def _see_place(self, push: WorkPush) -> None:
+        """See that the ledger is where git pushes, if settings have that be elsewhere."""
+        ways = rewritten(self._repository, self._location, push)
+        if ways is None:
+            return
+        for _ in range(LOOKS):  # the ledger may change between the two looks
+            ledgers = [refs_at(push, way, f"{self._prefix}/*", timeout=TIME_LIMIT) for way in ways]
+            if ledgers[0] == ledgers[1]:
+                return
+        raise elsewhere(self._location, ways[1])
+
+    def _submodules(self, choosing: Sequence[str]) -> list[str]:
+        """Submodules are looked at, but never pushed along: no lease would guard that."""
+        config = self._repository.config
+        if any(word.startswith("--recurse-submodules") for word in choosing):
+            return []
+        set_so = config.get("push.recursesubmodules") or config.get("submodule.recurse") or ""
+        return ["--recurse-submodules=check"] if set_so.lower() in _ON_DEMAND else []
+
+    def _branches(self) -> dict[str, str]:
+        """What the branches are before a hook may move them: git pushes what it saw then."""
+        words = ("for-each-ref", "--format=%(objectname) %(refname)", "refs/heads", "refs/tags")
+        lines = os.fsdecode(ask(self._repository, *words).out).splitlines()
+        found = {ref: oid for oid, _, ref in (line.partition(" ") for line in lines)}
+        return found | {"HEAD": self._id_of("HEAD")}
+
+    def _id_of(self, name: str) -> str:
+        words = ("rev-parse", "-q", "--verify", "--end-of-options", name)
+        said = ask(self._repository, *words)
+        return (os.fsdecode(said.out).split() or [""])[-1] if said.code == 0 else ""
+
+    def _ref(self, line: str, before: Mapping[str, str]) -> WorkRef | None:
+        flag, tab, rest = line.partition("\t")
+        names, tab_too, summary = rest.partition("\t")
+        if not (tab and tab_too) or flag not in _BECAME:
+            return None
+        source, _, ref = names.rpartition(":")
+        became = _BECAME[flag]
+        reason = summary if became is Became.REJECTED else ""
+        moved = _SUMMARY.match(summary)
+        if moved is not None:
+            return WorkRef(ref, source, moved[1], moved[2], became)
+        new = "" if became is Became.DELETED else before.get(source) or self._id_of(source)
+        old = new if became is Became.UP_TO_DATE else ""
+        return WorkRef(ref, source, old, new, became, reason)
+
+    def _upstreams(self, refs: Sequence[WorkRef]) -> tuple[tuple[str, str], ...]:
+        current = self._repository.branch()
+        found = []
+        for one in refs:
+            source = f"{_BRANCH}{current}" if one.source == "HEAD" and current else one.source
+            if source.startswith(_BRANCH) and one.ref.startswith(_BRANCH):
+                found.append((source.removeprefix(_BRANCH), one.ref))
+        return tuple(found)
+
+    # --- what it brings -------------------------------------------------------------------------
+
+    def brought(self, plan: PlannedPush) -> Brought:
+        lines = self._lines(plan)
+        if not lines:
+            return Brought(())
+        pushes = self._worktree.outgoing(lines, plan.remote)
+        commits, too_many = self._lost(plan)
+        lost = self._worktree.touched_by(commits)
+        brings = (x for push in pushes for x in push.touched)
+        return Brought(
+            merged((*brings, *lost)),
+            lost,
+            tuple(
+                f"{ref}: only the newest {MAX_COMMITS} commits were looked at"
+                for ref in dict.fromkeys(push.ref for push in pushes if push.cut)
+            )
+            + ((f"only {MAX_COMMITS} of the commits that are lost were looked at",) * too_many),
+        )
+
+    def carried(self, plan: PlannedPush) -> tuple[Carried, ...]:
+        return self._worktree.carried(self._lines(plan), plan.remote)
+
+    def _lines(self, plan: PlannedPush) -> list[str]:
+        """What git would give its pre-push hook."""
+        none = "0" * (40 if self._repository.object_format == "sha1" else 64)
+        return [
+            f"{x.source or '(delete)'} {x.new or none} {x.ref} {x.old or none}"
+            for x in plan.refs
+            if x.moves
+        ]
+
+    def _lost(self, plan: PlannedPush) -> tuple[list[str], bool]:
+        """The commits that the remote would not have any more, and whether there are too many."""
+        if not any(x.moves and x.became in REPLACES for x in plan.refs):
+            return [], False
+        there = refs_at(plan.push, plan.push.remote, timeout=TIME_LIMIT)
+        names = names_of(self._repository, self._location.url or "")
+        main = main_branches(self._repository, names)
+        return removed(
+            self._repository,
+            plan.refs,
+            there,
+            main=main,
+            remote=plan.remote,
+            holder=self._holder,
+        )
+
+    # --- pushing --------------------------------------------------------------------------------
+
+    def land(self, push: WorkPush) -> tuple[str, ...]:
+        pushed = push_work(push)
+        if pushed.clean:
+            return pushed.said
+        if not pushed.sent:
+            kind = Denied if pushed.cause in (Cause.WORK, Cause.REFUSED, Cause.MOVED) else None
+            raise (kind or Unavailable)(f"the push was not made: {pushed.detail}")
+        try:
+            there = remote_refs(push, timeout=TIME_LIMIT)
+        except (Unavailable, Denied) as error:
+            raise unknown(f"{pushed.detail}; {error.message}") from None
+        if all(there[x.ref] == x.new for x in push.refs):
+            return pushed.said
+        if pushed.cause is Cause.UNREACHABLE:
+            raise unknown(pushed.detail)
+        raise Denied(f"the remote refused the push: {pushed.detail}")
+
+    def follow(self, plan: PlannedPush) -> None:
+        commands: list[list[str]] = []
+        for ref, new in plan.tracking:
+            commands += [
+                ["update-ref", *(["-m", "update by push", ref, new] if new else ["-d", ref])]
+            ]
+        for branch, ref in plan.upstreams:
+            commands += [["config", f"branch.{branch}.remote", plan.remote]]
+            commands += [["config", f"branch.{branch}.merge", ref]]
+        for words in commands:
+            run_in(plan.push, words, seconds=TIMEOUT)
+
+
+def _own_locale() -> dict[str, str]:
+    """Hooks get the user's own characters; only git's own words are to be the ones known here."""
+    own = next((v for k in ("LC_ALL", "LC_CTYPE", "LANG") if (v := os.environ.get(k))), "")
+    return {"LC_ALL": "", "LC_MESSAGES": "C", "LANGUAGE": ""} | ({"LC_CTYPE": own} if own else {})

@@ -1,0 +1,102 @@
+"""What ``git push`` and its hooks said, and what a push that failed comes to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from gitlease.core.errors import Denied, GitleaseError, Unavailable, UnknownOutcome, UsageError
+from gitlease.git.failure import denies, detail_of, without_secrets
+from gitlease.git.run import GitResult
+from gitlease.store.work_push import UNABLE
+
+# What git finds wrong with what was asked, before or without asking the remote.
+_WRONG = (
+    r"(?im)^(?:error|fatal): (src refspec .*|dst ref.*|.* has no upstream branch.*"
+    r"|you are not currently on a branch.*|no configured push destination.*|invalid refspec .*"
+    r"|.*cannot be resolved to branch.*|the upstream branch of .*|you are pushing to remote .*"
+    r"|you didn't specify any refspecs.*|.*can'?(?:not|t) be (?:combined|used).*|bad object .*"
+    r"|the destination refspec .*|the destination you provided .*|.* matches more than one.*"
+    r"|--delete (?:doesn't|only) .*|cannot update .*|no refs in common .*|.*expects .*"
+    r"|unable to delete '.*': remote ref does not exist"
+    r"|options? .* cannot be used together.*|unknown (?:option|switch) .*|no such remote.*)$"
+)
+_SUBMODULES = "submodule paths contain changes"
+_NOT_ATOMIC = "does not support --atomic"
+_BY_GIT = ("error: failed to push", "error: atomic push failed", "hint:", "To ")
+
+
+def parts_of(result: GitResult) -> tuple[tuple[str, ...], list[str] | None]:
+    """What hooks printed, and git's own lines after it; None where git has none."""
+    lines = result.out.decode("utf-8", "replace").splitlines()
+    starts = [n for n, line in enumerate(lines) if line.startswith("To ")]
+    if not starts and result.code == 0 and lines[-1:] == ["Done"]:
+        return tuple(lines[:-1]), []  # no ref was meant, so git does not even say where it went
+    if not starts or result.timed_out:
+        return tuple(lines), None
+    return tuple(lines[: starts[-1]]), lines[starts[-1] + 1 :]
+
+
+class Heard:
+    """What is said besides, by hooks or by the server, line by line.
+
+    Git's own words are told in ours, when it has ended: what follows on the word ``fatal`` is kept
+    until it shows whether it was git's last, or a hook's.
+    """
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self._tell, self._rest = tell, b""
+        self._kept: list[str] | None = None
+
+    def more(self, data: bytes) -> None:
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            text = without_secrets(line.decode("utf-8", "replace").rstrip())
+            if not text or text.startswith(_BY_GIT):
+                continue
+            if self._kept is None and text.startswith("fatal: "):
+                self._kept = []
+            (self._tell if self._kept is None else self._kept.append)(text)
+
+    def end(self, result: GitResult) -> None:
+        self.more(b"\n")
+        for text in self._kept or () if result.code in (0, 1) else ():
+            self._tell(text)
+
+
+def failure(result: GitResult, seconds: float) -> GitleaseError:
+    detail = detail_of(result.err.splitlines(), result, seconds)
+    if result.timed_out:
+        return Unavailable(f"the push could not be prepared: {detail}")
+    if _NOT_ATOMIC in result.err:
+        return Denied(
+            "the remote cannot move several refs at once, so work and lease cannot go together",
+            hints=("its receive.advertiseAtomic is off, or its git too old",),
+        )
+    wrong = re.search(_WRONG, result.err)
+    if wrong is not None:
+        said = without_secrets(wrong[1])[:300].rstrip(".")
+        hints = ("name the remote and the branch, and say --set-upstream",)
+        return UsageError(
+            said[:1].lower() + said[1:], hints=hints if "no upstream branch" in said else ()
+        )
+    if _SUBMODULES in result.err:
+        return Denied(
+            "submodules have commits that no remote has",
+            hints=("push the submodules first: no lease guards what is pushed along",),
+        )
+    unable = UNABLE.search(result.err)
+    if unable is not None:
+        return Denied(f"the remote {unable[1]}")
+    if result.code == 1:
+        return Denied("a pre-push hook of this repository stopped the push")
+    if denies(result.err):
+        return Denied(f"the remote refused: {detail}")
+    return Unavailable(f"the remote cannot be reached: {detail}")
+
+
+def unknown(detail: str) -> UnknownOutcome:
+    return UnknownOutcome(
+        f"whether the push reached the remote cannot be known: {detail}",
+        hints=("git ls-remote shows what the remote has",),
+    )

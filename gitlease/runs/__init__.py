@@ -1,0 +1,1 @@
+"""Runs, and the heartbeats that keep their leases."""

@@ -1,0 +1,179 @@
+"""The heartbeat of a process: one thread that renews, and one that watches the time meanwhile.
+
+A renewal may hang for as long as a remote does, so the end of a grant is watched elsewhere: a loss
+reaches whoever relies on the grant in time, whatever else is going on. Between two renewals the
+thread that renews looks at what this clone has come to know, which asks nobody. The threads live as
+long as anything is kept, and keep no process from ending.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator, Sequence
+
+from gitlease.core.loss import Hold, Lost
+from gitlease.engine.ports_keeping import Beat, Keeping
+
+RENEWING, WATCHING = "renewing", "watching"
+LONGEST_NAP = 1.0  # seconds: a wait does not count suspended time, so the clocks are read again
+
+Listener = Callable[[Lost], None]
+Glance = Callable[[Sequence[Hold]], Sequence[Lost]]
+
+
+class Heartbeat:
+    """Keeps grants alive in the background, by what ``keeping`` decides. Safe for threads.
+
+    ``glance`` says which of some grants are lost by what this clone knows. It is asked about once a
+    second, in one thread, and asks nobody itself. ``sharp``: of all grants, unless ``keep`` says
+    otherwise; else only of those for which it says so.
+    """
+
+    def __init__(
+        self,
+        keeping: Keeping,
+        *,
+        name: str = "gitlease heartbeat",
+        glance: Glance = lambda _holds: (),
+        sharp: bool = True,
+    ) -> None:
+        self._keeping, self._name = keeping, name
+        self._glance, self._sharp = glance, sharp
+        self._glanced: dict[tuple[str, Listener], Hold] = {}
+        self._changed = threading.Condition()
+        self._listeners: dict[str, list[Listener]] = {}
+        self._paused = 0
+        self._beating = False
+        self._running: set[str] = set()
+
+    def keep(self, holds: Sequence[Hold], listener: Listener, *, sharp: bool | None = None) -> None:
+        """Keep grants until they are dropped or lost; a loss is told to ``listener``, once each.
+
+        Several may rely on one grant. A listener is called in a thread of the heartbeat's own, or
+        in that of ``look``, and is to be quick. ``sharp``: it is told as soon as this clone knows,
+        so whoever ends such a grant drops it first.
+        """
+        sharp = self._sharp if sharp is None else sharp
+        with self._changed:
+            self._keeping.add(holds)
+            for hold in holds:
+                self._listeners.setdefault(hold.grant.lease_id, []).append(listener)
+                if sharp:
+                    self._glanced[hold.grant.lease_id, listener] = hold
+            self._start()
+            self._changed.notify_all()
+
+    def drop(self, lease_ids: Sequence[str], listener: Listener) -> None:
+        """This listener relies on these grants no more; what nobody relies on is kept no more."""
+        with self._changed:
+            for lease_id in lease_ids:
+                self._glanced.pop((lease_id, listener), None)
+                left = [x for x in self._listeners.pop(lease_id, []) if x != listener]
+                if left:
+                    self._listeners[lease_id] = left
+                else:
+                    self._keeping.drop([lease_id])
+            self._changed.notify_all()
+
+    def look(self) -> None:
+        """See now whether anything must be given up, and tell before this returns."""
+        with self._changed:
+            told = self._listened(self._keeping.overdue())
+        _tell(told)
+
+    def left_ms(self, lease_id: str) -> int:
+        """Milliseconds for which a grant may be relied on; 0 for one that is not kept."""
+        with self._changed:
+            return self._keeping.left_ms(lease_id)
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """While this holds no renewal starts, and none is on its way: for a push that fences."""
+        with self._changed:
+            self._paused += 1
+            while self._beating:
+                self._changed.wait(LONGEST_NAP)
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._paused -= 1
+                self._changed.notify_all()
+
+    # --- the threads ----------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        for role, run in ((RENEWING, self._beat), (WATCHING, self._watch)):
+            if role not in self._running:
+                self._running.add(role)
+                name = f"{self._name}: {role}"
+                threading.Thread(target=run, name=name, daemon=True).start()
+
+    def _beat(self) -> None:
+        while (batch := self._next_batch()) is not None:
+            beat = self._keeping.renew(batch) if batch else self._seen()
+            with self._changed:
+                if batch:
+                    self._beating = False
+                told = self._listened(self._keeping.settle(beat))
+                if batch or told:
+                    self._changed.notify_all()
+            _tell(told)
+
+    def _next_batch(self) -> tuple[Hold, ...] | None:
+        """Wait for the next heartbeat: nothing after a nap, None when nothing is left to keep."""
+        with self._changed:
+            if (wait := self._keeping.due_in()) is None:
+                self._running.discard(RENEWING)
+                return None
+            if not self._paused and (batch := self._keeping.batch()):
+                self._beating = True
+                return batch
+            nap = LONGEST_NAP if self._paused else min(max(wait, 0.01), LONGEST_NAP)
+            self._changed.wait(nap)
+            return ()
+
+    def _seen(self) -> Beat:
+        """What this clone has come to know meanwhile: of losses only, and nothing was renewed."""
+        with self._changed:
+            holds = {lease_id: hold for (lease_id, _), hold in self._glanced.items()}
+        return Beat(asked=(), lost=tuple(self._glance(tuple(holds.values()))) if holds else ())
+
+    def _watch(self) -> None:
+        while True:
+            with self._changed:
+                told = self._listened(self._keeping.overdue())
+                if not told:
+                    wait = self._keeping.ends_in()
+                    if wait is None:
+                        self._running.discard(WATCHING)
+                        return
+                    self._changed.wait(min(max(wait, 0.001), LONGEST_NAP))
+            _tell(told)
+
+    def _listened(self, lost: Sequence[Lost]) -> list[tuple[Listener, Lost]]:
+        told = []
+        for one in lost:
+            lease_id = one.hold.grant.lease_id
+            for listener in self._listeners.pop(lease_id, ()):
+                self._glanced.pop((lease_id, listener), None)
+                told.append((listener, one))
+        return told
+
+
+def _tell(told: Sequence[tuple[Listener, Lost]]) -> None:
+    for listener, lost in told:
+        try:
+            listener(lost)
+        except Exception:  # of the caller's: the others are still to be told
+            _report()
+
+
+def _report() -> None:
+    import sys
+
+    kind, error, trace = sys.exc_info()
+    if kind is not None:
+        thread = threading.current_thread()
+        threading.excepthook(threading.ExceptHookArgs((kind, error, trace, thread)))

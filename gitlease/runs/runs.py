@@ -1,0 +1,190 @@
+"""The runs in the background of one clone: a record and a log for each, in its private folder.
+
+Both are for their owner's eyes alone: what a command is called with, and what it prints, may be
+secret.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from gitlease.git.files import drop_leftovers, load_json, open_regular, store_json
+from gitlease.git.local_lock import exclusive
+from gitlease.git.processes import still_runs
+from gitlease.runs.background_rules import RunRecord
+
+FOLDER = "runs"
+KEPT = 50  # ended runs
+MOST = 2_000  # records that are ever read
+LARGEST = 1_048_576
+LONGEST_LOG = 16 * 1_048_576  # bytes that are kept of the log of an ended run: its end
+CUT = b"[the beginning is gone: %d bytes]\n"
+AT_ONCE = 65_536  # bytes of a log
+PATIENCE = 10.0
+STEP = 0.05
+RECORD, LOG = ".json", ".log"
+FORMAT = 1
+
+_TEXTS = ("id", "holder", "session", "layer", "scope", "log", "boot_id")
+_STARTS = ("runner_started", "pid_started")
+_NUMBERS = ("began_at", "grace_ms", "runner", "pid")
+_LISTS = ("resources", "lease_ids", "command")
+
+
+class RunsFolder:
+    """The runs below a clone's private folder; ``boot_id`` is that of this machine now."""
+
+    def __init__(self, private: str, boot_id: str) -> None:
+        self._folder, self._boot_id = os.path.join(private, FOLDER), boot_id
+
+    def log_of(self, number: str) -> str:
+        """Where the log of a run lies."""
+        return os.path.join(self._folder, number + LOG)
+
+    def make(self) -> None:
+        """Make the folder. Raises OSError."""
+        os.makedirs(self._folder, mode=0o700, exist_ok=True)
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Keep other commands of this clone from starting a run meanwhile."""
+        with exclusive(os.path.join(self._folder, "lock"), timeout=PATIENCE):
+            yield
+
+    def save(self, record: RunRecord) -> None:
+        """Keep a record; a kill leaves the old one or the new one. Raises OSError."""
+        file = os.path.join(self._folder, record.id + RECORD)
+        before = os.umask(0o077)
+        try:
+            store_json(file, {"format": FORMAT, **_plain(record)})
+        finally:
+            os.umask(before)
+
+    def every(self) -> tuple[RunRecord, ...]:
+        found = [record for name in self._names() if (record := self._load(name)) is not None]
+        return tuple(sorted(found, key=lambda x: (x.began_at, x.id), reverse=True))
+
+    def runs(self, record: RunRecord) -> bool:
+        same_boot = record.boot_id == self._boot_id
+        return same_boot and still_runs(record.runner, record.runner_started)
+
+    def end(self, record: RunRecord, patience: float) -> bool:
+        """Ask the runner of a run to end, and wait; whether it has ended."""
+        over = time.monotonic() + patience
+        if self.runs(record):
+            for signum in (signal.SIGTERM, signal.SIGCONT):
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(record.runner, signum)
+        while self.runs(record):
+            if time.monotonic() >= over:
+                return False
+            time.sleep(STEP)
+        return True
+
+    def read(self, record: RunRecord, *, start: int = 0) -> bytes:
+        """A part of the log of a run, from a place on; ``b""`` where there is no more."""
+        try:
+            opened = open_regular(self.log_of(record.id))
+            if opened is None:
+                return b""
+            with opened:
+                opened.seek(start)
+                return opened.read(AT_ONCE)
+        except OSError:
+            return b""
+
+    def parts(self, record: RunRecord, *, start: int = 0) -> Iterator[bytes]:
+        """The log of a run from a place on, in parts."""
+        while part := self.read(record, start=start):
+            yield part
+            start += len(part)
+
+    def size(self, record: RunRecord) -> int:
+        """How many bytes the log of a run has."""
+        try:
+            return os.stat(self.log_of(record.id), follow_symlinks=False).st_size
+        except OSError:
+            return 0
+
+    def forget(self, record: RunRecord) -> None:
+        """Forget a run that never was. It never fails."""
+        for ending in (LOG, RECORD):
+            with contextlib.suppress(OSError):
+                os.unlink(os.path.join(self._folder, record.id + ending))
+
+    def tidy(self) -> None:
+        """Forget the oldest ended runs, and shorten the logs of the others. It never fails."""
+        drop_leftovers(self._folder)
+        ended = [record for record in self.every() if not self.runs(record)]
+        for record in ended[KEPT:]:
+            self.forget(record)
+        for record in ended[:KEPT]:
+            with contextlib.suppress(OSError):
+                _shorten(self.log_of(record.id))
+
+    def _names(self) -> list[str]:
+        try:
+            names = sorted(n for n in os.listdir(self._folder) if n.endswith(RECORD))
+        except OSError:
+            return []
+        return names[-MOST:]
+
+    def _load(self, name: str) -> RunRecord | None:
+        found = load_json(os.path.join(self._folder, name), LARGEST)
+        number = name.removesuffix(RECORD)
+        if not isinstance(found, dict) or found.get("format") != FORMAT:
+            return None
+        record = _read({**found, "id": number, "log": self.log_of(number)})
+        return record
+
+
+def _plain(record: RunRecord) -> dict[str, Any]:
+    return {
+        name: list(value) if isinstance(value, tuple) else value
+        for name in RunRecord.__annotations__
+        if name != "log"
+        for value in (getattr(record, name),)
+    }
+
+
+def _read(found: dict[str, Any]) -> RunRecord | None:
+    """A record as it was kept; None for anything else."""
+    values: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in found.items()
+        if name in RunRecord.__annotations__
+    }
+    texts = all(isinstance(values.get(name), str) for name in (*_TEXTS, *_STARTS))
+    numbers = all(type(values.get(name)) is int for name in _NUMBERS)
+    lists = all(
+        isinstance(values.get(name), tuple) and all(isinstance(x, str) for x in values[name])
+        for name in _LISTS
+    )
+    tokens = values.get("tokens")
+    listed = isinstance(tokens, tuple) and all(type(x) is int for x in tokens)
+    ends = all(isinstance(values.get(name), int | None) for name in ("ended_at", "exit"))
+    said = all(isinstance(values.get(name), str | None) for name in ("outcome", "message"))
+    if not (texts and numbers and lists and listed and ends and said):
+        return None
+    return RunRecord(**values)
+
+
+def _shorten(log: str) -> None:
+    """Keep the end of a log that is too long."""
+    size = os.stat(log, follow_symlinks=False).st_size
+    if size <= LONGEST_LOG:
+        return
+    temporary = f"{log}.{os.getpid()}.tmp"
+    with open(log, "rb") as opened:
+        opened.seek(size - LONGEST_LOG)
+        rest = opened.read(LONGEST_LOG).partition(b"\n")[2]
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with open(handle, "wb") as opened_anew:
+        opened_anew.write(CUT % (size - len(rest)) + rest)
+    os.replace(temporary, log)

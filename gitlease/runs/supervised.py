@@ -1,0 +1,239 @@
+"""A command that this process attends to: its end, its signals, its terminal and its guardian.
+
+Everything that may happen wakes one wait: a signal, a word from a thread, the end of the guardian.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable
+from types import FrameType, TracebackType
+from typing import Self
+
+from gitlease.git.processes import group_is_left, signal_group
+from gitlease.runs.child import Child, Launch, exit_status, start
+from gitlease.runs.guardian import Guardian, GuardianFailed, readable, whom
+from gitlease.runs.terminal import Terminal, is_talked_to, stop_like
+
+PASSED_ON = (
+    *(signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM),
+    *(signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM, signal.SIGWINCH, signal.SIGCONT),
+    signal.SIGTSTP,
+)
+ENDING = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
+OF_THE_TERMINAL = (signal.SIGTTIN, signal.SIGTTOU)
+STOPS = (signal.SIGTSTP, *OF_THE_TERMINAL)
+STEP = 0.05
+CONTINUED = 0.2  # seconds for which a stop may be late
+NO_PROMPT = "GIT_TERMINAL_PROMPT"
+GUARDIANS = 10  # of one command, one after the other
+SOON = 5.0  # seconds for another one to start
+
+
+class SupervisedProcess:
+    """One command of this process, which is a context: signals are its own inside.
+
+    ``stops``: the signals that end are a wish to stop it (TERM, grace, KILL), as is fit where
+    nobody but gitlease is there to send them; else they are passed on as they are.
+    """
+
+    def __init__(self, *, grace: int, stops: bool = False) -> None:
+        self._stops = stops
+        self.to_stop = self.told_to_end = False
+        self._guardian = Guardian(grace)
+        self._terminal = Terminal()
+        self._child: Child | None = None
+        self._status: int | None = None
+        self._found: dict[int, signal.Handlers] = {}
+        self._handlers: dict[int, object] = {}
+        self._woken, self._wake = os.pipe()
+        self._wakeup = -1
+        self._told = False
+        self._guardians = 0
+        self._reads = is_talked_to()  # the command is to have the terminal
+
+    def __enter__(self) -> Self:
+        for handle in (self._woken, self._wake):
+            os.set_blocking(handle, False)
+        self._wakeup = signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
+        for signum in (*PASSED_ON, signal.SIGCHLD):
+            if signum == signal.SIGCHLD or signal.getsignal(signum) is not signal.SIG_IGN:
+                self._handle(signum, _note)
+        for signum in OF_THE_TERMINAL:
+            self._handle(signum, signal.SIG_IGN)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        ended_by_signal = self._status is None or self._status > 128
+        self._terminal.take_back(restore=ended_by_signal)
+        self._terminal.close()
+        self._guardian.dismiss(goodbye=self._child is None or kind is None)
+        signal.set_wakeup_fd(self._wakeup)
+        for signum, handler in self._handlers.items():
+            signal.signal(signum, handler)  # type: ignore[arg-type]
+        os.close(self._woken)
+        os.close(self._wake)
+
+    def close(self) -> None:
+        """Reap the guardian."""
+        self._guardian.close()
+
+    def _handle(self, signum: int, how: Callable[[int, FrameType | None], None] | int) -> None:
+        before = signal.signal(signum, how)
+        self._handlers[signum] = signal.SIG_DFL if before is None else before
+        ignored = before is signal.SIG_IGN
+        self._found[signum] = signal.SIG_IGN if ignored else signal.SIG_DFL
+
+    # --- its start ------------------------------------------------------------------------------
+
+    @property
+    def pid(self) -> int:
+        return self._child.pid if self._child else 0
+
+    @property
+    def started(self) -> str:
+        """When the command began, as ``processes`` says it."""
+        return self._child.started if self._child else ""
+
+    def start(
+        self, words: tuple[str, ...], env: dict[str, str], cwd: str, *, until_ms: int
+    ) -> None:
+        """Start it, guarded from its first moment on. GuardianFailed, CannotExecute."""
+        self._guardian.start()
+        launch = Launch(words=words, env=env, cwd=cwd, dispositions=self._found)
+        self._child = start(launch, lambda child: self._ready(child, until_ms))
+        # Whoever renews meanwhile is in the background, and must not ask for a password.
+        os.environ.setdefault(NO_PROMPT, "0")
+
+    def _ready(self, child: Child, until_ms: int) -> None:
+        self._guardian.watch(child.pid, child.started, until_ms)
+        if self._reads:
+            self._terminal.lend(child.pid)
+
+    # --- what whoever decides asks --------------------------------------------------------------
+
+    def wait(self, seconds: float) -> int | None:
+        end = time.monotonic() + seconds
+        while True:
+            self._reap()
+            if self._status is not None:
+                return self._status
+            left = end - time.monotonic()
+            if left <= 0 or self._told:
+                self._told = False
+                return None
+            self._hear(left)
+
+    def wait_for_group(self, seconds: float) -> bool:
+        end = time.monotonic() + seconds
+        while group_is_left(self.pid):
+            left = end - time.monotonic()
+            if left <= 0:
+                return False
+            time.sleep(min(STEP, left))
+        return True
+
+    def ask(self) -> None:
+        signal_group(self.pid, signal.SIGTERM)
+        signal_group(self.pid, signal.SIGCONT)
+
+    def kill(self) -> None:
+        signal_group(self.pid, signal.SIGKILL)
+
+    def guard(self, until_ms: int) -> bool:
+        if self._child is not None and self._guardian.is_gone():
+            self._guardian.close()
+            self._guardians += 1
+            try:
+                if self._guardians >= GUARDIANS:
+                    return False
+                known = whom(self._child.pid, self._child.started, until_ms)
+                self._guardian.start(SOON, known)
+            except GuardianFailed:
+                self._guardians = GUARDIANS
+                return False
+        self._guardian.until(until_ms)
+        return True
+
+    def wake(self) -> None:
+        with contextlib.suppress(OSError):
+            os.write(self._wake, b"\0")
+
+    # --- how ------------------------------------------------------------------------------------
+
+    def _hear(self, seconds: float) -> None:
+        """Wait for anything at all, and pass on what signals have come."""
+        line = self._guardian.fileno()
+        ready = readable([self._woken, *([line] if line >= 0 else [])], seconds)
+        if line in ready:
+            self._told = True  # it is gone: whoever decides has another started
+        for signum in self._signals() if self._woken in ready else b"":
+            if signum == 0:
+                self._told = True
+            elif signum in PASSED_ON:
+                self._pass_on(signum)
+
+    def _signals(self) -> bytes:
+        try:
+            return os.read(self._woken, 4_096)
+        except BlockingIOError:
+            return b""
+
+    def _pass_on(self, signum: int) -> None:
+        self.told_to_end |= signum in ENDING
+        if self._stops and signum in ENDING:
+            self.to_stop = self._told = True
+        elif signum == signal.SIGCONT:
+            self._resume()
+        else:
+            signal_group(self.pid, signum)
+
+    def _reap(self) -> None:
+        """See what became of the command: it ended, or it was stopped."""
+        while self._status is None and self._child is not None:
+            pid, raw = os.waitpid(self._child.pid, os.WNOHANG | os.WUNTRACED)
+            if pid == 0:
+                return
+            if os.WIFSTOPPED(raw):
+                self._stopped(os.WSTOPSIG(raw))
+            else:
+                self._status = exit_status(raw)
+
+    def _stopped(self, signum: int) -> None:
+        """The command was stopped: by the terminal, for reading it in the background, or else."""
+        if not self._terminal.exists:
+            return
+        self._reads = self._reads or signum in OF_THE_TERMINAL
+        if signum in OF_THE_TERMINAL and self._terminal.is_ours():
+            self._resume()
+            return
+        self._terminal.take_back()
+        stop_like(signum if signum in STOPS else signal.SIGTSTP)
+        # Only a shell continues what was stopped; without one it was not, and nor is the command.
+        end, found = time.monotonic() + CONTINUED, b""
+        while signal.SIGCONT not in found and (left := end - time.monotonic()) > 0:
+            readable([self._woken], left)
+            found += self._signals()
+        self._resume()
+        for other in found:
+            if other != signal.SIGCONT and other in PASSED_ON:
+                self._pass_on(other)
+        self._told = True
+
+    def _resume(self) -> None:
+        """Go on, with the terminal where that is wanted and ours to give."""
+        if self._reads and not self._terminal.lent:
+            self._terminal.lend(self.pid)
+        signal_group(self.pid, signal.SIGCONT)
+
+
+def _note(signum: int, frame: FrameType | None) -> None:
+    """The number of the signal is written to the wakeup descriptor, which is all that is needed."""

@@ -1,0 +1,1 @@
+"""The decision of a server's pre-receive hook."""

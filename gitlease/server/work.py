@@ -1,0 +1,233 @@
+"""Judges the work of a push: whether its commits touch what others hold, by the ledgers as they are
+and as they will be once the push is accepted.
+
+Only leases that cover paths are gone through; one of a task is looked up when its file is touched.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+from gitlease.core.errors import GitleaseError, Invalid
+from gitlease.core.expiry import Moment, Sighting
+from gitlease.core.frozen import dataclass
+from gitlease.core.instant import Instant
+from gitlease.core.lease import Actor, Lease, State
+from gitlease.core.ledger import Ledger
+from gitlease.core.moves.audit import Illegal
+from gitlease.core.moves.audit_values import Pusher
+from gitlease.core.policy import Policy
+from gitlease.core.resources.resource import parse_resource
+from gitlease.git.changes import committed
+from gitlease.git.changes_raw import Changed
+from gitlease.git.objects import LibraryObjects
+from gitlease.git.query import ask_line
+from gitlease.git.repository import Repository
+from gitlease.git.rev_range import rev_range
+from gitlease.guard.changes_tasks import TaskTouched, task_status_changes, touched
+from gitlease.guard.rules import Finding, Severity, Touched, judge
+from gitlease.server.changes import changes_of
+from gitlease.server.lines import RefMove
+from gitlease.server.lost import lost
+from gitlease.server.objects import Commit, PushedObjects
+from gitlease.server.records import records_in
+from gitlease.server.refs import ServerRefs
+from gitlease.settings.sources import Settings
+from gitlease.store.tree import read_ledger
+
+MAX_COMMITS = 10_000
+MOVES_JUDGED = 500  # refs that were there before, of one push
+COMMITS_AT_ONCE = 200
+LEASES_AT_ONCE = 1_000
+MAX_TASKS = 20_000  # changed task files of one push
+TASKS_AT_ONCE = 1_000
+FINDINGS = 1_000  # beyond so many no more are looked for
+
+
+@dataclass(frozen=True, slots=True)
+class Guarded:
+    """What a push touches that others hold, and which records could not be judged."""
+
+    findings: tuple[Finding, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+class _Enough(Exception):
+    """So much was found that nobody asks for more."""
+
+
+class WorkGuard:
+    """Judges commits against the ledgers at ``heads`` (a commit each), for one pusher."""
+
+    def __init__(
+        self,
+        repository: Repository,
+        settings: Settings,
+        objects: PushedObjects,
+        heads: Sequence[str],
+        refs: ServerRefs,
+        *,
+        pusher: Pusher,
+        now_ms: int,
+    ) -> None:
+        self._repository, self._settings, self._objects = repository, settings, objects
+        self._refs = refs
+        self._heads = [_Head(objects, objects.commit(oid)) for oid in heads]
+        self._holders = pusher.holders or ()
+        self._now = now_ms
+        self._damaged: dict[str, None] = {}
+        self._blocking: dict[tuple[str, str], Finding] = {}
+        self._warned: dict[tuple[str, str], Finding] = {}
+        self._tasks = 0
+
+    def check(self, moves: Sequence[RefMove]) -> Guarded:
+        """What the work of these moves touches. Illegal for more than can be looked at."""
+        if not any(head.holds_anything(self._theirs) for head in self._heads):
+            return Guarded()
+        again = [move for move in moves if move.old]
+        if len(again) > MOVES_JUDGED:
+            raise Illegal(
+                "too-large",
+                f"more than {MOVES_JUDGED} refs cannot be judged while others hold leases",
+                hints=("push them in parts",),
+            )
+        try:
+            commits = self._commits(moves, again)
+        except Invalid as error:
+            raise _unjudged(error.message) from None
+        if commits is None:
+            raise Illegal(
+                "too-large",
+                f"more than {MAX_COMMITS} new commits cannot be judged while others hold leases",
+                hints=("push them in parts",),
+            )
+        rest = iter(commits)
+        with contextlib.suppress(_Enough):
+            while chunk := list(islice(rest, COMMITS_AT_ONCE)):
+                self._look_at(chunk)
+        findings = (self._warned | self._blocking).values()
+        return Guarded(tuple(findings), tuple(self._damaged))
+
+    def _commits(self, moves: Sequence[RefMove], again: Sequence[RefMove]) -> list[str] | None:
+        """The commits to judge: new ones, those that land where others had them, and lost ones.
+
+        None for more than can be judged. Raises Invalid where git does not answer.
+        """
+        most, repository = MAX_COMMITS + 1, self._repository
+        tips = [move.new for move in moves if move.new]
+        new = rev_range(repository, tips, others=["--all"], most=most, strict=True)
+        commits = dict.fromkeys(commit.id for commit in new)
+        usual = (
+            ask_line(repository, "rev-parse", "-q", "--verify", "HEAD^{commit}") if again else ""
+        )
+        for move in again:
+            # Work that came to one branch lands on another only now. What others made is theirs
+            # to land.
+            if move.new and len(commits) < most:
+                kept = [move.old, usual]
+                landing = rev_range(repository, [move.new], kept, most=most, strict=True)
+                commits |= {x.id: None for x in landing if x.concerns(self._holders)}
+        gone, cut = lost(repository, self._refs, moves, self._holders)
+        commits |= dict.fromkeys(gone)
+        return None if cut or len(commits) > MAX_COMMITS else list(commits)
+
+    def _look_at(self, commits: Sequence[str]) -> None:
+        try:
+            merges = changes_of(self._repository, commits, self._take)
+            changes = committed(self._repository, merges, renames=False) if merges else {}
+        except Invalid as error:
+            raise _unjudged(error.message) from None
+        self._take([one for several in changes.values() for one in several])
+
+    def _take(self, changed: Sequence[Changed]) -> None:
+        """Judge some changes, and keep what they touch; _Enough where that is very much."""
+        for finding in self._judged(self._touched(changed)):
+            blocks = finding.severity is Severity.BLOCK
+            kept = self._blocking if blocks else self._warned
+            if len(kept) < FINDINGS:
+                kept.setdefault((finding.path, finding.lease.lease_id), finding)
+        if len(self._blocking) >= FINDINGS:
+            raise _Enough
+
+    def _touched(self, changed: Sequence[Changed]) -> list[Touched]:
+        tasks, objects = self._settings.tasks, LibraryObjects(self._objects.repo)
+        named: list[TaskTouched] = []
+        for start in range(0, len(changed), TASKS_AT_ONCE):
+            some = changed[start : start + TASKS_AT_ONCE]
+            named += (found := task_status_changes(self._repository, tasks, some, objects))
+            self._tasks += len(found)
+            if self._tasks > MAX_TASKS:
+                raise _unjudged(f"more than {MAX_TASKS} task files cannot be judged")
+        return touched(changed, named)
+
+    def _judged(self, some: Sequence[Touched]) -> Iterator[Finding]:
+        for head in self._heads:
+            leases = self._leases(head, some)
+            while chunk := list(islice(leases, LEASES_AT_ONCE)):
+                yield from judge(
+                    some,
+                    chunk,
+                    actor=self._actor(chunk),
+                    policy=head.policy,
+                    moment=Moment(now=_instant(self._now), seen=_written),
+                )
+
+    def _leases(self, head: _Head, some: Sequence[Touched]) -> Iterator[Lease]:
+        """Live leases of others that may cover something that is touched."""
+        for file, lease in records_in(self._objects, head.commit.tree, "paths"):
+            if isinstance(lease, str):
+                self._damaged[f"{file} cannot be read: what it covers is not guarded"] = None
+            elif self._theirs(lease):
+                yield lease
+        for name in dict.fromkeys(name for one in some for name in one.tasks):
+            try:
+                resource = parse_resource(name)
+                leases = [] if resource.is_path else head.ledger.leases_of(resource)
+            except GitleaseError as damage:
+                self._damaged[damage.message] = None
+                continue
+            yield from (x for x in leases if not x.patterns and self._theirs(x))
+
+    def _theirs(self, lease: Lease) -> bool:
+        mine = any(lease.same_holder(Actor(holder)) for holder in self._holders)
+        return lease.state is State.ACTIVE and not mine
+
+    def _actor(self, leases: Sequence[Lease]) -> Actor:
+        """Somebody who holds none of them."""
+        return Actor(holder=self._holders[0] if self._holders else "")
+
+
+def _unjudged(what: str) -> Illegal:
+    return Illegal(
+        "too-large", f"{what}, while others hold leases", hints=("push it in smaller parts",)
+    )
+
+
+class _Head:
+    """One ledger as it will be."""
+
+    def __init__(self, objects: PushedObjects, commit: Commit) -> None:
+        import pygit2
+
+        self._objects, self.commit = objects, commit
+        self.ledger: Ledger = read_ledger(objects.repo, pygit2.Oid(hex=commit.oid))
+
+    @property
+    def policy(self) -> Policy:
+        return self.ledger.header.policy
+
+    def holds_anything(self, theirs: object) -> bool:
+        """Whether there is any record at all that may be in somebody's way."""
+        tops = dict(self._objects.entries(self.commit.tree, "/"))
+        return "paths" in tops or "leases" in tops
+
+
+def _instant(wall_ms: int) -> Instant:
+    return Instant(wall_ms=wall_ms, boot_ms=wall_ms, boot_id="server")
+
+
+def _written(lease: Lease) -> Sighting:
+    """The server saw a record when it was written, which it was judged to be then."""
+    return Sighting(at=_instant(lease.renewed_at), changed=False)

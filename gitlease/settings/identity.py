@@ -1,0 +1,119 @@
+"""Who speaks: the holder that git knows, and which of its runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gitlease.core.errors import Invalid, UsageError, shown
+from gitlease.core.frozen import dataclass
+from gitlease.core.lease import Actor
+from gitlease.core.moves.operations import MAX_WORD
+from gitlease.git.repository import Repository, short_host
+from gitlease.settings.schema import SESSION_KEY, read_session
+from gitlease.settings.sources import git_source
+
+VARIABLE = "GITLEASE_SESSION"
+
+# Variables in which a coding agent names its session; mere signs that one is running are of no
+# use here. An agent started by another one inherits its variables, so that order matters: Codex
+# is run from within Claude Code more often than the reverse, and any of them in Cursor's terminal.
+AGENTS = (
+    ("codex", "CODEX_THREAD_ID"),
+    ("claude", "CLAUDE_CODE_SESSION_ID"),
+    ("cursor", "CURSOR_TRACE_ID"),
+)
+AGENT_DIGITS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """The resolved actor, and in words where holder and session came from."""
+
+    actor: Actor
+    holder_source: str
+    session_source: str
+
+
+def resolve_identity(
+    repository: Repository,
+    *,
+    environ: Mapping[str, str],
+    session_flag: str | None,
+    no_session: bool,
+) -> Identity:
+    """The holder is git's ``user.email``; the session comes from the first source that has one.
+
+    Raises Invalid without a usable email, UsageError for a bad ``--session``.
+    """
+    holder, holder_source = _holder(repository)
+    session, session_source = _session(repository, environ, session_flag or None, no_session)
+    branch = repository.branch()
+    return Identity(
+        actor=Actor(
+            holder=holder,
+            session=session,
+            session_explicit=session_source in (_FLAG, _ENVIRONMENT),
+            host=short_host(),
+            branch=branch if branch and branch.isprintable() and len(branch) <= MAX_WORD else None,
+        ),
+        holder_source=holder_source,
+        session_source=session_source,
+    )
+
+
+_FLAG = "flag --session"
+_ENVIRONMENT = f"environment {VARIABLE}"
+_HINT = "git config user.email you@example.com"
+
+
+def _holder(repository: Repository) -> tuple[str, str]:
+    entry = repository.config.entry("user.email")
+    email = entry.value.strip() if entry else ""
+    if entry is None or not email:
+        raise Invalid("git has no user.email, which names the holder of a lease", hints=(_HINT,))
+    source = git_source(entry)
+    if not email.isprintable() or len(email.split()) > 1 or len(email) > MAX_WORD:
+        raise Invalid(
+            f"{source} {shown(email)} is not 1-{MAX_WORD} printable characters without spaces",
+            hints=(_HINT,),
+        )
+    return email, source
+
+
+def _session(
+    repository: Repository, environ: Mapping[str, str], flag: str | None, no_session: bool
+) -> tuple[str | None, str]:
+    if no_session:
+        if flag:
+            raise UsageError("--session and --no-session exclude each other")
+        return None, "flag --no-session"
+    if flag:
+        return read_session(flag, "--session"), _FLAG
+    if named := environ.get(VARIABLE):
+        return _checked(named, _ENVIRONMENT)
+    entry = repository.config.entry(SESSION_KEY)
+    if entry and entry.value:
+        return _checked(entry.value, git_source(entry))
+    for agent, variable in AGENTS:
+        if number := environ.get(variable):
+            return _checked(f"{agent}:{short_number(agent, number)}", f"environment {variable}")
+    if repository.worktree:
+        name = "".join(c if c.isprintable() else "_" for c in repository.worktree)[:100]
+        return f"worktree:{name}-{repository.clone_id}", f"linked worktree {shown(name)}"
+    return None, "none"
+
+
+def _checked(session: str, source: str) -> tuple[str, str]:
+    try:
+        return read_session(session, source), source
+    except UsageError as error:
+        raise Invalid(error.message) from None
+
+
+def short_number(agent: str, number: str) -> str:
+    """The first eight characters; of a number of Codex that begins with the time, the last eight.
+
+    Codex numbers its threads so (UUIDv7): two of them started in the same minute begin alike.
+    """
+    timed = agent == "codex" and len(number) == 36 and number[14] == "7" and number.count("-") == 4
+    return number[-AGENT_DIGITS:] if timed else number[:AGENT_DIGITS]

@@ -1,0 +1,158 @@
+"""What holds on a server: the mode of its hook, who pushes, and what the project says of its tasks.
+
+All of it stands where no client can write: in the configuration files of git on the server. What
+comes with the environment of a push is never a setting.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from gitlease.core.errors import GitleaseError, Invalid, UsageError, shown
+from gitlease.core.frozen import dataclass, replace
+from gitlease.core.moves.audit import Pusher
+from gitlease.core.moves.audit_values import quoted
+from gitlease.git.objects import BLOB, BatchObjects, TooLarge, Unreadable
+from gitlease.git.query import ask_line
+from gitlease.git.repository import GitConfig, Repository
+from gitlease.settings.file import FILE, MAX_BYTES
+from gitlease.settings.parse import parse_settings
+from gitlease.settings.schema import KEYS, Found
+from gitlease.settings.sources import BUILT_IN, Settings, load_settings, settings_of
+
+BLOCK, WARN = "block", "warn"
+MODES = (BLOCK, WARN)
+MODE_KEY, IDENTITY_KEY = "gitlease.mode", "gitlease.identity"
+HOLDER = "holder"  # gitlease.<user>.holder
+PREFIX_KEY = "lease.refPrefix"
+KNOWN_VARIABLES = (
+    "GL_USERNAME",  # GitLab
+    "GITEA_PUSHER_NAME",
+    "GITHUB_USER_LOGIN",  # GitHub Enterprise Server
+    "GL_USER",  # gitolite
+    "REMOTE_USER",  # git http-backend behind a web server
+)
+
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+# What a client can set through a web server or sshd, or what is the same for everybody.
+_BY_CLIENT = re.compile(
+    r"HTTPS?|HTTP_.*|LC_.*|LANG.*|TERM|TZ|GIT_.*|GITLEASE_.*|QUERY_STRING|PATH_.*|REQUEST_.*"
+    r"|CONTENT_.*|SERVER_.*|SCRIPT_.*|DOCUMENT_.*|GATEWAY_.*|REMOTE_IDENT|SSH_ORIGINAL_COMMAND"
+    r"|DISPLAY|WAYLAND_DISPLAY|PWD|OLDPWD|HOME|PATH|SHELL|HOSTNAME"
+)
+_OF_A_PLACE = re.compile(r"REMOTE_(ADDR|HOST|PORT)|SSH_.*|AUTH_TYPE|XDG_.*")
+_EMAIL = re.compile(r"[^\s@<>]+@[^\s@<>]+")
+TRUSTED = ("system", "global", "local", "worktree")
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSettings:
+    """The settings of one bare repository. ``identity`` is a variable's name, None for nobody.
+
+    ``holders`` has the emails of users, ``prefix`` is where ledgers lie.
+    """
+
+    mode: str
+    identity: str | None
+    holders: Mapping[str, tuple[str, ...]]
+    prefix: str
+
+    def pusher(self, environ: Mapping[str, str]) -> Pusher:
+        """Who pushes, by the variable; nobody that is known without one.
+
+        Raises Invalid where the host does not say it, and where that user is nobody's holder.
+        """
+        if self.identity is None:
+            return Pusher(None, "somebody")
+        user = environ.get(self.identity, "")
+        if not user.strip():
+            raise Invalid(
+                f"this server does not say who pushes: {self.identity} is not set",
+                hints=("an anonymous push changes no ledger: log in",),
+            )
+        holders = self.holders.get(user)
+        if holders is None and _EMAIL.fullmatch(user):
+            holders = (user,)
+        if holders is None:
+            raise Invalid(
+                f"{quoted(user)} is nobody's email, and this server maps it to none",
+                hints=("whoever runs the server: git config gitlease.USER.holder EMAIL",),
+            )
+        who = quoted(user) if user in holders else f"{quoted(user)} ({quoted(holders[0])})"
+        return Pusher(holders, who)
+
+
+def read_variable(word: str) -> str:
+    """A variable that tells who pushes. UsageError for what does not."""
+    if not _VARIABLE.fullmatch(word):
+        raise UsageError(f"{shown(word)} is not the name of a variable")
+    why = ""
+    if _BY_CLIENT.fullmatch(word.upper()):
+        why = "a client can set it, or it is the same for all"
+    elif _OF_A_PLACE.fullmatch(word.upper()):
+        why = "it says from where or in what way somebody comes"
+    if why:
+        raise UsageError(
+            f"{word} tells nothing of who pushes: {why}",
+            hints=("usual ones are " + ", ".join(KNOWN_VARIABLES),),
+        )
+    return word
+
+
+def server_settings(repository: Repository) -> ServerSettings:
+    """The settings of a repository on a server. Raises Invalid for one that cannot be used."""
+    trusted = GitConfig(
+        tuple(entry for entry in repository.config.entries if entry.scope in TRUSTED)
+    )
+    mode = trusted.get(MODE_KEY) or BLOCK
+    if mode not in MODES:
+        near = mode.strip().lower()
+        raise Invalid(
+            f"git config {MODE_KEY} is {shown(mode)}, not {' or '.join(MODES)}",
+            hints=(f"git config {MODE_KEY} {near if near in MODES else BLOCK}",),
+        )
+    identity = trusted.get(IDENTITY_KEY) or None
+    holders: dict[str, tuple[str, ...]] = {}
+    for entry in trusted.section("gitlease"):
+        user, _, name = entry.key.removeprefix("gitlease.").rpartition(".")
+        if user and name == HOLDER and entry.value:
+            holders[user] = (*holders.get(user, ()), entry.value)
+    settings = load_settings(replace(repository, config=trusted), environ={}, flags={})
+    return ServerSettings(
+        mode=mode,
+        identity=None if identity is None else _identity(identity),
+        holders=holders,
+        prefix=settings.ref_prefix,
+    )
+
+
+def _identity(word: str) -> str:
+    try:
+        return read_variable(word)
+    except UsageError as error:
+        raise Invalid(f"git config {IDENTITY_KEY}: {error.message}") from None
+
+
+def project_settings(repository: Repository, ref: str = "HEAD") -> tuple[Settings, str]:
+    """What the project's own file says at a ref; why it cannot be used, ``""`` where it can.
+
+    Raises Invalid where git does not answer.
+    """
+    found = {name: Found(key.default, BUILT_IN) for name, key in KEYS.items()}
+    asked = ("rev-parse", "-q", "--verify")
+    blob = ask_line(repository, *asked, f"{ref}:{FILE}")
+    if not blob:
+        return settings_of(found), ""
+    if not ask_line(repository, *asked, f"{blob}^{{blob}}"):
+        return settings_of(found), f"{FILE} is no file"
+    try:
+        data = BatchObjects(repository).read(blob, BLOB, MAX_BYTES)
+    except TooLarge as large:
+        return settings_of(found), f"{FILE} {large}"
+    except Unreadable as why:
+        raise Invalid(f"{FILE} cannot be read: it {why}") from None
+    try:
+        return settings_of(found | parse_settings(data)), ""
+    except GitleaseError as error:
+        return settings_of(found), error.message

@@ -1,0 +1,351 @@
+"""The effective settings, each with its source: flag, environment, git config, file, built-in.
+
+Every source is checked, also where a stronger one wins: a bad setting is never passed over.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from gitlease.core.errors import Invalid, UsageError, shown
+from gitlease.core.frozen import dataclass, field
+from gitlease.git.repository import TIMEOUT, ConfigEntry, Repository
+from gitlease.git.run import run_git
+from gitlease.settings.file import (
+    FILE,
+    CommittedFile,
+    read_committed,
+    read_settings_file,
+)
+from gitlease.settings.schema import (
+    GIT_KEYS,
+    KEYS,
+    SESSION_KEY,
+    Found,
+    near,
+    read_remote,
+    read_session,
+    usual_handles,
+)
+
+__all__ = (
+    "Location",
+    "Setting",
+    "Settings",
+    "Tasks",
+    "git_source",
+    "load_settings",
+    "looks_like_url",
+    "resolve_remote",
+    "set_config",
+)
+
+BUILT_IN = "built-in"
+DEFAULT_REMOTE = "origin"
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One effective setting as people write it (durations like ``15m``), and where it is set."""
+
+    key: str
+    value: object
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tasks:
+    """How task files look. ``required`` is None where nobody decided: true when there are any.
+
+    ``exempt`` is the label, or the field, of tasks whose claims are never called stale.
+    """
+
+    files: tuple[str, ...]
+    completed: tuple[str, ...]
+    required: bool | None
+    fields: Mapping[str, str]
+    statuses: Mapping[str, tuple[str, ...]]
+    exempt: str = "no-stale"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What holds for this command. Durations are whole seconds; ``table`` tells the sources."""
+
+    ttl: int
+    ttl_is_default: bool
+    remote: str | None
+    remote_explicit: bool
+    layer: str
+    ref_prefix: str
+    tasks: Tasks
+    people: Mapping[str, str]
+    edges_commit: bool
+    guard_mode: str
+    guard_max_age: int
+    guard_timeout: int
+    guard_offline: str
+    stale_after: int
+    stale_release: bool
+    stale_exempt: str
+    check_trailer: bool
+    found: Mapping[str, Found] = field(repr=False)
+
+    @property
+    def handles(self) -> bool:
+        """Whether people who are not in ``people`` are ``@localpart`` in task files.
+
+        Where nobody decided: when the tasks are Backlog.md's, by the folder of their patterns.
+        """
+        decided: bool | None = self.found["tasks.handles"].value
+        return usual_handles(self.tasks.files) if decided is None else decided
+
+    def table(self) -> tuple[Setting, ...]:
+        """Every setting, in the order of the file's schema, fit for JSON and free of secrets."""
+        return tuple(
+            Setting(name, key.show(self.found[name].value), self.found[name].source)
+            for name, key in KEYS.items()
+        )
+
+
+def load_settings(
+    repository: Repository,
+    *,
+    environ: Mapping[str, str],
+    flags: Mapping[str, str],
+    committed: CommittedFile | None = None,
+) -> Settings:
+    """Read every source. ``flags`` may have ``ttl``, ``remote`` and ``layer``; empty is unset.
+
+    ``committed`` stands for the file of the work tree, which is not read then. A bad flag is a
+    UsageError; anything bad elsewhere is Invalid, and says where it stands.
+    """
+    if committed is None:
+        folder = os.path.join(repository.common_dir, "gitlease")
+        in_file = read_settings_file(repository.toplevel, folder=folder)
+    else:
+        in_file = read_committed(committed)
+    _refuse_inner_remote(repository, in_file)
+    return settings_of(
+        {name: Found(key.default, BUILT_IN) for name, key in KEYS.items()}
+        | in_file
+        | _from_git(repository)
+        | _from_environment(environ)
+        | _from_flags(flags)
+    )
+
+
+def settings_of(found: dict[str, Found]) -> Settings:
+    """The settings of found values, each with its source."""
+    value: dict[str, Any] = {name: entry.value for name, entry in found.items()}
+    statuses = {name: tuple(words) for name, words in value["tasks.statuses"].items()}
+    return Settings(
+        ttl=value["lease.ttl"],
+        ttl_is_default=found["lease.ttl"].source == BUILT_IN,
+        remote=value["lease.remote"],
+        remote_explicit=found["lease.remote"].source.startswith("flag "),
+        layer=value["lease.layer"],
+        ref_prefix=value["lease.ref_prefix"],
+        tasks=Tasks(
+            files=tuple(value["tasks.files"]),
+            completed=tuple(value["tasks.completed"]),
+            required=value["tasks.required"],
+            fields=value["tasks.fields"],
+            statuses=statuses,
+            exempt=value["stale.exempt"],
+        ),
+        people=value["people"],
+        edges_commit=value["edges.commit"],
+        guard_mode=value["guard.mode"],
+        guard_max_age=value["guard.max_age"],
+        guard_timeout=value["guard.timeout"],
+        guard_offline=value["guard.offline"],
+        stale_after=value["stale.after"],
+        stale_release=value["stale.release"],
+        stale_exempt=value["stale.exempt"],
+        check_trailer=value["check.trailer"],
+        found=found,
+    )
+
+
+def _from_flags(flags: Mapping[str, str]) -> dict[str, Found]:
+    return {
+        name: Found(key.read(text, f"--{key.flag}"), f"flag --{key.flag}")
+        for name, key in KEYS.items()
+        if key.flag and (text := flags.get(key.flag))
+    }
+
+
+def _from_environment(environ: Mapping[str, str]) -> dict[str, Found]:
+    found = {}
+    for name, key in KEYS.items():
+        if key.variable and (text := environ.get(key.variable)):
+            try:
+                value = key.read(text, key.variable)
+            except UsageError as error:
+                raise Invalid(error.message, hints=error.hints) from None
+            found[name] = Found(value, f"environment {key.variable}")
+    return found
+
+
+def _from_git(repository: Repository) -> dict[str, Found]:
+    strongest: dict[str, ConfigEntry] = {}
+    for entry in repository.config.section("lease"):
+        if entry.key not in GIT_KEYS and entry.key != SESSION_KEY:
+            raise _unknown_in_git(entry)
+        strongest[entry.key] = entry
+    found = {}
+    for name, entry in strongest.items():
+        key = GIT_KEYS.get(name)
+        if key is None or not entry.value:
+            continue
+        source = git_source(entry, key.git)
+        try:
+            found[key.name] = Found(key.read(entry.value, f"{source}:"), source)
+        except UsageError as error:
+            raise Invalid(error.message, hints=error.hints) from None
+    return found
+
+
+def git_source(entry: ConfigEntry, name: str | None = None) -> str:
+    """How the source of a value of git config is called: ``git config (local: …) lease.ttl``."""
+    return f"git config ({entry.place}) {name or entry.key}"
+
+
+def _unknown_in_git(entry: ConfigEntry) -> Invalid:
+    known = [SESSION_KEY, *(key.git for key in GIT_KEYS.values() if key.git)]
+    return Invalid(
+        f"{git_source(entry, shown(entry.key))} is not a known key",
+        hints=(near(entry.key, known) or f"known keys: {', '.join(known)}",),
+    )
+
+
+def _refuse_inner_remote(repository: Repository, in_file: Mapping[str, Found]) -> None:
+    """Refuse a committed setting that leads to a folder of this same clone.
+
+    Who commits a bare repository and names it here would have its hooks run by everyone's claims.
+    """
+    found = in_file.get("lease.remote")
+    if found is None or repository.toplevel is None or found.value in repository.remote_names():
+        return
+    path = _local_path(found.value)
+    if path is None:
+        return
+    target = os.path.realpath(os.path.join(repository.toplevel, path))
+    for folder in (repository.toplevel, repository.common_dir):
+        inner = os.path.join(os.path.realpath(folder), "")
+        if (target + os.sep).startswith(inner):
+            raise Invalid(
+                f"{found.source}: lease.remote {shown(found.value)} is inside this repository",
+                hints=("for a remote of your own: git config lease.remote PATH",),
+            )
+
+
+def _local_path(word: str) -> str | None:
+    """The path that git would take ``word`` for, if any."""
+    if word.lower().startswith("file://"):
+        from urllib.parse import unquote
+
+        return unquote(word[len("file://") :])
+    if "://" in word or ":" in word.partition("/")[0]:
+        return None
+    return word if looks_like_url(word) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """Where the ledger lies: a remote (its ``name``, when it has one) or, without ``url``, here."""
+
+    name: str | None
+    url: str | None
+    explicit: bool
+
+
+def resolve_remote(settings: Settings, repository: Repository) -> Location:
+    """The remote of the ledgers: ``lease.remote``, else ``origin``, else the only one, else none.
+
+    ``url`` is as it was written. Raises UsageError (flag) or Invalid for a name that is no remote.
+    """
+    names = repository.remote_names()
+    word = settings.remote
+    if word is None:
+        word = DEFAULT_REMOTE if DEFAULT_REMOTE in names or len(names) != 1 else names[0]
+        if word not in names:
+            if names:
+                # Taking the local ledger instead would let two clones of one remote both win.
+                raise Invalid(
+                    f"cannot tell which remote has the ledger: none is called {DEFAULT_REMOTE} "
+                    f"among {', '.join(map(shown, names))}",
+                    hints=("set it: gitlease config lease.remote NAME",),
+                )
+            return Location(None, None, explicit=False)
+    source = settings.found["lease.remote"].source
+    if word in names:
+        url = repository.remote_url(word) or ""
+        try:
+            read_remote(url, f"the URL of remote {shown(word)}")
+        except UsageError as error:
+            raise Invalid(error.message) from None
+        return Location(word, url, settings.remote_explicit)
+    if looks_like_url(word):
+        return Location(None, word, settings.remote_explicit)
+    raise _no_such_remote(word, source, names, UsageError if settings.remote_explicit else Invalid)
+
+
+def looks_like_url(word: str) -> bool:
+    """Whether a word that names no remote is meant as a URL or a path."""
+    return "/" in word or ":" in word or word.startswith(".")
+
+
+def _no_such_remote(
+    word: str, source: str, names: tuple[str, ...], kind: type[UsageError] | type[Invalid]
+) -> UsageError | Invalid:
+    known = f"known remotes: {', '.join(names)}" if names else "this clone has none: git remote add"
+    hint = near(word, names) or known
+    return kind(f"{source}: there is no remote {shown(word)}", hints=(hint,))
+
+
+def set_config(repository: Repository, key: str, value: str) -> str:
+    """Set a key in the clone's git config, or unset it with an empty value; git's name for it.
+
+    ``key`` is as in the file (``guard.max_age``) or as in git config (``lease.guardMaxAge``).
+    Raises UsageError for a bad value and for a key that only the file may have.
+    """
+    name, read = _settable(key)
+    if value:
+        checked = read(value, key)
+        if name == "lease.remote" and not looks_like_url(checked):
+            names = repository.remote_names()
+            if checked not in names:
+                raise _no_such_remote(checked, key, names, UsageError)
+        words = ["--replace-all", "--", name, value]
+    else:
+        words = ["--unset-all", "--", name]
+    git_dir = repository.common_dir
+    command = [f"--git-dir={git_dir}", "config", "--local", *words]
+    done = run_git(command, cwd=git_dir, timeout=TIMEOUT)
+    if done.code not in ((0,) if value else (0, 5)):  # 5: there was nothing to unset
+        said = done.err.strip().splitlines()
+        why = (
+            said[-1].removeprefix("fatal: ").removeprefix("error: ") if said else "no reason given"
+        )
+        raise Invalid(f"git did not write {name}: {why}")
+    return name
+
+
+def _settable(key: str) -> tuple[str, Any]:
+    word = key.lower()
+    if word == SESSION_KEY:
+        return SESSION_KEY, read_session
+    found = GIT_KEYS.get(word) or KEYS.get(word)
+    if found is None:
+        hint = near(key, [SESSION_KEY, *KEYS, *(k.git for k in GIT_KEYS.values() if k.git)])
+        raise UsageError(f"{shown(key)} is not a setting", hints=(hint,) if hint else ())
+    if found.git is None:
+        raise UsageError(
+            f"{found.name} holds for everyone who works here, so it lies in {FILE}",
+            hints=(f"edit {FILE} at the root of the work tree",),
+        )
+    return found.git, found.read

@@ -1,0 +1,1 @@
+"""Ledgers on git refs."""

@@ -1,0 +1,173 @@
+"""The ledger's history: one commit a step, its message the audit trail.
+
+A message has one line for people, one JSON line for each event, the operations of the step as
+data, and says whether it only renews: such a step may be replaced by the next renewal, so that
+history grows with decisions and not with time.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from gitlease.core.errors import UsageError
+from gitlease.core.moves.operation_json import write_step
+from gitlease.core.moves.operations import MAX_NOTE
+from gitlease.core.moves.step_record import StepRecord
+from gitlease.core.outcome import Event
+from gitlease.engine.ports import Change
+from gitlease.git.libgit2 import object_header, read_object
+from gitlease.store.damage import CacheDamaged
+
+if TYPE_CHECKING:
+    import pygit2
+
+MAX_COMMIT = 1024 * 1024
+MAX_EVENTS = 200  # of one step, in its message
+MAX_STEPS = 1_000_000
+RENEWAL = "step: renewal"
+DECISION = "step: decision"
+OPERATIONS = "operations: "
+
+
+def write_commit(
+    repo: pygit2.Repository, change: Change, tree: pygit2.Oid, parents: Sequence[pygit2.Oid]
+) -> str:
+    """Write the commit of a step and return its id; the same change gives the same id."""
+    import pygit2
+
+    when = change.at.wall_ms // 1_000
+    holder = change.actor.holder
+    email = holder.replace("<", "").replace(">", "")
+    who = pygit2.Signature(email.split("@", 1)[0].strip() or "gitlease", email, when, 0, "utf-8")
+    applied, record = change.decided.applied, change.decided.record
+    message = write_message(applied.events, record, renewal=applied.only_renews)
+    if len(message.encode()) > MAX_COMMIT // 2:
+        raise UsageError("this is too much for one step of a ledger: do it in parts")
+    return str(repo.create_commit(None, who, who, message, tree, [str(p) for p in parents]))
+
+
+def is_renewal(repo: pygit2.Repository, version: str) -> bool:
+    """Whether a commit is a renewal that the next one may replace: it has one parent."""
+    commit = _commit(repo, version)
+    return commit is not None and len(commit.parent_ids) == 1 and says_renewal(_text(commit))
+
+
+def decision(repo: pygit2.Repository, version: str) -> str:
+    """The commit that none may replace: this one, or that before a renewal; ``""`` for none."""
+    commit = _commit(repo, version)
+    if commit is None:
+        return ""
+    return str(commit.parent_ids[0]) if is_renewal(repo, version) else version
+
+
+def first_after(repo: pygit2.Repository, earlier: str, version: str) -> str | None:
+    """The first commit after an earlier one on the way to ``version``; None if it is not on it.
+
+    Raises CacheDamaged where the way cannot be read to its end: it may lie beyond.
+    """
+    after, whole = version, False
+    for commit in walk(repo, version):
+        if str(commit.id) == earlier:
+            return after
+        after, whole = str(commit.id), not commit.parent_ids
+    if not whole:
+        raise CacheDamaged(f"the ledger's history cannot be read beyond {after}")
+    return None
+
+
+def says_renewal(message: str) -> bool:
+    """Whether a commit's message calls its step a renewal."""
+    return message.rstrip().endswith("\n" + RENEWAL)
+
+
+def read_events(repo: pygit2.Repository, version: str, limit: int) -> tuple[Event, ...]:
+    """The audit trail from a commit backwards: newest first, at most ``limit`` events."""
+    found: list[Event] = []
+    for commit in walk(repo, version):
+        found += reversed(list(events_in(_text(commit))))
+        if len(found) >= limit:
+            break
+    return tuple(found[:limit])
+
+
+def walk(repo: pygit2.Repository, version: str) -> Iterator[pygit2.Commit]:
+    """The commits of a ledger, from one backwards, as far as they can be read."""
+    commit = _commit(repo, version)
+    for _ in range(MAX_STEPS):
+        if commit is None:
+            return
+        yield commit
+        commit = _commit(repo, str(commit.parent_ids[0])) if commit.parent_ids else None
+
+
+def _commit(repo: pygit2.Repository, version: str) -> pygit2.Commit | None:
+    import pygit2
+
+    try:
+        kind, size = object_header(repo, oid := pygit2.Oid(hex=version))
+        if kind != pygit2.enums.ObjectType.COMMIT or size > MAX_COMMIT:
+            return None
+        return cast("pygit2.Commit", read_object(repo, oid))
+    except (KeyError, ValueError, pygit2.GitError):
+        return None
+
+
+def _text(commit: pygit2.Commit) -> str:
+    """The message, whatever encoding its commit claims to have."""
+    return commit.raw_message.decode("utf-8", "replace")
+
+
+def write_message(events: Sequence[Event], record: StepRecord, *, renewal: bool) -> str:
+    """The message of a step: the same for whoever carries it out."""
+    first = _subject(events[0]) if events else "change"
+    more = f" and {len(events) - 1} more" if len(events) > 1 else ""
+    lines = [json.dumps(_fields(e), ensure_ascii=False) for e in events[:MAX_EVENTS]]
+    step = RENEWAL if renewal else DECISION
+    return "\n".join([first + more, "", *lines, "", OPERATIONS + write_step(record), step, ""])
+
+
+def operations_line(message: str) -> str | None:
+    """What a message says of the operations of its step; None where it does not say it."""
+    lines = (line for line in message.split("\n") if line.startswith(OPERATIONS))
+    return next((line.removeprefix(OPERATIONS) for line in lines), None)
+
+
+def _subject(event: Event) -> str:
+    what = f" {event.resource}" if event.resource else ""
+    scope = f" (scope {event.scope})" if event.scope not in (None, "*") else ""
+    return f"{event.kind.replace('_', ' ')}{what}{scope} by {event.by}"
+
+
+def _fields(event: Event) -> dict[str, object]:
+    return {key: value for key, value in event._asdict().items() if value is not None}
+
+
+def events_in(message: str) -> Iterator[Event]:
+    """The events that a commit's message tells, as far as they can be read."""
+    for line in message.splitlines():
+        if line.startswith("{") and (event := _event(line)):
+            yield event
+
+
+def _event(line: str) -> Event | None:
+    """An event of a line that anyone could have written; None for anything odd."""
+    try:
+        data: Any = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(data, dict) or not {"kind", "operation", "at", "by"} <= data.keys():
+        return None
+    known = {key: value for key, value in data.items() if key in Event._fields}
+    for key, value in known.items():
+        if key in ("at", "token"):
+            if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 10**18:
+                return None
+        elif (
+            not isinstance(value, str)
+            or len(value) > MAX_NOTE
+            or not value.replace("\n", "").replace("\t", "").isprintable()
+        ):
+            return None
+    return Event(**known) if known["at"] < 2 * 10**14 else None

@@ -1,0 +1,221 @@
+"""Reads the history of a ledger as far back as it is needed: records that changed, and events.
+
+Everything in it was written by whoever can push: what cannot be read is said, and passed over.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, cast
+
+from gitlease.core.errors import HeadGone, Invalid
+from gitlease.core.frozen import dataclass
+from gitlease.core.instant import MS
+from gitlease.core.lease import Lease
+from gitlease.core.ledger import Damage, Header, Ledger
+from gitlease.core.outcome import Event
+from gitlease.store.damage import CacheDamaged
+from gitlease.store.fields import BadRecord
+from gitlease.store.history import read_events, walk
+from gitlease.store.private_store import PrivateStore
+from gitlease.store.records import MAX_RECORD, lease_file, read_lease
+from gitlease.store.ref_store import GONE
+from gitlease.store.tree import GitRecords, Objects, changed_records, read_ledger
+
+if TYPE_CHECKING:
+    import pygit2
+
+GRANTS = frozenset({"claimed", "taken_over"})
+REPAIRS = 3
+MARGIN = 3_600 * MS  # by which the clocks of those who wrote may differ
+MAX_STEPS = 200_000
+OLDER = 20  # commits in a row that must be older than what is asked for
+FIRST_EVENTS, MAX_EVENTS = 2_000, 1_000_000
+DAMAGE_SHOWN = 3
+
+Changes = tuple[tuple[Lease | None, Lease | None], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryStep:
+    """One step of a ledger: the records that differ, each before and after. ``at`` is its time.
+
+    Times are wall-clock milliseconds.
+    """
+
+    at: int
+    changed: Changes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerHistory:
+    """What was read of a ledger's history: the records of its oldest state, and what followed.
+
+    ``events`` are in their order, the oldest first. ``since`` is the time of the oldest state, None
+    where that is the ledger's beginning; ``tokens`` is the smallest token from which on every grant
+    is among the events, 0 where all are. ``damage`` says what could not be read.
+    """
+
+    layer: str
+    first: tuple[Lease, ...] = ()
+    steps: tuple[HistoryStep, ...] = ()
+    events: tuple[Event, ...] = ()
+    since: int | None = None
+    tokens: int = 0
+    damage: tuple[str, ...] = ()
+
+
+class HistoryReader:
+    """The histories in the private store of a clone. It asks nobody."""
+
+    def __init__(self, store: PrivateStore, fetch: Callable[[str], object]) -> None:
+        """``fetch`` fills the store with the ledger of a layer."""
+        self._store, self._fetch = store, fetch
+
+    def read(self, layer: str, version: str, *, since: int, token: int | None) -> LedgerHistory:
+        """What happened up to a version, at least since a time in wall-clock milliseconds.
+
+        ``token``: and at least since this one was given. Raises HeadGone.
+        """
+        if not version:
+            return LedgerHistory(layer=layer)
+        for _ in range(REPAIRS):
+            with contextlib.suppress(CacheDamaged):
+                return self._read(layer, version, since=since, token=token)
+            self._store.rebuild()
+            self._fetch(layer)
+        raise HeadGone(GONE)
+
+    def _read(self, layer: str, version: str, *, since: int, token: int | None) -> LedgerHistory:
+        repo = self._store.repo
+        walked, to_root = _walk(repo, version, since - MARGIN)
+        events, every = _events(repo, version, since - MARGIN, token)
+        reader = _Records(repo, read_ledger(repo, walked[0].id).header)
+        begun = to_root and reader.header.revision <= 1
+        first = reader.first(walked[0])
+        steps = tuple(_steps(reader, walked))
+        oldest = min(_granted(events), default=reader.header.token + 1)
+        return LedgerHistory(
+            layer=layer,
+            first=first,
+            steps=steps,
+            events=tuple(events),
+            since=None if begun else walked[0].commit_time * MS,
+            tokens=0 if every and begun else oldest,
+            damage=tuple(reader.damage[:DAMAGE_SHOWN]),
+        )
+
+
+def _steps(reader: _Records, walked: list[pygit2.Commit]) -> Iterator[HistoryStep]:
+    """The steps after the first state. None was made before the one that it follows."""
+    at = walked[0].commit_time * MS
+    for commit in walked[1:]:
+        at = max(at, commit.commit_time * MS)
+        yield HistoryStep(at, reader.next(commit))
+
+
+def _walk(repo: pygit2.Repository, version: str, until: int) -> tuple[list[pygit2.Commit], bool]:
+    """The commits of a ledger, the oldest first, from the last ones before a time on.
+
+    And whether the first is the root. A few with a date that is too old prove nothing: whoever
+    pushes a commit chooses its date.
+    """
+    found: list[pygit2.Commit] = []
+    older = 0
+    for commit in walk(repo, version):
+        found.append(commit)
+        older = older + 1 if commit.commit_time * MS < until else 0
+        if older == OLDER or len(found) == MAX_STEPS:
+            break
+    if not found:
+        raise CacheDamaged("this clone's copy of the ledger is damaged")
+    return found[::-1], not found[-1].parent_ids
+
+
+def _events(
+    repo: pygit2.Repository, version: str, until: int, token: int | None
+) -> tuple[list[Event], bool]:
+    """The events back to a time and to the grant of a token, the oldest first, and if it is all."""
+    limit = FIRST_EVENTS
+    while True:
+        events = read_events(repo, version, limit)
+        every = len(events) < limit
+        earlier = events and events[-1].at < until
+        reaches = token is None or min(_granted(events), default=token + 1) <= token
+        if every or limit >= MAX_EVENTS or (earlier and reaches):
+            return list(events[::-1]), every
+        limit *= 4
+
+
+def _granted(events: Iterable[Event]) -> list[int]:
+    return [x.token for x in events if x.kind in GRANTS and x.token is not None]
+
+
+class _Records:
+    """Follows the records from one state to the next; each file is read once for what is in it."""
+
+    def __init__(self, repo: pygit2.Repository, header: Header) -> None:
+        self.header = header
+        self.damage: list[str] = []
+        self._repo, self._objects = repo, Objects(repo)
+        self._parsed: dict[pygit2.Oid, Lease | None] = {}
+        self._ledger: Ledger
+        self._leases: dict[str, Lease] = {}  # by their files
+
+    def first(self, commit: pygit2.Commit) -> tuple[Lease, ...]:
+        """Every record of the oldest state."""
+        self._ledger = self._at(commit)
+        for found in self._ledger.records.every():
+            if isinstance(found, Damage):
+                self._say(f"{found.shown} could not be read: {found.problem}")
+            else:
+                self._leases[lease_file(found)] = found
+        return tuple(self._leases.values())
+
+    def next(self, commit: pygit2.Commit) -> Changes:
+        """The records that differ in the next state, before and after, one for each lease."""
+        try:
+            ledger = self._at(commit)
+        except Invalid as error:
+            self._say(f"a step of the ledger could not be read: {error.message}")
+            return ()
+        differ = [file for file, _ in changed_records(self._ledger, ledger)]
+        were = {file: x for file in differ if (x := self._leases.pop(file, None)) is not None}
+        before = {x.key: x for x in were.values()}
+        after = {}
+        for file in differ:
+            lease, there = self._read(ledger, file)
+            if lease is None and there:  # to spoil a record must not end its lease
+                lease = were.get(file)
+            if lease is not None:
+                self._leases[file] = lease
+                after[lease.key] = lease
+        self._ledger = ledger
+        keys = dict.fromkeys([*before, *after])
+        return tuple((before.get(key), after.get(key)) for key in keys)
+
+    def _at(self, commit: pygit2.Commit) -> Ledger:
+        return Ledger(self.header, GitRecords(self._repo, commit.tree_id))
+
+    def _read(self, ledger: Ledger, file: str) -> tuple[Lease | None, bool]:
+        """The record of a file, None where it cannot be read, and whether there is such a file."""
+        folder, _, name = file.rpartition("/")
+        entry = cast(GitRecords, ledger.records).entries(folder).get(name)
+        if entry is None:
+            return None, False
+        if entry[0] not in self._parsed:
+            self._parsed[entry[0]] = self._parse(file, entry[0])
+        lease = self._parsed[entry[0]]
+        return (lease if lease is not None and lease_file(lease) == file else None), True
+
+    def _parse(self, file: str, oid: pygit2.Oid) -> Lease | None:
+        try:
+            return read_lease(self._objects.blob(oid, MAX_RECORD))
+        except BadRecord as error:
+            self._say(f"{Damage(file, '').shown} could not be read: {error}")
+            return None
+
+    def _say(self, text: str) -> None:
+        if text not in self.damage:
+            self.damage.append(text)

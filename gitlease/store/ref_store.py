@@ -1,0 +1,319 @@
+"""What every ledger store on compare-and-swap refs has in common, wherever its refs lie.
+
+1. The happy path is one push: objects are built on the last known head, and the push says what it
+   expects there. An expected ``""`` means "must not exist", never "do not care".
+2. Only a clean success counts as applied. After anything else the ref is read back, and the
+   operation ids in it say what happened.
+3. A change is noted beside the store before it is sent, so that a killed command leaves word.
+4. What is damaged of this clone's copy is made anew, and whatever was asked is tried again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Protocol, TypeVar
+
+from gitlease.core.errors import AnotherLedger, Denied, HeadGone, Invalid, Unavailable
+from gitlease.core.frozen import dataclass, replace
+from gitlease.core.ledger import Fate, Ledger
+from gitlease.core.outcome import Event
+from gitlease.core.policy import History
+from gitlease.core.work_push import WorkPush
+from gitlease.engine.ports import Cause, Change, Pending, Prepared, Snapshot, Swapped
+from gitlease.store.damage import CacheDamaged
+from gitlease.store.heads import Heads
+
+NO_REF = ""
+GONE = "this clone's copy of the ledger was damaged, and the ledger has moved on: try again"
+REPAIRS = 8
+PAUSE = 0.05  # seconds, times the number of tries: others of this clone may be at it as well
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Pushed:
+    """What was said of a push. ``clean``: our refs were updated by this very push, and it is done.
+
+    ``sent`` is False only when it is certain that no request to update a ref left this machine.
+    ``said`` has the lines that the server printed.
+    """
+
+    clean: bool
+    sent: bool = True
+    cause: Cause = Cause.NONE
+    detail: str = ""
+    said: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """One ref of a push: what it must be now (``""``: absent), and what it shall be."""
+
+    layer: str
+    expected: str
+    new: str
+
+
+class Refs(Protocol):
+    """Where the refs and their objects lie: git, or memory."""
+
+    def fetch(self, layer: str) -> str | None:
+        """The version at the ref, readable from now on; None when there is no such ref."""
+
+    def peek(self, layer: str) -> str | None:
+        """The version at the ref, without its objects; None when there is no such ref."""
+
+    def push(self, moves: Sequence[Move], work: WorkPush | None = None) -> Pushed:
+        """Move refs, all or none, if each is what is expected; with the refs of ``work``."""
+
+    def remote_refs(self, work: WorkPush) -> Mapping[str, str]:
+        """What the refs of some work are now, ``""`` for those that are not there."""
+
+    def commit(self, change: Change, *, replace_tip: bool) -> str:
+        """Write a step on top of its base, or in the place of its base; returns its version."""
+
+    def replaceable(self, version: str) -> bool:
+        """Whether a version is a renewal in whose place the next one may step."""
+
+    def events(self, version: str, limit: int) -> tuple[Event, ...]:
+        """The audit trail of a version, newest first."""
+
+    def keep(self, layer: str, version: str) -> None:
+        """Keep the objects of a known head."""
+
+    def mend(self, *, anew: bool) -> None:
+        """Use what another process has made anew since; with ``anew`` make the kept objects so."""
+
+
+class RefLedgerStore:
+    """Ledgers on one ref a layer, as one process of one clone knows them."""
+
+    def __init__(
+        self, refs: Refs, heads: Heads, *, place: str, warnings: tuple[str, ...] = ()
+    ) -> None:
+        self._refs, self._heads = refs, heads
+        self._sent: set[str] = set()  # operations that may land, whatever a later try says
+        self.place, self.warnings = place, warnings
+        heads.restore = self._restored
+
+    # --- reading --------------------------------------------------------------------------------
+
+    def known(self, layer: str) -> Snapshot | None:
+        return self._repaired(lambda: self._heads.known(layer))
+
+    def fetch(self, layer: str) -> Snapshot:
+        return self._repaired(lambda: self._fetched(layer))
+
+    def _fetched(self, layer: str) -> Snapshot:
+        before = self._heads.load(layer)
+        head = self._heads.learn(layer, self._refs.fetch(layer), before=before)
+        self._refs.keep(layer, head.version)
+        return head
+
+    def peek(self, layer: str) -> str | None:
+        return self._repaired(lambda: self._refs.peek(layer))
+
+    def mark(self, layer: str) -> str:
+        return self._heads.state(layer).mark()
+
+    def confirm(self, layer: str) -> Snapshot:
+        try:
+            return self.fetch(layer)
+        except AnotherLedger:
+            self._heads.state(layer).forget()
+            return self.fetch(layer)
+
+    def history(self, layer: str, limit: int) -> tuple[Event, ...]:
+        known = self._heads.load(layer)
+        return self._refs.events(known.version, limit) if known else ()
+
+    # --- writing --------------------------------------------------------------------------------
+
+    def prepare(self, changes: Sequence[Change]) -> Prepared:
+        replacing = frozenset(c.base.layer for c in changes if self._may_replace(c))
+        return self._prepared({c.base.layer: c for c in changes}, replacing)
+
+    def append_only(self, prepared: Prepared) -> Prepared:
+        appended = self._prepared(dict(prepared.changes), frozenset())
+        return replace(appended, appended=prepared.replacing)
+
+    def swap(self, prepared: Prepared) -> Swapped:
+        return self.swap_with(prepared, None)
+
+    def swap_with(self, prepared: Prepared, work: WorkPush | None) -> Swapped:
+        for layer in prepared.changes:
+            self._heads.state(layer).add_pending(_pending(prepared, layer))
+        swapped = self._swap(prepared, work)
+        if swapped.fate in (Fate.APPLIED, Fate.LOST) or not swapped.sent:
+            self.forget_pending(prepared)
+        return swapped
+
+    # --- what is pending --------------------------------------------------------------------------
+
+    def pending(self, layer: str) -> Iterable[Pending]:
+        return self._heads.state(layer).pending()
+
+    def keep_pending(self, prepared: Prepared) -> None:
+        for layer in prepared.changes:
+            self._heads.state(layer).add_pending(_pending(prepared, layer), abandoned=True)
+
+    def forget_pending(self, prepared: Prepared) -> None:
+        for layer in prepared.changes:
+            self._heads.state(layer).remove_pending(_pending(prepared, layer))
+
+    def settle(self, pending: Pending, head: Snapshot) -> Fate:
+        fate = _fate(pending, head)
+        if fate is not Fate.UNDECIDED:
+            self._heads.state(pending.layer).remove_pending(pending)
+        return fate
+
+    def shown(self, layer: str, notices: Iterable[str]) -> frozenset[str]:
+        return self._heads.state(layer).shown(notices)
+
+    # --- repair -----------------------------------------------------------------------------------
+
+    def _repaired(self, act: Callable[[], T]) -> T:
+        """What ``act`` gives, once whatever is damaged of this clone's copy has been made anew."""
+        for again in range(REPAIRS):
+            try:
+                return act()
+            except CacheDamaged as damage:
+                said = str(damage)
+                self._make_anew(again)
+        raise Invalid(said)
+
+    def _make_anew(self, again: int) -> None:
+        # Another process may have made the store anew, and be filling it: then a fetch is enough.
+        self._refs.mend(anew=self._heads.mended)
+        self._heads.forget_objects()
+        self._heads.mended = True
+        self._heads.clock.sleep(PAUSE * again)
+
+    def _restored(self, layer: str, version: str, tries: int = 0) -> Ledger:
+        """The ledger at a version that this clone knew and has lost. HeadGone where it is no more.
+
+        A renewal that was replaced since cannot be had again: whoever read it must read anew.
+        ``tries`` is how often it was restored in vain.
+        """
+        for again in range(tries, REPAIRS):
+            there = version
+            try:
+                if again == 0:  # what another process has made anew may be whole by now
+                    self._refs.mend(anew=False)
+                    self._heads.forget_objects()
+                else:
+                    self._make_anew(again)
+                    there = self._fetched(layer).version
+                return self._heads.read(version)
+            except CacheDamaged:
+                if again > 1 and there != version:
+                    break
+        raise HeadGone(GONE)
+
+    # --- how ------------------------------------------------------------------------------------
+
+    def _may_replace(self, change: Change) -> bool:
+        """Whether this renewal may take the place of the renewal at the tip."""
+        if not change.renewal or change.base.ledger is None:
+            return False
+        if change.ledger.header.policy.history is not History.REPLACE:
+            return False
+        known = self._heads.load(change.base.layer)
+        if known is not None and known.append_only:
+            return False
+        return self._refs.replaceable(change.base.version)
+
+    def _prepared(self, changes: dict[str, Change], replacing: frozenset[str]) -> Prepared:
+        try:
+            versions = {
+                layer: self._refs.commit(change, replace_tip=layer in replacing)
+                for layer, change in changes.items()
+            }
+        except CacheDamaged:
+            self._make_anew(0)
+            raise HeadGone(GONE) from None
+        return Prepared(changes=changes, versions=versions, replacing=replacing)
+
+    def _swap(self, prepared: Prepared, work: WorkPush | None) -> Swapped:
+        moves = [
+            Move(layer, change.base.version, prepared.versions[layer])
+            for layer, change in prepared.changes.items()
+        ]
+        try:
+            pushed = self._refs.push(moves, work)
+        except (Invalid, CacheDamaged) as error:
+            self.forget_pending(prepared)  # nothing was sent that could land
+            if isinstance(error, Invalid):
+                raise
+            self._make_anew(0)
+            raise HeadGone(GONE) from None
+        if pushed.clean:
+            return Swapped(fate=Fate.APPLIED, heads=self._adopted(prepared), said=pushed.said)
+        operations = _operations(prepared)
+        if pushed.sent:
+            self._sent |= operations
+        elif pushed.cause is not Cause.MOVED and not operations & self._sent:
+            return Swapped(
+                fate=Fate.UNDECIDED, cause=pushed.cause, sent=False, detail=pushed.detail
+            )
+        return self._read_back(prepared, pushed, work)
+
+    def _adopted(self, prepared: Prepared) -> dict[str, Snapshot]:
+        heads = {}
+        for layer, change in prepared.changes.items():
+            version, appended = prepared.versions[layer], layer in prepared.appended
+            heads[layer] = self._heads.adopt(change, version, append_only=appended)
+            self._refs.keep(layer, version)
+        return heads
+
+    def _read_back(self, prepared: Prepared, pushed: Pushed, work: WorkPush | None) -> Swapped:
+        """What became of a push that was not cleanly successful: the refs say."""
+        heads: dict[str, Snapshot] = {}
+        fates = set()
+        for layer, change in prepared.changes.items():
+            try:
+                heads[layer] = self._heads.credit(change, self.fetch(layer))
+                there = self._refs.remote_refs(work) if work is not None and pushed.sent else {}
+            except (Unavailable, Denied) as error:
+                detail = f"{pushed.detail}; {error.message}"
+                return Swapped(fate=Fate.UNKNOWN, cause=Cause.UNREACHABLE, detail=detail)
+            fates.add(_fate(_pending(prepared, layer), heads[layer]))
+        # The refs move together or not at all; what one of them knows holds for all.
+        order = (Fate.APPLIED, Fate.UNKNOWN, Fate.LOST, Fate.UNDECIDED)
+        fate = next(f for f in order if f in fates)
+        sent = pushed.sent or bool(_operations(prepared) & self._sent)
+        if fate is Fate.UNKNOWN and not sent:
+            fate = Fate.LOST  # git itself saw that the ref had moved on, and sent nothing
+        if fate is Fate.APPLIED and work is not None and there and work.is_undone(there):
+            fate = Fate.LOST  # the server came to its end between the two: the work is still to do
+        return Swapped(fate=fate, heads=heads, cause=pushed.cause, sent=sent, detail=pushed.detail)
+
+
+def _fate(pending: Pending, head: Snapshot) -> Fate:
+    if head.ledger is None or head.version == pending.expected:
+        return Fate.UNDECIDED
+    return head.ledger.header.fate(pending.operations, pending.base_revision)
+
+
+def _operations(prepared: Prepared) -> set[str]:
+    return {op for change in prepared.changes.values() for op in change.operations}
+
+
+def _pending(prepared: Prepared, layer: str) -> Pending:
+    change = prepared.changes[layer]
+    base = change.base.ledger
+    return Pending(
+        operations=change.operations,
+        layer=layer,
+        expected=change.base.version,
+        base_revision=base.header.revision if base else 0,
+        version=prepared.versions[layer],
+        what=change.what,
+        at=change.at,
+        resources=_resources(change),
+    )
+
+
+def _resources(change: Change) -> tuple[str, ...]:
+    leases = (after for _, after in change.ledger.changes.leases.values())
+    return tuple(dict.fromkeys(x.resource.text for x in leases if x is not None))

@@ -1,0 +1,306 @@
+"""What one clone knows of one ledger beside its objects, and what must not be lost.
+
+``known.json`` has the last head, the highest revision seen and the first sightings of records. It
+is written whole and moved into place, so that a kill leaves the old or the new one. Sightings say
+which head they describe: when that is not the last known head, the difference is sighted again,
+which is later and therefore safe.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from gitlease.core.errors import Invalid
+from gitlease.core.expiry import Sighting
+from gitlease.core.frozen import dataclass, field, replace
+from gitlease.core.instant import Instant
+from gitlease.engine.ports import Pending
+from gitlease.git.files import drop_leftovers, load_json, store_json
+from gitlease.git.local_lock import exclusive
+
+LOCK_PATIENCE = 5.0
+SHOWN_KEPT = 200
+MAX_BYTES = 64 * 1024 * 1024
+KNOWN_FILE = "known.json"
+_busy: dict[str, threading.Thread] = {}  # who of this process is busy with an operation
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The last known head, and since when this clone has seen what it holds.
+
+    ``sighted`` has the records that changed since ``base``, the first contact (or the last boot):
+    file → when, and whether it replaced another. Every other record was there at ``base``. When the
+    clock was set back, a contender counts from ``restarted``; a holder goes on counting as before.
+
+    Every later head must have the head's last ``decision`` in its past (its version, ``""`` where
+    an older gitlease did not note it, and its ``digest``), and what this clone ``renewed`` since:
+    by the nonces of its grants the resource, and how often it was renewed.
+    """
+
+    ledger_id: str
+    version: str
+    revision: int
+    received: Instant
+    base: Instant
+    sighted: Mapping[str, Sighting] = field(default_factory=dict)
+    append_only: bool = False
+    restarted: Instant | None = None
+    digest: str | None = None
+    decision: str = ""
+    renewed: Mapping[str, tuple[str, int]] = field(default_factory=dict)
+
+    def sighting(self, file: str) -> Sighting:
+        seen = self.sighted.get(file) or Sighting(at=self.base, changed=False)
+        if self.restarted is not None and seen.at.boot_ms < self.restarted.boot_ms:
+            return Sighting(at=self.restarted, changed=False, since=seen.at)
+        return seen
+
+    def joined(self, other: Known | None) -> Known:
+        """What is known together with another process of this clone: the head further on.
+
+        It has what either renewed on the same decision; where both saw this very head, the earlier
+        sighting of each record.
+        """
+        if other is None or other.ledger_id != self.ledger_id:
+            return self
+        new, old = (other, self) if other.revision > self.revision else (self, other)
+        if new.decision == old.decision:
+            new = replace(new, renewed={**old.renewed, **new.renewed})
+        if new.version != old.version:
+            return new
+        return replace(
+            new,
+            sighted={
+                file: min(seen, old.sighted.get(file, seen), key=lambda s: s.at.boot_ms)
+                if seen.at.same_boot(old.base)
+                else seen
+                for file, seen in new.sighted.items()
+            },
+        )
+
+    def at(self, now: Instant) -> Known:
+        """As far as it still counts: a reboot, or a clock set back, starts sightings again."""
+        if self.base.same_boot(now):
+            if now.wall_ms >= self.received.wall_ms:
+                return self
+            return replace(self, restarted=now, received=now)
+        received = min(self.received.wall_ms, now.wall_ms)
+        received_at = replace(now, wall_ms=received)
+        return replace(self, base=now, sighted={}, received=received_at, restarted=None)
+
+
+class StateFolder:
+    """The files of one ledger under ``<git common dir>/gitlease/state/``."""
+
+    def __init__(self, path: str, *, on_move: Callable[[], None] = lambda: None) -> None:
+        """``on_move`` is called whenever the known head has become another one."""
+        self.path, self._on_move = path, on_move
+
+    def load(self) -> Known | None:
+        """What is known; None before the first contact, and when the file is damaged."""
+        data = load_json(os.path.join(self.path, KNOWN_FILE), MAX_BYTES)
+        try:
+            return _known(data) if data else None
+        except (LookupError, TypeError, ValueError, AttributeError, OverflowError):
+            return None
+
+    def save(self, known: Known) -> None:
+        """Remember; never less than what another process has seen meanwhile."""
+        with contextlib.suppress(OSError):  # what is won must not fail for want of a cache
+            os.makedirs(self.path, exist_ok=True)
+            with exclusive(os.path.join(self.path, "lock"), timeout=LOCK_PATIENCE):
+                drop_leftovers(self.path)
+                there = self.load()
+                joined = known.joined(there)
+                store_json(os.path.join(self.path, KNOWN_FILE), _dump(joined))
+                if there is None or there.version != joined.version:
+                    self._on_move()
+
+    def mark(self) -> str:
+        """A word that changes whenever any process of this clone has written what is known."""
+        try:
+            found = os.stat(os.path.join(self.path, KNOWN_FILE))
+        except OSError:
+            return ""
+        return f"{found.st_ino} {found.st_mtime_ns} {found.st_size}"
+
+    def forget(self) -> None:
+        """Forget the ledger, so that the next contact is the first."""
+        _remove(os.path.join(self.path, KNOWN_FILE))
+        self._on_move()
+
+    def shown(self, notices: Iterable[str]) -> frozenset[str]:
+        """Remember notices as shown; returns which of all were shown before."""
+        file = os.path.join(self.path, "shown.json")
+        loaded = load_json(file, MAX_BYTES)
+        before = [str(x) for x in loaded] if isinstance(loaded, list) else []
+        now = list(dict.fromkeys([*before, *notices]))
+        if now != before:
+            with contextlib.suppress(OSError):
+                os.makedirs(self.path, exist_ok=True)
+                store_json(file, now[-SHOWN_KEPT:])
+        return frozenset(before)
+
+    # A file for each pending change: processes of one clone never write the same one.
+
+    def add_pending(self, pending: Pending, *, abandoned: bool = False) -> None:
+        """Remember a change; ``abandoned`` when this process will not find out any more."""
+        value = {
+            "process": 0 if abandoned else os.getpid(),
+            "operations": list(pending.operations),
+            "layer": pending.layer,
+            "expected": pending.expected,
+            "base_revision": pending.base_revision,
+            "version": pending.version,
+            "what": pending.what,
+            "at": None if pending.at is None else _pair(pending.at),
+            "boot_id": None if pending.at is None else pending.at.boot_id,
+            "resources": list(pending.resources),
+        }
+        try:
+            os.makedirs(os.path.join(self.path, "pending"), exist_ok=True)
+            store_json(self._pending_file(pending), value)
+            if abandoned:
+                _busy.pop(pending.operations[0], None)
+            else:
+                _busy[pending.operations[0]] = threading.current_thread()
+        except OSError as error:
+            raise Invalid(
+                f"gitlease cannot keep its state in {self.path}: {error.strerror}",
+                hints=("it needs to write below the clone's git directory",),
+            ) from None
+
+    def remove_pending(self, pending: Pending) -> None:
+        _busy.pop(pending.operations[0], None)
+        _remove(self._pending_file(pending))
+
+    def pending(self) -> list[Pending]:
+        """What was left undecided; what a living process or thread is busy with is its own."""
+        return self._read_pending(living=False)
+
+    def unsettled(self) -> list[Pending]:
+        """Every change whose outcome is not known, also those that are under way."""
+        return self._read_pending(living=True)
+
+    def _read_pending(self, *, living: bool) -> list[Pending]:
+        folder, found = os.path.join(self.path, "pending"), []
+        try:
+            names = sorted(os.listdir(folder))
+        except OSError:
+            return []
+        if not all(name.endswith(".json") for name in names):
+            drop_leftovers(folder)  # what was killed while it was written down never was sent
+            names = [name for name in names if name.endswith(".json")]
+        for name in names:
+            data = load_json(os.path.join(folder, name), MAX_BYTES)
+            if not isinstance(data, dict):
+                continue
+            try:
+                operations = tuple(str(x) for x in data["operations"])
+                if not operations:
+                    raise ValueError
+                if not living and data["process"] and _alive(int(data["process"]), operations[0]):
+                    continue
+                found.append(
+                    Pending(
+                        operations=operations,
+                        layer=str(data["layer"]),
+                        expected=str(data["expected"]),
+                        base_revision=int(data["base_revision"]),
+                        version=str(data["version"]),
+                        what=str(data["what"]),
+                        at=_decided(data),
+                        resources=tuple(str(x) for x in data.get("resources", ())),
+                    )
+                )
+            except (LookupError, TypeError, ValueError, OverflowError):
+                _remove(os.path.join(folder, name))
+        return found
+
+    def _pending_file(self, pending: Pending) -> str:
+        return os.path.join(self.path, "pending", f"{pending.operations[0]}.json")
+
+
+def _alive(process: int, operation: str) -> bool:
+    if process == os.getpid():
+        thread = _busy.get(operation)
+        return thread is not None and thread is not threading.current_thread() and thread.is_alive()
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _pair(at: Instant) -> list[int]:
+    return [at.wall_ms, at.boot_ms]
+
+
+def _decided(data: Mapping[str, Any]) -> Instant | None:
+    """When a pending change was decided; None of one that was written down by an older version."""
+    pair, boot_id = data.get("at"), data.get("boot_id")
+    if pair is None or boot_id is None:
+        return None
+    return Instant(wall_ms=int(pair[0]), boot_ms=int(pair[1]), boot_id=str(boot_id))
+
+
+def _remove(file: str) -> None:
+    with contextlib.suppress(OSError):
+        os.unlink(file)
+
+
+def _dump(known: Known) -> dict[str, object]:
+    return {
+        "ledger_id": known.ledger_id,
+        "version": known.version,
+        "revision": known.revision,
+        "boot_id": known.base.boot_id,
+        "received": [known.received.wall_ms, known.received.boot_ms],
+        "base": [known.base.wall_ms, known.base.boot_ms],
+        "sighted": {
+            file: [s.at.wall_ms, s.at.boot_ms, s.changed] for file, s in known.sighted.items()
+        },
+        "append_only": known.append_only,
+        "digest": known.digest,
+        "decision": known.decision,
+        "renewed": {nonce: list(one) for nonce, one in known.renewed.items()},
+        "restarted": known.restarted and [known.restarted.wall_ms, known.restarted.boot_ms],
+    }
+
+
+def _known(data: Mapping[str, Any]) -> Known:
+    boot = str(data["boot_id"])
+
+    def instant(pair: list[Any]) -> Instant:
+        return Instant(wall_ms=int(pair[0]), boot_ms=int(pair[1]), boot_id=boot)
+
+    version = str(data["version"])
+    if not re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", version):
+        raise ValueError(version)
+    return Known(
+        ledger_id=str(data["ledger_id"]),
+        version=version,
+        revision=int(data["revision"]),
+        received=instant(data["received"]),
+        base=instant(data["base"]),
+        sighted={
+            str(file): Sighting(at=instant(x), changed=bool(x[2]))
+            for file, x in data["sighted"].items()
+        },
+        append_only=bool(data["append_only"]),
+        digest=data.get("digest"),
+        decision=str(data.get("decision", "")),
+        renewed={
+            str(nonce): (str(text), int(renewals))
+            for nonce, (text, renewals) in data.get("renewed", {}).items()
+        },
+        restarted=instant(data["restarted"]) if data["restarted"] else None,
+    )

@@ -1,0 +1,274 @@
+"""Moves a ledger ref between the private store and a remote: one fetch, one push.
+
+What a push came to is never taken from its message; a message only says *why*. Whether a request
+can have been sent at all is known from git's own trace, so that an unreachable remote is told from
+an unknown outcome.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from gitlease.core.errors import Denied, GitleaseError, Invalid, Unavailable
+from gitlease.core.frozen import dataclass, replace
+from gitlease.engine.ports import Cause
+from gitlease.git.failure import denies, detail_of, without_secrets
+from gitlease.git.run import GitResult, run_git
+from gitlease.store.damage import CacheDamaged
+from gitlease.store.ref_store import Pushed
+
+TIME_LIMIT = 30.0  # seconds for one fetch or push
+
+# Nothing that the clone's or the user's settings say may touch more than the one ref.
+_SETTINGS = {
+    "core.bare": "true",
+    "core.hooksPath": "/dev/null",
+    "core.fsmonitor": "false",
+    "gc.auto": "0",
+    "maintenance.auto": "false",
+    "fetch.writeCommitGraph": "false",
+    "fetch.recurseSubmodules": "false",
+    "push.recurseSubmodules": "no",
+    "push.gpgSign": "false",
+    "push.pushOption": "",  # clears the list: what a person tells servers is about their work
+    "protocol.ext.allow": "never",
+}
+
+# What git says, told apart; compiled only when something went wrong.
+_ABSENT = r"(?im)^fatal: couldn't find remote ref "
+_BUSY = (
+    r"(?i)cannot lock ref|failed to update ref|unable to create '.*\.lock'|failed to lock"
+    r"|incorrect old value provided|reference already exists"
+)
+_NO_TRANSPORT = r"transport '.*' not allowed|is not a git command|remote helper"
+_STALE = "[rejected] (stale info)"
+# What is said of a ref that only shares the fate of another.
+_ALONG_WITH = ("[rejected] (atomic push failed", "[remote rejected] (atomic ")
+# What the receiving git on this machine says before it has offered anything to be updated.
+_NO_REPOSITORY = "does not appear to be a git repository"
+_OTHER_FORMAT = r"(?i)mismatched algorithms|object.format|hash algorithm"
+_STORE = (
+    r"(?im)^(?:fatal|error): (?:not a git repository|bad object|bad config|loose object .* corrupt"
+    r"|unable to read|unknown repository extension|cannot read |object file .* is empty"
+    r"|bad tree object|failed to write object|unable to write "
+    r"|object [0-9a-f]{40} not found|couldn't set 'refs/fetched/"
+    r"|packed object|unresolved deltas|invalid object|expected git repo version|bad signature"
+    r"|packfile .* )"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Remote:
+    """A place to push to and fetch from, as git understands it: a URL or a path.
+
+    ``settings`` are further git settings, ``folder`` is what relative paths are relative to.
+    """
+
+    url: str
+    folder: str
+    settings: tuple[tuple[str, str], ...] = ()
+    upload_pack: str | None = None
+    receive_pack: str | None = None
+
+
+def fetch_ref(remote: Remote, store: str, ref: str, to: str, *, timeout: float) -> bool:
+    """Fetch one ref into ``to``; False when the remote has no such ref.
+
+    Raises Unavailable, Denied or Invalid.
+    """
+    args = ["fetch", "--quiet", "--no-write-fetch-head", "--no-tags", "--no-prune"]
+    args += ["--no-recurse-submodules", "--no-auto-maintenance", "--no-show-forced-updates"]
+    if remote.upload_pack:
+        args.append(f"--upload-pack={remote.upload_pack}")
+    args += ["--end-of-options", remote.url, f"+{ref}:{to}"]
+    result = _git(remote, store, args, timeout)
+    if result.code == 0 and not result.timed_out:
+        return True
+    if re.search(_ABSENT, result.err) and not result.timed_out:
+        return False
+    raise _fetch_error(result, store, timeout)
+
+
+def peek_ref(remote: Remote, store: str, ref: str, *, timeout: float) -> str | None:
+    """The object id that one ref has now; None when the remote has no such ref. Sends no objects.
+
+    Raises Unavailable, Denied or Invalid.
+    """
+    args = ["ls-remote", "--quiet"]
+    if remote.upload_pack:
+        args.append(f"--upload-pack={remote.upload_pack}")
+    args += ["--end-of-options", remote.url, ref]
+    result = _git(remote, store, args, timeout)
+    if result.code or result.timed_out:
+        raise _fetch_error(result, store, timeout)
+    # A pattern is the end of a name for git: other refs may end alike.
+    for line in result.out.decode("utf-8", "replace").splitlines():
+        found, tab, name = line.partition("\t")
+        if tab and name == ref and re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", found):
+            return found
+    return None
+
+
+def push_refs(
+    remote: Remote,
+    store: str,
+    moves: Sequence[tuple[str, str, str]],
+    *,
+    timeout: float,
+) -> Pushed:
+    """Move refs, each given as (ref, expected, new) with full commit ids, all or none.
+
+    An expected of ``""`` means that the ref must not exist.
+    """
+    args = ["push", "--porcelain", "--no-verify", "--no-follow-tags", "--no-signed"]
+    args += ["--no-recurse-submodules"]
+    if len(moves) > 1:
+        args.append("--atomic")
+    if remote.receive_pack:
+        args.append(f"--receive-pack={remote.receive_pack}")
+    args += [f"--force-with-lease={ref}:{expected}" for ref, expected, _ in moves]
+    for _, _, new in moves:
+        if not re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", new):
+            # An empty source would delete the ref, and a server does not compare on delete.
+            raise Invalid(f"refusing to push {new!r}: it is not a commit id")
+    args += ["--", remote.url, *(f"{new}:{ref}" for ref, _, new in moves)]
+    far = is_far(remote.url)
+    trace = {"GIT_TRACE2_EVENT": "2", "GIT_TRACE2_EVENT_NESTING": "2"} if far else None
+    result = _git(remote, store, args, timeout, env=trace)
+    if result.code and not result.timed_out and not result.out:
+        # It ended before it had anything to say of the ref.
+        if re.search(_OTHER_FORMAT, result.err):
+            raise _other_format(detail_of(result.err.splitlines(), result, timeout))
+        if _blames_store(result, store):
+            raise CacheDamaged("this clone's copy of the ledger is damaged")
+    return read_push(result, [ref for ref, _, _ in moves], timeout, far=far)
+
+
+def is_far(url: str) -> bool:
+    """Whether a URL leads over a network, where tracing a push costs little beside it.
+
+    A settings rewrite (``insteadOf``) may make it otherwise; then a failure is an unknown outcome.
+    """
+    return not url.startswith("file://") and (":" in url.split("/", 1)[0])
+
+
+def _git(
+    remote: Remote,
+    store: str,
+    args: Sequence[str],
+    timeout: float,
+    *,
+    env: Mapping[str, str] | None = None,
+) -> GitResult:
+    """Run git on the private store with the clone's settings below and ours above them."""
+    settings = [*remote.settings, *_SETTINGS.items()]
+    words = [f"--git-dir={store}"]
+    for key, value in settings:
+        words += ["-c", f"{key}={value}"]
+    return run_git([*words, *args], cwd=remote.folder, timeout=timeout, env=env)
+
+
+def read_push(
+    result: GitResult,
+    ours: Sequence[str],
+    timeout: float,
+    *,
+    far: bool,
+    work: Sequence[str] = (),
+) -> Pushed:
+    """What git said of a push of our refs, and of those of the user's ``work`` beside them."""
+    trace = [line for line in result.err.splitlines() if line.startswith('{"event":')]
+    said = [line for line in result.err.splitlines() if '{"event":' not in line]
+    lines = result.out.decode("utf-8", "replace").splitlines()
+    flags = {}
+    for line in lines:
+        flag, tab, rest = line.partition("\t")
+        ref, _, note = rest.partition("\t")
+        if tab and len(flag) == 1:
+            flags[ref.rpartition(":")[2]] = (flag, note)
+    clean = (
+        result.code == 0
+        and not result.timed_out
+        and "Done" in lines
+        and all(flags.get(ref, ("", ""))[0] in (" ", "+", "*") for ref in ours)
+        and all(flags.get(ref, ("", ""))[0] in (" ", "+", "*", "-", "=") for ref in work)
+    )
+    if clean:
+        return Pushed(clean=True, said=_by_server(said))
+    notes = " ".join(note for flag, note in flags.values() if flag in ("!", "="))
+    detail = detail_of([*said, *([notes] if notes else [])], result, timeout)
+    sent = _was_sent(trace) if far else _NO_REPOSITORY not in result.err or bool(flags)
+    if flags and all(note == _STALE for _, note in flags.values()):
+        sent = False  # git itself saw that the ref is not what was expected, before it sent
+    cause = _cause(result, notes, said)
+    pushed = Pushed(clean=False, sent=sent, cause=cause, detail=detail, said=_by_server(said))
+    if not work:
+        return pushed
+    refused = {ref: note for ref, (flag, note) in flags.items() if flag == "!"}
+    own = {ref: x for ref, x in refused.items() if not x.startswith(_ALONG_WITH)}
+    if own and all(note.startswith("[rejected]") for note in refused.values()):
+        pushed = replace(pushed, sent=False)  # git itself saw it: refs that move together stay
+    if noted := " ".join(own[ref] for ref in ours if ref in own):
+        return replace(pushed, cause=_cause(result, noted, said))
+    if not own or cause is Cause.BUSY:
+        return pushed
+    detail = "; ".join(f"{ref}: {without_secrets(note)}" for ref, note in sorted(own.items()))
+    return replace(pushed, cause=Cause.WORK, detail=detail)
+
+
+def _by_server(said: Sequence[str]) -> tuple[str, ...]:
+    """What the server had to say, as it said it."""
+    lines = (line.removeprefix("remote:").strip() for line in said if line.startswith("remote:"))
+    return tuple(without_secrets(line) for line in lines if line)
+
+
+def _was_sent(trace: Sequence[str]) -> bool:
+    """Whether git came as far as sending: it listed the remote's refs and began to push.
+
+    A git whose trace does not show the listing proves nothing, so that counts as sent.
+    """
+    listed = any('"label":"get_refs_list"' in line for line in trace)
+    began = any('"label":"push_refs"' in line for line in trace)
+    return began or not listed
+
+
+def _cause(result: GitResult, notes: str, said: Sequence[str]) -> Cause:
+    words = " ".join([notes, *said])
+    if "stale info" in notes or "fetch first" in notes or notes.startswith("[up to date]"):
+        return Cause.MOVED
+    if re.search(_BUSY, words):
+        return Cause.BUSY
+    if "[remote rejected]" in notes or "[rejected]" in notes:
+        return Cause.REFUSED
+    if not result.timed_out and denies(words):
+        return Cause.REFUSED
+    return Cause.UNREACHABLE
+
+
+def _other_format(detail: str) -> Invalid:
+    return Invalid(
+        f"the remote's objects are of another format: {detail}",
+        hints=("set lease.remote to a separate repository for the ledger",),
+    )
+
+
+def _blames_store(result: GitResult, store: str) -> bool:
+    """Whether git complains of the store itself; traces, which name it too, are no complaint."""
+    blamed = any(store in x for x in result.err.splitlines() if x.startswith(("fatal:", "error:")))
+    return blamed or re.search(_STORE, result.err) is not None
+
+
+def _fetch_error(result: GitResult, store: str, timeout: float) -> GitleaseError | CacheDamaged:
+    said = result.err.splitlines()
+    detail = detail_of(said, result, timeout)
+    if not result.timed_out:
+        if re.search(_OTHER_FORMAT, result.err):
+            return _other_format(detail)
+        if _blames_store(result, store):
+            return CacheDamaged(f"this clone's copy of the ledger is damaged: {detail}")
+        if re.search(_NO_TRANSPORT, result.err):
+            return Invalid(f"git cannot go there: {detail}")
+        if denies(result.err):
+            return Denied(f"the remote refused to be read: {detail}")
+    return Unavailable(f"the remote cannot be reached: {detail}")

@@ -1,0 +1,1 @@
+"""Task files, and the edges in them."""

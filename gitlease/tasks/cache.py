@@ -1,0 +1,195 @@
+"""Remembers what task files say, so that a file is parsed again only when it changed.
+
+It only saves work: whatever is wrong with it, it is made anew, and where it cannot be written
+everything goes on without.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from enum import Enum
+from hashlib import sha256
+from typing import Any, Final
+
+from gitlease.core import edge
+from gitlease.core.edge import Progress, Task
+from gitlease.core.errors import UsageError
+from gitlease.core.resources import pattern, resource
+from gitlease.core.resources.resource import name_resource
+from gitlease.engine.ports import TaskProblem
+from gitlease.git.files import load_json, store_json
+from gitlease.settings.sources import Tasks
+from gitlease.tasks.scan import MAX_PATH, Found, printable
+
+FORMAT = 1
+MAX_CACHE = 256 * 1024 * 1024  # bytes
+
+Value = Task | TaskProblem | None
+"""What a file says: a task, why it is none although it looks like one, or that it is none."""
+
+
+class Unknown(Enum):
+    """Says that the cache does not know."""
+
+    UNKNOWN = "unknown"
+
+
+UNKNOWN: Final = Unknown.UNKNOWN
+
+
+class TaskCache:
+    """One file (its name ends in CACHE) of values by key.
+
+    ``keep`` is how many values are kept that were not used last.
+    """
+
+    def __init__(self, file: str, tasks: Tasks, *, keep: int = 0) -> None:
+        self._file = file
+        self._keep = keep
+        self._purpose = _purpose(tasks)
+        self._rows = _load_rows(file, self._purpose)
+        self._values: dict[str, Value] = {}
+        self._used: dict[str, None] = {}
+        self._changed = False
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._rows
+
+    def get(self, found: Found) -> Value | Unknown:
+        """What is known of a find, if it did not change."""
+        key = found.key
+        row = self._rows.get(key)
+        if row is None or tuple(row[0]) != found.stamp:
+            return UNKNOWN
+        self._used[key] = None
+        if key not in self._values:
+            try:
+                self._values[key] = _value(row[1], found.path)
+            except (LookupError, TypeError, ValueError, UsageError):
+                return UNKNOWN
+        return self._values[key]
+
+    def put(self, found: Found, value: Value) -> None:
+        self._rows[found.key] = [list(found.stamp), _row(value)]
+        self._values[found.key] = value
+        self._used[found.key] = None
+        self._changed = True
+
+    def save(self) -> None:
+        """Write it where anything changed, and begin a new round of use."""
+        used, self._used = self._used, {}
+        unused = [key for key in self._rows if key not in used]
+        for key in unused[: max(0, len(unused) - self._keep)]:
+            del self._rows[key]
+            self._values.pop(key, None)
+            self._changed = True
+        if not self._changed:
+            return
+        self._changed = False
+        kept = {key: self._rows[key] for key in unused if key in self._rows}
+        self._rows = kept | {key: self._rows[key] for key in used}  # the last used come last
+        value = {"format": FORMAT, "purpose": self._purpose, "rows": self._rows}
+        with contextlib.suppress(OSError):
+            os.makedirs(os.path.dirname(self._file), exist_ok=True)
+            store_json(self._file, value)
+
+
+def _load_rows(file: str, purpose: str) -> dict[str, list[Any]]:
+    data = load_json(file, MAX_CACHE)
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        return {}
+    rows = data.get("rows")
+    if data.get("purpose") != purpose or not isinstance(rows, dict):
+        return {}
+    good = all(
+        type(row) is list and len(row) == 2 and type(row[0]) is list for row in rows.values()
+    )
+    return rows if good else {}
+
+
+def _purpose(tasks: Tasks) -> str:
+    """What a cache is for: these settings, read by this code."""
+    words = [
+        sorted(tasks.fields.items()),
+        [[role, list(names)] for role, names in sorted(tasks.statuses.items())],
+        list(tasks.files),
+        list(tasks.completed),
+        tasks.exempt,
+        _code(),
+    ]
+    return sha256(json.dumps(words).encode()).hexdigest()
+
+
+def _code() -> str:
+    """Whatever decides what a text means: a cache of other code is of no use."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    digest = sha256()
+    with contextlib.suppress(OSError):
+        own = (os.path.join(here, name) for name in sorted(os.listdir(here)))
+        for path in (*own, edge.__file__, pattern.__file__, resource.__file__):
+            if path.endswith(".py"):
+                with open(path, "rb") as file:
+                    digest.update(file.read())
+    return digest.hexdigest()
+
+
+def _row(value: Value) -> list[Any] | None:
+    if value is None:
+        return None
+    if isinstance(value, TaskProblem):
+        return [value.message, sorted(value.keys)]
+    return [
+        value.resource.text,
+        value.title,
+        value.status,
+        value.progress.value,
+        value.assigned,
+        value.priority,
+        value.depends_on,
+        value.paths,
+        value.created,
+        value.exempt,
+        value.line,
+    ]
+
+
+def _value(row: Any, file: str) -> Value:
+    """The value of a row. Raises one of what bad types and values do."""
+    if row is None:
+        return None
+    if type(row) is not list:
+        raise TypeError
+    if len(row) == 2:
+        return TaskProblem(printable(file, MAX_PATH), _text(row[0]), frozenset(_texts(row[1])))
+    text, title, status, progress, assigned, priority, depends_on, paths, created, *more = row
+    exempt, line = more
+    if type(line) is not int or type(exempt) is not bool:
+        raise TypeError
+    return Task(
+        resource=name_resource(_text(text)),
+        file=file,
+        title=_text(title),
+        status=_text(status),
+        progress=Progress(progress),
+        assigned=_texts(assigned),
+        priority=_text(priority),
+        depends_on=_texts(depends_on),
+        paths=_texts(paths),
+        created=_text(created),
+        line=line,
+        exempt=exempt,
+    )
+
+
+def _text(value: Any) -> str:
+    if type(value) is not str:
+        raise TypeError
+    return value
+
+
+def _texts(values: Any) -> tuple[str, ...]:
+    if type(values) not in (list, tuple):
+        raise TypeError
+    return tuple(map(_text, values))

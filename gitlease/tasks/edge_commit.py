@@ -1,0 +1,189 @@
+"""Records edges as a commit of their own, beside whatever is staged or changed in the work tree.
+
+HEAD's version of a task file and the index's get the same edit, each on its own: what differs
+between them and the work tree stays the user's. The order is objects, index, branch: a branch that
+went ahead of the index would look as if the edge were staged for removal, and the user's next
+commit would take it back. All goes through git, which knows every format of objects and indexes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+
+from gitlease.core.errors import Invalid
+from gitlease.core.frozen import dataclass, field
+from gitlease.engine.ports import TaskChange
+from gitlease.git.failure import reason_of
+from gitlease.git.local_lock import exclusive
+from gitlease.git.repository import TIMEOUT, Repository
+from gitlease.settings.sources import Tasks
+from gitlease.store.private_store import make_folder
+from gitlease.tasks.edge_git import HEAD, INDEX, Entry, UserGit, refusal, shown_file
+from gitlease.tasks.edit import edit_task
+from gitlease.tasks.text import read_task
+
+TRIES = 5
+
+_KINDS = {"120000": "a symbolic link", "160000": "a submodule", "040000": "a folder"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """The new contents by file that HEAD (``made``) or the index lacks; ``trees`` lead there."""
+
+    branch: str
+    head: str
+    trees: Mapping[str, str]
+    in_head: dict[str, bytes] = field(default_factory=dict)
+    in_index: dict[str, tuple[Entry, bytes]] = field(default_factory=dict)
+    made: list[TaskChange] = field(default_factory=list)
+
+
+def check_commit(repository: Repository, tasks: Tasks, changes: Sequence[TaskChange]) -> None:
+    """See whether ``commit_edges`` could do it, and change nothing. Raises Invalid where not."""
+    if not changes:
+        return
+    git = UserGit(repository)
+    _plan(git, tasks, changes)
+    for name in ("GIT_AUTHOR_IDENT", "GIT_COMMITTER_IDENT"):
+        if (said := git.run("var", name)).code != 0:
+            message = f"git does not know in whose name to commit: {reason_of(said)}"
+            raise refusal(message, "git config user.name NAME", "git config user.email EMAIL")
+    git.wait_while(lambda: os.path.lexists(git.index_lock))
+
+
+def commit_edges(repository: Repository, tasks: Tasks, changes: Sequence[TaskChange]) -> str | None:
+    """Make one commit on top of HEAD with only these edits, and bring the index along.
+
+    Returns its full id, or None when HEAD has all of them already. The work tree is not looked at.
+    Safe to repeat after a kill at any step. Raises Invalid.
+    """
+    if not changes:
+        return None
+    git = UserGit(repository)
+    make_folder(git.state)
+    try:
+        with exclusive(os.path.join(git.state, "edge-commit.lock"), timeout=TIMEOUT):
+            git.tidy()
+            return _commit(git, tasks, changes)
+    except OSError as error:
+        raise Invalid(f"gitlease cannot write in {git.state}: {error.strerror}") from None
+
+
+def _commit(git: UserGit, tasks: Tasks, changes: Sequence[TaskChange]) -> str | None:
+    why = "the branch keeps moving"
+    for _ in range(TRIES):
+        plan = _plan(git, tasks, changes)
+        contents = {*plan.in_head.values(), *(data for _, data in plan.in_index.values())}
+        blobs = dict(zip(contents, git.write("blob", contents) if contents else (), strict=True))
+        subject, message = _message(plan.made)
+        commit = ""
+        if plan.in_head:
+            new = {file: blobs[data] for file, data in plan.in_head.items()}
+            commit = git.commit(_write_trees(git, plan.trees, new), plan.head, message)
+        if commit and git.tip() != (plan.branch, plan.head):
+            continue  # nothing is staged before the commit fits: a signature takes its time
+        if plan.in_index:
+            git.stage({f: (entry, blobs[data]) for f, (entry, data) in plan.in_index.items()})
+        if not commit:
+            git.refresh(plan.in_index)
+            return None
+        said = git.run("update-ref", "-m", f"gitlease: {subject}", plan.branch, commit, plan.head)
+        # Without success only reading tells: git may have been stopped after the ref was moved.
+        if said.code == 0 or (now := git.tip()) == (plan.branch, commit):
+            git.refresh(plan.in_index)
+            return commit
+        why = reason_of(said)
+        if now == (plan.branch, plan.head) and "File exists" not in said.err:
+            break
+    raise refusal(f"the edge could not be committed: {why}", "repeat it, or commit it yourself")
+
+
+def _plan(git: UserGit, tasks: Tasks, changes: Sequence[TaskChange]) -> _Plan:
+    """Read everything and refuse what cannot be done; nothing is written."""
+    git.check_state()
+    branch, head = git.tip()
+    by_file: dict[str, list[TaskChange]] = {}
+    for change in changes:
+        if {"", ".", ".."} & set(change.file.split("/")):
+            raise Invalid(f"{shown_file(change.file) or 'nothing'} is no file of this repository")
+        by_file.setdefault(change.file, []).append(change)
+    trees, committed = git.committed(head, list(by_file))
+    staged = git.staged(list(by_file))
+    plan = _Plan(branch, head, trees)
+    for file, its in by_file.items():
+        try:
+            _check_entries(file, committed.get(file), staged.get(file, []))
+            old, entry = committed[file].blob, staged[file][0]
+            after, made = _edited(git.blob(old, file, HEAD), its, tasks, HEAD)
+            plan.in_head.update({file: after} if made else {})
+            plan.made.extend(made)
+            if entry.blob != old:
+                after, made = _edited(git.blob(entry.blob, file, INDEX), its, tasks, INDEX)
+            plan.in_index.update({file: (entry, after)} if made else {})
+        except Invalid as error:
+            error.resource = its[0].resource.text
+            raise
+    return plan
+
+
+def _check_entries(file: str, committed: Entry | None, staged: Sequence[Entry]) -> None:
+    name = shown_file(file)
+    here = f":/{name}" if name == file and " " not in name else "it"
+    if committed is None:
+        raise refusal(f"{name} is not committed yet", f"commit it first: git add {here}")
+    for entry, where in ((committed, HEAD), *((entry, INDEX) for entry in staged[:1])):
+        if kind := _KINDS.get(entry.mode):
+            raise refusal(f"{name} is {kind} {where}", "commit a regular file there first")
+    if not staged:
+        raise refusal(f"{name} is staged for removal", f"first: git restore --staged {here}")
+    if len(staged) > 1 or staged[0].flag == "M":
+        raise refusal(f"{name} has a merge conflict", f"resolve it first, then git add {here}")
+
+
+def _edited(
+    data: bytes, changes: Sequence[TaskChange], tasks: Tasks, where: str
+) -> tuple[bytes, list[TaskChange]]:
+    """The content after all changes, and the changes that it had not got."""
+    made = []
+    for change in changes:
+        file = shown_file(change.file)
+        try:
+            task = read_task(data, file=file, tasks=tasks)
+            if task is None or task.resource != change.resource:
+                raise Invalid(f"{file} is not {change.resource}")
+            after = edit_task(data, file=file, tasks=tasks, edit=change.edit)
+        except Invalid as error:
+            way = f"{'commit' if where is HEAD else 'stage'} the file as it should be first"
+            raise refusal(f"{error.message} ({where})", *error.hints, way) from None
+        if after != data:
+            made.append(change)
+        data = after
+    return data, made
+
+
+def _write_trees(git: UserGit, trees: Mapping[str, str], new: Mapping[str, str]) -> str:
+    """Write the folders on the way to the new blobs, the deepest first; the new root."""
+    changed: dict[str, dict[bytes, bytes]] = {}
+    written = dict(new)
+    while True:
+        for path, oid in written.items():
+            folder, _, name = path.rpartition("/")
+            changed.setdefault(folder, {})[os.fsencode(name)] = bytes.fromhex(oid)
+        folder = max(changed, key=lambda path: (path.count("/"), path))
+        tree = git.tree_with(trees[folder], changed.pop(folder), folder)
+        written = {folder: git.write("tree", [tree])[0]}
+        if not folder:
+            return written[folder]
+
+
+def _message(changes: Sequence[TaskChange]) -> tuple[str, str]:
+    """Subject of the commit, and the whole message."""
+    lines = list(dict.fromkeys(" ".join(change.message.split()) for change in changes))
+    if len(lines) < 2:
+        return "".join(lines), "".join(lines)
+    words = {line.partition(" ")[0] for line in lines}
+    count = len({change.resource for change in changes})
+    subject = f"{words.pop() if len(words) == 1 else 'update'} {count} task{'s' * (count > 1)}"
+    return subject, "\n".join([subject, "", *(f"- {line}" for line in lines)])

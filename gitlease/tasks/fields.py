@@ -1,0 +1,172 @@
+"""Where the fields of a task file stand, without changing or interpreting anything.
+
+What gitlease does not use is passed over. Places are characters of ``Document.text``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from enum import Enum
+
+from gitlease.core.errors import Invalid, shown
+from gitlease.settings.yaml_nodes import BadYaml, Node, Shape, read_yaml
+from gitlease.tasks.front_matter import Front, find_front, is_yaml, looks_like_fields
+
+MAX_DEPTH = 40
+
+
+class Form(Enum):
+    """How the values of a field are written."""
+
+    SCALAR = "a single value"
+    BLOCK = "a block list"
+    FLOW = "a list in brackets"
+    OTHER = "a mapping"
+
+
+@dataclass(slots=True)
+class Field:
+    """A field that was asked for; it is the ``entry``-th of the mapping, from 0.
+
+    ``start`` and ``end`` are those of the value; a block list ends with its last item.
+    """
+
+    key: Node
+    form: Form
+    items: list[Node]
+    start: int
+    end: int
+    entry: int
+
+
+@dataclass(slots=True)
+class Document:
+    """The mapping of a task file, and the fields that were asked for.
+
+    ``entries`` has the first and the last place of every entry. ``close`` is where the mapping
+    ends: at its closing brace when it is in ``flow`` style, else where a line can be added.
+    ``list_indent`` is how far block lists are indented here. ``problem`` is the first fault found,
+    and ``hidden_keys`` says that there may be more fields than can be seen.
+    """
+
+    front: Front
+    root: Node
+    close: int
+    fields: dict[str, Field] = field(default_factory=dict)
+    list_indent: int | None = None
+    problem: Invalid | None = None
+    hidden_keys: bool = False
+
+    @property
+    def text(self) -> str:
+        return self.front.text
+
+    @property
+    def entries(self) -> list[tuple[int, int]]:
+        ends = {one.entry: one.end for one in self.fields.values()}
+        pairs = enumerate(self.root.pairs)
+        return [(key.start, ends.get(number, value.end)) for number, (key, value) in pairs]
+
+    @property
+    def flow(self) -> bool:
+        return self.root.flow
+
+    def bad(self, place: int, message: str, *hints: str) -> Invalid:
+        """The error for a character of the text."""
+        return self.front.bad(place, message, *hints)
+
+    def fault(self, place: int, message: str, *hints: str) -> None:
+        """Note a fault, which matters only if this is a task."""
+        if self.problem is None:
+            self.problem = self.bad(place, message, *hints)
+
+
+def read_document(
+    data: bytes, *, file: str, names: Collection[str], loosely: Collection[str] = ()
+) -> Document | None:
+    """The mapping that a file has, with the fields of these names; None where it has none.
+
+    Raises Invalid for a file that is broken as a whole. Faults of single fields are noted, but for
+    those that are read ``loosely``: whatever is odd about them is passed over.
+    """
+    front = find_front(data, file)
+    if front is None:
+        return None
+    try:
+        root, end = read_yaml(front.text, max_depth=MAX_DEPTH + 1)
+    except BadYaml as error:
+        if not is_yaml(file) and not looks_like_fields(data[front.begin : front.end]):
+            return None
+        raise front.bad(error.place, error.message, *error.hints) from None
+    if root is None or root.shape is not Shape.MAP:
+        return None
+    document = Document(front, root, root.end - 1 if root.flow else end)
+    for number, (key, value) in enumerate(root.pairs):
+        if document.list_indent is None and value.shape is Shape.LIST and not value.flow:
+            document.list_indent = value.column - key.column
+        if key.shape is Shape.TEXT and key.text in names:
+            _take(document, key, value, number)
+        elif key.shape is Shape.TEXT and key.text in loosely:
+            sound = document.problem
+            _take(document, key, value, number)
+            document.problem = sound
+        elif key.shape is Shape.ALIAS:
+            _hide(document, key, "the name of a field must not be an alias")
+        elif key.text == "<<" and not key.style:
+            _hide(document, key, "merge keys are not supported")
+    return document
+
+
+def outline(document: Document, without: Collection[str]) -> list[object]:
+    """All that the text says but for some fields, to compare: comments and blanks do not count."""
+    return [
+        (_meaning(key), _meaning(value))
+        for key, value in document.root.pairs
+        if key.shape is not Shape.TEXT or key.text not in without
+    ]
+
+
+def _meaning(node: Node) -> tuple[object, ...]:
+    inner = [_meaning(one) for one in node.nodes]
+    return (node.shape, node.text, node.style, node.anchor, node.tag, inner)
+
+
+def _hide(document: Document, key: Node, message: str) -> None:
+    document.hidden_keys = True
+    document.fault(key.start, message, "write the fields out")
+
+
+def _take(document: Document, key: Node, value: Node, number: int) -> None:
+    _check_plain(document, key)
+    form, items = _values(document, value)
+    end = items[-1].end if form is Form.BLOCK and items else value.end
+    if key.text in document.fields:
+        first = document.front.line(document.fields[key.text].key.start)
+        document.fault(key.start, f"{shown(key.text)} is here twice, first in line {first}")
+    else:
+        document.fields[key.text] = Field(key, form, items, value.start, end, number)
+
+
+def _values(document: Document, value: Node) -> tuple[Form, list[Node]]:
+    _check_plain(document, value)
+    if value.shape is Shape.TEXT:
+        return Form.SCALAR, [value]
+    if value.shape is not Shape.LIST:
+        return Form.OTHER, []
+    items = []
+    for item in value.nodes:
+        if item.shape is Shape.TEXT:
+            _check_plain(document, item)
+            items.append(item)
+        else:
+            document.fault(item.start, "an entry must be a single value")
+    return Form.FLOW if value.flow else Form.BLOCK, items
+
+
+def _check_plain(document: Document, node: Node) -> None:
+    """Note whatever makes a node mean something else than what is written."""
+    if node.anchor or node.tag:
+        hint = "put a value that begins with *, & or ! in quotes"
+        message = "aliases, anchors and tags are not supported here"
+        document.fault(node.start, message, hint)

@@ -1,0 +1,204 @@
+"""The task files of a repository: found, read through a cache, and changed in the work tree."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import os
+from collections.abc import Iterator, Sequence
+from hashlib import sha256
+
+from gitlease.core.errors import Invalid
+from gitlease.core.frozen import replace
+from gitlease.engine.ports import Intent, TaskChange, TaskList, Written
+from gitlease.git.files import drop_leftovers, open_regular
+from gitlease.git.local_lock import exclusive
+from gitlease.git.repository import Repository
+from gitlease.settings.sources import Tasks
+from gitlease.store.private_store import make_folder
+from gitlease.tasks.edge_journal import EdgeJournal
+from gitlease.tasks.reading import REFS, TaskReader
+from gitlease.tasks.scan import Wanted, WorkTree, printable
+from gitlease.tasks.tree import RefTree
+from gitlease.tasks.write import ask_git, change_file, read_place
+
+PATIENCE = 5.0  # seconds to wait for another process that is changing task files
+
+
+class GitTaskFiles:
+    """The task files of one work tree (none in a bare repository) and of its repository's refs.
+
+    ``folder`` is for caches and a lock, ``journal`` for the intents; both are made when needed.
+    """
+
+    def __init__(self, repository: Repository, tasks: Tasks, *, folder: str, journal: str) -> None:
+        self._repository = repository
+        self._tasks = tasks
+        self._folder = folder
+        self._wanted = Wanted(tasks)
+        self._reader = TaskReader(tasks, self._wanted, folder)
+        self._journal = EdgeJournal(journal)
+
+    @property
+    def parsed(self) -> int:
+        """How many files this object has parsed."""
+        return self._reader.parsed
+
+    # Reading
+
+    def exist(self) -> bool:
+        root = self._repository.toplevel
+        if root is None:
+            return False
+        # What cannot be looked into counts: nobody can say that there is no task.
+        return any(True for _ in WorkTree(root, self._wanted).walk())
+
+    def read(self, ref: str | None = None) -> TaskList:
+        root = self._repository.toplevel
+        if ref is not None:
+            return self._reader.read(RefTree(self._repository, ref, self._wanted), REFS)
+        if root is None:
+            return TaskList()
+        name = sha256(os.fsencode(os.path.realpath(root))).hexdigest()[:16]
+        return self._reader.read(WorkTree(root, self._wanted), f"tree-{name}")
+
+    # Changing
+
+    def check(self, changes: Sequence[TaskChange], *, commit: bool) -> None:
+        if not changes:
+            return
+        root = self._root()
+        found = {}
+        for change in changes:
+            with _about(change):
+                found[change.file] = read_place(root, change.file)
+        refused = ask_git(self._repository.git_dir, root, list(found))
+        for change in changes:
+            with _about(change):
+                if change.file in refused:
+                    raise refused[change.file]
+                self._edit(change, found[change.file])
+        if commit:
+            from gitlease.tasks.edge_commit import check_commit
+
+            check_commit(self._repository, self._tasks, changes)
+
+    def write(self, changes: Sequence[TaskChange], *, commit: bool) -> tuple[Written, ...]:
+        if not changes:
+            return ()
+        root = self._root()
+        make_folder(self._folder)
+        with contextlib.ExitStack() as held:
+            with contextlib.suppress(OSError):  # nothing depends on it
+                lock = exclusive(os.path.join(self._folder, "lock"), timeout=PATIENCE)
+                held.enter_context(lock)
+            written = [self._write(root, change) for change in changes]
+            if any(one.changed for one in written):
+                drop_leftovers(self._folder)
+            return tuple(self._commit(written) if commit else written)
+
+    def _commit(self, written: Sequence[Written]) -> list[Written]:
+        """Record what was written; what was not is left out of the commit."""
+        from gitlease.tasks.edge_commit import commit_edges
+
+        made, problem = None, ""
+        good = [one.change for one in written if not one.problem]
+        try:
+            made = commit_edges(self._repository, self._tasks, good) if good else None
+        except Invalid as error:
+            problem = f"it is not committed: {error.message}"
+        return [x if x.problem else replace(x, commit=made, problem=problem) for x in written]
+
+    def _write(self, root: str, change: TaskChange) -> Written:
+        def edited(data: bytes) -> bytes:
+            return self._edit(change, data)
+
+        try:
+            return Written(change, change_file(root, change.file, edited, aside=self._folder))
+        except Invalid as error:
+            return Written(change, False, problem=error.message)
+
+    def _edit(self, change: TaskChange, data: bytes) -> bytes:
+        """The bytes with the change made. Invalid where they are not those of its task."""
+        from gitlease.tasks.edit import edit_task
+        from gitlease.tasks.text import read_task
+
+        task = read_task(data, file=change.file, tasks=self._tasks)
+        if task is None or task.resource != change.resource:
+            raise Invalid(
+                f"{printable(change.file)} is not the task file of {change.resource} any more"
+            )
+        return edit_task(data, file=change.file, tasks=self._tasks, edit=change.edit)
+
+    def _root(self) -> str:
+        if self._repository.toplevel is None:
+            raise Invalid(
+                "a bare repository has no task files to edit",
+                hints=("work in a clone of it, or in a work tree: git worktree add PATH",),
+            )
+        return self._repository.toplevel
+
+    # Intents
+
+    def intend(self, intent: Intent) -> None:
+        if not intent.root:
+            intent = replace(intent, root=self._repository.toplevel or "")
+        self._journal.intend(intent)
+
+    def settled(self, intent: Intent) -> None:
+        self._journal.settled(intent)
+
+    def left_behind(self) -> Sequence[Intent]:
+        return self._journal.left_behind()
+
+    def at(self, root: str) -> GitTaskFiles | None:
+        """The same for another work tree of this clone; None where there is none (any more)."""
+        mine = self._repository
+        if mine.toplevel is not None and os.path.realpath(root) == os.path.realpath(mine.toplevel):
+            return self
+        git_dir = _git_dir(root)
+        if git_dir is None or not _same(_common_dir(git_dir), mine.common_dir):
+            return None
+        name = os.path.basename(git_dir) if not _same(git_dir, mine.common_dir) else None
+        files = copy.copy(self)
+        files._repository = replace(mine, toplevel=root, git_dir=git_dir, folder="", worktree=name)
+        return files
+
+
+@contextlib.contextmanager
+def _about(change: TaskChange) -> Iterator[None]:
+    """Name the task in every refusal."""
+    try:
+        yield
+    except Invalid as error:
+        error.resource = error.resource or change.resource.text
+        raise
+
+
+def _git_dir(root: str) -> str | None:
+    """The git directory that the folder of a work tree names."""
+    path = os.path.join(root, ".git")
+    if os.path.isdir(path):
+        return path
+    kind, _, place = _first_line(path).partition(" ")
+    return os.path.normpath(os.path.join(root, place)) if kind == "gitdir:" and place else None
+
+
+def _common_dir(git_dir: str) -> str:
+    place = _first_line(os.path.join(git_dir, "commondir"))
+    return os.path.normpath(os.path.join(git_dir, place))
+
+
+def _first_line(path: str) -> str:
+    try:
+        opened = open_regular(path)
+    except OSError:
+        return ""
+    if opened is None:
+        return ""
+    with opened:
+        return os.fsdecode(opened.read(8192)).partition("\n")[0]
+
+
+def _same(one: str, other: str) -> bool:
+    return os.path.realpath(one) == os.path.realpath(other)

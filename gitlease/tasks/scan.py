@@ -1,0 +1,264 @@
+"""Finds the task files of a work tree, and reads them without ever following a link.
+
+Whoever can commit decides what lies there: links out of the repository, pipes, folders in the
+place of files, names that are no text. Only folders below the literal beginning of a pattern are
+looked into.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Container, Iterator
+from enum import Enum
+from typing import NamedTuple
+
+from gitlease.core.errors import Invalid, UsageError
+from gitlease.core.resources.glob_overlap import Jump
+from gitlease.core.resources.pattern import Pattern, PatternError, covers, fold, parse
+from gitlease.core.resources.resource import path_resource, resolve_path
+from gitlease.git.files import open_regular, read_up_to
+from gitlease.git.objects import Unreadable
+from gitlease.settings.sources import Tasks
+
+MAX_FILES = 50_000
+MAX_DEPTH = 40
+MAX_BYTES = 1024 * 1024
+MAX_SHOWN = 200
+MAX_PATH = 4096
+OWN = ".gitlease."  # what begins so is gitlease's own: settings, and files half written
+RACY_NS = 2_000_000_000  # a file may change again without its time of change doing so
+
+Stamp = tuple[int, ...]
+
+
+class Kind(Enum):
+    """What was found in the place of a task file."""
+
+    FILE = "file"
+    LINK = "link"
+    PROBLEM = "problem"
+
+
+class Found(NamedTuple):
+    """One find: its path relative to the root, and what a cache knows it by.
+
+    A file with the same ``key`` and ``stamp`` has the same content. ``message`` is the problem.
+    """
+
+    path: str
+    kind: Kind = Kind.FILE
+    key: str = ""
+    stamp: Stamp = ()
+    message: str = ""
+
+
+class Content(NamedTuple):
+    """What was read: at most one byte more than a task file may have.
+
+    ``stamp`` is that of the bytes; ``settled`` tells whether a later change must show in it.
+    """
+
+    data: bytes
+    stamp: Stamp = ()
+    settled: bool = True
+
+
+class Rule(NamedTuple):
+    """A pattern of the settings, and what lets most paths be passed over quickly.
+
+    ``tail`` is the literal end of whatever the pattern names; ``segments`` how deep that lies at
+    least, exactly so unless ``deep``.
+    """
+
+    pattern: Pattern
+    done: bool
+    tail: str
+    segments: int
+    deep: bool
+
+    def covers(self, path: str) -> bool:
+        return self.tail in fold(path) + "/" and covers(self.pattern, path)
+
+    def enters(self, folder: str, depth: int) -> bool:
+        """Whether anything below a folder, so many segments from the root, may be covered."""
+        head = self.pattern.head
+        if depth <= len(head) and head[depth - 1] != fold(folder.rpartition("/")[2]):
+            return False
+        return self.deep or depth < self.segments or self.covers(folder)
+
+
+Rules = tuple[Rule, ...]
+
+
+class Wanted:
+    """Which files the settings call task files, and which of them count as done."""
+
+    def __init__(self, tasks: Tasks) -> None:
+        files = tuple(_rule(text, done=False) for text in tasks.files)
+        self._done = tuple(_rule(text, done=True) for text in tasks.completed)
+        self.rules: Rules = files + self._done
+
+    def done(self, path: str) -> bool:
+        return any(rule.covers(path) for rule in self._done)
+
+    def too_many(self, path: str) -> Invalid:
+        """The refusal to go on, at a file that is one too many."""
+        text = next((r.pattern.text for r in self.rules if r.covers(path)), "")
+        return Invalid(
+            f"{printable(text)} in tasks.files covers more than {MAX_FILES} files",
+            hints=("name the folder of the task files in .gitlease.yaml",),
+        )
+
+
+def _rule(text: str, *, done: bool) -> Rule:
+    try:
+        pattern = parse(path_resource(resolve_path(text)).pattern or text)
+    except (PatternError, UsageError) as error:
+        where = "tasks.completed" if done else "tasks.files"
+        raise Invalid(f"{where}: {error}") from None
+    tokens = pattern.exact.tokens[:-1]  # the last one is for what lies below
+    tail = ""
+    for token in reversed(tokens):
+        if not isinstance(token, str):
+            break
+        tail = token + tail
+    return Rule(pattern, done, tail, tokens.count("/"), Jump.DEEP in tokens)
+
+
+class WorkTree:
+    """The files below one folder, the root of a work tree."""
+
+    def __init__(self, root: str, wanted: Wanted) -> None:
+        self.root = root
+        self._wanted = wanted
+
+    def walk(self, known: Container[str] = ()) -> Iterator[Found]:
+        """Everything in the place of a task file. ``known`` paths are covered for certain.
+
+        Raises Invalid when there is too much.
+        """
+        count, folders = 0, [("", self._wanted.rules, 1)]
+        while folders:
+            folder, rules, depth = folders.pop()
+            try:
+                with os.scandir(os.path.join(self.root, folder)) as opened:
+                    entries = list(opened)
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            except OSError as error:
+                yield problem(folder or ".", f"cannot be read: {error.strerror}")
+                continue
+            if folder and any(entry.name == ".git" for entry in entries):
+                continue  # a submodule, or another repository
+            prefix = folder and folder + "/"
+            every = all(depth > len(rule.pattern.head) for rule in rules)
+            for entry in entries:
+                path = prefix + entry.name
+                if entry.is_dir(follow_symlinks=False):
+                    inner = tuple(rule for rule in rules if rule.enters(path, depth))
+                    if inner and entry.name.lower() != ".git":
+                        if depth < MAX_DEPTH:
+                            folders.append((path, inner, depth + 1))
+                            continue
+                        yield problem(path, f"is more than {MAX_DEPTH} folders deep")
+                    continue
+                if not every and not heads_to(rules, entry.name, depth):
+                    continue
+                found = self._found(entry, path, rules, depth, known)
+                if found is not None:
+                    count += 1
+                    if count > MAX_FILES:
+                        raise self._wanted.too_many(path)
+                    yield found
+
+    def _found(
+        self,
+        entry: os.DirEntry[str],
+        path: str,
+        rules: Rules,
+        depth: int,
+        known: Container[str],
+    ) -> Found | None:
+        if entry.is_file(follow_symlinks=False):
+            if entry.name.startswith(OWN):
+                return None
+            if path in known or any(rule.covers(path) for rule in rules):
+                try:
+                    return Found(path, Kind.FILE, path, stamp_of(entry.stat(follow_symlinks=False)))
+                except FileNotFoundError:
+                    return None
+                except OSError as error:
+                    return problem(path, f"cannot be read: {error.strerror}")
+        elif entry.is_symlink():
+            return link(path, rules, depth, os.path.isdir(os.path.join(self.root, path)))
+        return None
+
+    def load(self, found: Found) -> Content | None:
+        """The bytes of a file that was found, None when it is gone. Raises Unreadable."""
+        return self._load(os.path.join(self.root, found.path))
+
+    def linked(self, path: str) -> tuple[str | None, bytes]:
+        """Where a link leads to in this work tree, and the beginning of what is there."""
+        root, target = os.path.realpath(self.root), os.path.realpath(f"{self.root}/{path}")
+        inside = target[len(root) :].lstrip("/") if target.startswith(root + "/") else ""
+        if not inside or ".git" in inside.lower().split("/"):
+            return None, b""
+        try:
+            content = self._load(target)
+        except Unreadable:
+            content = None
+        return inside, b"" if content is None else content.data
+
+    def _load(self, path: str) -> Content | None:
+        now = time.time_ns()
+        try:
+            opened = open_regular(path)
+            if opened is None:
+                return None
+            with opened:
+                status = os.fstat(opened.fileno())
+                data = read_up_to(opened, MAX_BYTES)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise Unreadable(f"cannot be read: {error.strerror}") from None
+        return Content(data, stamp_of(status), status.st_mtime_ns + RACY_NS < now)
+
+
+def link(path: str, rules: Rules, depth: int, folder: bool) -> Found | None:
+    """What a symbolic link is to the rules: in the place of their folder, or of a file."""
+    inner = [rule for rule in rules if rule.enters(path, depth)]
+    for rule in inner:
+        head = rule.pattern.head
+        if depth < len(head) or (depth == len(head) and (folder or not rule.pattern.is_literal)):
+            return problem(path, "is a symbolic link: its task files cannot be edited safely")
+    if any(rule.covers(path) for rule in rules):
+        message = f"{printable(path)}: a symbolic link cannot be edited safely"
+        return Found(path, Kind.LINK, message=message)
+    return None
+
+
+def heads_to(rules: Rules, name: str, depth: int) -> bool:
+    """Whether an entry of this name can be what some rule begins with."""
+    folded = fold(name)
+    return any(
+        depth > len(rule.pattern.head) or rule.pattern.head[depth - 1] == folded for rule in rules
+    )
+
+
+def problem(path: str, what: str) -> Found:
+    """A find that cannot be used, and that nobody knows the tasks of."""
+    return Found(path, Kind.PROBLEM, message=f"{printable(path)} {what}")
+
+
+def stamp_of(status: os.stat_result) -> Stamp:
+    """What changes whenever the content of a file does."""
+    return (status.st_mtime_ns, status.st_size, status.st_ino, status.st_ctime_ns)
+
+
+def printable(text: str, limit: int = MAX_SHOWN) -> str:
+    """A path or a message as it is, but without what a terminal may misread, and not endless."""
+    if not text.isprintable():
+        text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+    return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -1,0 +1,166 @@
+"""Reads one task out of the bytes of its file: everything in it is untrusted, and stays text."""
+
+from __future__ import annotations
+
+import re
+
+from gitlease.core.edge import Progress, Task
+from gitlease.core.errors import Invalid, UsageError, shown
+from gitlease.core.resources.pattern import fold
+from gitlease.core.resources.resource import Resource, name_resource, path_resource, resolve_path
+from gitlease.settings.sources import Tasks
+from gitlease.settings.yaml_nodes import Node
+from gitlease.tasks.fields import Document, Field, Form, read_document
+
+MAX_TEXT = 512
+MAX_TITLE = 1000
+MAX_ENTRIES = 256
+GUESS_BYTES = 64 * 1024
+MAX_GUESSES = 64
+
+ROLES = ("id", "title", "status", "assigned", "priority", "depends_on", "paths", "created")
+LABELS = ("labels", "tags")
+NO = frozenset({"", "false", "no", "off", "0"})
+
+
+def field_names(tasks: Tasks) -> dict[str, str]:
+    """The name in task files of each field that gitlease uses."""
+    return {role: tasks.fields.get(role, role) for role in ROLES}
+
+
+def read_task(data: bytes, *, file: str, tasks: Tasks) -> Task | None:
+    """The task that the bytes of a file say; None when it is no task, and has no id field.
+
+    ``file`` is relative to the root: for messages, for the format (``.yaml``, ``.yml``, else
+    Markdown with front matter), and for the task. Raises Invalid, which names file and line, for
+    whatever is broken.
+    """
+    names = field_names(tasks)
+    marks = frozenset((*LABELS, tasks.exempt))
+    document = read_document(data, file=file, names=frozenset(names.values()), loosely=marks)
+    return None if document is None else task_of(document, names, tasks)
+
+
+def task_of(document: Document, names: dict[str, str], tasks: Tasks) -> Task | None:
+    """The task that a document with the fields of these names is, if it is one. Raises Invalid."""
+    fields = {role: document.fields.get(name) for role, name in names.items()}
+    found = fields["id"]
+    if document.problem is not None and (found or document.hidden_keys):
+        raise document.problem
+    if found is None:
+        return None
+    assigned = fields["assigned"]
+    status = _single(document, fields["status"])
+    return Task(
+        resource=_resource(document, found),
+        file=document.front.file,
+        title=_single(document, fields["title"], MAX_TITLE),
+        status=status,
+        progress=_progress(status, tasks),
+        assigned=tuple(item.text for item in _entries(document, assigned)),
+        priority=_single(document, fields["priority"]),
+        depends_on=tuple(item.text for item in _entries(document, fields["depends_on"])),
+        paths=tuple(_path(document, item) for item in _entries(document, fields["paths"])),
+        created=_single(document, fields["created"]),
+        line=document.front.line((assigned or found).key.start),
+        exempt=_is_exempt(document, fold(tasks.exempt)),
+    )
+
+
+def guess_ids(data: bytes, *, tasks: Tasks) -> frozenset[str]:
+    """The folded ids that a file may be about which cannot be read: both sides of a conflict, say.
+
+    Looks for lines ``id: value`` in the first 64 KiB. Never raises.
+    """
+    wide = data[:2] in (b"\xff\xfe", b"\xfe\xff")
+    text = data[:GUESS_BYTES].decode("utf-16" if wide else "utf-8", "replace")
+    name = re.escape(tasks.fields.get("id", "id"))
+    value = r""""([^"\r\n]*)"|'([^'\r\n]*)'|([^\s,}"']+)"""
+    line = rf"""(?:\A\ufeff?|[\r\n{{,])[ \t]*["']?{name}["']?[ \t]*:[ \t]*(?:{value})"""
+    guesses = set()
+    for found in re.finditer(line, text):
+        word = next(filter(None, found.groups()), "")
+        try:
+            guesses.add(name_resource(word).key)
+        except UsageError:
+            continue
+        if len(guesses) == MAX_GUESSES:
+            break
+    return frozenset(guesses)
+
+
+def _resource(document: Document, found: Field) -> Resource:
+    text = _single(document, found)
+    if not text:
+        raise document.bad(found.key.start, f"{shown(found.key.text)} is empty")
+    try:
+        return name_resource(text)
+    except UsageError as error:
+        raise document.bad(found.start, error.message) from None
+
+
+def _single(document: Document, found: Field | None, limit: int = MAX_TEXT) -> str:
+    if found is None:
+        return ""
+    if found.form is not Form.SCALAR:
+        raise _misshapen(document, found, "a single value")
+    item = found.items[0]
+    return "" if item.null else _short(document, found, item, limit)
+
+
+def _entries(document: Document, found: Field | None) -> list[Node]:
+    """What a list names, which may be written as one value as well."""
+    if found is None:
+        return []
+    if found.form is Form.OTHER:
+        raise _misshapen(document, found, "a list")
+    if len(found.items) > MAX_ENTRIES:
+        message = f"{shown(found.key.text)} has more than {MAX_ENTRIES} entries"
+        raise document.bad(found.key.start, message)
+    items = [item for item in found.items if item.says_something]
+    for item in items:
+        _short(document, found, item, MAX_TEXT)
+    return items
+
+
+def _short(document: Document, found: Field, item: Node, limit: int) -> str:
+    if len(item.text) > limit:
+        message = f"{shown(found.key.text)} is longer than {limit} characters"
+        raise document.bad(item.start, message)
+    return item.text
+
+
+def _misshapen(document: Document, found: Field, wanted: str) -> Invalid:
+    message = f"{shown(found.key.text)} must be {wanted}, not {found.form.value}"
+    return document.bad(found.key.start, message)
+
+
+def _path(document: Document, item: Node) -> str:
+    try:
+        pattern = resolve_path(item.text)
+        path_resource(pattern)
+    except UsageError as error:
+        raise document.bad(item.start, error.message, *error.hints) from None
+    return pattern
+
+
+def _is_exempt(document: Document, word: str) -> bool:
+    """Whether a label is this word, or a field that is called so says anything but no."""
+    for name, field in document.fields.items():
+        words = [part for item in field.items if not item.null for part in item.text.split(",")]
+        said = [fold(part.strip().removeprefix("#")) for part in words]
+        if fold(name) == word and (field.form is Form.OTHER or set(said) - NO):
+            return True
+        if name in LABELS and word in said:
+            return True
+    return False
+
+
+def _progress(status: str, tasks: Tasks) -> Progress:
+    word = fold(status.strip())
+    if not word:
+        return Progress.TODO
+    for progress in (Progress.TODO, Progress.IN_PROGRESS, Progress.DONE):
+        if any(fold(known.strip()) == word for known in tasks.statuses.get(progress.value, ())):
+            return progress
+    return Progress.OTHER

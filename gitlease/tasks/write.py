@@ -1,0 +1,199 @@
+"""Changes one task file in place: whole or not at all, and without ever following a link.
+
+Every folder on the way is opened by itself, so that nobody can put a link there in between.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shlex
+import stat
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from gitlease.core.errors import Invalid
+from gitlease.core.resources.pattern import fold
+from gitlease.git.files import open_regular, read_up_to
+from gitlease.git.repository import TIMEOUT
+from gitlease.git.run import run_git
+from gitlease.tasks.scan import MAX_BYTES, OWN, Stamp, printable, stamp_of
+
+TRIES = 5
+MAX_NAMED = 1000  # files that fit on a command line for certain
+
+_LITERALLY = {
+    "GIT_LITERAL_PATHSPECS": "1",
+    "GIT_GLOB_PATHSPECS": "0",
+    "GIT_NOGLOB_PATHSPECS": "0",
+    "GIT_ICASE_PATHSPECS": "0",
+}
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def read_place(root: str, file: str) -> bytes:
+    """The bytes of a file that could be changed. Invalid, which names the file, where it cannot."""
+    with _told(file), _folder_of(root, file) as (folder, name):
+        data, _ = _read(folder, name, file)
+        if not os.access(".", os.W_OK | os.X_OK, dir_fd=folder):
+            where = printable(os.path.dirname(file)) or "the root of the work tree"
+            raise Invalid(f"{printable(file)} cannot be written: {where} is read-only")
+        return data
+
+
+def ask_git(git_dir: str, root: str, files: Sequence[str]) -> dict[str, Invalid]:
+    """Which of the files git ignores, or has in conflict, by file. The index is only read."""
+    where = (f"--git-dir={git_dir}", f"--work-tree={root}", "-c", "core.fsmonitor=false")
+    words = ("ls-files", "-z", "-t", "--cached", "--others", "--exclude-standard", "--")
+    which = files if len(files) <= MAX_NAMED else ()
+    said = run_git([*where, *words, *which], cwd=root, timeout=TIMEOUT, env=_LITERALLY)
+    if said.code != 0 or said.timed_out:
+        why = (said.err.strip().splitlines() or ["no answer in time"])[0]
+        raise Invalid(f"git cannot tell about the task files: {printable(why)}")
+    tags = {line[2:]: line[:1] for line in os.fsdecode(said.out).split("\0") if line}
+    alike = {fold(file): tag for file, tag in tags.items()}  # git may compose what a disk does not
+    refused = {}
+    for file in files:
+        shown = printable(file)
+        tag = tags.get(file) or alike.get(fold(file))
+        if tag is None:
+            refused[file] = Invalid(
+                f"{shown} is ignored by git: an edge in it would reach nobody",
+                hints=(f"the rule that ignores it: git check-ignore -v -- {shlex.quote(shown)}",),
+            )
+        elif tag == "M":
+            refused[file] = Invalid(
+                f"{shown} is in conflict",
+                hints=(f"resolve it, and then: git add -- {shlex.quote(shown)}",),
+            )
+    return refused
+
+
+def change_file(root: str, file: str, change: Callable[[bytes], bytes], *, aside: str) -> bool:
+    """Replace a file by what ``change`` makes of its bytes; False when that is the same.
+
+    The new file is written in the folder ``aside`` first, or beside the old one where that is
+    another file system, and has the old one's permissions. Raises Invalid, which names the file.
+    """
+    with _told(file), _folder_of(root, file) as (folder, name):
+        for _ in range(TRIES):
+            data, status = _read(folder, name, file)
+            new = change(data)
+            if new == data:
+                return False
+            if _replace(folder, name, new, status, aside):
+                return True
+    raise Invalid(f"{printable(file)} keeps changing: something else is writing it")
+
+
+def _replace(folder: int, name: str, new: bytes, old: os.stat_result, aside: str) -> bool:
+    """Put new bytes in the place of a file, unless that changed meanwhile. Raises OSError."""
+    opened = os.open(aside, _FOLDER)
+    try:
+        return _move(opened, folder, name, new, old)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+    finally:
+        os.close(opened)
+    return _move(folder, folder, name, new, old)
+
+
+def _move(start: int, folder: int, name: str, new: bytes, old: os.stat_result) -> bool:
+    temporary = f"{OWN}{os.getpid()}.{os.urandom(4).hex()}.tmp"
+    handle = os.open(temporary, _NEW, 0o600, dir_fd=start)
+    try:
+        with open(handle, "wb") as file:
+            file.write(new)
+            file.flush()
+            with contextlib.suppress(OSError):  # root's edit of a file that is another's
+                os.fchown(handle, old.st_uid, old.st_gid)
+            os.fchmod(handle, stat.S_IMODE(old.st_mode))
+        if _stamp(folder, name) != _whole(old):
+            return False
+        os.replace(temporary, name, src_dir_fd=start, dst_dir_fd=folder)
+        return True
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary, dir_fd=start)
+
+
+def _whole(status: os.stat_result) -> Stamp:
+    return (*stamp_of(status), status.st_dev, status.st_mode)
+
+
+def _stamp(folder: int, name: str) -> Stamp | None:
+    try:
+        return _whole(os.stat(name, dir_fd=folder, follow_symlinks=False))
+    except FileNotFoundError:
+        return None
+
+
+def _read(folder: int, name: str, file: str) -> tuple[bytes, os.stat_result]:
+    try:
+        opened = open_regular(name, folder)
+    except OSError:
+        if _is_link(name, folder):
+            raise Invalid(f"{printable(file)} is a symbolic link, which is never edited") from None
+        raise
+    if opened is None:
+        raise Invalid(f"{printable(file)} is not a regular file")
+    with opened:
+        status = os.fstat(opened.fileno())
+        data = read_up_to(opened, MAX_BYTES)
+    if len(data) > MAX_BYTES:
+        raise Invalid(f"{printable(file)} is larger than {MAX_BYTES // 1024} KiB")
+    return data, status
+
+
+@contextmanager
+def _told(file: str) -> Iterator[None]:
+    """Say of which file a failure of the system speaks."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise Invalid(f"{printable(file)} is not there") from None
+    except OSError as error:
+        raise Invalid(f"{printable(file)} cannot be edited: {error.strerror}") from None
+
+
+@contextmanager
+def _folder_of(root: str, file: str) -> Iterator[tuple[int, str]]:
+    """The open folder that a file lies in, and the file's name there."""
+    *folders, name = segments_of(file)
+    folder = os.open(root, _FOLDER)
+    try:
+        for depth, part in enumerate(folders, 1):
+            here = printable("/".join(folders[:depth]))
+            try:
+                inner = os.open(part, _FOLDER | os.O_NOFOLLOW, dir_fd=folder)
+            except OSError:
+                if _is_link(part, folder):
+                    raise Invalid(
+                        f"{here} is a symbolic link: its task files cannot be edited safely"
+                    ) from None
+                raise
+            os.close(folder)
+            folder = inner
+            if _stamp(folder, ".git") is not None:
+                raise Invalid(f"{printable(file)} is in another repository, that of {here}")
+        yield folder, name
+    finally:
+        os.close(folder)
+
+
+def segments_of(file: str) -> list[str]:
+    """The parts of a path relative to the root. Invalid for what leads out of the work tree."""
+    parts = file.split("/")
+    if any(p in ("", ".", "..") or "\0" in p or p.lower() == ".git" for p in parts):
+        raise Invalid(f"{printable(file)} is no file of this work tree")
+    return parts
+
+
+def _is_link(name: str, folder: int) -> bool:
+    try:
+        return stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
+    except OSError:
+        return False

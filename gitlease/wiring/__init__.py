@@ -1,0 +1,1 @@
+"""A repository and its settings become ready services."""

@@ -1,0 +1,148 @@
+"""The composition root of the check: nobody in particular, who only reads.
+
+What judges commits must not come along with them: the settings are those of the commit that was
+there before, as the mailmap is. Flags, the environment and git's own config stand above them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+
+from gitlease.check.ci import CiContext, read_context, surroundings
+from gitlease.check.commits.checking import CheckService
+from gitlease.check.commits.range import Chosen, Ranges
+from gitlease.check.store import HistoryStore
+from gitlease.core.frozen import dataclass, field, replace
+from gitlease.core.resources.resource import GLOBAL_LAYER, LOCAL_LAYER
+from gitlease.engine.ports import Clock
+from gitlease.git.repository import Repository, discover
+from gitlease.git.system_clock import SystemClock
+from gitlease.guard.commit_facts import CommitReader
+from gitlease.settings.commit import committed_settings
+from gitlease.settings.file import CommittedFile
+from gitlease.settings.sources import Location, Settings, load_settings, resolve_remote
+from gitlease.store.history_reader import HistoryReader
+from gitlease.store.private_store import PrivateStore
+from gitlease.store.transport import TIME_LIMIT
+from gitlease.tasks.files import GitTaskFiles
+from gitlease.wiring.ledger import LedgerPlace
+
+__all__ = ("CheckContext", "Chosen", "CommittedFile", "open_check", "read_context")
+
+USUAL_REMOTE = "origin"
+_NO_FILE = CommittedFile(None, "")
+
+Load = Callable[[CommittedFile | None], Settings]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckContext:
+    """What the check has at hand. ``ci`` is what continuous integration says, if it runs there."""
+
+    ci: CiContext
+    repository: Repository
+    ranges: Ranges
+    load: Load
+    open: Callable[[Chosen, Settings], CheckService]
+    _committed: dict[str, CommittedFile] = field(default_factory=dict)
+
+    def choose(self, words: str | None = None) -> Chosen:
+        """The commits of a range, or those that the surroundings ask for.
+
+        The remote is asked only for what this clone lacks of them. Raises UsageError and NotFound.
+        """
+        chosen = self.ranges.choose(words, self.ci)
+        prefix = self.load(self.committed(chosen)).ref_prefix
+        if words is None and self.ci.head_ref.startswith(f"{prefix}/"):
+            return replace(chosen, commits=())  # a ledger that lies among the branches is no work
+        return chosen
+
+    def committed(self, chosen: Chosen) -> CommittedFile | None:
+        """The settings file by which commits are judged; None where nothing was there before."""
+        base = chosen.base
+        if base and base not in self._committed:
+            self._committed[base] = committed_settings(chosen.place or self.repository, base)
+        return self._committed.get(base)
+
+    def service(self, chosen: Chosen) -> CheckService:
+        """The check of chosen commits. Asks no remote yet. Raises Invalid for bad settings."""
+        return self.open(chosen, self.load(self.committed(chosen)))
+
+
+def open_check(
+    directory: str = ".",
+    *,
+    layer: str | None = None,
+    local: bool = False,
+    remote: str | None = None,
+    environ: Mapping[str, str] | None = None,
+    clock: Clock | None = None,
+    time_limit: float = TIME_LIMIT,
+) -> CheckContext:
+    """Open the repository around ``directory`` to check its commits. Asks no remote.
+
+    Raises NotARepository, Invalid for bad settings, and UsageError for bad flags.
+    """
+    environ = surroundings(environ)
+    clock = clock or SystemClock()
+    repository = discover(directory)
+    flags = {"remote": remote or "", "layer": layer or ""}
+    ci = read_context(environ)
+
+    def load(committed: CommittedFile | None) -> Settings:
+        return load_settings(repository, environ=environ, flags=flags, committed=committed)
+
+    def service(chosen: Chosen, settings: Settings) -> CheckService:
+        location = Location(None, None, True) if local else resolve_remote(settings, repository)
+        place = LedgerPlace(repository, settings, location, local=local)
+        name = LOCAL_LAYER if local else settings.layer
+        where = chosen.place or repository
+        store = place.store(clock, time_limit=time_limit)
+        return CheckService(
+            chosen,
+            store,
+            CommitReader(where, settings.tasks, base=chosen.base),
+            HistoryReader(PrivateStore(os.path.join(place.private, "store.git")), store.fetch),
+            GitTaskFiles(
+                repository,
+                settings.tasks,
+                folder=os.path.join(place.private, "tasks"),
+                journal=os.path.join(place.state(name), "edges"),
+            ),
+            clock=clock,
+            layers=[LOCAL_LAYER] if local else [GLOBAL_LAYER, name],
+            people=settings.people,
+            trailer=settings.check_trailer,
+            context=ci,
+        )
+
+    return CheckContext(ci, repository, _ranges(repository, load, ci), load, service)
+
+
+def _ranges(repository: Repository, load: Load, ci: CiContext) -> Ranges:
+    """The ranges of a clone, and of the remote that has its work: the ledger may be elsewhere."""
+    settings = load(_NO_FILE)
+    place = LedgerPlace(repository, settings, Location(None, None, True))
+    name = _remote_of_work(repository, settings, load, ci)
+
+    def beside() -> HistoryStore | None:
+        url = None if name is None else repository.config.get(f"remote.{name}.url")
+        if not url:
+            return None
+        return HistoryStore(repository, place.remote_at(url, name), folder=place.private)
+
+    return Ranges(repository, remote=name, store=beside)
+
+
+def _remote_of_work(
+    repository: Repository, settings: Settings, load: Load, ci: CiContext
+) -> str | None:
+    names = repository.remote_names()
+    for usual in (USUAL_REMOTE, settings.remote):
+        if usual in names:
+            return usual
+    if len(names) < 2 or ci.provider:  # a pull request must not choose what it is compared with
+        return names[0] if len(names) == 1 else None
+    word = load(None).remote
+    return word if word in names else None

@@ -1,0 +1,113 @@
+"""The composition root of whoever holds on: one heartbeat a process and ledger."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Collection, Hashable
+
+from gitlease.core.errors import GitleaseError
+from gitlease.core.instant import MS
+from gitlease.core.loss import Hold, early_ms
+from gitlease.engine.keeping import Keeper, Sight
+from gitlease.engine.ports import Clock
+from gitlease.engine.service import LeaseService
+from gitlease.engine.transaction import fresh_id
+from gitlease.git.system_clock import WokenClock
+from gitlease.runs.heartbeat import Heartbeat
+from gitlease.wiring.workspace import Workspace
+
+ENDING, ENDING_LEAST = 10.0, 1.0  # seconds for one contact, and for all tries, at the end
+CONTACTS = 3  # that a release may wait for in vain
+
+Key = tuple[Hashable, str]
+
+_lock = threading.Lock()
+_heartbeats: dict[Key, Heartbeat] = {}
+
+
+def in_a_run(workspace: Workspace, kind: str, *, always: bool = False) -> Workspace:
+    """The same place, in a session that was given by flag or environment, else in a random one.
+
+    ``always``: in a random one, whatever was given.
+
+    What a clone, an agent or a work tree is known as is not enough: two runs of one person must
+    never renew or release each other's leases. What the person holds without a session is shared by
+    all of their runs, and stays the person's.
+    """
+    if workspace.identity.actor.session_explicit and not always:
+        return workspace
+    return workspace.again(run=f"{kind}-{fresh_id()[:12]}")
+
+
+def heartbeat_of(workspace: Workspace) -> Heartbeat:
+    """The heartbeat that this process has for a ledger: all that keep leases of it share it.
+
+    Of a loss that this clone comes to know it tells at once for grants that are kept ``sharp``.
+    """
+    with _lock:
+        key = _key(workspace)
+        if key not in _heartbeats:
+            _heartbeats[key] = new_heartbeat(workspace, sharp=False)
+        return _heartbeats[key]
+
+
+def new_heartbeat(
+    workspace: Workspace, *, early: Callable[[Hold], int] = early_ms, sharp: bool = True
+) -> Heartbeat:
+    """A heartbeat of one's own; ``early`` says how long before its end a grant is given up, in ms.
+
+    ``sharp``: what this clone comes to know of any grant is told at once, else with its renewal.
+    It asks as the person, for whichever runs the grants are of, and stays with the ledger and the
+    holder that the workspace was opened with: what is checked out meanwhile is no loss.
+    """
+    open_service = _opener(workspace)
+    keeper = Keeper(open_service, clock=workspace.service.clock, early=early)
+    return Heartbeat(keeper, glance=Sight(open_service).lost, sharp=sharp)
+
+
+def waking_clock(woken: threading.Event) -> Clock:
+    """This machine's clocks, whose ``sleep`` ends with InterruptedError once ``woken`` is set."""
+    return WokenClock(woken)
+
+
+def at_the_end(workspace: Workspace, lease_ids: Collection[str]) -> LeaseService:
+    """The service for the release of these leases: it waits for no remote long after they ended.
+
+    For a second each time in any case: a lease that is over by now may have left its task file.
+    """
+    left = _left(workspace.service, lease_ids)
+    limit = round(max(ENDING_LEAST, min(ENDING, left / CONTACTS)), 1)
+    return workspace.again(time_limit=limit, patience=limit).service
+
+
+def _left(service: LeaseService, lease_ids: Collection[str]) -> float:
+    """Seconds that the last of these leases has, by what this clone knows; for ever if nothing."""
+    try:
+        look = service.known_look()
+    except GitleaseError:  # damaged: the release makes it anew
+        look = None
+    ends = [x.expires_at for x in (look.leases if look else ()) if x.lease_id in lease_ids]
+    return (max(ends) - service.clock.now().wall_ms) / MS if ends else float("inf")
+
+
+def _opener(workspace: Workspace) -> Callable[[float], LeaseService]:
+    def open_service(limit: float) -> LeaseService:
+        opened = workspace.again(no_session=True, time_limit=limit, patience=2 * limit)
+        return opened.service
+
+    return open_service
+
+
+def _key(workspace: Workspace) -> Key:
+    return workspace.ledger, workspace.identity.actor.holder
+
+
+def _forget() -> None:
+    """In a forked child: its parent's heartbeats have no threads here, and its grants no owner."""
+    global _lock
+    _lock = threading.Lock()
+    _heartbeats.clear()
+
+
+os.register_at_fork(after_in_child=_forget)

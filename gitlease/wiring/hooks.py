@@ -1,0 +1,177 @@
+"""The composition root of git's hooks: light, since it is opened with every commit."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from gitlease.core.frozen import dataclass
+from gitlease.engine.ports import Clock, Inbox
+from gitlease.git.repository import Repository, discover
+from gitlease.git.run import clean_environment
+from gitlease.git.system_clock import SystemClock
+from gitlease.guard.detached import (
+    Standing,
+    find_work_tree,
+    is_due,
+    standing_at,
+    start_detached,
+)
+from gitlease.guard.guarding import GuardService
+from gitlease.guard.hooking import HookRules, Hooks
+from gitlease.guard.worktree import HookWorktree
+from gitlease.settings.identity import Identity, resolve_identity
+from gitlease.settings.sources import load_settings, resolve_remote
+from gitlease.wiring.ledger import LedgerPlace
+
+if TYPE_CHECKING:
+    from gitlease.engine.service import LeaseService
+    from gitlease.install.hooks.status import HookState
+    from gitlease.install.hooks.write import Plan as HookPlan
+
+BEAT_AGAIN = 60  # seconds after which a heartbeat that changed nothing is tried again
+
+
+@dataclass(frozen=True, slots=True)
+class HookContext:
+    """What a hook of git has at hand."""
+
+    repository: Repository
+    identity: Identity
+    place: LedgerPlace
+    hooks: Hooks
+    guard: GuardService
+    inbox: Inbox
+    clock: Clock
+    environ: Mapping[str, str]
+
+    def start_beat(self) -> bool:
+        """Have a process of its own renew what this run holds, where it is time; whether it does.
+
+        It is told where the repository is as git told this one, and nothing else of git's.
+        """
+        if not self.guard.due():
+            return False
+        run = f"{self.identity.actor.holder} {self.identity.actor.session}"
+        if not is_due(Standing(self.place.private, None), run, every=BEAT_AGAIN):
+            return False
+        env = clean_environment(self.environ)
+        env |= {k: v for k, v in self.environ.items() if k in ("GIT_DIR", "GIT_WORK_TREE")}
+        top = self.repository.toplevel or self.repository.git_dir
+        return start_detached(["hook", "beat"], cwd=top, env=env)
+
+    def beat(self) -> None:
+        """Renew now what this run holds, one push for each layer in which it is time."""
+        from gitlease.guard.beating import beat
+        from gitlease.wiring.workspace import open_workspace
+
+        for layer in self.guard.due():
+            workspace = open_workspace(
+                self.repository.toplevel or self.repository.git_dir,
+                layer=layer,
+                environ=self.environ,
+                clock=self.clock,
+            )
+            # The gate is about every layer: that guard looks at one of them, perhaps.
+            beat(workspace.service, self.guard, workspace.inbox)
+
+
+def open_hooks(
+    directory: str = ".",
+    *,
+    environ: Mapping[str, str] | None = None,
+    clock: Clock | None = None,
+) -> HookContext:
+    """Open the repository around ``directory`` for a hook of git. Asks no remote.
+
+    Raises what ``open_workspace`` raises.
+    """
+    environ = os.environ if environ is None else environ
+    clock = clock or SystemClock()
+    repository = discover(directory)
+    settings = load_settings(repository, environ=environ, flags={})
+    identity = resolve_identity(repository, environ=environ, session_flag=None, no_session=False)
+    location = resolve_remote(settings, repository)
+    place = LedgerPlace(repository, settings, location)
+    guard = place.guard(identity.actor, clock, layer=settings.layer)
+
+    def service() -> LeaseService:
+        from gitlease.wiring.workspace import open_workspace
+
+        limit = float(settings.guard_timeout)
+        return open_workspace(directory, environ=environ, clock=clock, time_limit=limit).service
+
+    worktree = HookWorktree(
+        repository,
+        settings.tasks,
+        environ=environ,
+        ref_prefix=settings.ref_prefix,
+        shared=location.name,
+        holder=identity.actor.holder,
+    )
+    rules = HookRules(mode=settings.guard_mode, offline=settings.guard_offline)
+    return HookContext(
+        repository=repository,
+        identity=identity,
+        place=place,
+        hooks=Hooks(worktree, guard, service, rules),
+        guard=guard,
+        inbox=place.inbox(identity.actor),
+        clock=clock,
+        environ=environ,
+    )
+
+
+def install_hooks(
+    repository: Repository, names: Sequence[str], *, yes: bool = False, dry_run: bool = False
+) -> HookPlan:
+    """Have git call gitlease in these hooks, beside whatever it calls already."""
+    from gitlease.install.hooks.install import install
+
+    return install(repository, names, yes=yes, dry_run=dry_run)
+
+
+def uninstall_hooks(repository: Repository, *, dry_run: bool = False) -> HookPlan:
+    """Take every hook of gitlease's out of a clone, to the byte."""
+    from gitlease.install.hooks.install import uninstall
+
+    return uninstall(repository, dry_run=dry_run)
+
+
+def has_hooks(repository: Repository) -> bool:
+    """Whether hooks were put in place in this clone, by what is kept of that."""
+    return os.path.exists(os.path.join(repository.common_dir, "gitlease", "program"))
+
+
+def probe_answer(name: str, program: str) -> str:
+    """The answer to the question whether git calls us; ``""`` where nobody asks it."""
+    if not os.environ.get("GITLEASE_PROBE"):  # without loading what this is for every hook
+        return ""
+    from gitlease.install.hooks.shims import ANSWER, HOOKS, VERSION
+
+    return f"{ANSWER} {name} v{VERSION} {program}" if name in HOOKS else ""
+
+
+def hook_states(repository: Repository) -> tuple[HookState, ...]:
+    """Which hooks are live, proven by having git run them."""
+    from gitlease.install.hooks.status import hook_states as states
+
+    return states(repository)
+
+
+__all__ = [
+    "HookContext",
+    "HookPlan",
+    "HookState",
+    "Standing",
+    "find_work_tree",
+    "has_hooks",
+    "hook_states",
+    "install_hooks",
+    "is_due",
+    "open_hooks",
+    "standing_at",
+    "start_detached",
+    "uninstall_hooks",
+]

@@ -1,0 +1,170 @@
+"""Where the ledger of a clone lies, and what is kept of it: the parts that every root needs.
+
+What a hook runs with every commit is imported at once, the store only when it is opened.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING
+
+from gitlease.core.frozen import dataclass
+from gitlease.core.lease import Actor
+from gitlease.core.resources.resource import GLOBAL_LAYER, LOCAL_LAYER
+from gitlease.engine.ports import Clock
+from gitlease.git.repository import Repository
+from gitlease.guard.guarding import GuardService
+from gitlease.guard.idle_marker import drop_idle_marker, origin_of
+from gitlease.guard.inbox import InboxFolder
+from gitlease.guard.watch import WatchFolder
+from gitlease.settings.sources import Location, Settings
+
+# ``includeIf.gitdir:<one git directory>.path``; that of a whole folder holds for the store as well.
+_BY_PLACE = re.compile(r"includeif\.gitdir(?:/i)?:.*[^/*]\.path", re.IGNORECASE | re.DOTALL)
+
+if TYPE_CHECKING:
+    from gitlease.store.git_ledger import GitLedgerStore
+    from gitlease.store.transport import Remote
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerPlace:
+    """The place of a ledger as one clone is set up; ``local`` is that of ``--local``."""
+
+    repository: Repository
+    settings: Settings
+    location: Location
+    local: bool = False
+
+    @property
+    def private(self) -> str:
+        """The clone's private folder."""
+        return os.path.join(self.repository.common_dir, "gitlease")
+
+    @property
+    def key(self) -> str:
+        """What the known state of this place is filed under.
+
+        The configured place is one whatever it is called, so that a remote that was renamed, added
+        or gone is noticed; a place that a flag names for one command has a state of its own.
+        """
+        if self.local:
+            return LOCAL_LAYER
+        if self.settings.remote_explicit:
+            from hashlib import sha256
+
+            repository, url = self.repository, self.location.url
+            usual = repository.config.get("lease.remote") or "origin"
+            if url != (repository.remote_url(usual) or usual):
+                return "at-" + sha256(f"{url}".encode()).hexdigest()[:16]
+        return "default"
+
+    def state(self, layer: str) -> str:
+        """The folder of what is known of a layer."""
+        return os.path.join(self.private, "state", self.key, layer)
+
+    def inbox(self, actor: Actor) -> InboxFolder:
+        """What work in the background has to say to an actor."""
+        return InboxFolder(self.private, actor.holder, actor.session)
+
+    def guard(self, actor: Actor, clock: Clock, *, layer: str) -> GuardService:
+        """The guard of the ``global`` layer and of ``layer``; it waits for no remote for long."""
+        settings = self.settings
+        return GuardService(
+            WatchFolder(self.private, self.state, clock, origin_of(self.repository)),
+            lambda: self.store(clock, time_limit=float(settings.guard_timeout)),
+            clock=clock,
+            actor=actor,
+            layers=[layer] if self.local else [GLOBAL_LAYER, layer],
+            max_age=settings.guard_max_age,
+            tasks=None if settings.guard_mode == "off" else self._task_places,
+            one_holder=not self._may_have_other_holders(),
+        )
+
+    def _may_have_other_holders(self) -> bool:
+        """Whether ``user.email`` may be another one in the next command.
+
+        It may in another work tree, on another branch, or where it was given for this command only.
+        """
+        config = self.repository.config
+        own = (config.get("extensions.worktreeConfig") or "").lower() == "true"
+        return own or any(
+            e.key.startswith("includeif.onbranch:")
+            or (e.scope == "command" and e.key.startswith(("user.", "lease.", "include")))
+            for e in config.entries
+        )
+
+    def store(self, clock: Clock, *, time_limit: float) -> GitLedgerStore:
+        """The ledgers there, with a limit in seconds for each call of git."""
+        from gitlease.git.failure import without_secrets
+        from gitlease.store.git_ledger import GitLedgerStore
+        from gitlease.store.private_store import make_bare, make_folder
+        from gitlease.store.transport import Remote
+
+        if self.location.url is None:
+            own = os.path.join(self.private, "local.git")
+            make_folder(self.private)
+            make_bare(own)
+            remote = Remote(url=own, folder=self.private)
+            place = "the local ledger of this clone"
+            why = "" if self.local else "there is no remote: "
+            warnings: tuple[str, ...] = (
+                f"{why}this is the local ledger of this clone, which nobody else sees",
+            )
+        else:
+            remote = self.remote_at(self.location.url, self.location.name)
+            shown = without_secrets(self.location.url)
+            place = f"{self.location.name} ({shown})" if self.location.name else shown
+            warnings = ()
+        return GitLedgerStore(
+            remote,
+            store=os.path.join(self.private, "store.git"),
+            state=self.state,
+            clock=clock,
+            place=place,
+            prefix="refs/gitlease" if self.location.url is None else self.settings.ref_prefix,
+            warnings=warnings,
+            time_limit=time_limit,
+            on_move=lambda: drop_idle_marker(self.private),
+        )
+
+    def remote_at(self, url: str, name: str | None) -> Remote:
+        """How git reaches a URL: with the clone's settings, which a URL alone would not have."""
+        from gitlease.store.transport import Remote
+
+        repository, config = self.repository, self.repository.config
+        settings = [("include.path", os.path.join(repository.common_dir, "config"))]
+        if (config.get("extensions.worktreeConfig") or "").lower() == "true":
+            settings.append(("include.path", os.path.join(repository.git_dir, "config.worktree")))
+        settings += [("include.path", file) for file in self._included_here()]
+        if name is not None and (proxy := config.get(f"remote.{name}.proxy")) is not None:
+            settings.append(("http.proxy", proxy))
+        return Remote(
+            url=url,
+            folder=repository.toplevel or repository.git_dir,
+            settings=tuple(settings),
+            upload_pack=config.get(f"remote.{name}.uploadpack") if name else None,
+            receive_pack=config.get(f"remote.{name}.receivepack") if name else None,
+        )
+
+    def _included_here(self) -> list[str]:
+        """The files that git includes for exactly this clone, by the name of its git directory.
+
+        In the private store that condition fails; CI keeps the credentials of a checkout so.
+        """
+        entries = self.repository.config.entries
+        read = {entry.origin for entry in entries}
+        named = [entry for entry in entries if _BY_PLACE.fullmatch(entry.key)]
+        return list(dict.fromkeys(e.value for e in named if e.value in read))
+
+    def _task_places(self) -> tuple[str, ...]:
+        """The literal beginnings of the patterns of task files; none where one has no beginning."""
+        from gitlease.core.resources.pattern import parse
+
+        if not all(text.isascii() for text in self.settings.tasks.files):
+            return ()
+        heads = [parse(text).head for text in self.settings.tasks.files]
+        places = tuple(dict.fromkeys("/".join(head) for head in heads))
+        # Git is asked without regard to case, which it knows of letters of ASCII only.
+        return places if all(places) else ()

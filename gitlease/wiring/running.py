@@ -1,0 +1,228 @@
+"""The composition root of commands that run under leases."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import signal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from gitlease.core.errors import GitleaseError, Invalid, LeaseLost
+from gitlease.core.frozen import dataclass
+from gitlease.core.instant import rfc3339
+from gitlease.core.lease import same_person
+from gitlease.core.loss import Hold, Lost, early_ms
+from gitlease.core.moves.operations import Grant
+from gitlease.core.resources.resource import Resource, word_anywhere
+from gitlease.engine.answers import Answer
+from gitlease.engine.keeping import holds_of
+from gitlease.runs import child
+from gitlease.runs.guardian import GuardianFailed
+from gitlease.runs.running import CannotExecute, Ended, NoCommand, Run, early_by, grace_ms
+from gitlease.runs.supervised import SupervisedProcess
+from gitlease.wiring.holding import at_the_end, new_heartbeat
+from gitlease.wiring.workspace import Workspace
+
+HURRY = 5.0  # seconds for the release of a run that somebody stopped
+
+
+class OutOfTime(SystemExit):
+    """Out of ``HURRY``; nothing on the way may take it for a fault of its own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRequest:
+    """What is to be run under leases, and how.
+
+    ``directory`` is where it runs; ``grace`` in seconds, None for the usual; ``note``, ``scope``
+    and ``commit`` are those of the release at its end. ``layer``: one that a flag named.
+    ``stops``: signals that end are a wish to stop it, and not passed on.
+    """
+
+    words: tuple[str, ...]
+    directory: str
+    scope: str
+    grace: int | None = None
+    note: str | None = None
+    commit: bool | None = None
+    layer: str | None = None
+    stops: bool = False
+
+
+def check_command(request: RunRequest) -> None:
+    """See that the command could be executed, before anything is claimed for it.
+
+    Raises NoCommand or CannotExecute.
+    """
+    try:
+        child.check_executable(request.words[0], env=os.environ, cwd=request.directory)
+    except child.CannotExecute as refused:
+        raise _refusal(refused) from None
+
+
+def claimed(
+    workspace: Workspace, wanted: Sequence[Resource], claim: Callable[[], Answer]
+) -> Answer:
+    """Claim; when that is interrupted, what may have been granted already is given back."""
+    try:
+        with ends_orderly():
+            return claim()
+    except (KeyboardInterrupt, SystemExit):
+        with contextlib.suppress(GitleaseError):
+            _take_back(workspace, wanted)
+        raise
+
+
+@contextlib.contextmanager
+def ends_orderly() -> Iterator[None]:
+    """Let the signals that end a process end it by SystemExit, with whatever is to be done then."""
+
+    def leave(signum: int, _frame: object) -> None:
+        raise SystemExit(128 + signum)
+
+    before = {}
+    for signum in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(signum) is signal.SIG_DFL:
+            before[signum] = signal.signal(signum, leave)
+    try:
+        yield
+    finally:
+        for signum, handler in before.items():
+            signal.signal(signum, handler)
+
+
+@contextlib.contextmanager
+def _at_most(seconds: float) -> Iterator[None]:
+    """Raise OutOfTime after so many seconds; 0: never."""
+
+    def leave(signum: int, _frame: object) -> None:
+        raise OutOfTime
+
+    before = signal.signal(signal.SIGALRM, leave) if seconds else None
+    try:
+        if seconds:
+            signal.setitimer(signal.ITIMER_REAL, seconds)
+        yield
+    finally:
+        if seconds:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+
+
+def run_under_leases(
+    workspace: Workspace,
+    answer: Answer,
+    request: RunRequest,
+    *,
+    on_start: Callable[[SupervisedProcess], None] = lambda _process: None,
+    on_stop: Callable[[Lost | str | None], None] = lambda _why: None,
+) -> Ended:
+    """Run the command while what was claimed is held; it is not released here.
+
+    Raises NoCommand, CannotExecute, Invalid without a guardian, and LeaseLost where there is no
+    time left: then the command never ran.
+    """
+    holds, clock = holds_of(answer), workspace.service.clock
+    if not holds or len(holds) != len(answer.leases):
+        raise LeaseLost("what was claimed is not held: the command was not started")
+    grace = grace_ms(request.grace, holds)
+    pulse = new_heartbeat(workspace, early=early_by(grace))
+    env = {**os.environ, **exported(workspace, answer, holds, request)}
+    process = SupervisedProcess(grace=grace, stops=request.stops)
+    try:
+        with process:
+            now = clock.now()
+            left = min(hold.left_ms(now) - early_ms(hold) for hold in holds)
+            if left <= 0:
+                raise LeaseLost("its time was over before the command could be started")
+            process.start(request.words, env, request.directory, until_ms=now.boot_ms + left)
+            on_start(process)
+            run = Run(process, pulse, holds, clock=clock, grace=grace, on_stop=on_stop)
+            return run.attend()
+    except child.CannotExecute as refused:
+        raise _refusal(refused) from None
+    except GuardianFailed as failed:
+        raise Invalid(f"the guardian of the command cannot be started: {failed}") from None
+    finally:
+        process.close()
+
+
+def exported(
+    workspace: Workspace, answer: Answer, holds: Sequence[Hold], request: RunRequest
+) -> Mapping[str, str]:
+    """What the command is told of the leases that it runs under, by its environment.
+
+    A resource is what to type for it in any folder of this work tree. Several resources and tokens
+    are separated by spaces, in one order, and such resources quoted as a shell would read them.
+    """
+    root = workspace.repository.toplevel
+    names = [word_anywhere(view.resource, root=root) for view in answer.leases]
+    actor = workspace.identity.actor
+    ends = min(hold.since.wall_ms + hold.duration_ms for hold in holds)
+    told = {
+        "GITLEASE_RESOURCE": names[0] if len(names) == 1 else shlex.join(names),
+        "GITLEASE_TOKEN": " ".join(str(view.token) for view in answer.leases),
+        "GITLEASE_HOLDER": actor.holder,
+        "GITLEASE_SESSION": actor.session or "",
+        "GITLEASE_EXPIRES_AT": rfc3339(ends),
+    }
+    # A remote that a flag named has a state of its own, which no variable leads to.
+    return told | ({"GITLEASE_LAYER": request.layer} if request.layer else {})
+
+
+def give_back(
+    workspace: Workspace,
+    answer: Answer,
+    request: RunRequest,
+    lost: Sequence[Lost] = (),
+    *,
+    hurried: bool = False,
+) -> tuple[str, ...]:
+    """Release what this run was granted and has not lost; what is to be said of it. Never fails.
+
+    What it joined had been held before, and is not its own to release. ``hurried``: somebody who
+    stopped the run waits for its end, so the remote gets only ``HURRY`` seconds to answer.
+    """
+    gone = {one.hold.grant.lease_id for one in lost}
+    grants = [hold.grant for hold in holds_of(answer)]
+    joined = {view.lease_id for view in answer.leases if view.renewals}
+    ours = [x for x in grants if x.lease_id not in gone | joined]
+    if not ours:
+        return ()
+    try:
+        with ends_orderly(), _at_most(HURRY if hurried else 0):
+            return _released(workspace, ours, request)
+    except OutOfTime:
+        why = f"the remote did not answer within {HURRY:g} seconds"
+    except (KeyboardInterrupt, SystemExit):
+        why = "interrupted"
+    except GitleaseError as refusal:
+        why = refusal.message
+    except Exception as fault:  # the command has succeeded, and that is what counts
+        why = f"a fault of gitlease: {type(fault).__name__}: {fault}"
+    return (f"not released, and ends by itself: {why}",)
+
+
+def _released(workspace: Workspace, ours: Sequence[Grant], request: RunRequest) -> tuple[str, ...]:
+    wanted = [grant.resource for grant in ours]
+    service = at_the_end(workspace, {grant.lease_id for grant in ours})
+    answer = service.release(wanted, scope=request.scope, note=request.note, commit=request.commit)
+    return tuple(x for x in answer.warnings if x not in service.store.warnings)
+
+
+def _take_back(workspace: Workspace, wanted: Sequence[Resource]) -> None:
+    """Release what an interrupted claim was granted, or may be."""
+    service, actor = at_the_end(workspace, ()), workspace.identity.actor
+    look = service.known_look()
+    ours = look is not None and any(
+        x.session == actor.session and same_person(x.holder, actor.holder) and not x.renewals
+        for x in look.leases
+        if x.resource in wanted
+    )
+    if ours or list(service.store.pending(service.layer)):
+        service.release(wanted)
+
+
+def _refusal(refused: child.CannotExecute) -> GitleaseError:
+    return NoCommand(refused.message) if refused.missing else CannotExecute(refused.message)

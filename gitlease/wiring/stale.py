@@ -1,0 +1,59 @@
+"""The composition root of the check of stale claims: opened only for that."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from gitlease.check.ci import is_ci
+from gitlease.check.stale.activity import GitActivity
+from gitlease.check.stale.idle import StaleRules
+from gitlease.check.stale.lack import lack_of_contents
+from gitlease.check.stale.staleness import StaleService
+from gitlease.core.errors import GitleaseError
+from gitlease.core.resources.resource import GLOBAL_LAYER
+from gitlease.git.query import GitFailed
+
+if TYPE_CHECKING:
+    from gitlease.git.repository import Repository
+    from gitlease.wiring.workspace import Workspace
+
+USUAL_REMOTE = "origin"
+
+
+def open_staleness(
+    workspace: Workspace, *, environ: Mapping[str, str] | None = None
+) -> StaleService:
+    """The stale claims of an opened repository. Asks no remote.
+
+    What is leased in ``global`` counts for every layer.
+    """
+    repository, settings = workspace.repository, workspace.settings
+    local = workspace.location.url is None
+    return StaleService(
+        workspace.service,
+        GitActivity(
+            repository,
+            settings.tasks,
+            ref_prefix=settings.ref_prefix,
+            remotes=_remotes_of_work(workspace),
+            given=is_ci(environ),
+        ),
+        StaleRules(after=settings.stale_after, release=settings.stale_release),
+        layers=[] if local else [GLOBAL_LAYER],
+    )
+
+
+def _remotes_of_work(workspace: Workspace) -> tuple[str, ...]:
+    """The remotes whose branches people work on: the ledger may be elsewhere, and origin a fork."""
+    names = workspace.repository.remote_names()
+    usual = [x for x in (workspace.location.name, USUAL_REMOTE) if x is not None and x in names]
+    return tuple(dict.fromkeys(usual or (names if len(names) == 1 else ())))
+
+
+def hint_at_contents(repository: Repository, error: GitleaseError) -> None:
+    """Add the way out where git failed in a partial clone: it may not fetch what is missing."""
+    if not error.hints and isinstance(error, GitFailed):
+        lack = lack_of_contents(repository)
+        if lack is not None:
+            error.hints = (f"{lack.what}: {lack.way}",)

@@ -1,0 +1,282 @@
+"""The composition root: a repository and its settings become a ready service."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import TYPE_CHECKING
+
+from gitlease.core.edge import People, Progress
+from gitlease.core.errors import Invalid, UsageError
+from gitlease.core.frozen import replace
+from gitlease.core.lease import Actor
+from gitlease.core.resources.resource import LOCAL_LAYER
+from gitlease.engine.edges import EdgeRules, Edges
+from gitlease.engine.ledger_session import LedgerSession
+from gitlease.engine.ports import Clock, Inbox
+from gitlease.engine.service import LeaseService
+from gitlease.engine.transaction import PATIENCE
+from gitlease.git import libgit2
+from gitlease.git.failure import without_secrets
+from gitlease.git.repository import Repository, discover
+from gitlease.git.run import run_git
+from gitlease.git.system_clock import SystemClock
+from gitlease.guard.guarding import GuardService
+from gitlease.settings.file import FILE, CommittedFile
+from gitlease.settings.identity import Identity, resolve_identity
+from gitlease.settings.sources import (
+    Location,
+    Setting,
+    Settings,
+    load_settings,
+    resolve_remote,
+    set_config,
+)
+from gitlease.store.transport import TIME_LIMIT
+from gitlease.tasks.files import GitTaskFiles
+from gitlease.wiring.ledger import LedgerPlace
+
+if TYPE_CHECKING:
+    from gitlease.engine.queue.queueing import TaskQueue
+    from gitlease.settings.recognise import Fitting
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """One opened repository: who and where we are, and the service for it.
+
+    ``ledger`` tells the ledger, and the way there, from those of other workspaces. ``again`` makes
+    the services of this very workspace once more, as ``_again`` says.
+    """
+
+    repository: Repository
+    settings: Settings
+    identity: Identity
+    location: Location
+    layer: str
+    service: LeaseService
+    open_guard: Callable[[], GuardService]
+    inbox: Inbox
+    ledger: Hashable
+    again: Callable[..., Workspace]
+
+    @cached_property
+    def queue(self) -> TaskQueue:
+        """The queue of tasks."""
+        from gitlease.engine.queue.queueing import TaskQueue
+
+        return TaskQueue(self.service.session)
+
+    @cached_property
+    def guard(self) -> GuardService:
+        """What others hold, for hooks and whoever edits."""
+        return self.open_guard()
+
+
+def open_workspace(
+    directory: str = ".",
+    *,
+    layer: str | None = None,
+    local: bool = False,
+    remote: str | None = None,
+    session: str | None = None,
+    no_session: bool = False,
+    ttl: str | None = None,
+    environ: Mapping[str, str] | None = None,
+    clock: Clock | None = None,
+    time_limit: float = TIME_LIMIT,
+    patience: float = PATIENCE,
+    anonymous: bool = False,
+    committed: CommittedFile | None = None,
+    repository: Repository | None = None,
+) -> Workspace:
+    """Open the repository around ``directory``. Asks no remote.
+
+    ``time_limit`` is that of each contact with the remote, ``patience`` that of all tries of one
+    change, in seconds. ``anonymous``: whoever only reads need not have a ``user.email``.
+    ``committed`` stands for the work tree's settings file; ``repository`` is that around
+    ``directory`` where it was found already.
+
+    Raises NotARepository, Invalid for bad settings or a missing ``user.email``, and UsageError for
+    bad flags.
+    """
+    if local and (layer or remote):
+        raise UsageError("--local is a layer of its own: it goes with neither --layer nor --remote")
+    environ = os.environ if environ is None else environ
+    repository = repository or discover(directory)
+    flags = {"ttl": ttl or "", "remote": remote or "", "layer": layer or ""}
+    settings = load_settings(repository, environ=environ, flags=flags, committed=committed)
+    try:
+        identity = resolve_identity(
+            repository,
+            environ=environ,
+            session_flag=session,
+            no_session=no_session,
+        )
+    except Invalid:
+        if not anonymous:
+            raise
+        identity = Identity(Actor(holder=""), "none", "none")
+    location = Location(None, None, True) if local else resolve_remote(settings, repository)
+    return _made(
+        LedgerPlace(repository, settings, location, local=local),
+        identity,
+        LOCAL_LAYER if local else settings.layer,
+        clock or SystemClock(),
+        time_limit=time_limit,
+        patience=patience,
+    )
+
+
+def _made(
+    place: LedgerPlace,
+    identity: Identity,
+    name: str,
+    clock: Clock,
+    *,
+    time_limit: float = TIME_LIMIT,
+    patience: float = PATIENCE,
+) -> Workspace:
+    """The services of one person on one layer of a place, with objects of their own for a thread.
+
+    Nothing is read anew of the settings: git itself reads anew only how it reaches a URL.
+    """
+    repository, settings, location = place.repository, place.settings, place.location
+    inbox = place.inbox(identity.actor)
+    session = LedgerSession(
+        place.store(clock, time_limit=time_limit),
+        clock=clock,
+        actor=identity.actor,
+        layer=name,
+        edges=_edges(
+            repository, settings, holder=identity.actor.holder, state=f"{place.key}/{name}"
+        ),
+        inbox=inbox,
+        default_ttl=settings.ttl,
+        ttl_is_default=settings.ttl_is_default,
+        patience=patience,
+    )
+    url = location.url
+    way = None if url is None else place.remote_at(url, location.name)
+    return Workspace(
+        repository=repository,
+        settings=settings,
+        identity=identity,
+        location=location,
+        layer=name,
+        service=LeaseService(session),
+        open_guard=lambda: place.guard(identity.actor, clock, layer=name),
+        inbox=inbox,
+        ledger=(repository.common_dir, place.key, settings.ref_prefix, name, way),
+        again=partial(_again, place, identity, name, clock),
+    )
+
+
+def _again(
+    place: LedgerPlace,
+    identity: Identity,
+    name: str,
+    usual: Clock,
+    *,
+    session: str | None = None,
+    no_session: bool = False,
+    run: str | None = None,
+    clock: Clock | None = None,
+    time_limit: float = TIME_LIMIT,
+    patience: float = PATIENCE,
+) -> Workspace:
+    """The same person at the same ledger, whatever the settings say by now. Asks nobody.
+
+    ``session`` speaks as that session, ``no_session`` as the person, and ``run`` as a session that
+    was not asked for: it binds no lease of the person's. The others are as in ``open_workspace``.
+    """
+    actor, source = identity.actor, identity.session_source
+    if no_session:
+        actor, source = replace(actor, session=None, session_explicit=False), "flag --no-session"
+    elif run is not None:
+        actor, source = replace(actor, session=run, session_explicit=False), "this run alone"
+    elif session is not None:
+        actor, source = replace(actor, session=session, session_explicit=True), "flag --session"
+    identity = Identity(actor, identity.holder_source, source)
+    return _made(place, identity, name, clock or usual, time_limit=time_limit, patience=patience)
+
+
+def _edges(repository: Repository, settings: Settings, *, holder: str, state: str) -> Edges:
+    """The task files of this work tree; intents are kept beside the ledger they go with."""
+    folder = os.path.join(repository.common_dir, "gitlease")
+    rules = EdgeRules(
+        people=People(settings.people, handles=settings.handles),
+        statuses={Progress(name): words for name, words in settings.tasks.statuses.items()},
+        required=settings.tasks.required,
+        commit=settings.edges_commit,
+    )
+    files = GitTaskFiles(
+        repository,
+        settings.tasks,
+        folder=os.path.join(folder, "tasks"),
+        journal=os.path.join(folder, "state", state, "edges"),
+    )
+    return Edges(files, rules, holder=holder)
+
+
+def own_process() -> None:
+    """Say that this process serves nobody but gitlease, which lets it start faster."""
+    libgit2.own_process()
+
+
+def find_repository(directory: str = ".") -> Repository:
+    """The repository around a directory, before its settings are read: to repair one, say."""
+    return discover(directory)
+
+
+def write_setting(repository: Repository, key: str, value: str) -> str:
+    """Set a setting in the clone's git config (an empty value unsets) and say what it is called."""
+    return set_config(repository, key, value)
+
+
+def write_default_settings(repository: Repository) -> tuple[str, Fitting] | None:
+    """Write a commented ``.gitlease.yaml`` that fits the task files, where there is none.
+
+    Its path, and what was recognised; None where nothing was written.
+    """
+    if repository.toplevel is None:
+        return None
+    path = os.path.join(repository.toplevel, FILE)
+    if os.path.lexists(path):
+        return None
+    from gitlease.settings.recognise import fitting_settings
+
+    fitting = fitting_settings(repository)
+    try:
+        with open(path, "x", encoding="utf-8") as file:
+            file.write(fitting.text)
+    except FileExistsError:
+        return None
+    except OSError as error:
+        raise Invalid(f"{path} cannot be written: {error.strerror}") from None
+    return path, fitting
+
+
+def is_tracked(repository: Repository, name: str) -> bool:
+    """Whether a file of this name at the root is tracked."""
+    top = repository.toplevel
+    if top is None or not os.path.lexists(os.path.join(top, name)):
+        return False
+    words = ["--literal-pathspecs", "ls-files", "--error-unmatch", "--", name]
+    return run_git(words, cwd=top, timeout=10, repository=True).code == 0
+
+
+__all__ = [
+    "Repository",
+    "Setting",
+    "Workspace",
+    "find_repository",
+    "is_tracked",
+    "open_workspace",
+    "own_process",
+    "without_secrets",
+    "write_default_settings",
+    "write_setting",
+]

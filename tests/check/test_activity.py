@@ -1,0 +1,533 @@
+"""Who worked on what by real commits: branches, merges, renames, mailmaps, clones cut short."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.clock import ManualClock
+from support.repos import assert_untouched, git, run_git, snapshot
+from support.task_trees import commit_all, make_repository, put, put_task, tasks_like, text_of
+from support.tasks import task
+
+from gitlease.check.stale.activity import MAX_VERSIONS, GitActivity
+from gitlease.check.stale.facts import FileQuery, Lack, Past, Work
+from gitlease.core.errors import Invalid, Unavailable
+from gitlease.git.commit_log import Commit, read_answer
+from gitlease.git.objects import read_blobs
+from gitlease.git.repository import discover
+
+DAY = 86_400
+NOW = ManualClock().wall_ms // 1_000
+FILE = "tasks/F001.md"
+JO, KIM = "jo@example.com", "kim@example.com"
+
+
+def dated(days: float, *, author: str = JO, committer: str | None = None) -> dict[str, str]:
+    """The environment of a commit that was made so many days before now."""
+    at = f"{NOW - round(days * DAY)} +0000"
+    return {
+        "GIT_AUTHOR_DATE": at,
+        "GIT_COMMITTER_DATE": at,
+        "GIT_AUTHOR_NAME": author.partition("@")[0],
+        "GIT_AUTHOR_EMAIL": author,
+        "GIT_COMMITTER_NAME": "whoever",
+        "GIT_COMMITTER_EMAIL": committer or author,
+    }
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return make_repository(tmp_path / "repo")
+
+
+def commit(root: Path, days: float, message: str = "change", **who: Any) -> str:
+    git(root, "add", "-A")
+    git(root, "commit", "-q", "--allow-empty", "-m", message, env=dated(days, **who))
+    return git(root, "rev-parse", "HEAD")
+
+
+def assign(root: Path, *names: str, file: str = FILE, name: str = "F001") -> None:
+    put(root, file, text_of(name, f"assigned: [{', '.join(names)}]\n"), old=False)
+
+
+def activity(root: Path, prefix: str = "refs/gitlease", **tasks: Any) -> GitActivity:
+    return GitActivity(discover(str(root)), tasks_like(**tasks), ref_prefix=prefix)
+
+
+def past_of(root: Path, *names: str, file: str = FILE, name: str = "F001") -> Past:
+    asked = FileQuery(task(name, file=file), frozenset(names or (KIM,)))
+    return activity(root).pasts([asked])[file]
+
+
+def written(root: Path, who: str = KIM, **more: Any) -> tuple[str, float, str] | None:
+    """The commit that wrote an edge, how many days ago, and its author."""
+    version = past_of(root, who, **more).written(who)
+    if version is None:
+        return None
+    return version.commit, (NOW - version.at // 1_000) / DAY, version.by
+
+
+# --- the past of a file -------------------------------------------------------------------------
+
+
+def test_the_commit_that_assigned_is_found_by_what_the_file_says(root: Path) -> None:
+    put_task(root, FILE)
+    commit(root, 9)
+    assign(root, KIM)
+    made = commit(root, 8, author=KIM)
+    put(root, FILE, f"---\ntitle: of {KIM}\nid: F001\nassigned:\n  - {KIM}\n  - {JO}\n---\n")
+    commit(root, 7)
+    assert written(root) == (made, 8, KIM)
+    assert written(root, JO) == (git(root, "rev-parse", "HEAD"), 7, JO)
+    assert past_of(root).committed == (KIM, JO)
+    assert written(root, "lee@example.com") is None
+
+
+def test_a_name_in_the_text_assigns_nobody(root: Path) -> None:
+    put(root, FILE, text_of("F001") + f"ask {KIM}\n")
+    commit(root, 9)
+    assert (past_of(root).committed, written(root)) == ((), None)
+
+
+def test_assigned_again_counts_from_the_second_time(root: Path) -> None:
+    for days, names in ((9, [KIM]), (8, []), (7, [KIM])):
+        assign(root, *names)
+        commit(root, days)
+    found = written(root)
+    assert found is not None
+    assert found[1] == 7
+
+
+def test_what_is_not_committed_is_told_apart(root: Path) -> None:
+    assign(root)
+    commit(root, 9)
+    assign(root, KIM)
+    assert past_of(root).committed == ()
+    git(root, "add", "-A")
+    assert past_of(root).committed == ()
+    assert past_of(root, file="tasks/F002.md", name="F002").committed is None
+
+
+def test_a_file_keeps_its_past_when_it_is_renamed(root: Path) -> None:
+    put(root, FILE, text_of("F001", f"assigned: [{KIM}]\n") + "word\n" * 50, old=False)
+    made = commit(root, 9, author=KIM)
+    git(root, "mv", FILE, "tasks/F001 - title.md")
+    commit(root, 5)
+    git(root, "mv", "tasks/F001 - title.md", "tasks/other.md")
+    commit(root, 4)
+    past = past_of(root, file="tasks/other.md")
+    assert past.former == ("tasks/F001 - title.md", FILE)
+    assert written(root, file="tasks/other.md") == (made, 9, KIM)
+
+
+def test_the_past_of_another_task_in_the_same_file_is_not_its_own(root: Path) -> None:
+    put(root, FILE, text_of("F009", f"assigned: [{KIM}]\n"))
+    commit(root, 9)
+    assign(root, KIM)
+    made = commit(root, 5)
+    assert written(root) == (made, 5, JO)
+
+
+def test_a_merge_assigns_only_whom_no_parent_had(root: Path) -> None:
+    assign(root)
+    commit(root, 9)
+    git(root, "switch", "-qc", "side")
+    assign(root, KIM)
+    made = commit(root, 8, author=KIM)
+    git(root, "switch", "-q", "main")
+    put(root, "README", "x")
+    commit(root, 7)
+    git(root, "merge", "-q", "--no-ff", "side", env=dated(6))
+    assert written(root) == (made, 8, KIM)
+    git(root, "switch", "-qc", "more")
+    assign(root)
+    commit(root, 5)
+    git(root, "switch", "-q", "main")
+    assign(root, "lee@example.com")
+    commit(root, 4)
+    assert run_git(root, "merge", "-q", "more").returncode
+    assign(root, JO)
+    merged = commit(root, 3, "decide")
+    assert written(root, JO) == (merged, 3, JO)
+
+
+def test_branches_that_are_not_merged_are_looked_at(root: Path) -> None:
+    assign(root)
+    commit(root, 9)
+    git(root, "switch", "-qc", "side")
+    assign(root, KIM)
+    commit(root, 8, author=KIM)
+    git(root, "switch", "-q", "main")
+    past = past_of(root)
+    assert past.committed == ()
+    assert [v.after for v in past.versions] == [(KIM,)]
+
+
+@pytest.mark.parametrize("prefix", ["refs/gitlease", "refs/heads/gitlease"])
+def test_a_ledger_on_a_branch_is_no_work(root: Path, prefix: str) -> None:
+    assign(root)
+    commit(root, 9)
+    git(root, "switch", "-q", "--orphan", "gitlease/global")
+    put(root, "leases/x.yaml", "x")
+    commit(root, 1, "a lease")
+    git(root, "update-ref", "refs/remotes/origin/gitlease/global", "HEAD")
+    git(root, "switch", "-q", "main")
+    found = len(activity(root, prefix).works().commits)
+    assert found == (1 if prefix.startswith("refs/heads") else 2)
+
+
+def test_only_so_many_versions_are_looked_at(root: Path) -> None:
+    assign(root, KIM)
+    commit(root, 200)
+    for number in range(MAX_VERSIONS + 3):
+        put(root, FILE, text_of("F001", f"assigned: [{KIM}]\n") + f"{number}\n", old=False)
+        commit(root, 100 - number)
+    past = past_of(root)
+    assert (past.written(KIM), past.whole, len(past.versions)) == (None, True, MAX_VERSIONS)
+    assert past.horizon is not None
+    assert (NOW - past.horizon // 1_000) / DAY == 98
+
+
+@pytest.mark.parametrize("text", ["---\nid: F001\n<<<<<<< ours\n", "\0\xff", "id: [F001", ""])
+def test_versions_that_cannot_be_read_assign_nobody(root: Path, text: str) -> None:
+    assign(root, KIM)
+    commit(root, 9)
+    put(root, FILE, text.encode("latin-1"), old=False)
+    commit(root, 8)
+    assign(root, KIM)
+    made = commit(root, 7)
+    assert written(root) == (made, 7, JO)
+
+
+def test_names_that_are_no_text_and_odd_ones_do_no_harm(root: Path) -> None:
+    for name in (b"tasks/\xff.md", b"tasks/a\nb.md", b"tasks/:c.md", b'tasks/"d".md'):
+        path = bytes(root) + b"/" + name
+        Path(root, "tasks").mkdir(exist_ok=True)
+        with open(path, "wb") as file:
+            file.write(text_of("F007", f"assigned: [{KIM}]\n").encode())
+    made = commit(root, 9, author="k\x01m@example.com")
+    found = past_of(root, file="tasks/:c.md", name="F007")
+    assert found.versions[0].commit == made
+    (work,) = activity(root).works().commits
+    assert len(work.paths) == 4
+
+
+# --- work ---------------------------------------------------------------------------------------
+
+
+def test_work_is_the_authors_on_their_date_and_the_committers_on_theirs(root: Path) -> None:
+    put(root, "src/x.py", "x")
+    env = dated(9, author=KIM, committer=JO) | {"GIT_COMMITTER_DATE": f"{NOW} +0000"}
+    git(root, "add", "-A")
+    git(root, "commit", "-qm", "work\n\nCo-authored-by: Lee <lee@example.com>", env=env)
+    (work,) = activity(root).works().commits
+    then = (NOW - 9 * DAY) * 1_000
+    assert work == Work(
+        git(root, "rev-parse", "HEAD"),
+        ((KIM, then), (JO, NOW * 1_000), ("lee@example.com", then)),
+        ("src/x.py",),
+    )
+
+
+def test_addresses_are_as_the_mailmap_has_them(root: Path) -> None:
+    put(
+        root,
+        ".mailmap",
+        "Kim <kim@example.com> <kim@home.example>\n<jo@example.com> <jo@old.example>\n",
+    )
+    put(root, "x", "x")
+    commit(root, 9, author="kim@home.example")
+    (work,) = activity(root).works().commits
+    assert {email for email, _ in work.by} == {KIM}
+    there = activity(root)
+    assert there.authors() == {"kim@home.example": KIM}
+    assert there.usual(["jo@old.example", "lee@example.com", "odd <x>", "-x@y"]) == {
+        "jo@old.example": JO,
+        "lee@example.com": "lee@example.com",
+        "-x@y": "-x@y",
+    }
+
+
+def test_dates_that_cannot_be_are_clamped(root: Path) -> None:
+    tree = git(root, "mktree", input="")
+    for date in ("99999999999999999999 +0000", "-5 +0000", "0 +0000"):
+        text = f"tree {tree}\nauthor K <{KIM}> {date}\ncommitter K <{KIM}> {date}\n\nodd\n"
+        words = ("hash-object", "-w", "--literally", "-t", "commit", "--stdin")
+        git(root, "update-ref", "refs/heads/main", git(root, *words, input=text))
+        (work,) = activity(root).works().commits
+        assert all(0 <= at < 10**15 for _, at in work.by)
+
+
+@pytest.mark.parametrize("out", [b":1 2", b"x\0", b"\0:100644 1 2", b"abc\x1f\0", b"\xff\0\0"])
+def test_an_answer_that_cannot_be_read_is_an_error(out: bytes) -> None:
+    with pytest.raises(Invalid, match="cannot be read"):
+        list(read_answer(out))
+
+
+def test_an_empty_answer_has_no_commits() -> None:
+    assert list(read_answer(b"")) == []
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"log.diffMerges": "first-parent", "log.follow": "true", "diff.renames": "false"},
+        {"log.showSignature": "true", "format.pretty": "oneline", "log.decorate": "full"},
+        {"i18n.logOutputEncoding": "UTF-16", "color.ui": "always", "diff.orderFile": ".git/HEAD"},
+    ],
+)
+def test_the_settings_of_the_user_change_nothing(
+    root: Path, settings: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assign(root)
+    commit(root, 9)
+    git(root, "switch", "-qc", "side")
+    assign(root, KIM)
+    made = commit(root, 8, author="kïm@example.com")
+    git(root, "switch", "-q", "main")
+    put(root, "README", "x")
+    commit(root, 7)
+    git(root, "merge", "-q", "--no-ff", "side", env=dated(6))
+    for name, value in settings.items():
+        git(root, "config", name, value)
+    for kind in ("LITERAL", "ICASE"):
+        monkeypatch.setenv(f"GIT_{kind}_PATHSPECS", "1")
+    assert written(root) == (made, 8, "kïm@example.com")
+    assert len(activity(root).works().commits) == 4
+    assert "kïm@example.com" in activity(root).authors()
+
+
+def test_deleted_tasks_are_found_with_who_deleted_them(root: Path) -> None:
+    put_task(root, FILE)
+    put_task(root, "tasks/F002.md")
+    commit(root, 9)
+    git(root, "mv", "tasks/F002.md", "tasks/F002 - title.md")
+    commit(root, 8)
+    git(root, "rm", "-q", FILE)
+    made = commit(root, 7, author=KIM)
+    found = activity(root).deleted(frozenset({"f001", "f002", "f003"}))
+    assert set(found) == {"f001"}
+    assert (found["f001"].file, found["f001"].commit, found["f001"].by) == (FILE, made, KIM)
+    git(root, "switch", "-qc", "side")
+    git(root, "rm", "-q", "tasks/F002 - title.md")
+    commit(root, 6)
+    git(root, "switch", "-q", "main")
+    assert activity(root).deleted(frozenset({"f002"})) == {}
+
+
+# --- clones that do not have all ----------------------------------------------------------------
+
+
+def test_a_shallow_clone_says_so_and_takes_nothing_for_written_at_its_edge(
+    root: Path, tmp_path: Path
+) -> None:
+    assign(root, KIM)
+    commit(root, 9, author=KIM)
+    put(root, "README", "x")
+    commit(root, 1)
+    clone = tmp_path / "shallow"
+    git(tmp_path, "clone", "-q", "--depth=1", f"file://{root}", str(clone))
+    before = snapshot(clone)
+    there = activity(clone)
+    past = past_of(clone)
+    lack = there.cut_off(cached=False)
+    assert lack is not None
+    assert lack.what == "this clone is shallow"
+    assert (past.versions, past.committed, past.whole) == ((), (KIM,), False)
+    assert there.works().commits == []
+    assert_untouched(before, snapshot(clone))
+    assert activity(root).cut_off(cached=False) is None
+
+
+def test_a_clone_without_contents_cannot_tell(root: Path, tmp_path: Path) -> None:
+    git(root, "config", "uploadpack.allowFilter", "true")
+    assign(root)
+    commit(root, 10)
+    assign(root, KIM)
+    commit(root, 9, author=KIM)
+    put(root, FILE, text_of("F001", f"assigned: [{KIM}]\n") + "more\n", old=False)
+    commit(root, 8)
+    clone = tmp_path / "partial"
+    git(tmp_path, "clone", "-q", "--filter=blob:none", f"file://{root}", str(clone))
+    git(clone, "remote", "remove", "origin")
+    past = past_of(clone)
+    assert (past.committed, past.whole) == ((KIM,), False)
+    assert len(activity(clone).works().commits) == 3
+
+
+def lack_of(root: Path, prefix: str = "refs/gitlease", *, given: bool = False) -> Lack | None:
+    there = GitActivity(
+        discover(str(root)), tasks_like(), ref_prefix=prefix, remotes=("origin",), given=given
+    )
+    return there.cut_off(cached=False)
+
+
+@pytest.fixture
+def clone(root: Path, tmp_path: Path) -> Path:
+    """A whole clone of a repository with one branch, whose remote cannot be reached any more."""
+    assign(root, KIM)
+    commit(root, 9)
+    git(tmp_path, "clone", "-q", f"file://{root}", "clone")
+    root.rename(tmp_path / "moved")
+    return tmp_path / "clone"
+
+
+def test_a_clone_that_follows_all_branches_asks_no_remote(clone: Path) -> None:
+    assert lack_of(clone) is None
+
+
+@pytest.mark.parametrize(
+    "specs",
+    [
+        (),
+        ("+refs/heads/main:refs/remotes/origin/main",),
+        ("+refs/heads/*:refs/remotes/origin/*", "^refs/heads/bot/*"),
+        ("+refs/heads/*:refs/elsewhere/*",),
+        ("+refs/heads/m*:refs/remotes/origin/m*",),
+    ],
+)
+def test_a_clone_that_follows_some_branches_asks_its_remote(
+    clone: Path, specs: tuple[str, ...]
+) -> None:
+    git(clone, "config", "--unset-all", "remote.origin.fetch")
+    for spec in specs:
+        git(clone, "config", "--add", "remote.origin.fetch", spec)
+    with pytest.raises(Unavailable, match="the remote cannot be reached"):
+        lack_of(clone)
+    (clone.parent / "moved").rename(clone.parent / "repo")
+    assert lack_of(clone) is None
+
+
+def test_a_clone_that_was_put_together_by_hand_or_by_others_asks_its_remote(clone: Path) -> None:
+    with pytest.raises(Unavailable):
+        lack_of(clone, given=True)
+    git(clone, "remote", "set-head", "origin", "--delete")
+    with pytest.raises(Unavailable):
+        lack_of(clone)
+
+
+def test_a_head_that_a_fetch_made_is_no_sign_of_a_whole_clone(clone: Path) -> None:
+    """A fetch makes it since git 2.48, even one of a single branch."""
+    by_hand = clone.parent / "by hand"
+    git(clone.parent, "init", "-q", str(by_hand))
+    git(by_hand, "remote", "add", "origin", str(clone.parent / "moved"))
+    git(by_hand, "fetch", "-q", "origin", "main")
+    git(by_hand, "remote", "set-head", "origin", "main")
+    git(by_hand, "reset", "-q", "--hard", "origin/main")
+    (clone.parent / "moved").rename(clone.parent / "away")
+    with pytest.raises(Unavailable):
+        lack_of(by_hand)
+
+
+def test_branches_that_are_ledgers_or_whose_commits_are_here_are_not_missing(clone: Path) -> None:
+    root = clone.parent / "repo"
+    (clone.parent / "moved").rename(root)
+    git(root, "switch", "-q", "--orphan", "gitlease/global")
+    commit(root, 1)
+    git(root, "switch", "-q", "main")
+    git(root, "branch", "old", "HEAD")
+    assert lack_of(clone, "refs/heads/gitlease", given=True) is None
+    lack = lack_of(clone, given=True)
+    assert lack is not None
+    assert lack.what == "not all commits of the branch gitlease/global of origin are here"
+
+
+def test_only_task_files_that_are_not_there_are_left_out(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("tasks/F001.md", "tasks/a b/F002.md", "tasks/note.txt", "docs/x.md", "src/x"):
+        put(root, name, "x\n")
+    commit(root, 1)
+    with monkeypatch.context() as patch:  # no process is started for it
+        patch.setattr("gitlease.check.stale.lack.ask", None)
+        assert activity(root).left_out() == []
+    git(root, "sparse-checkout", "set", "src")
+    assert activity(root).left_out() == ["tasks/F001.md", "tasks/a b/F002.md"]
+    assert activity(root / "src").left_out() == ["tasks/F001.md", "tasks/a b/F002.md"]
+    git(root, "config", "index.sparse", "true")
+    git(root, "sparse-checkout", "reapply", "--sparse-index")
+    before = snapshot(root)
+    assert activity(root).left_out() == ["tasks/F001.md", "tasks/a b/F002.md"]
+    assert_untouched(before, snapshot(root))
+    git(root, "sparse-checkout", "set", "--no-cone", "/tasks/*.md", "/src/")
+    assert activity(root).left_out() == ["tasks/a b/F002.md"]
+    git(root, "sparse-checkout", "disable")
+    assert activity(root).left_out() == []
+
+
+def test_where_there_is_no_commit_there_is_no_past(root: Path) -> None:
+    assign(root, KIM)
+    there = activity(root)
+    assert there.pasts([FileQuery(task("F001"), frozenset({KIM}))]) == {}
+    assert there.works().commits == ()
+    assert there.deleted(frozenset({"f001"})) == {}
+    assert (there.authors(), there.usual([KIM])) == ({}, {KIM: KIM})
+    assert there.cut_off(cached=False) is None
+
+
+@pytest.mark.parametrize("options", [("--object-format=sha256",), ("--bare",)])
+def test_every_kind_of_repository_can_be_asked(tmp_path: Path, options: tuple[str, ...]) -> None:
+    root = make_repository(tmp_path / "other", *options)
+    if "--bare" in options:
+        assert activity(root).works().commits == ()
+        return
+    assign(root, KIM)
+    made = commit(root, 9, author=KIM)
+    assert written(root) == (made, 9, KIM)
+
+
+def test_files_beside_the_folders_of_tasks_and_in_other_letter_case_are_found(root: Path) -> None:
+    put(root, "Tasks/F001.md", text_of("F001", f"assigned: [{KIM}]\n"))
+    made = commit(root, 9)
+    assert written(root, file="Tasks/F001.md") == (made, 9, JO)
+    anywhere = GitActivity(discover(str(root)), tasks_like("**/*.md"), ref_prefix="refs/gitlease")
+    asked = FileQuery(task("F001", file="Tasks/F001.md"), frozenset({KIM}))
+    assert anywhere.pasts([asked])["Tasks/F001.md"].written(KIM) is not None
+
+
+# --- how much it takes --------------------------------------------------------------------------
+
+
+def test_the_number_of_processes_is_that_of_one_task(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(300):
+        name = f"T{number:03}"
+        put(root, f"tasks/{name}.md", text_of(name, f"assigned: [{KIM}]\n"), old=False)
+    commit_all(root)
+    started: list[object] = []
+    real = subprocess.Popen
+
+    def counted(words: Any, **more: Any) -> Any:
+        started.append(words)
+        return real(words, **more)
+
+    there = activity(root)
+    monkeypatch.setattr(subprocess, "Popen", counted)
+    names = [f"T{number:03}" for number in range(300)]
+    found = there.pasts([FileQuery(task(name), frozenset({KIM})) for name in names])
+    there.works()
+    there.authors()
+    there.usual([KIM])
+    assert len(found) == 300
+    assert all(past.written(KIM) for past in found.values())
+    assert len(started) <= 8
+
+
+def test_blobs_are_read_at_once_and_large_ones_not_at_all(root: Path) -> None:
+    put(root, "a", "small")
+    put(root, "b", "x" * 100)
+    commit_all(root)
+    small, large = (git(root, "rev-parse", f"HEAD:{name}") for name in "ab")
+    absent = "0" * 39 + "1"
+    asked = [small, large, absent, "odd", git(root, "rev-parse", "HEAD")]
+    found = dict(read_blobs(discover(str(root)), asked, most=99, seconds=60.0, at_once=1))
+    assert {k: v for k, v in found.items() if v} == {small: b"small"}
+    assert set(found) == {*asked} - {"odd"}
+
+
+def test_a_commit_is_as_late_as_the_later_of_its_dates() -> None:
+    assert Commit("c", 1, 2, (), "", "", "", "", ()).at == 2

@@ -1,0 +1,520 @@
+"""Stale claims by the service: found with one connection, retired with one push and one commit."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import cast
+
+import pytest
+from core.values import F001, JO, KIM
+from support.clock import ManualClock
+from support.memory import MemoryClone, MemoryLedgerStore, MemoryRemote
+from support.tasks import Killed, MemoryTasks, task
+
+from gitlease.check.stale.activity import GitActivity
+from gitlease.check.stale.facts import Deleted, FileQuery, Lack, Past, Version, Work, Works
+from gitlease.check.stale.idle import StaleRules
+from gitlease.check.stale.staleness import StaleService
+from gitlease.core.edge import People, Progress
+from gitlease.core.errors import LeaseHeld
+from gitlease.core.lease import Actor
+from gitlease.core.resources.resource import parse_resource
+from gitlease.engine.answers import ClaimOptions
+from gitlease.engine.edges import EdgeRules, Edges
+from gitlease.engine.ledger_session import LedgerSession
+from gitlease.engine.ports import TaskProblem
+from gitlease.engine.queue.queueing import TaskQueue
+from gitlease.engine.service import LeaseService
+from gitlease.engine.sessions import AT_ONCE
+
+F002 = parse_resource("F002")
+LEE = Actor("lee@example.com")
+DAY = 86_400
+BEGINNING = ManualClock().wall_ms
+
+
+@dataclass
+class Told:
+    """What commits are said to tell: every edge was written at the beginning, and that was all."""
+
+    work: list[Work] = field(default_factory=list)
+    gone: dict[str, Deleted] = field(default_factory=dict)
+    lack: Lack | None = None
+    contents: Lack | None = None
+    absent: tuple[str, ...] = ()
+    committed: bool = True
+    asked: list[str] = field(default_factory=list)
+
+    def authors(self) -> Mapping[str, str]:
+        return {email: email for email in (JO.holder, KIM.holder)}
+
+    def usual(self, emails: Iterable[str]) -> Mapping[str, str]:
+        return {email: email for email in emails}
+
+    def pasts(self, asked: Sequence[FileQuery]) -> Mapping[str, Past]:
+        self.asked.append("pasts")
+        return {one.task.file: self._past(tuple(one.names)) for one in asked}
+
+    def cut_off(self, *, cached: bool, sure: bool = False) -> Lack | None:
+        self.asked.append("cut_off")
+        return self.lack
+
+    def partial(self) -> Lack | None:
+        return self.contents
+
+    def left_out(self) -> Sequence[str]:
+        return self.absent
+
+    def _past(self, names: tuple[str, ...]) -> Past:
+        written = Version("c0ffee", BEGINNING, KIM.holder, (), names)
+        whole = self.contents is None
+        return Past(
+            versions=(written,) if whole else (),
+            committed=names if self.committed else (),
+            whole=whole,
+        )
+
+    def works(self) -> Works:
+        self.asked.append("works")
+        return Works(self.work)
+
+    def deleted(self, keys: frozenset[str]) -> Mapping[str, Deleted]:
+        return {key: self.gone[key] for key in keys if key in self.gone}
+
+
+class World:
+    """One remote, one clock, and for each person a clone with task files of its own."""
+
+    def __init__(self) -> None:
+        self.clock, self.remote, self.told = ManualClock(), MemoryRemote(), Told()
+        self.clones: defaultdict[str, MemoryClone] = defaultdict(MemoryClone)
+        self.files: defaultdict[str, MemoryTasks] = defaultdict(
+            lambda: MemoryTasks.of(task("F001"), task("F002"))
+        )
+        self.people = People()
+
+    def of(self, who: Actor, layer: str = "global") -> LeaseService:
+        """A new command of this person."""
+        store = MemoryLedgerStore(
+            self.remote, clock=self.clock, clone=self.clones[who.holder], place="origin"
+        )
+        rules = EdgeRules(people=self.people)
+        edges = Edges(self.files[who.holder], rules, holder=who.holder)
+        return LeaseService(
+            LedgerSession(
+                store,
+                clock=self.clock,
+                actor=who,
+                layer=layer,
+                edges=edges,
+                dice=random.Random(7),
+                patience=5.0,
+            )
+        )
+
+    def stale(self, who: Actor, *, release: bool = True, layer: str = "global") -> StaleService:
+        rules = StaleRules(release=release)
+        activity = cast("GitActivity", self.told)
+        return StaleService(self.of(who, layer), activity, rules, layers=["global"])
+
+    def assign(self, *names: str, to: str = KIM.holder, who: Actor = JO) -> None:
+        """Name somebody in the task files of a clone."""
+        for name in names:
+            self.files[who.holder].tasks[f"tasks/{name}.md"] = task(name, to)
+
+    def records(self) -> list[str]:
+        version = self.remote.refs.get("global")
+        leases = self.remote.ledger(version).every_lease() if version else []
+        return [f"{x.resource} {x.holder}" for x in leases]
+
+    def kims_left(self) -> None:
+        """kim claimed F001 and a name that is no task, committed the edge, and left."""
+        self.of(KIM).claim([F001])
+        self.of(KIM).claim([parse_resource("deploy")], ClaimOptions(any_name=True))
+        self.assign("F001")
+        self.clock.advance(8 * DAY)
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def rules_of(world: World, who: Actor = JO) -> list[str]:
+    return [f"{f.rule.id} {f.resource}" for f in world.stale(who).find().findings]
+
+
+# --- finding ------------------------------------------------------------------------------------
+
+
+def test_it_is_found_with_one_connection_or_none(world: World) -> None:
+    world.kims_left()
+    world.remote.requests.clear()
+    assert rules_of(world) == ["stale-edge F001", "lapsed-lease deploy"]
+    assert world.remote.requests == ["fetch"]
+    cached = world.stale(JO).find(cached=True)
+    assert len(cached.findings) == 2
+    assert any("from what this clone knew" in text for text in cached.warnings)
+    assert world.remote.requests == ["fetch"]
+
+
+def test_commits_are_read_only_where_something_is_in_doubt(world: World) -> None:
+    world.of(KIM).claim([F001])
+    world.assign("F001")
+    world.clock.advance(3 * DAY)
+    assert rules_of(world) == []
+    assert "works" not in world.told.asked
+    world.clock.advance(5 * DAY)
+    assert rules_of(world) == ["stale-edge F001"]
+    assert "works" in world.told.asked
+
+
+def test_whoever_works_on_it_keeps_it(world: World) -> None:
+    world.kims_left()
+    now = world.clock.wall_ms
+    world.told.work = [Work("beef", ((KIM.holder, now - DAY * 1000),), ("tasks/F001.md",))]
+    assert rules_of(world) == ["lapsed-lease deploy"]
+
+
+def test_without_anything_in_the_ledger_or_the_files_nothing_is_found(world: World) -> None:
+    assert world.stale(JO).find().findings == ()
+    world.files[JO.holder] = MemoryTasks()
+    assert world.stale(JO).find().findings == ()
+
+
+def test_task_files_that_cannot_be_used_are_found(world: World) -> None:
+    world.files[JO.holder].problems = (
+        TaskProblem(
+            "tasks/b.md",
+            "tasks/b.md:7: F009 is the id of tasks/a.md as well",
+            frozenset({"f009"}),
+            double=True,
+        ),
+        TaskProblem("tasks/c d.md", "tasks/c d.md: the front matter has no end"),
+    )
+    duplicate, broken = world.stale(JO).find().findings
+    assert (duplicate.rule.id, duplicate.file, duplicate.line, duplicate.resource) == (
+        "duplicate-id",
+        "tasks/b.md",
+        7,
+        "f009",
+    )
+    assert (broken.rule.id, broken.line, broken.resource) == ("bad-task-file", None, None)
+    assert broken.next_steps == ("git log -3 -- 'tasks/c d.md'",)
+
+
+def test_a_name_that_is_nobodys_is_found(world: World) -> None:
+    world.assign("F001", to="sam@example.com")
+    world.assign("F002", to="the team")
+    both = ["unknown-assignee F001", "unknown-assignee F002"]
+    assert rules_of(world) == [*both, "no-ledger None"]
+    world.people = People({"lee@example.com": "the team"})
+    assert rules_of(world) == ["unknown-assignee F001", "no-ledger None"]
+    world.of(Actor("sam@example.com")).claim([parse_resource("x")], ClaimOptions(any_name=True))
+    assert rules_of(world) == []  # who holds something is somebody
+
+
+def test_what_a_clone_without_all_commits_cannot_know_is_said_and_is_no_finding(
+    world: World,
+) -> None:
+    world.kims_left()
+    world.assign("F002", to="sam@example.com")
+    world.told.lack = Lack("this clone is shallow", "fetch-depth: 0")
+    found = world.stale(JO).find()
+    assert {r.wish.item.resource.text for r in found.fixable} == {"deploy"}
+    assert [f.rule.id for f in found.findings] == ["lapsed-lease"]
+    idle, nobodys = found.unread
+    assert idle.startswith("since when nobody works on F001, F002 cannot be known here: this clone")
+    assert nobodys.startswith("whether anybody is who F002 is assigned to cannot be known here")
+    assert "fetch-depth: 0" in idle
+    world.of(LEE).claim([F002], ClaimOptions(takeover=True, reason="sam is nobody"))
+    world.files[JO.holder].tasks["tasks/F002.md"] = task("F002")
+    (_, hidden) = world.stale(JO).find().unread
+    assert hidden.startswith("whether a branch says who holds F002 cannot be known here")
+
+
+def test_whether_branches_are_missing_is_asked_only_where_something_would_be_stale(
+    world: World,
+) -> None:
+    world.of(KIM).claim([F001])
+    world.assign("F001")
+    assert rules_of(world) == []
+    assert "cut_off" not in world.told.asked
+    world.clock.advance(8 * DAY)
+    assert rules_of(world) == ["stale-edge F001"]
+    assert world.told.asked.count("cut_off") == 1
+
+
+def test_what_needs_contents_that_are_not_here_is_no_pass(world: World) -> None:
+    world.kims_left()
+    world.assign("F002", to="sam@example.com")
+    world.told.contents = Lack("contents are missing", "git fetch")
+    found = world.stale(JO).find()
+    assert [f.rule.id for f in found.findings] == ["lapsed-lease", "unknown-assignee"]
+    assert found.unread == (
+        "since when nobody works on F001, F002 cannot be known here: contents are missing"
+        " (git fetch)",
+    )
+    assert {r.wish.item.resource.text for r in found.fixable} == {"deploy"}
+
+
+def test_task_files_that_are_not_checked_out_are_no_pass_and_their_leases_stay(
+    world: World,
+) -> None:
+    world.kims_left()
+    world.told.absent = ("tasks/F001.md",)
+    del world.files[JO.holder].tasks["tasks/F001.md"]
+    found = world.stale(JO).find()
+    assert [f"{f.rule.id} {f.resource}" for f in found.findings] == ["lapsed-lease deploy"]
+    (said,) = found.unread
+    assert said.startswith("tasks/F001.md is not looked at: this checkout is sparse")
+    assert "git sparse-checkout add tasks" in said
+    world.told.absent = ()
+    assert "lapsed-lease F001" in rules_of(world)
+
+
+def test_the_exempt_are_left_alone(world: World) -> None:
+    world.kims_left()
+    files = world.files[JO.holder]
+    files.tasks["tasks/F001.md"] = replace(files["F001"], exempt=True)
+    assert rules_of(world) == ["lapsed-lease deploy"]
+
+
+def test_what_is_leased_in_another_layer_that_counts_is_held(world: World) -> None:
+    world.of(KIM).claim([F001])
+    world.assign("F001")
+    assert world.stale(JO, layer="alpha").find().findings == ()
+    world.clock.advance(8 * DAY)
+    found = world.stale(JO, layer="alpha").find()
+    assert [(f.rule.id, f.layer) for f in found.findings] == [("stale-edge", None)]
+    assert found.fixable == ()
+    assert "--layer global" in found.left[0].why
+
+
+# --- retiring -----------------------------------------------------------------------------------
+
+
+def test_one_push_and_one_commit_retire_it_and_those_concerned_are_told(world: World) -> None:
+    world.kims_left()
+    stale = world.stale(JO)
+    found = stale.find()
+    world.remote.requests.clear()
+    fixed = stale.fix(found)
+    assert world.remote.requests == ["push"]
+    files = world.files[JO.holder]
+    assert files.commits == ["unassign F001 from kim@example.com: idle since 2027-01-15"]
+    assert files["F001"].assigned == ()
+    assert world.records() == []
+    assert (fixed.changed, fixed.left) == (True, ())
+    assert [f.rule.id for f in fixed.fixed] == ["stale-edge", "lapsed-lease"]
+    assert [(v.resource, v.state) for v in fixed.leases] == [
+        ("F001", "expired"),
+        ("deploy", "expired"),
+    ]
+    told = world.of(KIM).read().warnings
+    assert told == (
+        'your claim of F001 was retired by jo@example.com: "no sign of work since'
+        ' 2027-01-15T08:15:00Z"',
+        'your claim of deploy was retired by jo@example.com: "lapsed since 2027-01-15T08:15:00Z"',
+    )
+    (note,) = world.of(LEE).claim([F001]).notes
+    assert note.text == (
+        "was assigned to kim@example.com: no sign of work since 2027-01-15T08:15:00Z"
+    )
+
+
+def test_whoever_starts_anew_reads_what_was_retired(world: World) -> None:
+    world.kims_left()
+    world.stale(JO).fix(world.stale(JO).find())
+    taken = TaskQueue(world.of(KIM).session).brief().taken
+    assert {(x.resource, x.what, x.by) for x in taken} == {
+        ("F001", "retired", JO.holder),
+        ("deploy", "retired", JO.holder),
+    }
+
+
+def test_the_second_time_does_nothing(world: World) -> None:
+    world.kims_left()
+    world.stale(JO).fix(world.stale(JO).find())
+    found = world.stale(JO).find()
+    assert (found.findings, found.fixable) == ((), ())
+    world.remote.requests.clear()
+    again = world.stale(JO).fix(found)
+    assert (again.changed, world.remote.requests) == (False, [])
+    assert len(world.files[JO.holder].commits) == 1
+
+
+def test_what_was_found_before_somebody_else_fixed_it_changes_nothing_more(world: World) -> None:
+    world.kims_left()
+    world.files[KIM.holder] = world.files[JO.holder]
+    found = world.stale(JO).find()
+    world.stale(KIM, release=False).fix(world.stale(KIM, release=False).find())
+    version = world.remote.refs["global"]
+    lapsed = replace(found, fixable=tuple(f for f in found.fixable if not f.wish.planned))
+    assert not world.stale(JO).fix(lapsed).changed
+    assert world.remote.refs["global"] == version
+
+
+def test_without_the_policy_only_ones_own_goes_and_the_rest_is_named(world: World) -> None:
+    world.kims_left()
+    world.of(JO).claim([parse_resource("port-8080")], ClaimOptions(any_name=True))
+    world.clock.advance(DAY)
+    stale = world.stale(JO, release=False)
+    found = stale.find()
+    assert [f.rule.id for f in found.findings] == ["stale-edge", "lapsed-lease", "lapsed-lease"]
+    fixed = stale.fix(found)
+    assert [f.resource for f in fixed.fixed] == ["port-8080"]
+    assert {(s.finding.resource, s.why) for s in fixed.left} == {
+        ("F001", "only its holder may retire it, since stale.release is not true"),
+        ("deploy", "only its holder may retire it, since stale.release is not true"),
+    }
+    assert world.records() == ["deploy kim@example.com", "F001 kim@example.com"]
+    own = world.stale(KIM, release=False)
+    world.assign("F001", who=KIM)
+    assert [f.resource for f in own.fix(own.find()).fixed] == ["F001", "deploy"]
+    assert world.records() == []
+
+
+def test_a_name_that_is_nobodys_goes_with_its_stale_edge(world: World) -> None:
+    world.assign("F001", to="ghost")
+    world.clock.advance(8 * DAY)
+    stale = world.stale(JO)
+    fixed = stale.fix(stale.find())
+    assert [f.rule.id for f in fixed.fixed] == ["stale-edge", "unknown-assignee"]
+    assert [s.finding.rule.id for s in fixed.left] == ["no-ledger"]
+    assert world.files[JO.holder]["F001"].assigned == ()
+    world.assign("F001", to="ghost")  # as it is where the commit did not come yet
+    assert [f.rule.id for f in stale.find().findings] == ["stale-edge", "unknown-assignee"]
+
+
+def test_what_is_live_or_for_a_person_to_decide_stays(world: World) -> None:
+    world.of(KIM).claim([F001])
+    files = world.files[JO.holder]
+    files.tasks["tasks/F001.md"] = replace(files["F001"], progress=Progress.DONE)
+    world.assign("F002", to="sam@example.com")
+    stale = world.stale(JO)
+    found = stale.find()
+    fixed = stale.fix(found)
+    assert {(s.finding.rule.id, s.why) for s in fixed.left} == {
+        ("lease-on-done", "it is live: only its holder ends it"),
+        ("unknown-assignee", "that is for a person to decide"),
+    }
+    assert (fixed.fixed, fixed.changed) == ((), False)
+    world.clock.advance(DAY)
+    assert [f.rule.id for f in stale.fix(stale.find()).fixed] == ["lease-on-done"]
+    assert world.of(JO).read(resource=F001).notes == ()  # nobody comes next
+
+
+def test_a_lease_of_a_task_that_is_gone_is_retired(world: World) -> None:
+    world.of(KIM).claim([F002])
+    del world.files[JO.holder].tasks["tasks/F002.md"]
+    world.told.gone["f002"] = Deleted("tasks/F002.md", "c0ffee", BEGINNING, JO.holder)
+    stale = world.stale(JO)
+    assert [s.why for s in stale.find().left] == ["it is live: only its holder ends it"]
+    world.clock.advance(DAY)
+    fixed = stale.fix(stale.find())
+    assert [f.rule.id for f in fixed.fixed] == ["lease-on-gone"]
+    assert world.records() == []
+
+
+@pytest.mark.parametrize("jo_knows", [False, True])
+def test_a_claim_that_came_in_between_wins(world: World, jo_knows: bool) -> None:
+    world.kims_left()
+    stale = world.stale(JO)
+    found = stale.find()
+    world.of(KIM).claim([F001])
+    if jo_knows:
+        world.of(JO).read()
+    fixed = stale.fix(found)
+    assert [f.resource for f in fixed.fixed] == ["deploy"]
+    (left,) = fixed.left
+    assert (left.finding.resource, left.why) == (
+        "F001",
+        "not any more: F001 is held by kim@example.com",
+    )
+    assert isinstance(fixed.refused[0], LeaseHeld)
+    assert fixed.refused[0].views[0].holder == KIM.holder
+    assert world.files[JO.holder]["F001"].assigned == (KIM.holder,)
+    assert world.records() == ["F001 kim@example.com"]
+    assert world.files[JO.holder].commits == []
+
+
+def test_a_claim_that_lands_within_the_push_wins(world: World) -> None:
+    world.kims_left()
+    stale = world.stale(JO)
+    found = stale.find()
+    others: list[LeaseService] = [world.of(KIM)]
+
+    def race(kind: str) -> None:
+        if kind == "push" and others:
+            others.pop().claim([F001])
+
+    world.remote.during = race
+    fixed = stale.fix(found)
+    assert [f.resource for f in fixed.fixed] == ["deploy"]
+    assert world.files[JO.holder]["F001"].assigned == (KIM.holder,)
+
+
+def test_a_file_that_cannot_be_written_keeps_its_own_edge_only(world: World) -> None:
+    world.kims_left()
+    world.assign("F002")
+    world.files[JO.holder].unwritable = {"tasks/F001.md"}
+    fixed = world.stale(JO).fix(world.stale(JO).find())
+    assert sorted(f.resource or "" for f in fixed.fixed) == ["F002", "deploy"]
+    (left,) = fixed.left
+    assert (left.finding.resource, left.why) == (
+        "F001",
+        "not any more: tasks/F001.md: cannot be written",
+    )
+    assert world.records() == ["F001 kim@example.com"]
+
+
+def test_many_go_in_steps_that_the_audit_trail_has_room_for(world: World) -> None:
+    names = [f"name-{n:03}" for n in range(AT_ONCE + 10)]
+    for start in range(0, len(names), 64):
+        some = [parse_resource(name) for name in names[start : start + 64]]
+        world.of(KIM).claim(some, ClaimOptions(any_name=True))
+    world.clock.advance(DAY)
+    stale = world.stale(JO)
+    found = stale.find()
+    world.remote.requests.clear()
+    assert len(stale.fix(found).fixed) == len(names)
+    assert world.remote.requests == ["push", "push"]
+    assert world.records() == []
+
+
+# --- killed -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("step", ["after intent", "before write", "after write", "before settling"])
+def test_what_a_kill_leaves_undone_is_finished_or_forgotten(world: World, step: str) -> None:
+    world.kims_left()
+    stale = world.stale(JO)
+    found = stale.find()
+    files = world.files[JO.holder]
+    files.killed_at = step
+    with pytest.raises(Killed):
+        stale.fix(found)
+    said = world.of(JO).read().warnings
+    if step == "after intent":  # nothing had been pushed
+        assert (files["F001"].assigned, said) == ((KIM.holder,), ())
+        assert world.records() == ["deploy kim@example.com", "F001 kim@example.com"]
+    else:
+        assert files["F001"].assigned == ()
+        assert world.records() == []
+    assert files.intents == {}
+
+
+def test_what_a_kill_left_is_forgotten_where_the_task_was_claimed_anew(world: World) -> None:
+    world.kims_left()
+    stale = world.stale(JO)
+    files = world.files[JO.holder]
+    found, files.killed_at = stale.find(), "before write"
+    with pytest.raises(Killed):
+        stale.fix(found)
+    world.of(KIM).claim([F001])
+    world.of(JO).read()
+    assert (files["F001"].assigned, files.intents) == ((KIM.holder,), {})

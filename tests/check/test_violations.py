@@ -1,0 +1,522 @@
+"""What commits did to the claims of others, by value: tenures, grants, dates and people."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from core.values import F001, JO, KIM, NOON, at, lease
+
+from gitlease.check.commits.checking import oldest
+from gitlease.check.commits.facts import Judgement, LedgerState
+from gitlease.check.commits.timeline import (
+    GONE,
+    RAN_OUT,
+    Granted,
+    Tenure,
+    Timeline,
+    timeline,
+)
+from gitlease.check.commits.violations import find
+from gitlease.core.addresses import Addresses
+from gitlease.core.expiry import Moment
+from gitlease.core.finding import Level
+from gitlease.core.instant import MS
+from gitlease.core.lease import Lease, State
+from gitlease.core.outcome import Event
+from gitlease.core.policy import DEFAULT_POLICY
+from gitlease.core.trailers import Authorship, Named, read_trailer
+from gitlease.guard.commit_facts import CommitFacts
+from gitlease.guard.hooking import trailer
+from gitlease.guard.rules import Touched
+from gitlease.store.history_reader import HistoryStep, LedgerHistory
+
+HOUR = 3_600
+TOUCHED = (Touched("src/a.py"),)
+LEASE = lease(holder=KIM, paths=("src",))
+
+
+def commit(
+    made: float = 0,
+    *,
+    by: tuple[str, ...] = (JO.holder,),
+    recorded: float | None = None,
+    touched: tuple[Touched, ...] = TOUCHED,
+    named: tuple[Named, ...] = (),
+) -> CommitFacts:
+    """A commit, made so many seconds after noon."""
+    return CommitFacts(
+        id="c" * 40,
+        emails=by,
+        written=at(made).wall_ms,
+        recorded=at(made if recorded is None else recorded).wall_ms,
+        touched=touched,
+        named=named,
+    )
+
+
+def tenure(since: float, until: float, *, holder: str = KIM.holder, ended: str = GONE) -> Tenure:
+    record = replace(LEASE, holder=holder, lease_id=f"{holder} {since}")
+    return Tenure("global", record, at(since).wall_ms, at(until).wall_ms, ended)
+
+
+def found(
+    one: CommitFacts,
+    *tenures: Tenure,
+    grants: tuple[Granted, ...] = (),
+    now: float = 10 * HOUR,
+    bringers: frozenset[str] = frozenset(),
+    requesters: tuple[str, ...] = (),
+    since: int | None = None,
+    tokens: int = 0,
+    trailer: bool = False,
+    addresses: Addresses | None = None,
+    others: tuple[CommitFacts, ...] = (),
+) -> list[tuple[str, str]]:
+    told = Timeline("global", tenures, {x.token: x for x in grants}, since, tokens)
+    standing = LedgerState(told, DEFAULT_POLICY, Moment(now=at(now)))
+    people = addresses or Addresses()
+    by = Judgement(
+        addresses=people,
+        bringers=bringers,
+        requesters={name: people.of(name) for name in requesters},
+        trailer=trailer,
+        ledgers={"global": standing},
+    )
+    return [(x.rule.id, x.level.value) for x in find([one, *others], by)]
+
+
+THEN, MAYBE = [("held-then", "error")], [("held-then", "warning")]
+
+
+# --- whose claims are broken ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("made", "recorded", "expected"),
+    [
+        (-1, -1, []),
+        (0, 0, THEN),
+        (59, 59, THEN),
+        (60, 60, []),
+        (30, 500, THEN),  # moved later
+        (-50, 30, MAYBE),  # made before, moved or amended under it
+        (-50, 500, []),
+        (500, 30, MAYBE),  # an author date after the committer's
+    ],
+)
+def test_which_of_the_two_dates_counts(made: float, recorded: float, expected: object) -> None:
+    assert found(commit(made, recorded=recorded), tenure(0, 60)) == expected
+
+
+@pytest.mark.parametrize(
+    ("work", "expected"),
+    [
+        (Authorship(("KIM@example.com",)), THEN),
+        (Authorship(("lee@example.com",)), []),
+        (Authorship(("lee@example.com",), (Named("F001", "f001", LEASE.token),)), THEN),
+        (Authorship(("lee@example.com",), (Named("F001", "f001", LEASE.token, layer="ci"),)), []),
+        (Authorship(("9+kim@users.noreply.github.com",)), THEN),
+    ],
+)
+def test_what_a_merge_gives_up_breaks_only_the_claim_of_whose_work_it_is(
+    work: Authorship, expected: object
+) -> None:
+    touched = tuple(replace(one, lost=(work,)) for one in TOUCHED)
+    people = Addresses(names={KIM.holder: "@kim"})
+    assert found(commit(30, touched=touched), tenure(0, 60), addresses=people) == expected
+    own = tenure(0, 60, holder=JO.holder)
+    assert found(commit(30, touched=touched), own, tenure(80, 100), addresses=people) == []
+
+
+@pytest.mark.parametrize(
+    ("at_merge", "by", "expected"),
+    [(30, JO.holder, MAYBE), (30, KIM.holder, []), (-1, JO.holder, []), (60, JO.holder, [])],
+)
+def test_work_from_before_a_lease_counts_when_it_was_merged(
+    at_merge: float, by: str, expected: object
+) -> None:
+    """It is brought by the first merge on the branch, not by one of the branch that it was on."""
+    early = replace(commit(-50, by=("x@example.com",)), id="1" * 40)
+    side = replace(commit(30, touched=()), id="2" * 40, parents=("0" * 40, early.id))
+    main = replace(commit(-60, touched=()), id="3" * 40)
+    merge = replace(commit(at_merge, by=(by,), touched=()), id="4" * 40, parents=(main.id, side.id))
+    later = replace(commit(30, touched=()), id="5" * 40, parents=(merge.id, early.id))
+    assert found(early, tenure(0, 60), others=(side, main, merge, later)) == expected
+    own = tenure(-55, -45, holder="x@example.com")
+    assert found(early, own, tenure(0, 60), others=(side, main, merge, later)) == []
+
+
+def test_a_second_that_a_lease_begins_or_ends_in_belongs_to_it() -> None:
+    assert found(commit(0), tenure(0.9, 60)) == MAYBE
+    assert found(commit(60), tenure(0, 60.001)) == MAYBE
+    assert found(commit(60), tenure(0, 60)) == []
+    assert found(commit(59), tenure(0, 60)) == THEN
+
+
+def test_a_future_author_date_gives_way_to_the_committers() -> None:
+    assert found(commit(30 * HOUR, recorded=30), tenure(0, 60)) == THEN
+    assert found(commit(30 * HOUR, recorded=99), tenure(0, 60)) == []
+    assert found(replace(commit(30), written=None), tenure(0, 60)) == THEN
+    assert found(replace(commit(30), written=None, recorded=None), tenure(0, 60)) == []
+
+
+def test_own_work_is_theirs_at_either_date() -> None:
+    own = tenure(0, 60, holder=JO.holder)
+    assert found(commit(30, recorded=90), own, tenure(80, 100)) == []
+    assert found(commit(90, recorded=30), own, tenure(80, 100)) == MAYBE
+    assert found(commit(90, recorded=95), own, tenure(80, 100)) == THEN
+
+
+def test_everybody_who_stands_for_a_commit_may_be_the_holder() -> None:
+    for people in ((KIM.holder,), (JO.holder, KIM.holder), (JO.holder, "x@y.z", "KIM@Example.com")):
+        assert found(commit(30, by=people), tenure(0, 60)) == []
+    keys = Addresses().of(KIM.holder)
+    assert found(commit(30), tenure(0, 60), bringers=keys) == []
+    assert found(commit(30, by=("",)), tenure(0, 60)) == THEN
+    assert found(commit(30, by=()), tenure(0, 60)) == THEN
+
+
+def test_a_co_author_is_a_claim_of_the_message_and_only_pointed_out() -> None:
+    one = replace(commit(30), helpers=("x@y.z", "KIM@Example.com"))
+    assert found(one, tenure(0, 60)) == MAYBE
+    assert found(one, tenure(0, 900, ended=""), now=60) == MAYBE
+    assert found(replace(one, written=1, recorded=1), tenure(0, 60)) == []
+    assert found(one, tenure(0, 60, holder="lee@x.y")) == THEN
+    assert found(one, tenure(0, 60), bringers=Addresses().of(KIM.holder)) == []
+    late, stands = commit(90), tenure(80, 900, holder="lee@x.y", ended="")
+    assert found(late, tenure(0, 60), stands, now=100) == THEN
+    helped = replace(commit(30), helpers=(KIM.holder,))
+    later = [("held-then", "warning"), ("held-now", "error")]
+    assert sorted(found(helped, tenure(0, 60), stands, now=100)) == sorted(later)
+    same = Addresses(canonical={"k@home.example": KIM.holder})
+    assert found(replace(one, helpers=("k@home.example",)), tenure(0, 60), addresses=same) == MAYBE
+
+
+def test_who_opened_a_request_is_only_pointed_out_like_a_co_author() -> None:
+    one, asked = commit(30), ("lee@x.y", KIM.holder)
+    assert found(one, tenure(0, 60), requesters=asked) == MAYBE
+    assert found(one, tenure(0, 900, ended=""), now=60, requesters=asked) == MAYBE
+    assert found(one, tenure(0, 60, holder="mo@x.y"), requesters=asked) == THEN
+    assert found(commit(90), tenure(0, 60), requesters=asked) == []
+    assert found(one, tenure(0, 60, holder=JO.holder), requesters=asked) == []
+    named = commit(50, named=(NAMED,), touched=())
+    theirs = (replace(MINE, holder=KIM.holder),)
+    assert found(named, grants=theirs, requesters=asked) == [("token-unknown", "warning")]
+    squashed = replace(commit(50), mentioned=(NAMED,))
+    owed = found(squashed, trailer=True, grants=theirs, requesters=asked)
+    assert owed == [("no-trailer", "warning")]
+
+
+def test_what_is_said_for_whoever_took_part_is_no_more_than_is_known() -> None:
+    told = Timeline("global", (tenure(0, 60),), {}, None, 0)
+    standing = LedgerState(told, DEFAULT_POLICY, Moment(now=at(HOUR)))
+    keys = Addresses().of(KIM.holder)
+    by = Judgement(addresses=Addresses(), requesters={"@kim": keys}, ledgers={"global": standing})
+    (asked,) = find([commit(30)], by)
+    assert asked.message.endswith(
+        "; nothing but that @kim opened or acted on its request speaks for it"
+    )
+    (claimed,) = find([replace(commit(30), helpers=(KIM.holder,))], by)
+    said = f"; nobody but its message says that {KIM.holder} took part"
+    assert claimed.message.endswith(said)
+
+
+def test_a_lease_that_stands_is_held_now() -> None:
+    stands = tenure(0, 900, ended="")
+    assert found(commit(-50), stands, now=60) == [("held-now", "error")]
+    assert found(commit(50), stands, now=60) == THEN
+    own = tenure(-60, -40, holder=JO.holder)
+    assert found(commit(-50), stands, own, now=60) == [("held-now", "warning")]
+    assert found(commit(-50), stands, now=HOUR) == []  # it lapsed
+    edge = replace(stands, lease=replace(stands.lease, edge=True))
+    assert found(commit(-50), edge, now=HOUR) == [("held-now", "warning")]
+
+
+def test_one_finding_for_one_lease_however_many_paths_and_spans() -> None:
+    one, two = tenure(0, 60), tenure(60, 120)
+    same = replace(two, lease=replace(two.lease, lease_id=one.lease.lease_id))
+    touched = tuple(Touched(f"src/{n}.py") for n in range(9))
+    assert found(commit(30, touched=touched), one, same) == THEN
+    assert found(commit(30), one, replace(one, layer="global", lease=LEASE)) == THEN * 2
+
+
+def test_a_file_that_is_of_different_tasks_in_different_commits_is_judged_apart() -> None:
+    task = replace(tenure(0, 60), lease=lease(holder=KIM, resource="F001"))
+    mine = commit(30, touched=(Touched("tasks/x.md", frozenset({"f001"})),))
+    other = commit(30, touched=(Touched("tasks/x.md", frozenset({"f002"})),))
+    told = Timeline("global", (task,), {}, None, 0)
+    standing = LedgerState(told, DEFAULT_POLICY, Moment(now=at(HOUR)))
+    by = Judgement(addresses=Addresses(), ledgers={"global": standing})
+    assert [len(find([x], by)) for x in (mine, other)] == [1, 0]
+    assert len(find([mine, other, mine], by)) == 2
+
+
+# --- tokens ---------------------------------------------------------------------------------------
+
+MINE = Granted(1, "F001", "f001", "*", JO.holder, NOON, NOON + 60 * MS)
+NAMED = Named("F001", "f001", 1)
+
+
+def next_one(since: float, **changes: object) -> Granted:
+    grant = Granted(2, "F001", "f001", "*", KIM.holder, at(since).wall_ms)
+    return replace(grant, **changes)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("made", "expected"),
+    [(99, []), (100, [("token-superseded", "error")]), (101, [("token-superseded", "error")])],
+)
+def test_a_token_ends_with_the_next_grant_to_another(made: float, expected: object) -> None:
+    one = commit(made, named=(NAMED,), touched=())
+    assert found(one, grants=(MINE, next_one(100))) == expected
+    assert found(one, grants=(MINE, next_one(100, holder="Jo@example.com"))) == []
+    assert found(one, grants=(MINE, next_one(100, key="f002"))) == []
+    assert found(one, grants=(MINE, next_one(100, scope="parser"))) == expected
+    parser = replace(MINE, scope="parser")
+    named = replace(one, named=(replace(NAMED, scope="parser"),))
+    assert found(named, grants=(parser, next_one(100, scope="lexer"))) == []
+
+
+def test_within_one_second_nobody_knows_which_came_first() -> None:
+    one = commit(100, named=(NAMED,), touched=())
+    assert found(one, grants=(MINE, next_one(100.5))) == [("token-superseded", "warning")]
+
+
+def test_a_grant_counts_no_earlier_than_the_end_of_what_stood_in_its_way() -> None:
+    """Of two clocks one is wrong, and the ledger's order is not."""
+    one = commit(59, named=(NAMED,), touched=())
+    assert found(one, grants=(MINE, next_one(10))) == []
+
+
+def test_a_late_commit_stays_late_only_by_its_author_date() -> None:
+    one = commit(50, recorded=200, named=(NAMED,), touched=())
+    assert found(one, grants=(MINE, next_one(100))) == []
+
+
+HOST = "noreply@github.com"
+
+
+def test_a_commit_that_the_host_dated_may_hold_earlier_work() -> None:
+    by_host = replace(commit(200, named=(NAMED,), touched=()), committer="NoReply@GitHub.com")
+    grants = (MINE, next_one(100))
+    assert found(by_host, grants=grants) == [("token-superseded", "warning")]
+    assert found(replace(by_host, committer=JO.holder), grants=grants) == [
+        ("token-superseded", "error")
+    ]
+    kept = replace(by_host, recorded=at(300).wall_ms)
+    assert found(kept, grants=grants) == [("token-superseded", "error")], "its date was kept"
+    assert found(replace(by_host, written=at(50).wall_ms), grants=grants) == []
+    assert found(replace(by_host, committer="jo@github.com"), grants=grants) != found(
+        by_host, grants=grants
+    )
+
+
+def test_why_the_hosts_date_does_not_tell_is_said() -> None:
+    told = Timeline("global", (), {x.token: x for x in (MINE, next_one(100))}, None, 0)
+    standing = LedgerState(told, DEFAULT_POLICY, Moment(now=at(HOUR)))
+    by = Judgement(addresses=Addresses(), ledgers={"global": standing})
+    one = replace(commit(200, named=(NAMED,), touched=()), committer=HOST)
+    (late,) = find([one], by)
+    assert f"after {KIM.holder} had been granted it" in late.message
+    assert late.evidence[0] == (
+        f"it was committed by {HOST}, so its date may be that of a merge and not of the work"
+    )
+
+
+def test_what_history_does_not_reach_is_no_error() -> None:
+    one = commit(50, named=(NAMED,), touched=())
+    assert found(one, tokens=0) == [("token-unknown", "error")]
+    assert found(one, tokens=2) == [("token-unknown", "warning")]
+
+
+def test_a_token_of_somebody_else_or_something_else_was_never_given() -> None:
+    unknown = [("token-unknown", "error")]
+    one = commit(50, named=(NAMED,), touched=())
+    assert found(one, grants=(replace(MINE, holder=KIM.holder),)) == unknown
+    assert found(one, grants=(replace(MINE, key="f002"),)) == unknown
+    assert found(one, grants=(replace(MINE, scope="x"),)) == unknown
+    assert found(replace(one, emails=(KIM.holder, JO.holder)), grants=(MINE,)) == []
+    claimed = replace(one, emails=(KIM.holder,), helpers=(JO.holder,))
+    assert found(claimed, grants=(MINE,)) == [("token-unknown", "warning")]
+    late = replace(claimed, written=at(90).wall_ms)
+    lee = next_one(80, holder="lee@x.y")
+    assert found(late, grants=(MINE, lee)) == [("token-superseded", "error")]
+    assert found(replace(one, named=(NAMED, NAMED)), grants=()) == unknown
+
+
+def test_a_required_trailer_is_owed_by_what_changes_files() -> None:
+    owed = [("no-trailer", "error")]
+    one = commit(50)
+    assert found(one, trailer=True) == owed
+    assert found(one) == []
+    for exempt in (
+        replace(one, parents=("a" * 40, "b" * 40)),
+        replace(one, touched=()),
+        replace(one, only_tasks=True),
+        replace(one, mentioned=(NAMED,)),
+    ):
+        assert found(exempt, trailer=True, grants=(MINE,)) == []
+    assert found(replace(one, mentioned=(replace(NAMED, token=9),)), trailer=True) == owed
+    squashed = replace(one, emails=(KIM.holder,), helpers=(JO.holder,), mentioned=(NAMED,))
+    owed = [("no-trailer", "warning")]
+    assert found(squashed, trailer=True, grants=(MINE,)) == owed
+
+
+def test_a_trailer_that_cannot_be_read_is_pointed_out_once() -> None:
+    one = replace(commit(50), unreadable=("F003 token=abc", "F003"))
+    assert found(one) == [("trailer-unreadable", "warning")]
+
+
+# --- trailers -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("resource", "scope", "layer"),
+    [
+        ("F001", "*", "global"),
+        ("src/a b/*.py", "*", "global"),
+        ("path:Makefile", "parser", "team"),
+        ("F001", 'two "words" \\ here', "team"),
+        ("F001", "token=5", "global"),
+        ("src/x token=5", "*", "global"),
+    ],
+)
+def test_what_the_hook_writes_is_read_again(resource: str, scope: str, layer: str) -> None:
+    written = trailer(replace(lease(resource=resource, scope=scope), token=42), layer)
+    named = read_trailer(written)
+    assert named is not None
+    assert (named.resource, named.token, named.scope, named.layer) == (resource, 42, scope, layer)
+    assert named.key == lease(resource=resource).resource.key
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "F001",
+        "token=5",
+        "F001 token=",
+        "F001 token=x",
+        "F001 token=5 more",
+        "F\x1b001 token=5",
+        "F001 token=" + "9" * 5_000,
+        "x" * 5_000 + " token=1",
+    ],
+)
+def test_what_is_no_trailer_is_none(text: str) -> None:
+    assert read_trailer(text) is None
+
+
+# --- people ---------------------------------------------------------------------------------------
+
+
+def test_addresses_are_one_persons_by_the_mailmap_and_by_people() -> None:
+    names = {"jo@work.example": "@jo", "jo@home.example": "@JO", "kim@x.example": "Kim"}
+    persons = Addresses(canonical={"j@old.example": "jo@work.example"}, names=names)
+    jo = persons.of("jo@work.example")
+    for other in ("JO@WORK.example", "jo@home.example", "j@old.example"):
+        assert persons.of(other) & jo, other
+    assert persons.of("12+jo@users.noreply.github.com") & jo
+    assert persons.of("jo@users.noreply.github.com") & jo
+    assert persons.of_login("Jo") & jo
+    for stranger in ("kim@x.example", "jo@other.example", "12+kim@users.noreply.github.com", ""):
+        assert not persons.of(stranger) & jo, stranger
+    assert not persons.of("")
+
+
+# --- the timeline --------------------------------------------------------------------------------
+
+
+def ends(kind: str, seconds: float, token: int) -> Event:
+    return Event(kind, "op", at(seconds).wall_ms, KIM.holder, "F001", "*", KIM.holder, token=token)
+
+
+def told(*steps: tuple[float, Lease | None, Lease | None], events: tuple[Event, ...] = ()) -> str:
+    trail = LedgerHistory(
+        layer="global",
+        steps=tuple(HistoryStep(at(t).wall_ms, ((before, after),)) for t, before, after in steps),
+        events=events,
+    )
+    tenures = sorted(timeline(trail).tenures, key=lambda x: x.since)
+    return "; ".join(
+        f"{(x.since - NOON) / MS:g}-{(x.until - NOON) / MS:g} {x.ended or 'stands'}"
+        for x in tenures
+    )
+
+
+def test_a_lease_lasts_from_its_grant_to_its_end() -> None:
+    one = lease(holder=KIM, ttl=100)
+    longer = replace(one, renewed_at=at(80).wall_ms, expires_at=at(180).wall_ms)
+    assert told((0, None, one)) == "0-100 stands"
+    assert told((0, None, one), (80, one, longer)) == "0-180 stands"
+    assert told((0, None, one), (80, one, longer), (90, longer, None)) == "0-91 gone"
+    released = (ends("released", 85, 1),)
+    assert told((0, None, one), (90, one, None), events=released) == "0-85 released"
+    assert told((0, None, one), (500, one, None)) == f"0-100 {RAN_OUT}"
+    early = (ends("lapsed", 60, 1),)  # its holder's clock was set back
+    assert told((0, None, one), (60, one, None), events=early) == f"0-60 {RAN_OUT}"
+    late = (ends("displaced", 500, 1),)
+    assert told((0, None, one), (500, one, None), events=late) == f"0-100 {RAN_OUT}"
+
+
+def test_completion_ends_a_lease_and_finished_work_was_never_held() -> None:
+    one = lease(holder=KIM, ttl=100)
+    done = replace(one, state=State.COMPLETED, renewed_at=at(50).wall_ms, expires_at=at(50).wall_ms)
+    assert told((0, None, one), (55, one, done)) == "0-50 completed"
+    assert told((0, None, replace(done, claimed_at=done.expires_at))) == ""
+
+
+def test_a_takeover_ends_one_and_begins_the_other() -> None:
+    one = lease(holder=KIM, ttl=100)
+    two = replace(lease(holder=JO, since=200), token=2)
+    assert told((0, None, one), (200, one, two)) == f"0-100 {RAN_OUT}; 200-1100 stands"
+
+
+def test_paths_count_from_the_record_that_brought_them() -> None:
+    one = lease(holder=KIM, ttl=100)
+    more = replace(one, paths=("src",), renewed_at=at(50).wall_ms, expires_at=at(150).wall_ms)
+    assert told((0, None, one), (50, one, more)) == "0-50 gone; 50-150 stands"
+
+
+def test_grants_are_known_by_events_and_by_records() -> None:
+    grant = Event("claimed", "op", NOON, JO.holder, "F001", "*", JO.holder, token=5)
+    again = grant._replace(kind="taken_over", at=NOON + 9)
+    record = replace(lease(holder=KIM), token=7)
+    trail = LedgerHistory(
+        layer="global", first=(record,), events=(grant, ends("revoked", 9, 5), again)
+    )
+    read = timeline(trail)
+    assert sorted(read.grants) == [5, 7]
+    assert (read.grants[5].at, read.grants[5].ended) == (NOON, at(9).wall_ms)
+    assert read.grants[7].key == F001.key
+    assert read.knows(0)
+    assert not timeline(replace(trail, since=NOON)).knows(NOON - 1)
+
+
+def test_the_oldest_time_that_matters() -> None:
+    assert oldest([commit(50, recorded=90), commit(70)], NOON) == at(50).wall_ms
+    assert oldest([], NOON) == NOON
+    assert oldest([replace(commit(), written=None, recorded=None)], NOON) == NOON
+
+
+def test_levels_are_ordered() -> None:
+    assert Level.ERROR.rank > Level.WARNING.rank
+
+
+def test_a_commit_that_names_what_was_given_after_a_lease_was_made_after_it() -> None:
+    before = tenure(0, 60)
+    mine = Granted(2, LEASE.resource.text, LEASE.resource.key, "*", JO.holder, NOON + 60 * MS)
+    named = Named(mine.resource, mine.key, 2)
+    held = found(commit(57, named=(named,)), before, grants=(mine,))
+    assert [x for x in held if x[0] == "held-then"] == MAYBE
+    assert found(commit(57), before, grants=(mine,)) == THEN
+    theirs = replace(mine, holder=KIM.holder)
+    held = found(commit(57, named=(named,)), before, grants=(theirs,))
+    assert [x for x in held if x[0] == "held-then"] == THEN
+    long_before = found(commit(57, named=(named,)), tenure(0, 600), grants=(mine,))
+    assert [x for x in long_before if x[0] == "held-then"] == THEN
+
+
+def test_what_was_amended_under_ones_own_later_lease_is_not_forgotten() -> None:
+    assert found(commit(30, recorded=90), tenure(0, 60), tenure(80, 100, holder=JO.holder)) == MAYBE

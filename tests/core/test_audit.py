@@ -1,0 +1,495 @@
+"""The audit of a step: what the table does can be done again, and nothing else is legal."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from core.values import (
+    JO,
+    KIM,
+    TTL,
+    as_stored,
+    at,
+    claim,
+    complete,
+    empty,
+    fresh,
+    holding,
+    lease,
+    moment,
+    note,
+    picture,
+    release,
+    renew,
+    revoke,
+    set_policy,
+)
+
+from gitlease.core.edge import Assignee
+from gitlease.core.errors import GitleaseError
+from gitlease.core.expiry import Moment, Sighting
+from gitlease.core.lease import Actor, Lease
+from gitlease.core.ledger import MAX_STEP, Ledger
+from gitlease.core.moves.audit import Illegal, Pusher, judge
+from gitlease.core.moves.operation_json import BadStep, read_step, write_step
+from gitlease.core.moves.operations import (
+    Acknowledge,
+    Barrier,
+    Claim,
+    Complete,
+    EndSession,
+    Extend,
+    Grant,
+    LeaveTicket,
+    Operation,
+    Park,
+    Pick,
+    Release,
+    Renew,
+    Retire,
+    Retirement,
+    Revoke,
+    TakeTicket,
+)
+from gitlease.core.moves.step_record import Decided, StepRecord, decide
+from gitlease.core.moves.transitions import Applied
+from gitlease.core.policy import Policy, Rule
+from gitlease.core.resources.resource import Resource, parse_resource
+from gitlease.store.tree_writer import changed_files
+
+LIVE = 10
+BASE = holding(
+    lease(),
+    lease(resource="F002", holder=KIM),
+    lease(resource="src/", holder=KIM, ttl=8 * 3_600),
+    lease(resource="F004", ttl=60, since=-3_600),
+)
+
+
+def pusher(*holders: str) -> Pusher:
+    return Pusher(holders, holders[0])
+
+
+def step(ledger: Ledger, *operations: Operation, seconds: float = LIVE) -> StepRecord:
+    """What a client would write of some operations."""
+    return decide(ledger, operations, moment(seconds)).record
+
+
+def legal(
+    record: StepRecord,
+    *,
+    by: str | None = None,
+    who: Pusher | None = None,
+    seconds: float = LIVE,
+    before: Ledger | None = BASE,
+) -> Applied:
+    author = by or record.operations[0].actor.holder
+    return judge(
+        before,
+        record,
+        author=author,
+        committed_at=record.at // 1_000 * 1_000,
+        pusher=who or pusher(author),
+        now_ms=moment(seconds).now.wall_ms,
+    )
+
+
+def refused(record: StepRecord, **how: Any) -> str:
+    """The rule that a step breaks."""
+    with pytest.raises(Illegal) as caught:
+        legal(record, **how)
+    assert caught.value.message.isprintable()
+    return caught.value.rule
+
+
+# --- whatever the table does is legal -------------------------------------------------------------
+
+PEOPLE = (
+    JO,
+    KIM,
+    replace(JO, holder="Jo@example.com", session="a", session_explicit=True),
+    replace(JO, session="b"),
+    replace(KIM, session="a"),
+)
+NAMES = ("F001", "f002", "F003", "src/", "src/a.py", "*.py")
+OTHERS = (
+    (),
+    (Assignee("@x", ("x@example.com",)), Assignee("team", ("y@example.com", "z@example.com"))),
+    (Assignee("nobody"), Assignee("jo", (JO.holder,))),
+)
+
+
+class Player:
+    """Somebody who does this and that, the same every time that a seed is played."""
+
+    def __init__(self, seed: int) -> None:
+        self.dice = random.Random(seed)
+
+    def resource(self) -> Resource:
+        """One that others of the batch may overlap with."""
+        name = self.dice.choice(NAMES)
+        return parse_resource(name.swapcase() if self.dice.random() < 0.1 else name)
+
+    def batch(self, ledger: Ledger, who: Actor, now_ms: int) -> list[Operation]:
+        if self.dice.random() < 0.25:
+            return [self.sweep(ledger, who)]
+        return [self.one(ledger, who, now_ms) for _ in range(self.dice.choice((1, 1, 1, 2, 3)))]
+
+    def sweep(self, ledger: Ledger, who: Actor) -> Operation:
+        """An operation over many leases at once."""
+        pick = self.dice.choice
+        every = [x for x in ledger.every_lease() if self.dice.random() < 0.8]
+        grants = tuple(_grant(x) for x in every)
+        match pick(("renew", "grants", "end", "retire")):
+            case "renew":
+                return Renew(id=fresh(), actor=who, ttl=pick((None, 120)))
+            case "grants":
+                return Renew(id=fresh(), actor=who, grants=grants or (_grant(lease()),))
+            case "end":
+                return EndSession(
+                    id=fresh(),
+                    actor=who,
+                    grants=grants,
+                    park=pick((True, False)),
+                    seconds=pick((None, 77)),
+                    note=pick((None, "bye")),
+                )
+            case _:
+                names = dict.fromkeys(x.resource for x in every)
+                items = (
+                    Retirement(
+                        resource=name,
+                        reason=pick(("tidy", "old")),
+                        grants=tuple(_grant(x) for x in every if x.resource == name),
+                        assigned=pick((True, False)),
+                        unassigned=pick(OTHERS),
+                        note=pick((None, "was retired")),
+                    )
+                    for name in names
+                )
+                return Retire(id=fresh(), actor=who, items=tuple(items))
+
+    def one(self, ledger: Ledger, who: Actor, now_ms: int) -> Operation:
+        pick, what = self.dice.choice, self.resource()
+        base: dict[str, Any] = {"id": fresh(), "actor": who}
+        about: dict[str, Any] = {**base, "resource": what}
+        scope = pick(("*", "*", "parser", "ui"))
+        ticket = f"{who.holder[:1].lower()}{pick('12')}"
+        text = pick((None, "half done"))
+        kinds = "claim claim claim claim renew extend release complete park revoke note policy"
+        match pick((*kinds.split(), "barrier", "acknowledge", "ticket", "leave")):
+            case "claim":
+                return Claim(
+                    **about,
+                    lease_id=fresh(),
+                    scope=scope,
+                    ttl=pick((None, 60, 3_600)),
+                    reason=pick((None, "because", "why")),
+                    paths=pick(((), ("lib/x",), ("docs/**", "src/a.py"))),
+                    takeover=pick((True, False)),
+                    reopen=pick((True, False)),
+                    edge=pick((True, False)),
+                    assigned=pick(OTHERS),
+                    ticket=pick((None, ticket)),
+                    passing=pick((None, None, 0, 2)),
+                )
+            case "renew":
+                return Renew(**about, scope=pick((None, scope)), ttl=pick((None, 120)))
+            case "extend":
+                return Extend(**about, seconds=pick((30, 5_000, 10**6)))
+            case "release":
+                return Release(**about, scope=pick((None, scope)), note=text)
+            case "complete":
+                return Complete(**about, lease_id=fresh(), scope=pick((None, scope)))
+            case "park":
+                return Park(**about, seconds=pick((None, 100, 10**7)), reason=text, note=text)
+            case "revoke":
+                return Revoke(**about, reason="stuck", scope=pick((None, scope)))
+            case "note":
+                return note(who, "hello\n\tthere", what.text)
+            case "policy":
+                return set_policy(who, **pick(POLICIES))
+            case "acknowledge":
+                known = ledger.notices(who.holder)
+                return Acknowledge(**base, notices=tuple(n.id for n in known[: pick((1, 9))]))
+            case "ticket":
+                return TakeTicket(
+                    **base,
+                    resources=pick(((what,), (what, self.resource()))),
+                    ticket=ticket,
+                    until=now_ms + pick((10**5, 10**7, 10**9)),
+                    scope=scope,
+                    since=pick((None, now_ms - 5_000)),
+                )
+            case "leave":
+                return LeaveTicket(**base, resources=(what,), ticket=ticket)
+            case _:
+                return Barrier(**base)
+
+
+POLICIES = (
+    {"ttl_max": "4h", "skew": "90s"},
+    {"admins": "jo@example.com, kim@example.com"},
+    {"skew": "60s", "park_max": "1h"},
+)
+
+
+def _grant(x: Any) -> Grant:
+    return Grant(x.resource, x.scope, x.session, x.lease_id, x.token)
+
+
+class Eyes:
+    """When somebody first saw which records: at a first contact long ago, or as they changed."""
+
+    def __init__(self, dice: random.Random) -> None:
+        self._dice = dice
+        self._since: dict[str, Sighting] = {}
+
+    def moment(self, seconds: float) -> Moment:
+        def seen(lease: Lease) -> Sighting:
+            key = f"{lease.lease_id} {lease.operation}"
+            if key not in self._since:
+                first = at(seconds - self._dice.choice((0, 5, 200, 5_000)))
+                self._since[key] = Sighting(first, changed=self._dice.random() < 0.5)
+            return self._since[key]
+
+        return Moment(now=at(seconds), seen=seen)
+
+
+def carried_out_again(before: Ledger | None, decided: Decided, off_ms: int) -> Applied:
+    """What a judge makes of the line that a commit has of a step."""
+    line = write_step(decided.record)
+    record = read_step(line)
+    assert record == decided.record
+    holder = record.operations[0].actor.holder
+    return judge(
+        before,
+        record,
+        author=holder,
+        committed_at=record.at // 1_000 * 1_000,
+        pusher=pusher(holder),
+        now_ms=record.at + off_ms,
+    )
+
+
+def play(seed: int, steps: int) -> int:
+    """Play, and see that each step comes to the same again; how many there were."""
+    player, seconds, done = Player(seed), 0.0, 0
+    eyes = {who: Eyes(player.dice) for who in PEOPLE}
+    ledger, before = empty(), None
+    for _ in range(steps):
+        seconds += player.dice.choice((0.123, 1, 30, 400, 1_000))
+        who = player.dice.choice(PEOPLE)
+        when = eyes[who].moment(seconds)
+        operations = player.batch(ledger, who, when.now.wall_ms)
+        try:
+            decided = decide(ledger, operations, when, together=player.dice.random() < 0.5)
+        except GitleaseError:
+            continue
+        applied = decided.applied
+        if not applied.changed:
+            continue
+        again = carried_out_again(before, decided, player.dice.choice((-3_000, 0, 2_000)))
+        files = changed_files(applied.ledger.header, applied.ledger.changes)
+        assert changed_files(again.ledger.header, again.ledger.changes) == files
+        assert (again.events, again.only_renews) == (applied.events, applied.only_renews)
+        ledger = before = as_stored(applied.ledger)
+        done += 1
+    return done
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_every_move_of_the_table_comes_to_the_same_again(seed: int) -> None:
+    assert play(seed, 60) > 5
+
+
+@pytest.mark.slow
+def test_every_move_comes_to_the_same_again_in_many_plays() -> None:
+    assert all(play(seed, 60) > 5 for seed in range(20, 620))
+
+
+# --- what only a server can say -------------------------------------------------------------------
+
+
+def test_a_step_is_its_pushers_own() -> None:
+    record = step(BASE, claim(KIM, "F009"))
+    legal(record)
+    legal(record, who=Pusher(("kim@home.org", "KIM@example.com"), "kim"))
+    legal(record, who=Pusher(None, "somebody"))
+    assert refused(record, who=pusher(JO.holder)) == "identity"
+    assert refused(record, who=Pusher((), "nobody")) == "identity"
+    assert refused(record, by=JO.holder) == "identity"
+    both = replace(record, operations=(*record.operations, note(JO, "hello")))
+    assert refused(both) == "identity"
+    nobody = claim(replace(KIM, holder=" "), "F009")
+    assert refused(replace(record, operations=(nobody,)), by=" ") == "identity"
+
+
+@pytest.mark.parametrize(("off", "fine"), [(59, True), (-59, True), (61, False), (-61, False)])
+def test_time_may_differ_by_the_allowance_and_no_more(off: int, fine: bool) -> None:
+    record = step(BASE, renew(KIM, "F002"))
+    if fine:
+        legal(record, seconds=LIVE + off)
+    else:
+        assert refused(record, seconds=LIVE + off) == "clock"
+
+
+def test_no_policy_makes_a_push_impossible() -> None:
+    strict = holding(lease(holder=KIM), policy=Policy(skew=0))
+    record = step(strict, renew(KIM))
+    legal(record, seconds=LIVE + 9, before=strict)
+    assert refused(record, seconds=LIVE + 11, before=strict) == "clock"
+
+
+def test_a_takeover_waits_for_the_end_by_the_judges_clock() -> None:
+    """By the rule ``observed`` only the taker knows how long it has seen the record."""
+    policy = Policy(rule=Rule.OBSERVED)
+    observed = holding(lease(margins=policy.margins), policy=policy)
+    long_ago = Sighting(at=at(-100_000), changed=True)
+    for seconds, fine in ((TTL - 100, False), (TTL, True)):
+        record = decide(observed, [claim(KIM)], moment(seconds, seen=long_ago)).record
+        if fine:
+            legal(record, seconds=seconds, before=observed)
+        else:
+            assert refused(record, seconds=seconds, before=observed) == "takeover"
+
+
+def test_what_a_holder_believes_in_is_not_taken_by_a_clock_ahead() -> None:
+    record = step(BASE, claim(KIM), seconds=TTL + 61)
+    legal(record, seconds=TTL + 61)
+    legal(record, seconds=TTL + 2)
+    assert refused(record, seconds=TTL) == "clock"
+
+
+# --- what the writer alone could know -------------------------------------------------------------
+
+
+def test_what_the_writer_saw_change_lately_is_told_along() -> None:
+    lately = moment(TTL + 100, seen=Sighting(at=at(TTL), changed=True))
+    batch = [claim(KIM), claim(KIM, "F009")]
+    decided = decide(BASE, batch, lately, together=False)
+    (theirs,) = BASE.leases_of(parse_resource("F001"))
+    assert decided.record.recent == (theirs.lease_id,)
+    again = legal(decided.record, seconds=TTL + 100)
+    assert picture(again.ledger) == picture(decided.applied.ledger)
+    assert [getattr(result, "code", "") for result in again.results] == ["held", ""]
+
+
+def test_what_ran_out_for_its_writer_by_the_boot_clock_is_told_along() -> None:
+    slept = Moment(now=at(LIVE, boot=TTL + LIVE), seen=lambda _: Sighting(at(0), changed=True))
+    decided = decide(BASE, [claim(KIM, "F002")], slept)
+    (mine,) = BASE.leases_of(parse_resource("F002"))
+    assert decided.record.over == (mine.lease_id,)
+    again = legal(decided.record)
+    assert picture(again.ledger) == picture(decided.applied.ledger)
+    (granted,) = again.ledger.leases_of(parse_resource("F002"))
+    assert granted.token > mine.token
+
+
+def test_a_search_is_named_by_what_it_found() -> None:
+    claims = tuple(claim(KIM, name) for name in ("F001", "F010", "F011"))
+    picked = decide(BASE, [Pick(id=fresh(), actor=KIM, claims=claims)], moment(LIVE)).record
+    (named,) = picked.operations
+    assert isinstance(named, Claim)
+    assert named.resource.text == "F010"
+    everything = decide(BASE, [Renew(id=fresh(), actor=KIM)], moment(LIVE)).record
+    (renewed,) = everything.operations
+    assert isinstance(renewed, Renew)
+    assert {grant.resource.text for grant in renewed.grants} == {"F002", "path:src"}
+
+
+# --- what is no legal step ------------------------------------------------------------------------
+
+
+def forged(operation: Operation, *, seconds: float = LIVE) -> StepRecord:
+    return StepRecord(at=moment(seconds).now.wall_ms, operations=(operation,))
+
+
+@pytest.mark.parametrize(
+    ("operation", "rule"),
+    [
+        (claim(KIM), "held"),
+        (claim(KIM, "src/a.py", ttl=10**6), "policy"),
+        (renew(KIM), "not-holder"),
+        (renew(JO, "F004"), "lost"),
+        (release(KIM), "held"),
+        (complete(KIM), "held"),
+        (revoke(KIM), "policy"),
+        (Acknowledge(id=fresh(), actor=KIM, notices=("x",)), "nothing"),
+        (release(KIM, "F099"), "nothing"),
+    ],
+)
+def test_what_the_table_refuses_is_refused_with_its_reason(operation: Operation, rule: str) -> None:
+    assert refused(forged(operation)) == rule
+
+
+def test_an_operation_is_never_applied_again() -> None:
+    record = step(BASE, claim(KIM, "F009"))
+    after = as_stored(legal(record).ledger)
+    assert refused(record, before=after) == "invalid"
+
+
+def test_policy_is_an_admins_word() -> None:
+    admins = holding(policy=Policy(admins=(JO.holder,)))
+    legal(forged(set_policy(JO, skew="5s")), before=admins)
+    assert refused(forged(set_policy(KIM, skew="5s")), before=admins) == "policy"
+
+
+def test_the_first_step_makes_the_ledger() -> None:
+    record = step(empty(), claim(KIM, "F009"))
+    made = legal(record, before=None)
+    assert (made.ledger.header.ledger_id, made.ledger.header.revision) == ("ledger-1", 1)
+    assert refused(replace(record, ledger_id=None), before=None) == "ledger-id"
+    assert step(BASE, claim(KIM, "F009")).ledger_id is None
+
+
+# --- the line of a step ---------------------------------------------------------------------------
+
+
+LINE = write_step(step(BASE, claim(KIM, "F009", paths=("src/x",), reason="why \u00fc")))
+
+
+def test_a_line_leaves_out_what_need_not_be_said() -> None:
+    line = write_step(step(BASE, claim(JO, "F009"), renew(JO)))
+    assert line.count("jo@example.com") == 1
+    assert len(line) < 300
+    assert "scope" not in line
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "[]",
+        "{}",
+        "null",
+        "{" * 100_000,
+        LINE + " ",
+        LINE.replace(":", ": ", 1),
+        LINE.replace('"at":', '"at":"'),
+        LINE.replace('"at":1', '"at":1.5e1'),
+        LINE.replace('"at":', '"at":9' + "9" * 30),
+        LINE.replace('"op":"Claim"', '"op":"Steal"'),
+        LINE.replace('"op":"Claim"', '"op":["Claim"]'),
+        LINE.replace('"op":"Claim"', '"op":"Claim","cargo":1'),
+        LINE.replace('"resource":"F009"', '"resource":"../x"'),
+        LINE.replace('"resource":"F009"', '"resource":9'),
+        LINE.replace('"resource":"F009",', ""),
+        LINE.replace('"paths":["src/x"]', '"paths":"src/x"'),
+        LINE.replace('"paths":["src/x"]', '"paths":[["src/x"]]'),
+        LINE.replace('"paths":["src/x"]', '"paths":[],"scope":"*"'),
+        LINE.replace("why \u00fc", "why \\u0000"),
+        LINE.replace("why \u00fc", "x" * 9_000),
+        LINE.replace('"do":[', '"do":[],"not":['),
+        LINE.replace('"do":[', '"do":[' + '{"op":"Barrier","id":"x"},' * MAX_STEP),
+        LINE.replace('"holder":', '"holder":null,"x":'),
+    ],
+)
+def test_only_what_is_written_so_is_read(line: str) -> None:
+    assert line != LINE
+    with pytest.raises(BadStep) as caught:
+        read_step(line)
+    assert caught.value.message.isprintable()

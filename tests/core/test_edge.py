@@ -1,0 +1,207 @@
+"""The edge: whom a name in a task file means, and what it protects from."""
+
+from __future__ import annotations
+
+import pytest
+from core.values import (
+    JO,
+    KIM,
+    SKEW,
+    TTL,
+    claim,
+    complete,
+    empty,
+    fresh,
+    holding,
+    lease,
+    leases_in,
+    moment,
+    release,
+    step,
+)
+
+from gitlease.core.edge import Assignee, People, same_name
+from gitlease.core.errors import Invalid, LeaseHeld, NothingLeft
+from gitlease.core.lease import Actor
+from gitlease.core.moves.operations import Pick
+
+LAPSED = TTL + SKEW + 1
+ANN = Actor("ann@example.com", host="tower")
+BY_KIM = Assignee("kim@example.com", ("kim@example.com",))
+BY_CODEX = Assignee("@codex")
+
+
+# --- people -----------------------------------------------------------------------------------
+
+
+def test_a_holder_is_called_as_the_map_says_else_by_email() -> None:
+    people = People({"jo@example.com": "@jo"})
+    assert people.name_of("JO@example.com") == "@jo"
+    assert people.name_of("kim@example.com") == "kim@example.com"
+
+
+def test_in_backlog_md_people_are_called_by_their_handle() -> None:
+    people = People({"jo@example.com": "@joanna"}, handles=True)
+    assert people.name_of("kim@example.com") == "@kim"
+    assert people.is_mine("@Kim", "kim@example.com")
+    assert people.is_mine("kim", "kim@example.com")
+    assert people.is_mine("kim@example.com", "kim@example.com")
+    assert not people.is_mine("@jo", "jo@example.com")  # the map says how Jo is called
+
+
+def test_a_name_of_the_map_is_nobody_elses() -> None:
+    people = People({"jo@corp.example": "@jo"}, handles=True)
+    assert not people.is_mine("@jo", "jo@home.example")
+    with pytest.raises(Invalid, match=r"there that is jo@corp\.example"):
+        people.name_of("jo@home.example")
+
+
+def test_one_person_may_have_several_addresses() -> None:
+    people = People({"jo@corp.example": "@jo", "jo@home.example": "@jo"})
+    assert people.is_mine("@jo", "jo@home.example")
+    assert people.is_mine("@jo", "jo@corp.example")
+    assert people.name_of("jo@home.example") == "@jo"
+
+
+def test_who_else_is_assigned_is_nobody_for_an_assignee() -> None:
+    people = People({"jo@example.com": "@jo"})
+    assert people.others(["@codex", "@JO"], "jo@example.com") == ()
+    assert people.others(["@codex", "kim@example.com"], "jo@example.com") == (BY_CODEX, BY_KIM)
+
+
+def test_an_email_that_no_ledger_could_keep_is_just_a_name() -> None:
+    for odd in ("a b@c", "x" * 300 + "@y", "\x07@y", "@", "a@", "@b"):
+        assert People().others([odd], "jo@example.com")[0].holders == ()
+    assert Assignee("a\nb").known == "'a\\nb'"
+
+
+@pytest.mark.parametrize(("one", "other"), [("@Jo", "jo"), (" @jo ", "@jo"), ("JO", "jo")])
+def test_names_do_not_differ_by_case_or_sign(one: str, other: str) -> None:
+    assert same_name(one, other)
+
+
+# --- what an edge in the file protects from -----------------------------------------------------
+
+
+@pytest.mark.parametrize("assignee", [BY_KIM, BY_CODEX])
+def test_a_task_assigned_to_another_is_held_without_any_lease(assignee: Assignee) -> None:
+    with pytest.raises(LeaseHeld, match="F001 is assigned to") as refused:
+        step(empty(), claim(JO, assigned=(assignee,)), when=moment())
+    assert refused.value.holder == assignee.known
+    assert refused.value.free_at is None
+    for verb in (release, complete):
+        with pytest.raises(LeaseHeld, match="is assigned to"):
+            step(empty(), verb(JO, assigned=(assignee,)), when=moment())
+
+
+def test_an_edge_in_the_file_protects_while_a_lapsed_record_is_there() -> None:
+    ledger = holding(lease(holder=KIM))
+    with pytest.raises(LeaseHeld):
+        step(ledger, claim(JO, assigned=(BY_KIM,)), when=moment(LAPSED))
+
+
+def test_a_takeover_replaces_the_edge_and_the_assignee_is_told() -> None:
+    op = claim(JO, assigned=(BY_KIM, BY_CODEX), takeover=True, reason="left the team", edge=True)
+    ledger, done = step(empty(), op, when=moment())
+    assert (done.status, done.unassigned) == ("taken_over", ("kim@example.com", "@codex"))
+    (notice,) = ledger.notices("kim@example.com")
+    assert (notice.what, notice.by, notice.reason) == ("taken_over", JO.holder, "left the team")
+    assert [(e.kind, e.holder) for e in done.events] == [
+        ("taken_over", JO.holder),
+        ("displaced", "kim@example.com"),
+        ("displaced", "@codex"),
+    ]
+
+
+def test_who_is_displaced_by_lease_and_by_file_is_told_once() -> None:
+    ledger = holding(lease(holder=KIM, edge=True))
+    op = claim(JO, assigned=(BY_KIM,), takeover=True, reason="on leave")
+    ledger, done = step(ledger, op, when=moment(LAPSED))
+    assert len(ledger.notices(KIM.holder)) == 1
+    assert done.unassigned == ("kim@example.com",)
+
+
+def test_a_live_lease_yields_to_no_takeover_of_the_edge() -> None:
+    ledger = holding(lease(holder=KIM))
+    with pytest.raises(LeaseHeld, match="held by kim"):
+        step(ledger, claim(JO, assigned=(BY_KIM,), takeover=True, reason="now"), when=moment(10))
+
+
+def test_an_assignee_at_work_on_another_scope_does_not_block() -> None:
+    ledger = holding(lease(holder=KIM, scope="docs", edge=True))
+    op = claim(JO, scope="parser", assigned=(BY_KIM,), edge=True)
+    _, done = step(ledger, op, when=moment(10))
+    assert (done.status, done.unassigned, done.assigned) == ("claimed", (), ())
+
+
+def test_an_assignee_whose_other_scope_lapsed_does() -> None:
+    ledger = holding(lease(holder=KIM, scope="docs", edge=True))
+    with pytest.raises(LeaseHeld):
+        step(ledger, claim(JO, scope="parser", assigned=(BY_KIM,)), when=moment(LAPSED))
+
+
+def test_a_takeover_leaves_the_edges_of_those_at_work_on_another_scope() -> None:
+    ledger = holding(lease(holder=KIM, scope="docs", edge=True))
+    op = claim(
+        JO, scope="parser", assigned=(BY_KIM, BY_CODEX), takeover=True, reason="codex is gone"
+    )
+    _, done = step(ledger, op, when=moment(10))
+    assert done.unassigned == ("@codex",)
+
+
+def test_a_handle_is_the_holder_of_a_lease_whose_email_begins_like_it() -> None:
+    ledger = holding(lease(holder=KIM, scope="docs", edge=True))
+    kim = Assignee("@kim", handle=True)
+    _, done = step(ledger, claim(JO, scope="parser", assigned=(kim,)), when=moment(10))
+    assert done.status == "claimed"
+
+
+def test_ones_own_live_claim_is_renewed_whatever_this_clones_file_says() -> None:
+    ledger = holding(lease(edge=True))
+    _, done = step(ledger, claim(JO, assigned=(BY_KIM,), edge=True), when=moment(10))
+    assert (done.status, done.assigned) == ("renewed", ("kim@example.com",))
+    again = claim(JO, assigned=(BY_KIM,), edge=True, takeover=True, reason="mine now")
+    _, done = step(ledger, again, when=moment(10))
+    assert (done.status, done.unassigned, done.is_renewal) == (
+        "taken_over",
+        ("kim@example.com",),
+        False,
+    )
+
+
+def test_what_one_holds_is_released_whoever_else_is_assigned() -> None:
+    ledger = holding(lease())
+    _, done = step(ledger, release(JO, assigned=(BY_KIM,)), when=moment(10))
+    assert done.status == "released"
+
+
+# --- the pick -----------------------------------------------------------------------------------
+
+
+def pick(*names: str, who: Actor = JO) -> Pick:
+    claims = tuple(claim(who, name) for name in names)
+    return Pick(id=fresh(), actor=who, claims=claims)
+
+
+def test_the_first_free_one_is_picked() -> None:
+    ledger = holding(lease(holder=KIM), lease(holder=KIM, resource="F002", since=-2 * LAPSED))
+    ledger, done = step(ledger, pick("F001", "F002", "F003"), when=moment(10))
+    assert done.leases[0].resource.text == "F002"
+    assert done.leases[0].operation == done.operation
+
+
+def test_two_runs_of_one_person_without_sessions_get_different_work() -> None:
+    ledger, first = step(empty(), pick("F001", "F002"), when=moment())
+    ledger, second = step(ledger, pick("F001", "F002"), when=moment())
+    assert {x.leases[0].resource.text for x in (first, second)} == {"F001", "F002"}
+    with pytest.raises(NothingLeft):
+        step(ledger, pick("F001", "F002"), when=moment())
+    assert len(leases_in(ledger)) == 2
+
+
+def test_completed_and_assigned_work_is_passed_over() -> None:
+    ledger, _ = step(empty(), complete(JO), when=moment())
+    assigned = claim(JO, "F002", assigned=(BY_KIM,))
+    op = Pick(id=fresh(), actor=JO, claims=(claim(JO), assigned))
+    with pytest.raises(NothingLeft):
+        step(ledger, op, when=moment())

@@ -1,0 +1,102 @@
+"""Who is one person: emails that differ by the letter case of ASCII alone, wherever they meet."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+import pytest
+from core.values import (
+    SKEW,
+    TTL,
+    claim,
+    empty,
+    holding,
+    lease,
+    leases_in,
+    moment,
+    release,
+    revoke,
+    set_policy,
+    step,
+)
+
+from gitlease.core.addresses import Addresses
+from gitlease.core.edge import Assignee, People, same_name
+from gitlease.core.errors import LeaseHeld, PolicyRefused
+from gitlease.core.holder import person_key
+from gitlease.core.lease import Actor, same_person
+from gitlease.core.persons import Persons
+from gitlease.core.policy import Policy
+from gitlease.store.records import notices_file
+
+LAPSED = TTL + SKEW + 1
+ADA, ELSE = Actor("straße@example.com"), Actor("strasse@example.com")
+TWINS = [
+    ("straße@example.com", "strasse@example.com"),
+    ("straße@example.com", "STRASSE@example.com"),
+    ("jörg@example.com", "JÖRG@example.com"),
+    ("jo\u0308rg@example.com", "j\u00f6rg@example.com"),
+    ("\u212aim@example.com", "kim@example.com"),
+    ("mi\u017fs@example.com", "miss@example.com"),
+    ("\uff4ao@example.com", "jo@example.com"),
+    ("jo\u200d@example.com", "jo@example.com"),
+]
+
+
+@pytest.mark.parametrize(("one", "other"), TWINS)
+def test_who_differs_by_more_than_ascii_case_is_somebody_else(one: str, other: str) -> None:
+    assert not same_person(one, other)
+    assert not same_person(other, one)
+    assert not Assignee(one, (one,)).is_holder(other)
+    assert not People({one: "@x"}).is_mine("@x", other)
+    assert not People(handles=True).is_mine("@" + one.partition("@")[0], other)
+    assert not same_name(one, other)
+    assert not Policy(admins=(one,)).is_admin(other)
+    assert notices_file(one) != notices_file(other)
+    assert not Addresses().of(one) & Addresses().of(other)
+    assert Persons(People(), {one: other}).usual(one) == person_key(other)
+    assert not Persons(People(), known=(one, other)).persons(one) & {person_key(other)}
+
+
+@pytest.mark.parametrize("email", ["jo@example.com", "straße@example.com", "jörg@example.com"])
+def test_ascii_letter_case_makes_nobody_else_of_anyone(email: str) -> None:
+    shouted = email.translate({c: c - 32 for c in range(ord("a"), ord("z") + 1)})
+    assert same_person(email, shouted)
+    assert person_key(shouted) == email
+    assert Assignee(email, (shouted,)).is_holder(email)
+    assert Policy(admins=(shouted,)).is_admin(email)
+    assert notices_file(shouted) == notices_file(email)
+    assert Addresses().of(email) == Addresses().of(shouted)
+    assert Persons(People(), known=(email,)).persons(shouted) == {email}
+
+
+def test_notices_of_ascii_holders_lie_where_they_always_lay() -> None:
+    digest = sha256(b"jo@example.com").hexdigest()[:16]
+    assert notices_file("Jo@Example.com") == f"notices/{digest[:2]}/{digest}.yaml"
+
+
+def test_a_lease_is_kept_from_whose_email_only_folds_alike() -> None:
+    ledger = holding(lease(holder=ADA))
+    with pytest.raises(LeaseHeld, match=r"straße@example\.com"):
+        step(ledger, claim(ELSE), when=moment(10))
+    with pytest.raises(LeaseHeld):
+        step(ledger, release(ELSE), when=moment(10))
+    _, outcome = step(ledger, claim(Actor("STRAßE@EXAMPLE.com")), when=moment(10))
+    assert outcome.status == "renewed"
+
+
+def test_word_of_a_loss_reaches_the_one_who_lost() -> None:
+    ledger, outcome = step(holding(lease(holder=ADA)), claim(ELSE), when=moment(LAPSED))
+    assert outcome.status == "taken_over"
+    assert [x.by for x in ledger.notices("STRAßE@example.com")] == [ELSE.holder]
+    assert ledger.notices(ELSE.holder) == ()
+    assert [x.holder for x in leases_in(ledger)] == [ELSE.holder]
+
+
+def test_nobody_administers_a_ledger_by_an_email_that_only_folds_alike() -> None:
+    policy = Policy(admins=(ADA.holder,))
+    ledger = holding(lease(holder=Actor("kim@example.com")), policy=policy)
+    with pytest.raises(PolicyRefused):
+        step(ledger, revoke(ELSE), when=moment(10))
+    with pytest.raises(PolicyRefused):
+        step(empty(policy), set_policy(ELSE, skew="1s"), when=moment(10))

@@ -1,0 +1,117 @@
+"""The policy of a ledger: its limits, and how people set and read it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gitlease.core.errors import UsageError
+from gitlease.core.policy import (
+    DEFAULT_POLICY,
+    KEYS,
+    MAX_ADMINS,
+    History,
+    Margins,
+    Policy,
+    Rule,
+    change_policy,
+    policy_words,
+)
+
+
+def test_the_defaults_are_those_of_the_contract() -> None:
+    words = policy_words(DEFAULT_POLICY)
+    assert words["ttl_max"] == "8h"
+    assert words["ttl_min"] == "10s"
+    assert words["skew"] == "1m"
+    assert words["rule"] == "wall"
+    assert words["admins"] == ""
+    assert tuple(words) == KEYS
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "value"),
+    [
+        ("ttl_max", "1h", 3_600),
+        ("ttl_min", "1s", 1),
+        ("skew", "0", 0),
+        ("skew", "0s", 0),
+        ("grace", "1h", 3_600),
+        ("drift", "0%", 0),
+        ("drift", "1.5%", 15_000),
+        ("drift", "50%", 500_000),
+        ("rule", "Observed", Rule.OBSERVED),
+        ("history", "append", History.APPEND),
+        ("admins", "a@x, b@x  a@x", ("a@x", "b@x")),
+        ("admins", "", ()),
+        ("keep_completed", "0", 0),
+    ],
+)
+def test_a_setting_is_understood(key: str, text: str, value: object) -> None:
+    assert getattr(change_policy(DEFAULT_POLICY, {key: text}), key) == value
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        ("colour", "red"),
+        ("ttl_max", "9s"),
+        ("ttl_max", "11y"),
+        ("ttl_min", "0"),
+        ("ttl_min", "9h"),
+        ("skew", "25h"),
+        ("skew", "-1s"),
+        ("grace", "2h"),
+        ("drift", "1"),
+        ("drift", "51%"),
+        ("drift", "-1%"),
+        ("drift", "nan%"),
+        ("drift", "%"),
+        ("rule", "moon"),
+        ("history", ""),
+        ("admins", "a\x07b"),
+        ("admins", "x" * 255),
+        ("admins", " ".join(f"a{n}@x" for n in range(MAX_ADMINS + 1))),
+    ],
+)
+def test_a_bad_setting_is_named(key: str, text: str) -> None:
+    with pytest.raises(UsageError):
+        change_policy(DEFAULT_POLICY, {key: text})
+
+
+def test_limits_are_changed_together() -> None:
+    changed = change_policy(DEFAULT_POLICY, {"ttl_min": "10h", "ttl_max": "20h"})
+    assert (changed.ttl_min, changed.ttl_max) == (36_000, 72_000)
+
+
+@given(
+    st.builds(
+        Policy,
+        ttl_max=st.integers(1_000, 10**8),
+        ttl_min=st.integers(1, 1_000),
+        skew=st.integers(0, 86_400),
+        drift=st.integers(0, 500_000),
+        grace=st.integers(0, 3_600),
+        rule=st.sampled_from(Rule),
+        admins=st.lists(st.sampled_from(["a@x", "b@x", "c@x"]), unique=True).map(tuple),
+        history=st.sampled_from(History),
+        keep_completed=st.integers(0, 10**8),
+    )
+)
+def test_what_is_shown_can_be_set(policy: Policy) -> None:
+    assert change_policy(DEFAULT_POLICY, policy_words(policy)) == policy
+
+
+def test_an_admin_is_one_in_any_letters() -> None:
+    policy = Policy(admins=("Jo@Example.com",))
+    assert policy.is_admin("jo@example.COM")
+    assert not policy.is_admin("joe@example.com")
+    assert not DEFAULT_POLICY.is_admin("jo@example.com")
+
+
+def test_the_widest_of_two_margins_has_the_larger_of_each() -> None:
+    one = Margins(skew=1, drift=20, grace=3, rule=Rule.WALL)
+    other = Margins(skew=10, drift=2, grace=3, rule=Rule.OBSERVED)
+    widest = Margins(skew=10, drift=20, grace=3, rule=Rule.OBSERVED)
+    assert one.widest(other) == other.widest(one) == widest

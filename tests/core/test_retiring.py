@@ -1,0 +1,292 @@
+"""Retirement: what lapsed may be cleaned up, by whom, and what is never touched."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from core.values import (
+    F001,
+    JO,
+    KIM,
+    SKEW,
+    TTL,
+    as_stored,
+    claim,
+    complete,
+    holding,
+    lease,
+    leases_in,
+    moment,
+    note,
+    picture,
+    retire,
+    retirement,
+    step,
+)
+
+from gitlease.core.edge import Assignee
+from gitlease.core.errors import (
+    GitleaseError,
+    Invalid,
+    LeaseHeld,
+    LeaseLost,
+    PolicyRefused,
+    UsageError,
+)
+from gitlease.core.expiry import Sighting
+from gitlease.core.lease import Actor, Lease, State
+from gitlease.core.ledger import Ledger
+from gitlease.core.loss import Loss, ending, still_held
+from gitlease.core.moves.operations import Retire, Retirement
+from gitlease.core.moves.retiring import WAYS, Way
+from gitlease.core.moves.transitions import MOVES, apply
+from gitlease.core.outcome import Outcome
+from gitlease.core.policy import Policy, Rule
+from gitlease.core.relation import Relation
+from gitlease.core.resources.resource import Resource, parse_resource
+
+LIVE, EXPIRED, LAPSED = 10, TTL + 1, TTL + SKEW + 1  # seconds after the grant
+JO_CI = replace(JO, session="build-7")
+JO_AGENT = replace(JO, session="claude:1234", session_explicit=True)
+LEE = Actor("lee@example.com")
+
+
+def item(*records: Lease, resource: Resource = F001, **more: Any) -> Retirement:
+    return retirement(*records, what=resource.text, **more)
+
+
+def after(
+    ledger: Ledger, who: Actor, *items: Retirement, seconds: float = LAPSED
+) -> tuple[Ledger, Outcome]:
+    return step(ledger, retire(who, *items), when=moment(seconds))
+
+
+# --- which records may go -----------------------------------------------------------------------
+
+THEIRS, WITH_EDGE = lease(), lease(edge=True)
+CASES: list[tuple[str, Lease, Actor, float, bool, str | None]] = [
+    ("another's, live", THEIRS, KIM, LIVE, True, "held"),
+    ("another's, run out but not lapsed", THEIRS, KIM, EXPIRED, True, "held"),
+    ("another's, lapsed", THEIRS, KIM, LAPSED, False, None),
+    ("another's with an edge, live", WITH_EDGE, KIM, LIVE, True, "held"),
+    ("another's with an edge, lapsed, not asked for", WITH_EDGE, KIM, LAPSED, False, "held"),
+    ("another's with an edge, lapsed", WITH_EDGE, KIM, LAPSED, True, None),
+    ("one's own, live", THEIRS, JO, LIVE, True, "held"),
+    ("one's own, run out", THEIRS, JO, EXPIRED, False, None),
+    ("one's own with an edge, lapsed", WITH_EDGE, JO, LAPSED, False, None),
+    ("of another run of one's own, live", lease(holder=JO_CI), JO_AGENT, LIVE, True, "held"),
+    ("of a run of one's own, live", lease(holder=JO_CI), JO, LIVE, True, "held"),
+    ("of a run of one's own, lapsed", lease(holder=JO_CI), JO_AGENT, LAPSED, False, None),
+    ("parked, not lapsed", replace(THEIRS, parked=True), JO, LIVE, True, "held"),
+    ("completed", lease(state=State.COMPLETED), KIM, LAPSED, True, "held"),
+]
+
+
+@pytest.mark.parametrize(
+    ("record", "who", "seconds", "assigned", "refusal"),
+    [case[1:] for case in CASES],
+    ids=[case[0] for case in CASES],
+)
+def test_only_what_lapsed_goes(
+    record: Lease, who: Actor, seconds: float, assigned: bool, refusal: str | None
+) -> None:
+    before = holding(record)
+    asked = item(leases_in(before)[0], assigned=assigned)
+    ledger, outcome = after(before, who, asked, seconds=seconds)
+    assert [r.code for r in outcome.refused] == ([] if refusal is None else [refusal])
+    assert (leases_in(ledger) == []) is (refusal is None)
+    if refusal is not None:
+        assert not outcome.changed
+        assert picture(ledger) == picture(before)
+
+
+def test_every_relation_has_its_way_and_no_live_one_may_go() -> None:
+    assert set(WAYS) == set(Relation)
+    assert {how for how, way in WAYS.items() if way is not Way.NO} == {
+        Relation.MINE_LAPSED,
+        Relation.THEIRS_LAPSED,
+        Relation.THEIRS_ASSIGNED,
+    }
+    assert Retire in MOVES
+
+
+def test_by_the_observed_rule_it_must_have_been_seen_for_its_time() -> None:
+    ledger = holding(lease(), policy=Policy(rule=Rule.OBSERVED))
+    (record,) = leases_in(ledger)
+    seen = moment(LAPSED * 4, Sighting(moment(LAPSED * 4 - 5).now, changed=False))
+    _, outcome = step(ledger, retire(KIM, item(record)), when=seen)
+    assert [type(r) for r in outcome.refused] == [LeaseHeld]
+    seen = moment(LAPSED * 4, Sighting(moment(LAPSED).now, changed=False))
+    _, outcome = step(ledger, retire(KIM, item(record)), when=seen)
+    assert outcome.changed
+
+
+def test_a_grant_that_was_made_since_is_not_the_one_that_was_named() -> None:
+    before = holding(lease())
+    (old,) = leases_in(before)
+    ledger, _ = step(before, claim(JO), when=moment(LAPSED))
+    late, outcome = after(ledger, KIM, item(old), seconds=3 * LAPSED)
+    assert (outcome.changed, outcome.refused) == (False, ())
+    assert picture(late) == picture(ledger)
+
+
+def test_it_gives_nothing_to_anyone() -> None:
+    before = holding(lease())
+    ledger, outcome = after(before, KIM, item(leases_in(before)[0]))
+    assert ledger.header.sequence == before.header.sequence
+    assert ledger.header.revision == before.header.revision + 1
+    assert [x.state for x in outcome.leases] == [State.EXPIRED]
+    (granted,) = step(ledger, claim(LEE), when=moment(LAPSED + 1))[1].leases
+    assert granted.token > before.header.sequence
+
+
+# --- edges --------------------------------------------------------------------------------------
+
+KIMS = Assignee("@kim", (KIM.holder,))
+
+
+def test_a_name_leaves_with_a_word_to_whom_it_means_and_a_note_to_who_comes_next() -> None:
+    asked = item(unassigned=(KIMS,), assigned=True, note="was kim's")
+    ledger, outcome = after(holding(), JO, asked)
+    assert (outcome.status, outcome.changed) == ("retired", True)
+    assert (outcome.retired, outcome.unassigned) == ((F001,), ("@kim",))
+    (notice,) = ledger.notices(KIM.holder)
+    assert (notice.what, notice.resource, notice.by, notice.reason) == (
+        "retired",
+        "F001",
+        JO.holder,
+        "idle",
+    )
+    assert [(n.author, n.text) for n in ledger.notes(F001)] == [(JO.holder, "was kim's")]
+    assert [(e.kind, e.resource, e.holder) for e in outcome.events] == [
+        ("retired", "F001", KIM.holder)
+    ]
+
+
+def test_who_is_told_of_the_lease_is_not_told_of_the_edge_again() -> None:
+    before = holding(lease(holder=KIM, edge=True))
+    asked = item(*leases_in(before), assigned=True, unassigned=(KIMS,))
+    ledger, outcome = after(before, JO, asked)
+    assert len(ledger.notices(KIM.holder)) == 1
+    assert [e.kind for e in outcome.events] == ["retired"]
+
+
+def test_every_address_of_somebody_is_told_but_never_oneself() -> None:
+    both = Assignee("@kim", (KIM.holder, "k@work.example", JO.holder))
+    ledger, _ = after(holding(), JO, item(unassigned=(both,)))
+    assert [len(ledger.notices(x)) for x in (KIM.holder, "k@work.example")] == [1, 1]
+    assert ledger.notices(JO.holder) == ()
+    before = holding(lease())
+    ledger, _ = after(before, JO, item(*leases_in(before)))
+    assert ledger.notices(JO.holder) == ()
+
+
+@pytest.mark.parametrize("scope", ["*", "parser"])
+def test_a_claim_of_the_assignees_keeps_its_edge(scope: str) -> None:
+    before = holding(lease(holder=KIM, scope=scope, since=LAPSED))
+    ledger, outcome = after(before, JO, item(unassigned=(KIMS,), assigned=True), seconds=LAPSED + 5)
+    (refusal,) = outcome.refused
+    assert (refusal.code, refusal.resource) == ("held", "F001")
+    assert picture(ledger) == picture(before)
+
+
+def test_the_claim_of_another_does_not_keep_it() -> None:
+    before = holding(lease(holder=LEE, since=LAPSED))
+    _, outcome = after(before, JO, item(unassigned=(KIMS,)), seconds=LAPSED + 5)
+    assert (outcome.changed, outcome.refused) == (True, ())
+
+
+def test_a_task_that_was_finished_meanwhile_is_left_alone() -> None:
+    before, _ = step(holding(), complete(KIM), when=moment(LIVE))
+    ledger, outcome = after(before, JO, item(unassigned=(KIMS,)))
+    assert [type(r) for r in outcome.refused] == [PolicyRefused]
+    assert picture(ledger) == picture(before)
+
+
+# --- many at once -------------------------------------------------------------------------------
+
+
+def test_each_item_goes_whole_or_not_at_all_and_the_others_go() -> None:
+    other = parse_resource("F002")
+    before = holding(
+        lease(holder=KIM, scope="lexer"),
+        lease(holder=KIM, scope="parser", since=LAPSED),
+        lease(holder=KIM, resource="F002"),
+    )
+    one, two, three = leases_in(before)
+    asked = (item(one, two, unassigned=(KIMS,)), item(three, resource=other))
+    ledger, outcome = after(before, JO, *asked, seconds=LAPSED + 5)
+    assert leases_in(ledger) == [one, two]
+    assert [r.resource for r in outcome.refused] == ["F001"]
+    assert (outcome.retired, outcome.unassigned) == ((other,), ())
+
+
+def test_the_ring_has_one_entry_for_many() -> None:
+    before = holding(*(lease(resource=f"F{n:03}", holder=KIM) for n in range(200)))
+    items = [item(x, resource=x.resource) for x in leases_in(before)]
+    ledger, outcome = after(before, JO, *items)
+    assert (leases_in(ledger), len(outcome.leases)) == ([], 200)
+    assert [e.outcome for e in ledger.header.ring] == ["retired"]
+    ids = [n.id for n in ledger.notices(KIM.holder)]
+    assert len(set(ids)) == len(ids)
+
+
+def test_twice_is_as_good_as_once() -> None:
+    before = holding(lease())
+    asked = item(*leases_in(before))
+    ledger, _ = after(before, KIM, asked)
+    again, outcome = after(ledger, KIM, asked)
+    assert not outcome.changed
+    assert picture(again) == picture(ledger)
+
+
+def test_a_retirement_needs_a_reason() -> None:
+    with pytest.raises(UsageError, match="needs a reason"):
+        after(holding(), JO, replace(item(), reason=" "))
+
+
+class Damaged:
+    """Records of which one resource cannot be read."""
+
+    def __init__(self, ledger: Ledger, error: GitleaseError) -> None:
+        self._stored, self._error = as_stored(ledger).records, error
+
+    def of(self, resource: Resource) -> Any:
+        if resource == F001:
+            raise self._error
+        return self._stored.of(resource)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stored, name)
+
+
+def test_a_damaged_record_keeps_only_its_own() -> None:
+    before = holding(lease(holder=KIM, resource="F002"))
+    (sound,) = leases_in(before)
+    damaged = replace(before, records=Damaged(before, Invalid("it is damaged")))
+    items = (item(lease()), item(sound, resource=sound.resource))
+    applied = apply(damaged, [retire(JO, *items)], moment(LAPSED))
+    (outcome,) = applied.outcomes
+    assert [str(r) for r in outcome.refused] == ["it is damaged"]
+    assert outcome.retired == (sound.resource,)
+
+
+# --- for whoever held it ------------------------------------------------------------------------
+
+
+def test_who_still_counted_on_it_learns_that_it_had_run_out() -> None:
+    before = holding(lease(holder=KIM))
+    (record,) = leases_in(before)
+    ledger, outcome = after(before, JO, item(record))
+    with pytest.raises(LeaseLost) as lost:
+        still_held(ledger, item(record).grants[0], KIM.holder, moment(LAPSED))
+    assert lost.value.loss == Loss.EXPIRED.value
+    assert ending(outcome.events, record.token) == (Loss.EXPIRED, JO.holder)
+
+
+def test_notes_that_were_there_stay() -> None:
+    before, _ = step(holding(lease(holder=KIM)), note(KIM, "tests are red"), when=moment(LIVE))
+    ledger, _ = after(before, JO, item(*leases_in(before), note="lapsed"))
+    assert [n.text for n in ledger.notes(F001)] == ["tests are red", "lapsed"]

@@ -1,0 +1,318 @@
+"""The line of those who wait: who stands where, who is let go first, and what a ticket is worth."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from core.values import F001, JO, KIM, NOON, TTL, claim, empty, fresh, moment, release, step
+
+from gitlease.core.errors import Invalid, LeaseHeld, PolicyRefused, UsageError
+from gitlease.core.instant import MS
+from gitlease.core.lease import Actor
+from gitlease.core.ledger import TICKETS_KEPT, Ledger, Ticket
+from gitlease.core.moves.operations import LeaveTicket, TakeTicket
+from gitlease.core.moves.tickets import LONGEST_TICKET, SKEW, NotYourTurn, line, place
+from gitlease.core.moves.transitions import apply
+from gitlease.core.outcome import Outcome
+from gitlease.core.resources.resource import Resource, parse_resource
+
+LEE = Actor("lee@example.com")
+MAX = Actor("max@example.com")
+F002 = parse_resource("F002")
+SOON = NOON + 600 * MS
+
+
+def take(who: Actor, ticket: str, *what: Resource, **more: Any) -> TakeTicket:
+    more = {"until": SOON, **more}
+    return TakeTicket(id=fresh(), actor=who, resources=what or (F001,), ticket=ticket, **more)
+
+
+def leave(who: Actor, ticket: str, *what: Resource) -> LeaveTicket:
+    return LeaveTicket(id=fresh(), actor=who, resources=what or (F001,), ticket=ticket)
+
+
+def tickets(ledger: Ledger, what: Resource = F001, at: float = 0) -> list[str]:
+    """The ids of those who wait, in their order."""
+    return [t.id for t in line(ledger.tickets(what), NOON + round(at * MS))]
+
+
+def in_line(*who: Actor, **more: Any) -> Ledger:
+    """A ledger in which these wait, one second after the other: t0, t1 and so on."""
+    ledger = empty()
+    for number, one in enumerate(who):
+        ledger, _ = step(ledger, take(one, f"t{number}", **more), when=moment(number))
+    return ledger
+
+
+def ahead(ledger: Ledger, who: Actor, ticket: str | None, scope: str = "*", at: float = 60) -> int:
+    return place(ledger, [F001], scope, who, ticket, NOON + round(at * MS)).ahead
+
+
+def test_who_knows_an_id_puts_nobody_else_out_of_the_line() -> None:
+    ledger = in_line(JO)
+    with pytest.raises(PolicyRefused, match="another's"):
+        step(ledger, take(KIM, "t0"), when=moment(5))
+    ledger, _ = step(ledger, claim(KIM, ticket="t0"), when=moment(5))
+    assert tickets(ledger) == ["t0"]
+
+
+# --- taking and leaving ---------------------------------------------------------------------------
+
+
+def test_a_ticket_says_who_waits_since_when_and_until_when() -> None:
+    ledger, outcome = step(
+        empty(), take(replace(JO, session="s1"), "t", scope="parser"), when=moment(5)
+    )
+    (ticket,) = ledger.tickets(F001)
+    assert ticket == Ticket(
+        id="t",
+        resource=F001,
+        scope="parser",
+        holder=JO.holder,
+        session="s1",
+        since=NOON + 5 * MS,
+        until=SOON,
+    )
+    assert (outcome.status, outcome.changed, outcome.leases) == ("waiting", True, ())
+    assert [(e.kind, e.by, e.resource, e.scope) for e in outcome.events] == [
+        ("waiting", JO.holder, "F001", "parser")
+    ]
+
+
+def test_one_push_is_one_operation_however_many_things_are_waited_for() -> None:
+    many = tuple(parse_resource(f"task-{n}") for n in range(50))
+    ledger = empty()
+    applied = apply(ledger, [take(JO, "t", *many)], moment())
+    assert len(applied.ledger.header.ring) == 1
+    assert all(tickets(applied.ledger, what) == ["t"] for what in many)
+    assert applied.only_renews, "nobody's right depends on it, so history may forget it"
+
+
+def test_the_line_is_in_the_order_of_arrival_and_then_of_ids() -> None:
+    ledger = in_line(JO, KIM, LEE)
+    assert tickets(ledger) == ["t0", "t1", "t2"]
+    for name in ("b", "a"):
+        ledger, _ = step(ledger, take(MAX, name), when=moment(9))
+    assert tickets(ledger) == ["t0", "t1", "t2", "a", "b"]
+
+
+def test_a_ticket_that_is_taken_again_keeps_its_place_and_lasts_longer() -> None:
+    ledger = in_line(JO, KIM)
+    (first, _) = ledger.tickets(F001)
+    again = take(JO, "t0", since=first.since, until=SOON + MS)
+    ledger, _ = step(ledger, again, when=moment(100))
+    assert tickets(ledger) == ["t0", "t1"]
+    assert [t.until for t in ledger.tickets(F001)] == [SOON + MS, SOON]
+
+
+def test_nobody_can_have_waited_since_tomorrow_or_wait_for_years() -> None:
+    ledger, _ = step(empty(), take(JO, "t", since=NOON + 10**9, until=NOON + 10**15), when=moment())
+    (ticket,) = ledger.tickets(F001)
+    assert (ticket.since, ticket.until) == (NOON, NOON + LONGEST_TICKET)
+
+
+def test_leaving_takes_ones_own_ticket_away_and_no_other() -> None:
+    ledger = in_line(JO, KIM)
+    after, outcome = step(ledger, leave(JO, "t0"), when=moment(5))
+    assert tickets(after) == ["t1"]
+    assert (outcome.status, outcome.changed) == ("left", True)
+    for nothing in (leave(JO, "t1"), leave(JO, "gone"), leave(KIM, "t1", F002)):
+        applied = apply(after, [nothing], moment(5))
+        assert not applied.changed
+
+
+def test_the_last_one_leaves_no_record_behind() -> None:
+    ledger, _ = step(in_line(JO), leave(JO, "t0"), when=moment(5))
+    assert ledger.tickets(F001) == ()
+
+
+def test_what_has_run_out_counts_no_more_and_makes_room() -> None:
+    ledger = in_line(JO, KIM)
+    assert tickets(ledger, at=599.9) == ["t0", "t1"]
+    assert tickets(ledger, at=600) == []
+    ledger, _ = step(ledger, take(LEE, "t2", until=SOON + MS), when=moment(600))
+    assert [t.id for t in ledger.tickets(F001)] == ["t2"]
+
+
+def test_a_line_is_bounded() -> None:
+    ledger = empty()
+    for number in range(TICKETS_KEPT):
+        ledger, _ = step(ledger, take(KIM, f"t{number}"), when=moment())
+    with pytest.raises(PolicyRefused, match=f"{TICKETS_KEPT} wait for F001 already"):
+        apply(ledger, [take(JO, "one-more")], moment())
+    assert apply(ledger, [take(KIM, "t7")], moment()).changed, "but a place may be kept"
+
+
+def test_a_ticket_for_nothing_is_a_slip() -> None:
+    op = TakeTicket(id=fresh(), actor=JO, resources=(), ticket="t", until=SOON)
+    with pytest.raises(UsageError):
+        apply(empty(), [op], moment())
+
+
+def test_a_ticket_that_nobody_can_believe_is_passed_over() -> None:
+    far = Ticket("far", F001, "*", KIM.holder, None, NOON, NOON + LONGEST_TICKET + SKEW + 1)
+    fair = replace(far, id="fair", until=far.until - 1)
+    assert [t.id for t in line([far, fair], NOON)] == ["fair"]
+
+
+# --- where one stands ----------------------------------------------------------------------------
+
+
+def test_a_place_counts_those_before_and_behind() -> None:
+    ledger = in_line(JO, KIM, LEE)
+    found = place(ledger, [F001], "*", KIM, "t1", NOON)
+    assert (found.ahead, found.behind, found.kept) == (1, 1, True)
+    newcomer = place(ledger, [F001], "*", MAX, None, NOON)
+    assert (newcomer.ahead, newcomer.behind, newcomer.kept) == (3, 0, False)
+
+
+def test_of_several_resources_the_place_that_is_furthest_behind_counts() -> None:
+    ledger = in_line(JO, KIM)
+    ledger, _ = step(ledger, take(LEE, "both", F001, F002), when=moment(9))
+    assert place(ledger, [F002], "*", LEE, "both", NOON).ahead == 0
+    assert place(ledger, [F001, F002], "*", LEE, "both", NOON).ahead == 2
+
+
+def test_only_those_who_want_the_same_part_stand_before() -> None:
+    ledger, _ = step(empty(), take(KIM, "p", scope="parser"), when=moment())
+    ledger, _ = step(ledger, take(LEE, "l", scope="lexer"), when=moment(1))
+    assert ahead(ledger, JO, None, "parser") == 1
+    assert ahead(ledger, JO, None, "docs") == 0
+    assert ahead(ledger, JO, None, "*") == 2
+
+
+def test_what_ones_own_run_waits_for_stands_in_nobodys_way() -> None:
+    one, other = replace(JO, session="one"), replace(JO, session="other")
+    ledger = in_line(JO, one)
+    assert ahead(ledger, JO, None) == 1, "the person is not the run"
+    assert ahead(ledger, one, None) == 0
+    assert ahead(ledger, other, None) == 1
+    assert ahead(ledger, replace(JO, holder="JO@example.com"), None) == 1
+
+
+# --- what a claim does with it -------------------------------------------------------------------
+
+
+def test_a_plain_claim_looks_at_nobody_who_waits() -> None:
+    ledger, outcome = step(in_line(KIM, LEE), claim(JO), when=moment(9))
+    assert outcome.status == "claimed"
+    assert tickets(ledger) == ["t0", "t1"], "and leaves the line as it is"
+
+
+@pytest.mark.parametrize("passing", [0, 1])
+def test_a_claim_that_waits_its_turn_lets_those_before_it_go_first(passing: int) -> None:
+    ledger = in_line(KIM, LEE, JO)
+    with pytest.raises(NotYourTurn) as refused:
+        apply(ledger, [claim(JO, ticket="t2", passing=passing)], moment(9))
+    assert isinstance(refused.value, LeaseHeld)
+    assert (refused.value.ahead, refused.value.code) == (2, "held")
+    assert refused.value.message == "F001 is free, and 2 others have waited for it longer"
+    assert not refused.value.conflicts
+
+
+def test_the_one_before_is_named() -> None:
+    with pytest.raises(NotYourTurn, match=f"and {KIM.holder} has waited for it longer"):
+        apply(in_line(KIM), [claim(JO, passing=0)], moment(9))
+
+
+def test_the_first_in_line_is_granted_it_and_is_out_of_the_line() -> None:
+    ledger, outcome = step(
+        in_line(KIM, LEE, JO), claim(KIM, ticket="t0", passing=0), when=moment(9)
+    )
+    assert outcome.status == "claimed"
+    assert tickets(ledger) == ["t1", "t2"]
+
+
+def test_who_was_passed_over_is_out_of_the_line() -> None:
+    ledger = in_line(KIM, LEE, JO, MAX)
+    ledger, outcome = step(ledger, claim(JO, ticket="t2", passing=2), when=moment(9))
+    assert outcome.status == "claimed"
+    assert tickets(ledger) == ["t3"]
+
+
+def test_a_grant_drops_what_has_run_out_when_it_writes_the_line_anyway() -> None:
+    ledger, _ = step(empty(), take(KIM, "old", until=NOON + 5 * MS), when=moment())
+    ledger, _ = step(ledger, take(JO, "mine"), when=moment(1))
+    after, _ = step(ledger, claim(JO, ticket="mine", passing=0), when=moment(9))
+    assert after.tickets(F001) == ()
+    same, _ = step(ledger, claim(LEE, ticket="none", passing=0), when=moment(700))
+    assert same.tickets(F001) == ledger.tickets(F001)
+
+
+def test_a_refused_claim_leaves_the_ticket_where_it_is() -> None:
+    ledger, _ = step(in_line(JO), claim(KIM), when=moment(5))
+    with pytest.raises(LeaseHeld) as held:
+        apply(ledger, [claim(JO, ticket="t0", passing=0)], moment(9))
+    assert not isinstance(held.value, NotYourTurn)
+    assert tickets(ledger) == ["t0"]
+
+
+def test_ones_own_live_lease_is_renewed_whoever_waits_for_it() -> None:
+    ledger, _ = step(in_line(KIM), claim(JO), when=moment(5))
+    _, outcome = step(ledger, claim(JO, passing=0), when=moment(9))
+    assert outcome.status == "renewed"
+
+
+def test_no_rule_but_the_claims_own_wish_keeps_anyone_out() -> None:
+    """The line changes nothing about leases: S2, S4 and S7 are decided as without it."""
+    ledger = in_line(KIM, LEE)
+    held, _ = step(ledger, claim(JO), when=moment(5))
+    freed, _ = step(held, release(JO), when=moment(6))
+    retaken, outcome = step(freed, claim(MAX), when=moment(7))
+    assert outcome.leases[0].token == 2
+    assert [x.holder for x in retaken.every_lease()] == [MAX.holder]
+    assert outcome.leases[0].duration_ms == TTL * MS
+
+
+def test_a_batch_over_several_resources_stands_in_each_line() -> None:
+    ledger, _ = step(in_line(KIM), take(JO, "both", F001, F002), when=moment(5))
+    wishes = [claim(JO, what, ticket="both", passing=0) for what in ("F002", "F001")]
+    with pytest.raises(NotYourTurn):
+        apply(ledger, wishes, moment(9))
+    ledger, _ = step(ledger, leave(KIM, "t0"), when=moment(10))
+    wishes = [claim(JO, what, ticket="both", passing=0) for what in ("F002", "F001")]
+    ledger, _ = step(ledger, *wishes, when=moment(11))
+    assert tickets(ledger) == tickets(ledger, F002) == []
+
+
+# --- a line that cannot be read ------------------------------------------------------------------
+
+
+class Unreadable:
+    """Records of which the line is damaged."""
+
+    def __init__(self, error: Invalid) -> None:
+        self._error = error
+
+    def of(self, resource: Resource) -> list[Any]:
+        return []
+
+    def every(self) -> Iterator[Any]:
+        return iter(())
+
+    def with_paths(self) -> tuple[()]:
+        return ()
+
+    def notes(self, resource: Resource) -> tuple[()]:
+        return ()
+
+    def notices(self, holder: str) -> tuple[()]:
+        return ()
+
+    def tickets(self, resource: Resource) -> Any:
+        raise self._error
+
+
+def test_a_damaged_line_keeps_nobody_from_claiming() -> None:
+    ledger = replace(empty(), records=Unreadable(Invalid("who waits for F001 cannot be read")))
+    assert ledger.tickets(F001) == ()
+    assert ledger.tickets_damage(F001) == "who waits for F001 cannot be read"
+    for wish in (claim(JO), claim(JO, ticket="t", passing=0)):
+        applied = apply(ledger, [wish], moment())
+        assert isinstance(applied.results[0], Outcome)
+    mended = apply(ledger, [take(JO, "t")], moment()).ledger
+    assert tickets(mended) == ["t"], "who takes a ticket makes the line anew"
+    assert mended.tickets_damage(F001) is not None, "until it is written"

@@ -1,0 +1,638 @@
+"""The moves of a ledger: what each leaves behind, what a refusal leaves alone, what only grows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+from core.values import (
+    F001,
+    JO,
+    KIM,
+    NOON,
+    SKEW,
+    TTL,
+    as_stored,
+    at,
+    claim,
+    complete,
+    empty,
+    extend,
+    fresh,
+    holding,
+    lease,
+    leases_in,
+    moment,
+    note,
+    picture,
+    release,
+    renew,
+    revoke,
+    set_policy,
+    step,
+)
+
+from gitlease.core.errors import (
+    GitleaseError,
+    Invalid,
+    LeaseHeld,
+    LeaseLost,
+    NotFound,
+    NotHolder,
+    PolicyRefused,
+    UsageError,
+)
+from gitlease.core.expiry import Moment, Sighting
+from gitlease.core.instant import MS
+from gitlease.core.lease import Actor, Lease, State
+from gitlease.core.ledger import (
+    EPOCH_SIZE,
+    NOTES_KEPT,
+    NOTICES_KEPT,
+    RING_SIZE,
+    Fate,
+    Header,
+    Ledger,
+    Notice,
+    RingEntry,
+)
+from gitlease.core.loss import Loss, ending
+from gitlease.core.moves import claiming
+from gitlease.core.moves.operations import Acknowledge, Barrier, Claim, DropRecord, Operation
+from gitlease.core.moves.transitions import MOVES, apply
+from gitlease.core.policy import Policy, Rule
+from gitlease.core.resources.resource import parse_resource
+
+LIVE, LAPSED = 10, TTL + SKEW + 1
+AGENT = replace(JO, session="agent")
+
+
+def only(ledger: Ledger) -> Lease:
+    (found,) = leases_in(ledger)
+    return found
+
+
+# --- a refusal changes nothing -------------------------------------------------------------------
+
+BASE = holding(
+    lease(),
+    lease(resource="F002", holder=KIM, edge=True),
+    lease(resource="F003", state=State.COMPLETED),
+    lease(resource="F004", holder=AGENT),
+    lease(resource="src/", holder=KIM),
+)
+ILLEGAL: dict[str, tuple[Operation, type[GitleaseError], float]] = {
+    "claim what another holds": (claim(KIM), LeaseHeld, LIVE),
+    "claim a scope of what another holds": (claim(KIM, scope="a"), LeaseHeld, LIVE),
+    "claim what another session holds": (claim(JO, "F004"), LeaseHeld, LIVE),
+    "claim a file of another's folder": (claim(JO, "src/a.py"), LeaseHeld, LIVE),
+    "claim what is assigned": (claim(JO, "F002"), LeaseHeld, LAPSED),
+    "claim completed work": (claim(JO, "F003"), PolicyRefused, LIVE),
+    "take over without a reason": (claim(JO, "F002", takeover=True), UsageError, LAPSED),
+    "claim for too long": (claim(JO, ttl=8 * 3_600 + 1), PolicyRefused, LIVE),
+    "claim for too short": (claim(JO, ttl=9), PolicyRefused, LIVE),
+    "claim too many paths": (claim(JO, paths=("a",) * 65), UsageError, LIVE),
+    "renew what another holds": (renew(KIM), NotHolder, LIVE),
+    "renew what ran out": (renew(JO), LeaseLost, TTL),
+    "renew what is not there": (renew(JO, "F009"), LeaseLost, LIVE),
+    "renew completed work": (renew(JO, "F003"), LeaseLost, LIVE),
+    "renew for too long": (renew(JO, ttl=8 * 3_600 + 1), PolicyRefused, LIVE),
+    "extend what another holds": (extend(KIM, 60), NotHolder, LIVE),
+    "extend what ran out": (extend(JO, 60), LeaseLost, TTL),
+    "release what another holds": (release(KIM), LeaseHeld, LIVE),
+    "finish what another holds": (complete(KIM), LeaseHeld, LIVE),
+    "revoke without being an admin": (revoke(KIM), PolicyRefused, LIVE),
+    "set an unknown policy": (set_policy(JO, colour="red"), UsageError, LIVE),
+    "set a bad policy": (set_policy(JO, ttl_min="1d"), UsageError, LIVE),
+    "name admins without oneself": (set_policy(JO, admins=KIM.holder), PolicyRefused, LIVE),
+    "drop a record without being an admin": (
+        DropRecord(id="d", actor=JO, file="leases/x", reason="bad"),
+        PolicyRefused,
+        LIVE,
+    ),
+}
+
+
+@pytest.mark.parametrize("what", list(ILLEGAL))
+def test_an_illegal_move_is_refused_and_changes_nothing(what: str) -> None:
+    operation, error, seconds = ILLEGAL[what]
+    before = picture(BASE)
+    with pytest.raises(error):
+        apply(BASE, [operation], moment(seconds))
+    assert picture(BASE) == before
+    alone = apply(BASE, [operation], moment(seconds), together=False)
+    assert alone.ledger is BASE
+    assert not alone.changed
+    assert isinstance(alone.results[0], error)
+
+
+def test_a_refusal_after_legal_moves_undoes_them_all() -> None:
+    before = picture(BASE)
+    batch = [claim(JO, "F010"), note(JO, "hello"), release(JO), claim(JO, "F002")]
+    with pytest.raises(LeaseHeld):
+        apply(BASE, batch, moment(LIVE))
+    assert picture(BASE) == before
+
+
+def test_independent_moves_succeed_or_fail_one_by_one() -> None:
+    batch = [claim(JO, "F010"), claim(JO, "F002"), renew(JO), renew(KIM)]
+    applied = apply(BASE, batch, moment(LIVE), together=False)
+    kinds = [type(r).__name__ for r in applied.results]
+    assert kinds == ["Outcome", "LeaseHeld", "Outcome", "NotHolder"]
+    ring = [entry.outcome for entry in applied.ledger.header.ring]
+    assert ring == ["claimed", "held", "renewed", "not_holder"]
+    assert {e.revision for e in applied.ledger.header.ring} == {BASE.header.revision + 1}
+    assert len(leases_in(applied.ledger)) == 6
+
+
+def test_later_moves_of_a_batch_see_the_earlier_ones() -> None:
+    with pytest.raises(LeaseHeld):
+        apply(empty(), [claim(JO), claim(KIM)], moment())
+    applied = apply(empty(), [claim(JO), release(JO), claim(KIM)], moment())
+    assert only(applied.ledger).holder == KIM.holder
+    assert applied.ledger.header.revision == 1
+
+
+OLD_CONTACT = Sighting(at=at(-100_000), changed=False)
+
+
+@pytest.mark.parametrize("who", [JO, replace(JO, session="a")])
+def test_what_a_step_grants_is_live_in_that_step(who: Actor) -> None:
+    """However long ago the clone's first contact was, by which it judges what it has not seen."""
+    batch = [
+        claim(who, "src/auth/"),
+        claim(who, "src/*/x.py"),
+        claim(who, "T1", paths=("src/auth/login.py",)),
+        claim(who, "src/auth/"),
+    ]
+    applied = apply(empty(), batch, moment(LIVE, seen=OLD_CONTACT))
+    assert [outcome.status for outcome in applied.outcomes] == [*["claimed"] * 3, "renewed"]
+    assert {x.resource.text for x in leases_in(applied.ledger)} == {
+        "src/auth",
+        "src/*/x.py",
+        "T1",
+    }
+
+
+def test_what_a_step_grants_stands_in_anothers_way_in_that_step() -> None:
+    seen = moment(LIVE, seen=OLD_CONTACT)
+    for second in (claim(KIM, "src/auth/x.py"), claim(replace(JO, session="b"), "src/auth/")):
+        with pytest.raises(LeaseHeld):
+            apply(empty(), [claim(replace(JO, session="a"), "src/auth/"), second], seen)
+
+
+def test_what_is_finished_may_be_reopened_in_the_same_step() -> None:
+    applied = apply(empty(), [complete(JO), claim(JO, scope="ui", reopen=True)], moment(LIVE))
+    assert [x.scope for x in leases_in(applied.ledger)] == ["ui"]
+
+
+def test_what_was_granted_and_is_not_in_the_ledger_is_never_reported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def forgets(ledger: Ledger, op: Any, when: Moment) -> Any:
+        return ledger, claiming.claim(ledger, op, when)[1]
+
+    monkeypatch.setitem(cast(dict[Any, Any], MOVES), Claim, forgets)
+    with pytest.raises(RuntimeError, match="not in the ledger"):
+        apply(empty(), [claim(JO)], moment(LIVE))
+
+
+# --- revisions, tokens, operation ids ------------------------------------------------------------
+
+
+def test_every_step_is_one_revision() -> None:
+    ledger = empty()
+    steps: list[list[Operation]] = [[claim(JO), claim(JO, "F002")], [renew(JO)], [release(JO)]]
+    for number, batch in enumerate(steps, start=1):
+        ledger = as_stored(apply(ledger, batch, moment(LIVE)).ledger)
+        assert ledger.header.revision == number
+
+
+def test_a_barrier_changes_nothing_but_the_revision() -> None:
+    ledger, outcome = step(BASE, Barrier(id=fresh(), actor=KIM), when=moment(LIVE))
+    assert outcome.changed
+    assert ledger.header.revision == BASE.header.revision + 1
+    assert leases_in(ledger) == leases_in(BASE)
+    assert ledger.header.token == BASE.header.token
+
+
+def test_every_grant_takes_a_greater_token() -> None:
+    ledger, tokens = empty(), []
+    for seconds, who in enumerate((JO, KIM) * 4):
+        when = moment(seconds * LAPSED)
+        ledger, outcome = step(ledger, claim(who), when=when)
+        tokens.append(outcome.leases[0].token)
+        ledger, outcome = step(ledger, renew(who), when=when)
+        assert outcome.leases[0].token == tokens[-1]
+        if seconds % 3 == 0:
+            ledger, _ = step(ledger, release(who), when=when)
+    assert tokens == list(range(1, 9))
+
+
+def test_finishing_without_a_lease_takes_a_token_too() -> None:
+    ledger, outcome = step(empty(), complete(JO), when=moment())
+    assert outcome.leases[0].token == 1
+    _, outcome = step(ledger, claim(JO, reopen=True), when=moment())
+    assert outcome.leases[0].token == 2
+
+
+def test_a_token_is_epoch_and_sequence_in_one_number() -> None:
+    header = Header(ledger_id="x", revision=1, epoch=3, sequence=41, policy=Policy())
+    _, outcome = step(empty().with_header(header), claim(JO), when=moment())
+    assert outcome.leases[0].token == 3 * EPOCH_SIZE + 42
+
+
+def test_a_sequence_behind_a_token_in_use_is_refused() -> None:
+    ledger = holding(lease())
+    tampered = ledger.with_header(replace(ledger.header, sequence=0))
+    with pytest.raises(Invalid):
+        apply(tampered, [claim(KIM)], moment(LAPSED))
+
+
+def test_an_operation_that_the_ring_knows_is_never_applied_again() -> None:
+    once = claim(JO)
+    ledger, _ = step(empty(), once, when=moment())
+    for together in (True, False):
+        with pytest.raises(Invalid):
+            apply(ledger, [once], moment(LIVE), together=together)
+
+
+def test_the_same_operation_twice_in_a_batch_is_applied_once() -> None:
+    twice = renew(JO)
+    ledger = holding(lease())
+    with pytest.raises(Invalid):
+        apply(ledger, [twice, twice], moment(LIVE))
+
+
+def test_a_refused_operation_of_an_applied_batch_is_not_tried_again() -> None:
+    refused = claim(KIM)
+    applied = apply(holding(lease()), [renew(JO), refused], moment(LIVE), together=False)
+    with pytest.raises(Invalid):
+        apply(as_stored(applied.ledger), [refused], moment(LAPSED))
+
+
+def test_the_ring_is_bounded_and_keeps_the_newest() -> None:
+    ledger, ids = empty(), []
+    for _ in range(RING_SIZE + 40):
+        barrier = Barrier(id=fresh(), actor=JO)
+        ids.append(barrier.id)
+        ledger, _ = step(ledger, barrier, when=moment())
+    assert [entry.operation for entry in ledger.header.ring] == ids[-RING_SIZE:]
+    assert ledger.header.entry(ids[0]) is None
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "base", "fate"),
+    [
+        (1, 5, 5, Fate.UNDECIDED),
+        (1, 5, 4, Fate.LOST),
+        (100, 100 + RING_SIZE - 1, 100, Fate.LOST),
+        (100, 100 + RING_SIZE - 1, 99, Fate.UNKNOWN),
+    ],
+)
+def test_the_fate_of_a_change_is_read_from_the_ring(
+    first: int, last: int, base: int, fate: Fate
+) -> None:
+    ring = tuple(RingEntry(f"other-{n}", n, "claimed") for n in range(first, last + 1))
+    header = Header(ledger_id="x", revision=last, epoch=0, sequence=0, policy=Policy(), ring=ring)
+    assert header.fate(["mine"], base) is fate
+    assert header.fate(["mine", f"other-{last}"], base) is Fate.APPLIED
+
+
+# --- grants --------------------------------------------------------------------------------------
+
+
+def test_a_grant_says_everything_about_itself() -> None:
+    asked = claim(AGENT, ttl=60, reason="rate limits", scope="parser", paths=("src/",), edge=True)
+    ledger, outcome = step(empty(), asked, when=moment(5))
+    granted = only(ledger)
+    now = at(5).wall_ms
+    assert granted == outcome.leases[0]
+    assert (granted.resource, granted.scope, granted.holder) == (F001, "parser", JO.holder)
+    assert (granted.session, granted.host, granted.branch) == ("agent", "laptop", "main")
+    assert (granted.claimed_at, granted.renewed_at) == (now, now)
+    assert (granted.expires_at, granted.ttl, granted.renewals) == (now + 60 * MS, 60, 0)
+    assert (granted.lease_id, granted.operation) == (asked.lease_id, asked.id)
+    assert (granted.reason, granted.paths, granted.edge) == ("rate limits", ("src/",), True)
+    assert granted.margins == Policy().margins
+    assert granted.state is State.ACTIVE
+    assert outcome.displaced == ()
+
+
+def test_two_grants_of_the_same_thing_never_look_alike() -> None:
+    one, _ = step(empty(), claim(JO), when=moment())
+    other, _ = step(empty(), claim(JO), when=moment())
+    assert only(one) != only(other)
+
+
+@pytest.mark.parametrize(
+    ("asked", "default", "fits", "granted"),
+    [
+        (None, 900, True, 900),
+        (None, 5, True, 10),
+        (None, 86_400, True, 28_800),
+        (60, 900, True, 60),
+        (10, 900, True, 10),
+        (28_800, 900, True, 28_800),
+    ],
+)
+def test_a_default_ttl_is_fitted_into_the_limits(
+    asked: int | None, default: int, fits: bool, granted: int
+) -> None:
+    wish = claim(JO, ttl=asked, default_ttl=default, default_fits=fits)
+    ledger, _ = step(empty(), wish, when=moment())
+    assert only(ledger).ttl == granted
+
+
+@pytest.mark.parametrize("default", [5, 86_400])
+def test_a_ttl_that_somebody_set_must_lie_within_the_limits(default: int) -> None:
+    with pytest.raises(PolicyRefused):
+        apply(empty(), [claim(JO, default_ttl=default, default_fits=False)], moment())
+
+
+def test_the_first_claimers_spelling_stays() -> None:
+    ledger, _ = step(empty(), claim(JO, "Deploy", scope="a"), when=moment())
+    ledger, outcome = step(ledger, claim(KIM, "DEPLOY", scope="b"), when=moment())
+    assert str(outcome.leases[0].resource) == "Deploy"
+    ledger, outcome = step(ledger, claim(KIM, "deploy", scope="a"), when=moment(LAPSED))
+    assert str(outcome.leases[0].resource) == "Deploy"
+    assert {str(x.resource) for x in leases_in(ledger)} == {"Deploy"}
+
+
+def test_a_renewal_that_gains_the_paths_of_a_lapsed_lease_displaces_it() -> None:
+    ledger = holding(lease(resource="src/", ttl=60), lease(resource="F002", holder=KIM))
+    ledger, _ = step(ledger, claim(KIM, "F002", paths=("src/a.py",)), when=moment(60 + SKEW + 1))
+    assert [str(x.resource) for x in leases_in(ledger)] == ["F002"]
+    assert [n.what for n in ledger.notices(JO.holder)] == ["taken_over"]
+
+
+# --- renewing ------------------------------------------------------------------------------------
+
+
+def test_renewing_counts_from_now_with_the_leases_own_ttl() -> None:
+    ledger, _ = step(holding(lease(ttl=60)), renew(JO), when=moment(50))
+    renewed = only(ledger)
+    assert renewed.renewed_at == at(50).wall_ms
+    assert renewed.expires_at == at(110).wall_ms
+    assert (renewed.renewals, renewed.claimed_at) == (1, NOON)
+
+
+def test_renewing_never_shortens() -> None:
+    ledger, _ = step(holding(lease(ttl=60)), extend(JO, 3_600), when=moment(1))
+    for again in (renew(JO), renew(JO, ttl=10), claim(JO), claim(JO, ttl=10), extend(JO, 10)):
+        ledger, _ = step(ledger, again, when=moment(2))
+        assert only(ledger).expires_at == at(3_601).wall_ms
+
+
+@pytest.mark.parametrize("again", [renew(JO), claim(JO), extend(JO, 60)])
+def test_a_clock_set_back_gives_a_lease_no_more_than_the_policy_does(again: Operation) -> None:
+    """Everybody else waits for the duration: two hours of it would keep them out for two hours."""
+    short = Policy(ttl_max=600)
+    seen = Sighting(at=at(0), changed=True)
+    set_back = Moment(now=at(-7_200, boot=30), seen=lambda _: seen)
+    ledger, _ = step(holding(lease(ttl=60), policy=short), again, when=set_back)
+    assert only(ledger).duration_ms == 600 * MS
+
+
+def test_a_policy_that_became_shorter_takes_nothing_from_what_was_granted() -> None:
+    ledger = holding(lease(ttl=3_600), policy=Policy(ttl_max=600))
+    ledger, _ = step(ledger, renew(JO), when=moment(10))
+    assert only(ledger).expires_at == at(3_600).wall_ms
+
+
+def test_renewing_with_a_ttl_keeps_it_for_the_next_time() -> None:
+    ledger, _ = step(holding(lease(ttl=60)), renew(JO, ttl=300), when=moment(1))
+    ledger, _ = step(ledger, renew(JO), when=moment(100))
+    assert only(ledger).expires_at == at(400).wall_ms
+
+
+@pytest.mark.parametrize("heartbeat", [renew, claim])
+def test_no_heartbeat_exceeds_a_lowered_maximum(heartbeat: Any) -> None:
+    ledger, _ = step(holding(lease(ttl=3_600)), set_policy(JO, ttl_max="10m"), when=moment(1))
+    ledger, _ = step(ledger, heartbeat(JO), when=moment(3_500))
+    assert only(ledger).expires_at == at(4_100).wall_ms
+
+
+def test_a_renewal_is_a_heartbeat_and_a_claim_that_says_more_is_not() -> None:
+    ledger = holding(lease())
+    bound = replace(JO, session="agent", session_explicit=True)
+    quiet: Sequence[Operation] = (renew(JO), claim(JO), renew(JO, None))
+    loud: Sequence[Operation] = (
+        claim(JO, reason="more"),
+        claim(JO, paths=("src/",)),
+        renew(bound),
+        extend(JO, 60),
+        release(JO),
+    )
+    assert all(apply(ledger, [op], moment(LIVE)).only_renews for op in quiet)
+    assert not any(apply(ledger, [op], moment(LIVE)).only_renews for op in loud)
+
+
+def test_renewing_all_tells_what_was_lost_and_renews_the_rest() -> None:
+    ledger = holding(lease(ttl=60), lease(resource="F002"))
+    _, outcome = step(ledger, renew(JO, None), when=moment(100))
+    assert [str(x.resource) for x in outcome.leases] == ["F002"]
+    assert [r.resource for r in outcome.refused] == ["F001"]
+    with pytest.raises(LeaseLost):
+        apply(holding(lease(ttl=60)), [renew(JO, None)], moment(100))
+    assert not apply(empty(), [renew(JO, None)], moment()).changed
+
+
+# --- extending -----------------------------------------------------------------------------------
+
+
+def test_extending_is_capped_and_says_so() -> None:
+    ledger, outcome = step(holding(lease()), extend(JO, 86_400), when=moment(LIVE))
+    assert outcome.capped_to_max
+    assert only(ledger).expires_at == at(LIVE + 8 * 3_600).wall_ms
+    _, outcome = step(ledger, extend(JO, 8 * 3_600), when=moment(LIVE + 1))
+    assert not outcome.capped_to_max
+
+
+def test_extending_leaves_the_ttl_of_later_heartbeats() -> None:
+    ledger, _ = step(holding(lease(ttl=60)), extend(JO, 600), when=moment(1))
+    assert only(ledger).ttl == 60
+    ledger, _ = step(ledger, renew(JO), when=moment(590))
+    assert only(ledger).expires_at == at(650).wall_ms
+
+
+# --- ending --------------------------------------------------------------------------------------
+
+
+def test_releasing_twice_is_as_good_as_once() -> None:
+    ledger, outcome = step(holding(lease()), release(JO), when=moment(LIVE))
+    assert outcome.leases[0].state is State.RELEASED
+    again = apply(ledger, [release(JO)], moment(LIVE))
+    assert not again.changed
+    assert again.outcomes[0].status == "released"
+
+
+def test_a_note_is_left_with_a_release() -> None:
+    ledger, _ = step(holding(lease()), release(JO, note="tests red"), when=moment(LIVE))
+    (left,) = ledger.notes(F001)
+    assert (left.author, left.text, left.at) == (JO.holder, "tests red", at(LIVE).wall_ms)
+
+
+def test_notes_stay_over_claims_until_the_task_is_done() -> None:
+    ledger, _ = step(empty(), note(KIM, "mind the gap"), when=moment())
+    for operation in (claim(JO), renew(JO), release(JO), claim(JO)):
+        ledger, _ = step(ledger, operation, when=moment())
+        assert len(ledger.notes(F001)) == 1
+    ledger, _ = step(ledger, complete(JO), when=moment())
+    assert ledger.notes(F001) == ()
+
+
+def test_notes_are_bounded_and_the_newest_stay() -> None:
+    ledger = empty()
+    for number in range(NOTES_KEPT + 5):
+        ledger, _ = step(ledger, note(KIM, str(number)), when=moment())
+    assert [n.text for n in ledger.notes(F001)] == [str(n) for n in range(5, NOTES_KEPT + 5)]
+
+
+def test_finishing_ends_all_own_scopes() -> None:
+    ledger = holding(lease(scope="a"), lease(scope="b"))
+    ledger, outcome = step(ledger, complete(JO), when=moment(LIVE))
+    assert [x.scope for x in outcome.leases] == ["a", "b"]
+    assert {x.state for x in leases_in(ledger)} == {State.COMPLETED}
+
+
+# --- notices -------------------------------------------------------------------------------------
+
+
+def test_notices_are_bounded_and_the_newest_stay() -> None:
+    ledger = empty()
+    for number in range(NOTICES_KEPT + 5):
+        when = moment(number * LAPSED)
+        ledger, _ = step(ledger, claim(JO, f"F{number}"), when=when)
+        ledger, _ = step(ledger, claim(KIM, f"F{number}"), when=moment((number + 1) * LAPSED))
+    left = ledger.notices(JO.holder)
+    assert [n.resource for n in left] == [f"F{n}" for n in range(5, NOTICES_KEPT + 5)]
+
+
+def test_only_ones_own_notices_can_be_acknowledged() -> None:
+    ledger, _ = step(holding(lease()), claim(KIM), when=moment(LAPSED))
+    (told,) = ledger.notices(JO.holder)
+    assert isinstance(told, Notice)
+    kims = Acknowledge(id=fresh(), actor=KIM, notices=(told.id,))
+    assert not apply(ledger, [kims], moment(LAPSED)).changed
+    jos = Acknowledge(id=fresh(), actor=JO, notices=(told.id,))
+    ledger, _ = step(ledger, jos, when=moment(LAPSED))
+    assert ledger.notices(JO.holder) == ()
+
+
+def test_nobody_is_told_of_taking_over_from_oneself() -> None:
+    ledger, outcome = step(holding(lease()), claim(AGENT), when=moment(LAPSED))
+    assert outcome.status == "claimed"
+    assert ledger.notices(JO.holder) == ()
+
+
+# --- policy --------------------------------------------------------------------------------------
+
+
+def test_anyone_sets_the_policy_until_there_are_admins() -> None:
+    ledger, _ = step(empty(), set_policy(JO, ttl_max="1h"), when=moment())
+    ledger, _ = step(
+        ledger, set_policy(KIM, admins="kim@example.com, lee@example.com"), when=moment()
+    )
+    with pytest.raises(PolicyRefused):
+        apply(ledger, [set_policy(JO, ttl_max="2h")], moment())
+    ledger, _ = step(ledger, set_policy(Actor("LEE@example.com"), ttl_max="2h"), when=moment())
+    assert ledger.header.policy.ttl_max == 7_200
+    with pytest.raises(PolicyRefused):
+        apply(ledger, [set_policy(KIM, admins="lee@example.com")], moment())
+
+
+def test_a_new_policy_binds_later_writes_and_shortens_nothing() -> None:
+    ledger, _ = step(holding(lease(ttl=3_600)), set_policy(JO, ttl_max="1m"), when=moment(1))
+    assert only(ledger).expires_at == at(3_600).wall_ms
+    with pytest.raises(LeaseHeld):
+        apply(ledger, [claim(KIM)], moment(1_000))
+
+
+def test_smaller_margins_do_not_make_an_older_lease_lapse_sooner() -> None:
+    ledger, _ = step(holding(lease()), set_policy(JO, skew="0s", grace="0s"), when=moment(1))
+    with pytest.raises(LeaseHeld):
+        apply(ledger, [claim(KIM)], moment(TTL + SKEW))
+    step(ledger, claim(KIM), when=moment(LAPSED))
+
+
+def test_larger_margins_hold_for_older_leases_too() -> None:
+    ledger, _ = step(holding(lease()), set_policy(JO, skew="10m"), when=moment(1))
+    with pytest.raises(LeaseHeld):
+        apply(ledger, [claim(KIM)], moment(TTL + 600))
+    step(ledger, claim(KIM), when=moment(TTL + 601))
+
+
+def test_the_policy_as_it_is_changes_nothing() -> None:
+    assert not apply(empty(), [set_policy(JO, rule="wall")], moment()).changed
+    ledger, _ = step(empty(), set_policy(JO, rule="observed"), when=moment())
+    assert ledger.header.policy.rule is Rule.OBSERVED
+
+
+# --- damaged records -----------------------------------------------------------------------------
+
+
+def test_only_a_damaged_record_can_be_dropped() -> None:
+    ledger, _ = step(holding(lease()), set_policy(JO, admins=JO.holder), when=moment())
+    with pytest.raises(NotFound):
+        apply(ledger, [DropRecord(id=fresh(), actor=JO, file="leases/x", reason="bad")], moment())
+
+
+# --- the audit trail -----------------------------------------------------------------------------
+
+
+def test_every_move_leaves_a_line_of_the_audit_trail() -> None:
+    ledger = holding(lease(ttl=60))
+    applied = apply(ledger, [claim(KIM, reason="urgent")], moment(60 + SKEW + 1))
+    taken, displaced = applied.events
+    assert (taken.kind, taken.by, taken.holder, taken.reason) == (
+        "taken_over",
+        KIM.holder,
+        KIM.holder,
+        "urgent",
+    )
+    assert (displaced.kind, displaced.by, displaced.holder) == (
+        "displaced",
+        KIM.holder,
+        JO.holder,
+    )
+    assert taken.token == 2
+    assert displaced.token == 1
+
+
+@pytest.mark.parametrize("when", [61, 60 + SKEW + 1])
+def test_ones_own_that_ran_out_leave_a_line_when_a_claim_drops_them(when: float) -> None:
+    own = (
+        lease(resource="src/a.py", ttl=60),
+        replace(lease(resource="src/b.py", ttl=60), reason="tests", parked=True),
+        lease(resource="src/c.py", ttl=60, holder=AGENT),
+    )
+    ledger, outcome = step(
+        holding(*own, lease(resource="src/d.py")), claim(AGENT, "src/"), when=moment(when)
+    )
+    assert [str(x.resource) for x in leases_in(ledger)] == ["path:src", "src/d.py"]
+    assert (outcome.status, outcome.displaced) == ("claimed", ())
+    claimed, *lapsed = outcome.events
+    assert [(e.kind, e.by, e.holder) for e in lapsed] == [("lapsed", JO.holder, JO.holder)] * 3
+    assert [(e.resource, e.token, e.session, e.reason) for e in lapsed] == [
+        ("src/a.py", 1, None, None),
+        ("src/b.py", 2, None, "tests"),
+        ("src/c.py", 3, AGENT.session, None),
+    ]
+    assert claimed.kind == "claimed"
+    assert {ending(outcome.events, token) for token in (1, 2, 3)} == {(Loss.EXPIRED, JO.holder)}
+    assert ledger.notices(JO.holder) == ()
+
+
+def test_what_is_resumed_has_not_lapsed() -> None:
+    ledger = holding(replace(lease(), parked=True))
+    (event,) = apply(ledger, [claim(JO)], moment(LIVE)).events
+    assert event.kind == "claimed"
+
+
+def test_an_event_speaks_of_the_resource_in_its_stored_spelling() -> None:
+    ledger = holding(lease())
+    (event,) = apply(ledger, [renew(JO, "f001")], moment(LIVE)).events
+    assert event.resource == str(parse_resource("F001"))

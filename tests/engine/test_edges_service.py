@@ -1,0 +1,580 @@
+"""Lease and edge together: the service over task files as values, also when it is killed."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections import defaultdict
+from dataclasses import replace
+
+import pytest
+from core.values import F001, JO, KIM
+from support.clock import ManualClock
+from support.memory import Fault, MemoryClone, MemoryLedgerStore, MemoryRemote
+from support.tasks import Killed, MemoryTasks, task
+
+from gitlease.core.edge import People, Progress
+from gitlease.core.errors import (
+    Invalid,
+    LeaseHeld,
+    NotFound,
+    NothingLeft,
+    PolicyRefused,
+    UnknownOutcome,
+    UsageError,
+)
+from gitlease.core.lease import Actor
+from gitlease.core.resources.resource import parse_resource
+from gitlease.engine.answers import ClaimOptions
+from gitlease.engine.edges import EdgeRules, Edges
+from gitlease.engine.ledger_session import LedgerSession
+from gitlease.engine.ports import TaskProblem
+from gitlease.engine.queue.order import Carried, WhyNot
+from gitlease.engine.queue.queueing import TaskQueue
+from gitlease.engine.service import LeaseService
+
+F002 = parse_resource("F002")
+DAY = 86_400
+
+
+class World:
+    """One remote, one clock, and for each person a clone with task files of its own."""
+
+    def __init__(self) -> None:
+        self.clock, self.remote = ManualClock(), MemoryRemote()
+        self.clones: defaultdict[str, MemoryClone] = defaultdict(MemoryClone)
+        self.files: defaultdict[str, MemoryTasks] = defaultdict(
+            lambda: MemoryTasks.of(task("F001"), task("F002"))
+        )
+
+    def of(self, who: Actor, **rules: object) -> LeaseService:
+        """A new command of this person."""
+        store = MemoryLedgerStore(
+            self.remote, clock=self.clock, clone=self.clones[who.holder], place="origin"
+        )
+        edges = Edges(self.files[who.holder], EdgeRules(**rules), holder=who.holder)  # type: ignore[arg-type]
+        return LeaseService(
+            LedgerSession(
+                store, clock=self.clock, actor=who, edges=edges, dice=random.Random(7), patience=5.0
+            )
+        )
+
+    def queue(self, who: Actor) -> TaskQueue:
+        return TaskQueue(self.of(who).session)
+
+    def records(self) -> list[str]:
+        version = self.remote.refs.get("global")
+        if version is None:
+            return []
+        leases = self.remote.ledger(version).every_lease()
+        return [f"{x.resource} {x.holder} {x.state.value} {x.edge}" for x in leases]
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+# --- claim and release --------------------------------------------------------------------------
+
+
+def test_a_claim_writes_the_edge_once_and_release_retires_it(world: World) -> None:
+    first = world.of(JO).claim([F001])
+    assert world.records() == ["F001 jo@example.com active True"]
+    assert (first.edge, [w.changed for w in first.written]) == ("added", [True])
+    assert world.files[JO.holder]["F001"].assigned == (JO.holder,)
+    again = world.of(JO).claim([F001])
+    assert (again.edge, again.written) == ("kept", ())
+    done = world.of(JO).release([F001])
+    assert done.edge == "removed"
+    assert world.files[JO.holder]["F001"].assigned == ()
+    assert world.of(JO).release([F001]).edge == "none"
+    assert not world.files[JO.holder].intents
+
+
+def test_the_spelling_is_the_task_files(world: World) -> None:
+    (view,) = world.of(JO).claim([parse_resource("f001")]).leases
+    assert view.resource == "F001"
+
+
+def test_a_task_covers_its_paths(world: World) -> None:
+    world.files[JO.holder] = MemoryTasks.of(task("F001", paths=("src/auth",)))
+    (view,) = world.of(JO).claim([F001], ClaimOptions(paths=("docs/a.md",))).leases
+    assert view.paths == ("docs/a.md", "src/auth")
+    with pytest.raises(LeaseHeld):
+        world.of(KIM).claim([parse_resource("src/auth/login.py")])
+
+
+def test_an_unknown_name_is_refused_with_those_like_it_unless_any_will_do(world: World) -> None:
+    with pytest.raises(NotFound, match="there is no task F003") as refused:
+        world.of(JO).claim([F001, parse_resource("F003")])
+    assert "F002" in refused.value.hints[0]
+    assert "--any" in refused.value.hints[1]
+    assert world.records() == []
+    answer = world.of(JO).claim([parse_resource("deploy-prod")], ClaimOptions(any_name=True))
+    assert answer.edge == "none"
+    world.of(KIM, required=False).claim([parse_resource("port-8080")])
+    world.of(JO).claim([parse_resource("src/")])
+
+
+def test_where_there_are_no_task_files_names_are_just_names(world: World) -> None:
+    world.files[JO.holder] = MemoryTasks()
+    assert world.of(JO).claim([F001]).edge == "none"
+    with pytest.raises(NotFound):
+        world.of(JO, required=True).claim([F002])
+
+
+def test_a_done_task_is_claimed_only_by_reopening_it(world: World) -> None:
+    done = task("F001", status="closed", progress=Progress.DONE)
+    files = world.files[JO.holder] = MemoryTasks.of(done)
+    files.rules = EdgeRules(statuses={**EdgeRules().statuses, Progress.DONE: ("closed",)})
+    with pytest.raises(PolicyRefused, match="F001 is done"):
+        world.of(JO, statuses=files.rules.statuses).claim([F001])
+    world.of(JO, statuses=files.rules.statuses).claim([F001], ClaimOptions(reopen=True))
+    assert (files["F001"].status, files["F001"].assigned) == ("todo", (JO.holder,))
+
+
+def test_a_task_among_the_completed_is_moved_back_before_it_is_reopened(world: World) -> None:
+    world.files[JO.holder] = MemoryTasks.of(task("F001", progress=Progress.DONE))
+    with pytest.raises(PolicyRefused, match="completed"):
+        world.of(JO).claim([F001], ClaimOptions(reopen=True))
+
+
+def test_a_file_that_cannot_be_written_leaves_the_ledger_alone(world: World) -> None:
+    world.files[JO.holder].unwritable.add("tasks/F001.md")
+    for verb in ("claim", "complete"):
+        service = world.of(JO)
+        with pytest.raises(Invalid, match=r"tasks/F001\.md"):
+            service.claim([F002, F001]) if verb == "claim" else service.complete(F001)
+    assert world.records() == []
+    assert world.files[JO.holder]["F002"].assigned == ()
+
+
+def test_a_broken_file_is_invalid_for_its_task_alone(world: World) -> None:
+    broken = TaskProblem("tasks/F003.md", "tasks/F003.md:4: conflict marker", frozenset({"f003"}))
+    world.files[JO.holder].problems = (broken,)
+    with pytest.raises(Invalid, match=r"tasks/F003\.md:4"):
+        world.of(JO).claim([parse_resource("F003")])
+    with pytest.raises(Invalid, match=r"tasks/F003\.md:4"):
+        world.of(JO).release([parse_resource("F003")])
+    assert world.of(JO).claim([F001]).edge == "added"
+
+
+def test_a_problem_that_may_be_any_task_refuses_unknown_names_only(world: World) -> None:
+    world.files[JO.holder].problems = (TaskProblem("more", "more is a symbolic link"),)
+    with pytest.raises(Invalid, match="symbolic link"):
+        world.of(JO).claim([parse_resource("F003")])
+    world.of(JO).claim([parse_resource("F003")], ClaimOptions(any_name=True))
+    world.of(JO).release([parse_resource("F003")])
+    world.of(JO).claim([F001])
+
+
+# --- edges of others ----------------------------------------------------------------------------
+
+
+def test_a_takeover_replaces_the_edge_in_the_file(world: World) -> None:
+    world.files[JO.holder] = MemoryTasks.of(task("F001", KIM.holder, "@codex"))
+    with pytest.raises(LeaseHeld, match="assigned to kim"):
+        world.of(JO).claim([F001])
+    with pytest.raises(UsageError, match="reason"):
+        world.of(JO).claim([F001], ClaimOptions(takeover=True))
+    answer = world.of(JO).claim([F001], ClaimOptions(takeover=True, reason="gone"))
+    assert (answer.status, answer.edge) == ("taken_over", "added")
+    assert answer.unassigned == (KIM.holder, "@codex")
+    assert world.files[JO.holder]["F001"].assigned == (JO.holder,)
+    assert "taken over by jo" in " ".join(world.of(KIM).read().warnings)
+
+
+def test_each_holder_of_a_scope_is_an_assignee(world: World) -> None:
+    world.of(KIM).claim([F001], ClaimOptions(scope="docs"))
+    files = world.files[JO.holder] = MemoryTasks.of(task("F001", KIM.holder))
+    assert world.of(JO).claim([F001], ClaimOptions(scope="parser")).edge == "added"
+    assert list(files["F001"].assigned) == [KIM.holder, JO.holder]
+    world.of(JO).claim([F001], ClaimOptions(scope="tests"))
+    assert world.of(JO).release([F001], scope="parser").edge == "kept"
+    assert world.of(JO).release([F001]).edge == "removed"
+    assert list(files["F001"].assigned) == [KIM.holder]
+
+
+def test_ones_own_lease_leaves_another_name_in_this_clones_file_alone(world: World) -> None:
+    world.of(JO).claim([F001])
+    files = world.files[JO.holder] = MemoryTasks.of(task("F001", KIM.holder))
+    answer = world.of(JO).claim([F001])
+    assert (answer.status, answer.edge) == ("renewed", "none")
+    assert "tasks/F001.md is assigned to kim@example.com, and stays so" in answer.warnings
+    assert files["F001"].assigned == (KIM.holder,)
+
+
+def test_the_edge_outlives_the_lease(world: World) -> None:
+    world.of(JO).claim([F001])
+    world.clock.advance(DAY)
+    with pytest.raises(LeaseHeld, match="assigned to jo"):
+        world.of(KIM).claim([F001])
+    assert world.of(JO).claim([F001]).edge == "kept"
+
+
+def test_release_cleans_a_lingering_edge_of_ones_own(world: World) -> None:
+    world.files[JO.holder] = MemoryTasks.of(task("F001", JO.holder, "@codex"))
+    answer = world.of(JO).release([F001])
+    assert (answer.status, answer.edge) == ("released", "removed")
+    assert world.files[JO.holder]["F001"].assigned == ("@codex",)
+    with pytest.raises(LeaseHeld, match="assigned to @codex"):
+        world.of(JO).release([F001])
+
+
+def test_release_of_a_done_task_that_keeps_its_assignee_succeeds(world: World) -> None:
+    done = task("F001", "@codex", status="done", progress=Progress.DONE)
+    world.files[JO.holder] = MemoryTasks.of(done)
+    assert world.of(JO).release([F001]).edge == "none"
+
+
+# --- status -------------------------------------------------------------------------------------
+
+
+def test_done_sets_the_status_and_retires_the_edge(world: World) -> None:
+    world.of(JO).claim([F001])
+    answer = world.of(JO).complete(F001)
+    assert (answer.status, answer.edge) == ("completed", "removed")
+    found = world.files[JO.holder]["F001"]
+    assert (found.status, found.assigned) == ("done", ())
+
+
+def test_what_is_neither_a_task_nor_held_cannot_be_finished(world: World) -> None:
+    typo, other = parse_resource("F00l"), parse_resource("deploy-prod")
+    with pytest.raises(NotFound, match="F00l is no task, and you do not hold it"):
+        world.of(JO).complete(typo)
+    world.of(JO).claim([other], ClaimOptions(any_name=True))
+    assert world.of(JO).complete(other).status == "completed"
+    assert world.of(JO).complete(other).status == "completed"
+    assert world.of(KIM, required=False).complete(typo).status == "completed"
+
+
+def test_the_status_is_not_done_while_others_work_on_their_scope(world: World) -> None:
+    world.of(KIM).claim([F001], ClaimOptions(scope="docs"))
+    files = world.files[JO.holder] = MemoryTasks.of(task("F001", KIM.holder))
+    world.of(JO).claim([F001], ClaimOptions(scope="parser"))
+    world.of(JO).complete(F001, scope="parser")
+    assert (files["F001"].status, files["F001"].assigned) == ("", (KIM.holder,))
+
+
+def test_a_part_that_is_done_does_not_finish_the_task(world: World) -> None:
+    world.of(JO).claim([F001], ClaimOptions(scope="parser"))
+    world.of(JO).complete(F001, scope="parser")
+    with pytest.raises(PolicyRefused):
+        world.of(KIM).claim([F001], ClaimOptions(scope="parser"))
+    assert world.of(KIM).claim([F001]).status == "claimed"
+    assert world.of(KIM).complete(F001).status == "completed"
+    with pytest.raises(PolicyRefused):
+        world.of(JO, required=False).claim([F001], ClaimOptions(scope="docs"))
+
+
+def test_start_sets_the_status_and_claims(world: World) -> None:
+    answer = world.of(JO).start(F001, ClaimOptions())
+    assert (answer.status, answer.edge) == ("claimed", "added")
+    assert world.files[JO.holder]["F001"].status == "in_progress"
+    kept = world.of(JO).start(F001, ClaimOptions(), status="in_progress")
+    assert (kept.status, kept.edge) == ("renewed", "kept")
+    with pytest.raises(NotFound):
+        world.of(JO, required=False).start(parse_resource("nothing"), ClaimOptions())
+
+
+def test_a_status_is_not_set_on_what_another_has(world: World) -> None:
+    assert world.of(JO).set_status(F002, "review").written[0].changed
+    world.of(KIM).claim([F001])
+    with pytest.raises(LeaseHeld):
+        world.of(JO).set_status(F001, "review")
+    world.files[JO.holder] = MemoryTasks.of(task("F002", "@codex"))
+    with pytest.raises(LeaseHeld, match="@codex"):
+        world.of(JO).set_status(F002, "review")
+
+
+def test_edges_are_committed_as_asked_or_as_the_settings_say(world: World) -> None:
+    answer = world.of(JO, commit=True).claim([F001])
+    assert answer.written[0].commit
+    assert world.of(JO, commit=True).release([F001], commit=False).written[0].commit is None
+    world.of(JO).claim([F001])
+    assert world.of(JO).claim([F001], ClaimOptions(commit=True)).written[0].commit
+
+
+# --- killed at every step -----------------------------------------------------------------------
+
+STEPS = ("before intent", "after intent", "before write", "after write", "before settling")
+
+
+def act(service: LeaseService, verb: str) -> None:
+    if verb == "claim":
+        service.claim([F001])
+    elif verb == "start":
+        service.start(F001, ClaimOptions())
+    elif verb == "release":
+        service.release([F001])
+    elif verb == "takeover":
+        service.claim([F001], ClaimOptions(takeover=True, reason="gone"))
+    else:
+        service.complete(F001)
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("verb", ["claim", "start", "release", "done", "takeover"])
+def test_a_kill_is_repaired_by_the_next_command(world: World, verb: str, step: str) -> None:
+    files = world.files[JO.holder]
+    if verb in ("release", "done"):
+        world.of(JO).claim([F001])
+    if verb == "takeover":
+        files.tasks["tasks/F001.md"] = task("F001", "@codex")
+    before = (files["F001"], world.records())
+    files.killed_at = step
+    with pytest.raises(Killed):
+        act(world.of(JO), verb)
+    landed = world.records() != before[1]
+    assert landed == (step in ("before write", "after write", "before settling"))
+    reading = world.of(JO).read()
+    found = files["F001"]
+    assert not files.intents
+    if not landed:
+        assert (found, world.records()) == before
+        return
+    assert any("stopped command" in w for w in reading.warnings) == (step == "before write")
+    holds = any(x.state == "active" and x.mine for x in reading.leases)
+    assert found.assigned == ((JO.holder,) if holds else ())
+    words = {"start": "in_progress", "done": "done"}
+    assert found.status == words.get(verb, "")
+
+
+@pytest.mark.parametrize("step", ["before write", "after write", "before settling"])
+@pytest.mark.parametrize("then", ["claim", "start", "release", "done", "set", "next"])
+@pytest.mark.parametrize("verb", ["claim", "release", "done"])
+def test_whatever_the_next_command_is_lease_and_edge_agree(
+    world: World, verb: str, then: str, step: str
+) -> None:
+    files = world.files[JO.holder]
+    if verb in ("release", "done"):
+        world.of(JO).claim([F001])
+    files.killed_at = step
+    with pytest.raises(Killed):
+        act(world.of(JO), verb)
+    with contextlib.suppress(PolicyRefused):
+        if then == "set":
+            world.of(JO).set_status(F001, "review")
+        elif then == "next":
+            world.queue(JO).claim_next(ClaimOptions())
+        else:
+            act(world.of(JO), then)
+    holds = [x for x in world.records() if x.startswith("F001") and "active" in x]
+    assert files["F001"].assigned == ((JO.holder,) if holds else ())
+    assert not files.intents
+
+
+def test_a_repair_finds_a_file_that_was_renamed(world: World) -> None:
+    files = world.files[JO.holder]
+    files.killed_at = "before write"
+    with pytest.raises(Killed):
+        world.of(JO).claim([F001])
+    files.tasks["tasks/moved.md"] = replace(files.tasks.pop("tasks/F001.md"), file="tasks/moved.md")
+    world.of(JO).read()
+    assert files.tasks["tasks/moved.md"].assigned == (JO.holder,)
+
+
+def test_a_repair_spares_who_came_to_another_scope_meanwhile(world: World) -> None:
+    files = world.files[JO.holder]
+    files.tasks["tasks/F001.md"] = task("F001", KIM.holder, "@codex")
+    files.killed_at = "before write"
+    with pytest.raises(Killed):
+        world.of(JO).claim([F001], ClaimOptions(scope="parser", takeover=True, reason="gone"))
+    world.of(KIM).claim([F001], ClaimOptions(scope="docs", takeover=True, reason="back"))
+    world.of(JO).read()
+    assert files["F001"].assigned == (KIM.holder, JO.holder)
+
+
+def test_what_was_never_granted_is_forgotten(world: World) -> None:
+    files = world.files[JO.holder]
+    files.killed_at = "after intent"
+    with pytest.raises(Killed):
+        world.of(JO).claim([F001])
+    world.of(KIM).claim([F001])
+    world.of(JO).read()
+    assert files["F001"].assigned == ()
+    assert not files.intents
+
+
+def test_a_refused_claim_leaves_no_intent(world: World) -> None:
+    world.of(KIM).claim([F001])
+    with pytest.raises(LeaseHeld):
+        world.of(JO).claim([F001])
+    assert not world.files[JO.holder].intents
+
+
+@pytest.mark.parametrize(
+    ("pushed", "landed"), [(Fault.UNANSWERED, True), (Fault.LATE, True), (Fault.LOST, False)]
+)
+def test_an_unknown_outcome_keeps_the_intent_until_it_is_known(
+    world: World, pushed: Fault, landed: bool
+) -> None:
+    world.of(JO).claim([F002])
+    files = world.files[JO.holder]
+    world.remote.pushes.extend([pushed] + [Fault.LOST] * 3)
+    world.remote.fetches.extend([Fault.UNREACHABLE] * (pushed is Fault.UNANSWERED))
+    world.remote.late_by = 100
+    with pytest.raises(UnknownOutcome):
+        world.of(JO).claim([F001])
+    assert files["F001"].assigned == ()
+    world.remote.pushes.clear()
+    world.remote.arrive()
+    for text in ("the ledger moves on", "and what was open is settled"):
+        files.alive.clear()
+        world.of(JO).note(F002, text)
+    assert files["F001"].assigned == ((JO.holder,) if landed else ())
+    assert not files.intents
+
+
+def test_a_file_that_broke_meanwhile_is_told_and_tried_again(world: World) -> None:
+    files = world.files[JO.holder]
+    files.killed_at = "before write"
+    with pytest.raises(Killed):
+        world.of(JO).claim([F001])
+    files.unwritable.add("tasks/F001.md")
+    assert "tasks/F001.md: cannot be written" in " ".join(world.of(JO).read().warnings)
+    files.unwritable.clear()
+    files.alive.clear()
+    world.of(JO).read()
+    assert files["F001"].assigned == (JO.holder,)
+    assert not files.intents
+
+
+def test_a_file_that_is_away_is_written_when_it_is_back(world: World) -> None:
+    """It may be on another branch."""
+    files = world.files[JO.holder]
+    files.killed_at = "before write"
+    with pytest.raises(Killed):
+        world.of(JO).claim([F001])
+    away = files.tasks.pop("tasks/F001.md")
+    assert "there is no task file of F001 here" in " ".join(world.of(JO).read().warnings)
+    files.tasks[away.file] = away
+    files.alive.clear()
+    world.of(JO).read()
+    assert files["F001"].assigned == (JO.holder,)
+    assert not files.intents
+
+
+def test_a_file_that_is_gone_is_forgotten_with_the_lease(world: World) -> None:
+    files = world.files[JO.holder]
+    files.killed_at = "before write"
+    with pytest.raises(Killed):
+        world.of(JO).claim([F001])
+    del files.tasks["tasks/F001.md"]
+    world.of(JO).release([F001])
+    files.alive.clear()
+    world.of(JO).read()
+    assert not files.intents
+
+
+# --- the queue ----------------------------------------------------------------------------------
+
+
+def test_next_hands_out_each_task_once(world: World) -> None:
+    answer, found = world.queue(JO).claim_next(ClaimOptions())
+    assert (found.resource.text, answer.edge, answer.status) == ("F001", "added", "claimed")
+    _, found = world.queue(KIM).claim_next(ClaimOptions())
+    assert found.resource.text == "F002"
+    with pytest.raises(NothingLeft, match="1 held, 1 yours"):
+        world.queue(JO).claim_next(ClaimOptions())
+    assert world.files[JO.holder]["F002"].assigned == ()
+
+
+def test_next_passes_over_a_file_that_cannot_be_written(world: World) -> None:
+    world.files[JO.holder].unwritable.add("tasks/F001.md")
+    answer, found = world.queue(JO).claim_next(ClaimOptions())
+    assert found.resource.text == "F002"
+    assert "passed over: tasks/F001.md: cannot be written" in answer.warnings
+
+
+def test_more_than_one_step_holds_is_gone_through(world: World) -> None:
+    names = [f"T{i}" for i in range(70)]
+    world.files[JO.holder] = MemoryTasks.of(*map(task, names))
+    for name in names[:-1]:
+        world.of(KIM, required=False).claim([parse_resource(name)], ClaimOptions(any_name=True))
+    _, found = world.queue(JO).claim_next(ClaimOptions())
+    assert found.resource.text == "T69"
+
+
+def test_a_kill_of_next_is_repaired_for_the_task_it_got(world: World) -> None:
+    files = world.files[JO.holder]
+    files.killed_at = "before write"
+    with pytest.raises(Killed):
+        world.queue(JO).claim_next(ClaimOptions())
+    world.of(JO).read()
+    assert (files["F001"].assigned, files["F002"].assigned) == ((JO.holder,), ())
+
+
+def test_the_queue_and_what_one_carries(world: World) -> None:
+    world.of(JO).claim([F001])
+    reading = world.queue(JO).queue()
+    assert [(e.task.resource.text, e.why_not) for e in reading.entries] == [
+        ("F001", WhyNot.YOURS),
+        ("F002", None),
+    ]
+    assert [(c.resource, c.state) for c in reading.carried] == [("F001", Carried.LIVE)]
+    assert reading.views[reading.carried[0].lease.lease_id].mine  # type: ignore[union-attr]
+
+
+def test_a_briefing_tells_what_was_taken_and_why_and_the_notes(world: World) -> None:
+    world.of(JO).claim([F001])
+    world.clock.advance(DAY)
+    world.of(KIM).note(F001, "mind the tests")
+    world.of(KIM).claim([F001], ClaimOptions(takeover=True, reason="jo is away"))
+    brief = world.queue(JO).brief()
+    assert [(t.resource, t.by, t.what, t.reason) for t in brief.taken] == [
+        ("F001", KIM.holder, "taken_over", "jo is away")
+    ]
+    assert [(c.state, c.by) for c in brief.carried] == [(Carried.TAKEN_OVER, KIM.holder)]
+    assert [n.text for n in brief.notes] == ["mind the tests"]
+    assert [e.task.resource.text for e in brief.next_up] == ["F002"]
+    world.clock.advance(8 * DAY)
+    assert world.queue(JO).brief().taken == ()
+
+
+def test_a_run_that_was_displaced_is_told_although_another_run_was_told_before(
+    world: World,
+) -> None:
+    first, second = replace(JO, session="r1"), replace(JO, session="r2")
+    world.of(first).claim([F001])
+    world.clock.advance(DAY)
+    world.of(KIM).claim([F001], ClaimOptions(takeover=True, reason="gone"))
+    for run in (second, first):
+        assert any("session r1 was taken over" in w for w in world.of(run).claim([F002]).warnings)
+        world.of(run).release([F002])
+        assert world.of(run).read().warnings == ()
+
+
+def test_a_name_of_two_people_stays_with_the_one_who_is_at_work(world: World) -> None:
+    people = People({JO.holder: "@x", KIM.holder: "@x"})
+    world.of(KIM, people=people).claim([F001], ClaimOptions(scope="docs"))
+    files = world.files[JO.holder] = MemoryTasks.of(task("F001", "@x"))
+    assert world.of(JO, people=people).release([F001], scope="parser").edge == "kept"
+    assert files["F001"].assigned == ("@x",)
+
+
+def test_a_refusal_by_this_clones_file_says_that_it_may_be_old(world: World) -> None:
+    world.files[JO.holder] = MemoryTasks.of(task("F001", KIM.holder))
+    with pytest.raises(LeaseHeld) as refused:
+        world.of(JO).claim([F001])
+    assert "git pull" in refused.value.hints[0]
+
+
+def test_a_status_that_stays_is_said(world: World) -> None:
+    world.of(JO).claim([F001], ClaimOptions(scope="parser"))
+    (said,) = world.of(JO).complete(F001, scope="parser").warnings
+    assert said == "the status in tasks/F001.md stays: only scope parser is finished"
+
+
+def test_next_offers_only_what_can_be_claimed(world: World) -> None:
+    files = world.files[JO.holder]
+    files.unwritable.add("tasks/F001.md")
+    reading = world.queue(JO).next_task()
+    assert reading.next_up[0].task.resource.text == "F002"
+    assert "passed over: tasks/F001.md: cannot be written" in reading.warnings
+    files.unwritable.add("tasks/F002.md")
+    for ask in (world.queue(JO).next_task, lambda: world.queue(JO).claim_next(ClaimOptions())):
+        with pytest.raises(NothingLeft) as refused:
+            ask()
+        assert "passed over: tasks/F002.md: cannot be written" in refused.value.warnings

@@ -1,0 +1,589 @@
+"""The fenced push over a store in memory, under a manual clock and every kind of fault.
+
+S5: no work of an older grant lands after a newer one was given.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+
+import pytest
+from core.values import F001, JO, KIM
+from support.clock import ManualClock
+from support.memory import Fault, MemoryClone, MemoryLedgerStore, MemoryRemote
+
+from gitlease.core.errors import (
+    Denied,
+    GitleaseError,
+    LeaseHeld,
+    LeaseLost,
+    NotHolder,
+    Unavailable,
+    UnknownOutcome,
+)
+from gitlease.core.lease import Actor
+from gitlease.core.resources.resource import Resource, parse_resource
+from gitlease.core.work_push import Became, WorkPush, WorkRef
+from gitlease.engine.answers import ClaimOptions
+from gitlease.engine.ledger_session import LedgerSession
+from gitlease.engine.service import LeaseService
+from gitlease.guard.rules import Carried, Touched
+from gitlease.push.fenced_push import UNFENCED, FencedPush, PushAnswer, PushRefused
+from gitlease.push.ports import Brought, PlannedPush
+from gitlease.push.work import PushWish
+
+MAIN = "refs/heads/main"
+API, DOCS = parse_resource("src/api/"), parse_resource("docs/")
+TTL = 900
+LOGIN = "src/api/login.py"
+
+
+class FakeWork:
+    """A repository whose push moves main from what the remote has to another commit."""
+
+    def __init__(self, remote: MemoryRemote, new: str, touched: Sequence[str]) -> None:
+        self.remote, self.new, self.touched = remote, new, touched
+        self.hook: Callable[[], None] = lambda: None
+        self.landed: list[str] = []
+        self.followed = 0
+        self.reason = ""
+
+    def plan(self, wish: PushWish, tell: Callable[[str], None]) -> PlannedPush:
+        self.hook()
+        old = self.remote.work.get(MAIN, "")
+        became = Became.UPDATED if old else Became.CREATED
+        became = Became.UP_TO_DATE if old == self.new else became
+        became = Became.REJECTED if self.reason else became
+        one = WorkRef(MAIN, MAIN, old, self.new, became, self.reason)
+        refs = (one,) if one.moves else ()
+        return PlannedPush(
+            push=WorkPush(folder="/", remote="origin", url="/r", refs=refs),
+            refs=(one,),
+            remote="origin",
+        )
+
+    def carried(self, plan: PlannedPush) -> Sequence[Carried]:
+        return [Carried(self.brought(plan).touched)]
+
+    def brought(self, plan: PlannedPush) -> Brought:
+        return Brought(tuple(Touched(path) for path in self.touched if plan.push.refs))
+
+    def land(self, push: WorkPush) -> tuple[str, ...]:
+        self.landed += [x.new for x in push.refs]
+        self.remote.work |= {x.ref: x.new for x in push.refs}
+        return ()
+
+    def follow(self, plan: PlannedPush) -> None:
+        self.followed += 1
+
+
+class World:
+    """One remote, one clock, and a clone for each person."""
+
+    def __init__(self) -> None:
+        self.clock, self.remote = ManualClock(), MemoryRemote()
+        self.clones: defaultdict[str, MemoryClone] = defaultdict(MemoryClone)
+        self.quiet = 0
+        self.pushed = 0
+
+    def store(self, who: Actor, *, clone: str | None = None) -> MemoryLedgerStore:
+        kept = self.clones[clone or who.holder]
+        return MemoryLedgerStore(self.remote, clock=self.clock, clone=kept, place="origin")
+
+    def of(self, who: Actor, *, layer: str = "global", clone: str | None = None) -> LeaseService:
+        return LeaseService(
+            LedgerSession(
+                self.store(who, clone=clone),
+                clock=self.clock,
+                actor=who,
+                layer=layer,
+                dice=random.Random(7),
+            )
+        )
+
+    def work(self, *touched: str) -> FakeWork:
+        self.pushed += 1
+        return FakeWork(self.remote, f"commit-{self.pushed}", touched)
+
+    def fencing(self, who: Actor, work: FakeWork, *, layer: str = "global") -> FencedPush:
+        return FencedPush(self.of(who, layer=layer).session, work, layers=["global"])
+
+    def push(
+        self,
+        who: Actor,
+        work: FakeWork | None = None,
+        *,
+        require: Sequence[Resource] = (),
+        layer: str = "global",
+        dry_run: bool = False,
+    ) -> PushAnswer:
+        fencing = self.fencing(who, work or self.work(LOGIN), layer=layer)
+        return fencing.push(PushWish(), require=require, dry_run=dry_run)
+
+    @property
+    def main(self) -> str:
+        return self.remote.work.get(MAIN, "")
+
+    def asked(self) -> list[str]:
+        requests, self.remote.requests = self.remote.requests, []
+        return requests
+
+    def once(self, kind: str, act: Callable[[], object]) -> None:
+        """Do something in the middle of the next request of this kind, and of that one only."""
+
+        def during(which: str) -> None:
+            if which == kind:
+                self.remote.during = lambda _kind: None
+                act()
+
+        self.remote.during = during
+
+
+@pytest.fixture
+def world() -> World:
+    """Jo holds src/api, and both have met the ledger."""
+    made = World()
+    made.of(JO).claim([API], ClaimOptions(ttl=TTL))
+    made.of(KIM).read()
+    made.asked()
+    return made
+
+
+def take_over(world: World) -> None:
+    """Kim gets what Jo held: Jo let go of it elsewhere."""
+    world.of(JO, clone="jo elsewhere").release([API])
+    world.of(KIM).claim([API])
+
+
+def lapse(world: World) -> None:
+    world.clock.advance(TTL + 61)
+
+
+# --- what lands -----------------------------------------------------------------------------------
+
+
+def test_work_and_lease_move_in_one_push(world: World) -> None:
+    world.clock.advance(100)
+    answer = world.push(JO)
+    assert world.main == "commit-1"
+    assert world.asked() == ["push"]
+    assert (answer.status, answer.fenced) == ("pushed", True)
+    (lease,) = answer.leases
+    assert (lease.resource, lease.expires_in, lease.renewals) == ("src/api", TTL, 1)
+
+
+def test_work_of_no_lease_is_pushed_plainly_and_says_so(world: World) -> None:
+    work = world.work("docs/guide.md")
+    answer = world.push(JO, work)
+    assert work.landed == ["commit-1"]
+    assert (answer.fenced, answer.leases) == (False, ())
+    assert UNFENCED in answer.warnings
+    assert world.asked() == ["fetch"]
+
+
+def test_what_is_required_fences_work_that_it_does_not_cover(world: World) -> None:
+    world.of(JO).claim([F001])
+    answer = world.push(JO, world.work("docs/guide.md"), require=[F001])
+    assert [x.resource for x in answer.leases] == ["F001"]
+
+
+def test_all_leases_of_the_work_are_renewed_in_one_push(world: World) -> None:
+    world.of(JO).claim([DOCS, F001])
+    world.asked()
+    answer = world.push(JO, world.work(LOGIN, "docs/guide.md"), require=[F001])
+    assert {x.resource for x in answer.leases} == {"src/api", "path:docs", "F001"}
+    assert world.asked() == ["push"]
+
+
+def test_leases_of_two_layers_move_together(world: World) -> None:
+    world.of(JO, layer="team").claim([DOCS])
+    world.asked()
+    answer = world.push(JO, world.work(LOGIN, "docs/guide.md"), layer="team")
+    assert {(x.layer, x.resource) for x in answer.leases} == {
+        ("global", "src/api"),
+        ("team", "path:docs"),
+    }
+    assert world.asked() == ["push"]
+
+
+def test_a_lost_lease_of_either_layer_refuses_both(world: World) -> None:
+    world.of(JO, layer="team").claim([DOCS])
+    take_over(world)
+    before = world.remote.refs["team"]
+    with pytest.raises(LeaseLost):
+        world.push(JO, world.work(LOGIN, "docs/guide.md"), layer="team")
+    assert world.main == ""
+    assert world.remote.refs["team"] == before
+
+
+def test_a_lease_that_was_claimed_in_another_clone_counts(world: World) -> None:
+    world.of(JO, clone="jo elsewhere").claim([DOCS])
+    answer = world.push(JO, world.work(LOGIN, "docs/guide.md"))
+    assert {x.resource for x in answer.leases} >= {"src/api"}
+    answer = world.push(JO, world.work("docs/guide.md"))
+    assert [x.resource for x in answer.leases] == ["path:docs"]
+
+
+# --- what is refused ------------------------------------------------------------------------------
+
+
+def refused(world: World, error: type[GitleaseError], **words: list[Resource]) -> GitleaseError:
+    """Push, and see that neither the work nor the ledger moves."""
+    ledger = world.remote.refs.get("global")
+    with pytest.raises(error) as caught:
+        world.push(JO, **words)  # type: ignore[arg-type]
+    assert world.main == ""
+    assert world.remote.refs.get("global") == ledger
+    return caught.value
+
+
+def test_a_lease_that_was_taken_over_before_refuses_the_work(world: World) -> None:
+    take_over(world)
+    error = refused(world, LeaseLost)
+    assert "kim@example.com" in error.message
+
+
+def test_a_lease_that_ran_out_refuses_the_work_though_nobody_has_it(world: World) -> None:
+    lapse(world)
+    assert "ran out" in refused(world, LeaseLost).message
+
+
+def test_a_lease_that_was_taken_over_and_given_back_is_lost_all_the_same(world: World) -> None:
+    take_over(world)
+    world.of(KIM).release([API])
+    refused(world, LeaseLost)
+
+
+def test_a_later_grant_of_the_same_does_not_make_good_for_the_lost_one(world: World) -> None:
+    take_over(world)
+    world.of(KIM).release([API])
+    world.of(JO, clone="jo elsewhere").claim([API])
+    refused(world, LeaseLost)
+    assert world.push(JO).fenced, "but what is begun under it lands"
+
+
+def test_what_is_required_and_not_held_is_refused(world: World) -> None:
+    assert "it is free" in refused(world, LeaseLost, require=[F001]).message
+    world.of(KIM).claim([F001])
+    assert "kim@example.com" in refused(world, NotHolder, require=[F001]).message
+
+
+def test_what_another_holds_is_refused(world: World) -> None:
+    world.of(JO).release([API])
+    world.of(KIM).claim([API], ClaimOptions(reason="mine now"))
+    error = refused(world, LeaseHeld)
+    assert error.message == f"{LOGIN} falls under src/api, held by kim@example.com"
+    assert error.views[0].reason == "mine now"
+    assert error.free_at is not None
+
+
+def test_another_layer_s_holder_stands_against_it_too(world: World) -> None:
+    world.of(KIM).claim([DOCS])
+    with pytest.raises(LeaseHeld):
+        world.push(JO, world.work("docs/guide.md"), layer="team")
+    assert world.main == ""
+
+
+def test_a_person_s_own_run_is_only_a_warning(world: World) -> None:
+    run = Actor(JO.holder, session="build-7", session_explicit=True)
+    world.of(run).claim([DOCS])
+    answer = world.push(JO, world.work("docs/guide.md"))
+    assert any("build-7" in text for text in answer.warnings)
+
+
+def test_another_run_of_the_same_person_is_refused(world: World) -> None:
+    world.of(Actor(JO.holder, session="one", session_explicit=True)).claim([DOCS])
+    with pytest.raises(LeaseHeld):
+        world.push(
+            Actor(JO.holder, session="two", session_explicit=True), world.work("docs/guide.md")
+        )
+
+
+def test_a_refusal_is_never_given_from_old_knowledge(world: World) -> None:
+    """Kim held it when Jo's clone looked last; by now it is free."""
+    world.of(KIM).claim([DOCS])
+    world.of(JO).read()
+    world.of(KIM).release([DOCS])
+    assert world.push(JO, world.work("docs/guide.md")).status == "pushed"
+
+
+# --- what comes in between ------------------------------------------------------------------------
+
+
+def test_a_takeover_between_decision_and_push_refuses_the_work(world: World) -> None:
+    world.once("push", lambda: take_over(world))
+    work = world.work(LOGIN)
+    with pytest.raises(LeaseLost):
+        world.push(JO, work)
+    assert world.main == ""
+    assert work.landed == []
+
+
+def test_a_takeover_while_the_hooks_run_refuses_the_work(world: World) -> None:
+    work = world.work(LOGIN)
+    work.hook = lambda: take_over(world)
+    with pytest.raises(LeaseLost):
+        world.push(JO, work)
+    assert world.main == ""
+
+
+def test_a_lease_that_runs_out_while_the_hooks_run_refuses_the_work(world: World) -> None:
+    work = world.work(LOGIN)
+    work.hook = lambda: world.clock.advance(TTL)
+    with pytest.raises(LeaseLost):
+        world.push(JO, work)
+    assert world.main == ""
+
+
+def test_a_claim_of_the_same_between_decision_and_push_refuses_the_work(world: World) -> None:
+    """Jo holds F001 alone; Kim comes to hold the files while the push is on its way."""
+    world.of(JO).claim([F001])
+    world.once("push", lambda: world.of(KIM).claim([DOCS]))
+    with pytest.raises(LeaseHeld):
+        world.push(JO, world.work("docs/guide.md"), require=[F001])
+    assert world.main == ""
+
+
+def test_an_unrelated_change_in_between_means_to_push_again(world: World) -> None:
+    world.once("push", lambda: world.of(KIM).claim([F001]))
+    answer = world.push(JO)
+    assert answer.fenced
+    assert world.main == "commit-1"
+    assert world.asked() == ["push", "push", "fetch", "look", "push"]
+
+
+def test_one_s_own_heartbeat_in_between_means_to_push_again(world: World) -> None:
+    world.once("push", lambda: world.of(JO).renew([API]))
+    assert world.push(JO).fenced
+    assert world.main == "commit-1"
+
+
+def test_a_ledger_that_never_stands_still_ends_it_in_time(world: World) -> None:
+    def during(kind: str) -> None:
+        if kind == "push":
+            world.remote.during = lambda _kind: None
+            world.of(KIM).claim([parse_resource(f"T{len(world.remote.requests)}")])
+            world.clock.advance(1)
+            world.remote.during = during
+
+    world.remote.during = during
+    with pytest.raises(Unavailable):
+        world.push(JO)
+    assert world.main == ""
+
+
+def test_only_after_the_first_try_heartbeats_are_kept_away(world: World) -> None:
+    entered: list[str] = []
+
+    class Quiet:
+        def __enter__(self) -> None:
+            entered.append("in")
+
+        def __exit__(self, *_: object) -> None:
+            entered.append("out")
+
+    for unrelated in (False, True):
+        if unrelated:
+            world.once("push", lambda: world.of(KIM).claim([F001]))
+        fencing = FencedPush(
+            world.of(JO).session, world.work(LOGIN), layers=["global"], quiet=Quiet
+        )
+        fencing.push(PushWish())
+    assert entered == ["in", "out"]
+
+
+# --- faults ---------------------------------------------------------------------------------------
+
+
+def test_a_rejected_ref_leaves_the_ledger_as_it_is(world: World) -> None:
+    before = world.remote.refs["global"]
+    world.once("push", lambda: world.remote.work.update({MAIN: "of another"}))
+    with pytest.raises(PushRefused) as caught:
+        world.push(JO)
+    assert "fetch first" in caught.value.message
+    assert isinstance(caught.value, Denied)
+    assert [x.ref for x in caught.value.refs] == [MAIN]
+    assert world.remote.refs["global"] == before
+
+
+def test_what_git_would_not_push_is_never_sent(world: World) -> None:
+    work = world.work(LOGIN)
+    work.reason = "[rejected] (non-fast-forward)"
+    with pytest.raises(PushRefused, match="non-fast-forward"):
+        world.push(JO, work)
+    assert world.asked() == []
+
+
+@pytest.mark.parametrize("fault", [Fault.UNANSWERED, Fault.BUSY, Fault.LOST, Fault.LATE])
+def test_a_push_that_is_not_answered_is_read_back(world: World, fault: Fault) -> None:
+    world.remote.pushes.append(fault)
+    answer = world.push(JO)
+    world.remote.arrive()
+    assert answer.status == "pushed"
+    assert world.main == "commit-1"
+    assert len(world.of(KIM).read().leases) == 1
+
+
+def test_a_push_that_cannot_be_found_out_about_says_so(world: World) -> None:
+    world.remote.pushes.append(Fault.UNANSWERED)
+    world.remote.fetches.append(Fault.UNREACHABLE)
+    with pytest.raises(UnknownOutcome):
+        world.push(JO)
+    assert world.main == "commit-1"
+    assert any("had reached the remote" in x for x in world.push(JO).warnings)
+
+
+def test_work_that_cannot_be_looked_at_is_an_unknown_outcome(world: World) -> None:
+    world.remote.pushes.append(Fault.UNANSWERED)
+    world.remote.fetches += [Fault.NONE, Fault.UNREACHABLE]
+    with pytest.raises(UnknownOutcome):
+        world.push(JO)
+
+
+def test_a_remote_that_cannot_be_reached_keeps_everything(world: World) -> None:
+    world.remote.pushes.append(Fault.UNREACHABLE)
+    refused(world, Unavailable)
+
+
+def test_a_server_that_ended_between_the_two_gets_the_work_again(world: World) -> None:
+    """The ledger moved and the work did not: its lease is known to be held, so it is sent again."""
+
+    def half(_kind: str) -> None:
+        world.remote.during = lambda _kind: None
+        world.remote.work[MAIN] = ""
+
+    world.remote.pushes.append(Fault.UNANSWERED)
+    world.remote.during = lambda kind: half(kind) if kind == "look" else None
+    assert world.push(JO).fenced
+    assert world.main == "commit-1"
+    assert world.asked().count("push") == 2
+
+
+def test_work_that_lands_after_its_lease_ran_out_has_landed(world: World) -> None:
+    """Nobody took it over: the ledger itself let it pass."""
+
+    def slowly(kind: str) -> None:
+        world.clock.advance(TTL if kind == "push" else 0)
+
+    world.remote.during = slowly
+    answer = world.push(JO)
+    assert world.main == "commit-1"
+    assert answer.leases[0].state == "expired"
+    assert any("ran out while it was pushed" in text for text in answer.warnings)
+
+
+def test_a_late_push_of_a_holder_that_lost_its_lease_never_lands(world: World) -> None:
+    """S5: it is held back on its way, until another was granted the same."""
+    world.remote.pushes.append(Fault.LATE)
+    world.remote.late_by = 1_000
+    world.remote.fetches += [Fault.UNREACHABLE] * 9
+    with pytest.raises(UnknownOutcome):
+        world.push(JO)
+    world.remote.fetches.clear()
+    lapse(world)
+    world.of(KIM).claim([API])
+    world.remote.arrive()
+    assert world.main == ""
+
+
+# --- nothing to push, and dry runs ----------------------------------------------------------------
+
+
+def test_nothing_to_push_asks_no_ledger(world: World) -> None:
+    work = world.work(LOGIN)
+    world.push(JO, work)
+    world.asked()
+    again = world.fencing(JO, work).push(PushWish())
+    assert (again.status, again.fenced) == ("up_to_date", False)
+    assert world.asked() == []
+    assert work.followed == 2
+
+
+def test_nothing_to_push_still_needs_what_is_required(world: World) -> None:
+    work = world.work(LOGIN)
+    world.push(JO, work)
+    with pytest.raises(LeaseLost):
+        world.fencing(JO, work).push(PushWish(), require=[F001])
+    world.fencing(JO, work).push(PushWish(), require=[API])
+
+
+def test_a_dry_run_judges_and_moves_nothing(world: World) -> None:
+    before = dict(world.remote.refs)
+    assert world.push(JO, dry_run=True).status == "would_push"
+    take_over(world)
+    before = dict(world.remote.refs)
+    with pytest.raises(LeaseLost):
+        world.push(JO, dry_run=True)
+    assert world.remote.refs == before
+    assert world.main == ""
+
+
+# --- the check of a token -------------------------------------------------------------------------
+
+
+def fence(world: World, who: Actor, token: int, *, scope: str | None = None) -> int:
+    return world.fencing(who, world.work()).fence(API, token, scope=scope).token
+
+
+def test_a_token_that_is_live_passes_for_anyone(world: World) -> None:
+    assert fence(world, JO, 1) == 1
+    assert fence(world, KIM, 1) == 1
+    assert world.asked() == ["fetch", "fetch"], "it is never answered from what is known"
+
+
+def test_a_token_of_another_grant_is_lost(world: World) -> None:
+    with pytest.raises(LeaseLost, match="has it with token 1"):
+        fence(world, JO, 2)
+    take_over(world)
+    with pytest.raises(LeaseLost, match=r"kim@example\.com has it with token 2"):
+        fence(world, JO, 1)
+
+
+def test_a_token_whose_time_is_over_is_lost_though_nobody_may_take_it_yet(world: World) -> None:
+    world.clock.advance(TTL)
+    with pytest.raises(LeaseLost, match="it ran out"):
+        fence(world, JO, 1)
+    with pytest.raises(LeaseLost, match="it ran out"):
+        fence(world, KIM, 1)
+
+
+def test_a_token_of_what_ended_is_lost(world: World) -> None:
+    world.of(JO).complete(API, scope=None)
+    with pytest.raises(LeaseLost, match="completed"):
+        fence(world, JO, 1)
+    with pytest.raises(LeaseLost, match="nobody holds it"):
+        world.fencing(JO, world.work()).fence(F001, 1)
+
+
+def test_what_is_parked_is_nobody_s_token(world: World) -> None:
+    world.of(JO).park([API])
+    with pytest.raises(LeaseLost, match="it is parked"):
+        fence(world, JO, 1)
+    assert not world.push(JO).fenced
+    with pytest.raises(LeaseLost):
+        world.push(JO, require=[API])
+
+
+def test_a_scope_is_looked_at_alone(world: World) -> None:
+    world.of(JO).claim([F001], ClaimOptions(scope="parser"))
+    check = world.fencing(JO, world.work())
+    assert check.fence(F001, 2).scope == "parser"
+    assert check.fence(F001, 2, scope="PARSER").token == 2
+    with pytest.raises(LeaseLost):
+        check.fence(F001, 2, scope="lexer")
+
+
+def test_no_answer_is_no_yes(world: World) -> None:
+    world.remote.fetches.append(Fault.UNREACHABLE)
+    with pytest.raises(Unavailable):
+        fence(world, JO, 1)
+
+
+def test_without_any_ledger_nothing_is_held() -> None:
+    world = World()
+    with pytest.raises(LeaseLost):
+        fence(world, JO, 1)
+    assert world.push(JO).fenced is False
+    assert world.remote.refs == {}, "a plain push makes no ledger"

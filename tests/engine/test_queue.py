@@ -1,0 +1,202 @@
+"""The queue: its order, whom it hands what, and what one carries."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from core.values import JO, KIM, SKEW, TTL, lease, moment
+
+from gitlease.core.edge import People, Progress, Task
+from gitlease.core.lease import Actor, Lease, State
+from gitlease.core.policy import DEFAULT_POLICY
+from gitlease.core.resources.resource import parse_resource
+from gitlease.engine.queue.order import (
+    Carried,
+    Surroundings,
+    WhyNot,
+    carrying,
+    hand_out,
+    natural,
+    rank,
+    survey,
+)
+
+LAPSED = TTL + SKEW + 1
+
+
+def task(name: str, **more: object) -> Task:
+    fields: dict[str, object] = {"resource": parse_resource(name), "file": f"tasks/{name}.md"}
+    return Task(**(fields | more))  # type: ignore[arg-type]
+
+
+def around(*leases: Lease, who: Actor = JO, seconds: float = 10) -> Surroundings:
+    return Surroundings(who, People(), leases, DEFAULT_POLICY, moment(seconds))
+
+
+def order(*tasks: Task, leases: tuple[Lease, ...] = ()) -> list[str]:
+    return [e.task.resource.text for e in survey(tasks, around(*leases))]
+
+
+def test_priority_comes_first_then_dependencies_then_age() -> None:
+    tasks = [
+        task("F1", priority="low", created="2020-01-01"),
+        task("F2", priority="high", created="2026-05-02", depends_on=("F1",)),
+        task("F3", priority="high", created="2026-05-03"),
+        task("F4", priority="high", created="2026-05-01"),
+        task("F5", created="2026-01-01"),
+        task("F6", priority="medium", created="2025-01-01"),
+    ]
+    assert order(*tasks) == ["F4", "F3", "F2", "F6", "F5", "F1"]
+
+
+def test_tasks_without_a_date_come_by_the_number_in_their_id() -> None:
+    assert order(task("F10"), task("F9"), task("F1"), task("f2", created="yesterday")) == [
+        "F1",
+        "f2",
+        "F9",
+        "F10",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("less", "more"),
+    [
+        ("high", "critical"),
+        ("", "High"),
+        ("P2", "p1"),
+        ("2", "1"),
+        ("low", "odd word"),
+        ("4", "low"),
+    ],
+)
+def test_words_and_numbers_both_rank(less: str, more: str) -> None:
+    assert rank(less) > rank(more)
+
+
+def test_a_dependency_that_is_not_there_counts_as_open_and_refuses_nothing() -> None:
+    tasks = [task("F1", depends_on=("gone-7", "F2")), task("F2")]
+    entries = survey(tasks, around())
+    assert [e.task.resource.text for e in entries] == ["F2", "F1"]
+    assert entries[1].waits_for == ("gone-7", "F2")
+    assert entries[1].claimable
+
+
+def test_a_dependency_is_done_by_its_file_or_by_the_ledger() -> None:
+    done = replace(lease(resource="F2"), state=State.COMPLETED)
+    tasks = [
+        task("F1", depends_on=("f2", "F3")),
+        task("F2"),
+        task("F3", status="closed", progress=Progress.DONE),
+    ]
+    (entry,) = [e for e in survey(tasks, around(done)) if e.claimable]
+    assert entry.waits_for == ()
+
+
+def test_a_chain_is_handed_out_from_its_beginning() -> None:
+    tasks = [task("F1", depends_on=("F2",)), task("F2", depends_on=("F3",)), task("F3")]
+    assert order(*tasks) == ["F3", "F2", "F1"]
+
+
+def test_what_waits_is_handed_out_only_when_nothing_else_is_there() -> None:
+    tasks = [task("F1", priority="high", depends_on=("F3",)), task("F2", priority="low")]
+    assert [e.task.resource.text for e in hand_out(survey(tasks, around()))] == ["F2", "F1"]
+
+
+def test_dependencies_in_a_circle_end() -> None:
+    names = [f"F{i}" for i in range(50)]
+    tasks = [task(n, depends_on=(names[i - 1],)) for i, n in enumerate(names)]
+    assert sorted(order(*tasks)) == sorted(names)
+    assert order(task("F1", depends_on=("F1",))) == ["F1"]
+
+
+def test_a_long_chain_is_no_trouble() -> None:
+    tasks = [task(f"F{i}", depends_on=(f"F{i + 1}",)) for i in range(5_000)]
+    assert order(*tasks)[0] == "F4999"
+
+
+@pytest.mark.parametrize(
+    ("found", "record", "seconds", "why", "who"),
+    [
+        (task("F001"), None, 10, None, None),
+        (task("F001", progress=Progress.IN_PROGRESS), None, 10, None, None),
+        (task("F001", progress=Progress.DONE), None, 10, WhyNot.DONE, None),
+        (task("F001", progress=Progress.OTHER), None, 10, WhyNot.STATUS, None),
+        (task("F001", assigned=("@codex",)), None, 10, WhyNot.ASSIGNED, "@codex"),
+        (task("F001", assigned=("@codex", JO.holder)), None, 10, None, None),
+        (task("F001"), lease(holder=KIM), 10, WhyNot.HELD, KIM.holder),
+        (task("F001"), lease(holder=KIM), LAPSED, None, None),
+        (task("F001"), lease(holder=KIM, edge=True), LAPSED, WhyNot.ASSIGNED, KIM.holder),
+        (task("F001"), lease(), 10, WhyNot.YOURS, JO.holder),
+        (task("F001"), lease(edge=True), LAPSED, None, None),
+        (task("F001"), lease(holder=replace(JO, session="ci")), 10, WhyNot.HELD, JO.holder),
+        (task("F001"), lease(state=State.COMPLETED), 10, WhyNot.DONE, JO.holder),
+        (
+            task("F001", paths=("src/auth",)),
+            lease(holder=KIM, resource="src/**/login.py"),
+            10,
+            WhyNot.HELD,
+            KIM.holder,
+        ),
+    ],
+)
+def test_why_a_task_is_not_handed_out(
+    found: Task, record: Lease | None, seconds: float, why: WhyNot | None, who: str | None
+) -> None:
+    leases = () if record is None else (record,)
+    (entry,) = survey([found], around(*leases, seconds=seconds))
+    assert (entry.why_not, entry.who) == (why, who)
+
+
+@pytest.mark.parametrize(
+    ("record", "seconds", "state", "by"),
+    [
+        (None, 10, Carried.NONE, None),
+        (lease(edge=True), 10, Carried.LIVE, None),
+        (lease(holder=replace(JO, session="ci"), edge=True), 10, Carried.LIVE, None),
+        (lease(edge=True), LAPSED, Carried.LAPSED, None),
+        (lease(holder=KIM, edge=True), 10, Carried.TAKEN_OVER, KIM.holder),
+        (lease(holder=KIM, edge=True), LAPSED, Carried.TAKEN_OVER, KIM.holder),
+    ],
+)
+def test_what_one_carries_says_how_its_lease_stands(
+    record: Lease | None, seconds: float, state: Carried, by: str | None
+) -> None:
+    leases = () if record is None else (record,)
+    (carried,) = carrying([task("F001", assigned=(JO.holder,))], around(*leases, seconds=seconds))
+    assert (carried.state, carried.by) == (state, by)
+
+
+def test_a_fellow_assignee_has_taken_nothing() -> None:
+    found = task("F001", assigned=(JO.holder, KIM.holder))
+    (carried,) = carrying([found], around(lease(holder=KIM, scope="docs", edge=True)))
+    assert carried.state is Carried.NONE
+
+
+def test_leases_without_a_task_are_carried_too_and_done_tasks_are_not() -> None:
+    tasks = [task("F001", assigned=(JO.holder,), progress=Progress.DONE), task("F002")]
+    held = (lease(resource="deploy-prod"), lease(resource="F002"), lease(holder=KIM, resource="x"))
+    found = carrying(tasks, around(*held))
+    assert [(c.resource, c.task and c.task.file) for c in found] == [
+        ("deploy-prod", None),
+        ("F002", "tasks/F002.md"),
+    ]
+
+
+def test_names_sort_as_people_count() -> None:
+    assert sorted(["b2", "B10", "a", "b1.10", "b1.9", "²"], key=natural) == [
+        "a",
+        "b1.9",
+        "b1.10",
+        "b2",
+        "B10",
+        "²",
+    ]
+
+
+def test_a_part_that_is_done_leaves_the_rest_of_its_task_in_the_queue() -> None:
+    part = lease(scope="parser", state=State.COMPLETED)
+    tasks = [task("F001"), task("F002", depends_on=("F001",))]
+    first, second = survey(tasks, around(part))
+    assert first.claimable
+    assert second.waits_for == ("F001",)

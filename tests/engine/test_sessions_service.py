@@ -1,0 +1,465 @@
+"""Parking and the end of a session by the service: steps counted, over ledgers and task files."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from dataclasses import replace
+
+import pytest
+from core.values import F001, JO, KIM
+from support.clock import ManualClock
+from support.memory import Fault, MemoryClone, MemoryLedgerStore, MemoryRemote
+from support.memory_remote import Broken
+from support.tasks import Killed, MemoryTasks, task
+from support.watching import MemoryWatch
+
+from gitlease.core.errors import (
+    LeaseHeld,
+    LeaseLost,
+    NothingLeft,
+    PolicyRefused,
+    Unavailable,
+    UsageError,
+)
+from gitlease.core.lease import Actor, Lease, State
+from gitlease.core.ledger import MAX_STEP
+from gitlease.core.resources.resource import parse_resource
+from gitlease.engine.answers import ClaimOptions
+from gitlease.engine.edges import EdgeRules, Edges
+from gitlease.engine.ledger_session import LedgerSession
+from gitlease.engine.queue.order import Carried
+from gitlease.engine.queue.queueing import TaskQueue
+from gitlease.engine.service import LeaseService
+from gitlease.engine.sessions import AT_ONCE
+from gitlease.guard.guarding import GuardService
+from gitlease.guard.rules import Touched
+
+F002, F003 = parse_resource("F002"), parse_resource("F003")
+HOUR, DAY = 3_600, 86_400
+ONE, TWO = (replace(JO, session=name, session_explicit=True) for name in ("one", "two"))
+
+
+class World:
+    """One remote, one clock, and clones by name, each with task files of its own."""
+
+    def __init__(self) -> None:
+        self.clock, self.remote = ManualClock(), MemoryRemote()
+        self.clones: defaultdict[str, MemoryClone] = defaultdict(MemoryClone)
+        self.files: defaultdict[str, MemoryTasks] = defaultdict(
+            lambda: MemoryTasks.of(task("F001"), task("F002"), task("F003"))
+        )
+
+    def of(self, who: Actor, clone: str = "") -> LeaseService:
+        """A new command of this person, in a clone of theirs."""
+        name = f"{who.holder} {clone}"
+        store = MemoryLedgerStore(self.remote, clock=self.clock, clone=self.clones[name])
+        edges = Edges(self.files[name], EdgeRules(), holder=who.holder)
+        return LeaseService(
+            LedgerSession(
+                store, clock=self.clock, actor=who, edges=edges, dice=random.Random(7), patience=5.0
+            )
+        )
+
+    def queue(self, who: Actor, clone: str = "") -> TaskQueue:
+        return TaskQueue(self.of(who, clone).session)
+
+    def tasks_of(self, who: Actor, clone: str = "") -> MemoryTasks:
+        return self.files[f"{who.holder} {clone}"]
+
+    def records(self) -> dict[str, Lease]:
+        version = self.remote.refs.get("global")
+        leases = self.remote.ledger(version).every_lease() if version else []
+        return {str(x.resource): x for x in leases}
+
+    def requests(self) -> list[str]:
+        """What was asked of the remote since the last time this was asked."""
+        made, self.remote.requests[:] = list(self.remote.requests), []
+        return made
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+# --- parking ------------------------------------------------------------------------------------
+
+
+def test_parking_is_one_push_and_leaves_the_task_file_alone(world: World) -> None:
+    world.of(ONE).claim([F001, F002])
+    world.requests()
+    answer = world.of(ONE).park([F001, F002], seconds=2 * HOUR, note="half done")
+    assert world.requests() == ["push"]
+    assert (answer.status, answer.edge, answer.written) == ("parked", "none", ())
+    assert answer.max_park_seconds == DAY
+    for view in answer.leases:
+        assert (view.parked, view.session, view.mine, view.assigned) == (True, None, True, True)
+        assert (view.state, view.expires_in) == ("active", 2 * HOUR)
+    assert world.tasks_of(JO)["F001"].assigned == (JO.holder,)
+
+
+def test_a_refusal_to_park_is_never_given_from_old_knowledge(world: World) -> None:
+    world.of(ONE).claim([F001])
+    world.of(ONE, "b").read()
+    world.of(ONE).release([F001])
+    with pytest.raises(LeaseLost):
+        world.of(ONE, "b").park([F001])
+    world.of(ONE).claim([F001])
+    assert world.of(ONE, "b").park([F001]).leases
+
+
+def test_who_is_refused_sees_that_it_is_parked(world: World) -> None:
+    world.of(ONE).claim([F001])
+    world.of(ONE).park([F001], reason="back tomorrow")
+    with pytest.raises(LeaseHeld) as refused:
+        world.of(KIM).claim([F001])
+    (view,) = refused.value.views
+    assert (view.parked, view.mine, view.reason) == (True, False, "back tomorrow")
+
+
+def test_resuming_from_another_clone_keeps_the_edge_and_writes_it_there(world: World) -> None:
+    world.of(ONE).claim([F001])
+    world.of(ONE).park([F001], note="tests red")
+    answer = world.of(TWO, "b").claim([F001])
+    assert (answer.status, answer.edge) == ("claimed", "added")
+    assert [n.text for n in answer.notes] == ["tests red"]
+    assert world.tasks_of(JO, "b")["F001"].assigned == (JO.holder,)
+    record = world.records()["F001"]
+    assert (record.session, record.parked, record.edge, record.token) == ("two", False, True, 2)
+    with pytest.raises(LeaseHeld):
+        world.of(ONE).claim([F001])
+
+
+def test_a_parked_lease_lapses_by_itself(world: World) -> None:
+    world.of(ONE).claim([parse_resource("src/")])
+    world.of(ONE).park([parse_resource("src/")], seconds=HOUR)
+    world.clock.advance(HOUR + 61)
+    assert world.of(KIM).claim([parse_resource("src/a.py")]).status == "taken_over"
+
+
+@pytest.mark.parametrize("fault", [Fault.LOST, Fault.UNANSWERED, Fault.BUSY])
+def test_an_answer_that_is_lost_costs_time_and_not_truth(world: World, fault: Fault) -> None:
+    world.of(ONE).claim([F001])
+    world.remote.pushes.append(fault)
+    assert world.of(ONE).park([F001]).leases[0].parked
+    assert world.records()["F001"].parked
+    world.remote.pushes.append(fault)
+    assert world.of(ONE).claim([F001]).leases[0].token == 2
+    world.remote.pushes.append(fault)
+    assert [x.resource for x in world.of(ONE).end_session().leases] == ["F001"]
+    assert world.records() == {}
+
+
+# --- the guard ----------------------------------------------------------------------------------
+
+
+def test_nobody_renews_it_as_commits_are_made(world: World) -> None:
+    """Its owner goes on committing under it: no heartbeat, no name in the message, no block."""
+    world.of(ONE).claim([parse_resource("src/"), parse_resource("docs/")])
+    world.of(ONE).park([parse_resource("src/")], seconds=HOUR)
+    store, watch = world.of(ONE).store, MemoryWatch()
+    guard = GuardService(
+        watch, lambda: store, clock=world.clock, actor=ONE, layers=["global"], max_age=DAY
+    )
+    touched = [Touched("src/a.py"), Touched("docs/a.md")]
+    world.clock.advance(890)
+    found = guard.check(touched)
+    assert (found.findings, [str(x.resource) for x in found.own]) == ((), ["path:docs"])
+    assert guard.due() == ("global",)
+    assert {str(x.resource) for _, x in guard.held()} == {"path:docs", "path:src"}
+    until = world.records()["path:docs"].expires_at // 1_000
+    assert watch.idle.held_until == until
+    world.clock.advance(20)  # docs ran out
+    assert guard.due() == ()
+    guard.refresh()
+    assert (watch.idle.held_until, watch.idle.renew_at) == (0, 0)
+    with pytest.raises(LeaseLost, match="path:docs"):
+        world.of(ONE).renew()
+    assert world.records()["path:src"].renewals == 1, "by the parking alone"
+    world.clock.advance(HOUR)
+    assert guard.check(touched).warnings[0].startswith("your lease of path:")
+
+
+# --- the queue ----------------------------------------------------------------------------------
+
+
+def test_next_resumes_what_is_parked_before_all_others(world: World) -> None:
+    world.of(ONE).claim([F003])
+    world.of(ONE).park([F003])
+    assert world.queue(TWO).next_task().next_up[0].task.resource == F003
+    assert world.queue(TWO).queue().carried[0].state is Carried.PARKED
+    world.requests()
+    answer, found = world.queue(TWO).claim_next(ClaimOptions())
+    assert (found.resource, answer.leases[0].session) == (F003, "two")
+    assert world.requests() == ["push"]
+    _, found = world.queue(ONE).claim_next(ClaimOptions())
+    assert found.resource == F001
+
+
+def test_next_finds_what_another_clone_parked_since(world: World) -> None:
+    """Whatever this clone knew, be it nothing, that it was held, or that it was free."""
+    world.of(ONE).claim([F003])
+    world.of(TWO, "held").read()
+    world.of(ONE).park([F003])
+    for clone in ("new", "held"):
+        answer, found = world.queue(TWO, clone).claim_next(ClaimOptions())
+        assert (found.resource, answer.status) == (F003, "claimed"), clone
+        world.of(TWO).park([F003])
+    world.of(TWO).release([F003])
+    world.of(TWO, "free").read()
+    world.of(TWO).claim([F003])
+    world.of(TWO).park([F003])
+    _, found = world.queue(TWO, "free").claim_next(ClaimOptions())
+    assert found.resource == F003
+
+
+def test_next_finds_what_came_free_or_was_parked_where_this_clone_knew_of_nothing(
+    world: World,
+) -> None:
+    world.of(ONE).claim([F001, F003])
+    world.of(KIM).claim([F002])
+    for clone in ("a", "b"):
+        world.of(TWO, clone).read()
+    world.of(ONE).park([F003])
+    assert world.queue(TWO, "a").claim_next(ClaimOptions())[1].resource == F003
+    world.of(KIM).release([F002])
+    assert world.queue(TWO, "b").claim_next(ClaimOptions())[1].resource == F002
+    with pytest.raises(NothingLeft):
+        world.queue(TWO, "b").claim_next(ClaimOptions())
+
+
+def test_what_is_to_be_told_is_not_lost_on_the_way_to_what_was_parked(world: World) -> None:
+    world.of(KIM).set_policy({"admins": KIM.holder})
+    world.of(ONE).claim([F003])
+    world.of(TWO, "b").claim([F001])
+    world.of(KIM).revoke(F001, reason="stuck")
+    world.of(ONE).park([F003])
+    answer, found = world.queue(TWO, "b").claim_next(ClaimOptions())
+    assert found.resource == F003
+    assert any("revoked" in text for text in answer.warnings)
+
+
+def test_a_parked_part_is_resumed_as_that_part(world: World) -> None:
+    world.of(ONE).claim([F002], ClaimOptions(scope="parser"))
+    world.of(KIM).claim([F002], ClaimOptions(scope="lexer"))
+    world.of(ONE).park([F002])
+    answer, _ = world.queue(TWO).claim_next(ClaimOptions())
+    assert (answer.leases[0].resource, answer.leases[0].scope) == ("F002", "parser")
+    scopes = {x.scope: x.parked for x in world.of(TWO).store.fetch("global").ledger.every_lease()}  # type: ignore[union-attr]
+    assert scopes == {"parser": False, "lexer": False}
+
+
+def test_a_parked_task_whose_file_cannot_be_written_is_passed_over(world: World) -> None:
+    world.of(ONE).claim([F001])
+    world.of(ONE).park([F001])
+    world.tasks_of(JO).tasks["tasks/F001.md"] = task("F001")  # the edge is to be written again
+    world.tasks_of(JO).unwritable.add("tasks/F001.md")
+    answer, found = world.queue(TWO).claim_next(ClaimOptions())
+    assert found.resource == F002
+    assert any("passed over" in text for text in answer.warnings)
+
+
+def test_others_are_handed_out_the_rest(world: World) -> None:
+    world.of(ONE).claim([F001, F002, F003])
+    world.of(ONE).park([F001, F002, F003])
+    with pytest.raises(NothingLeft):
+        world.queue(KIM).claim_next(ClaimOptions())
+    names = {world.queue(TWO).claim_next(ClaimOptions())[1].resource for _ in range(3)}
+    assert names == {F001, F002, F003}
+
+
+# --- the end of a session -----------------------------------------------------------------------
+
+
+def test_a_session_of_fifty_leases_ends_in_one_push(world: World) -> None:
+    names = [parse_resource(f"n{number}") for number in range(50)]
+    world.of(ONE).claim(names, ClaimOptions(any_name=True))
+    world.of(TWO).claim([F002])
+    world.of(JO).claim([F003])
+    world.of(KIM).claim([F001])
+    world.requests()
+    ring = world.of(ONE).store.fetch("global").ledger.header.ring  # type: ignore[union-attr]
+    world.requests()
+    answer = world.of(ONE).end_session()
+    assert world.requests() == ["push"]
+    assert (answer.status, len(answer.leases)) == ("released", 50)
+    assert set(world.records()) == {"F001", "F002", "F003"}
+    after = world.of(ONE).store.fetch("global").ledger.header.ring  # type: ignore[union-attr]
+    assert len(after) == len(ring) + 1
+    world.requests()
+    again = world.of(ONE).end_session()
+    assert (again.leases, again.changed) == ((), False)
+    assert world.requests() == ["fetch"], "that nothing is held is not said from old knowledge"
+
+
+def test_a_session_of_very_many_leases_ends_in_as_few_as_the_audit_trail_allows(
+    world: World,
+) -> None:
+    names = [parse_resource(f"n{number}") for number in range(AT_ONCE + 20)]
+    for first in range(0, len(names), MAX_STEP):
+        world.of(ONE).claim(names[first : first + MAX_STEP], ClaimOptions(any_name=True))
+    world.requests()
+    assert len(world.of(ONE).end_session(park=True).leases) == AT_ONCE + 20
+    assert world.requests() == ["push", "push"]
+    assert all(x.parked for x in world.records().values())
+
+
+def test_the_edges_go_with_the_leases_and_stay_with_parked_ones(world: World) -> None:
+    world.of(ONE).claim([F001, F002])
+    world.of(ONE).end_session(park=True, seconds=HOUR)
+    assert world.tasks_of(JO)["F001"].assigned == (JO.holder,)
+    assert {x.parked for x in world.records().values()} == {True}
+    world.of(TWO).claim([F001, F002])
+    answer = world.of(TWO).end_session(note="stopped")
+    assert (answer.edge, len(answer.written)) == ("removed", 2)
+    assert world.tasks_of(JO)["F001"].assigned == world.tasks_of(JO)["F002"].assigned == ()
+    assert [n.text for n in world.of(KIM).claim([F001]).notes] == ["stopped"]
+
+
+def test_by_its_name_any_session_of_ones_own_is_ended(world: World) -> None:
+    world.of(ONE).claim([F001])
+    world.of(TWO).claim([F002])
+    world.of(JO).claim([F003])
+    assert [x.resource for x in world.of(TWO).end_session("one").leases] == ["F001"]
+    assert [x.resource for x in world.of(JO).end_session("two").leases] == ["F002"]
+    assert list(world.records()) == ["F003"]
+    with pytest.raises(UsageError, match="no session"):
+        world.of(JO).end_session()
+
+
+def test_the_session_of_another_person_stays(world: World) -> None:
+    world.of(ONE).claim([F001])
+    for answer in (
+        world.of(replace(KIM, session="one")).end_session(),
+        world.of(KIM).end_session("one", park=True),
+    ):
+        assert (answer.leases, answer.changed) == ((), False)
+    assert world.records()["F001"].session == "one"
+
+
+def test_what_was_claimed_elsewhere_by_the_session_is_found(world: World) -> None:
+    """Of what this clone does not know it learns by the step that it takes, or by asking."""
+    world.of(ONE).claim([F001])
+    world.of(ONE, "b").claim([F002])
+    world.requests()
+    answer = world.of(ONE).end_session()
+    assert {x.resource for x in answer.leases} == {"F001", "F002"}
+    assert world.records() == {}
+    assert world.requests()[-1] == "push"
+    world.of(ONE).claim([F003])
+    assert [x.resource for x in world.of(ONE, "new").end_session().leases] == ["F003"]
+
+
+def test_what_others_took_meanwhile_refuses_nothing(world: World) -> None:
+    world.of(ONE).claim([F001, F002])
+    world.of(ONE, "b").release([F001])
+    world.of(KIM).claim([F001])
+    answer = world.of(ONE).end_session()
+    assert [x.resource for x in answer.leases] == ["F002"]
+    assert world.records()["F001"].holder == KIM.holder
+    assert world.tasks_of(JO)["F002"].assigned == ()
+
+
+def test_only_what_works_for_it_ends_with_a_session_where_that_is_asked(world: World) -> None:
+    below = replace(JO, session="one/agent-1")
+    world.of(ONE).claim([F001])
+    world.of(below).claim([F002])
+    world.of(replace(JO, session="oneself")).claim([F003])
+    world.requests()
+    assert len(world.of(ONE).end_session(below=True, known=True).leases) == 2
+    assert list(world.records()) == ["F003"]
+    assert world.requests() == ["push"]
+    world.of(ONE).end_session(below=True, known=True)
+    assert world.requests() == []
+
+
+def test_a_task_file_that_cannot_be_edited_keeps_only_its_own_lease(world: World) -> None:
+    world.of(ONE).claim([F001, F002, F003])
+    world.tasks_of(JO).unwritable.add("tasks/F002.md")
+    answer = world.of(ONE).end_session()
+    assert {x.resource for x in answer.leases} == {"F001", "F003"}
+    assert [error.resource for error in answer.refused] == ["F002"]
+    assert list(world.records()) == ["F002"]
+    alone = world.of(ONE).end_session()
+    assert (alone.leases, alone.changed, len(alone.refused)) == ((), False, 1)
+    assert world.of(ONE).end_session(park=True).refused == (), "no file is touched by that"
+
+
+def test_with_parking_what_ran_out_stays_as_it_is(world: World) -> None:
+    world.of(ONE).claim([F001], ClaimOptions(ttl=10))
+    world.of(ONE).claim([F002])
+    world.clock.advance(11)
+    assert [x.resource for x in world.of(ONE).end_session(park=True).leases] == ["F002"]
+    assert world.records()["F001"].session == "one"
+    assert [x.resource for x in world.of(ONE).end_session().leases] == ["F001"]
+
+
+def test_where_nothing_may_be_parked_the_session_goes_on(world: World) -> None:
+    world.of(JO).set_policy({"park_max": "0"})
+    world.of(ONE).claim([F001])
+    with pytest.raises(PolicyRefused):
+        world.of(ONE).end_session(park=True)
+    assert world.records()["F001"].session == "one"
+
+
+def test_without_the_remote_nothing_has_ended(world: World) -> None:
+    world.of(ONE).claim([F001])
+    world.remote.pushes += [Fault.UNREACHABLE] * 9
+    world.remote.fetches += [Fault.UNREACHABLE] * 9
+    with pytest.raises(Unavailable):
+        world.of(ONE).end_session()
+    assert world.tasks_of(JO)["F001"].assigned == (JO.holder,)
+    assert world.records()["F001"].state is State.ACTIVE
+
+
+@pytest.mark.parametrize(
+    "step",
+    ["before intent", "after intent", "before write", "after write", "before settling"],
+)
+def test_a_kill_at_any_step_leaves_nothing_to_mend_by_hand(world: World, step: str) -> None:
+    world.of(ONE).claim([F001, F002])
+    files = world.tasks_of(JO)
+    files.killed_at = step
+    with pytest.raises(Killed):
+        world.of(ONE).end_session()
+    world.of(TWO).read()  # the next command finishes it, or forgets it
+    held = {name: bool(files[name].assigned) for name in ("F001", "F002")}
+    assert held == {name: name in world.records() for name in held}
+    world.of(ONE).end_session()
+    assert (world.records(), files["F001"].assigned, files["F002"].assigned) == ({}, (), ())
+    assert not files.intents
+
+
+@pytest.mark.parametrize("park", [False, True])
+def test_a_damaged_record_beside_one_of_the_session_is_told(world: World, park: bool) -> None:
+    world.of(ONE).claim([F001], ClaimOptions(scope="a"))
+    world.of(ONE).claim([F002])
+    world.remote.damage("global", "leases/f0/broken.yaml", Broken("not YAML", F001))
+    answer = world.of(ONE).end_session(park=park)
+    assert [x.resource for x in answer.leases] == ["F002"]
+    assert len(answer.refused) == 1
+
+
+# --- the list -----------------------------------------------------------------------------------
+
+
+def test_the_list_has_ones_own_sessions_that_hold_anything(world: World) -> None:
+    world.of(TWO).claim([F002])
+    world.clock.advance(60)
+    world.of(ONE).claim([F001])
+    world.of(TWO).claim([parse_resource("src/")])
+    world.of(JO).claim([F003])
+    world.of(replace(KIM, session="three")).claim([parse_resource("docs/")])
+    reading = world.of(ONE).sessions()
+    assert [(s.session, len(s.leases), s.current) for s in reading.sessions] == [
+        ("one", 1, True),
+        ("two", 2, False),
+    ]
+    first, second = reading.sessions
+    assert (first.since - second.since).total_seconds() == 60
+    assert (first.expires_at - second.expires_at).total_seconds() == 60
+    world.of(TWO).end_session(park=True)
+    assert [s.session for s in world.of(ONE).sessions().sessions] == ["one"]
+    world.clock.advance(DAY)
+    assert world.of(ONE).sessions(cached=True).sessions == ()

@@ -1,0 +1,543 @@
+"""Waiting and watching over a store in memory: when it is looked, what wakes, and what is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import pytest
+from core.values import F001, JO, KIM
+from engine.test_service import World
+from support.clock import ManualClock
+from support.memory import Fault
+
+from gitlease.core.errors import (
+    Denied,
+    LeaseHeld,
+    PolicyRefused,
+    Rollback,
+    Unavailable,
+    WaitTimeout,
+)
+from gitlease.core.lease import Actor
+from gitlease.core.moves.tickets import line
+from gitlease.core.resources.resource import parse_resource
+from gitlease.engine.answers import ClaimOptions
+from gitlease.engine.service import LeaseService
+from gitlease.engine.waiting import head_watcher as polling
+from gitlease.engine.waiting import waiting, watching
+from gitlease.engine.waiting.watching import Watcher, WatchEvent
+
+F002 = parse_resource("F002")
+LEE = Actor("lee@example.com")
+
+
+@dataclass
+class ScriptedClock(ManualClock):
+    """A clock on which things happen at their times, while somebody sleeps."""
+
+    script: list[tuple[int, Callable[[], object]]] = field(default_factory=list)
+
+    def sleep(self, seconds: float) -> None:
+        super().sleep(seconds)
+        while self.script and self.wall_ms >= self.script[0][0]:
+            _, act = self.script.pop(0)
+            act()
+
+
+class Scene(World):
+    """A world in which others act while somebody waits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.clock: ScriptedClock = ScriptedClock()
+        self.of(KIM).claim([F001])
+        self.of(JO).read()
+        self.asked()
+        self.start = self.clock.wall_ms
+
+    def after(self, seconds: float, act: Callable[[], object]) -> None:
+        """Something happens so long from the beginning, without requests of its own counted."""
+
+        def quietly() -> None:
+            before = list(self.remote.requests)
+            act()
+            self.remote.requests = before
+
+        self.clock.script.append((self.start + round(seconds * 1_000), quietly))
+        self.clock.script.sort(key=lambda entry: entry[0])
+
+    def past(self) -> float:
+        return (self.clock.wall_ms - self.start) / 1_000
+
+    def line(self) -> list[str]:
+        """Who waits, by what stands on the remote."""
+        ledger = self.remote.ledger(self.remote.refs["global"])
+        return [t.holder for t in line(ledger.tickets(F001), self.clock.wall_ms)]
+
+    def fails(self) -> None:
+        """The remote is away until it heals."""
+        self.remote.fetches.extend([Fault.UNREACHABLE] * 1_000)
+        self.remote.pushes.extend([Fault.UNREACHABLE] * 1_000)
+
+    def meanwhile(self, act: Callable[[], object]) -> None:
+        """Somebody whom the remote answers does something, while it does not answer others."""
+        self.heals()
+        act()
+        self.fails()
+
+    def heals(self) -> None:
+        self.remote.fetches.clear()
+        self.remote.pushes.clear()
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
+def raising(error: BaseException) -> Callable[[], None]:
+    def act() -> None:
+        raise error
+
+    return act
+
+
+# --- what a wait costs ------------------------------------------------------------------------
+
+
+def test_a_wait_is_refused_once_stands_in_line_and_claims_with_the_same_push(scene: Scene) -> None:
+    scene.after(20, lambda: scene.of(KIM).release([F001]))
+    assert scene.of(JO).claim([F001], wait=300).status == "claimed"
+    asked = scene.asked()
+    assert asked[:2] == ["fetch", "push"]
+    assert asked[-3:] == ["peek", "fetch", "push"], "it moved: fetched once, and had at once"
+    assert set(asked[2:-3]) == {"peek"}, "until then it has not"
+    assert scene.past() < 20 + waiting.LOOK
+    assert scene.line() == []
+
+
+def test_what_is_free_has_no_line(scene: Scene) -> None:
+    assert scene.of(JO).claim([F002], wait=300).status == "claimed"
+    assert scene.asked() == ["push"]
+    assert scene.clock.naps == []
+
+
+def test_what_is_about_to_be_free_needs_no_ticket(scene: Scene) -> None:
+    (lease,) = scene.of(KIM).read().leases
+    assert lease.free_at is not None
+    scene.clock.advance(lease.free_at.timestamp() - scene.clock.wall_ms / 1_000 - 2)
+    scene.of(JO).read()
+    scene.asked()
+    assert scene.of(JO).claim([F001], wait=300).status == "taken_over"
+    assert scene.asked() == ["fetch", "push"], "refused, and then had"
+
+
+def test_in_the_first_minute_a_release_is_noticed_within_ten_seconds(scene: Scene) -> None:
+    for seconds in (1, 14, 33, 52):
+        fresh = Scene()
+        fresh.after(seconds, lambda fresh=fresh: fresh.of(KIM).release([F001]))  # type: ignore[misc]
+        fresh.of(JO).claim([F001], wait=300)
+        assert fresh.past() - seconds <= 10
+
+
+def test_a_lease_that_others_push_beside_is_fetched_once_for_each_move(scene: Scene) -> None:
+    for number in range(3):
+        name = parse_resource(f"other-{number}")
+        scene.after(10 + 20 * number, lambda name=name: scene.of(LEE).claim([name]))  # type: ignore[misc]
+    with pytest.raises(WaitTimeout):
+        scene.of(JO).claim([F001], wait=100)
+    asked = scene.asked()
+    assert asked.count("push") == 2, "the ticket, taken and given back"
+    assert asked.count("fetch") == 1 + 3 + 1
+
+
+# --- what wakes -------------------------------------------------------------------------------
+
+
+def test_what_another_process_of_the_clone_learns_wakes_without_a_connection(scene: Scene) -> None:
+    def release_and_look() -> None:
+        scene.of(KIM).release([F001])
+        scene.of(JO).read()
+
+    scene.after(33, release_and_look)
+    assert scene.of(JO).claim([F001], wait=300).status == "claimed"
+    assert scene.past() - 33 <= polling.GLANCE + 0.1
+    assert scene.asked()[-1] == "push"
+    assert "fetch" not in scene.asked()[2:]
+
+
+def test_a_look_of_another_process_that_brings_nothing_new_wakes_nobody(scene: Scene) -> None:
+    for seconds in range(1, 60):
+        scene.after(seconds, lambda: scene.of(JO).read())
+    with pytest.raises(WaitTimeout):
+        scene.of(JO).claim([F001], wait=60)
+    assert scene.asked().count("peek") < 15
+
+
+def test_a_lapse_wakes_at_its_instant_and_costs_one_push(scene: Scene) -> None:
+    (lease,) = scene.of(KIM).read().leases
+    scene.asked()
+    assert scene.of(JO).claim([F001], wait=3_600).status == "taken_over"
+    assert lease.free_at is not None
+    assert 0 < scene.clock.wall_ms / 1_000 - lease.free_at.timestamp() < 1
+    assert scene.asked()[-2:] == ["peek", "push"]
+
+
+# --- the end of a wait ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(143), InterruptedError()])
+def test_whoever_is_interrupted_leaves_the_line(scene: Scene, error: BaseException) -> None:
+    lines: list[list[str]] = []
+    scene.after(10, lambda: lines.append(scene.line()))
+    scene.clock.script.append((scene.start + 20_000, raising(error)))
+    with pytest.raises(type(error)):
+        scene.of(JO).claim([F001], wait=300)
+    assert lines == [[JO.holder]]
+    assert scene.line() == []
+    assert scene.asked()[-1] == "push"
+
+
+def test_a_wait_that_runs_out_leaves_the_line(scene: Scene) -> None:
+    with pytest.raises(WaitTimeout) as timeout:
+        scene.of(JO).claim([F001], wait=30)
+    assert scene.past() == pytest.approx(30, abs=0.5)
+    assert timeout.value.message == f"waited 30s: F001 is held by {KIM.holder}"
+    assert scene.line() == []
+
+
+def test_what_waiting_does_not_change_ends_it(scene: Scene) -> None:
+    scene.after(10, lambda: scene.of(KIM).complete(F001))
+    with pytest.raises(PolicyRefused, match="F001 is completed"):
+        scene.of(JO).claim([F001], wait=300)
+    assert scene.past() < 10 + waiting.LOOK
+    assert scene.line() == []
+
+
+def test_a_very_short_wait_takes_no_ticket(scene: Scene) -> None:
+    with pytest.raises(WaitTimeout):
+        scene.of(JO).claim([F001], wait=2)
+    assert "push" not in scene.asked()
+
+
+# --- trouble ----------------------------------------------------------------------------------
+
+
+def test_a_remote_that_goes_away_and_comes_back_does_not_end_a_wait(scene: Scene) -> None:
+    scene.after(10, scene.fails)
+    scene.after(40, lambda: scene.meanwhile(lambda: scene.of(KIM).release([F001])))
+    scene.after(100, scene.heals)
+    assert scene.of(JO).claim([F001], wait=300).status == "claimed"
+    assert 100 < scene.past() < 100 + waiting.LOOK_TROUBLED + 1
+    assert scene.line() == []
+
+
+def test_while_the_remote_is_away_it_is_asked_seldom(scene: Scene) -> None:
+    scene.after(10, scene.fails)
+    with pytest.raises(Unavailable):
+        scene.of(JO).claim([F001], wait=1_200)
+    assert scene.past() == pytest.approx(1_200, abs=1)
+    assert len(scene.asked()) < 1_190 / 20 + 10
+
+
+def test_a_remote_that_never_comes_back_is_said_to_be_unavailable(scene: Scene) -> None:
+    scene.after(10, scene.fails)
+    with pytest.raises(Unavailable, match="cannot be reached"):
+        scene.of(JO).claim([F001], wait=60)
+    requests = scene.asked()
+    scene.heals()
+    assert "push" not in requests[2:], "to leave the line would be tried for nothing"
+    assert scene.line() == [], "and the ticket has run out by itself"
+
+
+def test_a_remote_that_is_away_from_the_start_is_not_waited_for(scene: Scene) -> None:
+    scene.clock.advance(1)
+    scene.fails()
+    with pytest.raises(Unavailable):
+        scene.of(JO).claim([F001], wait=300)
+    assert scene.clock.naps == []
+
+
+def test_without_a_ticket_it_is_waited_all_the_same(scene: Scene) -> None:
+    scene.remote.pushes.extend([Fault.REFUSED] * 2 * 3)
+    scene.after(50, lambda: scene.of(KIM).release([F001]))
+    answer = scene.of(JO).claim([F001], wait=300)
+    assert (answer.status, answer.warnings) == ("claimed", ())
+    assert scene.past() - 50 <= 10
+
+
+def test_a_ticket_whose_fate_is_unknown_is_looked_for(scene: Scene) -> None:
+    scene.remote.pushes.append(Fault.UNANSWERED)
+    lines: list[list[str]] = []
+    scene.after(30, lambda: lines.append(scene.line()))
+    scene.after(31, lambda: scene.of(KIM).release([F001]))
+    scene.of(JO).claim([F001], wait=300)
+    assert lines == [[JO.holder]]
+    assert scene.line() == []
+
+
+def test_a_claim_whose_fate_is_unknown_is_settled_by_the_next_look(scene: Scene) -> None:
+    def release() -> None:
+        scene.of(KIM).release([F001])
+        scene.remote.pushes.append(Fault.UNANSWERED)
+        scene.remote.fetches.extend([Fault.NONE, Fault.NONE, *[Fault.UNREACHABLE] * 3])
+
+    scene.after(20, release)
+    answer = scene.of(JO).claim([F001], wait=300)
+    (lease,) = answer.leases
+    assert lease.holder == JO.holder
+    assert scene.holders() == [f"F001 {JO.holder}"]
+    assert scene.line() == []
+
+
+def test_a_server_that_refuses_to_be_read_ends_it(scene: Scene) -> None:
+    scene.after(10, lambda: scene.remote.fetches.append(Fault.REFUSED))
+    with pytest.raises(Denied):
+        scene.of(JO).claim([F001], wait=300)
+
+
+def test_a_rollback_ends_it(scene: Scene) -> None:
+    old = scene.remote.refs["global"]
+    scene.after(10, lambda: scene.remote.force("global", old))
+    with pytest.raises(Rollback):
+        scene.of(JO).claim([F001], wait=300)
+
+
+# --- the line ---------------------------------------------------------------------------------
+
+
+def test_a_long_wait_renews_its_ticket_and_keeps_its_place(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(polling, "GLANCE", 60.0)
+    day = 86_400
+    scene.of(KIM).set_policy({"ttl_max": "10d"})
+    scene.of(KIM).extend(F001, 3 * day)
+    lines: list[list[str]] = []
+    scene.after(1_000, lambda: scene.of(LEE).read())
+    for days in (0.9, 1.5, 2.5):
+        scene.after(days * day, lambda: lines.append(scene.line()))
+    monkeypatch.setattr(waiting, "LOOK_LATER", 3_600.0)
+    answer = scene.of(JO).claim([F001], wait=5 * day)
+    assert answer.status == "taken_over"
+    assert lines == [[JO.holder]] * 3
+
+
+def test_who_waits_is_shown_in_order(scene: Scene) -> None:
+    found: list[list[str]] = []
+
+    def look() -> None:
+        found.append([t.holder for t in scene.of(KIM).read(resource=F001).waiting])
+
+    scene.after(10, look)
+    with pytest.raises(WaitTimeout):
+        scene.of(JO).claim([F001], wait=30)
+    assert found == [[JO.holder]]
+
+
+def test_a_scope_waits_for_what_shares_its_work(scene: Scene) -> None:
+    scene.after(20, lambda: scene.of(KIM).release([F001]))
+    answer = scene.of(JO).claim([F001], ClaimOptions(scope="parser"), wait=60)
+    assert [v.scope for v in answer.leases] == ["parser"]
+
+
+# --- waiting without claiming -----------------------------------------------------------------
+
+
+def test_wait_returns_when_it_is_free_and_leaves_nothing_behind(scene: Scene) -> None:
+    scene.after(20, lambda: scene.of(KIM).release([F001]))
+    assert scene.of(JO).wait([F001], seconds=300).status == "free"
+    assert 20 <= scene.past() <= 30
+    assert scene.holders() == []
+    assert "push" not in scene.asked()
+
+
+def test_wait_returns_at_once_from_fresh_knowledge(scene: Scene) -> None:
+    scene.of(KIM).release([F001])
+    scene.asked()
+    assert scene.of(JO).wait([F001]).status == "free"
+    assert scene.asked() == ["peek", "fetch"]
+    assert scene.clock.naps == []
+
+
+def test_wait_wakes_with_a_lapse_but_looks_whether_it_was_renewed(scene: Scene) -> None:
+    scene.of(KIM).claim([F002], ClaimOptions(ttl=30))
+    scene.of(JO).read()
+    scene.after(25, lambda: scene.of(KIM).renew([F002]))
+    scene.of(JO).wait([F002])
+    assert 25 + 30 + 60 <= scene.past() < 25 + 30 + 60 + 1
+
+
+def test_wait_for_several_returns_when_all_are_free(scene: Scene) -> None:
+    scene.of(LEE).claim([F002])
+    scene.after(20, lambda: scene.of(KIM).release([F001]))
+    scene.after(40, lambda: scene.of(LEE).release([F002]))
+    scene.of(JO).wait([F001, F002])
+    assert 40 <= scene.past() <= 50
+
+
+def test_wait_does_not_wait_for_oneself(scene: Scene) -> None:
+    assert scene.of(KIM).wait([F001]).status == "free"
+    other = replace(KIM, session="other", session_explicit=True)
+    with pytest.raises(WaitTimeout):
+        scene.of(replace(other, holder=JO.holder)).wait([F001], seconds=5)
+
+
+def test_wait_for_completed_work_would_never_end(scene: Scene) -> None:
+    scene.of(KIM).complete(F001)
+    with pytest.raises(PolicyRefused):
+        scene.of(JO).wait([F001])
+
+
+def test_wait_gives_up_and_says_for_whom(scene: Scene) -> None:
+    told: list[LeaseHeld] = []
+    with pytest.raises(WaitTimeout) as timeout:
+        scene.of(JO).wait([F001], seconds=90, on_wait=told.append)
+    assert scene.past() == pytest.approx(90, abs=0.5)
+    assert timeout.value.lease is not None
+    assert told[0].views[0].holder == KIM.holder
+    assert set(scene.asked()) == {"peek"}
+
+
+def test_wait_survives_an_outage(scene: Scene) -> None:
+    scene.after(5, scene.fails)
+    scene.after(50, scene.heals)
+    scene.after(51, lambda: scene.of(KIM).release([F001]))
+    assert scene.of(JO).wait([F001], seconds=600).status == "free"
+
+
+# --- watching ---------------------------------------------------------------------------------
+
+
+def watch(
+    scene: Scene,
+    seconds: int,
+    *what: str,
+    scope: str = "*",
+    troubles: list[str] | None = None,
+) -> list[tuple[str, float, WatchEvent]]:
+    """What is told, and when."""
+    parts = [(parse_resource(word), scope) for word in what]
+    told = [] if troubles is None else troubles
+    watcher = Watcher(
+        scene.of(LEE).session, parts, on_trouble=lambda error: told.append(error.message)
+    )
+    return [(f"{e.kind} {e.resource}", scene.past(), e) for e in watcher.events(seconds=seconds)]
+
+
+def names(found: list[tuple[str, float, WatchEvent]]) -> list[str]:
+    return [name for name, _, _ in found]
+
+
+def test_a_watch_tells_every_kind_of_event(scene: Scene) -> None:
+    def kim() -> LeaseService:
+        return scene.of(KIM)
+
+    def jo() -> LeaseService:
+        return scene.of(JO)
+
+    scene.after(20, lambda: kim().renew([F001]))
+    scene.after(40, lambda: kim().release([F001]))
+    scene.after(60, lambda: jo().claim([F001], ClaimOptions(ttl=30)))
+    scene.after(200, lambda: kim().claim([F001]))
+    scene.after(220, lambda: kim().set_policy({"admins": f"{JO.holder} {KIM.holder}"}))
+    scene.after(240, lambda: jo().revoke(F001, reason="stuck"))
+    scene.after(260, lambda: jo().claim([F001]))
+    scene.after(280, lambda: jo().complete(F001))
+    assert names(watch(scene, 320)) == [
+        *("renewed F001", "released F001", "available F001", "claimed F001", "lapsed F001"),
+        *("available F001", "taken_over F001", "revoked F001", "available F001"),
+        *("claimed F001", "completed F001"),
+    ]
+
+
+def test_an_event_says_whose_lease_it_was(scene: Scene) -> None:
+    scene.after(20, lambda: scene.of(KIM).release([F001]))
+    (_, _, released), (_, _, available) = watch(scene, 60, "F001")
+    assert (released.holder, released.token, released.layer) == (KIM.holder, 1, "global")
+    assert released.lease is not None
+    assert (released.lease.state, released.lease.mine) == ("released", False)
+    assert (available.holder, available.token, available.lease) == (None, None, None)
+
+
+def test_a_lapse_is_told_at_its_time_though_nobody_writes(scene: Scene) -> None:
+    (lease,) = scene.of(KIM).read().leases
+    found = watch(scene, 1_200)
+    assert names(found) == ["lapsed F001", "available F001"]
+    assert lease.free_at is not None
+    for _, past, event in found:
+        assert event.at == lease.free_at
+        assert 0 <= past - (lease.free_at.timestamp() - scene.start / 1_000) < 0.5
+
+
+def test_a_lapse_is_never_told_from_old_knowledge(scene: Scene) -> None:
+    scene.of(KIM).claim([F002], ClaimOptions(ttl=30))
+    scene.after(28, scene.fails)
+    scene.after(29, lambda: scene.meanwhile(lambda: scene.of(KIM).renew([F002])))
+    scene.after(125, scene.heals)
+    troubles: list[str] = []
+    found = watch(scene, 115, "F002", troubles=troubles)
+    assert found == []
+    assert troubles == ["the remote cannot be reached"], "which is said once"
+
+
+def test_a_watch_is_polite(scene: Scene) -> None:
+    assert watch(scene, 600) == []
+    asked = scene.asked()
+    assert asked[0] == "fetch"
+    assert set(asked[1:]) == {"peek"}
+    assert len(asked) < 10 + 540 / 20
+    for seconds in range(610, 1_210, 30):
+        scene.after(seconds, lambda: scene.of(KIM).renew([F001]))
+    found = watch(scene, 600)
+    assert len(found) == 20
+    assert scene.asked().count("fetch") <= 21
+
+
+def test_a_watch_is_woken_by_its_own_clone_without_a_connection(scene: Scene) -> None:
+    def release_and_look() -> None:
+        scene.of(KIM).release([F001])
+        scene.of(LEE).read()
+
+    scene.after(100, release_and_look)
+    found = watch(scene, 105)
+    assert names(found) == ["released F001", "available F001"]
+    assert all(past - 100 <= polling.GLANCE + 0.1 for _, past, _ in found)
+    assert set(scene.asked()[1:]) == {"peek"}
+
+
+def test_a_watch_of_a_part_tells_nothing_else(scene: Scene) -> None:
+    scene.of(JO).claim([F002], ClaimOptions(scope="parser"))
+    scene.after(10, lambda: scene.of(KIM).release([F001]))
+    scene.after(20, lambda: scene.of(JO).release([F002]))
+    found = watch(scene, 60, "F002", scope="research")
+    assert found == []
+    scene.after(70, lambda: scene.of(KIM).claim([F002]))
+    scene.after(90, lambda: scene.of(KIM).release([F002]))
+    found = watch(scene, 60, "F002", scope="research")
+    assert names(found) == ["claimed F002", "released F002", "available F002"]
+    assert found[-1][2].scope == "research"
+
+
+def test_a_watch_of_a_remote_without_a_ledger_sees_the_first_claim() -> None:
+    world = Scene()
+    world.remote.refs.clear()
+    world.clones.clear()
+    world.after(20, lambda: world.of(KIM).claim([F001]))
+    assert names(watch(world, 60)) == ["claimed F001"]
+
+
+def test_a_watch_ends_with_what_no_patience_helps_with(scene: Scene) -> None:
+    old = scene.remote.refs["global"]
+    scene.after(10, lambda: scene.of(KIM).renew([F001]))
+    scene.after(30, lambda: scene.remote.force("global", old))
+    with pytest.raises(Rollback):
+        watch(scene, 60)
+
+
+def test_a_watch_begins_with_a_look_and_raises_what_it_gives(scene: Scene) -> None:
+    scene.fails()
+    with pytest.raises(Unavailable):
+        watch(scene, 60)
+    assert watching.LOOK < 10

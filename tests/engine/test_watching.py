@@ -1,0 +1,305 @@
+"""What happened between two states of a ledger: every kind, by what is written and by the clock."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from core.values import (
+    F001,
+    JO,
+    KIM,
+    NOON,
+    SKEW,
+    TTL,
+    claim,
+    complete,
+    empty,
+    extend,
+    holding,
+    lease,
+    moment,
+    note,
+    release,
+    renew,
+    revoke,
+    set_policy,
+    step,
+)
+
+from gitlease.core.expiry import Sighting
+from gitlease.core.instant import MS
+from gitlease.core.lease import Actor
+from gitlease.core.ledger import Ledger
+from gitlease.core.moves.operations import Acknowledge, Operation, Park
+from gitlease.core.resources.resource import parse_resource
+from gitlease.engine.waiting.events import Happening, Part, Scene, events_between, next_lapse
+
+LEE = Actor("lee@example.com")
+LAPSE = TTL + SKEW  # seconds after which a lease that is not renewed has lapsed
+
+
+def scene(ledger: Ledger | None, at: float) -> Scene:
+    return Scene(ledger, moment(at))
+
+
+def between(
+    before: Ledger | None, after: Ledger | None, start: float, end: float, *parts: Part
+) -> list[str]:
+    """What is told of it, in words."""
+    return told(events_between(scene(before, start), scene(after, end), parts))
+
+
+def told(events: Sequence[Happening]) -> list[str]:
+    words = []
+    for e in events:
+        part = "" if e.scope == "*" else f"/{e.scope}"
+        who = f" {e.lease.holder.partition('@')[0]}" if e.lease else ""
+        words.append(f"{e.kind.value} {e.resource}{part}{who}")
+    return words
+
+
+def after(ledger: Ledger, *operations: Operation, at: float) -> Ledger:
+    """The ledger with these carried out one after the other, all at that time."""
+    for operation in operations:
+        ledger, _ = step(ledger, operation, when=moment(at))
+    return ledger
+
+
+def part(word: str, scope: str = "*") -> Part:
+    return parse_resource(word), scope
+
+
+HELD = after(empty(), claim(JO), at=0)
+
+
+# --- every kind -------------------------------------------------------------------------------
+
+
+def test_nothing_happens_when_nothing_does() -> None:
+    assert between(HELD, HELD, 1, 100) == []
+    assert between(None, None, 1, 100) == []
+
+
+def test_the_first_lease_of_a_new_ledger_is_claimed() -> None:
+    assert between(None, HELD, 0, 5) == ["claimed F001 jo"]
+
+
+def test_a_claim() -> None:
+    (event,) = events_between(scene(empty(), 0), scene(HELD, 5))
+    assert (event.kind.value, event.at, event.resource) == ("claimed", NOON, F001)
+    assert event.lease == HELD.every_lease()[0]
+
+
+@pytest.mark.parametrize("how", [renew(JO), extend(JO, 3_600), claim(JO, reason="why")])
+def test_a_renewal_by_whatever_verb(how: Operation) -> None:
+    renewed = after(HELD, how, at=100)
+    (event,) = events_between(scene(HELD, 5), scene(renewed, 105))
+    assert (told([event]), event.at) == (["renewed F001 jo"], NOON + 100 * MS)
+
+
+def test_a_park_and_what_resumes_it() -> None:
+    parked = after(HELD, Park(id="park-1", actor=JO, resource=F001, seconds=3_600), at=100)
+    assert between(HELD, parked, 5, 105) == ["parked F001 jo"]
+    resumed = after(parked, claim(JO), at=200)
+    assert between(parked, resumed, 105, 205) == ["claimed F001 jo"]
+
+
+def test_a_release_makes_it_available() -> None:
+    freed = after(HELD, release(JO), at=100)
+    events = events_between(scene(HELD, 5), scene(freed, 105))
+    assert told(events) == ["released F001 jo", "available F001"]
+    assert events[0].lease == HELD.every_lease()[0]
+    assert {e.at for e in events} == {NOON + 105 * MS}, "known when it is seen"
+    assert events[1].lease is None
+
+
+def test_completed_work_is_not_available() -> None:
+    done = after(HELD, complete(JO), at=100)
+    assert between(HELD, done, 5, 105) == ["completed F001 jo"]
+    assert between(done, done, 105, 10**6) == []
+
+
+def test_work_that_was_completed_without_a_lease() -> None:
+    done = after(empty(), complete(JO), at=100)
+    assert between(empty(), done, 5, 105) == ["completed F001 jo"]
+
+
+def test_reopened_work_is_claimed() -> None:
+    done = after(HELD, complete(JO), at=100)
+    again = after(done, claim(KIM, reopen=True), at=200)
+    assert between(done, again, 105, 205) == ["claimed F001 kim"]
+
+
+def test_a_lease_lapses_by_the_clock_alone_and_is_available_then() -> None:
+    assert between(HELD, HELD, 5, TTL + 1) == [], "expired, and nobody may take it yet"
+    events = events_between(scene(HELD, LAPSE), scene(HELD, LAPSE + 0.001))
+    assert told(events) == ["lapsed F001 jo", "available F001"]
+    assert {e.at for e in events} == {NOON + LAPSE * MS}
+    assert between(HELD, HELD, LAPSE + 1, LAPSE + 2) == [], "which is told once"
+
+
+def test_a_lapse_is_of_the_record_as_it_is_now() -> None:
+    renewed = after(HELD, renew(JO), at=TTL - 10)
+    assert between(HELD, renewed, 5, LAPSE + 1) == ["renewed F001 jo"]
+    late = between(HELD, renewed, 5, 2 * LAPSE)
+    assert late == ["renewed F001 jo", "lapsed F001 jo", "available F001"]
+
+
+def test_a_lease_that_came_and_lapsed_between_two_looks() -> None:
+    assert between(empty(), HELD, 0, LAPSE + 1) == ["claimed F001 jo", "lapsed F001 jo"]
+
+
+def test_a_lapsed_lease_with_an_edge_is_not_available() -> None:
+    edged = holding(lease(edge=True))
+    assert between(edged, edged, 5, LAPSE + 1) == ["lapsed F001 jo"]
+    freed = after(edged, release(JO), at=LAPSE + 5)
+    assert between(edged, freed, LAPSE + 1, LAPSE + 9) == ["released F001 jo", "available F001"]
+
+
+def test_a_takeover_of_a_lapsed_lease() -> None:
+    taken = after(HELD, claim(KIM), at=LAPSE + 1)
+    assert between(HELD, taken, 5, LAPSE + 5) == ["taken_over F001 kim"]
+    assert between(HELD, taken, LAPSE + 0.5, LAPSE + 5) == ["taken_over F001 kim"]
+
+
+def test_a_takeover_is_known_as_one_when_its_holder_has_been_told() -> None:
+    taken = after(HELD, claim(KIM), at=LAPSE + 1)
+    ids = tuple(n.id for n in taken.notices(JO.holder))
+    told_of = after(taken, Acknowledge(id="heard", actor=JO, notices=ids), at=LAPSE + 2)
+    assert between(HELD, told_of, 5, LAPSE + 5) == ["taken_over F001 kim"]
+
+
+def test_a_takeover_of_parts_by_the_whole() -> None:
+    parts = after(empty(), claim(JO, scope="parser"), claim(LEE, scope="lexer"), at=0)
+    taken = after(parts, claim(KIM), at=LAPSE + 1)
+    assert between(parts, taken, 5, LAPSE + 5) == ["taken_over F001 kim"]
+
+
+def test_a_release_and_another_claim_between_two_looks() -> None:
+    other = after(HELD, release(JO), claim(KIM), at=100)
+    assert between(HELD, other, 5, 105) == ["released F001 jo", "claimed F001 kim"]
+    same = after(HELD, release(JO), claim(JO), at=100)
+    assert between(HELD, same, 5, 105) == ["released F001 jo", "claimed F001 jo"]
+
+
+def test_ones_own_lapsed_lease_is_claimed_again() -> None:
+    again = after(HELD, claim(JO), at=LAPSE + 5)
+    assert between(HELD, again, 5, LAPSE + 9) == ["claimed F001 jo"]
+
+
+def test_ones_own_that_ran_out_is_cleared_away_by_a_claim_of_more() -> None:
+    file = after(empty(), claim(JO, "src/a.py"), at=0)
+    more = after(file, claim(JO, "src/"), at=TTL + 5)
+    assert between(file, more, 5, TTL + 9) == ["claimed path:src jo"]
+    given = after(file, release(JO, "src/a.py"), claim(JO, "src/"), at=TTL - 5)
+    assert between(file, given, 5, TTL) == ["released src/a.py jo", "claimed path:src jo"]
+
+
+def test_a_revocation_with_the_time_of_it() -> None:
+    ruled = after(HELD, set_policy(KIM, admins=KIM.holder), at=1)
+    ended = after(ruled, revoke(KIM), at=100)
+    events = events_between(scene(ruled, 5), scene(ended, 105))
+    assert told(events) == ["revoked F001 jo", "available F001"]
+    assert {e.at for e in events} == {NOON + 100 * MS}
+    other = after(ended, claim(LEE), at=103)
+    assert between(ruled, other, 5, 105) == ["revoked F001 jo", "claimed F001 lee"]
+
+
+def test_notes_and_policies_are_no_news_of_leases() -> None:
+    other = after(HELD, note(KIM, "words"), set_policy(KIM, skew="5s"), at=10)
+    assert between(HELD, other, 5, 15) == []
+
+
+# --- what becomes available -------------------------------------------------------------------
+
+
+def test_a_part_is_available_while_another_is_held() -> None:
+    parts = after(empty(), claim(JO, scope="parser"), claim(KIM, scope="lexer"), at=0)
+    freed = after(parts, release(JO), at=10)
+    assert between(parts, freed, 5, 15) == ["released F001/parser jo", "available F001/parser"]
+
+
+def test_the_whole_is_available_with_the_last_of_its_parts() -> None:
+    parts = after(empty(), claim(JO, scope="parser"), claim(KIM, scope="lexer"), at=0)
+    one = after(parts, release(JO), at=10)
+    none = after(one, release(KIM), at=20)
+    whole = part("F001")
+    assert between(parts, one, 5, 15, whole) == ["released F001/parser jo"]
+    assert between(one, none, 15, 25, whole) == ["released F001/lexer kim", "available F001"]
+
+
+def test_a_part_is_available_when_the_whole_is_given_back() -> None:
+    freed = after(HELD, release(JO), at=10)
+    research = part("F001", "research")
+    assert between(HELD, freed, 5, 15, research) == [
+        "released F001 jo",
+        "available F001/research",
+    ]
+
+
+def test_a_folder_is_available_when_nothing_in_it_is_held_any_more() -> None:
+    ledger = after(empty(), claim(JO, "src/auth/**"), claim(KIM, "src/web/x.py"), at=0)
+    one = after(ledger, release(JO, "src/auth/**"), at=10)
+    none = after(one, release(KIM, "src/web/x.py"), at=20)
+    folder = part("src/")
+    assert between(ledger, one, 5, 15, folder) == ["released src/auth/** jo"]
+    assert between(one, none, 15, 25, folder)[-1] == "available path:src"
+
+
+def test_what_another_lease_of_the_same_person_covers_is_not_available() -> None:
+    two = after(empty(), claim(JO, "src/"), claim(JO, "F001", paths=("src/auth/",)), at=0)
+    one = after(two, release(JO, "src/"), at=10)
+    assert between(two, one, 5, 15) == ["released path:src jo"]
+
+
+# --- only some of it --------------------------------------------------------------------------
+
+
+def test_only_what_shares_work_with_the_parts_is_told() -> None:
+    ledger = after(empty(), claim(JO, scope="parser"), claim(KIM, "F002"), at=0)
+    assert between(empty(), ledger, 0, 5, part("F002")) == ["claimed F002 kim"]
+    assert between(empty(), ledger, 0, 5, part("F001", "lexer")) == []
+    assert between(empty(), ledger, 0, 5, part("f001", "Parser")) == ["claimed F001/parser jo"]
+    both = part("F001"), part("F002")
+    assert between(empty(), ledger, 0, 5, *both) == ["claimed F001/parser jo", "claimed F002 kim"]
+
+
+def test_endings_come_before_beginnings_and_what_is_free_comes_last() -> None:
+    before = after(empty(), claim(JO, "F001"), claim(KIM, "F002"), at=0)
+    later = after(before, release(JO, "F001"), renew(KIM, "F002"), claim(LEE, "F003"), at=10)
+    assert between(before, later, 5, 15) == [
+        *("released F001 jo", "renewed F002 kim", "claimed F003 lee", "available F001"),
+    ]
+
+
+# --- when the next lapse is -------------------------------------------------------------------
+
+
+def test_the_next_lapse_is_the_first_of_those_that_have_not_lapsed() -> None:
+    ledger = holding(lease(resource="F001"), lease(resource="F002", since=50))
+    assert next_lapse(scene(ledger, 5)) == NOON + LAPSE * MS
+    assert next_lapse(scene(ledger, LAPSE + 1)) == NOON + (LAPSE + 50) * MS
+    assert next_lapse(scene(ledger, LAPSE + 200)) is None
+    assert next_lapse(scene(ledger, 5), [part("F002")]) == NOON + (LAPSE + 50) * MS
+    assert next_lapse(scene(ledger, 5), [part("F003")]) is None
+    assert next_lapse(scene(None, 5)) is None
+
+
+def test_whoever_saw_the_record_change_counts_from_then() -> None:
+    seen = Sighting(at=moment(100).now, changed=True)
+    late = Scene(HELD, moment(LAPSE + 10, seen))
+    assert events_between(scene(HELD, 5), late) == []
+    assert next_lapse(late) == NOON + (100 + TTL) * MS
+
+
+def test_a_damaged_record_is_no_news_and_nothing_becomes_available_by_it() -> None:
+    from support.memory_remote import Broken, MemoryRecords, Step
+
+    held = Step(header=HELD.header, leases={x.key: x for x in HELD.every_lease()})
+    damaged = Step(header=HELD.header, broken={"leases/x.yaml": Broken("not YAML", F001)})
+    before, later = (replace(HELD, records=MemoryRecords(s)) for s in (held, damaged))
+    assert between(before, later, 5, 15) == []
+    assert between(before, later, 5, 15, part("F001")) == []
+    assert between(later, before, 15, 25) == ["claimed F001 jo"]

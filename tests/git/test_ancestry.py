@@ -1,0 +1,217 @@
+"""Whether a commit is amended, by the processes above a hook: real git, real hooks."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.fences import clean_env
+from support.repos import commit_file, git
+from support.task_trees import make_repository
+
+from gitlease.git import ancestry
+from gitlease.git.ancestry import commit_words
+
+ROOT = Path(__file__).parents[2]
+TELL = "w = ancestry.commit_words(); print(w.amend if w else None, w.cleanup if w else '')"
+ASK = f"from gitlease.git import ancestry; {TELL}"
+BY_PS = (
+    "import os; from gitlease.git import ancestry; real = os.path.isdir;"
+    f"os.path.isdir = lambda path: path != '/proc/self' and real(path); {TELL}"
+)
+
+
+class Asking:
+    """A repository whose hook writes down what it thinks of the git above it."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = make_repository(root)
+        commit_file(self.root, "a", "a")
+        self.said = root.parent / "said"
+        self.install(ASK)
+
+    def install(self, code: str, *, wrapped: str = "{}") -> None:
+        words = [sys.executable, "-c", code]
+        call = wrapped.format(shlex.join(words)) + f" >>{shlex.quote(str(self.said))}"
+        folder = self.root / ".git" / "hooks"
+        folder.mkdir(exist_ok=True)
+        hook = folder / "prepare-commit-msg"
+        hook.write_text(f"#!/bin/sh\n(\n{call}\n) || exit 1\n")
+        hook.chmod(0o755)
+
+    def of(self, *words: str) -> list[str]:
+        """What the hook said, each time that it ran, below one command of git."""
+        self.said.write_text("")
+        env = clean_env(
+            {"PYTHONPATH": str(ROOT), "GIT_EDITOR": "true", "GIT_SEQUENCE_EDITOR": "true"}
+        )
+        subprocess.run(
+            ["git", *words], cwd=self.root, env=env, check=True, capture_output=True, timeout=60
+        )
+        return [line.rstrip() for line in self.said.read_text().splitlines()]
+
+
+@pytest.fixture(scope="module")
+def asking(tmp_path_factory: pytest.TempPathFactory) -> Asking:
+    return Asking(tmp_path_factory.mktemp("ancestry") / "repo")
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["commit", "--allow-empty", "-m", "x"], "False"),
+        (["commit", "--amend", "--allow-empty", "--no-edit"], "True"),
+        (["commit", "--amend", "--allow-empty", "-m", "y"], "True"),
+        (["commit", "--am", "--allow-empty", "-m", "y"], "True"),
+        (["commit", "--allow-empty", "-m", "y", "--amen"], "True"),
+        (["-c", "core.abbrev=9", "commit", "--amend", "--allow-empty", "--no-edit", "-q"], "True"),
+        (["-C", ".", "commit", "--allow-empty", "-q", "-m", "x"], "False"),
+        (["commit", "--allow-empty", "--no-verify", "-m", "x"], "False"),
+        (["-c", "alias.fix=commit --amend --allow-empty --no-edit", "fix"], "True"),
+        (["-c", "alias.fix=!git commit --amend --allow-empty --no-edit", "fix"], "True"),
+        (["-c", "alias.ci=commit --allow-empty", "ci", "-m", "x"], "False"),
+        (["-c", "alias.ci=!git commit --allow-empty -m x", "ci"], "False"),
+    ],
+)
+def test_git_tells_by_its_words(asking: Asking, words: list[str], expected: str) -> None:
+    assert asking.of(*words) == [expected]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["commit", "--allow-empty", "-m", "--amend"],
+        ["commit", "--allow-empty", "--message", "--amend"],
+        ["commit", "--allow-empty", "--allow-empty-message", "-m", "--am"],
+        ["commit", "-m", "x", "--", "--am"],
+    ],
+)
+def test_a_word_that_only_looks_like_the_option_amends_nothing(
+    asking: Asking, words: list[str]
+) -> None:
+    file = asking.root / "--am"
+    file.write_text(f"{words}")
+    git(asking.root, "add", "--", "--am")
+    assert asking.of(*words) == ["False"]
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--cleanup=scissors"], "scissors"),
+        (["--cleanup", "verbatim"], "verbatim"),
+        (["--clean=whitespace"], "whitespace"),
+        (["--cleanup=strip", "--cleanup=verbatim"], "verbatim"),
+        (["-m", "--cleanup=strip"], ""),
+        (["-qm--cleanup=strip"], ""),
+        ([], ""),
+    ],
+)
+def test_how_a_message_is_cleaned_up_is_told_too(
+    asking: Asking, words: list[str], expected: str
+) -> None:
+    said = asking.of("commit", "--allow-empty", "-m", "x", *words)
+    assert said == [f"False {expected}".rstrip()]
+    said = asking.of("commit", "--allow-empty", "--amend", "-m", "x", *words)
+    assert said == [f"True {expected}".rstrip()]
+
+
+def test_the_nearest_git_counts(asking: Asking) -> None:
+    """A commit that a hook of an amending one makes elsewhere is a commit of its own."""
+    words = ["-c", "alias.outer=!f() { git commit --allow-empty -q -m x; }; f", "outer", "--amend"]
+    assert asking.of(*words) == ["False"]
+
+
+def test_a_hook_of_a_manager_is_further_down(asking: Asking) -> None:
+    try:
+        asking.install(ASK, wrapped="env -u NOTHING sh -c '\"$@\"; :' sh {}")
+        assert asking.of("commit", "--amend", "--allow-empty", "--no-edit") == ["True"]
+        assert asking.of("commit", "--allow-empty", "-m", "x") == ["False"]
+    finally:
+        asking.install(ASK)
+
+
+def test_a_merge_is_no_commit_that_is_replaced(asking: Asking) -> None:
+    git(asking.root, "branch", "-f", "side", "HEAD")
+    commit_file(asking.root, "b", "b")
+    git(asking.root, "checkout", "-q", "side")
+    commit_file(asking.root, "c", "c")
+    assert asking.of("merge", "-q", "--no-edit", "main") == ["None"]
+    git(asking.root, "checkout", "-q", "main")
+
+
+def test_a_rebase_that_rewords_amends(asking: Asking) -> None:
+    commit_file(asking.root, "d", "d")
+    commit_file(asking.root, "e", "e")
+    rewords = "sed -i.orig -e s/^pick/reword/"
+    said = asking.of("-c", f"sequence.editor={rewords}", "rebase", "-q", "-i", "HEAD~1")
+    assert "True" in (said or ["True"])  # not every git runs the hook there
+    assert set(said) <= {"True", "None"}
+
+
+def test_without_proc_the_list_of_processes_tells(asking: Asking) -> None:
+    if not any(os.access(f"{folder}/ps", os.X_OK) for folder in os.get_exec_path()):
+        pytest.skip("there is no ps here")
+    asking.install(BY_PS)
+    try:
+        assert asking.of("commit", "--amend", "--allow-empty", "--no-edit") == ["True"]
+        assert asking.of("commit", "--allow-empty", "-m", "x") == ["False"]
+    finally:
+        asking.install(ASK)
+
+
+# --- where there is nothing to see ----------------------------------------------------------------
+
+
+def test_a_process_that_is_gone_tells_nothing() -> None:
+    with subprocess.Popen([sys.executable, "-c", ""]) as gone:
+        pass
+    assert commit_words(gone.pid) is None
+    for pid in (0, 1, -1, 2**31 - 1):
+        assert commit_words(pid) is None
+
+
+def test_processes_without_any_git_tell_nothing() -> None:
+    code = ASK.replace("commit_words()", "commit_words(1)")
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**clean_env(), "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert (done.stdout, done.stderr) == ("None \n", "")
+
+
+def test_no_ps_tells_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert ancestry._by_ps()(os.getpid()) == (0, ())
+
+
+def test_an_odd_ps_tells_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    ps = tmp_path / "ps"
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    for text in (
+        "printf 'a b c\\n\\n 1\\n-1 -1 x\\n'",
+        "printf '\\377\\0 \\377'",
+        "exit 3",
+        "kill $$",
+    ):
+        ps.write_text(f"#!/bin/sh\n{text}\n")
+        ps.chmod(0o755)
+        assert ancestry._by_ps()(os.getpid()) == (0, ())
+
+
+def test_a_circle_of_parents_ends(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    ps = tmp_path / "ps"
+    ps.write_text("#!/bin/sh\nprintf '7 8 sh\\n8 7 sh\\n'\n")
+    ps.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    real = os.path.isdir
+    monkeypatch.setattr(os.path, "isdir", lambda path: path != "/proc/self" and real(path))
+    assert commit_words(7) is None

@@ -1,0 +1,257 @@
+"""What a merge of any number of parents changes on its own account, and whose work it gives up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from support.repos import commit_by_hand, git, run_git
+from support.task_trees import commit_all, make_repository, put
+
+from gitlease.core.errors import Invalid
+from gitlease.core.trailers import Authorship
+from gitlease.git import changes_merge
+from gitlease.git.changes import committed, staged
+from gitlease.git.changes_raw import Changed
+from gitlease.git.repository import discover
+
+JO, KIM, LEE = (f"{name}@example.com" for name in ("jo", "kim", "lee"))
+TOLD = "work\n\nGitlease: src/ token=7 scope=parser"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """`main`, where kim has landed a change of `path`, and `jo` with one of jo's; `base` is before.
+
+    `lee` and `zoe` have other files that are new.
+    """
+    root = make_repository(tmp_path / "repo")
+    put(root, "path", "as it was\n")
+    put(root, "other", "as it was\n")
+    commit_all(root)
+    git(root, "branch", "base")
+    for name in ("lee", "zoe"):
+        git(root, "switch", "-q", "-c", name, "base")
+        saves(root, f"{name}@example.com", **{name: f"{name}\n"})
+    git(root, "switch", "-q", "-c", "jo", "base")
+    saves(root, JO, path="jo's\n")
+    git(root, "switch", "-q", "main")
+    saves(root, KIM, message=TOLD, path="kim's\n")
+    return root
+
+
+def by(email: str) -> dict[str, str]:
+    return {f"GIT_{who}_EMAIL": email for who in ("AUTHOR", "COMMITTER")}
+
+
+def saves(root: Path, email: str, message: str = "work", **texts: str | None) -> str:
+    """Commit some files, or that they are gone; the commit's id."""
+    for name, text in texts.items():
+        if text is None:
+            (root / name).unlink()
+        else:
+            put(root, name, text, old=False)
+    git(root, "add", "-A")
+    git(root, "commit", "-q", "-m", message, env=by(email))
+    return git(root, "rev-parse", "HEAD")
+
+
+def merge(root: Path, *parents: str, **texts: str | None) -> list[Changed]:
+    """What a commit by hand changes: the files of the first parent but for these."""
+    git(root, "reset", "-q", "--hard")
+    git(root, "switch", "-q", "--detach", parents[0])
+    for name, text in texts.items():
+        if text is None:
+            (root / name).unlink(missing_ok=True)
+        else:
+            put(root, name, text, old=False)
+    git(root, "add", "-A")
+    ids = [git(root, "rev-parse", parent) for parent in parents]
+    made = commit_by_hand(root, git(root, "write-tree"), ids, JO)
+    return committed(discover(str(root)), [made])[made]
+
+
+def people(found: Sequence[Changed]) -> dict[str, list[str]]:
+    """Whose work is given up, for each path that is touched; nobody's for a plain change."""
+    return {x.path: [who for work in x.lost for who in work.people] for x in found}
+
+
+@pytest.mark.parametrize("first", ["main", "jo"])
+@pytest.mark.parametrize(("text", "lost"), [("jo's\n", KIM), ("kim's\n", JO)])
+def test_a_side_that_is_followed_gives_up_the_work_of_the_other(
+    root: Path, first: str, text: str, lost: str
+) -> None:
+    """Whichever of them is "ours"."""
+    other = "jo" if first == "main" else "main"
+    found = merge(root, first, other, path=text)
+    assert people(found) == {"path": [lost]}
+    assert found[0].lost[0].named == ((work_named(root),) if lost == KIM else ())
+
+
+def work_named(root: Path) -> object:
+    from gitlease.core.trailers import read_trailer
+
+    return read_trailer(git(root, "log", "-1", "--format=%(trailers:valueonly)", "main").strip())
+
+
+@pytest.mark.parametrize("first", ["main", "gone"])
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_deletion_is_work_as_well(root: Path, first: str, kept: bool) -> None:
+    git(root, "switch", "-q", "-c", "gone", "base")
+    saves(root, LEE, path=None)
+    other = "gone" if first == "main" else "main"
+    found = merge(root, first, other, path="kim's\n" if kept else None)
+    assert people(found) == {"path": [LEE if kept else KIM]}
+
+
+def test_what_no_side_has_is_the_merge_s_own(root: Path) -> None:
+    assert people(merge(root, "main", "jo", path="both\n")) == {"path": []}
+    marked = "<<<<<<< main\nkim's\n=======\njo's\n>>>>>>> jo\n"
+    assert people(merge(root, "main", "jo", path=marked)) == {"path": []}
+
+
+def test_what_git_alone_would_not_have_left_out_is_the_merge_s_own(root: Path) -> None:
+    """Nobody had anything against it, so there is no side to follow."""
+    assert people(merge(root, "main", "lee", path="as it was\n", lee="lee\n")) == {"path": []}
+    assert people(merge(root, "main", "lee")) == {"lee": []}
+    assert people(merge(root, "main", "lee", lee="lee\n")) == {}
+
+
+def test_a_merge_of_many_is_judged_as_one_of_two(root: Path) -> None:
+    both = {"lee": "lee\n", "zoe": "zoe\n"}
+    assert people(merge(root, "main", "lee", "zoe", **both)) == {}
+    assert people(merge(root, "main", "lee", "zoe", path="as it was\n", **both)) == {"path": []}
+    assert people(merge(root, "base", "main", "lee", lee="lee\n")) == {"path": []}
+    assert people(merge(root, "main", "lee", "jo", path="jo's\n", lee="lee\n")) == {"path": [KIM]}
+    assert people(merge(root, "lee", "jo", "main", path="kim's\n")) == {"path": [JO]}
+    assert people(merge(root, "main", "jo", "zoe", path="mine\n", zoe="zoe\n")) == {"path": []}
+
+
+def test_the_work_of_each_side_that_is_given_up_counts(root: Path) -> None:
+    git(root, "switch", "-q", "-c", "late", "base")
+    saves(root, LEE, path="lee's\n")
+    found = merge(root, "main", "jo", "late", path="jo's\n")
+    assert sorted(who for one in found for work in one.lost for who in work.people) == [KIM, LEE]
+
+
+@pytest.mark.parametrize("parents", ["base main main", "main main base", "main base main base"])
+def test_a_parent_counts_once(root: Path, parents: str) -> None:
+    assert people(merge(root, *parents.split(), path="as it was\n")) == {"path": []}
+    assert people(merge(root, *parents.split(), path="kim's\n")) == {}
+    assert people(merge(root, "main", "main", path="as it was\n")) == {"path": []}
+
+
+def test_work_that_the_other_side_has_as_well_is_not_given_up(root: Path) -> None:
+    git(root, "switch", "-q", "-c", "on", "main")
+    saves(root, JO, path="on top of kim's\n")
+    git(root, "switch", "-q", "main")
+    saves(root, LEE, path="lee's on top\n")
+    assert people(merge(root, "main", "on", path="on top of kim's\n")) == {"path": [LEE]}
+
+
+def test_all_of_one_side_s_work_on_a_path_is_given_up(root: Path) -> None:
+    """Also what lies below another's, and what a merge made of it."""
+    git(root, "switch", "-q", "main")
+    saves(root, LEE, path="lee's on top\n")
+    git(root, "switch", "-q", "-c", "side", "main~1")
+    saves(root, "zoe@example.com", path="zoe's on top\n")
+    run_git(root, "merge", "-q", "main")
+    saves(root, "mo@example.com", path="mo's of both\n")
+    lost = people(merge(root, "jo", "side", path="jo's\n"))["path"]
+    assert sorted(lost) == [KIM, LEE, "mo@example.com", "zoe@example.com"]
+
+
+def test_author_and_committer_both_stand_for_their_work(root: Path) -> None:
+    git(root, "switch", "-q", "main")
+    env = by(LEE) | {"GIT_AUTHOR_EMAIL": KIM}
+    git(root, "commit", "-q", "--amend", "--no-edit", "--reset-author", env=env)
+    [one] = merge(root, "main", "jo", path="jo's\n")
+    assert one.lost == (Authorship((KIM, LEE), one.lost[0].named),)
+
+
+def test_what_is_staged_is_judged_like_the_commit(root: Path) -> None:
+    git(root, "switch", "-q", "main")
+    assert run_git(root, "merge", "-q", "jo").returncode == 1
+    for side, lost in (("jo", KIM), ("main", JO)):
+        git(root, "checkout", "-q", side, "--", "path")
+        assert people(staged(discover(str(root)))) == {"path": [lost]}
+    git(root, "merge", "--abort")
+    git(root, "merge", "-q", "--no-commit", "lee", "zoe")
+    assert staged(discover(str(root))) == []
+    git(root, "checkout", "-q", "lee", "--", "path")
+    assert people(staged(discover(str(root)))) == {"path": []}
+
+
+def test_before_a_merge_is_made_git_names_what_is_merged_elsewhere(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of its pre-merge-commit hook: there is no MERGE_HEAD yet."""
+    git(root, "switch", "-q", "main")
+    git(root, "merge", "-q", "--no-commit", "-X", "theirs", "jo")
+    (root / ".git" / "MERGE_HEAD").unlink()
+    monkeypatch.setenv(f"GITHEAD_{git(root, 'rev-parse', 'jo')}", "jo")
+    assert people(staged(discover(str(root)))) == {"path": [KIM]}
+
+
+def test_a_git_that_cannot_merge_goes_by_the_sides(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(changes_merge, "_alone", lambda *_: None)
+    assert people(merge(root, "main", "lee", lee="lee\n")) == {}
+    assert people(merge(root, "main", "lee", path="as it was\n", lee="lee\n")) == {"path": [KIM]}
+    assert people(merge(root, "main", "jo", path="both\n")) == {"path": []}
+
+
+def test_histories_with_nothing_in_common_are_merged_as_well(root: Path) -> None:
+    git(root, "switch", "-q", "--orphan", "else")
+    saves(root, LEE, path="lee's\n")
+    assert people(merge(root, "main", "else", path="lee's\n")) == {"path": [KIM, JO]}
+    git(root, "switch", "-q", "main")
+
+
+@pytest.mark.parametrize("name", ["-rf *", ":(top)x", "line\nbreak", "tab\tand ü", '"q"'])
+def test_odd_names_are_looked_up_as_they_are(root: Path, name: str) -> None:
+    git(root, "switch", "-q", "main")
+    saves(root, KIM, **{name: "kim's\n"})
+    git(root, "switch", "-q", "jo")
+    saves(root, JO, **{name: "jo's\n"})
+    assert people(merge(root, "jo", "main", path="jo's\n")) == {"path": [KIM], name: [KIM]}
+
+
+def test_more_paths_than_one_process_takes(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(changes_merge, "NAMES_AT_ONCE", 9)
+    names = [f"f{number}" for number in range(9)]
+    git(root, "switch", "-q", "main")
+    saves(root, KIM, **dict.fromkeys(names, "kim's\n"))
+    git(root, "switch", "-q", "jo")
+    saves(root, JO, **dict.fromkeys(names, "jo's\n"))
+    expected = {name: [KIM] for name in [*names, "path"]}
+    assert people(merge(root, "jo", "main")) == expected
+
+
+def test_what_is_too_much_to_look_at_is_an_error(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(changes_merge, "MAX_PARENTS", 3)
+    assert people(merge(root, "main", "lee", "lee", "main", lee="lee\n")) == {}
+    with pytest.raises(Invalid, match="a merge of more than 3 commits"):
+        merge(root, "main", "lee", "jo", "zoe")
+    monkeypatch.setattr(changes_merge, "MAX_WORK", 0)
+    with pytest.raises(Invalid, match="gives up more than 0 commits"):
+        merge(root, "main", "jo", path="jo's\n")
+
+
+def test_looking_at_merges_leaves_nothing_behind(root: Path) -> None:
+    before = sorted((root / ".git/objects").rglob("*"))
+    git(root, "switch", "-q", "main")
+    git(root, "merge", "-q", "-s", "ours", "-m", "all", "jo", "lee", "zoe")
+    made = git(root, "rev-parse", "HEAD")
+    after = sorted((root / ".git/objects").rglob("*"))
+    assert people(committed(discover(str(root)), [made])[made]) == {
+        "path": [JO],
+        "lee": [],
+        "zoe": [],
+    }
+    assert sorted((root / ".git/objects").rglob("*")) == after != before
+    assert list((root / ".git").rglob("gitlease*")) == []

@@ -1,0 +1,74 @@
+"""git's objects are read alike by libgit2 and by git alone, and never beyond what was asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.repos import commit_file, git
+from support.task_trees import make_repository
+
+from gitlease.git.objects import (
+    BLOB,
+    COMMIT,
+    TREE,
+    Absent,
+    BatchObjects,
+    GitObjects,
+    LibraryObjects,
+    OtherKind,
+    TooLarge,
+    open_library,
+    read_tree,
+)
+from gitlease.git.repository import discover
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    made = make_repository(tmp_path / "repo")
+    commit_file(made, "a", "small")
+    (made / "link").symlink_to("a")
+    git(made, "add", "link")
+    git(made, "commit", "-q", "-m", "link")
+    return made
+
+
+@pytest.fixture(params=["library", "batch"])
+def objects(root: Path, request: pytest.FixtureRequest) -> GitObjects:
+    repository = discover(str(root))
+    if request.param == "batch":
+        return BatchObjects(repository)
+    repo = open_library(repository)
+    assert repo is not None
+    return LibraryObjects(repo)
+
+
+def test_an_object_is_read_up_to_its_limit(root: Path, objects: GitObjects) -> None:
+    blob, commit = git(root, "rev-parse", "HEAD:a"), git(root, "rev-parse", "HEAD")
+    assert objects.read(blob, BLOB, 5) == b"small"
+    assert objects.read(commit, COMMIT, 1_000).startswith(b"tree ")
+    with pytest.raises(TooLarge, match="is larger than"):
+        objects.read(blob, BLOB, 4)
+    with pytest.raises(OtherKind, match="is not a folder"):
+        objects.read(blob, TREE, 5)
+    for odd in ("1" * 40, "x", ""):
+        with pytest.raises(Absent, match="is not in this clone"):
+            objects.read(odd, BLOB, 5)
+
+
+def test_a_tree_has_names_modes_and_ids(root: Path, objects: GitObjects) -> None:
+    found = read_tree(objects, git(root, "rev-parse", "HEAD^{tree}"), 1_000)
+    assert [(x.name, x.mode) for x in found] == [("a", 0o100644), ("link", 0o120000)]
+    assert [x.id for x in found] == [git(root, "rev-parse", f"HEAD:{n}") for n in ("a", "link")]
+
+
+def test_what_is_expected_is_read_together(root: Path) -> None:
+    for number in range(30):
+        (root / f"f{number}").write_text(f"{number}")
+    git(root, "add", ".")
+    blobs = [git(root, "rev-parse", f":f{number}") for number in range(30)]
+    objects = BatchObjects(discover(str(root)), blobs)
+    for turn in (blobs, reversed(blobs)):
+        for blob in turn:
+            assert objects.read(blob, BLOB, 10) == str(blobs.index(blob)).encode()

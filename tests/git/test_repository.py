@@ -1,0 +1,409 @@
+"""The user's repository, found in all the shapes that git knows."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support.repos import assert_untouched, commit_file, git, run_git, snapshot
+
+from gitlease.core.errors import GitleaseError, Invalid, NotARepository
+from gitlease.git import repository
+from gitlease.git.repository import ConfigEntry, GitConfig, discover
+from gitlease.git.run import GitResult
+from gitlease.git.run import run_git as run_real_git
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    """A repository with one commit on main and a folder `src/deep`."""
+    root = tmp_path / "repo"
+    git(tmp_path, "init", "-q", "-b", "main", str(root))
+    git(root, "config", "user.email", "jo@example.com")
+    git(root, "config", "user.name", "Jo")
+    commit_file(root, "src/deep/a.txt", "a")
+    return root
+
+
+def refusal(start: Path | str) -> GitleaseError:
+    with pytest.raises(GitleaseError) as raised:
+        discover(str(start))
+    return raised.value
+
+
+def test_main_work_tree(repo: Path) -> None:
+    found = discover(str(repo))
+    assert (found.toplevel, found.folder, found.worktree) == (str(repo), "", None)
+    assert found.git_dir == found.common_dir == str(repo / ".git")
+    assert found.object_format == "sha1"
+    assert found.branch() == "main"
+
+
+def test_two_processes_and_nothing_changed(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[list[str]] = []
+    real = run_real_git
+
+    def counting(args: list[str], **options: object) -> object:
+        calls.append(args)
+        return real(args, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(repository, "run_git", counting)
+    before = snapshot(repo)
+    found = discover(str(repo))
+    assert found.branch() == "main"
+    assert found.remote_names() == ()
+    assert found.clone_id
+    assert [args[0] for args in calls] == ["rev-parse", "config"]
+    assert_untouched(before, snapshot(repo))
+
+
+def test_subfolder(repo: Path) -> None:
+    found = discover(str(repo / "src" / "deep"))
+    assert (found.toplevel, found.folder) == (str(repo), "src/deep")
+
+
+def test_folder_with_spaces_quotes_and_other_letters(repo: Path) -> None:
+    odd = repo / 'a "b" ü'
+    odd.mkdir()
+    assert discover(str(odd)).folder == 'a "b" ü'
+
+
+def test_through_a_link_it_is_the_same_clone(repo: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(repo)
+    found = discover(str(tmp_path / "link" / "src"))
+    assert (found.toplevel, found.folder) == (str(repo), "src")
+    assert found.clone_id == discover(str(repo)).clone_id
+
+
+def test_linked_work_tree(repo: Path, tmp_path: Path) -> None:
+    git(repo, "worktree", "add", "-q", "-b", "side", str(tmp_path / "linked"))
+    found = discover(str(tmp_path / "linked" / "src"))
+    assert (found.toplevel, found.folder) == (str(tmp_path / "linked"), "src")
+    assert found.worktree == "linked"
+    assert found.common_dir == str(repo / ".git")
+    assert found.git_dir == str(repo / ".git" / "worktrees" / "linked")
+    assert found.branch() == "side"
+    assert found.clone_id == discover(str(repo)).clone_id
+
+
+def test_clone_id_is_eight_hex_digits_and_differs_between_clones(
+    repo: Path, tmp_path: Path
+) -> None:
+    git(tmp_path, "clone", "-q", str(repo), str(tmp_path / "other"))
+    ids = [discover(str(place)).clone_id for place in (repo, repo, tmp_path / "other")]
+    assert ids[0] == ids[1] != ids[2]
+    assert all(len(i) == 8 and int(i, 16) >= 0 for i in ids)
+
+
+def test_clone_id_differs_between_machines(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = discover(str(repo)).clone_id
+    monkeypatch.setattr(repository, "short_host", lambda: "elsewhere")
+    assert discover(str(repo)).clone_id != here
+
+
+@pytest.mark.parametrize("inside", ["", "refs/heads"])
+def test_bare_repository(repo: Path, tmp_path: Path, inside: str) -> None:
+    bare = tmp_path / "bare.git"
+    git(tmp_path, "clone", "-q", "--bare", str(repo), str(bare))
+    found = discover(str(bare / inside))
+    assert (found.toplevel, found.folder, found.worktree) == (None, "", None)
+    assert found.common_dir == found.git_dir == str(bare)
+
+
+def test_linked_work_tree_of_a_bare_repository(repo: Path, tmp_path: Path) -> None:
+    bare = tmp_path / "bare.git"
+    git(tmp_path, "clone", "-q", "--bare", str(repo), str(bare))
+    git(bare, "worktree", "add", "-q", str(tmp_path / "tree"), "main")
+    found = discover(str(tmp_path / "tree"))
+    assert (found.toplevel, found.worktree) == (str(tmp_path / "tree"), "tree")
+    assert found.common_dir == str(bare)
+
+
+def test_submodule_is_a_repository_of_its_own(repo: Path, tmp_path: Path) -> None:
+    outer = tmp_path / "outer"
+    git(tmp_path, "init", "-q", str(outer))
+    git(outer, "submodule", "--quiet", "add", str(repo), "part")
+    found = discover(str(outer / "part" / "src"))
+    assert (found.toplevel, found.folder) == (str(outer / "part"), "src")
+    assert found.git_dir == found.common_dir == str(outer / ".git" / "modules" / "part")
+    assert found.worktree is None
+
+
+@pytest.mark.parametrize("option", ["--depth=1", "--filter=blob:none"])
+def test_shallow_and_partial_clones(repo: Path, tmp_path: Path, option: str) -> None:
+    git(repo, "config", "uploadpack.allowFilter", "true")
+    git(tmp_path, "clone", "-q", option, f"file://{repo}", str(tmp_path / "part"))
+    found = discover(str(tmp_path / "part"))
+    assert found.toplevel == str(tmp_path / "part")
+    assert found.remote_url("origin") == f"file://{repo}"
+
+
+def test_separate_git_folder(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q", "--separate-git-dir", str(tmp_path / "data"), str(tmp_path / "w"))
+    found = discover(str(tmp_path / "w"))
+    assert (found.toplevel, found.git_dir) == (str(tmp_path / "w"), str(tmp_path / "data"))
+
+
+def test_sha256(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q", "--object-format=sha256", str(tmp_path / "new"))
+    assert discover(str(tmp_path / "new")).object_format == "sha256"
+
+
+def test_git_dir_of_the_environment_holds(
+    repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GIT_DIR", str(repo / ".git"))
+    monkeypatch.setenv("GIT_WORK_TREE", str(repo))
+    found = discover(str(tmp_path))
+    assert (found.toplevel, found.git_dir) == (str(repo), str(repo / ".git"))
+    assert found.folder == ""
+
+
+def test_hook_of_a_server_runs_in_the_git_folder(
+    repo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GIT_DIR", ".")
+    found = discover(str(repo / ".git"))
+    assert (found.toplevel, found.folder, found.git_dir) == (None, "", str(repo / ".git"))
+
+
+@pytest.mark.parametrize("inside", [".git", ".git/refs"])
+def test_inside_the_git_folder(repo: Path, inside: str) -> None:
+    error = refusal(repo / inside)
+    assert isinstance(error, NotARepository)
+    assert "inside git's own" in error.message
+    assert error.hints == (f"cd {repo}",)
+
+
+def test_no_repository(tmp_path: Path) -> None:
+    error = refusal(tmp_path)
+    assert isinstance(error, NotARepository)
+    assert error.message == "this is not a git repository"
+    assert "git init" in error.hints[0]
+
+
+def test_no_folder(tmp_path: Path) -> None:
+    error = refusal(tmp_path / "nowhere")
+    assert isinstance(error, NotARepository)
+    assert "nowhere" in error.message
+
+
+def test_a_file_is_no_folder(repo: Path) -> None:
+    assert isinstance(refusal(repo / "src/deep/a.txt"), NotARepository)
+
+
+def test_git_dir_that_leads_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / "gone"))
+    error = refusal(tmp_path)
+    assert isinstance(error, NotARepository)
+    assert str(tmp_path / "gone") in error.message
+    assert "GIT_DIR" in error.hints[0]
+
+
+def test_linked_work_tree_whose_repository_is_gone(repo: Path, tmp_path: Path) -> None:
+    git(repo, "worktree", "add", "-q", str(tmp_path / "linked"))
+    repo.rename(tmp_path / "moved")
+    error = refusal(tmp_path / "linked")
+    assert isinstance(error, NotARepository)
+    assert "worktrees/linked" in error.message
+
+
+def test_repository_of_somebody_else(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
+    error = refusal(repo)
+    assert isinstance(error, Invalid)
+    assert "dubious ownership" in error.message
+    assert error.hints == (f"git config --global --add safe.directory {repo}",)
+
+
+def test_broken_configuration(repo: Path) -> None:
+    (repo / ".git" / "config").write_text("[core\n")
+    error = refusal(repo)
+    assert isinstance(error, Invalid)
+    assert "bad config line 1" in error.message
+
+
+def test_line_break_in_the_path(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q", str(tmp_path / "a\nb"))
+    assert "line breaks" in refusal(tmp_path / "a\nb").message
+
+
+def test_git_that_does_not_answer(
+    repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    silent = tmp_path / "bin" / "git"
+    silent.parent.mkdir()
+    silent.write_text("#!/bin/sh\nexec tail -f /dev/null\n")
+    silent.chmod(0o755)
+    monkeypatch.setenv("PATH", str(silent.parent), prepend=os.pathsep)
+    monkeypatch.setattr(repository, "TIMEOUT", 0.05)
+    assert "did not answer" in refusal(repo).message
+
+
+def test_git_too_old_to_know_the_question(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = tuple(
+        q.replace("--show-object-format", "--is-shallow-x") for q in repository._QUESTIONS
+    )
+    monkeypatch.setattr(repository, "_QUESTIONS", asked)
+    error = refusal(repo)
+    assert "too old" in error.message
+    assert "2.31" in error.hints[0]
+
+
+# Branches
+
+
+def test_branch_with_slashes_and_unborn(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q", "-b", "team/topic", str(tmp_path / "new"))
+    assert discover(str(tmp_path / "new")).branch() == "team/topic"
+
+
+def test_detached_head(repo: Path) -> None:
+    git(repo, "checkout", "-q", "--detach")
+    assert discover(str(repo)).branch() is None
+
+
+def test_head_as_a_link(repo: Path) -> None:
+    (repo / ".git" / "HEAD").unlink()
+    (repo / ".git" / "HEAD").symlink_to("refs/heads/main")
+    assert discover(str(repo)).branch() == "main"
+
+
+def test_head_that_vanished(repo: Path) -> None:
+    found = discover(str(repo))
+    (repo / ".git" / "HEAD").unlink()
+    assert found.branch() is None
+
+
+def test_reftable_asks_git(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = discover(str(repo))
+    (repo / ".git" / "HEAD").write_text("ref: refs/heads/.invalid\n")
+
+    def answer(args: list[str], **options: object) -> object:
+        assert list(args)[-3:] == ["symbolic-ref", "-q", "HEAD"]
+        return GitResult(0, b"refs/heads/topic\n", "")
+
+    monkeypatch.setattr(repository, "run_git", answer)
+    assert found.branch() == "topic"
+
+
+def test_reftable_for_real(tmp_path: Path) -> None:
+    if run_git(tmp_path, "init", "-q", "--ref-format=reftable", "-b", "topic", "new").returncode:
+        pytest.skip("this git has no reftable")
+    assert discover(str(tmp_path / "new")).branch() == "topic"
+
+
+# Configuration
+
+
+def entry(key: str, value: str, scope: str = "local") -> ConfigEntry:
+    return ConfigEntry(key, value, scope, ".git/config")
+
+
+CONFIG = GitConfig(
+    (
+        entry("lease.ttl", "1h", "global"),
+        entry("remote.My.Fork.url", "one"),
+        entry("remote.My.Fork.url", "two"),
+        entry("lease.ttl", "5m"),
+        entry("lease.Sub.Part.key", "x"),
+        entry("leases.ttl", "no"),
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("key", "values"),
+    [
+        ("lease.ttl", ["1h", "5m"]),
+        ("LEASE.Ttl", ["1h", "5m"]),
+        ("remote.My.Fork.URL", ["one", "two"]),
+        ("Remote.My.Fork.url", ["one", "two"]),
+        ("remote.my.fork.url", []),
+        ("lease.none", []),
+        ("lease", []),
+    ],
+)
+def test_keys(key: str, values: list[str]) -> None:
+    assert CONFIG.get_all(key) == values
+    assert CONFIG.get(key) == (values[-1] if values else None)
+
+
+def test_section_has_its_subsections() -> None:
+    keys = [found.key for found in CONFIG.section("Lease")]
+    assert keys == ["lease.ttl", "lease.ttl", "lease.Sub.Part.key"]
+
+
+def test_configuration_for_real(
+    repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    extra = tmp_path / "extra"
+    extra.write_text("[lease]\n\tlayer = included\n")
+    with (repo / ".git" / "config").open("a") as file:
+        file.write("[lease]\n\tttl\n\tremote =\n\tsession = a \\\n b\n")
+        file.write(f'[includeIf "gitdir:{repo}/"]\n\tpath = {extra}\n')
+    monkeypatch.setenv("GIT_CONFIG_PARAMETERS", "'lease.guardmode'='warn'")
+    found = discover(str(repo / "src")).config
+    assert found.get("lease.ttl") == "true"
+    assert found.get("lease.remote") == ""
+    assert found.get("lease.session") == "a  b"
+    assert found.get("lease.layer") == "included"
+    places = {e.key: e.place for e in found.section("lease")}
+    assert places["lease.ttl"] == "local: .git/config"
+    assert places["lease.layer"] == f"local: {extra}"
+    assert places["lease.guardmode"] == "command line"
+
+
+def test_value_with_line_breaks_and_bytes_that_are_no_text(repo: Path) -> None:
+    git(repo, "config", "lease.session", "one\ntwo = 3")
+    with (repo / ".git" / "config").open("ab") as file:
+        file.write(b"[user]\n\temail = j\xff@example.com\n")
+    found = discover(str(repo)).config
+    assert found.get("lease.session") == "one\ntwo = 3"
+    assert found.get("user.email") == "j\udcff@example.com"
+
+
+# Remotes
+
+
+@pytest.mark.parametrize(
+    ("config", "names", "url"),
+    [
+        ((), (), None),
+        ((("url", "one"),), ("origin",), "one"),
+        ((("url", "one"), ("url", "two")), ("origin",), "one"),
+        ((("url", "one"), ("pushurl", "push")), ("origin",), "push"),
+        ((("pushurl", "p1"), ("pushurl", "p2"), ("url", "one")), ("origin",), "p1"),
+        ((("url", "one"), ("url", ""), ("url", "two")), ("origin",), "two"),
+        ((("url", "one"), ("pushurl", "")), ("origin",), "one"),
+        ((("url", ""),), (), None),
+        ((("prune", "true"),), (), None),
+    ],
+)
+def test_remote_url(
+    repo: Path, config: tuple[tuple[str, str], ...], names: tuple[str, ...], url: str | None
+) -> None:
+    for key, value in config:
+        git(repo, "config", "--add", f"remote.origin.{key}", value)
+    found = discover(str(repo))
+    assert found.remote_names() == names
+    assert found.remote_url("origin") == url
+
+
+def test_remote_names_with_dots_slashes_and_capitals(repo: Path) -> None:
+    for name in ("b.c", "team/Fork", "a"):
+        git(repo, "config", f"remote.{name}.url", f"https://example.com/{name}")
+    git(repo, "config", "remote.pushDefault", "a")
+    found = discover(str(repo))
+    assert found.remote_names() == ("b.c", "team/Fork", "a")
+    assert found.remote_url("team/Fork") == "https://example.com/team/Fork"
+    assert found.remote_url("team/fork") is None
+
+
+def test_short_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    named: Callable[[str], object] = lambda name: type("U", (), {"nodename": name})  # noqa: E731
+    for name, short in (("laptop.lan", "laptop"), ("box", "box"), ("", None), ("a\x07", None)):
+        monkeypatch.setattr(os, "uname", lambda name=name: named(name))
+        assert repository.short_host() == short

@@ -1,0 +1,352 @@
+"""The guard: what a change touches that another holds, and what is known of that without asking."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from core.values import JO, KIM, SKEW, TTL, lease, moment
+from support.clock import ManualClock
+from support.memory import Fault, MemoryClone, MemoryLedgerStore, MemoryRemote
+from support.memory_remote import Broken
+from support.watching import MemoryWatch
+
+from gitlease.core.errors import Invalid
+from gitlease.core.lease import Actor, Lease, State
+from gitlease.core.policy import DEFAULT_POLICY
+from gitlease.core.resources.resource import parse_resource
+from gitlease.core.trailers import Authorship, Named
+from gitlease.engine.ledger_session import LedgerSession
+from gitlease.engine.ports import LedgerStore
+from gitlease.engine.service import LeaseService
+from gitlease.guard.guarding import GuardService
+from gitlease.guard.ports import IdleMarker
+from gitlease.guard.rules import Carried, Severity, Touched, judge, merged, stands, under
+
+LAPSED = TTL + SKEW + 1
+JO_CI = replace(JO, session="ci")
+SRC = "src/auth/**"
+KEY = parse_resource(SRC).key
+LOGIN = Touched("src/auth/login.py")
+
+
+def severities(*leases: Lease, who: Actor = JO, seconds: float = 10, **more: object) -> list[str]:
+    touched = [LOGIN, Touched("tasks/F001.md", tasks=frozenset({"f001"}))]
+    found = judge(touched, leases, actor=who, policy=DEFAULT_POLICY, moment=moment(seconds))
+    return [f"{f.severity.value} {f.path} {f.lease.resource}" for f in found]
+
+
+@pytest.mark.parametrize(
+    ("held", "who", "seconds", "expected"),
+    [
+        (lease(holder=KIM, resource=SRC), JO, 10, ["block src/auth/login.py src/auth/**"]),
+        (lease(holder=KIM), JO, 10, ["block tasks/F001.md F001"]),
+        (lease(holder=KIM, paths=("src",)), JO, 10, ["block src/auth/login.py F001"]),
+        (lease(holder=KIM, resource=SRC), JO, TTL + 1, ["block src/auth/login.py src/auth/**"]),
+        (lease(holder=KIM, resource=SRC), JO, LAPSED, ["warn src/auth/login.py src/auth/**"]),
+        (lease(holder=KIM, edge=True), JO, LAPSED, ["warn tasks/F001.md F001"]),
+        (lease(resource=SRC), JO, 10, []),
+        (lease(resource=SRC), JO, LAPSED, []),
+        (lease(resource=SRC), JO_CI, 10, []),
+        (lease(holder=JO_CI, resource=SRC), JO_CI, 10, []),
+        (lease(holder=JO_CI, resource=SRC), JO, 10, ["warn src/auth/login.py src/auth/**"]),
+        (
+            lease(holder=JO_CI, resource=SRC),
+            replace(JO, session="other"),
+            10,
+            ["block src/auth/login.py src/auth/**"],
+        ),
+        (lease(holder=KIM, resource="docs/"), JO, 10, []),
+        (lease(holder=KIM, resource="f002"), JO, 10, []),
+        (lease(holder=KIM, state=State.COMPLETED), JO, 10, []),
+    ],
+)
+def test_what_is_touched_follows_the_table(
+    held: Lease, who: Actor, seconds: float, expected: list[str]
+) -> None:
+    found = severities(held, who=who, seconds=seconds)
+    if held.paths and expected:
+        expected = [*expected, "block tasks/F001.md F001"]
+    assert found == expected
+
+
+def test_what_blocks_comes_first() -> None:
+    theirs, lapsed = lease(holder=KIM), lease(holder=KIM, resource=SRC, since=-2 * LAPSED)
+    assert severities(lapsed, theirs) == [
+        "block tasks/F001.md F001",
+        "warn src/auth/login.py src/auth/**",
+    ]
+
+
+def test_a_submodule_stands_for_all_that_is_in_it() -> None:
+    held = lease(holder=KIM, resource="vendor/lib/src/*.c")
+    for touched, expected in (
+        (Touched("vendor/lib"), 0),
+        (Touched("vendor/lib", folder=True), 1),
+        (Touched("vendor/[lib", folder=True), 0),
+    ):
+        found = judge([touched], [held], actor=JO, policy=DEFAULT_POLICY, moment=moment(10))
+        assert len(found) == expected
+
+
+@pytest.mark.parametrize(
+    ("work", "who", "stops"),
+    [
+        (Authorship((KIM.holder,)), JO, True),
+        (Authorship(("lee@example.com", "KIM@example.com")), JO, True),
+        (Authorship(("lee@example.com", JO.holder)), JO, False),
+        (Authorship(("lee@example.com",), (Named(SRC, KEY, 1),)), JO, True),
+        (Authorship(("lee@example.com",), (Named(SRC, KEY, 2),)), JO, False),
+        (Authorship(("lee@example.com",), (Named("src/", "src", 1),)), JO, False),
+        (Authorship((KIM.holder,)), replace(KIM, session="other"), False),
+        (Authorship((KIM.holder,), (Named(SRC, KEY, 1),)), replace(KIM, session="other"), True),
+    ],
+)
+def test_a_side_that_a_merge_gives_up_concerns_whoever_did_its_work(
+    work: Authorship, who: Actor, stops: bool
+) -> None:
+    """Of the runs of one person only the trailer tells."""
+    held = lease(holder=replace(KIM, session="ci"), resource=SRC)
+
+    def judged(*touched: Touched) -> bool:
+        found = judge(touched, [held], actor=who, policy=DEFAULT_POLICY, moment=moment(10))
+        if not found:
+            return False
+        carried = [Carried(touched, who.holder)]
+        assert stands(found[0], carried, layer="global", actor=who)
+        other = Carried((replace(LOGIN, lost=(Authorship(("x@example.com",)),)),), who.holder)
+        assert not stands(found[0], [other], layer="global", actor=who)
+        return True
+
+    lost = replace(LOGIN, lost=(work,))
+    assert judged(lost) == stops
+    assert judged(*merged([lost, replace(LOGIN, lost=(Authorship(("x@example.com",)),))])) == stops
+    assert judged(*merged([lost, LOGIN]))
+    assert judged(*merged([LOGIN, lost]))
+
+
+def test_ones_own_leases_that_a_change_falls_under() -> None:
+    leases = [lease(resource=SRC), lease(), lease(resource="docs/"), lease(holder=KIM)]
+    found = under([LOGIN], leases, actor=JO, policy=DEFAULT_POLICY, moment=moment(10))
+    assert [str(x.resource) for x in found] == [SRC]
+    found = under([LOGIN], leases, actor=JO, policy=DEFAULT_POLICY, moment=moment(LAPSED))
+    assert found == []
+
+
+# --- how fresh that is --------------------------------------------------------------------------
+
+
+class World:
+    """A remote, a clock, and Jo's clone with its hooks."""
+
+    def __init__(self) -> None:
+        self.clock, self.remote, self.watch = ManualClock(), MemoryRemote(), MemoryWatch()
+        self.clones = {who.holder: MemoryClone() for who in (JO, KIM)}
+        self.opened = 0
+
+    def store(self, who: Actor) -> LedgerStore:
+        return MemoryLedgerStore(
+            self.remote, clock=self.clock, clone=self.clones[who.holder], place="origin"
+        )
+
+    def claims(self, who: Actor, name: str = SRC) -> None:
+        service = LeaseService(LedgerSession(self.store(who), clock=self.clock, actor=who))
+        service.claim([parse_resource(name)])
+
+    def guard(self, who: Actor = JO, *, layers: tuple[str, ...] = ("global",)) -> GuardService:
+        def open_store() -> LedgerStore:
+            self.opened += 1
+            return self.store(who)
+
+        return GuardService(
+            self.watch, open_store, clock=self.clock, actor=who, layers=layers, max_age=60
+        )
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_the_first_look_asks_and_the_next_ones_do_not(world: World) -> None:
+    world.claims(KIM)
+    found = world.guard().check([LOGIN])
+    assert [f.severity for f in found.findings] == [Severity.BLOCK]
+    assert found.views[found.findings[0].lease.lease_id].holder == KIM.holder
+    world.opened = 0
+    world.clock.advance(59)
+    again = world.guard().check([LOGIN])
+    assert (len(again.findings), again.age, world.opened) == (1, 59, 0)
+    world.clock.advance(2)
+    assert world.guard().check([LOGIN]).age == 0
+    assert world.opened == 1
+
+
+def test_knowledge_is_too_old_by_the_millisecond(world: World) -> None:
+    world.guard().check([LOGIN])
+    world.clock.advance(60)
+    world.opened = 0
+    world.guard().check([LOGIN])
+    assert world.opened == 0
+    world.clock.advance(0.001)
+    world.guard().check([LOGIN])
+    assert world.opened == 1
+
+
+def test_where_there_is_no_ledger_nothing_is_held(world: World) -> None:
+    found = world.guard().check([LOGIN])
+    assert (found.findings, found.checked, found.warnings) == ((), True, ())
+    assert world.watch.idle.clear_until == world.clock.now().wall_ms // 1_000 + 60
+
+
+def test_offline_it_goes_by_what_it_knows_and_says_how_old_that_is(world: World) -> None:
+    world.claims(KIM)
+    world.guard().check([LOGIN])
+    world.clock.advance(100)
+    world.remote.fetches.append(Fault.UNREACHABLE)
+    found = world.guard().check([LOGIN])
+    assert (len(found.findings), found.checked, found.age) == (1, True, 100)
+    assert found.offline.startswith("by what this clone knew 1m ago: ")
+    assert found.warnings == ()
+    world.remote.fetches.append(Fault.UNREACHABLE)
+    strict = world.guard().check([LOGIN], strict=True)
+    assert (len(strict.findings), strict.checked) == (1, True)
+    assert "by what this clone knew" in strict.offline
+
+
+def test_a_remote_that_did_not_answer_is_not_waited_for_again_at_once(world: World) -> None:
+    """Not by the next layer, nor by the next hook; a push, which is strict, asks all the same."""
+    world.remote.fetches += [Fault.UNREACHABLE] * 4
+    for layers in (("global", "team"), ("global",)):
+        assert world.guard(layers=layers).check([LOGIN]).offline
+    assert len(world.remote.fetches) == 3
+    assert world.guard().check([LOGIN], strict=True).offline
+    assert len(world.remote.fetches) == 2
+    world.clock.advance(61)
+    assert world.guard().check([LOGIN]).offline
+    assert len(world.remote.fetches) == 1
+
+
+def test_what_ran_out_or_is_another_persons_now_is_told_once(world: World) -> None:
+    world.claims(JO)
+    assert world.guard().check([LOGIN]).warnings == ()
+    now = world.clock.now().wall_ms // 1_000
+    assert world.watch.idle.clear_until == now + 60
+    world.clock.advance(TTL - 30)
+    world.guard().check([LOGIN])
+    assert world.watch.idle.clear_until == now + TTL  # a shim must not pass over its end
+    world.clock.advance(31)
+    (said,) = world.guard().check([LOGIN]).warnings
+    assert said.startswith(f"your lease of {SRC} ran out at ")
+    assert said.endswith(f"gitlease claim '{SRC}'")
+    assert world.guard().check([LOGIN]).warnings == ()
+    world.clock.advance(LAPSED)
+    world.claims(KIM)
+    world.clock.advance(61)
+    (said,) = world.guard().check([LOGIN]).warnings
+    assert said == f"your claim of {SRC} was taken over by {KIM.holder}"
+    assert world.guard().check([LOGIN]).warnings == ()
+
+
+def test_a_ledger_that_cannot_be_read_is_said_and_what_was_known_holds(world: World) -> None:
+    world.claims(KIM)
+    world.guard().check([LOGIN])
+    world.clock.advance(61)
+    guard = world.guard()
+    guard._opened().fetch = lambda layer: (_ for _ in ()).throw(Invalid("was rolled back"))  # type: ignore[method-assign]
+    found = guard.check([LOGIN])
+    assert [f.severity for f in found.findings] == [Severity.BLOCK]
+    assert (found.checked, found.offline) == (False, "")
+    assert found.warnings == ("the leases could not be checked: was rolled back",)
+
+
+def test_a_record_that_cannot_be_read_is_said_at_every_look(world: World) -> None:
+    world.claims(KIM, "F001")
+    world.claims(KIM, "docs/")
+    world.remote.damage("global", "paths/aa/x.yaml", Broken("no holder", paths=True))
+    for _ in range(2):
+        (said,) = world.guard().check([LOGIN]).warnings
+        assert "cannot be read" in said
+        assert said.endswith("what it covers is not guarded")
+
+
+def test_many_files_and_many_leases_are_few_comparisons(monkeypatch: pytest.MonkeyPatch) -> None:
+    from gitlease.core.resources import pattern
+
+    real, count = pattern.covers, [0]
+
+    def counted(*words: Any) -> bool:
+        count[0] += 1
+        return real(*words)
+
+    monkeypatch.setattr(pattern, "covers", counted)
+    leases = [lease(holder=KIM, resource=f"area{n}/**/*.py") for n in range(300)]
+    touched = [Touched(f"area{n % 400}/f{n}.py") for n in range(2_000)]
+    found = judge(touched, leases, actor=JO, policy=DEFAULT_POLICY, moment=moment(10))
+    assert (len(found), count[0]) == (1_500, 1_500)
+
+
+def test_a_submodule_with_a_name_that_no_pattern_has(world: World) -> None:
+    for name, expected in (("vendor/\nlib", 1), ("vendor/" + "x" * 600, 1), ("other/\nlib", 0)):
+        held = lease(holder=KIM, resource="vendor/*/src/*.c")
+        found = judge(
+            [Touched(name, folder=True)],
+            [held],
+            actor=JO,
+            policy=DEFAULT_POLICY,
+            moment=moment(10),
+        )
+        assert len(found) == expected, name
+
+
+def test_offline_and_ignorant_it_checks_nothing_and_says_so(world: World) -> None:
+    world.remote.fetches.append(Fault.UNREACHABLE)
+    found = world.guard().check([LOGIN])
+    assert (found.findings, found.checked) == ((), False)
+    assert "could not be checked" in found.offline
+    assert world.watch.idle == IdleMarker()
+
+
+def test_the_gate_is_clear_only_while_nobody_else_holds_anything(world: World) -> None:
+    now = world.clock.now().wall_ms // 1_000
+    world.claims(JO, "F001")
+    world.guard().check([])
+    assert world.watch.idle == IdleMarker(now + 60, now + 300, now + 900)
+    world.claims(KIM, "F002")
+    world.clock.advance(61)
+    world.guard().check([])
+    assert world.watch.idle.clear_until == 0
+
+
+def test_where_others_may_pass_there_is_no_gate(world: World) -> None:
+    world.claims(JO, "F001")
+    guard = GuardService(
+        world.watch,
+        lambda: world.store(JO),
+        clock=world.clock,
+        actor=JO,
+        layers=("global",),
+        max_age=60,
+        one_holder=False,
+    )
+    guard.check([])
+    assert world.watch.idle == IdleMarker()
+
+
+def test_both_layers_are_looked_at(world: World) -> None:
+    service = LeaseService(
+        LedgerSession(world.store(KIM), clock=world.clock, actor=KIM, layer="team")
+    )
+    service.claim([parse_resource(SRC)])
+    assert world.guard().check([LOGIN]).findings == ()
+    (found,) = world.guard(layers=("global", "team")).check([LOGIN]).findings
+    assert found.lease.holder == KIM.holder
+
+
+def test_what_is_known_is_kept_for_the_next_hook_without_asking(world: World) -> None:
+    world.claims(JO)
+    world.remote.fetches.append(Fault.UNREACHABLE)  # whoever asked would stumble
+    world.guard().refresh()
+    assert [str(x.resource) for _, x in world.guard().held()] == [SRC]
+    assert list(world.remote.fetches) == [Fault.UNREACHABLE]

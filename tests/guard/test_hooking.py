@@ -1,0 +1,641 @@
+"""What git's hooks decide: every mode, online and not, and the claims that a commit implies."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import pytest
+from core.values import JO, KIM, SKEW, TTL, lease
+from support.clock import ManualClock
+from support.memory import Fault, MemoryClone, MemoryLedgerStore, MemoryRemote
+from support.tasks import MemoryTasks, task
+from support.watching import MemoryWatch
+
+from gitlease.core.errors import Invalid, LeaseHeld
+from gitlease.core.lease import Actor, Lease, State
+from gitlease.core.resources.resource import parse_resource
+from gitlease.core.trailers import read_trailer
+from gitlease.engine.answers import ClaimOptions
+from gitlease.engine.edges import EdgeRules, Edges
+from gitlease.engine.ledger_session import LedgerSession
+from gitlease.engine.ports import LedgerStore
+from gitlease.engine.service import LeaseService
+from gitlease.guard.guarding import GuardService
+from gitlease.guard.hooking import HookRules, Hooks, trailer
+from gitlease.guard.ports import Outgoing, StagedChange, Started, TakenAway
+from gitlease.guard.rules import Carried, Severity, Touched
+
+LAPSED = TTL + SKEW + 1
+SRC = "src/auth/**"
+LOGIN = Touched("src/auth/login.py")
+F001_FILE = Touched("tasks/F001.md", tasks=frozenset({"f001"}))
+MODES = ("block", "warn", "off")
+
+
+@dataclass
+class FakeWorktree:
+    """A work tree with one staged change, and pushes that are under way."""
+
+    change: StagedChange = field(default_factory=StagedChange)
+    pushes: tuple[Outgoing, ...] = ()
+    lost: TakenAway = field(default_factory=TakenAway)
+    carries: tuple[Carried, ...] | None = None
+    asked: list[object] = field(default_factory=list)
+    named: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
+    templates: list[bool] = field(default_factory=list)
+    stale: list[tuple[str, ...]] = field(default_factory=list)
+    ended: list[str] = field(default_factory=list)
+
+    def staged(self, *, amended: bool | None = False) -> StagedChange:
+        self.asked.append(amended)
+        return self.change
+
+    def outgoing(self, lines: Sequence[str], remote: str) -> tuple[Outgoing, ...]:
+        self.asked.append((tuple(lines), remote))
+        return self.pushes
+
+    def carried(self, lines: Sequence[str], remote: str) -> Sequence[Carried]:
+        if self.carries is None:  # each push is one commit of nobody in particular
+            return [Carried(push.touched) for push in self.pushes]
+        return self.carries
+
+    def taken_away(self, lines: Sequence[str], remote: str) -> TakenAway:
+        return self.lost
+
+    def set_trailers(
+        self,
+        message_file: str,
+        trailers: Sequence[str],
+        *,
+        stale: Sequence[str] = (),
+        template: bool = False,
+    ) -> None:
+        if trailers:
+            self.named.append((message_file, tuple(trailers)))
+            self.templates.append(template)
+        if stale:
+            self.stale.append(tuple(stale))
+
+    def empty_if_bare(self, message_file: str) -> None:
+        self.ended.append(message_file)
+
+
+class World:
+    """A remote, a clock, and Jo's clone; Kim has another one."""
+
+    def __init__(self) -> None:
+        self.clock, self.remote = ManualClock(), MemoryRemote()
+        self.watch, self.tree = MemoryWatch(), FakeWorktree()
+        self.clones = {who.holder: MemoryClone() for who in (JO, KIM)}
+        self.files = MemoryTasks.of(task("F001"), task("F002"))
+        self.opened = self.served = 0
+
+    def store(self, who: Actor) -> LedgerStore:
+        return MemoryLedgerStore(
+            self.remote, clock=self.clock, clone=self.clones[who.holder], place="origin"
+        )
+
+    def service(self, who: Actor, layer: str = "global") -> LeaseService:
+        files = self.files if who.holder == JO.holder else MemoryTasks()
+        edges = Edges(files, EdgeRules(), holder=who.holder)
+        return LeaseService(
+            LedgerSession(
+                self.store(who), clock=self.clock, actor=who, layer=layer, edges=edges, patience=5.0
+            )
+        )
+
+    def claims(self, who: Actor, *names: str, **more: object) -> None:
+        layer = str(more.pop("layer", "global"))
+        resources = [parse_resource(name) for name in names]
+        self.service(who, layer).claim(resources, ClaimOptions(any_name=True, **more))  # type: ignore[arg-type]
+
+    def hooks(
+        self,
+        mode: str = "block",
+        offline: str = "warn",
+        *,
+        who: Actor = JO,
+        layers: tuple[str, ...] = ("global",),
+    ) -> Hooks:
+        def open_store() -> LedgerStore:
+            self.opened += 1
+            return self.store(who)
+
+        def open_service() -> LeaseService:
+            self.served += 1
+            return self.service(who)
+
+        guard = GuardService(
+            self.watch, open_store, clock=self.clock, actor=who, layers=layers, max_age=60
+        )
+        return Hooks(self.tree, guard, open_service, HookRules(mode=mode, offline=offline))
+
+    def stage(
+        self, *touched: Touched, started: Sequence[Started] = (), problems: Sequence[str] = ()
+    ) -> None:
+        self.tree.change = StagedChange(touched, tuple(started), tuple(problems))
+
+    def cut_off(self, seconds: int = 61) -> None:
+        """What is known is too old from now on, and the remote does not answer."""
+        self.clock.advance(seconds)
+        self.remote.fetches += [Fault.UNREACHABLE] * 8
+
+    def leases(self) -> list[Lease]:
+        """The active leases on the remote."""
+        version = self.remote.refs.get("global")
+        leases = self.remote.ledger(version).every_lease() if version else []
+        return [x for x in leases if x.state is State.ACTIVE]
+
+    def live(self) -> list[str]:
+        return [f"{x.resource} {x.holder}" for x in self.leases()]
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def held_by_kim(world: World, found: str) -> None:
+    """Kim's lease, live or lapsed for long, or none."""
+    if found != "nothing":
+        world.claims(KIM, SRC)
+    if found == "lapsed":
+        world.clock.advance(LAPSED)
+
+
+# --- every mode, online and not, whatever is found ------------------------------------------------
+
+
+@pytest.mark.parametrize(("mode", "offline"), list(itertools.product(MODES, MODES)))
+@pytest.mark.parametrize("reached", ["fresh", "old", "blind"])
+@pytest.mark.parametrize("found", ["nothing", "live", "lapsed"])
+def test_a_commit_is_stopped_only_where_the_settings_say_so(
+    world: World, mode: str, offline: str, reached: str, found: str
+) -> None:
+    held_by_kim(world, found)
+    world.stage(LOGIN)
+    if reached == "old":
+        world.hooks().pre_commit()
+    if reached != "fresh":
+        world.cut_off()
+    decision = world.hooks(mode, offline).pre_commit()
+    if mode == "off":
+        assert (decision.blocked, decision.guarded.findings, decision.warnings) == (False, (), ())
+        return
+    seen = found if reached != "blind" else "nothing"
+    severities = [f.severity for f in decision.guarded.findings]
+    cut_off = reached != "fresh"
+    live = Severity.WARN if cut_off and offline != "block" else Severity.BLOCK
+    expected = {"nothing": [], "live": [live], "lapsed": [Severity.WARN]}
+    assert severities == expected[seen]
+    stops = Severity.BLOCK in severities or (cut_off and offline == "block")
+    assert decision.blocked == (mode == "block" and stops)
+    assert len(decision.warnings) == (1 if cut_off and offline != "off" else 0)
+    if decision.warnings:
+        says = "knew 1m ago" if reached == "old" else "the leases could not be checked"
+        assert says in decision.warnings[0]
+
+
+@pytest.mark.parametrize("offline", ["warn", "off"])
+def test_without_the_remote_young_knowledge_of_one_layer_still_stops_a_commit(
+    world: World, offline: str
+) -> None:
+    both = ("team", "global")
+    world.claims(KIM, "src/", layer="team")
+    world.stage(LOGIN)
+    world.hooks(layers=("team",)).pre_commit()
+    world.clock.advance(30)
+    world.claims(KIM, SRC)
+    world.hooks().pre_commit()
+    world.cut_off(31)
+    decision = world.hooks(offline=offline, layers=both).pre_commit()
+    assert [f.severity for f in decision.guarded.findings] == [Severity.BLOCK, Severity.WARN]
+    assert [str(f.lease.resource) for f in decision.guarded.findings] == [SRC, "path:src"]
+    assert decision.blocked
+    world.clock.advance(30)
+    assert not world.hooks(offline=offline, layers=both).pre_commit().blocked
+
+
+@pytest.mark.parametrize(("mode", "offline"), list(itertools.product(MODES, MODES)))
+@pytest.mark.parametrize("reached", ["fresh", "old", "blind"])
+@pytest.mark.parametrize("found", ["nothing", "live", "lapsed"])
+def test_a_push_is_stopped_offline_unless_the_settings_let_it_go(
+    world: World, mode: str, offline: str, reached: str, found: str
+) -> None:
+    held_by_kim(world, found)
+    world.tree.pushes = (Outgoing("refs/heads/main", (LOGIN,), 1),)
+    if reached == "old":
+        world.hooks().pre_push((), "origin")
+    if reached != "fresh":
+        world.cut_off()
+    decision = world.hooks(mode, offline).pre_push((), "origin")
+    if mode == "off":
+        assert (decision.blocked, decision.guarded.findings, decision.warnings) == (False, (), ())
+        return
+    live = found == "live" and reached != "blind"
+    cut_off = reached != "fresh"
+    assert decision.blocked == (mode == "block" and (live or (cut_off and offline != "off")))
+    assert len(decision.warnings) == (1 if cut_off else 0)
+
+
+def test_with_the_mode_off_nobody_is_asked_for_anything(world: World) -> None:
+    world.stage(LOGIN, started=[Started(parse_resource("F001"))])
+    world.hooks("off").pre_commit()
+    world.hooks("off").pre_push(("a b c d",), "origin")
+    assert (world.tree.asked, world.opened, world.served) == ([], 0, 0)
+    assert world.live() == []
+
+
+def test_a_change_of_nothing_asks_nobody(world: World) -> None:
+    assert not world.hooks().pre_commit().blocked
+    world.tree.pushes = (Outgoing("refs/heads/main"),)
+    assert not world.hooks().pre_push((), "origin").blocked
+    assert world.opened == 0
+
+
+def test_ones_own_leases_never_stop_anything(world: World) -> None:
+    world.claims(JO, SRC)
+    world.stage(LOGIN)
+    decision = world.hooks().pre_commit()
+    assert (decision.blocked, decision.guarded.findings, decision.warnings) == (False, (), ())
+    assert [str(x.resource) for x in decision.guarded.own] == [SRC]
+
+
+def test_another_run_of_ones_own_stops_a_run_and_only_warns_the_person(world: World) -> None:
+    world.claims(replace(JO, session="ci"), SRC)
+    world.stage(LOGIN)
+    person = world.hooks().pre_commit()
+    assert (person.blocked, len(person.guarded.findings)) == (False, 1)
+    assert world.hooks(who=replace(JO, session="agent")).pre_commit().blocked
+    assert not world.hooks(who=replace(JO, session="ci")).pre_commit().guarded.findings
+
+
+def test_task_files_that_cannot_be_read_are_said_and_stop_nothing(world: World) -> None:
+    world.stage(LOGIN, problems=["tasks/F009.md:1: no header"])
+    decision = world.hooks().pre_commit()
+    assert (decision.blocked, decision.warnings) == (False, ("tasks/F009.md:1: no header",))
+
+
+# --- pushes ---------------------------------------------------------------------------------------
+
+
+def test_a_push_asks_the_remote_however_fresh_the_knowledge_is(world: World) -> None:
+    world.stage(LOGIN)
+    assert not world.hooks().pre_commit().blocked
+    world.claims(KIM, SRC)
+    assert not world.hooks().pre_commit().blocked  # fresh enough for a commit
+    world.tree.pushes = (Outgoing("refs/heads/main", (LOGIN,), 1),)
+    assert world.hooks().pre_push((), "origin").blocked
+
+
+def test_a_path_of_two_refs_is_found_once_with_all_its_tasks(world: World) -> None:
+    world.claims(KIM, "F001", "F002")
+    one = Touched("tasks/a.md", tasks=frozenset({"f001"}))
+    other = Touched("tasks/a.md", tasks=frozenset({"f002"}))
+    world.tree.pushes = (Outgoing("refs/heads/a", (one,), 1), Outgoing("refs/heads/b", (other,), 1))
+    found = world.hooks().pre_push(("x",), "origin").guarded.findings
+    assert [f.lease.resource.text for f in found] == ["F001", "F002"]
+    assert world.tree.asked == [(("x",), "origin")]
+
+
+def test_a_folder_stays_one_where_another_ref_has_a_file_of_its_name(world: World) -> None:
+    world.claims(KIM, "vendor/lib/src/*.c")
+    folder, file = Touched("vendor/lib", folder=True), Touched("vendor/lib")
+    for touched in ((folder, file), (file, folder)):
+        world.tree.pushes = tuple(Outgoing(f"r{n}", (x,), 1) for n, x in enumerate(touched))
+        assert world.hooks().pre_push((), "origin").blocked
+
+
+def test_it_says_of_which_refs_not_all_was_looked_at(world: World) -> None:
+    world.tree.pushes = (
+        Outgoing("refs/heads/old", (LOGIN,), 500, cut=True),
+        Outgoing("refs/heads/new", (LOGIN,), 3),
+    )
+    decision = world.hooks().pre_push((), "origin")
+    assert not decision.blocked
+    assert decision.warnings == ("refs/heads/old: only the newest 500 commits were looked at",)
+
+
+# --- claims that a commit implies -----------------------------------------------------------------
+
+
+def starting(name: str = "F001", before: Sequence[str] = (), after: Sequence[str] = ()) -> Started:
+    return Started(parse_resource(name), tuple(before), tuple(after))
+
+
+def test_a_task_that_is_started_is_claimed_and_only_once(world: World) -> None:
+    world.stage(F001_FILE, started=[starting()])
+    decision = world.hooks().pre_commit()
+    assert not decision.blocked
+    assert [x.resource for x in decision.claimed] == ["F001"]
+    assert decision.written == ("tasks/F001.md",)
+    assert world.live() == [f"F001 {JO.holder}"]
+    assert world.files["F001"].assigned == (JO.holder,)
+    assert world.files.commits == []
+    token = decision.claimed[0].token
+    again = world.hooks().pre_commit()
+    assert (again.blocked, again.claimed, again.written) == (False, (), ())
+    assert [(x.token, x.renewals) for x in world.leases()] == [(token, 1)]
+
+
+def test_tasks_that_are_started_together_are_claimed_all_or_none(world: World) -> None:
+    world.claims(KIM, "F002")
+    world.hooks().pre_commit()
+    world.stage(F001_FILE, started=[starting("F001"), starting("F002")])
+    decision = world.hooks().pre_commit()
+    assert decision.blocked
+    assert isinstance(decision.refused, LeaseHeld)
+    assert world.live() == [f"F002 {KIM.holder}"]
+
+
+@pytest.mark.parametrize(("mode", "blocked"), [("block", True), ("warn", False)])
+def test_a_task_that_somebody_else_holds_is_refused(world: World, mode: str, blocked: bool) -> None:
+    world.stage(LOGIN)
+    world.hooks().pre_commit()  # Kim claims after that
+    world.claims(KIM, "F001")
+    world.stage(F001_FILE, started=[starting()])
+    decision = world.hooks(mode).pre_commit()
+    assert decision.blocked is blocked
+    assert decision.refused is not None
+    assert (decision.refused.resource, decision.refused.views[0].holder) == ("F001", KIM.holder)
+    assert decision.claimed == ()
+
+
+@pytest.mark.parametrize(("mode", "blocked"), [("block", True), ("warn", False)])
+def test_a_task_that_was_assigned_to_another_is_refused_though_nobody_holds_it(
+    world: World, mode: str, blocked: bool
+) -> None:
+    world.files = MemoryTasks.of(task("F001", KIM.holder))
+    world.stage(F001_FILE, started=[starting(before=[KIM.holder], after=[KIM.holder])])
+    decision = world.hooks(mode).pre_commit()
+    assert decision.blocked is blocked
+    assert isinstance(decision.refused, LeaseHeld)
+    assert world.live() == []
+
+
+def test_work_that_is_handed_to_somebody_else_is_theirs_to_claim(world: World) -> None:
+    world.files = MemoryTasks.of(task("F001", KIM.holder))
+    world.stage(F001_FILE, started=[starting(before=[], after=[KIM.holder])])
+    decision = world.hooks().pre_commit()
+    assert (decision.blocked, decision.refused, decision.claimed) == (False, None, ())
+    assert world.live() == []
+
+
+def test_of_two_tasks_the_one_that_is_handed_on_is_left_out(world: World) -> None:
+    world.files = MemoryTasks.of(task("F001", KIM.holder), task("F002"))
+    handed = starting("F001", after=[KIM.holder])
+    world.stage(F001_FILE, started=[handed, starting("F002")])
+    decision = world.hooks().pre_commit()
+    assert (decision.blocked, [x.resource for x in decision.claimed]) == (False, ["F002"])
+    assert world.live() == [f"F002 {JO.holder}"]
+
+
+def test_who_is_an_assignee_beside_others_claims(world: World) -> None:
+    both = [KIM.holder, JO.holder]
+    world.files = MemoryTasks.of(task("F001", *both))
+    world.stage(F001_FILE, started=[starting(before=[], after=both)])
+    assert [x.resource for x in world.hooks().pre_commit().claimed] == ["F001"]
+
+
+def test_a_commit_that_is_stopped_claims_nothing(world: World) -> None:
+    world.claims(KIM, SRC)
+    world.stage(LOGIN, F001_FILE, started=[starting()])
+    assert world.hooks().pre_commit().blocked
+    assert world.served == 0
+    assert world.live() == [f"{SRC} {KIM.holder}"]
+
+
+def test_a_commit_that_is_only_warned_about_claims_all_the_same(world: World) -> None:
+    world.claims(KIM, SRC)
+    world.stage(LOGIN, F001_FILE, started=[starting()])
+    decision = world.hooks("warn").pre_commit()
+    assert (decision.blocked, [x.resource for x in decision.claimed]) == (False, ["F001"])
+
+
+@pytest.mark.parametrize("reached", ["old", "blind"])
+def test_offline_nothing_is_claimed_and_that_is_said(world: World, reached: str) -> None:
+    if reached == "old":
+        world.stage(LOGIN)
+        world.hooks().pre_commit()
+    world.stage(F001_FILE, started=[starting(), starting("F002")])
+    world.cut_off()
+    decision = world.hooks().pre_commit()
+    assert (decision.blocked, decision.claimed) == (False, ())
+    assert decision.warnings[1:] == ("F001, F002: not claimed",)
+    assert world.served == 0
+
+
+def test_a_claim_that_fails_stops_nothing_and_says_why(world: World) -> None:
+    world.stage(LOGIN)
+    world.hooks().pre_commit()
+    world.remote.pushes += [Fault.REFUSED] * 8
+    world.remote.fetches += [Fault.UNREACHABLE] * 8
+    world.stage(F001_FILE, started=[starting()])
+    decision = world.hooks().pre_commit()
+    assert (decision.blocked, decision.claimed) == (False, ())
+    assert [text for text in decision.warnings if text.startswith("not claimed: ")]
+    assert world.files["F001"].assigned == ()
+
+
+def test_a_service_that_cannot_be_opened_stops_nothing(world: World) -> None:
+    world.stage(F001_FILE, started=[starting()])
+    hooks = world.hooks()
+
+    def broken() -> LeaseService:
+        raise Invalid("there is no user.email")
+
+    hooks._open = broken
+    decision = hooks.pre_commit()
+    assert (decision.blocked, decision.warnings) == (
+        False,
+        ("not claimed: there is no user.email",),
+    )
+
+
+# --- messages -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("resource", "scope", "layer", "expected"),
+    [
+        ("F001", "*", "global", "F001 token=42"),
+        ("F001", "backend", "global", "F001 token=42 scope=backend"),
+        ("F001", "*", "team", "F001 token=42 layer=team"),
+        ("F001", "backend", "local", "F001 token=42 scope=backend layer=local"),
+        ("F001", "my part", "team", 'F001 token=42 scope="my part" layer=team'),
+        ("src/auth/**", "*", "global", "src/auth/** token=42"),
+        ("my docs/a b.md", "*", "global", "my docs/a b.md token=42"),
+    ],
+)
+def test_a_trailer_names_what_is_not_the_usual(
+    resource: str, scope: str, layer: str, expected: str
+) -> None:
+    held = replace(lease(resource=resource, scope=scope), token=42)
+    assert trailer(held, layer) == expected
+
+
+def test_a_message_names_each_lease_that_the_commit_falls_under(world: World) -> None:
+    world.claims(JO, SRC, "F001", "docs/")
+    world.stage(LOGIN)
+    world.hooks().pre_commit()
+    world.stage(LOGIN, Touched("src/auth/logout.py"), F001_FILE)
+    named = world.hooks().name_leases("MSG")
+    assert [text.partition(" ")[0] for text in named] == ["F001", SRC]
+    assert world.tree.named == [("MSG", named)]
+
+
+def test_a_lease_of_another_layer_says_so(world: World) -> None:
+    world.claims(JO, SRC, layer="team")
+    world.stage(LOGIN)
+    layers = ("global", "team")
+    world.hooks(layers=layers).pre_commit()
+    (named,) = world.hooks(layers=layers).name_leases("MSG")
+    assert named == f"{SRC} token=1 layer=team"
+
+
+def test_a_message_is_not_touched_where_nothing_of_ones_own_is(world: World) -> None:
+    world.stage(LOGIN)
+    assert world.hooks().name_leases("MSG") == ()
+    assert world.tree.asked == []  # nothing held: git is not even asked what is staged
+    world.claims(KIM, SRC)
+    world.claims(JO, "docs/")
+    world.clock.advance(61)
+    world.hooks("warn").pre_commit()
+    assert world.hooks().name_leases("MSG") == ()
+    assert world.tree.named == []
+
+
+def test_a_lease_that_ran_out_is_not_named(world: World) -> None:
+    world.claims(JO, SRC)
+    world.stage(LOGIN)
+    world.hooks().pre_commit()
+    world.clock.advance(TTL)
+    assert world.hooks().name_leases("MSG") == ()
+
+
+def test_a_lease_of_another_run_of_ones_own_is_not_named(world: World) -> None:
+    world.claims(replace(JO, session="ci"), SRC)
+    world.stage(LOGIN)
+    world.hooks().pre_commit()
+    assert world.hooks().name_leases("MSG") == ()
+
+
+@pytest.mark.parametrize("amended", [None, False, True])
+def test_whether_a_commit_is_replaced_is_passed_on(world: World, amended: bool | None) -> None:
+    world.claims(JO, SRC)
+    world.stage(LOGIN)
+    world.hooks().pre_commit()
+    world.tree.asked.clear()
+    assert len(world.hooks().name_leases("MSG", amended=amended)) == 1
+    assert world.tree.asked == [amended]
+
+
+@pytest.mark.parametrize("template", [False, True])
+def test_whether_a_message_is_to_be_filled_in_is_passed_on(world: World, template: bool) -> None:
+    world.claims(JO, SRC)
+    world.stage(LOGIN)
+    assert len(world.hooks().name_leases("MSG", template=template)) == 1
+    assert world.tree.templates == [template]
+
+
+def test_a_message_asks_no_remote_and_writes_trailers_whatever_the_mode(world: World) -> None:
+    world.claims(JO, SRC)
+    world.stage(LOGIN)
+    world.hooks().pre_commit()
+    world.remote.fetches += [Fault.UNREACHABLE]
+    world.clock.advance(100)
+    assert len(world.hooks("off").name_leases("MSG")) == 1
+    assert list(world.remote.fetches) == [Fault.UNREACHABLE]
+
+
+def test_the_end_of_a_message_is_handed_on(world: World) -> None:
+    world.hooks().end_message("MSG")
+    assert world.tree.ended == ["MSG"]
+
+
+def test_what_a_push_takes_away_counts_as_what_it_brings(world: World) -> None:
+    world.claims(KIM, "src/auth/")
+    world.tree.lost = TakenAway((LOGIN,), 500, cut=True)
+    decision = world.hooks().pre_push((), "origin")
+    assert decision.blocked
+    assert decision.warnings == ("only 500 of the commits that are lost were looked at",)
+
+
+def test_what_nobody_here_knows_is_not_replaced_while_others_hold_anything(world: World) -> None:
+    world.tree.lost = TakenAway(unknown=("main",))
+    assert world.hooks().pre_push((), "origin").refused is None, "nobody holds anything"
+    world.claims(JO, "src/auth/")
+    assert world.hooks().pre_push((), "origin").refused is None, "nobody else does"
+    world.claims(KIM, "docs/")
+    decision = world.hooks().pre_push((), "origin")
+    assert decision.blocked
+    assert decision.refused is not None
+    assert decision.refused.message.startswith("what main has there is not known here")
+    assert decision.refused.hints == ("git fetch origin",)
+    assert not world.hooks("warn").pre_push((), "origin").blocked
+
+
+@pytest.mark.parametrize(
+    ("email", "stops"), [(KIM.holder, False), (KIM.holder.upper(), False), (JO.holder, True)]
+)
+def test_the_holder_s_own_commits_are_landed_by_anybody(
+    world: World, email: str, stops: bool
+) -> None:
+    world.claims(KIM, "src/auth/")
+    world.tree.pushes = (Outgoing("refs/heads/main", (LOGIN,), 1),)
+    world.tree.carries = (Carried((LOGIN,), email),)
+    assert world.hooks().pre_push((), "origin").blocked == stops
+    world.tree.carries += (Carried((LOGIN,), JO.holder),)
+    assert world.hooks().pre_push((), "origin").blocked, "one of them is not"
+    world.tree.carries = ()
+    assert not world.hooks().pre_push((), "origin").blocked, "all of it is there already"
+    world.tree.lost = TakenAway((LOGIN,), 1)
+    assert world.hooks().pre_push((), "origin").blocked, "what is taken away is nobody's own"
+
+
+@pytest.mark.parametrize(
+    ("named", "stops"),
+    [
+        ("src/auth token=1", False),
+        ("src/auth token=2", True),
+        ("src/** token=1", True),
+        ("src/auth token=1 layer=team", True),
+    ],
+)
+def test_of_the_runs_of_one_person_the_message_tells_whose_commit_it_is(
+    world: World, named: str, stops: bool
+) -> None:
+    one, other = (replace(JO, session=name) for name in ("one", "other"))
+    world.claims(one, "src/auth/")
+    world.tree.pushes = (Outgoing("refs/heads/main", (LOGIN,), 1),)
+    trailer_of = read_trailer(named)
+    assert trailer_of is not None
+    world.tree.carries = (Carried((LOGIN,), JO.holder, (trailer_of,)),)
+    assert world.hooks(who=other).pre_push((), "origin").blocked == stops
+
+
+def test_what_a_session_holds_is_open_to_those_that_it_started(world: World) -> None:
+    parent = replace(JO, session="claude:1")
+    child, odd = replace(JO, session="claude:1/7"), replace(JO, session="claude:17")
+    world.claims(parent, "src/auth/")
+    world.claims(child, "lib/")
+    world.stage(LOGIN, Touched("lib/x"))
+    assert not world.hooks(who=child).pre_commit().blocked
+    assert world.hooks(who=parent).pre_commit().blocked
+    assert world.hooks(who=odd).pre_commit().blocked
+    named = world.hooks(who=child).name_leases("MSG")
+    assert named == ("path:lib token=2", "src/auth token=1")
+
+
+def test_a_run_of_one_s_own_is_a_warning_where_its_task_is_started_without_one(
+    world: World,
+) -> None:
+    world.claims(replace(JO, session="cursor:1"), "F001")
+    world.stage(F001_FILE, started=[Started(parse_resource("F001"), (), (JO.holder,))])
+    decision = world.hooks().pre_commit()
+    assert (decision.blocked, decision.refused, decision.claimed) == (False, None, ())
+    assert [f.path for f in decision.guarded.findings] == ["tasks/F001.md"]
+    other = world.hooks(who=replace(JO, session="cursor:2")).pre_commit()
+    assert other.blocked

@@ -1,0 +1,567 @@
+"""What the guard keeps in files between two hooks: of use when sound, and no harm otherwise."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from core.values import JO, KIM, lease
+from support.clock import ManualClock
+from support.fences import clean_env
+from support.repos import git
+from support.task_trees import HINDERED
+
+from gitlease.core.errors import Unavailable
+from gitlease.core.expiry import Moment, Sighting
+from gitlease.core.lease import Lease
+from gitlease.core.policy import Margins, Policy, Rule
+from gitlease.core.view import view_lease
+from gitlease.engine.ports import LedgerStore
+from gitlease.faces import sentences
+from gitlease.git.repository import discover
+from gitlease.guard import idle_marker as gate_module
+from gitlease.guard import watch as watch_module
+from gitlease.guard.detached import Standing, standing_at
+from gitlease.guard.guarding import GuardService
+from gitlease.guard.idle_marker import (
+    MARKER_FILE,
+    SETTLED_NS,
+    WHO,
+    Origin,
+    drop_idle_marker,
+    origin_of,
+)
+from gitlease.guard.ports import IdleMarker, Unreachable, Watched
+from gitlease.guard.rules import Touched, judge
+from gitlease.guard.watch import FAILURE, FILE, WatchFolder
+from gitlease.store.state import Known, StateFolder
+
+HEAD, OTHER = "a" * 40, "b" * 40
+NOTHING = {"global": ""}
+WRONG: tuple[Any, ...] = (None, True, -1, 10**30, 1.5, "", "x", "\ud800", [], [1], {}, {"a": 1})
+ORIGIN = Origin(":me:", (), 1_700_000_000_000_000_000)
+JUNK = {
+    "nothing": b"",
+    "null": b"null",
+    "a list": b"[]",
+    "a filled list": b"[1, 2, 3]",
+    "an empty object": b"{}",
+    "a word": b'"x"',
+    "an empty word": b'""',
+    "nought": b"0",
+    "false": b"false",
+    "a number": b"17",
+    "infinity": b"1e999",
+    "half of it": b'{"format": 1, "vers',
+    "no JSON": b"not JSON at all\n",
+    "no text": b"\xff\xfe\x00",
+    "NULs": b"\0" * 512,
+    "very deep": b"[" * 100_000,
+}
+
+
+class Place:
+    """The private folder of a clone, with the state of one layer."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.clock = root, ManualClock()
+        self.watch = self.watching()
+
+    def watching(self, **origin: Any) -> WatchFolder:
+        """What the guard keeps, made from settings that were read at another moment, say."""
+        return WatchFolder(str(self.root), self.state, self.clock, replace(ORIGIN, **origin))
+
+    def state(self, layer: str) -> str:
+        return str(self.root / "state" / "default" / layer)
+
+    @property
+    def file(self) -> Path:
+        return Path(self.state("global"), FILE)
+
+    @property
+    def gate(self) -> Path:
+        return self.root / MARKER_FILE
+
+    def knows(self, version: str, revision: int = 1) -> None:
+        """A head was received now."""
+        now = self.clock.now()
+        StateFolder(self.state("global")).save(
+            Known(ledger_id="ledger-1", version=version, revision=revision, received=now, base=now)
+        )
+
+    def keeps(self, *leases: Lease, version: str = HEAD) -> Watched:
+        now = self.clock.now()
+        watched = Watched(
+            layer="global",
+            version=version,
+            received=now,
+            policy=Policy(skew=61, drift=3, grace=7, rule=Rule.WALL, ttl_max=7_200),
+            leases=leases,
+            seen={x.lease_id: Sighting(at=now, changed=True) for x in leases},
+        )
+        self.watch.save(watched)
+        return watched
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path / "gitlease")
+
+
+def some_leases() -> list[Lease]:
+    whole = lease(holder=KIM, resource="src/größe/**", paths=("docs/", "a b"), edge=True)
+    bound = replace(lease(holder=JO, resource="F001", scope="backend"), session="ci", reason="x\ny")
+    strict = Margins(skew=1, drift=2, grace=3, rule=Rule.WALL)
+    return [whole, bound, replace(lease(resource="F002", margins=strict), host=None, branch=None)]
+
+
+# --- kept leases ----------------------------------------------------------------------------------
+
+
+def test_what_is_kept_comes_back_as_it_was(place: Place) -> None:
+    place.knows(HEAD)
+    kept = place.keeps(*some_leases())
+    first = kept.leases[0].lease_id
+    since = Sighting(at=kept.received, changed=False, since=kept.received)
+    kept = replace(kept, seen={**kept.seen, first: since})
+    place.watch.save(kept)
+    assert place.watch.load("global") == kept
+
+
+def test_it_is_as_old_as_the_last_contact_with_the_remote(place: Place) -> None:
+    place.knows(HEAD)
+    place.keeps(*some_leases())
+    place.clock.advance(30)
+    place.knows(HEAD)
+    known = place.watch.load("global")
+    assert known is not None
+    assert known.received == place.clock.now()
+
+
+def test_nothing_is_kept_at_first(place: Place) -> None:
+    assert place.watch.load("global") is None
+    place.knows(HEAD)
+    assert place.watch.load("global") is None
+
+
+def test_what_is_of_another_head_is_of_no_use(place: Place) -> None:
+    place.knows(HEAD)
+    place.keeps(*some_leases())
+    place.knows(OTHER, revision=2)
+    assert place.watch.load("global") is None
+    StateFolder(place.state("global")).forget()
+    assert place.watch.load("global") is None
+
+
+def test_that_there_is_no_ledger_is_kept_until_there_is_one(place: Place) -> None:
+    kept = place.keeps(version="")
+    assert place.watch.load("global") == kept
+    place.knows(HEAD)
+    assert place.watch.load("global") is None
+
+
+def test_a_reboot_makes_it_useless(place: Place) -> None:
+    place.keeps(version="")
+    place.clock.reboot()
+    assert place.watch.load("global") is None
+    place.knows(HEAD)
+    place.keeps(*some_leases())
+    assert place.watch.load("global") is not None
+    place.clock.reboot()
+    assert place.watch.load("global") is None
+
+
+def test_a_clock_that_was_set_back_makes_it_useless(place: Place) -> None:
+    place.knows(HEAD)
+    place.keeps(*some_leases())
+    place.clock.skew(-5)
+    assert place.watch.load("global") is None
+
+
+def test_layers_are_kept_apart(place: Place) -> None:
+    place.keeps(version="")
+    assert place.watch.load("team") is None
+
+
+# --- damage ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("junk", JUNK.values(), ids=JUNK)
+def test_a_damaged_file_is_as_good_as_none(place: Place, junk: bytes) -> None:
+    place.knows(HEAD)
+    kept = place.keeps(*some_leases())
+    place.file.write_bytes(junk)
+    assert place.watch.load("global") is None
+    place.watch.save(kept)
+    assert place.watch.load("global") == kept
+
+
+@pytest.mark.parametrize("junk", JUNK.values(), ids=JUNK)
+def test_a_damaged_state_is_as_good_as_none(place: Place, junk: bytes) -> None:
+    place.knows(HEAD)
+    place.keeps(*some_leases())
+    Path(place.state("global"), "known.json").write_bytes(junk)
+    assert place.watch.load("global") is None
+
+
+def test_what_is_no_file_is_as_good_as_none(place: Place, tmp_path: Path) -> None:
+    place.knows(HEAD)
+    kept = place.keeps(*some_leases())
+    elsewhere = tmp_path / "elsewhere.json"
+    place.file.rename(elsewhere)
+    place.file.symlink_to(elsewhere)
+    assert place.watch.load("global") is None  # it might lead anywhere
+    place.file.unlink()
+    os.mkfifo(place.file)
+    assert place.watch.load("global") is None  # nobody waits for a writer
+    place.file.unlink()
+    place.file.mkdir()
+    assert place.watch.load("global") is None
+    place.watch.save(kept)  # it cannot, and that is no failure
+    assert place.watch.load("global") is None
+    assert not list(place.file.parent.glob("*.tmp"))
+
+
+def test_a_file_that_is_too_large_is_not_read(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.knows(HEAD)
+    kept = place.keeps(*some_leases())
+    size = place.file.stat().st_size
+    monkeypatch.setattr(watch_module, "MAX_BYTES", size)
+    assert place.watch.load("global") == kept
+    monkeypatch.setattr(watch_module, "MAX_BYTES", size - 1)
+    assert place.watch.load("global") is None
+
+
+def test_what_another_version_keeps_is_not_read(place: Place) -> None:
+    place.knows(HEAD)
+    place.keeps(*some_leases())
+    data = json.loads(place.file.read_text())
+    for version in (0, 2, "1", None):
+        place.file.write_text(json.dumps({**data, "format": version}))
+        assert place.watch.load("global") is None
+
+
+def damaged(data: Any) -> Iterator[Any]:
+    """The value with each of its parts, at any depth, left out or replaced by something else."""
+    if isinstance(data, Mapping):
+        for key, value in data.items():
+            rest = {k: v for k, v in data.items() if k != key}
+            yield rest
+            yield from ({**rest, key: other} for other in (*WRONG, *damaged(value)))
+    elif isinstance(data, list):
+        for at, value in enumerate(data):
+            before, after = data[:at], data[at + 1 :]
+            yield before + after
+            yield from ([*before, other, *after] for other in (*WRONG, *damaged(value)))
+
+
+def judged(place: Place, known: Watched) -> None:
+    """All that a hook does with what was kept, up to the words that it says."""
+    now = place.clock.now()
+    moment = Moment(now=now, seen=lambda x: known.seen.get(x.lease_id))
+    touched = [Touched("src/a", frozenset({"f001"}))]
+    judge(touched, known.leases, actor=KIM, policy=known.policy, moment=moment)
+    for one in known.leases:
+        view = view_lease(one, layer="global", actor=KIM, policy=known.policy, moment=moment)
+        at = datetime.fromtimestamp(now.wall_ms / 1_000, UTC)
+        f"{sentences.whose(view)} {sentences.until(view, at)}{sentences.quoted(view.reason)}"
+
+
+def test_whatever_part_is_damaged_the_guard_can_go_on(place: Place) -> None:
+    """What is loaded is such that everything after it works, or it is not loaded."""
+    place.knows(HEAD)
+    place.keeps(some_leases()[1])
+    sound = json.loads(place.file.read_text())
+    judged(place, place.watch.load("global") or pytest.fail("nothing was kept"))
+    bad: dict[str, str] = {}
+    count = 0
+    for data in damaged(sound):
+        count += 1
+        place.file.write_text(json.dumps(data))
+        try:
+            known = place.watch.load("global")
+            if known is not None:
+                judged(place, known)
+        except Exception as error:
+            different = sorted(set(lines_of(data)) - set(lines_of(sound)))
+            bad.setdefault(f"{type(error).__name__} {error}", ", ".join(different))
+    assert count > 300
+    assert not bad, "\n".join(f"{k}: {v}" for k, v in bad.items())
+
+
+def lines_of(data: object) -> list[str]:
+    return json.dumps(data, indent=1).splitlines()
+
+
+def test_where_nothing_can_be_kept_nothing_fails(tmp_path: Path) -> None:
+    (tmp_path / "gitlease").write_text("a file is in the way")
+    place = Place(tmp_path / "gitlease")
+    place.keeps(*some_leases())
+    place.watch.set_idle_marker(IdleMarker(1, 2, 3), NOTHING)
+    place.watch.set_unreachable(Unreachable(place.clock.now(), "x"))
+    assert place.watch.load("global") is None
+    assert place.watch.unreachable() is None
+    drop_idle_marker(str(place.root))
+
+
+@HINDERED
+def test_a_folder_that_cannot_be_written_is_no_failure(place: Place) -> None:
+    place.knows(HEAD)
+    kept = place.keeps(*some_leases())
+    folders = [place.root, *(p for p in place.root.rglob("*") if p.is_dir())]
+    try:
+        for folder in folders:
+            folder.chmod(0o500)
+        place.keeps()
+        place.watch.set_idle_marker(IdleMarker(1, 2, 3), NOTHING)
+        place.watch.set_unreachable(Unreachable(place.clock.now(), "x"))
+        assert place.watch.load("global") == kept
+        assert not place.gate.exists()
+    finally:
+        for folder in folders:
+            folder.chmod(0o700)
+
+
+# --- the gate -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("gate", "text"),
+    [
+        (IdleMarker(), ["0 0 0 -"]),
+        (IdleMarker(1, 2, 3), ["1 2 3 -"]),
+        (IdleMarker(1, 2, 3, tasks=True), ["1 2 3 tasks"]),
+        (IdleMarker(1, 2, 3, True, ("tasks", "my docs/a")), ["1 2 3 tasks", "tasks", "my docs/a"]),
+        (IdleMarker(1, 2, 3, True, ("tasks", "a\nb")), ["1 2 3 tasks"]),
+        (IdleMarker(1, 2, 3, True, ("tasks\r",)), ["1 2 3 tasks"]),
+        (IdleMarker(1, 2, 3, True, ("größe",)), ["1 2 3 tasks", "größe"]),
+    ],
+)
+def test_the_gate_is_a_line_of_numbers_and_one_for_each_place(
+    place: Place, gate: IdleMarker, text: list[str]
+) -> None:
+    place.watch.set_idle_marker(gate, NOTHING)
+    assert shown(place) == text
+    assert [x.name for x in place.root.iterdir()] == [MARKER_FILE]
+    read = standing(place).idle
+    assert read == replace(gate, below=())
+
+
+def shown(place: Place) -> list[str]:
+    """The lines of the gate, the first without the kernel's clock and whom it was made for."""
+    text = place.gate.read_text(encoding="utf-8")
+    assert text.endswith("\n")
+    first, *more = text.split("\n")[:-1]
+    return [" ".join(first.split(" ")[:4]), *more]
+
+
+def standing(place: Place) -> Standing:
+    """What a hook of a coding agent reads of a clone."""
+    clone = place.root.parent
+    (clone / ".git").mkdir(exist_ok=True)
+    (clone / ".git" / "gitlease").symlink_to(place.root)
+    found = standing_at(str(clone))
+    assert found is not None
+    return found
+
+
+def test_the_gate_says_how_to_tell_the_time_by_the_kernel(place: Place) -> None:
+    if not os.path.exists("/proc/sys/kernel/random/boot_id"):
+        pytest.skip("this kernel has no /proc")
+    place.watch.set_idle_marker(IdleMarker(1, 2, 3), NOTHING)
+    *_, offset, boot, who = place.gate.read_text().split()
+    up = float(Path("/proc/uptime").read_text().split()[0])
+    assert abs(up + int(offset) - time.time()) < 60
+    assert boot == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    assert who == ORIGIN.who
+
+
+def test_a_gate_that_stays_the_same_is_not_written_again(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gate_module, "_kernel_time", lambda: "- -")  # a second may begin meanwhile
+    place.watch.set_idle_marker(IdleMarker(1, 2, 3), NOTHING)
+    before = place.gate.stat()
+    place.watch.set_idle_marker(IdleMarker(1, 2, 3), NOTHING)
+    assert place.gate.stat().st_ino == before.st_ino
+    place.watch.set_idle_marker(IdleMarker(1, 2, 4), NOTHING)
+    assert shown(place) == ["1 2 4 -"]
+
+
+def test_a_gate_is_as_old_as_the_settings_it_was_made_from(place: Place) -> None:
+    """A little older: what changed at that moment is not known to be in it."""
+    read_at = ORIGIN.read_at
+
+    def dated() -> int:
+        return place.gate.stat().st_mtime_ns + SETTLED_NS - read_at
+
+    place.watch.set_idle_marker(IdleMarker(1, 2, 3), NOTHING)
+    assert dated() == 0
+    first = place.gate.stat().st_ino
+    place.watching(read_at=read_at + 10**9).set_idle_marker(IdleMarker(1, 2, 3), NOTHING)
+    assert (dated(), place.gate.stat().st_ino) == (10**9, first)
+    place.watch.set_idle_marker(IdleMarker(1, 2, 3), NOTHING)
+    assert dated() == 10**9  # what it says was true of the later ones, too
+    place.watch.set_idle_marker(IdleMarker(1, 2, 4), NOTHING)
+    assert dated() == 0
+
+
+def test_a_gate_names_whom_it_was_made_for_and_further_files(place: Place) -> None:
+    made = place.watching(who=".my  home:.größe ", files=("/etc/gitconfig", "/a b"))
+    made.set_idle_marker(IdleMarker(1, 2, 3, True, ("tasks",)), NOTHING)
+    first, *more = place.gate.read_text(encoding="utf-8").split("\n")
+    assert first.endswith(" .my  home:.größe ")
+    assert more == ["/etc/gitconfig", "/a b", "tasks", ""]
+    assert standing(place).idle == IdleMarker(1, 2, 3, True)
+
+
+def test_where_whom_it_is_for_cannot_be_written_there_is_no_gate(place: Place) -> None:
+    place.watching(who=None).set_idle_marker(IdleMarker(1, 2, 3), NOTHING)
+    assert not place.gate.exists()
+
+
+def test_the_origin_is_what_the_environment_says_and_every_file_that_git_reads(
+    tmp_path: Path,
+) -> None:
+    repo, far = tmp_path / "repo", tmp_path / "far settings"
+    git(tmp_path, "init", "-q", str(repo))
+    (repo / ".git" / "near").write_text("[user]\n\temail = jo@example.com\n")
+    far.write_text(f"[include]\n\tpath = {repo}/.git/none\n[user]\n\tname = Jo\n")
+    for path in ("near", str(far)):
+        git(repo, "config", "--add", "include.path", path)
+    before = time.time_ns()
+    (repo / "deep").mkdir()
+    found = origin_of(discover(str(repo / "deep")), clean_env({"GITLEASE_LAYER": "a b"}))
+    assert found.read_at >= before
+    assert found.files == (str(repo / ".git" / "near"), str(far))
+    home, settings = clean_env()["HOME"], clean_env()["GIT_CONFIG_GLOBAL"]
+    assert found.who == f".{home}::.{settings}::.1:.a b:"
+    for odd in ("/a\nb", "/\udcff", "/\x1b"):
+        assert origin_of(discover(str(repo)), {"HOME": odd}).who is None
+    for url, known in (("https://jo:secret@example.com", False), ("https://example.com", True)):
+        assert (origin_of(discover(str(repo)), {WHO[-1]: url}).who is not None) == known
+
+
+@pytest.mark.parametrize("text", [b"", b"1 2 3", b"1 2 3\nmore\n", b"\xff\xfe\n", b"9 9 9\n" * 999])
+def test_any_other_gate_is_replaced(place: Place, text: bytes) -> None:
+    place.root.mkdir()
+    place.gate.write_bytes(text)
+    place.watch.set_idle_marker(IdleMarker(1, 2, 3), NOTHING)
+    assert shown(place) == ["1 2 3 -"]
+
+
+def test_no_gate_is_left_by_what_was_known_before_the_head_moved(place: Place) -> None:
+    place.knows(HEAD)
+    place.watch.set_idle_marker(IdleMarker(1, 2, 3), {"global": HEAD})
+    assert place.gate.exists()
+    place.knows(OTHER, revision=2)
+    place.watch.set_idle_marker(IdleMarker(1, 2, 4), {"global": HEAD})
+    assert not place.gate.exists()
+    place.watch.set_idle_marker(IdleMarker(1, 2, 4), {"global": ""})
+    assert not place.gate.exists()
+    place.watch.set_idle_marker(IdleMarker(1, 2, 4), {"global": OTHER, "team": HEAD})
+    assert not place.gate.exists()
+    place.watch.set_idle_marker(IdleMarker(1, 2, 4), {"global": OTHER, "team": ""})
+    assert place.gate.exists()
+
+
+def test_whoever_moves_the_head_takes_the_gate_away(place: Place) -> None:
+    place.knows(HEAD)
+    place.watch.set_idle_marker(IdleMarker(1, 2, 3), {"global": HEAD})
+    now = place.clock.now()
+    folder = StateFolder(place.state("global"), on_move=lambda: drop_idle_marker(str(place.root)))
+    known = Known(ledger_id="ledger-1", version=HEAD, revision=1, received=now, base=now)
+    folder.save(known)
+    assert place.gate.exists()  # the head is the same
+    folder.save(replace(known, version=OTHER, revision=2))
+    assert not place.gate.exists()
+    place.watch.set_idle_marker(IdleMarker(1, 2, 3), {"global": OTHER})
+    folder.forget()
+    assert not place.gate.exists()
+
+
+def test_a_gate_that_is_not_there_is_dropped_without_a_word(place: Place) -> None:
+    drop_idle_marker(str(place.root))
+    place.root.mkdir()
+    drop_idle_marker(str(place.root))
+    place.gate.mkdir()
+    drop_idle_marker(str(place.root))
+    assert place.gate.is_dir()
+
+
+def test_a_folder_in_the_place_of_the_gate_leaves_nothing_beside_it(place: Place) -> None:
+    place.gate.mkdir(parents=True)
+    for second in range(3):
+        place.watch.set_idle_marker(IdleMarker(second, 2, 3), NOTHING)
+    assert [x.name for x in place.root.iterdir()] == [MARKER_FILE]
+
+
+# --- a remote that was not reached ----------------------------------------------------------------
+
+
+def failure_file(place: Place) -> Path:
+    return Path(place.state(""), FAILURE)
+
+
+def test_a_failure_is_remembered_until_the_remote_was_reached(place: Place) -> None:
+    assert place.watch.unreachable() is None
+    failure = Unreachable(place.clock.now(), "no answer within 5s")
+    place.watch.set_unreachable(failure)
+    assert place.watch.unreachable() == failure
+    place.watch.set_unreachable(None)
+    assert place.watch.unreachable() is None
+    place.watch.set_unreachable(None)
+
+
+def test_a_long_failure_is_cut(place: Place) -> None:
+    place.watch.set_unreachable(Unreachable(place.clock.now(), "größe " * 100_000))
+    found = place.watch.unreachable()
+    assert found is not None
+    assert 0 < len(found.message) <= 1_000
+
+
+@pytest.mark.parametrize("junk", JUNK.values(), ids=JUNK)
+def test_a_damaged_failure_is_none(place: Place, junk: bytes) -> None:
+    place.watch.set_unreachable(Unreachable(place.clock.now(), "x"))
+    failure_file(place).write_bytes(junk)
+    assert place.watch.unreachable() is None
+
+
+def test_whatever_part_of_a_failure_is_damaged_the_guard_can_go_on(place: Place) -> None:
+    place.watch.set_unreachable(Unreachable(place.clock.now(), "x"))
+    sound = json.loads(failure_file(place).read_text())
+
+    def unreachable_store() -> LedgerStore:
+        raise Unavailable("there is no remote")
+
+    for data in damaged(sound):
+        failure_file(place).write_text(json.dumps(data))
+        found = place.watch.unreachable()
+        assert found is None or isinstance(found, Unreachable), data
+        if found is not None:
+            guard = GuardService(
+                place.watch,
+                unreachable_store,
+                clock=place.clock,
+                actor=JO,
+                layers=["global"],
+                max_age=60,
+            )
+            assert not guard.check([Touched("a")]).checked, data
+
+
+def test_a_pipe_in_the_place_of_the_gate_is_not_waited_for(place: Place) -> None:
+    gate = place.gate
+    gate.parent.mkdir(parents=True, exist_ok=True)
+    os.mkfifo(gate)
+    place.watch.set_idle_marker(IdleMarker(1, 2, 3), {})
+    assert gate.read_text().startswith("1 2 3 ")

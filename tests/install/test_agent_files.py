@@ -1,0 +1,396 @@
+"""Hooks go into the files of coding agents, and come out again leaving no trace."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support.repos import assert_untouched, git, snapshot
+
+from gitlease.core.errors import Invalid
+from gitlease.git.repository import discover
+from gitlease.guard.detached import Standing, find_common_dir, is_due, standing_at
+from gitlease.guard.detached import start_detached as start
+from gitlease.guard.ports import IdleMarker
+from gitlease.install.agents.files import install, is_installed, is_used, status, uninstall
+from gitlease.install.agents.hosts import HOSTS, entries, is_ours
+from gitlease.install.agents.place import Place, agents_md, place_of, write
+from gitlease.install.agents.section import BEGIN, SECTION, remove_section, write_section
+from gitlease.install.agents.sessions import agent_sessions
+
+FOREIGN = {
+    "model": "opus",
+    "hooks": {
+        "PreToolUse": [
+            {"matcher": "Bash", "hooks": [{"type": "command", "command": "./mine.sh"}]},
+        ]
+    },
+    "permissions": {"allow": ["Bash(ls:*)"]},
+}
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    path = tmp_path / "repo"
+    path.mkdir()
+    git(path, "init", "-q")
+    git(path, "config", "user.email", "ada@example.com")
+    return path
+
+
+def place(repo: Path, host: str) -> Place:
+    return place_of(HOSTS[host], discover(str(repo)), user=False, environ={})
+
+
+def file_of(repo: Path, host: str) -> Path:
+    return repo / HOSTS[host].folder / HOSTS[host].file
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_what_was_not_there_is_gone_again(repo: Path, host: str) -> None:
+    before = snapshot(repo)
+    assert install(HOSTS[host], place(repo, host), keep=False).what == "written"
+    assert is_installed(host, str(repo))
+    found = status(HOSTS[host], place(repo, host))
+    assert (found.missing, set(found.events)) == ((), {h.event for h in HOSTS[host].hooks})
+    assert uninstall(HOSTS[host], place(repo, host)).what == "restored"
+    assert_untouched(before, snapshot(repo))
+    assert uninstall(HOSTS[host], place(repo, host)).what == "absent"
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_installing_twice_changes_nothing(repo: Path, host: str) -> None:
+    install(HOSTS[host], place(repo, host), keep=False)
+    text = file_of(repo, host).read_bytes()
+    assert install(HOSTS[host], place(repo, host), keep=False).what == "unchanged"
+    assert file_of(repo, host).read_bytes() == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        json.dumps(FOREIGN, indent=4) + "\n",
+        json.dumps(FOREIGN, indent="\t"),
+        json.dumps(FOREIGN),
+        json.dumps(FOREIGN, indent=2).replace("\n", "\r\n") + "\r\n",
+        "\ufeff" + json.dumps(FOREIGN, indent=2),
+        '{"hooks": {}, "umlaut": "\u00fc",\n\n   "odd": 1.50}',
+        "{}",
+        "",
+    ],
+    ids=["four", "tab", "one line", "crlf", "bom", "odd", "empty object", "empty"],
+)
+def test_what_others_wrote_stays_and_every_byte_comes_back(repo: Path, text: str) -> None:
+    file = file_of(repo, "claude")
+    file.parent.mkdir()
+    file.write_bytes(text.encode())
+    file.chmod(0o640)
+    before = snapshot(repo)
+    install(HOSTS["claude"], place(repo, "claude"), keep=False)
+    written = file.read_bytes().decode("utf-8-sig")
+    data = json.loads(written)
+    others = json.loads(text.lstrip("\ufeff") or "{}")
+    assert [key for key in data if key != "hooks"] == [key for key in others if key != "hooks"]
+    for event, groups in others.get("hooks", {}).items():
+        assert data["hooks"][event][: len(groups)] == groups
+    assert ("\r\n" in written) == ("\r\n" in text)
+    assert uninstall(HOSTS["claude"], place(repo, "claude")).what == "restored"
+    assert_untouched(before, snapshot(repo))
+
+
+SPELLED = """{
+  "half": "\\ud800 ü",
+  "k\\udfff": [1.10, 1E5, -0, -0.0, 1e400, 0.12345678901234567890123, 123456789012345678901],
+  "long": %s,
+  "empty": [{}, [], "", null, true, false]
+}
+""" % ("7" * 400)
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_numbers_and_half_letters_keep_their_spelling(repo: Path, host: str) -> None:
+    file = file_of(repo, host)
+    file.parent.mkdir()
+    file.write_text(SPELLED, encoding="utf-8")
+    assert install(HOSTS[host], place(repo, host), keep=False).what == "written"
+    written = file.read_text(encoding="utf-8")
+    assert json.loads(written)["half"] == "\ud800 ü"
+    # The numbers are spelt as they were, wherever the lines end now.
+    kept = "".join(SPELLED.split()).replace("ü", "\\u00fc")[1:-1]
+    assert kept in "".join(written.split())
+    assert not install(HOSTS[host], place(repo, host), keep=False).notes
+    file.write_text(written + "\n")
+    assert uninstall(HOSTS[host], place(repo, host)).what == "removed"
+    assert kept in "".join(file.read_text(encoding="utf-8").split())
+
+
+def test_the_former_bytes_come_back_whatever_we_wrote(repo: Path) -> None:
+    """Also where an older version wrote what is no JSON."""
+    before = snapshot(repo)
+    own = place(repo, "claude")
+    write(own, b'{"half": "\xed\xa0\x80", "endless": Infinity}', original=None, before=None)
+    assert uninstall(HOSTS["claude"], own).what == "restored"
+    assert_untouched(before, snapshot(repo))
+
+
+def test_after_a_change_by_people_only_ours_is_taken_out(repo: Path) -> None:
+    file = file_of(repo, "claude")
+    file.parent.mkdir()
+    file.write_text(json.dumps(FOREIGN, indent=2))
+    install(HOSTS["claude"], place(repo, "claude"), keep=False)
+    data = json.loads(file.read_text())
+    data["new"] = True
+    data["hooks"]["Stop"] = [{"hooks": [{"type": "command", "command": "say done"}]}]
+    file.write_text(json.dumps(data, indent=2))
+    assert uninstall(HOSTS["claude"], place(repo, "claude")).what == "removed"
+    left = json.loads(file.read_text())
+    stop = left["hooks"].pop("Stop")
+    assert (left.pop("new"), stop[0]["hooks"][0]["command"], left) == (True, "say done", FOREIGN)
+
+
+def test_a_file_that_was_only_ours_goes_though_it_was_reformatted(repo: Path) -> None:
+    install(HOSTS["cursor"], place(repo, "cursor"), keep=False)
+    file = file_of(repo, "cursor")
+    file.write_text(json.dumps(json.loads(file.read_text())))
+    assert uninstall(HOSTS["cursor"], place(repo, "cursor")).what == "removed"
+    assert not file.parent.exists()
+
+
+def test_older_entries_of_ours_are_replaced_and_not_doubled(repo: Path) -> None:
+    file = file_of(repo, "claude")
+    file.parent.mkdir()
+    old = {"type": "command", "command": "/opt/bin/gitlease", "args": ["agent", "claude", "pre"]}
+    both = [{"type": "command", "command": "./mine.sh"}, old]
+    hooks = {"PreToolUse": [{"hooks": both}], "Old": [{"hooks": [old]}]}
+    file.write_text(json.dumps({"hooks": hooks}))
+    assert status(HOSTS["claude"], place(repo, "claude")).missing
+    install(HOSTS["claude"], place(repo, "claude"), keep=True)
+    data = json.loads(file.read_text())
+    assert data["hooks"]["PreToolUse"][0] == {"hooks": both[:1]}
+    assert "Old" not in data["hooks"]
+    found = [handler["command"] for _, handler in entries(data)]
+    assert len(found) == len(HOSTS["claude"].hooks)
+    assert "gitlease agent claude session-end --keep" in found
+    assert status(HOSTS["claude"], place(repo, "claude")).keep
+    uninstall(HOSTS["claude"], place(repo, "claude"))
+    assert json.loads(file.read_text()) == {"hooks": {"PreToolUse": [{"hooks": both[:1]}]}}
+
+
+@pytest.mark.parametrize(
+    ("command", "ours"),
+    [
+        ("gitlease agent claude before-edit", True),
+        ("/opt/x/git-lease agent codex after-tool --keep", True),
+        ("git lease agent cursor session-start", True),
+        ("gitlease list", False),
+        ("echo gitlease agent claude before-edit", False),
+        ("gitlease agent", False),
+        (7, False),
+    ],
+)
+def test_only_what_calls_our_handler_is_ours(command: object, ours: bool) -> None:
+    assert is_ours({"command": command}) is ours
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{\n  // mine\n  "a": 1\n}', ".claude/settings.json:2: not JSON"),
+        ("[1]", "hooks are not written"),
+        ('{"hooks": []}', "hooks are not written"),
+        ('{"hooks": {"Stop": {}}}', "hooks are not written"),
+        ('{"a": 1, "a": 2}', "a key stands twice"),
+        ("[" * 100_000, "not JSON"),
+        ('{"a": "' + "x" * 1_100_000 + '"}', "larger than 1024 KiB"),
+        ("\udcff", "not JSON in UTF-8"),
+        ('{"a": NaN}', "NaN is not JSON"),
+        ('{"a": -Infinity}', "-Infinity is not JSON"),
+        ('{"a": ' + "[" * 100 + "]" * 100 + "}", "nested deeper than 100 levels"),
+        ('{"a": ' + "[" * 900 + "]" * 900 + "}", "nested deeper than 100 levels"),
+    ],
+)
+def test_a_file_that_cannot_be_kept_whole_is_left_alone(
+    repo: Path, text: str, message: str
+) -> None:
+    file = file_of(repo, "claude")
+    file.parent.mkdir()
+    file.write_bytes(text.encode("utf-8", "surrogateescape"))
+    before = snapshot(repo)
+    with pytest.raises(Invalid, match=message):
+        install(HOSTS["claude"], place(repo, "claude"), keep=False)
+    assert message in status(HOSTS["claude"], place(repo, "claude")).problem
+    assert not is_installed("claude", str(repo))
+    assert_untouched(before, snapshot(repo))
+
+
+def test_a_link_out_of_the_work_tree_is_not_followed(repo: Path, tmp_path: Path) -> None:
+    (tmp_path / "outside").mkdir()
+    (repo / ".claude").symlink_to(tmp_path / "outside")
+    with pytest.raises(Invalid, match="leads out of the work tree"):
+        place(repo, "claude")
+    (repo / "AGENTS.md").symlink_to(tmp_path / "outside" / "AGENTS.md")
+    with pytest.raises(Invalid, match="leads out of the work tree"):
+        agents_md(discover(str(repo)))
+
+
+def test_the_persons_own_file_may_be_a_link_which_stays(tmp_path: Path) -> None:
+    dotfiles, home = tmp_path / "dotfiles.json", tmp_path / "home"
+    dotfiles.write_text(json.dumps(FOREIGN, indent=2))
+    home.mkdir()
+    (home / "settings.json").symlink_to(dotfiles)
+    own = place_of(HOSTS["claude"], None, user=True, environ={"CLAUDE_CONFIG_DIR": str(home)})
+    install(HOSTS["claude"], own, keep=False)
+    assert (home / "settings.json").is_symlink()
+    assert len(list(entries(json.loads(dotfiles.read_text())))) == len(HOSTS["claude"].hooks)
+    assert uninstall(HOSTS["claude"], own).what == "removed"
+    assert json.loads(dotfiles.read_text()) == FOREIGN
+
+
+# --- AGENTS.md --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text", [None, "", "# Project\n", "# Project", "# Project\r\n\r\nText\r\n", "a\n\n\n"]
+)
+def test_the_section_is_written_once_and_taken_out_to_the_byte(
+    repo: Path, text: str | None
+) -> None:
+    file = repo / "AGENTS.md"
+    if text is not None:
+        file.write_bytes(text.encode())
+    before = snapshot(repo)
+    assert write_section(agents_md(discover(str(repo)))).what == "written"
+    assert write_section(agents_md(discover(str(repo)))).what == "unchanged"
+    written = file.read_bytes().decode()
+    assert written.startswith(text or "")
+    assert written.count(BEGIN) == 1
+    assert remove_section(agents_md(discover(str(repo)))).what == "restored"
+    assert_untouched(before, snapshot(repo))
+
+
+def test_a_section_is_renewed_where_it_is(repo: Path) -> None:
+    file = repo / "AGENTS.md"
+    file.write_text("# A\n\n<!-- BEGIN GITLEASE v=0 -->\nold\n<!-- END GITLEASE -->\n\n# B\n")
+    write_section(agents_md(discover(str(repo))))
+    assert file.read_text() == "# A\n\n" + "\n".join(SECTION) + "\n\n# B\n"
+    file.write_text(file.read_text() + "more\n")
+    assert remove_section(agents_md(discover(str(repo)))).what == "removed"
+    assert file.read_text() == "# A\n\n# B\nmore\n"
+
+
+def test_the_section_is_short() -> None:
+    assert len(SECTION) <= 15
+
+
+# --- whether it is used, and who speaks ---------------------------------------------------------
+
+
+def test_elsewhere_nothing_says_that_gitlease_is_used(repo: Path) -> None:
+    assert not is_used(discover(str(repo)))
+    install(HOSTS["claude"], place(repo, "claude"), keep=False)
+    (repo / ".git" / "gitlease").rename(repo / "away")
+    assert is_used(discover(str(repo)))
+    (repo / ".claude" / "settings.json").unlink()
+    assert not is_used(discover(str(repo)))
+    (repo / ".gitlease.yaml").touch()
+    assert is_used(discover(str(repo)))
+
+
+V7 = "019a9f10-2b3c-7def-8123-456789abcdef"
+CHILD = "019a9f10-3b3c-7def-8123-4567fedcba98"
+
+
+@pytest.mark.parametrize(
+    ("host", "number", "agent", "environ", "own", "family"),
+    [
+        ("claude", "5b1f0c2e-7d3a", "", {}, "claude:5b1f0c2e", {"claude:5b1f0c2e"}),
+        ("codex", V7, "", {}, "codex:89abcdef", {"codex:89abcdef"}),
+        (
+            *("codex", V7, CHILD, {}, "codex:89abcdef/fedcba98"),
+            {"codex:89abcdef/fedcba98", "codex:89abcdef", "codex:fedcba98"},
+        ),
+        (
+            *("cursor", "c0a80101-1111", "", {"CURSOR_TRACE_ID": "ffff0000ffff"}),
+            *("cursor:c0a80101", {"cursor:c0a80101", "cursor:ffff0000"}),
+        ),
+        ("claude", "5b1f0c2e", "", {"GITLEASE_SESSION": "mine"}, "mine", {"mine"}),
+        ("claude", "", "", {}, None, set()),
+        ("claude", "a b\nc", "", {}, "claude:abc", {"claude:abc"}),
+    ],
+)
+def test_a_hook_speaks_as_the_session_of_its_host(
+    repo: Path,
+    host: str,
+    number: str,
+    agent: str,
+    environ: dict[str, str],
+    own: str | None,
+    family: set[str],
+) -> None:
+    found = agent_sessions(
+        discover(str(repo)), environ=environ, host=host, session_id=number, agent_id=agent
+    )
+    assert (found.own, set(found.family)) == (own, family)
+
+
+# --- in the background ------------------------------------------------------------------------
+
+
+def test_the_clone_is_found_without_git(repo: Path, clones: Callable[..., list[Path]]) -> None:
+    (repo / "a" / "b").mkdir(parents=True)
+    assert find_common_dir(str(repo / "a" / "b")) == str(repo / ".git")
+    git(repo, "commit", "-q", "--allow-empty", "-m", "one", env={"GIT_AUTHOR_NAME": "a"})
+    git(repo, "worktree", "add", "-q", str(repo.parent / "linked"))
+    assert find_common_dir(str(repo.parent / "linked")) == str(repo / ".git")
+    (repo.parent / "odd").mkdir()
+    (repo.parent / "odd" / ".git").write_text("nonsense")
+    assert find_common_dir(str(repo.parent / "odd")) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "gate"),
+    [
+        ("10 20 30\n", IdleMarker(10, 20, 30)),
+        ("10 20 30 tasks\n", IdleMarker(10, 20, 30, True)),
+        ("10 20\n", None),
+        ("-1 2 3\n", None),
+        ("1" * 300, None),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_an_odd_gate_says_nothing(repo: Path, text: str | None, gate: IdleMarker | None) -> None:
+    private = repo / ".git" / "gitlease"
+    private.mkdir()
+    if text is not None:
+        (private / "gate").write_text(text)
+    assert standing_at(str(repo)) == Standing(str(private), gate)
+
+
+def test_what_was_just_started_is_not_due(tmp_path: Path) -> None:
+    here = Standing(str(tmp_path), None)
+    assert is_due(here, "one", every=60, now=1_000.0)
+    assert not is_due(here, "one", every=60, now=1_059.0)
+    assert is_due(here, "two", every=60, now=1_059.0)
+    assert is_due(here, "one", every=60, now=1_060.0)
+    assert is_due(here, "one", every=60, now=500.0)  # a clock that was set back
+
+
+def test_work_in_the_background_outlives_its_starter_and_has_no_streams(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipe, program = tmp_path / "pipe", tmp_path / "program"
+    os.mkfifo(pipe)
+    program.write_text(f'#!/bin/sh\necho "$*" "$(ps -o sid= -p $$ | tr -d " ")" "$$" > {pipe}\n')
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(program))
+    assert start(["agent", "claude", "renew-now", "s"], cwd=str(tmp_path))
+    *words, session, process = pipe.read_text().split()
+    assert words == ["-P", "-m", "gitlease", "agent", "claude", "renew-now", "s"]
+    assert session == process
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "none"))
+    assert not start(["x"], cwd=str(tmp_path))

@@ -1,0 +1,870 @@
+"""The shims decide by the gate, never stop git by a fault of ours, and come and go to the byte."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from support.fences import clean_env
+from support.hook_repos import GATE_FILE, HookRepo, choose_way, into_files, make_hook_repo
+from support.hook_repos import who as repo_who
+from support.repos import assert_untouched, commit_file, git, run_git, snapshot
+
+from gitlease.core.errors import Invalid
+from gitlease.faces.hooks.entry import HOOKS as HANDLED
+from gitlease.git.repository import Repository, discover
+from gitlease.guard.idle_marker import WHO
+from gitlease.install.hooks.install import install, uninstall
+from gitlease.install.hooks.managers import (
+    add_to_lefthook,
+    add_to_pre_commit,
+    pre_commit_hooks,
+    without_section,
+)
+from gitlease.install.hooks.places import Way
+from gitlease.install.hooks.shims import (
+    CHECKED,
+    HOOKS,
+    Form,
+    find_section,
+    is_current,
+    section,
+    shim,
+)
+from gitlease.install.hooks.status import HookState, hook_states
+
+pytestmark = pytest.mark.sampled(3)
+
+ROOT = Path(__file__).parents[2]
+FAR = 4_102_444_800  # the year 2100
+POSTS = [name for name in HOOKS if name.startswith("post-")]
+MESSAGES = ["prepare-commit-msg", "commit-msg"]
+ALL_SHELLS = ["sh", "dash", "bash", "busybox", "ksh93", "mksh", "zsh"]
+SHELLS = [shell for shell in ALL_SHELLS if shutil.which(shell)]
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> HookRepo:
+    return make_hook_repo(tmp_path)
+
+
+@pytest.fixture(params=["files", "config"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Way:
+    """For a test of both: from git 2.54 on the installer leaves hook files alone."""
+    return choose_way(request.param, monkeypatch)
+
+
+@pytest.fixture(autouse=True)
+def hook_files(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if "way" not in request.fixturenames:
+        into_files(monkeypatch)
+
+
+def found(repo: HookRepo) -> Repository:
+    return discover(str(repo.root))
+
+
+def put_in(repo: HookRepo, *, dry_run: bool = False) -> tuple[str, ...]:
+    """Install all hooks, with the gitlease on PATH; what was said."""
+    return install(found(repo), program="", dry_run=dry_run).said
+
+
+def fire(
+    repo: HookRepo,
+    name: str,
+    shell: str = "sh",
+    *,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    input: bytes = b"",
+    hook: Path | None = None,
+) -> subprocess.CompletedProcess[bytes]:
+    """Run one of the shims of the project, or ``hook``, with a shell, as git would."""
+    words = [shell, *(["sh"] if shell == "busybox" else []), str(hook or ROOT / "hooks" / name)]
+    return subprocess.run(
+        words,
+        cwd=cwd or repo.root,
+        env=clean_env({**repo.env, **(env or {})}),
+        input=input,
+        capture_output=True,
+        check=False,
+        timeout=60,
+    )
+
+
+def called(repo: HookRepo) -> set[str]:
+    """The hooks that called gitlease since the last time this was asked."""
+    return {call.split()[0] for call in repo.calls()}
+
+
+def states(repo: HookRepo, monkeypatch: pytest.MonkeyPatch) -> dict[str, HookState]:
+    monkeypatch.setenv("PATH", repo.env["PATH"])
+    return {state.name: state for state in hook_states(found(repo))}
+
+
+# --- the shims --------------------------------------------------------------------------------
+
+
+def test_the_shims_of_the_project_are_what_the_template_makes() -> None:
+    assert {file.name for file in (ROOT / "hooks").iterdir()} == set(HOOKS)
+    for name in HOOKS:
+        file = ROOT / "hooks" / name
+        assert file.read_bytes() == shim(name)
+        assert os.access(file, os.X_OK)
+
+
+def test_there_is_a_handler_for_every_hook() -> None:
+    assert set(HOOKS) == set(HANDLED)
+
+
+@pytest.mark.parametrize("shell", ALL_SHELLS)
+def test_the_shims_are_tried_in_every_shell(shell: str) -> None:
+    if shell not in SHELLS:
+        pytest.skip(f"there is no {shell} here")
+
+
+@pytest.mark.parametrize("form", Form)
+@pytest.mark.parametrize("name", HOOKS)
+def test_a_section_is_found_again_and_every_shell_reads_it(name: str, form: Form) -> None:
+    data = shim(name, form)
+    placed = find_section(data, name)
+    assert placed is not None
+    assert is_current(placed, name)
+    for shell in SHELLS:
+        words = [shell, "sh", "-n"] if shell == "busybox" else [shell, "-n"]
+        assert subprocess.run(words, input=data, check=False).returncode == 0
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize(
+    ("gate", "starts"),
+    [
+        (None, {"pre-commit", *MESSAGES, *POSTS}),
+        (f"{FAR} 0 0", set()),
+        (f"{FAR} 0 0 tasks", {"pre-commit"}),
+        (f"{FAR} 0 0 other", {"pre-commit"}),
+        (f"{FAR} 0 0 tasks\r", {"pre-commit"}),
+        ("0 0 0", {"pre-commit"}),
+        ("1 1 1", {"pre-commit"}),
+        (f"{FAR} 0 {FAR}", {*MESSAGES, *POSTS}),
+        (f"{FAR} {FAR} {FAR}", {*MESSAGES}),
+        ("x 1 1", {"pre-commit", *MESSAGES, *POSTS}),
+        (f"x {FAR} 5", {"pre-commit", *MESSAGES, *POSTS}),
+        (f"{FAR} {FAR} 1:2", {"pre-commit", *MESSAGES, *POSTS}),
+        (f"{FAR} 1", {"pre-commit", *MESSAGES, *POSTS}),
+        ("9" * 30 + " 0 0", {"pre-commit"}),
+        ("", {"pre-commit", *MESSAGES, *POSTS}),
+        (f"{FAR} 0 0\r", {"pre-commit", *MESSAGES, *POSTS}),
+    ],
+)
+def test_the_gate_says_which_hooks_start_gitlease(
+    repo: HookRepo, shell: str, gate: str | None, starts: set[str]
+) -> None:
+    if gate is not None:
+        if shell == "ksh93" and gate.startswith("9" * 30):
+            pytest.skip("it knows numbers of any size")
+        repo.set_gate(gate)
+    for name in HOOKS:
+        done = fire(repo, name, shell)
+        assert (done.returncode, done.stderr) == (0, b"")
+    assert called(repo) == starts | {"pre-push"}
+
+
+@pytest.mark.skipif(not Path("/proc/uptime").exists(), reason="this kernel does not tell")
+@pytest.mark.parametrize("shell", SHELLS)
+def test_the_kernel_tells_the_time_in_one_boot(repo: HookRepo, shell: str) -> None:
+    """Without a process; with a gate of another boot, or a damaged one, date is asked."""
+    words = [shell, *(["sh"] if shell == "busybox" else []), "-c"]
+    script = '[ -n "${ZSH_VERSION-}" ] || EPOCHSECONDS=; echo "${EPOCHSECONDS:-none}"'
+    if subprocess.run([*words, script], capture_output=True, check=True).stdout != b"none\n":
+        pytest.skip("it knows the time by itself")
+    up = int(float(Path("/proc/uptime").read_text().split()[0]))
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    (repo.bin / "date").write_text('#!/bin/sh\necho asked >>"$CALLS"\nexec /bin/date "$@"\n')
+    (repo.bin / "date").chmod(0o755)
+    now = int(time.time())
+    for since, of, late in ((now - up, boot, False), (now - up, "other", False), ("x", boot, False),
+                            (now - up + 1_000, boot, True)):  # fmt: skip
+        for name, numbers in (
+            ("pre-commit", f"{now + 500} 0 0"),
+            ("post-commit", f"0 {now + 500} {FAR}"),
+        ):
+            repo.set_gate(f"{numbers} - {since} {of}")
+            fire(repo, name, shell)
+            calls = repo.calls()
+            assert any(call.startswith(name) for call in calls) == late, (since, of, calls)
+            if of == boot and since != "x":
+                assert "asked" not in calls
+            else:
+                assert "asked" in calls
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_whoever_git_is_told_to_be_does_not_pass_by_what_others_hold_here(
+    repo: HookRepo, shell: str
+) -> None:
+    for held, starts in (("0", False), (str(FAR), True)):
+        repo.set_gate(f"{FAR} {FAR} {held}")
+        for given in ("'user.email'='kim@example.com'", "'USER.Email=k'", "'lease.session'='x'"):
+            fire(repo, "pre-commit", shell, env={"GIT_CONFIG_PARAMETERS": given})
+            assert bool(called(repo)) == starts, (held, given)
+        fire(repo, "pre-commit", shell, env={"GIT_CONFIG_COUNT": "1"})
+        assert bool(called(repo)) == starts
+        fire(repo, "pre-commit", shell, env={"GIT_CONFIG_PARAMETERS": "'color.ui'='never::'"})
+        assert not called(repo)
+
+
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize("name", ["pre-commit", "prepare-commit-msg", "post-commit"])
+def test_a_gate_serves_whom_it_was_made_for_only(repo: HookRepo, shell: str, name: str) -> None:
+    repo.set_gate(f"{FAR} {FAR} 0")
+
+    def passes(**env: str) -> bool:
+        done = fire(repo, name, shell, env=env)
+        assert (done.returncode, done.stderr) == (0, b"")
+        return not called(repo)
+
+    assert passes()
+    for variable in WHO:
+        assert not passes(**{variable: "other"}), variable
+        if variable not in repo.env and variable not in clean_env():
+            assert not passes(**{variable: ""}), variable  # set to nothing is not the same as unset
+    assert not passes(HOME=clean_env()["HOME"] + "\n")
+    assert passes(EDITOR="other", GITLEASE_SESSION="other")
+    gate = repo.root / GATE_FILE
+    for odd in (b"1 2 3\n", gate.read_bytes().replace(b":", b"", 1), b"%d 0 0 -\n" % FAR):
+        gate.write_bytes(odd)
+        assert not passes(), odd
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_gate_from_before_the_settings_changed_is_not_used(
+    repo: HookRepo, shell: str, tmp_path: Path
+) -> None:
+    """Nor one of the same moment: which of the two came first is not known."""
+    home, included = tmp_path / "my home", tmp_path / "my settings"
+    (home / "x" / "git").mkdir(parents=True)
+    (home / ".config" / "git").mkdir(parents=True)
+    usual = {"HOME": str(home)}
+
+    def who(env: Mapping[str, str]) -> str:
+        return repo_who(clean_env(env))
+
+    moved = {**usual, "XDG_CONFIG_HOME": str(home / "x"), "GIT_CONFIG_GLOBAL": str(home / "g")}
+    cases: list[tuple[dict[str, str], list[str | Path]]] = [
+        (usual, [".gitconfig", ".config/git/config", repo.root / ".git" / "config"]),
+        (moved, ["x/git/config", "g", repo.root / ".gitlease.yaml", included]),
+    ]
+    for env, files in cases:
+        gate = repo.set_gate(f"{FAR} 0 0 tasks\n{included}\ntasks")
+        made = int(gate.stat().st_mtime)
+        gate.write_text(gate.read_text().replace(f" {who({})}\n", f" {who(env)}\n"))
+        os.utime(gate, (made, made))
+        for file in (home / name for name in files):
+            there = file.exists()
+            file.touch()
+            for later, used in ((0, False), (1, False), (-10, True)):
+                os.utime(file, (made + later, made + later))
+                assert asked(repo, shell, **env) != used, (file, later)
+            if not there:
+                file.unlink()
+
+
+def test_a_half_written_gate_lets_nothing_pass(repo: HookRepo) -> None:
+    put_in(repo)
+    repo.set_gate(f"{FAR} 0 0", end="")
+    assert repo.commit()[0] == 0
+    assert "pre-commit " in repo.calls()
+
+
+def test_a_commit_calls_each_hook_and_a_push_passes_its_lines(repo: HookRepo, way: Way) -> None:
+    put_in(repo)
+    assert repo.commit() == (0, "")
+    assert repo.calls() == ["pre-commit ", "prepare-commit-msg ", "commit-msg ", "post-commit "]
+    assert repo.push() == (0, "")
+    (call,) = repo.calls()
+    assert call.startswith("pre-push ")
+    assert call.endswith(f"refs/heads/new {'0' * 40};")
+
+
+def test_one_means_blocked(repo: HookRepo, way: Way) -> None:
+    put_in(repo)
+    repo.answer(1)
+    assert repo.commit() == (1, "")
+    assert repo.push()[0] == 1
+    assert repo.commit("--no-verify") == (0, "")
+    assert run_git(repo.root, "checkout", "-q", "-b", "other", env=repo.env).returncode == 0
+
+
+@pytest.mark.parametrize(("status", "broken"), [(70, False), (2, False), (127, False), (1, True)])
+def test_a_gitlease_that_fails_warns_once_and_git_goes_on(
+    repo: HookRepo, status: int, broken: bool
+) -> None:
+    put_in(repo)
+    repo.answer(status, broken=broken)
+    code, said = repo.commit()
+    assert (code, said.count("\n")) == (0, 1)
+    assert said == f"gitlease: it failed with status {status}, so this commit is not checked\n"
+    assert repo.push()[0] == 0
+
+
+def test_a_gitlease_that_is_missing_is_told_once_and_git_goes_on(repo: HookRepo) -> None:
+    put_in(repo)
+    if shutil.which("gitlease", path=clean_env()["PATH"]):
+        pytest.skip("there is a gitlease on PATH")
+    (repo.bin / "gitlease").unlink()
+    assert repo.commit() == (0, "gitlease: not found, so this commit is not checked\n")
+
+
+def test_gitlease_skip_skips(repo: HookRepo, way: Way) -> None:
+    put_in(repo)
+    done = run_git(
+        repo.root,
+        *("commit", "-q", "--allow-empty", "-m", "x"),
+        env={**repo.env, "GITLEASE_SKIP": "1"},
+    )
+    assert (done.returncode, repo.calls()) == (0, [])
+
+
+def test_the_noted_program_comes_first_and_path_when_it_is_gone(
+    repo: HookRepo, tmp_path: Path
+) -> None:
+    noted = tmp_path / "with blanks"
+    shutil.move(repo.bin / "gitlease", noted)
+    install(found(repo), program=str(noted))
+    assert repo.commit() == (0, "")
+    assert len(repo.calls()) == 4
+    noted.unlink()
+    repo.answer(0)
+    assert repo.commit() == (0, "")
+    assert len(repo.calls()) == 4
+
+
+def test_linked_work_trees_and_folders_share_hooks_and_gate(repo: HookRepo, way: Way) -> None:
+    put_in(repo)
+    linked = repo.root.parent / "linked"
+    git(repo.root, "worktree", "add", "-q", str(linked), env=repo.env)
+    repo.calls()
+    repo.set_gate(f"{FAR} 0 0")
+    (linked / "deep").mkdir()
+    for folder in (linked, linked / "deep"):
+        commit = ("commit", "-q", "--allow-empty", "-m", "x")
+        git(folder, *commit, env=repo.env)
+        assert repo.calls() == []
+    repo.set_gate("0 0 0")
+    git(linked / "deep", "commit", "-q", "--allow-empty", "-m", "x", env=repo.env)
+    assert repo.calls() == ["pre-commit "]
+    assert "made" not in " ".join(install(discover(str(linked)), program="").said)
+
+
+def test_a_submodule_has_hooks_of_its_own(repo: HookRepo) -> None:
+    git(repo.root, "submodule", "add", "-q", str(repo.root), "sub")
+    sub = repo.root / "sub"
+    install(discover(str(sub)), program="")
+    assert (repo.root / ".git/modules/sub/hooks/pre-commit").is_file()
+    git(sub, "config", "user.email", "jo@example.com")
+    git(sub, "config", "user.name", "Jo")
+    git(sub, "commit", "-q", "--allow-empty", "-m", "x", env=repo.env)
+    assert repo.calls() == ["pre-commit ", "prepare-commit-msg ", "commit-msg ", "post-commit "]
+    assert repo.commit() == (0, "")
+    assert repo.calls() == []
+
+
+def test_a_bare_repository_is_refused(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q", "--bare", "bare.git")
+    with pytest.raises(Invalid, match="no work tree") as raised:
+        install(discover(str(tmp_path / "bare.git")))
+    assert "pre-receive" in raised.value.hints[0]
+
+
+# --- where a commit may claim a task -------------------------------------------------------------
+
+ODD = [
+    *("tasks", "docs/my  tasks", " lead and trail ", "-rf", "--", "t*[a]?", 'it\'s "so"', "a\\nb"),
+    *("$(touch x)", "`touch x`", "$HOME", ";touch x;", "a\tb", ":(exclude)b", ")b", "#b", "zażółć"),
+]
+
+
+def with_tasks(repo: HookRepo, *places: str, until: int = FAR, end: str = "\n") -> None:
+    repo.set_gate("\n".join((f"{until} 0 0 tasks", *places)), end)
+
+
+def stage(repo: HookRepo, name: str, text: str = "x") -> None:
+    repo.write(name, text.encode(), 0o644)
+    git(repo.root, "--literal-pathspecs", "add", "--", name)
+
+
+def asked(repo: HookRepo, shell: str = "sh", **env: str) -> bool:
+    """Whether the shim of pre-commit starts gitlease, and says nothing itself."""
+    done = fire(repo, "pre-commit", shell, env=env)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    return called(repo) == {"pre-commit"}
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_commit_away_from_the_tasks_starts_nothing(repo: HookRepo, shell: str) -> None:
+    for name in ("README", "docs/notes/a.md", "b", "tasks2/a", "x-tasks"):
+        stage(repo, name)
+    for place in ODD:
+        with_tasks(repo, place, "no such folder")
+        assert not asked(repo, shell), place
+    with_tasks(repo, *ODD)
+    assert not asked(repo, shell)
+    assert not (repo.root / "x").exists()
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_commit_among_the_tasks_is_looked_at_whatever_their_folder_is_called(
+    repo: HookRepo, shell: str
+) -> None:
+    for place in ODD:
+        stage(repo, f"{place}/F001.md")
+        with_tasks(repo, "no such folder", place)
+        assert asked(repo, shell), place
+        with_tasks(repo, f"{place}/F001.md")
+        assert asked(repo, shell), place
+        git(repo.root, "rm", "-rq", "--cached", ".")
+        git(repo.root, "reset", "-q")
+        assert not asked(repo, shell), place
+    assert not (repo.root / "x").exists()
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_places_that_cannot_be_trusted_are_left_to_gitlease(repo: HookRepo, shell: str) -> None:
+    with_tasks(repo, "tasks")
+    assert not asked(repo, shell)
+    with_tasks(repo, "tasks", until=1)
+    assert asked(repo, shell)
+    with_tasks(repo)
+    assert asked(repo, shell)
+    with_tasks(repo, "tasks", "half a li", end="")
+    assert asked(repo, shell)
+    with_tasks(repo, *(f"p{n}" for n in range(50)))
+    assert not asked(repo, shell)
+    with_tasks(repo, *(f"p{n}" for n in range(51)))
+    assert asked(repo, shell)
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_place_that_git_would_take_by_the_letter_is_left_to_gitlease(
+    repo: HookRepo, shell: str
+) -> None:
+    for place in ("", ".", "./", "./tasks", "a/../tasks", "../x", "tasks/", "/etc", "a//b", "a/."):
+        with_tasks(repo, "b", place)
+        assert asked(repo, shell), place
+    with_tasks(repo, "...", ".tasks", "a/..b/.c.")
+    assert not asked(repo, shell)
+
+
+def test_the_case_of_a_folder_does_not_matter(repo: HookRepo) -> None:
+    with_tasks(repo, "docs/tasks")
+    stage(repo, "Docs/TASKS/F001.md")
+    assert asked(repo)
+
+
+@pytest.mark.parametrize(
+    "what", ["edit", "delete", "mode", "move in", "move out", "link", "gitlink", "other gitlink"]
+)
+def test_every_kind_of_change_among_the_tasks_counts(repo: HookRepo, what: str) -> None:
+    commit_file(repo.root, "tasks/F001.md", "one\n")
+    commit_file(repo.root, "F002.md", "two\n")
+    submodule = '[submodule "it"]\n\tpath = tasks/link\n\turl = /it\n\tignore = all\n'
+    stage(repo, ".gitmodules", submodule)
+    git(repo.root, "config", "diff.ignoreSubmodules", "all")
+    git(repo.root, "update-index", "--add", "--cacheinfo", f"160000,{'2' * 40},tasks/link")
+    git(repo.root, "commit", "-q", "-m", "x")
+    with_tasks(repo, "tasks")
+    assert not asked(repo)
+    task = repo.root / "tasks/F001.md"
+    if what == "edit":
+        stage(repo, "tasks/F001.md", "more")
+    elif what == "delete":
+        git(repo.root, "rm", "-q", "tasks/F001.md")
+    elif what == "mode":
+        git(repo.root, "update-index", "--chmod=+x", "tasks/F001.md")
+    elif what == "move in":
+        git(repo.root, "mv", "F002.md", "tasks/F002.md")
+    elif what == "move out":
+        git(repo.root, "mv", "tasks/F001.md", "F001.md")
+    elif what == "link":
+        task.unlink()
+        task.symlink_to("../F002.md")
+        git(repo.root, "add", "tasks")
+    elif what == "gitlink":
+        head = git(repo.root, "rev-parse", "HEAD")
+        git(repo.root, "update-index", "--add", "--cacheinfo", f"160000,{head},tasks/sub")
+    else:
+        git(repo.root, "update-index", "--cacheinfo", f"160000,{'1' * 40},tasks/link")
+    assert asked(repo)
+
+
+def test_what_is_staged_below_a_folder_that_is_left_out_counts(repo: HookRepo) -> None:
+    """A sparse index has one entry for all that is below it."""
+    before = git(repo.root, "rev-parse", "HEAD")
+    commit_file(repo.root, "deep/tasks/F001.md", "x")
+    with_tasks(repo, "deep/tasks")
+    git(repo.root, "sparse-checkout", "set", "--cone", "--sparse-index", "other")
+    with_tasks(repo, "deep/tasks")
+    assert not asked(repo)
+    git(repo.root, "reset", "-q", "--soft", before)
+    assert asked(repo)
+
+
+@pytest.mark.parametrize(
+    "env",
+    [
+        {"GIT_LITERAL_PATHSPECS": "1"},
+        {"GIT_GLOB_PATHSPECS": "1"},
+        {"GIT_NOGLOB_PATHSPECS": "1", "GIT_ICASE_PATHSPECS": "1"},
+        {"GIT_EXTERNAL_DIFF": "true"},
+        {"EPOCHSECONDS": "1"},
+        {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "diff.relative", "GIT_CONFIG_VALUE_0": "1"},
+    ],
+)
+def test_no_setting_of_git_hides_what_is_staged(repo: HookRepo, env: dict[str, str]) -> None:
+    with_tasks(repo, "tasks")
+    assert not asked(repo, **env)
+    stage(repo, "tasks/F001.md")
+    assert asked(repo, **env)
+
+
+def test_a_commit_that_is_replaced_here_counts_as_what_it_is(repo: HookRepo) -> None:
+    with_tasks(repo, "tasks")
+    stage(repo, "tasks/F001.md")
+    same = git(repo.root, "commit-tree", "-m", "x", git(repo.root, "write-tree"))
+    git(repo.root, "replace", "HEAD", same)
+    assert asked(repo)
+
+
+@pytest.mark.parametrize("shell", [s for s in SHELLS if s != "zsh"])
+def test_a_time_in_the_environment_is_not_believed(repo: HookRepo, shell: str) -> None:
+    repo.set_gate("1000 0 0")
+    assert asked(repo, shell, EPOCHSECONDS="5")
+
+
+def test_real_commits_start_gitlease_where_tasks_are_staged(repo: HookRepo) -> None:
+    put_in(repo)
+    with_tasks(repo, "my tasks")
+
+    def commit(*words: str, cwd: Path = repo.root) -> list[str]:
+        git(cwd, "commit", "-q", "-m", "x", *words, env=repo.env)
+        return repo.calls()
+
+    task, other = "my tasks/F001.md", "b.txt"
+    stage(repo, other)
+    assert commit() == []
+    stage(repo, task)
+    assert commit() == ["pre-commit "]
+    # What is staged for another commit, and an index that git made for this one.
+    stage(repo, task, "two")
+    repo.write(other, b"two")
+    assert commit(other) == []
+    repo.write(other, b"three")
+    stage(repo, other, "three")
+    assert commit(task) == ["pre-commit "]
+    assert commit("-a") == []
+    repo.write(task, b"three")
+    assert commit("-a", cwd=repo.root / "my tasks") == ["pre-commit "]
+    assert commit("--amend", "--allow-empty") == []
+    magit = ("--literal-pathspecs", "commit", "-q", "-m", "x")
+    stage(repo, task, "four")
+    git(repo.root, *magit, env=repo.env)
+    assert repo.calls() == ["pre-commit "]
+
+
+def test_an_unborn_branch_is_left_to_gitlease(repo: HookRepo) -> None:
+    put_in(repo)
+    with_tasks(repo, "tasks")
+    git(repo.root, "checkout", "-q", "--orphan", "new", env=repo.env)
+    repo.write("HEAD", b"a file of that name")
+    assert repo.commit() == (0, "")
+    assert repo.calls() == ["pre-commit "]
+
+
+@pytest.mark.parametrize("theirs", ["tasks/F001.md", "c.txt"])
+def test_a_merge_counts_with_what_it_brings(repo: HookRepo, theirs: str) -> None:
+    put_in(repo)
+    with_tasks(repo, "tasks")
+    git(repo.root, "checkout", "-q", "-b", "other")
+    commit_file(repo.root, theirs, "theirs")
+    commit_file(repo.root, "a.txt", "theirs")
+    git(repo.root, "checkout", "-q", "main")
+    commit_file(repo.root, "a.txt", "ours")
+    assert run_git(repo.root, "merge", "-q", "other", env=repo.env).returncode == 1
+    stage(repo, "a.txt", "both")
+    repo.calls()
+    git(repo.root, "commit", "-q", "--no-edit", env=repo.env)
+    assert repo.calls() == (["pre-commit "] if "tasks" in theirs else [])
+
+
+def test_a_linked_work_tree_is_asked_about_its_own_index(repo: HookRepo) -> None:
+    put_in(repo)
+    linked = repo.root.parent / "linked tree"
+    git(repo.root, "worktree", "add", "-q", "-b", "linked", str(linked))
+    with_tasks(repo, "tasks")
+    stage(repo, "tasks/F001.md")
+    git(linked, "commit", "-q", "--allow-empty", "-m", "x", env=repo.env)
+    assert repo.calls() == []
+    (linked / "tasks").mkdir()
+    (linked / "tasks" / "F002.md").write_text("x")
+    git(linked / "tasks", "add", ".")
+    git(linked / "tasks", "commit", "-q", "-m", "x", env=repo.env)
+    assert repo.calls() == ["pre-commit "]
+    git(linked, "rm", "-rq", "tasks")
+    (linked / "tasks").mkdir()
+    git(linked / "tasks", "commit", "-q", "-m", "x", env=repo.env)
+    assert repo.calls() == ["pre-commit "]
+
+
+def test_a_partial_clone_connects_to_nobody(repo: HookRepo) -> None:
+    """A tree that is not here is not fetched to decide that there is nothing to do."""
+    commit_file(repo.root, "tasks/F001.md", "x")
+    git(repo.root, "config", "remote.origin.promisor", "true")
+    git(repo.root, "config", "remote.origin.partialclonefilter", "tree:0")
+    git(repo.root, "config", "remote.origin.uploadpack", "touch asked; git-upload-pack")
+    tree = git(repo.root, "rev-parse", "HEAD:tasks")
+    (repo.root / ".git/objects" / tree[:2] / tree[2:]).unlink()
+    stage(repo, "tasks/F001.md", "y")
+    with_tasks(repo, "tasks")
+    assert asked(repo)
+    assert not list(repo.root.parent.rglob("asked"))
+
+
+# --- what else may be around a section -----------------------------------------------------------
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize("what", ["folder", "pipe", "no leave", "link to nothing"])
+def test_a_gate_that_is_no_file_lets_nothing_pass(repo: HookRepo, shell: str, what: str) -> None:
+    gate = repo.root / ".git/gitlease/gate"
+    gate.parent.mkdir()
+    if what == "folder":
+        gate.mkdir()
+    elif what == "pipe":
+        os.mkfifo(gate)
+    elif what == "no leave":
+        gate.write_text(f"{FAR} 0 0\n")
+        gate.chmod(0)
+        if os.access(gate, os.R_OK):
+            pytest.skip("whoever runs this may read everything")
+    else:
+        gate.symlink_to("nothing")
+    assert asked(repo, shell)
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_only_what_is_checked_stops_git(repo: HookRepo, shell: str) -> None:
+    for status, stops in ((1, {"pre-commit", "pre-push"}), (70, set()), (0, set())):
+        repo.answer(status)
+        ends = {name: fire(repo, name, shell).returncode for name in HOOKS}
+        assert ends == {name: int(name in stops) for name in HOOKS}
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize("name", HOOKS)
+def test_a_strict_script_goes_on_after_our_section(repo: HookRepo, shell: str, name: str) -> None:
+    """With -e and -u, a gate that opens, one that does not, and a gitlease that fails."""
+    data = b"set -eu\n" + section(name, Form.SECTION) + b'echo "mine $# ${1-}"\ncat\n'
+    hook = repo.write("hook", data)
+    for gate in (f"{FAR} 0 0", f"{FAR} 0 0 tasks\na", "0 0 0", "0 0 0 tasks\na", "x"):
+        repo.set_gate(gate)
+        for status in (0, 70):
+            repo.answer(status)
+            done = fire(repo, name, shell, hook=hook, input=b"in\nput\n")
+            assert (done.returncode, done.stdout) == (0, b"mine 0 \nin\nput\n")
+    repo.answer(1)
+    assert fire(repo, name, shell, hook=hook).returncode == int(name in CHECKED)
+
+
+@pytest.mark.parametrize("shell", [s for s in SHELLS if s not in ("sh", "dash")])
+def test_a_push_that_nobody_reads_is_no_failure_of_a_pipe(repo: HookRepo, shell: str) -> None:
+    lines = b"refs/heads/a 1 refs/heads/a 2\n" * 20_000
+    data = b"set -e -o pipefail\n" + section("pre-push", Form.SECTION) + b"cat\n"
+    hook = repo.write("hook", data)
+    (repo.bin / "gitlease").write_text("#!/bin/sh\nexit 0\n")
+    for env in ({}, {"GITLEASE_SKIP": "1"}):
+        done = fire(repo, "pre-push", shell, hook=hook, env=env, input=lines)
+        assert (done.returncode, done.stdout, done.stderr) == (0, lines, b"")
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_the_repository_is_found_however_git_names_it(repo: HookRepo, shell: str) -> None:
+    """By GIT_DIR from anywhere, by a file with its path, odd as it may be, and by its variables."""
+    repo.set_gate(f"{FAR} 0 0")
+    away = repo.root.parent / "away"
+    away.mkdir()
+    for env in (
+        {"GIT_DIR": str(repo.root / ".git")},
+        {"GIT_DIR": "../repo/.git"},
+        {"GIT_DIR": "nowhere", "GIT_COMMON_DIR": "../repo/.git"},
+    ):
+        done = fire(repo, "pre-commit", shell, env=env, cwd=away)
+        assert (done.stderr, repo.calls()) == (b"", []), env
+    assert fire(repo, "pre-commit", shell, cwd=away).stderr == b""
+    assert called(repo) == {"pre-commit"}
+    for name in ("a b", " b ", "-c", "*", "a\\b"):
+        moved, seen = repo.root.parent / name, repo.root.parent / f"seen {name}"
+        git(repo.root.parent, "init", "-q", "--separate-git-dir", str(moved), str(seen))
+        (moved / "gitlease").mkdir()
+        shutil.copy2(repo.root / GATE_FILE, moved / "gitlease" / "gate")
+        assert fire(repo, "pre-commit", shell, cwd=seen).stderr == b""
+        assert repo.calls() == [], name
+
+
+# --- installing and uninstalling --------------------------------------------------------------
+
+
+def test_nothing_is_written_by_a_dry_run_and_nothing_is_done_twice(repo: HookRepo) -> None:
+    before = snapshot(repo.root)
+    said = put_in(repo, dry_run=True)
+    assert_untouched(before, snapshot(repo.root))
+    assert put_in(repo) == said
+    assert len(said) == len(HOOKS)
+    assert put_in(repo) == ()
+    assert uninstall(found(repo)).said
+    assert uninstall(found(repo)).changes == ()
+    assert_untouched(before, snapshot(repo.root))
+    assert list((repo.root / ".git" / "gitlease").iterdir()) == []
+
+
+def test_only_some_hooks(repo: HookRepo) -> None:
+    install(found(repo), ["pre-push"], program="")
+    assert [file.name for file in repo.hooks.iterdir()] == ["pre-push"]
+
+
+def test_an_old_or_edited_section_is_renewed_in_its_place(repo: HookRepo) -> None:
+    put_in(repo)
+    hook = repo.hooks / "pre-commit"
+    data = hook.read_bytes()
+    hook.write_bytes(data.replace(b" v1 file:", b" v0 file:") + b"echo mine\n")
+    assert put_in(repo) == (f"renewed our section in {hook}",)
+    assert hook.read_bytes() == data + b"echo mine\n"
+
+
+def test_uninstall_says_what_was_edited_and_what_it_leaves(repo: HookRepo) -> None:
+    put_in(repo)
+    edited, extended = repo.hooks / "pre-commit", repo.hooks / "pre-push"
+    edited.write_bytes(edited.read_bytes().replace(b"exit 1", b"exit 3"))
+    extended.write_bytes(extended.read_bytes() + b"echo mine\n")
+    half = repo.hooks / "post-merge"
+    half.write_bytes(half.read_bytes().replace(b"# END gitlease", b"# the end"))
+    notes = "\n".join(uninstall(found(repo)).notes)
+    assert f"{edited}: our section was edited by hand" in notes
+    assert f"{extended} has lines of yours" in notes
+    assert f"{half} has half a section" in notes
+    assert not edited.exists()
+    assert extended.read_bytes() == b"#!/bin/sh\necho mine\n"
+    assert half.exists()
+
+
+def test_a_folder_or_a_name_that_is_taken_is_left_alone(repo: HookRepo) -> None:
+    (repo.hooks / "pre-push").mkdir(parents=True)
+    repo.write(".git/hooks/pre-commit", b"#!/usr/bin/python3\n")
+    repo.write(".git/hooks/pre-commit.before-gitlease", b"old")
+    before = snapshot(repo.root)
+    plan = install(found(repo), ["pre-push", "pre-commit"], program="")
+    assert plan.changes == ()
+    assert len(plan.notes) == 2
+    assert_untouched(before, snapshot(repo.root))
+
+
+def test_status_proves_that_hooks_fire(
+    repo: HookRepo, way: Way, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And that nothing else runs for it, wherever git finds it."""
+    for name, value in (("event", "pre-commit"), ("command", "touch ran")):
+        git(repo.root, "config", f"hook.other.{name}", value)
+    repo.write(".git/hooks/pre-commit", b"#!/bin/sh\ntouch ran\n")
+    put_in(repo)
+    repo.set_gate(f"{FAR} 0 0")
+    monkeypatch.setenv("GITLEASE_SKIP", "1")
+    for state in states(repo, monkeypatch).values():
+        assert (state.live, state.proven, state.current) == (True, True, True), state
+        assert state.program == "gitlease"
+    assert not (repo.root / "ran").exists()
+    assert repo.calls() == []
+
+
+def test_status_says_what_is_wrong(repo: HookRepo, monkeypatch: pytest.MonkeyPatch) -> None:
+    put_in(repo)
+    (repo.hooks / "pre-commit").chmod(0o644)
+    (repo.hooks / "pre-push").unlink()
+    early = repo.hooks / "post-merge"
+    early.write_bytes(early.read_bytes().replace(b"\n", b"\nexit 0\n", 1))
+    told = {k: s.problem for k, s in states(repo, monkeypatch).items() if not s.live}
+    assert told == {
+        "pre-commit": "it is in place, but git does not get an answer from it",
+        "post-merge": "it is in place, but git does not get an answer from it",
+        "pre-push": "not installed",
+    }
+
+
+# --- the files of managers --------------------------------------------------------------------
+
+CONFIG = b"# mine\nrepos:   # all\n# first\n\n    -   repo: x\n        hooks: []\nfail_fast: true"
+
+
+@pytest.mark.parametrize(
+    "data", [CONFIG, CONFIG.replace(b"\n", b"\r\n"), b"repos:\n- repo: local\n"]
+)
+def test_lines_for_pre_commit_are_yaml_and_come_out_again(data: bytes) -> None:
+    import yaml
+
+    new = add_to_pre_commit(data, HOOKS)
+    assert new is not None
+    items = yaml.safe_load(new)["repos"]
+    assert len(items) == 2
+    assert [hook["id"] for hook in items[0]["hooks"]] == [
+        *("gitlease-guard", "gitlease-guard-push", "gitlease-trailer", "gitlease-message"),
+        "gitlease-renew",
+    ]
+    assert pre_commit_hooks(new) >= set(HOOKS)
+    assert without_section(new) == data
+    few = add_to_pre_commit(data, ("pre-commit",))
+    assert few is not None
+    (hook,) = yaml.safe_load(few)["repos"][0]["hooks"]
+    assert hook["stages"] == ["pre-commit", "pre-merge-commit"]
+
+
+@pytest.mark.parametrize(
+    "data", [b"repos: []\n", b"repos:", b"", b"{repos: []}", b"repos:\nx: 1\n"]
+)
+def test_what_is_laid_out_otherwise_is_left_to_a_person(data: bytes) -> None:
+    assert add_to_pre_commit(data, HOOKS) is None
+
+
+@pytest.mark.parametrize(
+    "data", [b"pre-push:\n  jobs: []\n", b"a: 1", b"a: 1\r\n", b"a: 1\r\nb: 2"]
+)
+def test_lines_for_lefthook_are_yaml_and_come_out_again(data: bytes) -> None:
+    import yaml
+
+    new = add_to_lefthook(data)
+    assert new is not None
+    assert yaml.safe_load(new)["extends"] == ["lefthook-gitlease.yml"]
+    assert without_section(new) == data
+    assert add_to_lefthook(new) is None
+
+
+def test_the_hooks_for_pre_commit_name_what_there_is() -> None:
+    import yaml
+
+    items = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))
+    assert pre_commit_hooks(b"".join(b"- id: %s\n" % item["id"].encode() for item in items)) >= set(
+        HOOKS
+    )
+    for item in items:
+        assert item["entry"].split()[:2] == ["gitlease", "hook"]
+        assert item["entry"].split()[2] in HOOKS
+        assert item["always_run"] is True
+
+
+def test_a_commit_of_other_files_goes_on(repo: HookRepo) -> None:
+    put_in(repo)
+    assert commit_file(repo.root, "b.txt", "b")

@@ -1,0 +1,206 @@
+"""What is kept of runs in the background, and how it is known that one still runs."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gitlease.core.errors import LeaseHeld, NotFound
+from gitlease.core.frozen import replace
+from gitlease.core.resources.resource import parse_resource
+from gitlease.git import processes
+from gitlease.git.processes import group_is_left, started_at, still_runs
+from gitlease.runs import runs
+from gitlease.runs.background_rules import RunRecord
+from gitlease.runs.dispatching import latest, refuse_second, run_in_the_way, state_of
+from gitlease.runs.runs import RunsFolder
+
+F001 = parse_resource("F001")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> RunsFolder:
+    made = RunsFolder(str(tmp_path), "boot-1")
+    made.make()
+    return made
+
+
+def record(number: int, folder: RunsFolder, *, resource: str = "F001") -> RunRecord:
+    """A run whose runner is this very process."""
+    name = f"{number:015d}-x"
+    return RunRecord(
+        id=name,
+        holder="jo@example.com",
+        session=f"dispatch-{number}",
+        layer="global",
+        resources=(resource,),
+        scope="*",
+        lease_ids=(f"id-{number}",),
+        tokens=(number,),
+        command=("sh", "-c", "true \ud800"),
+        log=folder.log_of(name),
+        began_at=number,
+        boot_id="boot-1",
+        runner=os.getpid(),
+        runner_started=started_at(os.getpid()),
+    )
+
+
+@pytest.fixture
+def other() -> Iterator[subprocess.Popen[bytes]]:
+    """Another process, in a group of its own."""
+    words = [sys.executable, "-c", "input()"]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, start_new_session=True) as process:
+        yield process
+        process.kill()
+
+
+# --- processes ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("proc", [True, False], ids=["proc", "ps"])
+def test_a_process_is_told_from_a_later_one_of_its_number(
+    other: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch, proc: bool
+) -> None:
+    if not proc:
+        monkeypatch.setattr(processes, "_has_proc", lambda: False)
+    started = started_at(other.pid)
+    assert started
+    assert still_runs(other.pid, started)
+    assert not still_runs(other.pid, "another time")
+    assert not still_runs(other.pid, "")
+    assert group_is_left(other.pid)
+    other.kill()
+    os.waitid(os.P_PID, other.pid, os.WEXITED | os.WNOWAIT)
+    assert not still_runs(other.pid, started), "it waits to be buried"
+    assert not group_is_left(other.pid)
+    other.wait()
+    assert (started_at(other.pid), group_is_left(other.pid)) == ("", False)
+
+
+# --- the folder -----------------------------------------------------------------------------------
+
+
+def test_a_record_reads_back_and_is_for_its_owner_alone(folder: RunsFolder, tmp_path: Path) -> None:
+    first, second = record(1, folder), replace(record(2, folder), outcome="ended", exit=3)
+    before = os.umask(0)
+    try:
+        folder.save(first)
+        folder.save(second)
+    finally:
+        os.umask(before)
+    assert folder.every() == (second, first)
+    assert [state_of(x, folder) for x in folder.every()] == ["ended", "running"]
+    modes = {stat.S_IMODE(x.stat().st_mode) for x in (tmp_path / "runs").iterdir()}
+    assert modes == {0o600}
+    assert stat.S_IMODE((tmp_path / "runs").stat().st_mode) & 0o077 == 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "{", "[]", "null", '{"format": 1}', '{"format": 2, "runner": 1}', "[" * 100_000),
+        '{"format": 1, "runner": true}',
+    ],
+)
+def test_what_is_no_record_is_none(folder: RunsFolder, tmp_path: Path, text: str) -> None:
+    (tmp_path / "runs" / "1.json").write_text(text)
+    (tmp_path / "runs" / "2.json").mkdir()
+    (tmp_path / "runs" / "3.json").symlink_to("/etc/passwd")
+    assert folder.every() == ()
+    folder.tidy()
+
+
+@pytest.mark.parametrize(
+    "change", [{"runner": "1"}, {"resources": [1]}, {"tokens": None}, {"exit": "0"}, {"scope": 1}]
+)
+def test_a_field_of_another_kind_spoils_the_record(
+    folder: RunsFolder, tmp_path: Path, change: dict[str, object]
+) -> None:
+    import json
+
+    folder.save(record(1, folder))
+    [file] = (tmp_path / "runs").glob("*.json")
+    file.write_text(json.dumps(json.loads(file.read_text()) | change))
+    assert folder.every() == ()
+
+
+def test_a_run_of_before_a_reboot_runs_no_more(folder: RunsFolder) -> None:
+    old = replace(record(1, folder), boot_id="boot-0")
+    assert (folder.runs(old), state_of(old, folder)) == (False, "killed")
+    gone = replace(record(1, folder), runner_started="0")
+    assert state_of(gone, folder) == "killed"
+    assert folder.end(gone, 0.0), "a process of the same number is left alone"
+
+
+def test_only_the_last_ended_runs_are_remembered(
+    folder: RunsFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs, "KEPT", 3)
+    for number in range(1, 8):
+        ended = number not in (1, 5)
+        folder.save(replace(record(number, folder), outcome="ended" if ended else None))
+        Path(folder.log_of(f"{number:015d}-x")).write_text("said")
+    folder.save(replace(record(5, folder), outcome=None))
+    for x in folder.every():
+        if x.outcome is not None:
+            folder.save(replace(x, runner_started="0"))
+    folder.tidy()
+    assert [x.began_at for x in folder.every()] == [7, 6, 5, 4, 1]
+    assert len(list((tmp_path / "runs").glob("*.log"))) == 5
+
+
+def test_the_log_of_an_ended_run_keeps_its_end(
+    folder: RunsFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs, "LONGEST_LOG", 100)
+    ended = replace(record(1, folder), outcome="ended", runner_started="0")
+    folder.save(ended)
+    log = Path(ended.log)
+    log.write_bytes(b"".join(b"line %03d\n" % n for n in range(100)))
+    folder.tidy()
+    first, *rest = log.read_text().splitlines()
+    assert first.startswith("[the beginning is gone: ")
+    assert rest == [f"line {n:03d}" for n in range(89, 100)]
+    assert stat.S_IMODE(log.stat().st_mode) == 0o600
+    before = log.read_bytes()
+    monkeypatch.setattr(runs, "LONGEST_LOG", 1_000)
+    folder.tidy()
+    assert log.read_bytes() == before
+
+
+# --- which run is meant --------------------------------------------------------------------------
+
+
+def test_a_run_is_found_by_its_resource(folder: RunsFolder) -> None:
+    older = record(1, folder)
+    newer = replace(record(2, folder, resource="f001"), outcome="ended")
+    folder.save(older)
+    folder.save(newer)
+    folder.save(record(3, folder, resource="F002"))
+    assert latest(folder, F001, "global") == newer
+    assert latest(folder, F001, "global", running=True) == older
+    assert latest(folder, parse_resource("F002"), "global", running=True).began_at == 3
+    with pytest.raises(NotFound, match="no run of F003"):
+        latest(folder, parse_resource("F003"), "global")
+    with pytest.raises(NotFound):
+        latest(folder, F001, "elsewhere")
+    assert run_in_the_way(folder, ["dispatch-1"], "F001", "global") == older
+    assert run_in_the_way(folder, ["dispatch-2", None], "F001", "global") is None
+    assert run_in_the_way(folder, [], "F001", "global") == older
+    assert run_in_the_way(folder, [], "F001", "elsewhere") is None
+
+
+def test_a_lease_that_a_run_has_is_not_given_to_a_second(folder: RunsFolder) -> None:
+    folder.save(record(1, folder))
+    with pytest.raises(LeaseHeld, match="session dispatch-1"):
+        refuse_second(folder, ["id-9", "id-1"])
+    refuse_second(folder, ["id-9"])
+    folder.save(replace(record(1, folder), outcome="ended"))
+    refuse_second(folder, ["id-1"])

@@ -1,0 +1,243 @@
+"""Who speaks: the holder, and the session from the first source that names one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.repos import git
+
+from gitlease.core.errors import Invalid, UsageError
+from gitlease.git import repository
+from gitlease.git.repository import discover
+from gitlease.settings import identity
+from gitlease.settings.identity import Identity, resolve_identity
+
+CLAUDE = "5b0c2d1e-7f3a-4c55-9a1b-0123456789ab"
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    """A repository of jo@example.com with one commit on main."""
+    root = tmp_path / "repo"
+    git(tmp_path, "init", "-q", "-b", "main", str(root))
+    git(root, "config", "user.email", "jo@example.com")
+    git(root, "config", "user.name", "Jo")
+    git(root, "commit", "-q", "--allow-empty", "-m", "first")
+    return root
+
+
+def resolve(
+    repo: Path,
+    environ: dict[str, str] | None = None,
+    flag: str | None = None,
+    no_session: bool = False,
+) -> Identity:
+    return resolve_identity(
+        discover(str(repo)), environ=environ or {}, session_flag=flag, no_session=no_session
+    )
+
+
+# The holder
+
+
+def test_holder_is_the_email_of_git(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(identity, "short_host", lambda: "laptop")
+    found = resolve(repo, {"GIT_AUTHOR_EMAIL": "other@example.com", "EMAIL": "other@example.com"})
+    assert found.actor.holder == "jo@example.com"
+    assert found.holder_source == "git config (local: .git/config) user.email"
+    assert (found.actor.host, found.actor.branch) == ("laptop", "main")
+
+
+def test_git_c_names_the_holder(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GIT_CONFIG_PARAMETERS", "'user.email'='max@example.com'")
+    found = resolve(repo)
+    assert found.actor.holder == "max@example.com"
+    assert found.holder_source == "git config (command line) user.email"
+
+
+def test_conditional_include_names_the_holder(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    work, wide = repo.parent / "work", repo.parent / "wide"
+    work.write_text("[user]\n\temail = jo@work.example\n")
+    wide.write_text(f'[includeIf "gitdir:{repo.parent}/"]\n\tpath = {work}\n')
+    git(repo, "config", "--unset", "user.email")
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(wide))
+    assert resolve(repo).actor.holder == "jo@work.example"
+
+
+def test_space_around_the_email_is_dropped_as_git_does(repo: Path) -> None:
+    git(repo, "config", "user.email", " jo@example.com ")
+    assert resolve(repo).actor.holder == "jo@example.com"
+
+
+@pytest.mark.parametrize("email", [None, "", "  "])
+def test_no_email(repo: Path, email: str | None) -> None:
+    git(repo, "config", "--unset", "user.email")
+    if email is not None:
+        git(repo, "config", "user.email", email)
+    with pytest.raises(Invalid, match=r"no user\.email") as raised:
+        resolve(repo)
+    assert raised.value.hints == ("git config user.email you@example.com",)
+
+
+@pytest.mark.parametrize(
+    "email", ["jo doe@example.com", "jo\t@example.com", "jo\x07@x", "jo\u202e@x", "x" * 255]
+)
+def test_bad_email(repo: Path, email: str) -> None:
+    git(repo, "config", "user.email", email)
+    with pytest.raises(Invalid, match=r"user\.email .* is not 1-254 printable") as raised:
+        resolve(repo)
+    assert raised.value.message.isprintable()
+    assert raised.value.hints == ("git config user.email you@example.com",)
+
+
+def test_email_that_is_no_text(repo: Path) -> None:
+    with (repo / ".git" / "config").open("ab") as file:
+        file.write(b"[user]\n\temail = j\xff@example.com\n")
+    with pytest.raises(Invalid, match=r"user\.email"):
+        resolve(repo)
+
+
+def test_email_may_be_long_and_in_any_script(repo: Path) -> None:
+    for email in ("x" * 254, "jö@例え.jp", "no-at-sign"):
+        git(repo, "config", "user.email", email)
+        assert resolve(repo).actor.holder == email
+
+
+# The session
+
+LADDER = [
+    # value, source, explicit
+    ("s-flag", "flag --session", True),
+    ("s-env", "environment GITLEASE_SESSION", True),
+    ("s-git", "git config (local: .git/config) lease.session", False),
+    ("codex:0199a213", "environment CODEX_THREAD_ID", False),
+    ("claude:5b0c2d1e", "environment CLAUDE_CODE_SESSION_ID", False),
+    ("cursor:f00dcafe", "environment CURSOR_TRACE_ID", False),
+    (None, "none", False),
+]
+VARIABLES = {
+    1: ("GITLEASE_SESSION", "s-env"),
+    3: ("CODEX_THREAD_ID", "0199a213-81c0-4800-8aa1-bbab2a035a53"),
+    4: ("CLAUDE_CODE_SESSION_ID", CLAUDE),
+    5: ("CURSOR_TRACE_ID", "f00dcafef00dcafe"),
+}
+
+
+@pytest.mark.parametrize("blank", [False, True], ids=["absent", "empty"])
+@pytest.mark.parametrize("strongest", range(len(LADDER)))
+def test_first_source_that_names_a_session(repo: Path, strongest: int, blank: bool) -> None:
+    """Each source beats all below it; one above that is absent or empty says nothing."""
+    environ = {
+        name: value if level >= strongest else ""
+        for level, (name, value) in VARIABLES.items()
+        if blank or level >= strongest
+    }
+    if blank or strongest <= 2:
+        git(repo, "config", "lease.session", "s-git" if strongest <= 2 else "")
+    flag = "s-flag" if strongest == 0 else ("" if blank else None)
+    found = resolve(repo, environ, flag)
+    session, source, explicit = LADDER[strongest]
+    assert (found.actor.session, found.session_source) == (session, source)
+    assert found.actor.session_explicit is explicit
+
+
+def test_linked_work_tree_is_a_session(repo: Path, tmp_path: Path) -> None:
+    git(repo, "worktree", "add", "-q", str(tmp_path / "side"))
+    clone_id = discover(str(repo)).clone_id
+    found = resolve(tmp_path / "side")
+    assert found.actor.session == f"worktree:side-{clone_id}"
+    assert found.session_source == "linked worktree side"
+    assert (found.actor.session_explicit, found.actor.branch) == (False, "side")
+    assert resolve(repo).actor.session is None
+
+
+def test_an_agent_beats_the_linked_work_tree(repo: Path, tmp_path: Path) -> None:
+    git(repo, "worktree", "add", "-q", str(tmp_path / "side"))
+    found = resolve(tmp_path / "side", {"CLAUDE_CODE_SESSION_ID": CLAUDE})
+    assert found.actor.session == "claude:5b0c2d1e"
+
+
+def test_linked_work_trees_of_two_machines_differ(
+    repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    git(repo, "worktree", "add", "-q", str(tmp_path / "side"))
+    here = resolve(tmp_path / "side").actor.session
+    monkeypatch.setattr(repository, "short_host", lambda: "elsewhere")
+    assert resolve(tmp_path / "side").actor.session != here
+
+
+def test_long_or_odd_name_of_a_linked_work_tree(repo: Path, tmp_path: Path) -> None:
+    for name in ("n" * 200, "a\u202eb"):
+        git(repo, "worktree", "add", "-q", "--detach", str(tmp_path / name))
+        session = resolve(tmp_path / name).actor.session
+        assert session is not None
+        assert session.isprintable()
+        assert len(session) <= 128
+
+
+def test_agents_started_in_the_same_minute_differ(repo: Path) -> None:
+    """Such numbers begin with the time: their first eight digits are the same for a minute."""
+    one, other = "0199a213-81c0-7800-8aa1-bbab2a035a53", "0199a213-9f12-7a31-b2c3-1f2e3d4c5b6a"
+    sessions = [resolve(repo, {"CODEX_THREAD_ID": n}).actor.session for n in (one, other)]
+    assert sessions == ["codex:2a035a53", "codex:3d4c5b6a"]
+
+
+def test_short_number_of_an_agent(repo: Path) -> None:
+    assert resolve(repo, {"CURSOR_TRACE_ID": "abc"}).actor.session == "cursor:abc"
+
+
+@pytest.mark.parametrize(
+    "variable",
+    [
+        *("CLAUDECODE", "CLAUDE_CODE_CHILD_SESSION", "CODEX_SANDBOX", "CODEX_CI", "CURSOR_AGENT"),
+        *("GEMINI_CLI", "OPENCODE_CLIENT", "AUGMENT_AGENT", "AI_AGENT", "AGENT", "REPL_ID"),
+    ],
+)
+def test_a_sign_of_an_agent_is_no_session(repo: Path, variable: str) -> None:
+    assert resolve(repo, {variable: "1"}).actor.session is None
+
+
+def test_no_session_is_the_person_speaking(repo: Path, tmp_path: Path) -> None:
+    git(repo, "worktree", "add", "-q", str(tmp_path / "side"))
+    git(repo, "config", "lease.session", "s-git")
+    environ = {"GITLEASE_SESSION": "s-env", "CLAUDE_CODE_SESSION_ID": CLAUDE}
+    for flag in (None, ""):
+        found = resolve(tmp_path / "side", environ, flag, no_session=True)
+        assert (found.actor.session, found.session_source) == (None, "flag --no-session")
+        assert found.actor.session_explicit is False
+
+
+def test_both_flags(repo: Path) -> None:
+    with pytest.raises(UsageError, match="exclude each other"):
+        resolve(repo, flag="a", no_session=True)
+
+
+BAD_SESSIONS = [("a\x07b", "control characters"), ("x" * 129, "longer than 128"), ("  ", "empty")]
+
+
+@pytest.mark.parametrize(("session", "why"), BAD_SESSIONS)
+def test_bad_session(repo: Path, session: str, why: str) -> None:
+    with pytest.raises(UsageError, match=f"^--session .*{why}"):
+        resolve(repo, flag=session)
+    with pytest.raises(Invalid, match=f"^environment GITLEASE_SESSION .*{why}"):
+        resolve(repo, {"GITLEASE_SESSION": session})
+    git(repo, "config", "lease.session", session)
+    with pytest.raises(Invalid, match=rf"^git config \(local: .*\) lease.session .*{why}"):
+        resolve(repo)
+
+
+def test_bad_number_of_an_agent(repo: Path) -> None:
+    with pytest.raises(Invalid, match=r"^environment CURSOR_TRACE_ID has control characters"):
+        resolve(repo, {"CURSOR_TRACE_ID": "a\x1b[2J"})
+
+
+def test_longest_session(repo: Path) -> None:
+    assert resolve(repo, flag="x" * 128).actor.session == "x" * 128
+
+
+def test_branch_that_cannot_be_shown_is_left_out(repo: Path) -> None:
+    git(repo, "checkout", "-q", "-b", "a\u202eb")
+    assert resolve(repo).actor.branch is None
+    git(repo, "checkout", "-q", "--detach")
+    assert resolve(repo).actor.branch is None

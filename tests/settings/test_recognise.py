@@ -1,0 +1,288 @@
+"""What `init` makes of the task files that it finds: always settings that load, and that fit."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.repos import git
+
+from gitlease.git.repository import discover
+from gitlease.settings.file import FILE
+from gitlease.settings.parse import parse_settings
+from gitlease.settings.recognise import MAX_BYTES, Fitting, fitting_settings
+from gitlease.settings.sources import Settings, load_settings
+from gitlease.settings.text import default_yaml
+
+BACKLOG = Path(__file__).resolve().parents[3] / "shared" / "data" / "backlog-md"
+CONFIG = 'project_name: "x"\nstatuses: ["To Do", "In Progress", "Done"]\n'
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    """An empty repository."""
+    root = tmp_path / "repo"
+    git(tmp_path, "init", "-q", "-b", "main", str(root))
+    return root
+
+
+def put(repo: Path, file: str, text: str | bytes) -> None:
+    path = repo / file
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+
+
+def task(repo: Path, file: str, **fields: str) -> None:
+    """A Markdown task file with these fields, written as they stand."""
+    front = "".join(f"{name}: {value}\n" for name, value in fields.items())
+    put(repo, file, f"---\n{front}---\n\n# Text\n")
+
+
+def fit(repo: Path) -> Fitting:
+    return fitting_settings(discover(str(repo)))
+
+
+def fitted(repo: Path) -> Settings:
+    """The settings with what was found written to the file."""
+    put(repo, FILE, fit(repo).text)
+    loaded = load_settings(discover(str(repo)), environ={}, flags={})
+    (repo / FILE).unlink()
+    return loaded
+
+
+def seen(repo: Path) -> tuple[str, str, int] | None:
+    found = fit(repo).recognised
+    return (found.kind, found.folder, found.files) if found else None
+
+
+def live_lines(text: str) -> list[str]:
+    return [line for line in text.splitlines() if line and not line.startswith("#")]
+
+
+# Backlog.md
+
+
+def test_backlog_md_as_its_users_write_it(repo: Path) -> None:
+    if not BACKLOG.is_dir():
+        pytest.skip(f"there are no real task files in {BACKLOG}")
+    shutil.copytree(BACKLOG / "backlog", repo / "backlog")
+    files = len(list((repo / "backlog" / "tasks").iterdir()))
+    assert seen(repo) == ("backlog.md", "backlog/tasks", files)
+    assert fit(repo).said == ()
+    found = fitted(repo)
+    assert found.tasks.files == ("backlog/tasks/*.md",)
+    assert found.tasks.completed == ("backlog/completed",)
+    assert found.tasks.statuses == {
+        "todo": ("To Do",),
+        "in_progress": ("In Progress",),
+        "done": ("Done",),
+    }
+    assert found.tasks.fields == {
+        "id": "id",
+        "title": "title",
+        "status": "status",
+        "assigned": "assignee",
+        "priority": "priority",
+        "depends_on": "dependencies",
+        "paths": "paths",
+        "created": "created_date",
+    }
+    assert found.handles
+
+
+@pytest.mark.parametrize(
+    "file", ["backlog/config.yml", ".backlog/config.yml", "backlog/config.yaml"]
+)
+def test_backlog_md_in_its_own_folders(repo: Path, file: str) -> None:
+    put(repo, file, CONFIG)
+    folder = file.partition("/")[0]
+    task(repo, f"{folder}/tasks/back-24.02 - Sub.md", id="BACK-24.02")
+    task(repo, f"{folder}/tasks/below/back-3 - Below.md", id="BACK-3")
+    task(repo, f"{folder}/drafts/draft-1 - Draft.md", id="DRAFT-1")
+    task(repo, f"{folder}/archive/tasks/back-1 - Old.md", id="BACK-1")
+    put(repo, f"{folder}/tasks/notes.txt", "# Tasks\n")
+    assert seen(repo) == ("backlog.md", f"{folder}/tasks", 1)
+    found = fitted(repo)
+    assert found.tasks.files == (f"{folder}/tasks/*.md",)
+    assert (found.handles, "handles: true" in live_lines(fit(repo).text)) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("named", "folder"),
+    [
+        ("docs/todos", "docs/todos"),
+        ("'./internal//todo/'", "internal/todo"),
+        ('"a\\\\b"', "a/b"),
+        ("größe/[x]*", "größe/[x]*"),
+        ("'!odd'", "!odd"),
+        ("':odd'", ":odd"),
+        (".backlog", ".backlog"),
+    ],
+)
+def test_backlog_md_in_a_folder_of_its_own_choice(repo: Path, named: str, folder: str) -> None:
+    put(repo, "backlog.config.yml", f"{CONFIG}backlog_directory: {named}\n")
+    task(repo, f"{folder}/tasks/task-1 - One.md", id="TASK-1")
+    put(repo, "backlog/config.yml", "statuses: [Never]\nproject_name: other\n")
+    assert seen(repo) == ("backlog.md", f"{folder}/tasks", 1)
+    found = fitted(repo)
+    assert found.handles
+    assert found.tasks.statuses["todo"] == ("To Do",)
+    git(repo, "add", "-A")  # what the pattern covers, as git reads it
+    (pattern,) = found.tasks.files
+    listed = git(repo, "-c", "core.quotePath=false", "ls-files", f":(glob){pattern}")
+    assert listed == f"{folder}/tasks/task-1 - One.md"
+
+
+@pytest.mark.parametrize("named", ["/etc", "..", "../x", "a/../../x", ".", "'C:\\x'", "[a]", "~"])
+def test_a_folder_outside_is_not_taken(repo: Path, named: str) -> None:
+    put(repo, "backlog.config.yml", f"backlog_directory: {named}\n")
+    task(repo, ".backlog/tasks/task-1.md", id="TASK-1")
+    assert seen(repo) == ("backlog.md", ".backlog/tasks", 1)
+    said = fit(repo).said
+    assert all("is no folder below the root: .backlog is taken" in line for line in said)
+    assert bool(said) == (named not in ("[a]", "~"))
+
+
+def test_backlog_md_without_any_task_yet(repo: Path) -> None:
+    put(repo, "backlog/config.yml", CONFIG)
+    assert seen(repo) == ("backlog.md", "backlog/tasks", 0)
+    put(repo, "backlog/config.yml", "")
+    assert seen(repo) is None  # any project may have such a file
+    (repo / "backlog" / "tasks").mkdir()
+    assert seen(repo) == ("backlog.md", "backlog/tasks", 0)
+    assert fit(repo).said == ()
+
+
+USUAL: dict[str, tuple[str, ...]] = {
+    "todo": ("To Do",),
+    "in_progress": ("In Progress",),
+    "done": ("Done",),
+}
+CONFIGS: list[tuple[str, dict[str, tuple[str, ...]], str]] = [
+    # the configuration, the statuses that are written, and what is said
+    ("statuses: [TODO, ready, 🚧 In-Progress, Doing, Done, closed, todo]",
+     {"todo": ("TODO", "ready"), "in_progress": ("🚧 In-Progress", "Doing"),
+      "done": ("Done", "closed")}, ""),
+    ("statuses: [To Do, In Progress, Review, Done, Cancelled]", USUAL, "mean: Review, Cancelled"),
+    ("statuses: [Neu, '# 1', no]", USUAL, "mean: Neu, '# 1', no"),
+    ("statuses: [Neu]", USUAL, "has no status that means in progress: In Progress is taken"),
+    ('statuses: ["a\\u202eb", "\\x07", Todo, "x\\ny"]', {"todo": ("Todo",)}, "statuses mean"),
+    ("statuses: []", USUAL, ""),
+    ("statuses:", USUAL, ""),
+    ("statuses: ['', ' ']", USUAL, "has no status"),
+    ("statuses: To Do", USUAL, "config.yml: statuses is no list of words"),
+    ("statuses: {a: b}", USUAL, "config.yml: statuses is no list of words"),
+    ("statuses: [[a]]", USUAL, "config.yml: statuses is no list of words"),
+    ("x: &a [b]\nstatuses: *a", USUAL, "config.yml:1: anchors and tags are not allowed"),
+    ("statuses: [Open, !!str Shut]", USUAL, "config.yml:1: anchors and tags are not allowed"),
+    ("a: b\nstatuses: [Open", USUAL, "config.yml:3: this is not YAML"),
+    ("- a", USUAL, "backlog/config.yml:1: the file must be a mapping, not a list"),
+    ("a: b\n---\nc: d", USUAL, "backlog/config.yml:2: there is more than one YAML document"),
+    ("<<<<<<< HEAD\na: b\n=======\n", USUAL, "the file must be a mapping"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("config", "statuses", "said"), CONFIGS)
+def test_statuses_of_backlog_md(
+    repo: Path, config: str, statuses: Mapping[str, tuple[str, ...]], said: str
+) -> None:
+    put(repo, "backlog/config.yml", config)
+    (repo / "backlog" / "tasks").mkdir()
+    found = fitted(repo).tasks.statuses
+    assert {role: found[role] for role in statuses} == statuses
+    assert said in "\n".join(fit(repo).said)
+    assert bool(said) == bool(fit(repo).said)
+    assert all(line.isprintable() for line in fit(repo).said)
+
+
+@pytest.mark.parametrize("data", [b"\xff\xfe", b"\0", b"a: " + b"x" * MAX_BYTES, b"[" * 60_000])
+def test_a_config_that_is_no_small_text_is_passed_over(repo: Path, data: bytes) -> None:
+    put(repo, "backlog/config.yml", data)
+    (repo / "backlog" / "tasks").mkdir()
+    assert fitted(repo).tasks.statuses["done"] == ("Done",)
+    assert "the usual statuses are taken, To Do, In Progress, Done" in fit(repo).said[0]
+
+
+def test_a_pipe_for_a_config_does_not_block(repo: Path) -> None:
+    (repo / "backlog" / "tasks").mkdir(parents=True)
+    os.mkfifo(repo / "backlog" / "config.yml")
+    os.mkfifo(repo / "backlog" / "tasks" / "task-1.md")
+    assert seen(repo) == ("backlog.md", "backlog/tasks", 0)
+    assert fit(repo).said[0].startswith("backlog/config.yml is no small text file")
+
+
+def test_links_are_not_followed(repo: Path, tmp_path: Path) -> None:
+    task(tmp_path, "outside/tasks/task-1.md", id="TASK-1")
+    put(tmp_path, "outside/config.yml", "statuses: [Secret, Stolen]")
+    (repo / "backlog").symlink_to(tmp_path / "outside")
+    assert seen(repo) is None
+    assert fit(repo).said == ("backlog is a symbolic link: its tasks are left out",)
+    (repo / "backlog").unlink()
+    put(repo, "backlog/config.yml", CONFIG)
+    (repo / "backlog" / "tasks").symlink_to(tmp_path / "outside" / "tasks")
+    assert seen(repo) is None
+    assert fit(repo).said == ("backlog/tasks is a symbolic link: its tasks are left out",)
+    (repo / "backlog" / "tasks").unlink()
+    (repo / "backlog" / "config.yml").unlink()
+    (repo / "backlog" / "config.yml").symlink_to(tmp_path / "outside" / "config.yml")
+    task(repo, "backlog/tasks/task-2.md", id="TASK-2")
+    (repo / "backlog" / "tasks" / "task-1.md").symlink_to(tmp_path / "outside/tasks/task-1.md")
+    assert seen(repo) == ("backlog.md", "backlog/tasks", 1)
+    assert fitted(repo).tasks.statuses["todo"] == ("To Do",)
+
+
+def test_what_git_ignores_or_another_repository_has_is_left_out(repo: Path) -> None:
+    put(repo, "backlog/config.yml", CONFIG)
+    task(repo, "backlog/tasks/task-1.md", id="TASK-1")
+    put(repo, ".gitignore", "/backlog/\n")
+    assert seen(repo) is None
+    assert fit(repo).said == ("backlog/tasks is ignored by git: its tasks are left out",)
+    git(repo, "add", "-f", "backlog")  # tracked all the same
+    assert seen(repo) == ("backlog.md", "backlog/tasks", 1)
+    git(repo / "backlog", "init", "-q")
+    assert seen(repo) is None
+    assert fit(repo).said[0] == "backlog is a repository of its own: its tasks are left out"
+
+
+def test_a_folder_that_cannot_be_a_pattern_leaves_the_usual_settings(repo: Path) -> None:
+    put(repo, "backlog.config.yml", 'backlog_directory: "a\\u200bb"\n')
+    assert (fit(repo).text, fit(repo).recognised) == (default_yaml(), None)
+    assert "would not load, so they are the usual: .gitlease.yaml:" in fit(repo).said[0]
+
+
+# Any other project
+
+
+def test_any_other_project_gets_the_default_file(repo: Path) -> None:
+    assert (fit(repo).text, fit(repo).recognised) == (default_yaml(), None)
+    task(repo, "tasks/F001.md", id="F001", status="todo", assignee="[]")
+    task(repo, "docs/todo/F002.md", id="F002", state="done")
+    assert (fit(repo).text, fit(repo).recognised, fit(repo).said) == (default_yaml(), None, ())
+
+
+def test_a_linked_work_tree_has_its_own_files(repo: Path, tmp_path: Path) -> None:
+    git(repo, "-c", "user.name=x", "-c", "user.email=x", "commit", "-q", "--allow-empty", "-m", "x")
+    git(repo, "worktree", "add", "-q", str(tmp_path / "linked"))
+    put(tmp_path / "linked", "backlog/config.yml", CONFIG)
+    (tmp_path / "linked" / "sub").mkdir()
+    assert seen(tmp_path / "linked" / "sub") == ("backlog.md", "backlog/tasks", 0)
+    assert seen(repo) is None
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.one_of(st.text(), st.text(alphabet="ab:-[]{}&*!#|>'\" \n\t?,")))
+def test_any_configuration_gives_settings_that_load(
+    tmp_path_factory: pytest.TempPathFactory, text: str
+) -> None:
+    root = tmp_path_factory.getbasetemp() / "any"
+    if not root.exists():
+        git(root.parent, "init", "-q", str(root))
+    put(root, "backlog/config.yml", f"statuses: [{text}]\n".encode("utf-8", "replace"))
+    (root / "backlog" / "tasks").mkdir(exist_ok=True)
+    assert fit(root).recognised
+    assert parse_settings(fit(root).text.encode())["tasks.statuses"]

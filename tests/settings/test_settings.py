@@ -1,0 +1,861 @@
+"""Settings: what each source may say, which one wins, and how every slip is named."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.repos import git
+
+from gitlease.core.errors import GitleaseError, Invalid, UsageError
+from gitlease.git.repository import Repository, discover
+from gitlease.settings.cache import remembered
+from gitlease.settings.file import FILE, MAX_BYTES
+from gitlease.settings.parse import parse_settings
+from gitlease.settings.schema import KEYS, Found
+from gitlease.settings.sources import (
+    Location,
+    Setting,
+    Settings,
+    load_settings,
+    resolve_remote,
+    set_config,
+)
+from gitlease.settings.text import default_yaml, settings_yaml
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    """An empty repository."""
+    root = tmp_path / "repo"
+    git(tmp_path, "init", "-q", "-b", "main", str(root))
+    return root
+
+
+def load(
+    repo: Path, flags: dict[str, str] | None = None, environ: dict[str, str] | None = None
+) -> Settings:
+    return load_settings(discover(str(repo)), environ=environ or {}, flags=flags or {})
+
+
+def setting(settings: Settings, key: str) -> Setting:
+    return next(found for found in settings.table() if found.key == key)
+
+
+def write(repo: Path, text: str) -> None:
+    (repo / FILE).write_text(text, encoding="utf-8")
+
+
+def refused(text: str | bytes) -> Invalid:
+    with pytest.raises(Invalid) as raised:
+        parse_settings(text.encode() if isinstance(text, str) else text)
+    return raised.value
+
+
+# Precedence
+
+
+def test_built_in(repo: Path) -> None:
+    found = load(repo)
+    assert (found.ttl, found.ttl_is_default) == (900, True)
+    assert (found.remote, found.remote_explicit) == (None, False)
+    assert (found.layer, found.ref_prefix) == ("global", "refs/gitlease")
+    assert found.tasks.files == ("tasks/**/*.md", "tasks/**/*.yaml")
+    assert (found.tasks.completed, found.tasks.required) == ((), None)
+    assert found.tasks.fields["depends_on"] == "depends_on"
+    assert found.tasks.fields["created"] == "created"
+    assert found.handles is False
+    assert found.tasks.statuses["in_progress"] == ("in_progress", "doing")
+    assert (dict(found.people), found.edges_commit) == ({}, False)
+    assert (found.guard_mode, found.guard_max_age, found.guard_timeout) == ("block", 60, 5)
+    assert found.guard_offline == "warn"
+    assert (found.stale_after, found.stale_release) == (7 * 86_400, False)
+    assert found.stale_exempt == "no-stale"
+
+
+def test_table_is_stable_and_plain(repo: Path) -> None:
+    table = load(repo).table()
+    assert [found.key for found in table] == list(KEYS)
+    assert {found.source for found in table} == {"built-in"}
+    shown = json.loads(json.dumps({found.key: found.value for found in table}))
+    assert (shown["lease.ttl"], shown["stale.after"], shown["lease.remote"]) == ("15m", "1w", None)
+
+
+LEVELS = [
+    # key, flag, variable, name in git config, four values from the strongest to the weakest
+    ("lease.ttl", "ttl", "GITLEASE_TTL", "lease.ttl", ("1m", "2m", "3m", "4m")),
+    ("lease.layer", "layer", "GITLEASE_LAYER", "lease.layer", ("a", "b", "c", "d")),
+    ("lease.remote", "remote", "GITLEASE_REMOTE", "lease.remote", ("a", "b", "c", "d")),
+    ("lease.ref_prefix", None, None, "lease.refPrefix", ("", "", "refs/c", "refs/d")),
+    ("guard.mode", None, None, "lease.guardMode", ("", "", "warn", "off")),
+    ("guard.max_age", None, None, "lease.guardMaxAge", ("", "", "3m", "4m")),
+    ("guard.offline", None, None, "lease.guardOffline", ("", "", "block", "off")),
+]
+
+
+@pytest.mark.parametrize(
+    ("key", "flag", "variable", "name", "values", "strongest"),
+    [(*level, strongest) for level in LEVELS for strongest in range(4) if level[4][strongest]],
+)
+@pytest.mark.parametrize("blank", [False, True], ids=["absent", "empty"])
+def test_precedence(
+    repo: Path,
+    key: str,
+    flag: str | None,
+    variable: str | None,
+    name: str,
+    values: tuple[str, ...],
+    strongest: int,
+    blank: bool,
+) -> None:
+    """Each source beats all below it; a source above that is absent or empty says nothing."""
+    said = {level: values[level] for level in range(strongest, 4)}
+    if blank:
+        said |= dict.fromkeys(range(strongest), "")
+    section, _, word = key.partition(".")
+    write(repo, f"{section}:\n  {word}: {said.get(3, '')}\n")
+    if 2 in said:
+        git(repo, "config", name, said[2])
+    environ = {variable: said[1]} if variable and 1 in said else {}
+    flags = {flag: said[0]} if flag and 0 in said else {}
+    sources = (
+        f"flag --{flag}",
+        f"environment {variable}",
+        f"git config (local: .git/config) {name}",
+        f"{FILE}:2",
+    )
+    settings = load(repo, flags, environ)
+    assert setting(settings, key) == Setting(key, values[strongest], sources[strongest])
+    assert settings.ttl_is_default == (key != "lease.ttl")
+    assert settings.remote_explicit == (key == "lease.remote" and strongest == 0)
+
+
+def test_all_empty_is_built_in(repo: Path) -> None:
+    write(repo, 'lease: {ttl: "", layer: , remote: ~, ref_prefix: null}\nguard:\n')
+    for name in ("ttl", "remote", "layer", "refPrefix", "guardMode"):
+        git(repo, "config", f"lease.{name}", "")
+    empty = {"GITLEASE_TTL": "", "GITLEASE_REMOTE": "", "GITLEASE_LAYER": ""}
+    settings = load(repo, {"ttl": "", "remote": "", "layer": ""}, empty)
+    assert {found.source for found in settings.table()} == {"built-in"}
+
+
+def test_local_configuration_beats_global(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wide = repo.parent / "wide"
+    wide.write_text("[lease]\n\tttl = 1h\n\tguardMode = off\n")
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(wide))
+    git(repo, "config", "lease.ttl", "2h")
+    settings = load(repo)
+    assert settings.ttl == 7200
+    assert setting(settings, "guard.mode").source == f"git config (global: {wide}) lease.guardMode"
+
+
+def test_git_c_is_git_configuration(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GIT_CONFIG_PARAMETERS", "'lease.ttl'='2h'")
+    assert setting(load(repo), "lease.ttl").source == "git config (command line) lease.ttl"
+
+
+def test_other_variables_are_not_settings(repo: Path) -> None:
+    others = {"GITLEASE_MODE": "x", "GITLEASE_REF_PREFIX": "x", "GITLEASE_SESSION": "s"}
+    assert {found.source for found in load(repo, environ=others).table()} == {"built-in"}
+
+
+def test_file_is_read_at_the_root_from_a_subfolder(repo: Path) -> None:
+    write(repo, "lease: {ttl: 1h}")
+    (repo / "sub").mkdir()
+    (repo / "sub" / FILE).write_text("lease: {ttl: 2h}")
+    assert load(repo / "sub").ttl == 3600
+
+
+def test_bare_repository_has_no_file(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q", "--bare", "bare.git")
+    (tmp_path / "bare.git" / FILE).write_text("lease: {ttl: 2h}")
+    assert load(tmp_path / "bare.git").ttl_is_default
+
+
+def test_layers_do_not_differ_by_case(repo: Path) -> None:
+    assert load(repo, {"layer": "Team-A"}).layer == "team-a"
+
+
+@pytest.mark.parametrize(
+    ("tasks", "handles"),
+    [
+        ("{files: ['backlog/tasks/*.md']}", True),
+        ("{files: ['tasks/*.md', '.backlog/**/*.md']}", True),
+        ("{files: ['/backlog/*.md']}", True),
+        ("{files: ['./Backlog/*.md']}", True),
+        ("{files: ['backlog/']}", True),
+        ("{files: ['docs/backlog/*.md', 'backlogs/*.md', '*/backlog/*.md', 'backlog.md']}", False),
+        ("{files: []}", False),
+        ("{completed: ['backlog/completed']}", False),
+        ("{files: ['docs/tasks/*.md'], handles: yes}", True),
+        ("{files: ['backlog/tasks/*.md'], handles: false}", False),
+        ("{files: ['backlog/tasks/*.md'], handles: }", True),
+    ],
+)
+def test_people_are_handles_where_backlog_md_is_or_where_it_is_said(
+    repo: Path, tasks: str, handles: bool
+) -> None:
+    write(repo, f"tasks: {tasks}")
+    assert load(repo).handles is handles
+
+
+# Bad values outside of the file
+
+BAD_VALUES = [
+    ("ttl", "15x", "invalid duration"),
+    ("ttl", "0", "is not positive"),
+    ("ttl", "-5m", "invalid duration"),
+    ("ttl", "1.0001s", "is not a whole number"),
+    ("ttl", "11000w", "is longer than ten years"),
+    ("layer", "a b", "is not 1-64 letters"),
+    ("layer", "x" * 65, "is not 1-64 letters"),
+    ("remote", "-oProxyCommand=x", "begins with -"),
+    ("remote", "--upload-pack=x", "begins with -"),
+    ("remote", "ext::sh -c x", "would run a command"),
+    ("remote", "EXT::sh", "would run a command"),
+    ("remote", "a\nb", "has control characters"),
+    ("remote", "a\x7fb", "has control characters"),
+    ("remote", "   ", "must not be empty"),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "why"), BAD_VALUES)
+def test_bad_flag_is_a_usage_error(repo: Path, name: str, value: str, why: str) -> None:
+    with pytest.raises(UsageError, match=f"(?s)^--{name}.*{why}"):
+        load(repo, {name: value})
+
+
+@pytest.mark.parametrize(("name", "value", "why"), BAD_VALUES)
+def test_bad_variable_is_invalid(repo: Path, name: str, value: str, why: str) -> None:
+    with pytest.raises(Invalid, match=f"(?s)^GITLEASE_{name.upper()}.*{why}"):
+        load(repo, {name: ""}, {f"GITLEASE_{name.upper()}": value})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "why"),
+    [
+        *BAD_VALUES,
+        ("guardMode", "deny", "is block, warn or off, not deny"),
+        ("guardOffline", "true", "is block, warn or off, not true"),
+        ("guardMaxAge", "soon", "invalid duration"),
+        ("refPrefix", "heads/x", "is not the beginning of a ref"),
+    ],
+)
+def test_bad_git_configuration_is_invalid(repo: Path, name: str, value: str, why: str) -> None:
+    git(repo, "config", f"lease.{name}", value)
+    with pytest.raises(Invalid) as raised:
+        load(repo)
+    assert raised.value.message.startswith(f"git config (local: .git/config) lease.{name}: ")
+    assert why in raised.value.message
+
+
+def test_key_without_a_value_reads_true(repo: Path) -> None:
+    with (repo / ".git" / "config").open("a") as file:
+        file.write("[lease]\n\tttl\n")
+    with pytest.raises(Invalid, match="invalid duration 'true'"):
+        load(repo)
+
+
+def test_weaker_sources_are_checked_too(repo: Path) -> None:
+    git(repo, "config", "lease.ttl", "soon")
+    with pytest.raises(Invalid, match=r"lease\.ttl"):
+        load(repo, {"ttl": "5m"}, {"GITLEASE_TTL": "5m"})
+
+
+@pytest.mark.parametrize(
+    ("key", "hint"),
+    [
+        ("lease.ttll", "did you mean lease.ttl?"),
+        ("lease.guardmod", "did you mean lease.guardMode?"),
+        ("lease.ref-prefix", "did you mean lease.refPrefix?"),
+        ("lease.guardTimeout", None),
+        ("lease.sub.ttl", None),
+        ("lease.origin.session", None),
+    ],
+)
+def test_unknown_key_in_git_configuration(repo: Path, key: str, hint: str | None) -> None:
+    git(repo, "config", key, "1")
+    with pytest.raises(Invalid) as raised:
+        load(repo)
+    message = raised.value.message
+    assert message == f"git config (local: .git/config) {key.lower()} is not a known key"
+    assert hint is None or raised.value.hints == (hint,)
+    assert raised.value.hints
+
+
+def test_session_in_git_configuration_is_known(repo: Path) -> None:
+    git(repo, "config", "lease.session", "s1")
+    assert load(repo).ttl_is_default
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "refs/gitlease",
+        "refs/heads/gitlease",
+        "refs/heads/a.b/c-d",
+        "refs/größe",
+        "refs/a@b",
+        "refs/a{b",
+    ],
+)
+def test_good_ref_prefix(repo: Path, text: str) -> None:
+    git(repo, "check-ref-format", f"{text}/global")
+    write(repo, f"lease: {{ref_prefix: '{text}'}}")
+    assert load(repo).ref_prefix == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("refs", "refs/", "refs/a/", "/refs/a", "refs//a", "heads/a", "a", "refs/.a", "refs/a/.b"),
+        *("refs/a..b", "refs/a.lock", "refs/a.lock/b", "refs/a.", "refs/a b", "refs/a~1"),
+        *("refs/a:b", "refs/a?", "refs/*", "refs/[a", "refs/a\\\\b", "refs/a@{b", "refs/a^"),
+        *("refs/a\u200eb", "refs/" + "a" * 300),
+    ],
+)
+def test_bad_ref_prefix(text: str) -> None:
+    error = refused(f'lease: {{ref_prefix: "{text}"}}')
+    assert "lease.ref_prefix" in error.message
+    assert "refs/gitlease" in error.hints[0]
+
+
+@pytest.mark.parametrize("text", ["refs/heads", "refs/tags", "refs/remotes"])
+def test_ref_prefix_of_other_refs(text: str) -> None:
+    error = refused(f"lease: {{ref_prefix: {text}}}")
+    assert "mix ledgers with other refs" in error.message
+    assert error.hints == (f"write it like {text}/gitlease",)
+
+
+# The file
+
+FULL = """\
+schema: 1
+lease: {remote: origin, layer: Team, ttl: 20m, ref_prefix: refs/heads/gitlease}
+tasks:
+  files: ["backlog/*.md", 'notes/']
+  completed: [backlog/completed]
+  required: no
+  fields: {assigned: assignee, depends_on: dependencies}
+  statuses:
+    todo: [To Do]
+    done:
+      - Done
+      - "yes"
+people: {jo@example.com: "@jo", "max@example.com": no}
+edges: {commit: on}
+guard: {mode: off, max_age: 90, timeout: 1m30s, offline: block}
+stale: {after: 2w, release: True, exempt: 017}
+"""
+
+
+def test_the_whole_schema(repo: Path) -> None:
+    write(repo, FULL)
+    found = load(repo)
+    assert (found.remote, found.layer, found.ttl) == ("origin", "team", 1200)
+    assert (found.ref_prefix, found.ttl_is_default) == ("refs/heads/gitlease", False)
+    assert found.tasks.files == ("backlog/*.md", "notes/")
+    assert (found.tasks.completed, found.tasks.required) == (("backlog/completed",), False)
+    assert (found.tasks.fields["assigned"], found.tasks.fields["id"]) == ("assignee", "id")
+    assert found.tasks.statuses == {
+        "todo": ("To Do",),
+        "in_progress": ("in_progress", "doing"),
+        "done": ("Done", "yes"),
+    }
+    assert found.people == {"jo@example.com": "@jo", "max@example.com": "no"}
+    assert found.edges_commit is True
+    assert (found.guard_mode, found.guard_max_age, found.guard_timeout) == ("off", 90, 90)
+    assert found.guard_offline == "block"
+    assert (found.stale_after, found.stale_release) == (14 * 86_400, True)
+    assert found.stale_exempt == "017"
+    sources = {entry.key: entry.source for entry in found.table()}
+    assert sources["lease.ttl"] == f"{FILE}:2"
+    assert sources["tasks.statuses"] == f"{FILE}:8"
+    assert sources["people"] == f"{FILE}:13"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "\n", "# nothing\n", "---\n", "---\n...\n", "~", "{}", "schema:", "schema: '1'"),
+        *("lease:", "lease: {}", "\ufeffschema: 1", "people: {}", "tasks: {fields: ~}"),
+        *("tasks: {fields: {}, statuses: {todo: }}", "schema: 1\r\nlease:\r\n"),
+    ],
+)
+def test_files_that_say_nothing(repo: Path, text: str) -> None:
+    (repo / FILE).write_bytes(text.encode())
+    assert load(repo).ttl_is_default
+
+
+def test_empty_list_is_a_value(repo: Path) -> None:
+    write(repo, "tasks: {files: []}")
+    found = setting(load(repo), "tasks.files")
+    assert (found.value, found.source) == ([], f"{FILE}:1")
+
+
+@pytest.mark.parametrize(
+    ("word", "value"),
+    [("true", True), ("yes", True), ("On", True), ("FALSE", False), ("no", False), ("off", False)],
+)
+def test_booleans(word: str, value: bool) -> None:
+    assert parse_settings(f"edges: {{commit: {word}}}".encode())["edges.commit"].value is value
+
+
+BAD_FILES = [
+    # text, line, what the message says, what the hint says
+    ("lese: {}", 1, "unknown key lese", "did you mean lease?"),
+    ("schema: 1\nttl: 5m", 2, "unknown key ttl", "lease.ttl"),
+    ("lease:\n  ttl: 5m\n  tll: 5m", 3, "unknown key lease.tll", "lease.ttl"),
+    ("lease: {session: a}", 1, "unknown key lease.session", ""),
+    ("lease: {max_age: 5m}", 1, "unknown key lease.max_age", "guard.max_age"),
+    ("guard: {xyz: 5m}", 1, "unknown key guard.xyz", "known keys: guard.mode"),
+    ("tasks:\n  fields:\n    assignee: a", 3, "unknown key tasks.fields.assignee", "assigned"),
+    ("tasks: {statuses: {doing: [a]}}", 1, "unknown key tasks.statuses.doing", "statuses.done"),
+    ('"a b\\n": 1', 1, "unknown key 'a b\\n'", ""),
+    ("'': 1", 1, "unknown key ''", ""),
+    ("lease: 5m", 1, "lease must be a mapping, not a single value", ""),
+    ("- lease", 1, "the file must be a mapping, not a list", ""),
+    ("hello", 1, "the file must be a mapping, not a single value", ""),
+    ("\nlease: [ttl]", 2, "lease must be a mapping, not a list", ""),
+    ("lease:\n  ttl: [5m]", 2, "lease.ttl must be a single value, not a list", ""),
+    ("lease:\n  ttl:\n    a: b", 2, "lease.ttl must be a single value, not a mapping", ""),
+    ("lease: {ttl: 5 min}", 1, "lease.ttl: invalid duration '5 min'", "write it like"),
+    ("lease: {ttl: 1:30}", 1, "lease.ttl: invalid duration '1:30'", ""),
+    ("lease: {ttl: no}", 1, "lease.ttl: invalid duration 'no'", ""),
+    ("lease: {ttl: -1}", 1, "lease.ttl: invalid duration '-1'", ""),
+    ("lease: {layer: a/b}", 1, "lease.layer a/b is not 1-64", ""),
+    ("lease: {remote: -x}", 1, "lease.remote -x begins with -", ""),
+    ("lease: {remote: 'ext::sh'}", 1, "lease.remote ext::sh would run a command", ""),
+    ('lease: {remote: "a\\tb"}', 1, "lease.remote has control characters", ""),
+    ("tasks: {files: a.md}", 1, "tasks.files must be a list, not a single value", ""),
+    ("tasks:\n  files:\n    - a\n    - [b]", 4, "an entry of tasks.files must be a single", ""),
+    ("tasks:\n  files:\n    - a\n    - ''", 4, "a pattern must not be empty", ""),
+    ("tasks: {files: ['../x']}", 1, "outside the repository", ""),
+    ("tasks: {files: ['!x']}", 1, "is a negation", ""),
+    ("tasks: {completed: ['[']}", 1, "an entry of tasks.completed", ""),
+    ("tasks: {required: maybe}", 1, "tasks.required is true or false, not maybe", ""),
+    ("tasks: {handles: '@'}", 1, "tasks.handles is true or false, not @", ""),
+    ("tasks: {fields: {created: [a]}}", 1, "tasks.fields.created must be a single value", ""),
+    ("tasks: {fields: {status: created}}", 1, "has created both for status and for created", ""),
+    ("tasks: {fields: {createt: a}}", 1, "unknown key tasks.fields.createt", "fields.created"),
+    ("tasks: {required: 1}", 1, "tasks.required is true or false, not 1", ""),
+    ("tasks: {fields: [id]}", 1, "tasks.fields must be a mapping, not a list", ""),
+    ("tasks: {fields: {id: [a]}}", 1, "tasks.fields.id must be a single value", ""),
+    ("tasks: {fields: {status: assigned}}", 1, "tasks.fields has assigned both for", ""),
+    ("tasks: {fields: {id: x, assigned: x}}", 1, "has x both for assigned and for id", ""),
+    ("tasks: {statuses: {todo: a}}", 1, "tasks.statuses.todo must be a list", ""),
+    ("tasks: {statuses: {todo: []}}", 1, "needs at least one word for todo", ""),
+    ("tasks: {statuses: {todo: [a], done: [A]}}", 1, "has A both for todo and for done", ""),
+    ("people: [jo]", 1, "people must be a mapping, not a list", ""),
+    ("people: {jo: [a]}", 1, "people.jo must be a single value", ""),
+    ('people: {"j\\0": a}', 1, "a key of people has control characters", ""),
+    ('people: {"": a}', 1, "a key of people must not be empty", ""),
+    (f"people: {{jo: {'x' * 300}}}", 1, "people.jo is longer than 254", ""),
+    ("edges: {commit: 0}", 1, "edges.commit is true or false", ""),
+    ("guard: {mode: true}", 1, "guard.mode is block, warn or off, not true", ""),
+    ("guard: {offline: maybe}", 1, "guard.offline is block, warn or off", ""),
+    ("guard:\n  timeout: 0s", 2, "guard.timeout '0s' is not positive", ""),
+    ('stale: {exempt: "a\\u202eb"}', 1, "stale.exempt has control characters", ""),
+    ("schema: 2", 1, "schema 2 is newer than this gitlease", "update gitlease"),
+    (f"schema: {'9' * 5000}", 1, "is newer than this gitlease", "update gitlease"),
+    ("schema: one", 1, "schema is 1, not one", ""),
+    ("schema: 1.0", 1, "schema is 1, not 1.0", ""),
+    ("schema: 0", 1, "schema is 1, not 0", ""),
+    ("schema: [1]", 1, "schema is 1, not 'a list'", ""),
+    ("schema: 1\nschema: 1", 2, "schema is here twice, first in line 1", ""),
+    ("lease:\n  ttl: 1m\n  'ttl': 2m", 3, "ttl is here twice, first in line 2", ""),
+    ("people: {a: b, a: c}", 1, "a is here twice", ""),
+    ("lease: &a {ttl: 5m}", 1, "anchors and tags are not allowed", ""),
+    ("lease: {ttl: !!str 5m}", 1, "anchors and tags are not allowed", ""),
+    ("lease: {ttl: !!python/object:os.system 5m}", 1, "anchors and tags are not allowed", ""),
+    ("lease: {? &a ttl : 5m}", 1, "anchors and tags are not allowed", ""),
+    ("tasks: {files: [*md]}", 1, "aliases are not allowed", "in quotes"),
+    ("people: {<<: {a: b}}", 1, "merge keys are not allowed", ""),
+    ("? [a]\n: b", 1, "a key must be a single word", ""),
+    ("tasks: [[[[[[[[a]]]]]]]]", 1, "nested too deeply", ""),
+    ("schema: 1\n---\nschema: 1", 2, "there is more than one YAML document", ""),
+    ("schema: 1\nlease: {", 3, "this is not YAML", ""),
+    ("schema: 1\n  lease: 2", 2, "this is not YAML", ""),
+    ("people: {a: b}\n\tb: c", 2, "this is not YAML", ""),
+    ("people:\n  a: @jo", 2, "this is not YAML", "in quotes"),
+    ("schema: 1\npeople: {a: \x07}", 2, "this is not YAML", ""),
+]
+
+
+@pytest.mark.parametrize(("text", "line", "message", "hint"), BAD_FILES)
+def test_bad_file(text: str, line: int, message: str, hint: str) -> None:
+    error = refused(text)
+    assert error.message.startswith(f"{FILE}:{line}: ")
+    assert message in error.message
+    assert hint in "".join(error.hints)
+    assert error.message.isprintable()
+
+
+def test_other_encodings() -> None:
+    assert refused(b"schema: 1\n# gr\xf6\xdfe\n").message == f"{FILE}:2: this is not UTF-8"
+    assert "UTF-8" in refused("schema: 1".encode("utf-16")).message
+
+
+def test_hostile_files_are_refused_at_once() -> None:
+    bomb = "a: &a [x, x]\n" + "".join(f"b{i}: &b{i} [*a, *a]\n" for i in range(1000))
+    started = time.monotonic()
+    for text in (bomb, "[" * MAX_BYTES, "{a: " * 50_000, "a: {<<: {<<: {}}}", "? " * 50_000):
+        refused(text)
+    assert time.monotonic() - started < 5
+
+
+def test_too_large(repo: Path) -> None:
+    write(repo, "#" * (MAX_BYTES + 1))
+    with pytest.raises(Invalid, match="larger than 256 KiB"):
+        load(repo)
+    write(repo, "#" * MAX_BYTES)
+    assert load(repo).ttl_is_default
+
+
+def test_not_a_regular_file(repo: Path) -> None:
+    (repo / FILE).mkdir()
+    with pytest.raises(Invalid, match=rf"{FILE} "):
+        load(repo)
+
+
+def test_a_pipe_does_not_block(repo: Path) -> None:
+    os.mkfifo(repo / FILE)
+    with pytest.raises(Invalid, match="not a regular file"):
+        load(repo)
+
+
+def test_links(repo: Path) -> None:
+    (repo / "conf").mkdir()
+    (repo / "conf" / "lease.yaml").write_text("lease: {ttl: 1h}")
+    (repo / FILE).symlink_to("conf/lease.yaml")
+    assert load(repo).ttl == 3600
+    outside = repo.parent / "outside.yaml"
+    outside.write_text("lease: {ttl: 1h}")
+    for target, why in (
+        ("../outside.yaml", "outside"),
+        (str(outside), "outside"),
+        ("gone", "nowhere"),
+        (FILE, FILE),
+    ):
+        (repo / FILE).unlink()
+        (repo / FILE).symlink_to(target)
+        with pytest.raises(Invalid, match=why):
+            load(repo)
+
+
+def test_file_without_permission(repo: Path) -> None:
+    write(repo, "")
+    (repo / FILE).chmod(0)
+    if os.access(repo / FILE, os.R_OK):
+        pytest.skip("this user may read everything")
+    with pytest.raises(Invalid, match="cannot be read"):
+        load(repo)
+
+
+def test_yaml_is_imported_only_when_the_file_exists(repo: Path) -> None:
+    code = (
+        "import sys; from gitlease.git.repository import discover;"
+        "from gitlease.settings.sources import load_settings, resolve_remote;"
+        "r = discover('.'); s = load_settings(r, environ={}, flags={}); resolve_remote(s, r);"
+        "print(*sorted({'yaml', 'pygit2', 'difflib', 'socket', 'hashlib'} & set(sys.modules)))"
+    )
+    env = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    run = [sys.executable, "-c", code]
+    assert subprocess.check_output(run, cwd=repo, env=env, text=True) == "\n"
+    write(repo, "schema: 1")
+    assert subprocess.check_output(run, cwd=repo, env=env, text=True) == "yaml\n"
+    (repo / ".git/gitlease").mkdir()
+    assert subprocess.check_output(run, cwd=repo, env=env, text=True) == "yaml\n"
+    assert subprocess.check_output(run, cwd=repo, env=env, text=True) == "\n"
+
+
+# The remote
+
+
+def location(
+    repo: Path, flags: dict[str, str] | None = None, environ: dict[str, str] | None = None
+) -> Location:
+    found = discover(str(repo))
+    settings = load_settings(found, environ=environ or {}, flags=flags or {})
+    return resolve_remote(settings, found)
+
+
+def add_remote(repo: Path, name: str, url: str | None = None) -> None:
+    git(repo, "config", f"remote.{name}.url", url or f"https://example.com/{name}")
+
+
+def test_without_a_remote_the_ledger_is_local(repo: Path) -> None:
+    assert location(repo) == Location(None, None, explicit=False)
+
+
+def test_the_only_remote_is_taken_whatever_it_is_called(repo: Path) -> None:
+    add_remote(repo, "upstream")
+    assert location(repo) == Location("upstream", "https://example.com/upstream", explicit=False)
+
+
+def test_several_remotes_and_no_origin_are_a_question(repo: Path) -> None:
+    add_remote(repo, "upstream")
+    add_remote(repo, "fork")
+    with pytest.raises(Invalid, match="cannot tell which remote has the ledger") as refused:
+        location(repo)
+    assert "fork" in refused.value.message
+    assert "lease.remote" in refused.value.hints[0]
+
+
+def test_origin_is_the_default(repo: Path) -> None:
+    add_remote(repo, "origin")
+    assert location(repo) == Location("origin", "https://example.com/origin", explicit=False)
+
+
+def test_remote_by_name(repo: Path) -> None:
+    for name in ("origin", "up.stream", "team/fork"):
+        add_remote(repo, name)
+    git(repo, "config", "lease.remote", "up.stream")
+    assert location(repo) == Location("up.stream", "https://example.com/up.stream", False)
+    assert location(repo, {"remote": "team/fork"}).name == "team/fork"
+    assert location(repo, {"remote": "origin"}).explicit
+    assert not location(repo, environ={"GITLEASE_REMOTE": "origin"}).explicit
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["https://example.com/x", "git@example.com:x.git", "../up.git", ".", "/srv/x", "a/b", "foo::x"],
+)
+def test_remote_by_url(repo: Path, url: str) -> None:
+    assert location(repo, {"remote": url}) == Location(None, url, explicit=True)
+
+
+@pytest.mark.parametrize("source", ["flag", "environment", "git", "file"])
+def test_unknown_remote(repo: Path, source: str) -> None:
+    add_remote(repo, "origin")
+    add_remote(repo, "upstream")
+    flags = {"remote": "nobody"} if source == "flag" else {}
+    environ = {"GITLEASE_REMOTE": "nobody"} if source == "environment" else {}
+    if source == "git":
+        git(repo, "config", "lease.remote", "nobody")
+    if source == "file":
+        write(repo, "lease: {remote: nobody}")
+    with pytest.raises(GitleaseError, match="there is no remote nobody") as raised:
+        location(repo, flags, environ)
+    assert type(raised.value) is (UsageError if source == "flag" else Invalid)
+    assert raised.value.hints == ("known remotes: origin, upstream",)
+
+
+def test_unknown_remote_with_a_near_miss_and_without_any(repo: Path) -> None:
+    with pytest.raises(GitleaseError) as raised:
+        location(repo, {"remote": "orgin"})
+    assert raised.value.hints == ("this clone has none: git remote add",)
+    add_remote(repo, "origin")
+    with pytest.raises(GitleaseError) as raised:
+        location(repo, {"remote": "orgin"})
+    assert raised.value.hints == ("did you mean origin?",)
+
+
+@pytest.mark.parametrize("url", ["ext::sh -c x", "-x", "a\nb"])
+def test_unsafe_url_of_a_remote(repo: Path, url: str) -> None:
+    add_remote(repo, "origin", url)
+    with pytest.raises(Invalid, match=r"^the URL of remote origin"):
+        location(repo)
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        *(".", "./evil.git", "evil.git/", "./a/../evil.git", "ABSOLUTE", "file://ABSOLUTE"),
+        *("FILE://ABSOLUTE", "file://QUOTED", "./.git", "link/x"),
+    ],
+)
+def test_committed_remote_inside_the_repository(repo: Path, word: str) -> None:
+    """A committed bare repository must not get its hooks run by the claims of others."""
+    absolute = str(repo / "evil.git")
+    (repo / "link").symlink_to(repo)
+    word = word.replace("ABSOLUTE", absolute).replace("QUOTED", absolute.replace("e", "%65"))
+    write(repo, f"schema: 1\nlease: {{remote: '{word}'}}")
+    with pytest.raises(Invalid, match=rf"^{FILE}:2: lease.remote .* is inside this repository"):
+        load(repo)
+
+
+@pytest.mark.parametrize("word", ["../up.git", "host:evil.git", "https://x/y", "/srv/x", "origin"])
+def test_committed_remote_elsewhere(repo: Path, word: str) -> None:
+    write(repo, f"lease: {{remote: '{word}'}}")
+    assert load(repo).remote == word
+
+
+def test_a_remote_inside_is_fine_when_the_person_asks_for_it(repo: Path) -> None:
+    git(repo, "config", "lease.remote", "./own.git")
+    assert location(repo).url == "./own.git"
+
+
+def test_passwords_are_not_shown(repo: Path) -> None:
+    settings = load(repo, {"remote": "https://jo:secret@example.com/x"})
+    assert setting(settings, "lease.remote").value == "https://jo:***@example.com/x"
+    assert settings.remote == "https://jo:secret@example.com/x"
+
+
+# Writing
+
+
+def found(repo: Path) -> Repository:
+    return discover(str(repo))
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "name"),
+    [
+        ("lease.ttl", "1h", "lease.ttl"),
+        ("LEASE.TTL", "1h", "lease.ttl"),
+        ("lease.ref_prefix", "refs/x", "lease.refPrefix"),
+        ("lease.refPrefix", "refs/x", "lease.refPrefix"),
+        ("guard.mode", "warn", "lease.guardMode"),
+        ("lease.guardMode", "off", "lease.guardMode"),
+        ("guard.max_age", "5m", "lease.guardMaxAge"),
+        ("guard.offline", "block", "lease.guardOffline"),
+        ("lease.layer", "team", "lease.layer"),
+        ("lease.remote", "../x", "lease.remote"),
+        ("lease.session", "-dash first", "lease.session"),
+    ],
+)
+def test_set_and_unset(repo: Path, key: str, value: str, name: str) -> None:
+    git(repo, "config", "--add", name, "old")
+    git(repo, "config", "--add", name, "older")
+    assert set_config(found(repo), key, value) == name
+    assert git(repo, "config", "--local", "--get-all", name) == value
+    load(repo)
+    assert set_config(found(repo), key, "") == name
+    assert set_config(found(repo), key, "") == name
+    assert "lease." not in git(repo, "config", "--local", "--list")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message", "hint"),
+    [
+        ("lease.ttl", "soon", "lease.ttl: invalid duration 'soon'", "write it like"),
+        ("guard.mode", "no", "guard.mode is block, warn or off", ""),
+        ("lease.remote", "nobody", "there is no remote nobody", "this clone has none"),
+        ("lease.remote", "-x", "begins with -", ""),
+        ("lease.session", "x" * 129, "longer than 128", ""),
+        ("lease.session", "a\x07", "control characters", ""),
+        ("lease.tll", "1h", "lease.tll is not a setting", "did you mean lease.ttl?"),
+        ("user.email", "x", "user.email is not a setting", ""),
+        ("guard.timeout", "5s", "guard.timeout holds for everyone", f"edit {FILE}"),
+        ("tasks.files", "x", "tasks.files holds for everyone", f"edit {FILE}"),
+        ("people", "x", "people holds for everyone", f"edit {FILE}"),
+    ],
+)
+def test_set_refuses(repo: Path, key: str, value: str, message: str, hint: str) -> None:
+    before = (repo / ".git" / "config").read_bytes()
+    with pytest.raises(UsageError) as raised:
+        set_config(found(repo), key, value)
+    assert message in raised.value.message
+    assert hint in "".join(raised.value.hints)
+    assert (repo / ".git" / "config").read_bytes() == before
+
+
+def test_set_accepts_a_known_remote(repo: Path) -> None:
+    add_remote(repo, "upstream")
+    set_config(found(repo), "lease.remote", "upstream")
+    assert location(repo).name == "upstream"
+
+
+def test_set_repairs_what_cannot_be_loaded(repo: Path) -> None:
+    git(repo, "config", "lease.ttl", "soon")
+    set_config(found(repo), "lease.ttl", "1h")
+    assert load(repo).ttl == 3600
+
+
+def test_set_in_a_linked_work_tree_is_for_the_clone(
+    repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    git(repo, "-c", "user.name=x", "-c", "user.email=x", "commit", "-q", "--allow-empty", "-m", "x")
+    git(repo, "worktree", "add", "-q", str(tmp_path / "linked"))
+    monkeypatch.chdir(tmp_path / "linked")
+    monkeypatch.setenv("GIT_DIR", os.path.relpath(repo / ".git/worktrees/linked"))
+    set_config(found(tmp_path / "linked"), "lease.ttl", "1h")
+    assert git(repo, "config", "--local", "lease.ttl") == "1h"
+
+
+def test_set_while_another_writes(repo: Path) -> None:
+    (repo / ".git" / "config.lock").touch()
+    with pytest.raises(Invalid, match=r"did not write lease\.ttl: could not lock config file"):
+        set_config(found(repo), "lease.ttl", "1h")
+
+
+# The file that init writes
+
+
+def test_default_file_changes_nothing(repo: Path) -> None:
+    before = load(repo).table()
+    write(repo, default_yaml())
+    assert load(repo).table() == before
+
+
+def test_default_file_teaches_what_is_true(repo: Path) -> None:
+    """With its samples uncommented it still loads, and all but the examples are the defaults."""
+    samples = re.sub(r"(?m)^#(?! \S)", "", default_yaml())
+    before = {found.key: found.value for found in load(repo).table()}
+    write(repo, samples)
+    after = {found.key: found.value for found in load(repo).table()}
+    different = {key for key in before if before[key] != after[key]}
+    assert different == {"lease.remote", "tasks.required", "tasks.handles", "people"}
+    assert (before["tasks.handles"], after["tasks.handles"]) == (None, False)
+
+
+def values(repo: Path) -> dict[str, Any]:
+    return {found.key: found.value for found in load(repo).table()}
+
+
+def test_a_file_with_settings_sets_just_these(repo: Path) -> None:
+    before = values(repo)
+    done = ("Done, at last", "it's", '"over"', "no", "完了", "#", "a: b")
+    live: dict[str, Any] = {
+        "tasks.files": ['a "b"/*.md', "[c]/*.md", "größe/*.md"],
+        "tasks.handles": True,
+        "tasks.fields": {"created": "null", "id": "Key"},
+        "tasks.statuses": {"done": done},
+    }
+    write(repo, settings_yaml(live, about=("one", "two")))
+    after = values(repo)
+    assert {key for key in before if before[key] != after[key]} == live.keys()
+    assert after["tasks.files"] == live["tasks.files"]
+    assert after["tasks.fields"] == {**before["tasks.fields"], "created": "null", "id": "Key"}
+    assert after["tasks.statuses"] == {**before["tasks.statuses"], "done": list(done)}
+    assert "\n# one\n# two\ntasks:\n" in (repo / FILE).read_text()
+
+
+@pytest.mark.parametrize("files", [["docs/tasks/*.md"], ["backlog/tasks/*.md"]])
+def test_a_file_with_settings_teaches_what_is_true(repo: Path, files: list[str]) -> None:
+    text = settings_yaml({"tasks.files": files})
+    write(repo, text)
+    handles = load(repo).handles
+    write(repo, re.sub(r"(?m)^#(?! \S)", "", text))
+    assert (load(repo).handles, '"@jay"' in text) == (handles, handles)
+
+
+def test_a_settings_file_is_parsed_again_only_when_it_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parsed: list[bytes] = []
+
+    def counting(data: bytes) -> dict[str, Found]:
+        parsed.append(data)
+        return parse_settings(data)
+
+    folder = str(tmp_path)
+    first = remembered(b"lease: {ttl: 20m}\n", counting, folder)
+    again = remembered(b"lease: {ttl: 20m}\n", counting, folder)
+    assert again == first == {"lease.ttl": Found(1_200, f"{FILE}:1")}
+    assert len(parsed) == 1
+    assert remembered(b"lease: {ttl: 30m}\n", counting, folder)["lease.ttl"].value == 1_800
+    for odd in ("[]", '{"purpose": 1}', "{", '{"found": {"x": 3}}'):
+        (tmp_path / "settings.json").write_text(odd, encoding="utf-8")
+        assert remembered(b"lease: {ttl: 20m}\n", counting, folder) == first
+    with pytest.raises(Invalid):
+        remembered(b"lease: {tll: 20m}\n", counting, folder)
+    assert remembered(b"", counting, str(tmp_path / "nowhere")) == {}

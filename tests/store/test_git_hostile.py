@@ -1,0 +1,831 @@
+"""Whatever lies at the ref: a typed refusal, bounded, and only what is damaged is unavailable."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tracemalloc
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+from support.clock import ManualClock
+from support.fences import clean_env
+from support.ledgers import (
+    EPOCH_MS,
+    Entry,
+    Files,
+    door,
+    file_of,
+    header_of,
+    make_header,
+    make_lease,
+    place,
+    raw_tree,
+    read_files,
+    record_of,
+    set_tip,
+    tip,
+    write_commit,
+    write_object,
+    write_tree,
+)
+from support.remotes import Remote
+from support.repos import git
+
+from gitlease.core.errors import GitleaseError, Invalid, LeaseHeld
+from gitlease.core.instant import rfc3339_ms
+from gitlease.core.lease import Lease
+from gitlease.faces.cli.app import run
+from gitlease.faces.library.leases import Leases
+from gitlease.git import plain_yaml
+from gitlease.store.records import notes_file, notices_file, write_header
+
+pytestmark = [pytest.mark.one_in(3), pytest.mark.sampled(2)]
+
+Clones = Callable[..., list[Path]]
+ROOT = Path(__file__).parents[2]
+NAME = make_lease("F001")
+PATHS = make_lease("src/auth/**", token=2)
+GOOD = record_of(NAME)
+HEADER = write_header(make_header())
+MEMORY = 48 * 1024 * 1024
+ESCAPE = "\x1b]0;pwned\x07\x1b[2J"
+BIDI = "‮"
+
+
+def swap(old: str, new: str, record: bytes = GOOD) -> bytes:
+    """A sound record with one thing changed."""
+    assert old.encode() in record
+    return record.replace(old.encode(), new.encode(errors="surrogatepass"))
+
+
+def field(name: str, value: str, record: bytes = GOOD) -> bytes:
+    """A sound record with one field's text changed."""
+    lines = record.decode().split("\n")
+    at = next(i for i, line in enumerate(lines) if line.startswith(f"{name}:"))
+    lines[at] = f"{name}: {value}"
+    return "\n".join(lines).encode()
+
+
+def merge_bomb() -> bytes:
+    """A small text of merge keys that a loader would expand without end."""
+    lines = ["a0: &a0 {k: v}"]
+    lines += [f"a{i}: &a{i} {{<<: [{', '.join(['*a' + str(i - 1)] * 9)}]}}" for i in range(1, 12)]
+    return ("\n".join(lines) + "\n").encode()
+
+
+def laughs() -> bytes:
+    """The billion laughs: aliases of aliases."""
+    lines = ["a0: &a0 [lol]"]
+    lines += [f"a{i}: &a{i} [{', '.join(['*a' + str(i - 1)] * 9)}]" for i in range(1, 12)]
+    return ("\n".join(lines) + "\n").encode()
+
+
+BAD_RECORDS: dict[str, bytes] = {
+    "empty": b"",
+    "not yaml": b"{[}]: : :\n- x",
+    "not utf-8": GOOD + b"x: \xff\xfe\n",
+    "nul": GOOD + b"x: a\0b\n",
+    "utf-16": GOOD.decode().encode("utf-16"),
+    "list": b"- resource: F001\n",
+    "scalar": b"F001\n",
+    "two documents": GOOD + b"---\n" + GOOD,
+    "merge key": GOOD + b"<<: {token: 9}\n",
+    "merge bomb": merge_bomb(),
+    "laughs": laughs(),
+    "anchor": field("holder", "&me eve@example.com"),
+    "alias": field("holder", "*me"),
+    "tag": field("token", "!!python/object/apply:os.system ['true']"),
+    "tagged text": field("holder", "!!str eve@example.com"),
+    "complex key": b"? [a, b]\n: c\n" + GOOD,
+    "duplicate key": GOOD + b"token: 9\n",
+    "deep flow": b"resource: " + b"[" * 30_000,
+    "deep block": b"".join(b" " * i + b"a:\n" for i in range(250)),
+    "many values": b"x: [" + b"1," * 30_000 + b"]\n",
+    "long key": b"k" * 60_000 + b": v\n",
+    "1 MB": GOOD + b"# " + b"x" * 1_000_000,
+    "token text": field("token", "many"),
+    "token zero": field("token", "0"),
+    "token negative": field("token", "-1"),
+    "token float": field("token", "1.5"),
+    "token huge": field("token", "9" * 5_000),
+    "token unicode digits": field("token", "١٢"),
+    "token list": field("token", "[1]"),
+    "token null": field("token", "null"),
+    "ttl zero": field("ttl", "0"),
+    "ttl of a century": field("ttl", "3155760000"),
+    "renewals negative": field("renewals", "-3"),
+    "expires first": field("expires_at", rfc3339_ms(EPOCH_MS - 1)),
+    "expires in 20 years": field("expires_at", rfc3339_ms(EPOCH_MS + 20 * 365 * 86_400_000)),
+    "expires in 9999": field("expires_at", '"9999-12-31T23:59:59.999Z"'),
+    "local time": field("renewed_at", '"2027-01-15T08:00:00"'),
+    "with offset": field("renewed_at", '"2027-01-15T08:00:00+01:00"'),
+    "unix time": field("renewed_at", "1800000000"),
+    "no such day": field("renewed_at", '"2027-02-30T08:00:00.000Z"'),
+    "state of the union": field("state", "revoked"),
+    "edge maybe": field("edge", "maybe"),
+    "holder empty": field("holder", '""'),
+    "holder list": field("holder", "[eve@example.com]"),
+    "holder mapping": field("holder", "{name: eve}"),
+    "holder long": field("holder", "e" * 300),
+    "holder escapes": field("holder", json.dumps(f"eve{ESCAPE}@example.com")),
+    "holder bidi": field("holder", json.dumps(f"eve{BIDI}@example.com")),
+    "holder two lines": field("holder", '"eve\\nowner: root"'),
+    "reason escapes": field("reason", json.dumps(f"see {ESCAPE}")),
+    "host escapes": field("host", json.dumps(ESCAPE)),
+    "session long": field("session", "s" * 200),
+    "scope empty": field("scope", '""'),
+    "scope other": field("scope", "parser"),
+    "resource other": field("resource", "F002"),
+    "resource spelt as a path": field("resource", '"path:F001"'),
+    "resource outside": field("resource", '"../../etc/passwd"'),
+    "resource absolute": field("resource", '"/etc/passwd"'),
+    "resource negation": field("resource", '"!src"'),
+    "resource missing": swap("resource: F001\n", ""),
+    "margins missing": swap("margins:", "margin:"),
+    "margins endless": swap("skew: 60", "skew: 999999999"),
+    "paths not paths": field("paths", '["a//b", "!c"]'),
+    "paths where none belong": field("paths", '["src/**"]'),
+    "paths of 65": field("paths", json.dumps([f"f{i}/x" for i in range(65)])),
+    "lease_id missing": swap("lease_id:", "lease_idea:"),
+}
+"""What can lie in the place of F001's record. None of them is a lease of F001."""
+
+BAD_MODES: dict[str, Callable[[Path], Entry]] = {
+    "symlink": lambda bare: Entry("120000", write_object(bare, b"../../../etc/passwd")),
+    "gitlink": lambda bare: Entry("160000", "1" * 40),
+    "tree": lambda bare: Entry("040000", write_tree(bare, {"x": b"x"})),
+    "good record as symlink": lambda bare: Entry("120000", write_object(bare, GOOD)),
+}
+
+
+@pytest.fixture
+def bare(path_remote: Remote) -> Path:
+    """The remote's repository."""
+    return path_remote.bare
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    """A clock that the records' times are near to."""
+    return ManualClock()
+
+
+@pytest.fixture
+def leases(clones: Clones, path_remote: Remote, clock: ManualClock) -> Leases:
+    """The door of the first clone, which has never met the ledger."""
+    return door(clones(1)[0], clock=clock)
+
+
+@pytest.fixture
+def parsed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many events of YAML were read, in the first item."""
+    count = [0]
+    take = plain_yaml._Events.take
+
+    def counting(self: plain_yaml._Events) -> object:
+        count[0] += 1
+        return take(self)
+
+    monkeypatch.setattr(plain_yaml._Events, "take", counting)
+    return count
+
+
+@pytest.fixture
+def memory() -> Iterator[Callable[[], int]]:
+    """Bytes at the peak since the test began."""
+    tracemalloc.start()
+    yield lambda: tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+
+
+def refused(action: Callable[[], object]) -> GitleaseError:
+    """The typed refusal of an action, fit to be printed on any terminal."""
+    with pytest.raises(GitleaseError) as raised:
+        action()
+    error = raised.value
+    for line in (error.message, *error.hints):
+        assert line.isprintable(), repr(line)
+        assert len(line) < 1_000
+    return error
+
+
+def attempt(action: Callable[[], object]) -> GitleaseError | None:
+    """The typed refusal of an action that may as well succeed; anything else is a failure."""
+    try:
+        action()
+    except GitleaseError as error:
+        refusal = error
+    else:
+        return None
+    assert refusal.message.isprintable(), repr(refusal.message)
+    return refusal
+
+
+def listed(leases: Leases) -> set[str]:
+    """What a list shows; its warnings are fit to be printed."""
+    found = {view.resource for view in leases.list(all=True)}
+    for line in leases.warnings:
+        assert line.isprintable(), repr(line)
+        assert len(line) < 1_000
+    return found
+
+
+# --- one bad record -----------------------------------------------------------------------------
+
+
+@pytest.mark.one_in(12)
+@pytest.mark.parametrize("name", BAD_RECORDS)
+def test_a_bad_record_takes_only_its_own_resource(
+    name: str, bare: Path, leases: Leases, parsed: list[int], memory: Callable[[], int]
+) -> None:
+    other = make_lease("F003", token=3)
+    place(bare, {file_of(NAME): BAD_RECORDS[name], file_of(other): record_of(other)})
+    assert isinstance(refused(lambda: leases.claim("F001")), Invalid)
+    assert isinstance(refused(lambda: leases.show("F001")), Invalid)
+    assert isinstance(refused(lambda: leases.release("F001")), Invalid)
+    assert leases.claim("F002").token == 1_001
+    assert leases.claim("src/auth/login.py").token == 1_002
+    assert isinstance(refused(lambda: leases.claim("F003")), LeaseHeld)
+    assert listed(leases) == {"F002", "F003", "src/auth/login.py"}
+    assert any(file_of(NAME) in line for line in leases.warnings)
+    assert [view.resource for view in leases.renew_all()] == ["F002", "src/auth/login.py"]
+    assert parsed[0] < 12 * plain_yaml.MAX_NODES
+    assert memory() < MEMORY
+
+
+@pytest.mark.parametrize("name", BAD_MODES)
+def test_a_record_that_is_no_regular_file(name: str, bare: Path, leases: Leases) -> None:
+    place(bare, {file_of(NAME): BAD_MODES[name](bare)})
+    assert isinstance(refused(lambda: leases.claim("F001")), Invalid)
+    assert leases.claim("F002").token == 1_001
+    assert listed(leases) == {"F002"}
+
+
+def test_an_executable_record_is_a_record_and_nothing_runs(bare: Path, leases: Leases) -> None:
+    place(bare, {file_of(NAME): Entry("100755", write_object(bare, GOOD))})
+    held = refused(lambda: leases.claim("F001"))
+    assert isinstance(held, LeaseHeld)
+    assert held.lease is not None
+    assert held.lease.holder == "eve@example.com"
+
+
+@pytest.mark.parametrize("name", ["merge bomb", "token huge", "1 MB", "deep flow", "empty"])
+def test_a_bad_record_of_paths_takes_path_claims_only(
+    name: str, bare: Path, leases: Leases
+) -> None:
+    place(bare, {file_of(PATHS): BAD_RECORDS[name]})
+    assert isinstance(refused(lambda: leases.claim("docs/**")), Invalid)
+    assert isinstance(refused(lambda: leases.claim("F001", paths=["docs/x"])), Invalid)
+    assert leases.claim("F001").token == 1_001
+    leases.renew("F001")
+    assert listed(leases) == {"F001"}
+    leases.release("F001")
+
+
+def test_a_record_of_50_mb_is_never_read(
+    bare: Path, leases: Leases, memory: Callable[[], int]
+) -> None:
+    huge = GOOD + b"# " + b"x" * 50_000_000
+    place(bare, {file_of(NAME): huge})
+    assert isinstance(refused(lambda: leases.claim("F001")), Invalid)
+    assert leases.claim("F002").token == 1_001
+    assert listed(leases) == {"F002"}
+    assert memory() < MEMORY + len(huge)  # the test's own copy
+
+
+# --- names --------------------------------------------------------------------------------------
+
+
+def test_two_records_of_one_resource(bare: Path, leases: Leases) -> None:
+    covering = make_lease("F001", token=4, paths=("src/**",), holder="mallory@example.com")
+    files = {file_of(NAME): record_of(NAME), file_of(covering): record_of(covering)}
+    assert len(files) == 2
+    place(bare, files)
+    assert isinstance(refused(lambda: leases.claim("F001")), Invalid)
+    assert leases.claim("F002").token == 1_001
+    assert "F002" in listed(leases)
+
+
+def test_duplicate_entries_of_one_name(bare: Path, leases: Leases) -> None:
+    folder, _, name = file_of(NAME).rpartition("/")
+    top, _, fan = folder.partition("/")
+    mine = replace(NAME, holder="w1@example.com")
+    one, two = write_object(bare, GOOD), write_object(bare, record_of(mine))
+    entry = name.encode()
+    inside = raw_tree(bare, [("100644", entry, one), ("100644", entry, two)])
+    place(bare, {f"{top}/{fan}": Entry("040000", inside)})
+    refused(lambda: leases.claim("F001"))
+    assert leases.claim("F002").token == 1_001
+
+
+def test_names_that_collide_by_case(bare: Path, leases: Leases) -> None:
+    name = file_of(NAME)
+    folder, _, last = name.rpartition("/")
+    place(
+        bare,
+        {
+            name: GOOD,
+            f"{folder}/{last.upper()}": record_of(replace(NAME, token=9)),
+            f"{folder}/{last.capitalize()}": record_of(replace(NAME, resource=NAME.resource)),
+            f"{folder.upper()}/{last}": GOOD,
+        },
+    )
+    assert isinstance(refused(lambda: leases.claim("f001")), LeaseHeld)
+    assert leases.claim("F002").token == 1_001
+    assert listed(leases) == {"F001", "F002"}
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        pytest.param(b"\x1b]0;pwned\x07.yaml", id="escapes"),
+        pytest.param("‮lmay.yaml".encode(), id="bidi"),
+        pytest.param(b"\xff\xfe\x80.yaml", id="not utf-8"),
+        pytest.param(b"a\nb.yaml", id="two lines"),
+        pytest.param(b"x" * 5_000, id="long"),
+        pytest.param(b"..", id="dotdot"),
+        pytest.param(b".git", id="dotgit"),
+        pytest.param(b"C:\\con", id="windows"),
+    ],
+)
+@pytest.mark.parametrize("top", ["leases", "paths"])
+def test_odd_names_in_the_tree(top: str, odd: bytes, bare: Path, leases: Leases) -> None:
+    """They are met twice: at the first contact, and where a later head differs by them."""
+    leases.claim("F009")
+    blob = write_object(bare, b"x: y\n")
+    fan = Entry("040000", raw_tree(bare, [("100644", odd, blob)]))
+    place(bare, {f"{top}/ab": fan}, onto=True)
+    assert "F009" in listed(leases)
+    assert leases.claim("F002").token == 2
+    if top == "paths":
+        assert isinstance(refused(lambda: leases.claim("docs/**")), Invalid)
+    else:
+        assert leases.claim("docs/**").token == 3
+    assert leases.renew("F009").renewals == 1
+
+
+@pytest.mark.parametrize("top", ["leases", "paths", "notes", "notices"])
+def test_a_stray_file_in_the_place_of_a_folder_hides_nothing_else(
+    top: str, bare: Path, leases: Leases
+) -> None:
+    place(bare, {f"{top}/README": b"hello\n", file_of(NAME): GOOD})
+    leases.claim("F002")
+    assert listed(leases) == {"F001", "F002"}
+    assert [view.resource for view in leases.renew_all()] == ["F002"]
+    assert isinstance(refused(lambda: leases.claim("F001")), LeaseHeld)
+
+
+@pytest.mark.parametrize("top", ["leases", "paths", "notes", "notices"])
+@pytest.mark.parametrize("kind", ["blob", "gitlink", "symlink"])
+def test_a_folder_that_is_none(top: str, kind: str, bare: Path, leases: Leases) -> None:
+    mode = {"blob": "100644", "gitlink": "160000", "symlink": "120000"}[kind]
+    oid = "1" * 40 if kind == "gitlink" else write_object(bare, b"nowhere")
+    place(bare, {top: Entry(mode, oid)})
+    for action in (
+        lambda: leases.claim("F001"),
+        lambda: leases.claim("src/x"),
+        lambda: leases.note("F001", "hello"),
+        lambda: leases.done("F001"),
+        lambda: leases.release("F001"),
+        lambda: leases.list(all=True),
+    ):
+        attempt(action)
+
+
+# --- many ---------------------------------------------------------------------------------------
+
+
+def test_ten_thousand_entries_in_one_folder(
+    bare: Path, leases: Leases, parsed: list[int], memory: Callable[[], int]
+) -> None:
+    """A claim reads what it needs; a list reads each of the same bytes once."""
+    blob = Entry("100644", write_object(bare, GOOD))
+    folder = file_of(make_lease("F002")).rpartition("/")[0]
+    files: Files = {f"{folder}/x{i}-{i:016x}.yaml": blob for i in range(10_000)}
+    place(bare, files)
+    assert leases.claim("F002").token == 1_001
+    assert parsed[0] < 2_000
+    assert listed(leases) == {"F002"}
+    assert len(leases.warnings) < 100
+    assert memory() < 2 * MEMORY
+
+
+def test_ten_thousand_entries_of_one_costly_record(
+    bare: Path, leases: Leases, parsed: list[int]
+) -> None:
+    """Small to push, costly to read: reading must not multiply what was pushed once."""
+    costly = b"x: [" + b"1," * 19_000 + b"]\n"
+    blob = Entry("100644", write_object(bare, costly))
+    place(bare, {f"paths/ab/x{i}-{i:016x}.yaml": blob for i in range(2_000)})
+    assert leases.claim("F002").token == 1_001
+    assert isinstance(refused(lambda: leases.claim("src/x")), Invalid)
+    assert listed(leases) == {"F002"}
+    assert parsed[0] < 10 * plain_yaml.MAX_NODES
+
+
+BOMB = """
+import resource, sys
+from pathlib import Path
+resource.setrlimit(resource.RLIMIT_AS, (2_000_000_000, 2_000_000_000))
+resource.setrlimit(resource.RLIMIT_CPU, (20, 20))
+import gitlease
+with gitlease.open(sys.argv[1]) as leases:
+    try:
+        lease = leases.claim("F002")
+        leases.list(all=True)
+        print("claimed")
+    except gitlease.GitleaseError as error:
+        print(error.code)
+"""
+
+
+def run_limited(clone: Path) -> str:
+    """What a process with 2 GB and 20 s of processor time says of a claim and a list."""
+    done = subprocess.run(
+        [sys.executable, "-c", BOMB, str(clone)],
+        env={**clean_env(), "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, (done.returncode, done.stderr[-2_000:])
+    return done.stdout.strip()
+
+
+@pytest.mark.parametrize("where", ["leases/ab", "paths/ab", "notes/ab", "junk", "leases"])
+def test_a_bomb_of_trees_does_not_go_off(where: str, bare: Path, clones: Clones) -> None:
+    """Ten levels of ten times the same folder: a hundred objects that name ten thousand million."""
+    clone = clones(1)[0]
+    with door(clone) as leases:
+        leases.claim("F001")  # so that the next head is compared with this one
+    level = write_object(bare, b"boom")
+    mode = "100644"
+    for _ in range(10):
+        level = raw_tree(bare, [(mode, b"f%d" % i, level) for i in range(10)])
+        mode = "40000"
+    place(bare, {where: Entry("040000", level)}, onto=where != "leases")
+    if where == "leases":
+        assert run_limited(clone) in ("claimed", "rollback", "invalid")
+    else:
+        assert run_limited(clone) == "claimed"
+
+
+@pytest.mark.slow
+def test_a_folder_nested_very_deep(bare: Path, clones: Clones) -> None:
+    clone = clones(1)[0]
+    with door(clone) as leases:
+        leases.claim("F001")
+    level, mode = write_object(bare, b"deep"), "100644"
+    for _ in range(1_500):
+        level, mode = raw_tree(bare, [(mode, b"d", level)]), "40000"
+    place(bare, {"leases/ab": Entry("040000", level)}, onto=True)
+    assert run_limited(clone) == "claimed"
+
+
+# --- time and numbers ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "record"),
+    [
+        ("year 9999", replace(NAME, renewed_at=253402300799_000, expires_at=253402300799_999)),
+        ("year 1", replace(NAME, claimed_at=-62135596800_000)),
+        ("year 1 all", replace(NAME, renewed_at=-62135596800_000, expires_at=-62135596799_000)),
+        (
+            "tomorrow",
+            replace(NAME, renewed_at=EPOCH_MS + 86_400_000, expires_at=EPOCH_MS + 87_000_000),
+        ),
+        ("no time at all", replace(NAME, expires_at=NAME.renewed_at)),
+        ("token of ten to the 18", replace(NAME, token=10**18)),
+        ("ten years", replace(NAME, expires_at=EPOCH_MS + 3_650 * 86_400_000, ttl=3_650 * 86_400)),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_sound_record_with_odd_values(
+    name: str, record: object, bare: Path, leases: Leases, clock: ManualClock
+) -> None:
+    """Whatever it says, verbs answer or refuse in words, now and much later."""
+    assert isinstance(record, Lease)
+    text = record_of(record)
+    for wrong, right in ((b'"1-01-01', b'"0001-01-01'),):  # strftime does not pad the year 1
+        text = text.replace(wrong, right)
+    place(bare, {file_of(NAME): text})
+    for _ in range(3):
+        for verb in (leases.claim, leases.renew, leases.release, leases.done, leases.show):
+            attempt(partial(verb, "F001"))
+        assert leases.claim("F002").mine
+        listed(leases)
+        clock.advance(12 * 365 * 86_400)
+
+
+def test_a_lease_from_the_future_is_waited_for_and_then_taken(
+    bare: Path, leases: Leases, clock: ManualClock
+) -> None:
+    """A clock that is wrong by years holds nobody up for years."""
+    ahead = EPOCH_MS + 20 * 365 * 86_400_000
+    place(
+        bare,
+        {file_of(NAME): record_of(replace(NAME, renewed_at=ahead, expires_at=ahead + 900_000))},
+    )
+    held = refused(lambda: leases.claim("F001"))
+    assert isinstance(held, LeaseHeld)
+    assert held.free_at is not None
+    assert held.free_at < clock.wall_ms + 3_600_000
+    clock.advance(1_200)
+    assert leases.claim("F001").mine
+
+
+# --- the header ---------------------------------------------------------------------------------
+
+
+def header_field(name: str, value: str) -> bytes:
+    return field(name, value, HEADER)
+
+
+BAD_HEADERS: dict[str, bytes] = {
+    "empty": b"",
+    "merge bomb": merge_bomb(),
+    "laughs": laughs(),
+    "garbage": os.urandom(500),
+    "list": b"- format: 1\n",
+    "no format": swap("format: 2\n", "", HEADER),
+    "format zero": header_field("format", "0"),
+    "format text": header_field("format", "one"),
+    "no id": swap("id: c0ffee\n", "", HEADER),
+    "id escapes": header_field("id", json.dumps(ESCAPE)),
+    "revision negative": header_field("revision", "-7"),
+    "revision huge": header_field("revision", "9" * 40),
+    "sequence huge": header_field("sequence", "9" * 13),
+    "epoch huge": header_field("epoch", "9" * 9),
+    "no policy": swap("policy:", "police:", HEADER),
+    "policy upside down": swap("ttl_min: 10", "ttl_min: 99999999", HEADER),
+    "policy without end": swap("ttl_max: 28800", "ttl_max: 99999999999", HEADER),
+    "ring of nothing": header_field("ring", "[x]"),
+    "ring of digits": header_field("ring", '["a ²³ b"]'),
+    "ring of a giant": header_field("ring", json.dumps([f"{'a' * 120_000} 1 b"])),
+    "ring too long": header_field("ring", json.dumps([f"a {i} b" for i in range(500)])),
+    "admins escapes": swap("admins: []", "admins: [" + json.dumps(ESCAPE) + "]", HEADER),
+    "1 MB": HEADER + b"# " + b"x" * 1_000_000,
+}
+
+
+@pytest.mark.parametrize("name", BAD_HEADERS)
+def test_a_bad_header_is_refused_whole(
+    name: str, bare: Path, leases: Leases, parsed: list[int]
+) -> None:
+    place(bare, {"ledger.yaml": BAD_HEADERS[name], file_of(NAME): GOOD})
+    before = tip(bare)
+    for action in (lambda: leases.claim("F002"), leases.list, lambda: leases.renew("F001")):
+        assert isinstance(refused(action), Invalid)
+    assert tip(bare) == before
+    assert parsed[0] < 6 * plain_yaml.MAX_NODES
+
+
+def test_a_newer_format_says_upgrade(bare: Path, leases: Leases) -> None:
+    place(bare, {"ledger.yaml": b"format: 3\nwhatever: {is: new}\n"})
+    error = refused(lambda: leases.claim("F001"))
+    assert isinstance(error, Invalid)
+    assert "format 3" in error.message
+    assert any("upgrade" in hint for hint in error.hints)
+
+
+def test_a_newer_format_may_use_what_this_one_refuses(bare: Path, leases: Leases) -> None:
+    """Even where it is not this subset of YAML any more, the message is of the version."""
+    newer = b"format: 4\nring: &ring [a, b]\nagain: *ring\n"
+    place(bare, {"ledger.yaml": newer})
+    error = refused(lambda: leases.claim("F001"))
+    assert any("upgrade" in hint for hint in error.hints), error.message
+
+
+@pytest.mark.parametrize("name", ["revision", "sequence"])
+def test_numbers_at_their_end_never_make_a_ledger_that_nobody_reads(
+    name: str, bare: Path, leases: Leases
+) -> None:
+    header = (
+        make_header(revision=10**18) if name == "revision" else make_header(sequence=10**12 - 1)
+    )
+    place(bare, {}, header=header)
+    refusal = attempt(lambda: leases.claim("F001"))
+    assert refusal is None or refusal.code == "invalid"
+    assert header_of(bare).ledger_id == header.ledger_id  # it still reads
+
+
+# --- the ref ------------------------------------------------------------------------------------
+
+
+def test_something_else_at_the_ref(bare: Path, clones: Clones) -> None:
+    blob = write_object(bare, HEADER)
+    tree = write_tree(bare, {"ledger.yaml": HEADER})
+    sound = write_commit(bare, tree)
+    tag = write_object(
+        bare,
+        f"object {sound}\ntype commit\ntag t\ntagger Eve <e@x> 1700000000 +0000\n\nt\n".encode(),
+        "tag",
+    )
+    nothing = write_commit(bare, write_tree(bare, {}))
+    foreign = git(bare, "rev-parse", "refs/heads/main")
+    symlink = write_commit(bare, write_tree(bare, {"ledger.yaml": Entry("120000", blob)}))
+    gitlink = write_commit(bare, write_tree(bare, {"ledger.yaml": Entry("160000", "1" * 40)}))
+    folder = write_commit(bare, write_tree(bare, {"ledger.yaml/x": HEADER}))
+    leases = door(clones(1)[0])
+    for oid in (blob, tree, tag, nothing, foreign, symlink, gitlink, folder):
+        set_tip(bare, oid)
+        for action in (lambda: leases.claim("F001"), leases.list):
+            assert isinstance(refused(action), Invalid)
+        assert tip(bare) == oid
+    set_tip(bare, sound)
+    assert leases.claim("F001").token == 1_001
+
+
+def test_a_sound_ledger_replaced_by_something_else(bare: Path, clones: Clones) -> None:
+    """Met in the middle of work, not at the first contact: the push is refused, the reading too."""
+    one, two = clones(2)
+    mine, other = door(one), door(two)
+    mine.claim("F001")
+    other.claim("F002")
+    for oid in (write_object(bare, b"x"), write_tree(bare, {"a": b"b"})):
+        set_tip(bare, oid)
+        for leases in (mine, other):
+            assert isinstance(refused(partial(leases.claim, "F003")), Invalid)
+            assert isinstance(refused(leases.list), Invalid)
+        assert tip(bare) == oid
+
+
+def test_a_merge_at_the_tip(bare: Path, leases: Leases) -> None:
+    leases.claim("F001")
+    leases.renew("F001")
+    ours, side = tip(bare), write_commit(bare, write_tree(bare, {"x": b"y"}))
+    message = b"merge\n\nstep: renewal\n"
+    merge = place(bare, {}, onto=True, parents=[ours, side, ours], message=message)
+    assert leases.renew("F001").renewals == 2
+    assert git(bare, "rev-parse", f"{tip(bare)}^") == merge  # a merge is not replaced
+    assert leases.claim("F002").mine
+
+
+@pytest.mark.parametrize(
+    ("message", "headers"),
+    [
+        pytest.param(b"x\n\nstep: renewal\n", [b"encoding bogus-8"], id="unknown encoding"),
+        pytest.param(b"x\n\nstep: renewal\n", [b"encoding rot13"], id="encoding of bytes"),
+        pytest.param(b"\xff\xfe\n\nstep: renewal\n", [b"encoding utf-8"], id="not in its encoding"),
+        pytest.param(b"\xff\xfe\x00\x80\n\nstep: renewal\n", [], id="not text"),
+        pytest.param(b"x" * 3_000_000 + b"\n\nstep: renewal\n", [], id="3 MB"),
+        pytest.param(b"", [], id="empty"),
+        pytest.param(b"x\n", [b"x-junk " + b"y" * 200_000], id="junk header"),
+        pytest.param(b"x\n", [b"gpgsig nonsense"], id="bad signature"),
+    ],
+)
+def test_a_commit_with_an_odd_message(
+    message: bytes,
+    headers: list[bytes],
+    bare: Path,
+    leases: Leases,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    leases.claim("F001")
+    leases.renew("F001")
+    place(bare, {}, onto=True, message=message, headers=headers)
+    assert leases.renew("F001").renewals == 2
+    assert leases.renew("F001").renewals == 3
+    assert leases.claim("F002").mine
+    assert run(["log", "-C", folder_of(leases)]) == 0
+    assert "F001" in capsys.readouterr().out
+
+
+def folder_of(leases: Leases) -> str:
+    """The work tree that a door belongs to."""
+    root = leases._workspace.repository.toplevel
+    assert root is not None
+    return root
+
+
+# --- notes, notices and the audit trail -----------------------------------------------------------
+
+
+def test_damaged_notes_do_not_make_a_claim_fail_that_was_granted(
+    bare: Path, clones: Clones, clock: ManualClock
+) -> None:
+    """Either it is refused and nothing is held, or it is granted and said to be."""
+    one, two = clones(2)
+    mine = door(one, clock=clock)
+    mine.note("F001", "careful")
+    notes = next(file for file in read_files(bare) if file.startswith("notes/"))
+    place(bare, {notes: merge_bomb()}, onto=True)
+    try:
+        granted = mine.claim("F001").mine
+    except Invalid:
+        granted = False
+    held = any(view.resource == "F001" for view in door(two, clock=clock).list())
+    assert held == granted
+    if granted:
+        mine.release("F001")
+    assert mine.claim("F002").mine
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b"", merge_bomb(), b"x" * 600_000, b"resource: F002\nnotes: []\n"],
+    ids=["empty", "bomb", "large", "of another"],
+)
+def test_damaged_notes_and_notices(text: bytes, bare: Path, leases: Leases) -> None:
+    place(bare, {notes_file(NAME.resource): text, notices_file("w1@example.com"): text})
+    for action in (
+        lambda: leases.note("F001", "hello"),
+        lambda: leases.show("F001"),
+        lambda: leases.release("F001", note="bye"),
+        lambda: leases.done("F001"),
+    ):
+        attempt(action)
+    assert leases.claim("F002").mine
+    assert listed(leases) >= {"F002"}
+
+
+HOSTILE_LINES: dict[str, bytes] = {
+    "deep": b"{" + b'"a":{' * 100_000,
+    "deep list": b'{"kind": ' + b"[" * 100_000,
+    "huge number": b'{"kind":"claimed","operation":"x","at":' + b"9" * 50_000 + b',"by":"e"}',
+    "year 10000": b'{"kind":"claimed","operation":"x","at":999999999999999999,"by":"eve"}',
+    "negative": b'{"kind":"claimed","operation":"x","at":-1,"by":"eve"}',
+    "infinite": b'{"kind":"claimed","operation":"x","at":Infinity,"by":"eve"}',
+    "not a number": b'{"kind":"claimed","operation":"x","at":NaN,"by":"eve"}',
+    "true": b'{"kind":"claimed","operation":"x","at":true,"by":"eve"}',
+    "escapes": json.dumps({"kind": "claimed", "operation": "x", "at": 1, "by": ESCAPE}).encode(),
+    "surrogate": b'{"kind":"claimed","operation":"x","at":1,"by":"\\ud800"}',
+    "bidi": json.dumps({"kind": "noted", "operation": "x", "at": 1, "by": BIDI}).encode(),
+    "lines": b'{"kind":"noted","operation":"x","at":1,"by":"eve\\nroot"}',
+    "many fields": json.dumps({f"k{i}": i for i in range(50_000)}).encode(),
+    "kind of list": b'{"kind":["claimed"],"operation":"x","at":1,"by":"eve"}',
+    "token huge": b'{"kind":"claimed","operation":"x","at":1,"by":"e","token":' + b"9" * 30 + b"}",
+    "method": b'{"kind":"claimed","operation":"x","at":1,"by":"eve","_asdict":"x","index":"y"}',
+    "short": b"{",
+    "list": b"[1]",
+    "keys twice": b'{"kind":"claimed","kind":"x","operation":"x","at":1,"by":"eve","by":"ann"}',
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE_LINES)
+@pytest.mark.parametrize("form", [[], ["--json"]], ids=["text", "json"])
+def test_the_audit_trail_survives_hostile_lines(
+    name: str, form: list[str], bare: Path, leases: Leases, capsys: pytest.CaptureFixture[str]
+) -> None:
+    leases.claim("F001")
+    message = b"claimed by hand\n\n" + HOSTILE_LINES[name] + b"\n\nstep: decision\n"
+    place(bare, {}, onto=True, message=message)
+    leases.claim("F002")
+    for words in (["log"], ["log", "F001"], ["status"], ["list"]):
+        assert run([*words, "-C", folder_of(leases), *form]) == 0
+        said = capsys.readouterr()
+        for text in (said.out, said.err):
+            shown = text.replace("\n", "").replace("\t", "")
+            assert "\x1b" not in shown
+            assert BIDI not in shown
+        if words == ["log"]:
+            assert "F001" in said.out
+            assert "F002" in said.out
+
+
+# --- patterns -----------------------------------------------------------------------------------
+
+
+PATTERNS = [
+    "*a" * 31 + "/x",
+    "/".join(["**", "a*b?c"] * 10),
+    "[!a]" * 32 + "/y",
+    "a/" * 250 + "*",
+    "*" * 500 + "/z",
+    ("?" * 16 + "*" * 16 + "é" * 400)[:510] + "/q",
+    "[[:alpha:][:digit:]]*" * 12 + "/" + "ﬃ" * 200,
+]
+
+
+def test_hostile_patterns_are_compared_in_bounded_steps(bare: Path, clones: Clones) -> None:
+    """A record full of patterns as long and as wild as may be, in many records."""
+    files: dict[str, bytes | Entry] = {}
+    for i, text in enumerate(PATTERNS * 8):
+        try:
+            lease = make_lease(f"H{i}", token=i + 1, paths=(text,) * 1)
+            lease = replace(lease, paths=tuple(f"{text[:490]}{n}" for n in range(40)))
+            files[file_of(lease)] = record_of(lease)
+        except GitleaseError:
+            continue
+    assert len(files) > 20
+    place(bare, files)
+    clone = clones(1)[0]
+    script = BOMB.replace('"F002"', repr("**/a*b?c*" + "/x?*[!z]" * 8))
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(clone)],
+        env={**clean_env(), "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, (done.returncode, done.stderr[-2_000:])
+    assert done.stdout.strip() in ("held", "claimed", "invalid")

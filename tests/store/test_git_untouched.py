@@ -1,0 +1,828 @@
+"""The user's repository is byte for byte the same after all lease traffic, whatever its shape."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from support.availability import missing
+from support.ledgers import door, read_files, tip, workspace
+from support.remotes import Remote, Servers, open_remote
+from support.repos import (
+    assert_untouched,
+    commit_file,
+    common_dir,
+    git,
+    make_clone,
+    run_git,
+    snapshot,
+)
+
+import gitlease
+from gitlease.core.errors import GitleaseError, Invalid, LeaseHeld
+from gitlease.faces.cli.app import run
+from gitlease.faces.library.leases import Leases
+from gitlease.wiring.ledger import LedgerPlace
+from gitlease.wiring.workspace import open_workspace
+
+pytestmark = [pytest.mark.one_in(3), pytest.mark.sampled(3)]
+
+Clones = Callable[..., list[Path]]
+EMAIL = "w1@example.com"
+
+
+def every_verb(start: Path) -> Leases:
+    """Claim, renew, extend, release, finish, note and look, from this folder."""
+    leases = door(start)
+    leases.claim("F001", ttl="15m", reason="to see what it touches")
+    leases.claim("src/**")
+    leases.renew("F001")
+    leases.extend("F001", "2h")
+    leases.renew_all()
+    leases.note("F001", "a note")
+    leases.list(all=True)
+    leases.show("F001")
+    leases.release("src/**", note="another")
+    leases.claim_all(["F002", "F003"])
+    leases.done("F002")
+    door(start).release("F003")
+    assert leases.list(cached=True)
+    assert workspace(start).service.log().events
+    return leases
+
+
+def attempt(action: Callable[[], object]) -> GitleaseError | None:
+    """The refusal of an action that may as well succeed."""
+    try:
+        action()
+    except GitleaseError as error:
+        return error
+    return None
+
+
+@contextmanager
+def untouched(*repos: Path) -> Iterator[None]:
+    """Nothing of these repositories changes meanwhile but gitlease's own folder."""
+    before = [pictured(repo) for repo in repos]
+    yield
+    for repo, picture in zip(repos, before, strict=True):
+        assert_untouched(picture, pictured(repo))
+
+
+def pictured(repo: Path) -> dict[str, bytes]:
+    """A picture of a repository, without gitlease's own folder in that of a submodule."""
+    inner = "git/modules/inner/gitlease"
+    return {name: what for name, what in snapshot(repo).items() if not name.startswith(inner)}
+
+
+def others_see(remote: Remote, tmp_path: Path) -> None:
+    """The leases are on the remote's ref, for every other clone."""
+    other = make_clone(remote, tmp_path / "witness", "witness@example.com", "Witness")
+    with pytest.raises(LeaseHeld) as raised:
+        door(other).claim("F001")
+    assert raised.value.lease is not None
+    assert raised.value.lease.holder == EMAIL
+
+
+def with_work(clone: Path) -> Path:
+    """A clone in the middle of work: staged, unstaged and untracked files, a stash, a tag."""
+    commit_file(clone, "src/app.py", "print()\n")
+    git(clone, "tag", "-a", "v1", "-m", "one")
+    (clone / "src/app.py").write_text("print(1)\n")
+    git(clone, "stash")
+    (clone / "staged.txt").write_text("staged\n")
+    git(clone, "add", "staged.txt")
+    (clone / "src/app.py").write_text("print(2)\n")
+    (clone / "loose.txt").write_text("untracked\n")
+    return clone
+
+
+def configure(clone: Path, settings: dict[str, str]) -> None:
+    for key, value in settings.items():
+        git(clone, "config", key, value)
+
+
+# --- shapes -------------------------------------------------------------------------------------
+
+
+def test_an_ordinary_clone(
+    remote: Remote, clones: Clones, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in remote.env.items():
+        monkeypatch.setenv(name, value)
+    clone = with_work(clones(1)[0])
+    git(clone, "fetch", "-q", "origin", env=remote.env)  # so that there is a FETCH_HEAD
+    before = git(remote.bare, "rev-parse", "refs/heads/main")
+    with untouched(clone):
+        every_verb(clone)
+    others_see(remote, tmp_path)
+    assert git(remote.bare, "rev-parse", "refs/heads/main") == before
+    assert (common_dir(clone) / "gitlease" / "store.git").is_dir()
+    status = git(clone, "status", "--porcelain")
+    assert "gitlease" not in status
+
+
+def test_refusals_and_failures_touch_nothing_either(path_remote: Remote, clones: Clones) -> None:
+    one, two = clones(2)
+    door(two).claim("F001")
+    with untouched(one):
+        leases = door(one)
+        for action in (
+            lambda: leases.claim("F001"),
+            lambda: leases.renew("F001"),
+            lambda: leases.release("F001"),
+            lambda: leases.claim("no such name"),
+        ):
+            with pytest.raises(GitleaseError):
+                action()
+        (path_remote.bare / "HEAD").rename(path_remote.bare / "HEAD.away")
+        with pytest.raises(GitleaseError):
+            leases.claim("F002")
+
+
+def test_the_command_line_touches_nothing(
+    path_remote: Remote, clones: Clones, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clone = with_work(clones(1)[0])
+    with untouched(clone):
+        for line in (
+            ["claim", "F001"],
+            ["renew", "--all"],
+            ["extend", "F001", "1h"],
+            ["note", "F001", "hello"],
+            ["list"],
+            ["show", "F001"],
+            ["status"],
+            ["log"],
+            ["whoami"],
+            ["config"],
+            ["config", "--ledger"],
+            ["release", "F001"],
+            ["done", "F002"],
+        ):
+            assert run([*line, "-C", str(clone)]) == 0, capsys.readouterr().err
+    assert capsys.readouterr().out
+
+
+def test_linked_worktrees_share_one_store(
+    path_remote: Remote, clones: Clones, tmp_path: Path
+) -> None:
+    clone = with_work(clones(1)[0])
+    linked = tmp_path / "linked"
+    git(clone, "worktree", "add", "-q", str(linked))
+    with untouched(clone, linked):
+        door(clone).claim("F001")
+        assert [x.resource for x in door(linked).list(cached=True)] == ["F001"]
+        door(linked).claim("F002")
+        with pytest.raises(LeaseHeld) as raised:  # a worktree is a session of its own
+            door(clone).claim("F002")
+        assert raised.value.lease is not None
+        assert (raised.value.lease.session or "").startswith("worktree:linked-")
+        door(linked).renew_all()
+        door(linked).release("F002")
+    stores = [path for path in tmp_path.rglob("store.git") if path.is_dir()]
+    assert stores == [common_dir(clone) / "gitlease" / "store.git"]
+
+
+def test_a_worktree_with_settings_of_its_own(
+    path_remote: Remote, clones: Clones, tmp_path: Path
+) -> None:
+    clone = clones(1)[0]
+    linked = tmp_path / "linked"
+    git(clone, "worktree", "add", "-q", str(linked))
+    git(clone, "config", "extensions.worktreeConfig", "true")
+    alias = f"{path_remote.bare.parent}/"
+    git(linked, "config", "--worktree", f"url.{alias}.insteadOf", "lab:")
+    git(clone, "config", "remote.origin.url", "lab:" + path_remote.bare.name)
+    with untouched(clone, linked):
+        door(linked).claim("F001")
+    assert tip(path_remote.bare)
+
+
+def test_a_shallow_clone(http_remote: Remote, tmp_path: Path) -> None:
+    commits(http_remote, tmp_path)
+    clone = tmp_path / "shallow"
+    git(tmp_path, "clone", "-q", "--depth", "1", http_remote.url, str(clone))
+    git(clone, "config", "user.email", EMAIL)
+    assert (clone / ".git" / "shallow").exists()
+    with untouched(clone):
+        every_verb(clone)
+    others_see(http_remote, tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["http", "file"])
+@pytest.mark.parametrize("wanted", ["blob:none", "tree:0"])
+def test_a_partial_clone(kind: str, wanted: str, tmp_path: Path, servers: Servers) -> None:
+    with open_remote(kind, tmp_path / "remote", servers=servers) as remote:
+        git(remote.bare, "config", "uploadpack.allowFilter", "true")
+        git(remote.bare, "config", "uploadpack.allowAnySHA1InWant", "true")
+        commits(remote, tmp_path)
+        clone = tmp_path / "partial"
+        git(tmp_path, "clone", "-q", f"--filter={wanted}", "--no-checkout", remote.url, str(clone))
+        git(clone, "config", "user.email", EMAIL)
+        assert git(clone, "config", "remote.origin.promisor") == "true"
+        with untouched(clone):
+            every_verb(clone)
+            other = make_clone(remote, tmp_path / "other", "w2@example.com", "Two")
+            door(other).claim("F007")
+            assert "F007" in {x.resource for x in door(clone).list()}
+        others_see(remote, tmp_path)
+        store = common_dir(clone) / "gitlease" / "store.git"
+        assert "missing" not in git(store, "rev-list", "--objects", "--all", "--missing=print")
+        assert run_git(store, "fsck").returncode == 0
+
+
+def commits(remote: Remote, tmp_path: Path) -> None:
+    """Some history on the remote's main."""
+    seed = make_clone(remote, tmp_path / "seed", "seed@example.com", "Seed")
+    for n in range(3):
+        commit_file(seed, f"file{n}", f"{n}\n")
+    git(seed, "push", "-q", "origin", "main", env=remote.env)
+
+
+def test_a_remote_that_is_itself_shallow(path_remote: Remote, tmp_path: Path) -> None:
+    commits(path_remote, tmp_path)
+    cut = tmp_path / "cut.git"
+    git(tmp_path, "clone", "-q", "--bare", "--depth", "1", path_remote.bare.as_uri(), str(cut))
+    clone = tmp_path / "clone"
+    git(tmp_path, "clone", "-q", str(cut), str(clone))
+    git(clone, "config", "user.email", EMAIL)
+    with untouched(clone):
+        every_verb(clone)
+    assert tip(cut)
+
+
+def test_a_submodule(path_remote: Remote, tmp_path: Path, servers: Servers) -> None:
+    with open_remote("path", tmp_path / "outer", servers=servers, name="outer") as outer:
+        parent = make_clone(outer, tmp_path / "parent", EMAIL, "One")
+        git(parent, "submodule", "--quiet", "add", path_remote.url, "inner")
+        git(parent, "commit", "-q", "-m", "with a submodule")
+        inner = parent / "inner"
+        git(inner, "config", "user.email", EMAIL)
+        with untouched(parent, inner):
+            every_verb(inner)
+        assert tip(path_remote.bare)
+        assert not tip(outer.bare)
+        git(parent, "config", "submodule.recurse", "true")
+        configure(
+            parent, {"push.recurseSubmodules": "on-demand", "fetch.recurseSubmodules": "true"}
+        )
+        with untouched(parent, inner):
+            every_verb(parent)
+        assert tip(outer.bare)
+
+
+def test_a_bare_clone(path_remote: Remote, tmp_path: Path) -> None:
+    clone = tmp_path / "bare-clone.git"
+    git(tmp_path, "clone", "-q", "--bare", path_remote.url, str(clone))
+    git(clone, "config", "user.email", EMAIL)
+    with untouched(clone):
+        every_verb(clone)
+    others_see(path_remote, tmp_path)
+
+
+def test_a_mirror_clone(path_remote: Remote, tmp_path: Path) -> None:
+    """remote.origin.mirror must not turn a push of one ref into a push of all."""
+    clone = tmp_path / "mirror.git"
+    git(tmp_path, "clone", "-q", "--mirror", path_remote.url, str(clone))
+    git(clone, "config", "user.email", EMAIL)
+    git(path_remote.bare, "branch", "only-there", "main")
+    with untouched(clone):
+        every_verb(clone)
+    assert git(path_remote.bare, "rev-parse", "refs/heads/only-there")
+
+
+def test_a_repository_without_any_commit(tmp_path: Path) -> None:
+    bare, clone = tmp_path / "empty.git", tmp_path / "clone"
+    git(tmp_path, "init", "-q", "--bare", str(bare))
+    git(tmp_path, "clone", "-q", str(bare), str(clone))
+    git(clone, "config", "user.email", EMAIL)
+    with untouched(clone):
+        every_verb(clone)
+    assert tip(bare)
+
+
+def test_a_detached_head_in_the_middle_of_a_rebase(path_remote: Remote, clones: Clones) -> None:
+    clone = clones(1)[0]
+    commit_file(clone, "a", "one\n")
+    git(clone, "checkout", "-q", "-b", "side", "HEAD^")
+    commit_file(clone, "a", "two\n")
+    assert run_git(clone, "rebase", "-q", "main").returncode != 0
+    with untouched(clone):
+        every_verb(clone)
+    assert (clone / ".git" / "rebase-merge").is_dir()
+
+
+# --- ways to the remote -------------------------------------------------------------------------
+
+
+def test_instead_of(path_remote: Remote, clones: Clones, tmp_path: Path) -> None:
+    clone = clones(1)[0]
+    git(clone, "config", f"url.{path_remote.bare.parent}/.insteadOf", "lab:")
+    git(clone, "config", "remote.origin.url", f"lab:{path_remote.bare.name}")
+    with untouched(clone):
+        every_verb(clone)
+    others_see(path_remote, tmp_path)
+
+
+@pytest.mark.parametrize("where", ["this clone", "all below", "elsewhere"])
+def test_settings_for_one_clone_by_its_place(
+    path_remote: Remote, clones: Clones, tmp_path: Path, where: str
+) -> None:
+    """As a checkout in CI keeps its credentials: read once, or a header would be doubled."""
+    clone = clones(1)[0]
+    own = tmp_path / "own.config"
+    git(clone, "config", "-f", str(own), f"url.{path_remote.bare.parent}/.insteadOf", "lab:")
+    place = {"this clone": f"{clone}/.git", "all below": f"{clone}/", "elsewhere": "/no/.git"}
+    git(clone, "config", f"includeIf.gitdir:{place[where]}.path", str(own))
+    git(clone, "config", "remote.origin.url", f"lab:{path_remote.bare.name}")
+    if where == "elsewhere":
+        with pytest.raises(GitleaseError), gitlease.open(str(clone)) as leases:
+            leases.claim("F001")
+        return
+    with untouched(clone):
+        every_verb(clone)
+    others_see(path_remote, tmp_path)
+    workspace = open_workspace(str(clone))
+    place_of = LedgerPlace(workspace.repository, workspace.settings, workspace.location)
+    included = place_of.remote_at("x", None).settings
+    assert included.count(("include.path", str(own))) == (where == "this clone")
+
+
+def test_push_instead_of(path_remote: Remote, clones: Clones, tmp_path: Path) -> None:
+    clone = clones(1)[0]
+    git(clone, "config", f"url.{path_remote.bare.parent}/.pushInsteadOf", "lab:")
+    git(clone, "config", f"url.{path_remote.bare.parent}/.insteadOf", "lab:")
+    git(clone, "config", "remote.origin.url", f"lab:{path_remote.bare.name}")
+    every_verb(clone)
+    others_see(path_remote, tmp_path)
+
+
+def test_a_relative_path(
+    path_remote: Remote, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clone = make_clone(path_remote, tmp_path / "deep" / "clone", EMAIL, "One")
+    relative = os.path.relpath(path_remote.bare, clone)
+    git(clone, "config", "remote.origin.url", relative)
+    (clone / "sub" / "folder").mkdir(parents=True)
+    with untouched(clone):
+        every_verb(clone / "sub" / "folder")
+        monkeypatch.chdir(tmp_path)
+        assert [x.resource for x in door(clone).list()] == ["F001"]
+    others_see(path_remote, tmp_path)
+
+
+def test_a_push_url(path_remote: Remote, clones: Clones, tmp_path: Path, servers: Servers) -> None:
+    """Where pushes go is where the ledger is: reading another place would never see it."""
+    with open_remote("path", tmp_path / "read", servers=servers, name="read-only") as reading:
+        clone = clones(1)[0]
+        git(clone, "config", "remote.origin.url", reading.url)
+        git(clone, "config", "remote.origin.pushurl", path_remote.url)
+        with untouched(clone):
+            every_verb(clone)
+        assert not tip(reading.bare)
+    others_see(path_remote, tmp_path)
+
+
+def test_a_credential_helper_of_the_repository(tmp_path: Path, servers: Servers) -> None:
+    users = {"jo": "s3cret"}
+    with open_remote("http", tmp_path / "remote", servers=servers, users=users) as remote:
+        clone = make_clone(remote.as_user("jo", "s3cret"), tmp_path / "clone", EMAIL, "One")
+        git(clone, "config", "remote.origin.url", remote.url)
+        with pytest.raises(GitleaseError) as raised:
+            door(clone).claim("F001")
+        assert raised.value.code == "denied"
+        helper = "!f() { test \"$1\" = get && printf 'username=jo\\npassword=s3cret\\n'; }; f"
+        git(clone, "config", "credential.helper", helper)
+        with untouched(clone):
+            every_verb(clone)
+        assert {r.user for r in remote.requests() if r.status == 200} == {"jo"}
+
+
+def test_a_password_in_the_url_is_never_shown(
+    tmp_path: Path, servers: Servers, capsys: pytest.CaptureFixture[str]
+) -> None:
+    users = {"jo": "s3cret"}
+    with open_remote("http", tmp_path / "remote", servers=servers, users=users) as remote:
+        clone = make_clone(remote.as_user("jo", "s3cret"), tmp_path / "clone", EMAIL, "One")
+        with untouched(clone):
+            every_verb(clone)
+        remote.bare.rename(tmp_path / "away.git")
+        for line in (["claim", "F009"], ["list"], ["status"], ["config"], ["whoami"]):
+            run([*line, "-C", str(clone)])
+            run([*line, "--json", "-C", str(clone)])
+        git(clone, "config", "remote.origin.url", remote.as_user("jo", "wr0ng").url)
+        run(["claim", "F010", "-C", str(clone)])
+        said = capsys.readouterr()
+        for text in (said.out, said.err):
+            assert "s3cret" not in text
+            assert "wr0ng" not in text
+        folder = common_dir(clone) / "gitlease"
+        for file in folder.rglob("*"):
+            if file.is_file():
+                assert b"s3cret" not in file.read_bytes()
+
+
+def test_core_ssh_command(ssh_remote: Remote, tmp_path: Path) -> None:
+    clone = make_clone(ssh_remote, tmp_path / "clone", EMAIL, "One")
+    git(clone, "config", "core.sshCommand", ssh_remote.env["GIT_SSH_COMMAND"])
+    with untouched(clone):
+        leases = door(clone)
+        leases.claim("F001")
+        leases.renew("F001")
+        leases.list()
+    assert tip(ssh_remote.bare)
+
+
+def test_upload_pack_and_receive_pack_of_the_remote(
+    path_remote: Remote, clones: Clones, tmp_path: Path
+) -> None:
+    clone = clones(1)[0]
+    log = tmp_path / "log"
+    for service in ("upload-pack", "receive-pack"):
+        wrapper = tmp_path / f"my {service}"
+        wrapper.write_text(f'#!/bin/sh\necho {service} >>"{log}"\nexec git {service} "$@"\n')
+        wrapper.chmod(0o755)
+        git(clone, "config", f"remote.origin.{service.replace('-', '')}", f"'{wrapper}'")
+    with untouched(clone):
+        every_verb(clone)
+    assert set(log.read_text().split()) == {"upload-pack", "receive-pack"}
+
+
+# --- settings that change what git does ---------------------------------------------------------
+
+
+SETTINGS: dict[str, dict[str, str]] = {
+    "signed pushes": {"push.gpgSign": "true"},
+    "signed commits": {"commit.gpgSign": "true", "gpg.program": "/bin/false"},
+    "follow tags": {"push.followTags": "true", "remote.origin.tagOpt": "--tags"},
+    "prune": {"fetch.prune": "true", "fetch.pruneTags": "true", "remote.origin.prune": "true"},
+    "submodules": {"submodule.recurse": "true", "push.recurseSubmodules": "on-demand"},
+    "push default": {"push.default": "nothing", "push.autoSetupRemote": "true"},
+    "push refspec": {"remote.origin.push": "refs/heads/*:refs/heads/*"},
+    "mirror": {"remote.origin.mirror": "true"},
+    "includes": {"push.useForceIfIncludes": "true"},
+    "all remotes": {"fetch.all": "true", "fetch.parallel": "0"},
+    "commit graph": {"fetch.writeCommitGraph": "true", "core.commitGraph": "true"},
+    "maintenance": {"gc.auto": "1", "maintenance.auto": "true", "gc.autoDetach": "false"},
+    "reflogs": {"core.logAllRefUpdates": "always"},
+    "fsck": {"transfer.fsckObjects": "true", "fetch.fsckObjects": "true"},
+    "hidden refs": {"transfer.hideRefs": "refs/gitlease"},
+    "compact": {"fetch.output": "compact", "color.ui": "always", "push.negotiate": "true"},
+    "old protocol": {"protocol.version": "0"},
+    "version 1": {"protocol.version": "1"},
+    "monitor": {"core.fsmonitor": "true", "core.untrackedCache": "true"},
+    "worktree": {"status.showUntrackedFiles": "no", "core.worktree": "../"},
+    "atomic": {"push.atomic": "true", "transfer.unpackLimit": "1"},
+    "advice": {"advice.pushUpdateRejected": "false", "core.quotePath": "false"},
+    "no lazy": {"core.multiPackIndex": "true", "core.bigFileThreshold": "1k"},
+    "trace": {"trace2.eventTarget": "/dev/null"},
+    "languages": {"i18n.commitEncoding": "ISO-8859-1", "i18n.logOutputEncoding": "UTF-16"},
+    "replace refs": {"core.useReplaceRefs": "true"},
+    "abbrev": {"core.abbrev": "4", "log.showSignature": "true"},
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_settings_of_the_clone(
+    name: str, path_remote: Remote, clones: Clones, tmp_path: Path
+) -> None:
+    clone = clones(1)[0]
+    commit_file(clone, "new", "not pushed\n")
+    git(clone, "tag", "-a", "v9", "-m", "not pushed either")
+    configure(clone, SETTINGS[name])
+    refs = git(path_remote.bare, "for-each-ref", "refs/heads", "refs/tags")
+    with untouched(clone):
+        every_verb(clone)
+    others_see(path_remote, tmp_path)
+    assert git(path_remote.bare, "for-each-ref", "refs/heads", "refs/tags") == refs
+
+
+@pytest.mark.parametrize("where", ["core.hooksPath", ".git/hooks", "global"])
+def test_hooks_of_the_clone_do_not_run(
+    where: str, path_remote: Remote, clones: Clones, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clone = clones(1)[0]
+    folder = clone / ".git/hooks" if where == ".git/hooks" else tmp_path / "hooks"
+    folder.mkdir(exist_ok=True)
+    ran = tmp_path / "ran"
+    for name in ("pre-push", "reference-transaction", "post-commit", "pre-auto-gc", "post-merge"):
+        (folder / name).write_text(f"#!/bin/sh\necho {name} >>'{ran}'\nexit 1\n")
+        (folder / name).chmod(0o755)
+    if where == "core.hooksPath":
+        git(clone, "config", "core.hooksPath", str(folder))
+    if where == "global":
+        extra = tmp_path / "more-config"
+        extra.write_text(f'[core]\n\thooksPath = "{folder}"\n')
+        monkeypatch.setenv("GIT_CONFIG_COUNT", "1")
+        monkeypatch.setenv("GIT_CONFIG_KEY_0", "include.path")
+        monkeypatch.setenv("GIT_CONFIG_VALUE_0", str(extra))
+    with untouched(clone):
+        every_verb(clone)
+    assert not ran.exists()
+
+
+def test_settings_of_the_server(path_remote: Remote, clones: Clones, tmp_path: Path) -> None:
+    configure(
+        path_remote.bare,
+        {
+            "receive.denyNonFastForwards": "true",
+            "receive.denyDeletes": "true",
+            "receive.fsckObjects": "true",
+            "transfer.fsckObjects": "true",
+            "receive.autogc": "true",
+            "gc.auto": "1",
+            "gc.autoDetach": "false",
+            "receive.advertiseAtomic": "false",
+            "receive.unpackLimit": "1",
+        },
+    )
+    clone = clones(1)[0]
+    git(clone, "config", "transfer.fsckObjects", "true")
+    with untouched(clone):
+        every_verb(clone)
+    others_see(path_remote, tmp_path)
+    git(path_remote.bare, "fsck", "--strict")
+
+
+@pytest.mark.parametrize(
+    "holder",
+    [
+        "o'neil@example.com",
+        "jö@exämple.com",
+        '"a b"@example.com',
+        "plain",
+        "@localpart",
+        "<jo@example.com>",
+        "jo..@example.com.",
+    ],
+)
+def test_holders_with_odd_emails_make_commits_that_pass_fsck(
+    holder: str, path_remote: Remote, clones: Clones
+) -> None:
+    git(path_remote.bare, "config", "transfer.fsckObjects", "true")
+    clone = clones(1)[0]
+    git(clone, "config", "user.email", holder)
+    with untouched(clone):
+        refusal = attempt(lambda: door(clone).claim("F001"))
+    if refusal is not None:
+        assert refusal.code == "invalid"
+        assert not tip(path_remote.bare)
+        return
+    git(path_remote.bare, "fsck", "--strict", "--no-dangling")
+    assert door(clone).list()[0].mine
+
+
+@pytest.mark.parametrize(
+    "name", ["GIT_TRACE", "GIT_TRACE2", "GIT_TRACE_PACKET", "GIT_TRACE_CURL", "GIT_TRACE2_EVENT"]
+)
+def test_git_s_own_tracing_confuses_nothing(
+    name: str, http_remote: Remote, clones: Clones, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What happened is told from the same words, however much git says besides."""
+    clone = clones(1)[0]
+    monkeypatch.setenv(name, "1")
+    with untouched(clone):
+        leases = door(clone)
+        leases.claim("F001")
+        assert leases.renew("F001").renewals == 1
+        assert leases.list()
+    git(clone, "config", "remote.origin.url", "http://127.0.0.1:1/x.git")
+    refusal = attempt(lambda: door(clone).claim("F002"))
+    assert refusal is not None
+    assert refusal.code == "unavailable"
+
+
+# --- inside a hook of git -----------------------------------------------------------------------
+
+
+def test_what_git_exports_in_a_hook(
+    path_remote: Remote, clones: Clones, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    clone = with_work(clones(1)[0])
+    index = tmp_path / "next-index"
+    index.write_bytes((clone / ".git/index").read_bytes())
+    before_index = index.read_bytes()
+    for name, value in {
+        "GIT_DIR": str(clone / ".git"),
+        "GIT_WORK_TREE": str(clone),
+        "GIT_INDEX_FILE": str(index),
+        "GIT_PREFIX": "src/",
+        "GIT_OBJECT_DIRECTORY": str(clone / ".git/objects"),
+        "GIT_EDITOR": ":",
+        "GIT_REFLOG_ACTION": "commit",
+        "GIT_AUTHOR_DATE": "@1700000000 +0000",
+        "GIT_AUTHOR_EMAIL": "someone@else.example",
+        "GIT_COMMITTER_EMAIL": "someone@else.example",
+        "GIT_NAMESPACE": "",
+        "GIT_CONFIG_PARAMETERS": "'core.abbrev'='9'",
+    }.items():
+        monkeypatch.setenv(name, value)
+    with untouched(clone):
+        every_verb(clone)
+    assert index.read_bytes() == before_index
+    for name in list(os.environ):
+        if name.startswith("GIT_") and name not in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_NOSYSTEM"):
+            monkeypatch.delenv(name)
+    assert door(clone).show("F001")[0].holder == EMAIL
+
+
+def test_a_relative_git_dir(
+    path_remote: Remote, clones: Clones, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clone = clones(1)[0]
+    monkeypatch.chdir(clone)
+    monkeypatch.setenv("GIT_DIR", ".git")
+    monkeypatch.setenv("GIT_INDEX_FILE", ".git/index")
+    with untouched(clone):
+        every_verb(Path("."))
+    assert tip(path_remote.bare)
+
+
+HOOK = """\
+#!/bin/sh
+exec {python} -c '
+import gitlease
+with gitlease.open() as leases:
+    leases.claim("HOOKED")
+    leases.list()
+    leases.release("HOOKED")
+' >>{log} 2>&1
+"""
+
+
+@pytest.mark.parametrize("name", ["pre-commit", "post-commit", "pre-push", "post-checkout"])
+def test_in_a_real_hook(
+    name: str, path_remote: Remote, clones: Clones, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import sys
+
+    clone = clones(1)[0]
+    log = tmp_path / "hook.log"
+    file = clone / ".git/hooks" / name
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(HOOK.format(python=sys.executable, log=log))
+    file.chmod(file.stat().st_mode | stat.S_IXUSR)
+    env = {"PYTHONPATH": str(Path(__file__).parents[2])}
+    (clone / "new").write_text("new\n")
+    git(clone, "add", "new")
+    git(clone, "commit", "-q", "-m", "with a hook", env=env)
+    git(clone, "push", "-q", "origin", "HEAD", env=env)
+    git(clone, "checkout", "-q", "-b", "other", env=env)
+    assert log.read_text() == ""
+    assert git(clone, "status", "--porcelain") == ""
+    assert git(clone, "show", "--stat", "--format=", "HEAD").split()[0] == "new"
+    kinds = [e.kind for e in workspace(clone).service.log().events]
+    assert kinds[:2] == ["released", "claimed"]
+
+
+# --- other formats ------------------------------------------------------------------------------
+
+
+def test_a_sha256_repository_says_what_to_do(tmp_path: Path) -> None:
+    bare, clone = tmp_path / "new.git", tmp_path / "clone"
+    git(tmp_path, "init", "-q", "--bare", "--object-format=sha256", str(bare))
+    git(tmp_path, "init", "-q", "--object-format=sha256", str(clone))
+    git(clone, "config", "user.email", EMAIL)
+    git(clone, "remote", "add", "origin", str(bare))
+    with untouched(clone), pytest.raises(Invalid) as raised:
+        door(clone).claim("F001")
+    assert any("lease.remote" in hint for hint in raised.value.hints)
+
+
+def test_a_sha256_repository_with_history_on_its_remote(tmp_path: Path) -> None:
+    bare, clone = tmp_path / "new.git", tmp_path / "clone"
+    git(tmp_path, "init", "-q", "--bare", "--object-format=sha256", str(bare))
+    git(tmp_path, "init", "-q", "--object-format=sha256", str(clone))
+    git(clone, "remote", "add", "origin", str(bare))
+    git(clone, "config", "user.email", EMAIL)
+    git(clone, "config", "user.name", "One")
+    commit_file(clone, "a", "b\n")
+    git(clone, "push", "-q", "origin", "HEAD")
+    with untouched(clone), pytest.raises(Invalid) as raised:
+        door(clone).claim("F001")
+    assert any("lease.remote" in hint for hint in raised.value.hints)
+
+
+def test_a_sha256_repository_with_a_ledger_elsewhere(path_remote: Remote, tmp_path: Path) -> None:
+    clone = tmp_path / "clone"
+    git(tmp_path, "init", "-q", "--object-format=sha256", str(clone))
+    git(clone, "config", "user.email", EMAIL)
+    git(clone, "config", "user.name", "One")
+    commit_file(clone, "a", "b\n")
+    git(clone, "config", "lease.remote", path_remote.url)
+    with untouched(clone):
+        every_verb(clone)
+    others_see(path_remote, tmp_path)
+
+
+def test_a_sha256_repository_with_a_local_ledger(tmp_path: Path) -> None:
+    clone = tmp_path / "clone"
+    git(tmp_path, "init", "-q", "--object-format=sha256", str(clone))
+    git(clone, "config", "user.email", EMAIL)
+    with untouched(clone):
+        assert door(clone).claim("F001").mine
+
+
+def test_a_reftable_repository(path_remote: Remote, tmp_path: Path) -> None:
+    clone = tmp_path / "clone"
+    made = run_git(tmp_path, "init", "-q", "--ref-format=reftable", str(clone))
+    if made.returncode:
+        missing_format = "this git knows no reftable"
+        pytest.skip(missing_format)
+    git(clone, "config", "user.email", EMAIL)
+    git(clone, "remote", "add", "origin", path_remote.url)
+    with untouched(clone):
+        every_verb(clone)
+
+
+# --- names of folders ---------------------------------------------------------------------------
+
+
+ODD = [
+    "with spaces",
+    'it\'s "quoted"',
+    "ünïcödé-日本",
+    "-leading-dash",
+    "--upload-pack=touch pwned",
+    "semi;colon & co",
+    "$HOME `true` $(true)",
+    "back\\slash",
+    "star*[x]?",
+    "equals=x",
+    "percent%20",
+    "#hash",
+    "~tilde",
+    "trailing.lock",
+    "a" * 200,
+]
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_odd_names_of_folders(
+    name: str, path_remote: Remote, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    bare = home / name / f"{name}.git" if len(name) < 100 else home / name / "r.git"
+    bare.parent.mkdir()
+    path_remote.bare.rename(bare)
+    clone = home / name / "clone" / name
+    clone.parent.mkdir()
+    git(tmp_path, "clone", "-q", "--", str(bare), str(clone))
+    git(clone, "config", "user.email", EMAIL)
+    folder = clone / name
+    folder.mkdir()
+    with untouched(clone):
+        every_verb(folder)
+        monkeypatch.chdir(clone.parent)
+        assert door(clone).list()[0].resource == "F001"
+    assert read_files(bare)
+
+
+def test_a_name_that_is_not_utf_8(path_remote: Remote, tmp_path: Path) -> None:
+    clone = Path(os.fsdecode(os.fsencode(tmp_path) + b"/latin-\xe9"))
+    try:
+        git(tmp_path, "clone", "-q", path_remote.url, str(clone))
+    except OSError:
+        missing("this file system takes no such name")
+    git(clone, "config", "user.email", EMAIL)
+    with untouched(clone):
+        every_verb(clone)
+
+
+def test_a_relative_remote_with_a_leading_dash(tmp_path: Path) -> None:
+    """A URL that reads as an option is refused in words, or taken as a path, never as an option."""
+    clone = tmp_path / "clone"
+    git(tmp_path, "init", "-q", str(clone))
+    git(clone, "config", "user.email", EMAIL)
+    for url in (
+        "--upload-pack=touch pwned",
+        "-oProxyCommand=touch pwned",
+        "ext::sh -c touch% pwned",
+        "ssh://-oProxyCommand=touch%20pwned/x",
+        "fd::17/x",
+    ):
+        git(clone, "config", "remote.origin.url", url)
+        with untouched(clone), pytest.raises(GitleaseError):
+            door(clone).claim("F001")
+    assert not list(tmp_path.rglob("pwned"))
+
+
+def test_two_users_of_one_folder(path_remote: Remote, clones: Clones) -> None:
+    """A store that another user may not read is refused in words."""
+    if os.geteuid() == 0:
+        pytest.skip("root may read everything")
+    clone = clones(1)[0]
+    door(clone).claim("F001")
+    store = common_dir(clone) / "gitlease"
+    store.chmod(0)
+    try:
+        with pytest.raises(GitleaseError):
+            door(clone).claim("F002")
+    finally:
+        store.chmod(0o755)

@@ -1,0 +1,72 @@
+"""What one clone knows of one ledger, where several of its processes write it down."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+from gitlease.core.expiry import Sighting
+from gitlease.core.instant import Instant
+from gitlease.engine.ports import Pending
+from gitlease.store.state import Known, StateFolder
+
+HEAD = "a" * 40
+
+
+def at(seconds: int) -> Instant:
+    return Instant(
+        wall_ms=1_800_000_000_000 + seconds * 1_000, boot_ms=seconds * 1_000, boot_id="b"
+    )
+
+
+def known(**sighted: int) -> Known:
+    seen = {file: Sighting(at=at(seconds), changed=True) for file, seconds in sighted.items()}
+    return Known("ledger-1", HEAD, 7, at(100), at(0), sighted=seen)
+
+
+def test_of_two_processes_that_saw_the_same_head_the_earlier_one_counts(tmp_path: Path) -> None:
+    folder = StateFolder(str(tmp_path / "state"))
+    folder.save(known(mine=10, theirs=30, early=5))
+    folder.save(known(mine=60, theirs=20))
+    loaded = folder.load()
+    assert loaded is not None
+    assert {file: s.at for file, s in loaded.sighted.items()} == {"mine": at(10), "theirs": at(20)}
+
+
+def test_of_another_head_only_the_later_word_counts(tmp_path: Path) -> None:
+    folder = StateFolder(str(tmp_path / "state"))
+    folder.save(known(mine=10))
+    folder.save(replace(known(mine=60), version="b" * 40, revision=8))
+    loaded = folder.load()
+    assert loaded is not None
+    assert loaded.sighted["mine"].at == at(60)
+
+
+def test_a_pending_change_remembers_when_it_was_decided(tmp_path: Path) -> None:
+    folder = StateFolder(str(tmp_path / "state"))
+    pending = Pending(("op-1",), "global", HEAD, 7, "c" * 40, "claim of F001", at(3), ("F001",))
+    folder.add_pending(pending)
+    assert folder.unsettled() == [pending]
+    assert folder.pending() == [pending]  # it is this process's own
+    folder.remove_pending(pending)
+    assert folder.unsettled() == []
+
+
+def test_what_another_thread_is_busy_with_is_its_own(tmp_path: Path) -> None:
+    folder = StateFolder(str(tmp_path / "state"))
+    pending = Pending(("op-2",), "global", HEAD, 7, "c" * 40, "claim of F001", at(3), ("F001",))
+    sent, looked = threading.Event(), threading.Event()
+
+    def change() -> None:
+        folder.add_pending(pending)
+        sent.set()
+        looked.wait(60)
+
+    thread = threading.Thread(target=change)
+    thread.start()
+    assert sent.wait(60)
+    assert (folder.pending(), folder.unsettled()) == ([], [pending])
+    looked.set()
+    thread.join(60)
+    assert folder.pending() == [pending], "it ended, and left that undecided"

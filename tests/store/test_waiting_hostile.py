@@ -1,0 +1,202 @@
+"""Whatever lies where those who wait are written down: it never keeps anybody from claiming."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support.clock import ManualClock
+from support.ledgers import (
+    EPOCH_MS,
+    Entry,
+    Files,
+    door,
+    make_lease,
+    place,
+    read_files,
+    record_of,
+    write_object,
+    write_tree,
+)
+from support.remotes import Remote
+
+from gitlease.core.errors import Invalid, WaitTimeout
+from gitlease.core.ledger import TICKETS_KEPT, Ticket
+from gitlease.core.resources.resource import parse_resource
+from gitlease.store.fields import BadRecord
+from gitlease.store.records import MAX_MESSAGES
+from gitlease.store.records_waiting import read_tickets, waiting_file, write_tickets
+
+Clones = Callable[..., list[Path]]
+F001 = parse_resource("F001")
+FILE = waiting_file(F001)
+FOLDER = FILE.rsplit("/", 1)[0]
+
+
+def ticket(number: int = 0, *, holder: str = "eve@example.com", since: int = EPOCH_MS) -> Ticket:
+    until = EPOCH_MS + 600_000
+    return Ticket(f"{number:020x}", F001, "*", holder, None, since, until)
+
+
+GOOD = write_tickets(F001, (ticket(),))
+TWO = write_tickets(F001, (ticket(0), ticket(1)))
+
+
+def changed(old: str, new: str, data: bytes = GOOD) -> bytes:
+    assert old.encode() in data
+    return data.replace(old.encode(), new.encode(errors="surrogatepass"))
+
+
+def crowd(number: int) -> bytes:
+    """More of them than may be written."""
+    head, _, item = GOOD.partition(b"  - id:")
+    items = (b"  - id:" + changed(f"{0:020x}", f"{n:020x}", item) for n in range(number))
+    return head + b"".join(items)
+
+
+DAMAGED: dict[str, bytes] = {
+    "empty": b"",
+    "noise": bytes(range(256)) * 4,
+    "not a mapping": b"- 1\n- 2\n",
+    "a bomb": b"a: &a {k: v}\nb: {<<: [*a, *a]}\n",
+    "too large": GOOD + b"# " + b"x" * MAX_MESSAGES + b"\n",
+    "too deep": b"resource: F001\ntickets: " + b"[" * 5_000 + b"]" * 5_000 + b"\n",
+    "another resource": changed("resource: F001", "resource: F002"),
+    "no resource": changed("resource: F001", "resource: null"),
+    "no list": b"resource: F001\ntickets: F001\n",
+    "too many": crowd(TICKETS_KEPT + 1),
+    "one twice": changed(f"{1:020x}", f"{0:020x}", TWO),
+    "control characters": changed("eve@example.com", "eve\\u001b[2J"),
+    "a bad scope": changed('scope: "*"', 'scope: " "'),
+    "no time": changed("since: ", "since: yesterday #"),
+    "a number for an id": changed(f'id: "{0:020x}"', "id: [1]"),
+    "a long id": changed(f"{0:020x}", "f" * 65),
+}
+
+
+@pytest.mark.parametrize("what", DAMAGED)
+def test_what_is_wrong_with_it_is_said_in_a_few_words(what: str) -> None:
+    with pytest.raises(BadRecord) as bad:
+        read_tickets(DAMAGED[what], file=FILE)
+    assert len(str(bad.value)) < 200
+    assert str(bad.value).isprintable()
+
+
+def test_a_sound_line_is_read_as_it_was_written() -> None:
+    tickets = tuple(ticket(n) for n in range(TICKETS_KEPT))
+    data = write_tickets(F001, tickets)
+    assert read_tickets(data, file=FILE) == tickets
+    assert len(data) < MAX_MESSAGES
+    assert read_tickets(crowd(TICKETS_KEPT), file=FILE) == tickets
+
+
+@pytest.mark.parametrize(
+    "bad", [ticket(holder="x" * 300), ticket(holder="a\nb"), ticket(holder=" ")]
+)
+def test_what_could_not_be_read_again_is_not_written(bad: Ticket) -> None:
+    with pytest.raises((Invalid, ValueError)):
+        write_tickets(F001, (bad,))
+
+
+def shapes(bare: Path) -> dict[str, Files]:
+    """Trees in which the place of the line is something else than a file in its folder."""
+    blob = write_object(bare, GOOD)
+    return {
+        "a link": {FILE: Entry("120000", blob)},
+        "a folder": {FILE: Entry("040000", write_tree(bare, {"x": GOOD}))},
+        "a submodule": {FILE: Entry("160000", "1" * 40)},
+        "no folder": {FOLDER: Entry("100644", blob)},
+        "no top folder": {"waiting": Entry("100644", blob)},
+        "much else": {f"{FOLDER}/{n}": b"x" for n in range(20)} | {"waiting/odd": b"x"},
+    }
+
+
+def kept_from_nothing(
+    clones: Clones, bare: Path, files: Files, *, warned: bool, held: bool
+) -> None:
+    """Whatever the files are: it can be waited and claimed, and it is said where it is damaged."""
+    (clone,) = clones(1)
+    sound = make_lease("F001")
+    place(bare, dict(files) | ({"leases" + FILE[7:]: record_of(sound)} if held else {}))
+    clock = ManualClock()
+    one = door(clone, clock=clock)
+    one.show("F001")
+    said = [text for text in one.warnings if "waits" in text or "waiting" in text]
+    assert len(said) == warned
+    if held:
+        with pytest.raises(WaitTimeout):
+            one.claim("F001", wait=10)
+        clock.advance(1_000)
+    assert one.claim("F001", wait=10).holder == "w1@example.com"
+    one.release("F001")
+    assert one.claim("F001").holder == "w1@example.com"
+
+
+@pytest.mark.parametrize("held", [False, True], ids=["free", "held"])
+@pytest.mark.parametrize(
+    "what",
+    [
+        pytest.param(what, marks=() if n % 8 == 0 else pytest.mark.slow)
+        for n, what in enumerate(DAMAGED)
+    ],
+)
+def test_a_damaged_line_keeps_nobody_from_claiming(
+    path_remote: Remote, clones: Clones, what: str, held: bool
+) -> None:
+    files = {FILE: DAMAGED[what]}
+    kept_from_nothing(clones, path_remote.bare, files, warned=True, held=held)
+
+
+@pytest.mark.parametrize(
+    "held", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["free", "held"]
+)
+@pytest.mark.parametrize(
+    ("what", "warned"),
+    [
+        ("a link", True),
+        ("a folder", True),
+        ("a submodule", True),
+        ("no folder", True),
+        ("no top folder", True),
+        ("much else", False),
+    ],
+)
+def test_a_line_of_an_odd_shape_keeps_nobody_from_claiming(
+    path_remote: Remote, clones: Clones, what: str, warned: bool, held: bool
+) -> None:
+    files = shapes(path_remote.bare)[what]
+    kept_from_nothing(clones, path_remote.bare, files, warned=warned, held=held)
+
+
+def test_a_forged_crowd_cannot_keep_a_waiter_out_for_longer_than_its_wait(
+    path_remote: Remote, clones: Clones
+) -> None:
+    """A line full of the dead: it is waited for them, but the last try looks at nobody."""
+    (clone,) = clones(1)
+    place(path_remote.bare, {FILE: crowd(TICKETS_KEPT)})
+    clock = ManualClock()
+    assert door(clone, clock=clock).claim("F001", wait=120).holder == "w1@example.com"
+    assert clock.wall_ms - EPOCH_MS <= 121_000
+
+
+def test_whoever_takes_a_ticket_makes_a_damaged_line_anew(
+    path_remote: Remote, clones: Clones
+) -> None:
+    jo, kim = clones(2)
+    clock = ManualClock()
+    door(jo, clock=clock).claim("F001")
+    place(path_remote.bare, {FILE: b"noise"}, onto=True)
+    lines: list[tuple[str, ...]] = []
+
+    class Looking(ManualClock):
+        def sleep(self, seconds: float) -> None:
+            super().sleep(seconds)
+            if not lines:
+                lines.append(tuple(read_files(path_remote.bare)))
+
+    waiting = Looking(clock.wall_ms, clock.boot_ms, clock.boot_id)
+    with pytest.raises(WaitTimeout):
+        door(kim, clock=waiting).claim("F001", wait=10)
+    assert FILE in lines[0]
+    assert FILE not in read_files(path_remote.bare), "the last one leaves nothing behind"

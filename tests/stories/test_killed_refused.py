@@ -1,0 +1,63 @@
+"""A claim that was killed after its push was sent, and whose push the server then refused."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from support.remotes import Remote
+from support.running import Desk, until
+
+SO_FAR = "has not reached the remote so far"
+NO_LONGER = "did not reach the remote, and no longer can"
+HOOK = """#!/bin/sh
+test -e {0}/open && exit 0
+touch {0}/asked
+while ! test -e {0}/answer; do sleep 0.02; done
+touch {0}/refused
+exit 1
+"""
+
+
+@pytest.fixture
+def left(path_remote: Remote, jo: Desk, tmp_path: Path) -> Desk:
+    """Jo's desk after that; the server takes what comes next."""
+    gates = tmp_path / "gates"
+    gates.mkdir()
+    hook = path_remote.bare / "hooks" / "pre-receive"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(HOOK.format(gates))
+    hook.chmod(0o755)
+    claim = jo.start("claim", "F001")
+    until((gates / "asked").exists, "the push")
+    os.kill(claim.pid, 9)
+    claim.wait(60)
+    (gates / "answer").touch()
+    until((gates / "refused").exists, "the refusal")
+    jo.all_gone()
+    (gates / "open").touch()
+    return jo
+
+
+@pytest.mark.parametrize("verb", [["list"], ["status"], ["show", "F001"], ["log"], ["queue"]])
+def test_the_next_command_tells_it_though_it_only_reads(left: Desk, verb: list[str]) -> None:
+    (said,) = [x for x in left.document(*verb)["warnings"] if "F001" in x]
+    assert said.startswith("claim of F001, whose outcome was not known")
+    assert SO_FAR in said
+    assert "F001" not in str(left.document("list")["warnings"]), "it is told once"
+    left.document("claim", "F002", "--any")
+    assert "F001" not in str(left.document("list")["leases"])
+
+
+def test_a_command_that_changes_the_ledger_tells_what_it_came_to_at_once(left: Desk) -> None:
+    (said,) = [x for x in left.document("claim", "F002", "--any")["warnings"] if "F001" in x]
+    assert NO_LONGER in said
+    assert "F001" not in str(left.document("list"))
+
+
+def test_a_command_that_is_refused_or_changes_nothing_tells_it_too(left: Desk, kim: Desk) -> None:
+    assert SO_FAR in str(left.document("release", "F009")["warnings"])
+    kim.document("claim", "F003", "--any")
+    refused = left.document("claim", "F003", "--any", expect=1)
+    assert NO_LONGER in str(refused["warnings"])

@@ -1,0 +1,182 @@
+"""Files of gitlease's own that are cut short, or something else by now: every command comes back.
+
+What lies in the clone's git directory is a cache. Whatever becomes of one of its files, the next
+commands give the right answer, and so they do when one file after the other goes bad.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pygit2
+import pytest
+from support.remotes import Remote
+from support.repos import git, run_git
+from support.running import Desk
+
+from gitlease.git.libgit2 import object_header, read_object
+
+Clones = Callable[..., list[Path]]
+Harm = Callable[[Path], object]
+ROUNDS = 4
+
+
+def cut(share: float) -> Harm:
+    def harm(file: Path) -> None:
+        data = file.read_bytes()
+        file.chmod(0o644)
+        file.write_bytes(data[: int(len(data) * share)])
+
+    return harm
+
+
+def instead(make: Harm) -> Harm:
+    def harm(file: Path) -> None:
+        file.unlink()
+        make(file)
+
+    return harm
+
+
+HARMS: dict[str, Harm] = {
+    "empty": cut(0),
+    "a few bytes": cut(0.1),
+    "half": cut(0.5),
+    "nearly all": cut(0.95),
+    "pipe": instead(os.mkfifo),
+    "folder": instead(Path.mkdir),
+    "loop": instead(lambda file: file.symlink_to(file.name)),
+    "gone": Path.unlink,
+}
+
+
+class World:
+    """Two people with leases, of whom the first one's clone is harmed."""
+
+    def __init__(self, clones: list[Path]) -> None:
+        self.jo, self.kim = map(Desk, clones)
+        self.own = clones[0] / ".git" / "gitlease"
+        self._round = 0
+        (clones[0] / "tasks").mkdir()
+        (clones[0] / "tasks" / "T1.md").write_text("---\nid: T1\nstatus: todo\nassigned: []\n---\n")
+        self.kim.document("claim", "K1", "docs/")
+        self.jo.document("list")
+        self.jo.document("claim", "F1", "T1", "--any")
+        self.kim.document("claim", "K2")
+        assert self.jo.ask("hooks", "install").returncode == 0
+
+    def pack(self) -> None:
+        """What git makes of a store in time, if it can."""
+        store = f"--git-dir={self.own / 'store.git'}"
+        run_git(self.own, store, "gc", "-q")
+        run_git(self.own, store, "multi-pack-index", "write")
+        run_git(self.own, store, "commit-graph", "write", "--reachable")
+
+    def files(self) -> list[Path]:
+        return sorted(x for x in self.own.rglob("*") if x.is_file() and not x.is_symlink())
+
+    def still_works(self) -> None:
+        self._round += 1
+        name, jo = f"N{self._round}", self.jo
+        held = {x["resource"] for x in jo.document("list")["leases"]}
+        assert held == {"F1", "T1", "K1", "K2", "path:docs"}
+        assert jo.document("claim", "K1", "--any", expect=1)["error"]["code"] == "held"
+        assert jo.document("claim", name, "--any")["lease"]["mine"]
+        assert jo.document("renew", "F1")["status"] == "renewed"
+        assert jo.document("release", name)["status"] == "released"
+        assert jo.ask("log", "-n", "5").returncode == 0
+        git(jo.clone, "commit", "-q", "--allow-empty", "-m", "with hooks")
+
+
+def play(seed: int, clones: list[Path], rounds: int = ROUNDS) -> None:
+    """Harm one file after the other, drawn by a seed."""
+    world, dice = World(clones), random.Random(seed)
+    for _ in range(rounds):
+        if dice.random() < 0.4:
+            world.pack()
+        file = dice.choice(world.files())
+        how = dice.choice(list(HARMS))
+        print(f"{file.relative_to(world.own)}: {how}")
+        HARMS[how](file)
+        world.still_works()
+
+
+@pytest.mark.parametrize(
+    "seed", [1, 39, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 39))]
+)
+@pytest.mark.usefixtures("path_remote")
+def test_files_that_go_bad_one_after_the_other_harm_no_command(seed: int, clones: Clones) -> None:
+    play(seed, clones(2))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", HARMS)
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.usefixtures("path_remote")
+def test_each_file_in_turn(packed: bool, how: str, clones: Clones) -> None:
+    world = World(clones(2))
+    if packed:
+        world.pack()
+    for file in world.files():
+        if file.exists():
+            HARMS[how](file)
+            world.still_works()
+
+
+@pytest.mark.parametrize("how", ["half", "pipe"])
+@pytest.mark.parametrize("what", ["head", "objects", "commit-graph"])
+@pytest.mark.usefixtures("path_remote")
+def test_what_git_or_libgit2_would_wait_for(what: str, how: str, clones: Clones) -> None:
+    world = World(clones(2))
+    store = world.own / "store.git"
+    head = git(world.own, f"--git-dir={store}", "for-each-ref", "--format=%(objectname)")
+    if what == "commit-graph":
+        world.pack()
+    files = {
+        "head": [store / "objects" / head[:2] / head[2:40]],
+        "objects": [x for x in (store / "objects").glob("??/*") if x.is_file()],
+        "commit-graph": [store / "objects" / "info" / "commit-graph"],
+    }
+    for file in files[what]:
+        HARMS[how](file)
+    world.still_works()
+
+
+def test_a_loose_object_that_is_cut_short_anywhere_is_not_read(tmp_path: Path) -> None:
+    """libgit2 would read it for ever."""
+    repo = pygit2.init_repository(tmp_path, bare=True)
+    oid = repo.create_blob(bytes(random.Random(1).choices(range(256), k=300)))
+    file = tmp_path / "objects" / str(oid)[:2] / str(oid)[2:]
+    whole = file.read_bytes()
+    assert object_header(repo, oid) == (pygit2.enums.ObjectType.BLOB, 300)
+    file.chmod(0o644)
+    for length in range(len(whole)):
+        file.write_bytes(whole[:length])
+        again = pygit2.Repository(tmp_path)
+        with pytest.raises((pygit2.GitError, KeyError)):
+            read_object(again, oid)
+    for harm in ("pipe", "folder", "loop"):
+        HARMS[harm](file)
+        with pytest.raises((pygit2.GitError, KeyError)):
+            read_object(pygit2.Repository(tmp_path), oid)
+        file.rmdir() if harm == "folder" else file.unlink()
+        file.write_bytes(whole)
+    assert read_object(pygit2.Repository(tmp_path), oid).id == oid
+
+
+@pytest.mark.parametrize("worktree", [False, True])
+def test_so_it_is_in_the_clone_itself(worktree: bool, path_remote: Remote, clones: Clones) -> None:
+    clone = clones(1)[0]
+    git(clone, "commit", "-q", "--allow-empty", "-m", "one")
+    place = clone
+    if worktree:
+        place = clone.parent / "linked"
+        git(clone, "worktree", "add", "-q", str(place))
+    oid = git(clone, "hash-object", "-w", "--stdin", input="x" * 500)
+    file = clone / ".git" / "objects" / oid[:2] / oid[2:]
+    cut(0.5)(file)
+    with pytest.raises(KeyError, match="cut short"):
+        object_header(pygit2.Repository(place), pygit2.Oid(hex=oid))

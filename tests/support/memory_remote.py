@@ -1,0 +1,258 @@
+"""A shared remote in memory, with every kind of fault: for tests of the rules, and simulation.
+
+remote = MemoryRemote()
+remote.pushes.append(Fault.UNANSWERED)      # what becomes of the next push
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from enum import Enum
+from hashlib import sha256
+
+from gitlease.core.errors import Denied, Invalid, Unavailable
+from gitlease.core.frozen import dataclass, field, replace
+from gitlease.core.holder import person_key
+from gitlease.core.lease import Lease, LeaseKey
+from gitlease.core.ledger import Changes, Damage, Header, Ledger, Note, Notice, Ticket
+from gitlease.core.outcome import Event
+from gitlease.core.resources.resource import Resource
+from gitlease.core.work_push import WorkRef
+from gitlease.engine.ports import Cause, Change
+from gitlease.store.ref_store import NO_REF, Move, Pushed
+
+
+class Fault(Enum):
+    """What becomes of one request. A fetch knows only NONE, REFUSED and UNREACHABLE."""
+
+    NONE = "it is carried out and answered"
+    LOST = "it is lost on the way, and nobody answers"
+    UNANSWERED = "it is carried out, and the answer is lost"
+    LATE = "nobody answers, and it is carried out after some more requests (`late_by`)"
+    REFUSED = "the server refuses it"
+    BUSY = "the ref is locked by another push"
+    UNREACHABLE = "it never leaves this machine"
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A record that cannot be read: why, whose it is, and whether it would cover paths."""
+
+    problem: str
+    resource: Resource | None = None
+    paths: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One version of a ledger: the records whole, and what its step was."""
+
+    header: Header
+    leases: Mapping[LeaseKey, Lease] = field(default_factory=dict)
+    notes: Mapping[str, tuple[Note, ...]] = field(default_factory=dict)
+    notices: Mapping[str, tuple[Notice, ...]] = field(default_factory=dict)
+    broken: Mapping[str, Broken] = field(default_factory=dict)
+    tickets: Mapping[str, tuple[Ticket, ...]] = field(default_factory=dict)
+    parent: str = NO_REF
+    renewal: bool = False
+    events: tuple[Event, ...] = ()
+
+    def of(self, resource: Resource) -> list[Lease]:
+        self._raise_broken(lambda broken: broken.resource == resource)
+        return [lease for lease in self.leases.values() if lease.resource == resource]
+
+    def with_paths(self) -> list[Lease]:
+        self._raise_broken(lambda broken: broken.paths)
+        return [lease for lease in self.leases.values() if lease.patterns]
+
+    def every(self) -> Iterator[Lease | Damage]:
+        yield from self.leases.values()
+        yield from (Damage(file, broken.problem) for file, broken in self.broken.items())
+
+    def notes_of(self, resource: Resource) -> tuple[Note, ...]:
+        return self.notes.get(resource.key, ())
+
+    def _raise_broken(self, wanted: Callable[[Broken], bool]) -> None:
+        for file, broken in self.broken.items():
+            if wanted(broken):
+                raise Invalid(f"the ledger's record {file} is damaged: {broken.problem}")
+
+    def after(self, change: Change, parent: str) -> Step:
+        """This version with a change on top."""
+        changes = change.ledger.changes
+        leases = {**self.leases}
+        for key, (_, lease) in changes.leases.items():
+            leases.pop(key, None)
+            if lease is not None:
+                leases[key] = lease
+        return Step(
+            header=change.ledger.header,
+            leases=leases,
+            notes={k: v for k, v in {**self.notes, **changes.notes}.items() if v},
+            notices={k: v for k, v in {**self.notices, **changes.notices}.items() if v},
+            broken={k: v for k, v in self.broken.items() if k not in changes.dropped},
+            tickets={k: v for k, v in {**self.tickets, **_lines(changes)}.items() if v},
+            parent=parent,
+            renewal=change.renewal,
+            events=change.decided.applied.events,
+        )
+
+
+class MemoryRecords:
+    """The records of one version: the store's side of a Ledger."""
+
+    def __init__(self, step: Step) -> None:
+        self._step = step
+
+    def of(self, resource: Resource) -> list[Lease]:
+        return self._step.of(resource)
+
+    def with_paths(self) -> list[Lease]:
+        return self._step.with_paths()
+
+    def every(self) -> Iterator[Lease | Damage]:
+        return self._step.every()
+
+    def notes(self, resource: Resource) -> tuple[Note, ...]:
+        return self._step.notes_of(resource)
+
+    def notices(self, holder: str) -> tuple[Notice, ...]:
+        return self._step.notices.get(person_key(holder), ())
+
+    def tickets(self, resource: Resource) -> tuple[Ticket, ...]:
+        return self._step.tickets.get(resource.key, ())
+
+
+def _lines(changes: Changes) -> dict[str, tuple[Ticket, ...]]:
+    return {key: tickets for key, (_, tickets) in changes.tickets.items()}
+
+
+class MemoryRemote:
+    """A server with one ref a layer, all moved by compare-and-swap, several all or none.
+
+    ``pushes`` and ``fetches`` script the faults of the next requests. ``during`` is called in the
+    middle of every request, with its kind: time may pass there, and others may act.
+    """
+
+    def __init__(self) -> None:
+        self.refs: dict[str, str] = {}
+        self.work: dict[str, str] = {}  # the branches and tags beside them
+        self.steps: dict[str, Step] = {}
+        self.pushes: deque[Fault] = deque()
+        self.fetches: deque[Fault] = deque()
+        self.late_by = 1
+        self.during: Callable[[str], None] = lambda _kind: None
+        self.requests: list[str] = []
+        self.refuses_replacements = False
+        self._late: list[tuple[int, tuple[Move, ...], tuple[WorkRef, ...]]] = []
+
+    # --- what clients ask -------------------------------------------------------------------------
+    def fetch(self, layer: str) -> str | None:
+        """The version at the ref, None when there is none. Raises Unavailable and Denied."""
+        return self._answer("fetch", layer)
+
+    def peek(self, layer: str) -> str | None:
+        """The version at the ref, and nothing of what it says. It fails as fetches do."""
+        return self._answer("peek", layer)
+
+    def push(self, moves: Sequence[Move], work: Sequence[WorkRef] = ()) -> Pushed:
+        """Move refs, as far as the answer tells: what was lost is for reading to find out."""
+        fault = self._begin("push", self.pushes)
+        nothing = Pushed(clean=False, cause=Cause.UNREACHABLE, detail="no answer")
+        if fault is Fault.UNREACHABLE:
+            return replace(nothing, sent=False, detail="no connection")
+        if fault is Fault.REFUSED or (self.refuses_replacements and self._replaces(moves)):
+            return replace(nothing, cause=Cause.REFUSED, detail="hook declined")
+        if fault is Fault.BUSY:
+            return replace(nothing, cause=Cause.BUSY, detail="cannot lock ref")
+        if fault is not Fault.LOST and (other := self._work_moved(work)):
+            return replace(nothing, cause=Cause.WORK, sent=False, detail=f"{other}: fetch first")
+        if fault is Fault.LATE:
+            at = len(self.requests) + self.late_by
+            self._late.append((at, tuple(moves), tuple(work)))
+        if fault in (Fault.LATE, Fault.LOST):
+            return nothing
+        moved = self._move_all(moves, work)
+        if fault is Fault.UNANSWERED:
+            return nothing
+        return Pushed(clean=True) if moved else replace(nothing, cause=Cause.MOVED)
+
+    def work_at(self, refs: Sequence[str]) -> dict[str, str]:
+        """What branches and tags are. Raises Unavailable."""
+        if self._begin("look", self.fetches) is not Fault.NONE:
+            raise Unavailable("the remote cannot be reached")
+        return {ref: self.work.get(ref, "") for ref in refs}
+
+    # --- what happens behind everyone's back ------------------------------------------------------
+    def force(self, layer: str, version: str) -> None:
+        """Move a ref without asking what it was; ``""`` deletes it."""
+        self.refs.pop(layer, None)
+        if version:
+            self.refs[layer] = version
+
+    def damage(self, layer: str, file: str, broken: Broken) -> None:
+        """Add an unreadable record, as another writer could, in a step of its own."""
+        base = self.refs[layer]
+        step = self.steps[base]
+        header = replace(step.header, revision=step.header.revision + 1)
+        self.refs[layer] = self.keep(
+            replace(step, header=header, broken={**step.broken, file: broken}, parent=base)
+        )
+
+    def arrive(self) -> None:
+        """Carry out every push that is still on its way."""
+        late, self._late = self._late, []
+        for _, moves, work in late:
+            self._move_all(moves, work)
+
+    # --- versions ---------------------------------------------------------------------------------
+    def keep(self, step: Step) -> str:
+        """Store a version under the hash of what it says; the same step has the same version."""
+        version = sha256(repr(step).encode()).hexdigest()[:40]
+        self.steps[version] = step
+        return version
+
+    def ledger(self, version: str) -> Ledger:
+        """The ledger at a version; Invalid where there is none."""
+        if version not in self.steps:
+            raise Invalid(f"the ledger's version {version} cannot be read")
+        step = self.steps[version]
+        return Ledger(header=step.header, records=MemoryRecords(step))
+
+    def _answer(self, kind: str, layer: str) -> str | None:
+        fault = self._begin(kind, self.fetches)
+        if fault is Fault.REFUSED:
+            raise Denied("the remote refused to be read")
+        if fault is not Fault.NONE:
+            raise Unavailable("the remote cannot be reached")
+        return self.refs.get(layer)
+
+    def _begin(self, kind: str, script: deque[Fault]) -> Fault:
+        self.requests.append(kind)
+        self.during(kind)
+        due = [late for late in self._late if late[0] <= len(self.requests)]
+        self._late = [late for late in self._late if late[0] > len(self.requests)]
+        for _, moves, work in due:
+            self._move_all(moves, work)
+        return script.popleft() if script else Fault.NONE
+
+    def _move_all(self, moves: Iterable[Move], work: Sequence[WorkRef]) -> bool:
+        if self._work_moved(work) or not self._move(moves):
+            return False
+        self.work |= {one.ref: one.new for one in work if one.moves}
+        return True
+
+    def _move(self, moves: Iterable[Move]) -> bool:
+        if any(self.refs.get(move.layer, NO_REF) != move.expected for move in moves):
+            return False
+        self.refs |= {move.layer: move.new for move in moves}
+        return True
+
+    def _work_moved(self, work: Sequence[WorkRef]) -> str:
+        """The first ref of some work that is not what it was any more, ``""`` for none."""
+        refs = (x.ref for x in work if x.moves and self.work.get(x.ref, "") not in (x.old, x.new))
+        return next(refs, "")
+
+    def _replaces(self, moves: Iterable[Move]) -> bool:
+        return any(self.steps[move.new].parent != move.expected for move in moves)

@@ -1,0 +1,1269 @@
+"""Edges as commits of their own, in every state that a work tree and its index may be in."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from support.availability import missing
+from support.fences import clean_env
+from support.repos import assert_untouched, git, run_git, snapshot
+
+from gitlease.core.edge import EdgeEdit
+from gitlease.core.errors import Invalid
+from gitlease.core.resources.resource import name_resource
+from gitlease.engine.ports import TaskChange
+from gitlease.git.repository import ConfigEntry, GitConfig, discover
+from gitlease.git.run import GitResult
+from gitlease.git.run import run_git as run_real_git
+from gitlease.settings.sources import Tasks
+from gitlease.tasks import edge_git
+from gitlease.tasks.edge_commit import check_commit, commit_edges
+from gitlease.tasks.edit import edit_task
+
+pytestmark = [pytest.mark.one_in(2), pytest.mark.sampled(3)]
+
+ROOT = Path(__file__).parents[2]
+FILE = "tasks/F001.md"
+JO = "jo@example.com"
+TASKS = Tasks(
+    files=("tasks/**/*.md",),
+    completed=(),
+    required=None,
+    fields={},
+    statuses={"todo": ("todo",), "in_progress": ("doing",), "done": ("done",)},
+)
+
+
+def text(name: str = "F001", body: str = "Work.\n") -> str:
+    return f"---\nid: {name}\nstatus: todo # yet\nassigned: []\n---\n\n{body}"
+
+
+def change(
+    name: str = "F001",
+    file: str | None = None,
+    edit: EdgeEdit | None = None,
+    message: str | None = None,
+) -> TaskChange:
+    return TaskChange(
+        resource=name_resource(name),
+        file=file or f"tasks/{name}.md",
+        edit=edit or EdgeEdit(add=JO),
+        message=message or f"assign {name} to {JO}",
+    )
+
+
+@dataclass
+class Clone:
+    """A work tree with task files, and both halves of an edge in it."""
+
+    root: Path
+
+    def git(self, *words: str, input: str | None = None) -> str:
+        return git(self.root, *words, input=input)
+
+    def write(self, file: str, content: str, *, commit: bool = False) -> None:
+        path = self.root / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content.encode())
+        if commit:
+            self.git("add", "--", f":(literal){file}")
+            self.git("commit", "-q", "-m", "a task")
+
+    def read(self, file: str = FILE) -> str:
+        return (self.root / file).read_bytes().decode()
+
+    def in_tree(self, *changes: TaskChange) -> None:
+        """Edit the files of the work tree, as is done before the edges are committed."""
+        for one in changes or (change(),):
+            path = self.root / one.file
+            data = edit_task(path.read_bytes(), file=one.file, tasks=TASKS, edit=one.edit)
+            path.write_bytes(data)
+
+    def check(self, *changes: TaskChange) -> None:
+        check_commit(discover(str(self.root)), TASKS, changes or (change(),))
+
+    def commit(self, *changes: TaskChange) -> str | None:
+        return commit_edges(discover(str(self.root)), TASKS, changes or (change(),))
+
+    def claim(self, *changes: TaskChange) -> str | None:
+        self.check(*changes)
+        self.in_tree(*changes)
+        return self.commit(*changes)
+
+    def head(self) -> str:
+        return self.git("rev-parse", "HEAD")
+
+    def count(self) -> int:
+        return int(self.git("rev-list", "--count", "HEAD"))
+
+    def status(self) -> str:
+        return self.git("status", "--porcelain", "-z")
+
+    def lines(self, commit: str = "HEAD") -> list[str]:
+        """The lines that a commit takes out and puts in."""
+        return edited(self.git("show", "--format=", "-U0", commit))
+
+    def unstaged(self) -> list[str]:
+        return edited(self.git("diff", "-U0"))
+
+    def staged(self) -> list[str]:
+        return edited(self.git("diff", "--cached", "-U0"))
+
+    def files(self, commit: str = "HEAD") -> list[str]:
+        return self.git("show", "--format=", "--name-only", "-z", commit).split("\0")[:-1]
+
+    def refused(self, *changes: TaskChange) -> Invalid:
+        """The refusal of check and commit alike, which change nothing."""
+        before = snapshot(self.root)
+        with pytest.raises(Invalid) as checked:
+            self.check(*changes)
+        with pytest.raises(Invalid) as committed:
+            self.commit(*changes)
+        assert_untouched(before, snapshot(self.root))
+        assert str(checked.value) == str(committed.value)
+        assert checked.value.hints
+        return checked.value
+
+
+def edited(diff: str) -> list[str]:
+    """The lines of a diff that are taken out and put in."""
+    lines = diff.splitlines()
+    return [line for line in lines if line[0] in "+-" and line[:3] not in ("+++", "---")]
+
+
+EDGE = ["-assigned: []", f"+assigned: [{JO}]"]
+
+
+def make(root: Path, *options: str) -> Clone:
+    git(root.parent, "init", "-q", "-b", "main", *options, str(root))
+    git(root, "config", "user.email", JO)
+    git(root, "config", "user.name", "Jo")
+    clone = Clone(root)
+    clone.write("src/a.txt", "one\n")
+    clone.write("tasks/F002.md", text("F002"))
+    clone.write(FILE, text())
+    clone.git("add", ".")
+    clone.git("commit", "-q", "-m", "start")
+    return clone
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Clone:
+    """A clean work tree with two tasks."""
+    return make(tmp_path / "clone")
+
+
+# --- what is committed, and what stays ----------------------------------------------------------
+
+
+def test_a_clean_tree_is_clean_afterwards(clone: Clone) -> None:
+    old = clone.head()
+    new = clone.claim()
+    assert new == clone.head()
+    assert clone.git("rev-parse", "HEAD^") == old
+    assert (clone.files(), clone.lines()) == ([FILE], EDGE)
+    assert clone.git("show", "--stat", "--format=").splitlines()[-1] == (
+        " 1 file changed, 1 insertion(+), 1 deletion(-)"
+    )
+    # Not even by its times does the file look changed.
+    assert run_git(clone.root, "diff-index", "--quiet", "HEAD").returncode == 0
+    assert clone.status() == ""
+    clone.git("fsck", "--strict")
+
+
+def test_who_what_and_the_branch_s_reflog(clone: Clone) -> None:
+    clone.claim()
+    assert clone.git("show", "-s", "--format=%an <%ae> %cn <%ce>|%B") == (
+        f"Jo <{JO}> Jo <{JO}>|assign F001 to {JO}\n"
+    )
+    for ref in ("main", "HEAD"):
+        said = clone.git("reflog", "-1", "--format=%gs", ref)
+        assert said == f"gitlease: assign F001 to {JO}"
+
+
+def test_an_edge_that_head_has_makes_no_commit(clone: Clone) -> None:
+    first = clone.claim()
+    before = snapshot(clone.root)
+    assert clone.commit() is None
+    clone.check()
+    assert_untouched(before, snapshot(clone.root))
+    assert clone.head() == first
+
+
+def test_no_changes_make_no_commit(clone: Clone) -> None:
+    check_commit(discover(str(clone.root)), TASKS, ())
+    assert commit_edges(discover(str(clone.root)), TASKS, ()) is None
+
+
+def test_an_edge_is_retired_as_it_was_added(clone: Clone) -> None:
+    clone.claim()
+    clone.claim(change(edit=EdgeEdit(remove=(JO,)), message="release F001"))
+    assert clone.lines() == ["-" + EDGE[1][1:], "+" + EDGE[0][1:]]
+    assert clone.git("rev-parse", "HEAD^{tree}") == clone.git("rev-parse", "HEAD~2^{tree}")
+    assert clone.status() == ""
+
+
+def test_a_status_goes_with_the_edge(clone: Clone) -> None:
+    clone.claim(change(edit=EdgeEdit(add=JO, status="doing")))
+    assert "+status: doing # yet" in clone.lines()
+    assert len(clone.lines()) == 4
+
+
+def test_what_is_staged_and_changed_elsewhere_stays(clone: Clone) -> None:
+    clone.write("src/a.txt", "staged\n")
+    clone.write("src/new.txt", "new\n")
+    clone.git("add", "src")
+    clone.git("rm", "-q", "tasks/F002.md")
+    clone.write("src/a.txt", "changed\n")
+    clone.write("untracked", "x\n")
+    before = (clone.status(), clone.git("diff"), clone.git("diff", "--cached"))
+    clone.claim()
+    assert (clone.status(), clone.git("diff"), clone.git("diff", "--cached")) == before
+    assert (clone.files(), clone.lines()) == ([FILE], EDGE)
+
+
+def test_a_staged_change_of_the_same_file_stays_staged(clone: Clone) -> None:
+    clone.write(FILE, text(body="Staged work.\n"))
+    clone.git("add", FILE)
+    before = clone.status()
+    clone.claim()
+    assert clone.status() == before == f"M  {FILE}\0"
+    assert clone.lines() == EDGE
+    assert clone.staged() == ["-Work.", "+Staged work."]
+    assert clone.unstaged() == []
+
+
+def test_an_unstaged_change_of_the_same_file_stays_unstaged(clone: Clone) -> None:
+    clone.write(FILE, text(body="Changed work.\n"))
+    before = clone.status()
+    clone.claim()
+    assert clone.status() == before == f" M {FILE}\0"
+    assert clone.lines() == EDGE
+    assert clone.unstaged() == ["-Work.", "+Changed work."]
+    assert clone.staged() == []
+
+
+def test_three_versions_of_one_file_stay_three(clone: Clone) -> None:
+    clone.write(FILE, text(body="Staged work.\n"))
+    clone.git("add", FILE)
+    clone.write(FILE, text(body="Changed work.\n"))
+    before = clone.status()
+    clone.claim()
+    assert clone.status() == before == f"MM {FILE}\0"
+    assert clone.lines() == EDGE
+    assert clone.staged() == ["-Work.", "+Staged work."]
+    assert clone.unstaged() == ["-Staged work.", "+Changed work."]
+
+
+def test_an_edge_that_was_staged_by_hand_is_committed(clone: Clone) -> None:
+    clone.in_tree()
+    clone.git("add", FILE)
+    assert clone.commit()
+    assert clone.lines() == EDGE
+    assert clone.status() == ""
+
+
+def test_the_work_tree_is_not_looked_at(clone: Clone) -> None:
+    (clone.root / FILE).unlink()
+    assert clone.commit()
+    assert clone.lines() == EDGE
+    assert clone.status() == f" D {FILE}\0"
+
+
+# --- several files, folders, modes, names -------------------------------------------------------
+
+
+def test_several_files_are_one_commit(clone: Clone) -> None:
+    deep = "tasks/a/b/c/F003.md"
+    clone.write(deep, text("F003"), commit=True)
+    clone.write("top.md", text("F004"), commit=True)
+    old = clone.count()
+    changes = (change(), change("F002"), change("F003", deep), change("F004", "top.md"))
+    clone.claim(*changes)
+    assert clone.count() == old + 1
+    assert sorted(clone.files()) == sorted([FILE, "tasks/F002.md", deep, "top.md"])
+    assert sorted(clone.lines()) == sorted(EDGE * 4)
+    assert clone.status() == ""
+    subject, empty, *body = clone.git("show", "-s", "--format=%B").splitlines()
+    assert (subject, empty) == ("assign 4 tasks", "")
+    assert body[:4] == [f"- assign F00{n} to {JO}" for n in (1, 2, 3, 4)]
+    clone.git("fsck", "--strict")
+
+
+def test_several_kinds_of_changes_update_the_tasks(clone: Clone) -> None:
+    clone.claim(change(), change("F002", message="release F002"))
+    assert clone.git("show", "-s", "--format=%s") == "update 2 tasks"
+
+
+def test_only_what_head_has_not_got_is_in_the_message(clone: Clone) -> None:
+    clone.claim()
+    clone.claim(change(), change("F002"))
+    assert clone.git("show", "-s", "--format=%B") == f"assign F002 to {JO}\n"
+
+
+def test_two_changes_of_one_file_are_made_one_after_the_other(clone: Clone) -> None:
+    clone.claim(change(), change(edit=EdgeEdit(remove=(JO,), add="@al"), message="assign to @al"))
+    assert clone.lines()[0] == "-assigned: []"
+    assert "al" in clone.lines()[1]
+    assert JO not in clone.lines()[1]
+    assert clone.git("show", "-s", "--format=%s") == "assign 1 task"
+    assert clone.status() == ""
+
+
+def test_a_message_stays_on_its_line(clone: Clone) -> None:
+    clone.claim(change(message="assign\nF001\r\n\nto  jo"))
+    assert clone.git("show", "-s", "--format=%B") == "assign F001 to jo\n"
+
+
+def test_an_executable_file_stays_executable(clone: Clone) -> None:
+    (clone.root / FILE).chmod(0o755)
+    clone.git("commit", "-q", "-a", "-m", "mode")
+    clone.claim()
+    assert clone.git("ls-tree", "HEAD", FILE).startswith("100755 ")
+    assert clone.git("ls-files", "-s", FILE).startswith("100755 ")
+    assert clone.status() == ""
+
+
+def test_a_staged_mode_stays_staged(clone: Clone) -> None:
+    clone.git("update-index", "--chmod=+x", FILE)
+    (clone.root / FILE).chmod(0o755)
+    clone.claim()
+    assert clone.git("ls-tree", "HEAD", FILE).startswith("100644 ")
+    assert clone.git("ls-files", "-s", FILE).startswith("100755 ")
+    assert clone.status() == f"M  {FILE}\0"
+
+
+NAMES = [
+    "with spaces.md",
+    "ünïcödé-日本.md",
+    "-leading-dash.md",
+    "--cacheinfo.md",
+    ":(top)magic.md",
+    ":colon.md",
+    "line\nbreak.md",
+    "tab\tand\x01control.md",
+    "quote\"s'.md",
+    "comma,1,2.md",
+    "star*[x]?.md",
+    "$(touch pwned).md",
+    "a/-b/:c/d e.md",
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_odd_names_of_files(clone: Clone, name: str) -> None:
+    for file in (name, f"tasks/{name}"):
+        clone.write(file, text("F009"), commit=True)
+        clone.write(f"{file}.other", "x\n", commit=True)
+        clone.claim(change("F009", file))
+        assert (clone.files(), clone.lines()) == ([file], EDGE)
+        assert clone.status() == ""
+
+
+def test_a_name_that_is_not_utf_8(clone: Clone) -> None:
+    name = os.fsdecode(b"tasks/latin-\xe9.md")
+    try:
+        (clone.root / name).write_text(text("F009"))
+    except OSError:
+        missing("this file system takes no such name")
+    clone.git("add", "--", name)
+    clone.git("commit", "-q", "-m", "odd")
+    clone.claim(change("F009", name))
+    assert clone.lines() == EDGE
+    assert clone.status() == ""
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_odd_names_in_refusals_are_one_printable_line(clone: Clone, name: str) -> None:
+    clone.write(name, text("F009"))
+    refusal = clone.refused(change("F009", name))
+    for line in (refusal.message, *refusal.hints):
+        assert line.isprintable()
+    assert "is not committed yet" in refusal.message
+
+
+def test_patterns_of_the_user_s_environment_do_not_matter(
+    clone: Clone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("ICASE", "GLOB", "LITERAL"):
+        monkeypatch.setenv(f"GIT_{name}_PATHSPECS", "1")
+    clone.claim()
+    assert clone.lines() == EDGE
+
+
+# --- shapes of repositories ---------------------------------------------------------------------
+
+
+def test_a_linked_work_tree_has_its_own_branch_and_index(clone: Clone, tmp_path: Path) -> None:
+    clone.git("worktree", "add", "-q", "-b", "side", str(tmp_path / "linked"))
+    linked = Clone(tmp_path / "linked")
+    linked.write("src/a.txt", "staged\n")
+    linked.git("add", "src/a.txt")
+    old = clone.head()
+    new = linked.claim()
+    assert (linked.head(), clone.head()) == (new, old)
+    assert linked.git("rev-parse", "side") == new
+    assert linked.lines() == EDGE
+    assert (linked.status(), clone.status()) == ("M  src/a.txt\0", "")
+
+
+def test_a_subfolder_as_the_start(clone: Clone) -> None:
+    clone.in_tree()
+    assert commit_edges(discover(str(clone.root / "src")), TASKS, (change(),))
+    assert clone.status() == ""
+
+
+def test_a_submodule_is_a_repository_of_its_own(clone: Clone, tmp_path: Path) -> None:
+    outer = make(tmp_path / "outer")
+    outer.git("submodule", "--quiet", "add", str(clone.root), "inner")
+    inner = Clone(outer.root / "inner")
+    inner.git("config", "user.email", JO)
+    inner.git("config", "user.name", "Jo")
+    inner.claim()
+    assert inner.lines() == EDGE
+    assert inner.status() == ""
+    # Seen from outside, it cannot be committed into.
+    outer.git("commit", "-q", "-m", "inner")
+    assert "is not committed yet" in outer.refused(change(file="inner/tasks/F001.md")).message
+    assert "is a submodule" in outer.refused(change(file="inner")).message
+
+
+def test_a_git_directory_elsewhere(clone: Clone, tmp_path: Path) -> None:
+    away = tmp_path / "away"
+    (clone.root / ".git").rename(away)
+    git(tmp_path, f"--git-dir={away}", "config", "core.worktree", str(clone.root))
+    (clone.root / ".git").write_text(f"gitdir: {away}\n")
+    clone.claim()
+    assert clone.status() == ""
+    assert clone.lines() == EDGE
+
+
+def test_a_sha256_repository(tmp_path: Path) -> None:
+    clone = make(tmp_path / "new", "--object-format=sha256")
+    clone.write("tasks/a/F003.md", text("F003"), commit=True)
+    new = clone.claim(change(), change("F003", "tasks/a/F003.md"))
+    assert new == clone.head()
+    assert len(new or "") == 64
+    assert sorted(clone.lines()) == sorted(EDGE * 2)
+    assert clone.status() == ""
+    clone.git("fsck", "--strict")
+
+
+def test_a_split_index_stays_split(clone: Clone) -> None:
+    clone.git("config", "core.splitIndex", "true")
+    clone.git("update-index", "--split-index")
+    clone.claim()
+    assert clone.status() == ""
+    assert list((clone.root / ".git").glob("sharedindex.*"))
+
+
+def test_a_sparse_checkout_with_a_sparse_index(clone: Clone) -> None:
+    clone.git("sparse-checkout", "init", "--cone", "--sparse-index")
+    clone.git("sparse-checkout", "set", "src")
+    assert not (clone.root / FILE).exists()
+    assert clone.commit()
+    assert clone.lines() == EDGE
+    assert clone.status() == ""
+    assert not (clone.root / FILE).exists()
+    clone.git("sparse-checkout", "disable")
+    assert EDGE[1][1:] in clone.read()
+
+
+@pytest.mark.parametrize(
+    "marks",
+    [("--assume-unchanged",), ("--skip-worktree",), ("--assume-unchanged", "--skip-worktree")],
+)
+def test_marks_of_the_index_stay(clone: Clone, marks: Sequence[str]) -> None:
+    for mark in marks:
+        clone.git("update-index", mark, FILE)
+    before = clone.git("ls-files", "-v")
+    clone.claim(change(), change("F002"))
+    assert clone.git("ls-files", "-v") == before
+    assert sorted(clone.lines()) == sorted(EDGE * 2)
+    assert clone.status() == ""
+
+
+def test_objects_in_packs(clone: Clone) -> None:
+    clone.git("gc", "-q")
+    clone.git("pack-refs", "--all")
+    clone.claim()
+    assert clone.lines() == EDGE
+    assert clone.status() == ""
+
+
+def test_a_shallow_and_partial_clone(clone: Clone, tmp_path: Path) -> None:
+    clone.git("config", "uploadpack.allowFilter", "true")
+    clone.claim(change("F002"))
+    words = ("--depth=1", "--filter=blob:none", f"file://{clone.root}", str(tmp_path / "part"))
+    git(tmp_path, "clone", "-q", "-c", f"user.email={JO}", "-c", "user.name=Jo", *words)
+    part = Clone(tmp_path / "part")
+    part.claim()
+    assert part.lines() == EDGE
+    assert part.status() == ""
+
+
+@pytest.mark.parametrize("config", ["true", "input"])
+def test_line_ends_are_converted_as_git_does(clone: Clone, config: str) -> None:
+    clone.git("config", "core.autocrlf", config)
+    if config == "true":
+        (clone.root / FILE).unlink()
+        clone.git("checkout", "-q", "--", FILE)
+        assert "\r\n" in clone.read()
+    clone.claim()
+    assert clone.lines() == EDGE
+    assert clone.status() == ""
+
+
+def test_a_filter_with_another_form_in_the_work_tree(clone: Clone) -> None:
+    clone.write(".gitattributes", "tasks/*.md filter=shout ident\n")
+    clone.git("config", "filter.shout.clean", "sed s/WORK/Work/")
+    clone.git("config", "filter.shout.smudge", "sed s/Work/WORK/")
+    clone.git("add", ".")
+    clone.git("commit", "-q", "-m", "filter")
+    (clone.root / FILE).unlink()
+    clone.git("checkout", "-q", "--", FILE)
+    assert "WORK" in clone.read()
+    clone.claim()
+    assert clone.lines() == EDGE
+    assert clone.status() == ""
+
+
+def test_no_hook_runs(clone: Clone, tmp_path: Path) -> None:
+    folder, ran = clone.root / ".git/hooks", tmp_path / "ran"
+    folder.mkdir(exist_ok=True)
+    names = ["pre-commit", "commit-msg", "prepare-commit-msg", "post-commit", "post-rewrite"]
+    for name in [*names, "reference-transaction", "post-index-change", "pre-auto-gc"]:
+        (folder / name).write_text(f"#!/bin/sh\necho {name} >>'{ran}'\nexit 1\n")
+        (folder / name).chmod(0o755)
+    clone.claim()
+    assert not ran.exists()
+    assert clone.status() == ""
+
+
+def test_only_few_processes_are_started(clone: Clone, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = counted(monkeypatch)
+    clone.check()
+    assert len(calls) == 7
+    calls.clear()
+    clone.commit()
+    assert len(calls) == 15
+
+
+# --- identity, encoding, signature --------------------------------------------------------------
+
+
+def test_git_s_own_variables_name_the_author(clone: Clone, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GIT_AUTHOR_NAME", "Al")
+    monkeypatch.setenv("GIT_COMMITTER_DATE", "@1700000000 +0000")
+    clone.claim()
+    assert clone.git("show", "-s", "--format=%an %cn %ct") == "Al Jo 1700000000"
+
+
+@pytest.mark.parametrize("encoding", ["ISO-8859-1", "UTF-8", "UTF-16", "no-such-encoding"])
+def test_the_message_has_the_encoding_that_it_says(clone: Clone, encoding: str) -> None:
+    clone.git("config", "i18n.commitEncoding", encoding)
+    clone.claim(change(message="assign F001 to @jö"))
+    raw = subprocess.run(
+        ["git", "cat-file", "commit", "HEAD"],
+        cwd=clone.root,
+        env=clean_env(),
+        capture_output=True,
+        check=True,
+    ).stdout
+    latin = encoding == "ISO-8859-1"
+    assert raw.endswith("assign F001 to @jö\n".encode("latin-1" if latin else "utf-8"))
+    assert (b"\nencoding ISO-8859-1\n" in raw) is latin
+    assert (b"\nencoding " in raw) is latin
+
+
+def test_a_message_that_the_encoding_has_not_got_is_utf_8(clone: Clone) -> None:
+    clone.git("config", "i18n.commitEncoding", "ISO-8859-1")
+    clone.claim(change(message="assign F001 to 日本"))
+    assert clone.git("show", "-s", "--format=%s") == "assign F001 to 日本"
+
+
+def test_a_commit_is_signed_when_the_user_signs_commits(clone: Clone, tmp_path: Path) -> None:
+    program = tmp_path / "signer"
+    program.write_text(
+        "#!/bin/sh\ncat >/dev/null\necho '[GNUPG:] SIG_CREATED x' >&2\n"
+        "printf -- '-----BEGIN PGP SIGNATURE-----\\nx\\n-----END PGP SIGNATURE-----\\n'\n"
+    )
+    program.chmod(0o755)
+    clone.git("config", "gpg.program", str(program))
+    clone.git("config", "commit.gpgSign", "yes")
+    clone.claim()
+    assert "gpgsig -----BEGIN PGP SIGNATURE" in clone.git("cat-file", "commit", "HEAD")
+    assert clone.status() == ""
+
+
+def test_a_signature_that_fails_leaves_branch_and_index(clone: Clone, tmp_path: Path) -> None:
+    program = tmp_path / "signer"
+    program.write_text("#!/bin/sh\necho no key >&2\nexit 2\n")
+    program.chmod(0o755)
+    clone.git("config", "gpg.program", str(program))
+    clone.git("config", "commit.gpgSign", "1")
+    old = (clone.head(), clone.git("ls-files", "-s"))
+    with pytest.raises(Invalid, match="did not make the commit: gpg failed to sign"):
+        clone.commit()
+    assert (clone.head(), clone.git("ls-files", "-s")) == old
+    clone.git("config", "commit.gpgSign", "off")
+    assert clone.commit()
+
+
+def test_a_bad_setting_is_told(clone: Clone) -> None:
+    clone.git("config", "commit.gpgSign", "perhaps")
+    with pytest.raises(Invalid, match=r"commit\.gpgSign cannot be read: bad boolean"):
+        clone.commit()
+
+
+@pytest.mark.parametrize("who", ["AUTHOR", "COMMITTER"])
+def test_without_a_name_there_is_no_commit(
+    clone: Clone, who: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(f"GIT_{who}_NAME", "<>")  # nothing is left of it
+    before = snapshot(clone.root)
+    with pytest.raises(Invalid, match="in whose name to commit") as raised:
+        clone.check()
+    assert "git config user.name NAME" in raised.value.hints
+    assert_untouched(before, snapshot(clone.root))
+    old = (clone.head(), clone.git("ls-files", "-s"))
+    with pytest.raises(Invalid, match="did not make the commit: name consists only of"):
+        clone.commit()
+    assert (clone.head(), clone.git("ls-files", "-s")) == old
+
+
+def test_a_name_that_git_must_not_guess_is_asked_for(clone: Clone) -> None:
+    clone.git("config", "--unset", "user.name")
+    clone.git("config", "--unset", "user.email")
+    clone.git("config", "user.useConfigOnly", "true")
+    with pytest.raises(Invalid, match="in whose name to commit"):
+        clone.check()
+
+
+# --- refusals -----------------------------------------------------------------------------------
+
+
+def test_a_detached_head_is_refused(clone: Clone) -> None:
+    clone.git("checkout", "-q", "--detach")
+    assert "HEAD is detached" in clone.refused().message
+
+
+def test_a_branch_that_stands_for_another_moves_that_one(clone: Clone) -> None:
+    clone.git("branch", "-m", "main", "trunk")
+    clone.git("symbolic-ref", "refs/heads/main", "refs/heads/trunk")
+    clone.git("symbolic-ref", "HEAD", "refs/heads/main")
+    new = clone.claim()
+    assert clone.git("rev-parse", "refs/heads/trunk") == new
+    assert clone.git("symbolic-ref", "refs/heads/main") == "refs/heads/trunk"
+    assert clone.status() == ""
+
+
+def test_a_branch_without_a_commit_is_refused(clone: Clone) -> None:
+    clone.git("checkout", "-q", "--orphan", "new")
+    assert clone.refused().message == "there is no commit yet on new"
+
+
+def test_a_bare_repository_is_refused(clone: Clone, tmp_path: Path) -> None:
+    git(tmp_path, "clone", "-q", "--bare", str(clone.root), "bare.git")
+    bare = discover(str(tmp_path / "bare.git"))
+    with pytest.raises(Invalid, match="no work tree"):
+        check_commit(bare, TASKS, (change(),))
+    with pytest.raises(Invalid, match="no work tree"):
+        commit_edges(bare, TASKS, (change(),))
+
+
+def conflicting(clone: Clone) -> str:
+    """A branch that conflicts with the current one in a file that is no task; its name."""
+    clone.git("checkout", "-q", "-b", "other")
+    clone.write("src/a.txt", "theirs\n", commit=True)
+    clone.git("checkout", "-q", "main")
+    clone.write("src/a.txt", "ours\n", commit=True)
+    return "other"
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (("merge",), "a merge"),
+        (("cherry-pick",), "a cherry-pick"),
+        (("revert", "--no-edit"), "a revert"),
+        (("rebase", "--merge"), "a rebase"),
+        (("rebase", "--apply"), "a rebase"),
+    ],
+)
+def test_what_is_half_done_is_not_disturbed(
+    clone: Clone, words: tuple[str, ...], what: str
+) -> None:
+    branch = conflicting(clone)
+    assert run_git(clone.root, *words, branch).returncode == 1
+    refusal = clone.refused()
+    assert refusal.message.startswith(what)
+    assert "is in progress" in refusal.message
+
+
+def test_a_cherry_pick_of_several_commits_is_not_disturbed(clone: Clone) -> None:
+    branch = conflicting(clone)
+    clone.git("commit", "-q", "--allow-empty", "-m", "base")
+    assert run_git(clone.root, "cherry-pick", branch, "HEAD~1").returncode == 1
+    clone.write("src/a.txt", "both\n", commit=True)
+    assert "is in progress" in clone.refused().message
+    clone.git("cherry-pick", "--quit")
+    assert clone.claim()
+
+
+def test_a_repository_that_keeps_such_heads_with_its_refs_is_asked(clone: Clone) -> None:
+    """As reftable does: there the file says nothing."""
+    clone.git("update-ref", "CHERRY_PICK_HEAD", "HEAD")
+    found = discover(str(clone.root))
+    hidden = clone.root / ".git/CHERRY_PICK_HEAD"
+    config = GitConfig((ConfigEntry("extensions.refstorage", "reftable", "local", ""),))
+    check = replace(found, config=config)
+    with pytest.raises(Invalid, match="a cherry-pick is in progress"):
+        check_commit(check, TASKS, (change(),))
+    hidden.unlink()
+    check_commit(check, TASKS, (change(),))
+
+
+def test_a_bisect_does_not_matter_on_a_branch(clone: Clone) -> None:
+    clone.git("bisect", "start")
+    assert clone.claim()
+    assert clone.lines() == EDGE
+
+
+def test_a_file_that_is_not_committed_is_refused(clone: Clone) -> None:
+    clone.write("tasks/F003.md", text("F003"))
+    refusal = clone.refused(change(), change("F003"))
+    assert refusal.message == "tasks/F003.md is not committed yet"
+    assert refusal.resource == "F003"
+    assert refusal.hints == ("commit it first: git add :/tasks/F003.md",)
+    clone.git("add", "-N", "tasks/F003.md")
+    assert "is not committed yet" in clone.refused(change("F003")).message
+    clone.git("add", "tasks/F003.md")
+    assert "is not committed yet" in clone.refused(change("F003")).message
+
+
+@pytest.mark.parametrize("file", ["", ".", "..", "tasks/", "./" + FILE, "/x", "tasks/../" + FILE])
+def test_what_cannot_be_a_file_is_refused(clone: Clone, file: str) -> None:
+    one = TaskChange(name_resource("F001"), file, EdgeEdit(add=JO), "assign F001")
+    before = snapshot(clone.root)
+    for act in (clone.check, clone.commit):
+        with pytest.raises(Invalid, match="is no file of this repository"):
+            act(one)
+    assert_untouched(before, snapshot(clone.root))
+
+
+def test_a_folder_is_refused(clone: Clone) -> None:
+    assert clone.refused(change(file="tasks")).message == "tasks is a folder in the last commit"
+
+
+def test_a_file_that_is_staged_for_removal_is_refused(clone: Clone) -> None:
+    clone.git("rm", "-q", "--cached", FILE)
+    assert clone.refused().message == f"{FILE} is staged for removal"
+    clone.git("add", "-N", FILE)
+    assert "as it is staged" in clone.refused().message
+
+
+def test_a_file_that_was_renamed_is_refused(clone: Clone) -> None:
+    clone.git("mv", FILE, "tasks/new.md")
+    assert "is not committed yet" in clone.refused(change(file="tasks/new.md")).message
+
+
+def test_a_file_with_a_conflict_is_refused(clone: Clone) -> None:
+    blob = clone.git("rev-parse", f"HEAD:{FILE}")
+    stages = "".join(f"100644 {blob} {stage}\t{FILE}\n" for stage in (1, 2, 3))
+    clone.git("rm", "-q", "--cached", FILE)
+    clone.git("update-index", "--index-info", input=stages)
+    assert clone.refused().message == f"{FILE} has a merge conflict"
+    one = f"0 {'0' * 40}\t{FILE}\n100644 {blob} 2\t{FILE}\n"
+    clone.git("update-index", "--index-info", input=one)
+    assert clone.refused().message == f"{FILE} has a merge conflict"
+
+
+def test_a_conflict_elsewhere_does_not_matter(clone: Clone) -> None:
+    """As after a stash that did not apply: nothing is in progress then."""
+    clone.write("src/a.txt", "stashed\n")
+    clone.git("stash", "-q")
+    clone.write("src/a.txt", "ours\n", commit=True)
+    assert run_git(clone.root, "stash", "pop", "-q").returncode == 1
+    before = (clone.status(), clone.git("ls-files", "-u"))
+    assert before[1]
+    clone.claim()
+    assert (clone.files(), clone.lines()) == ([FILE], EDGE)
+    assert (clone.status(), clone.git("ls-files", "-u")) == before
+
+
+def test_a_link_is_refused(clone: Clone) -> None:
+    (clone.root / FILE).unlink()
+    (clone.root / FILE).symlink_to("F002.md")
+    clone.git("add", FILE)
+    assert clone.refused().message == f"{FILE} is a symbolic link as it is staged"
+    clone.git("commit", "-q", "-m", "link")
+    assert clone.refused().message == f"{FILE} is a symbolic link in the last commit"
+
+
+def test_a_version_that_cannot_be_edited_is_named(clone: Clone) -> None:
+    broken = "---\nid: F001\nassigned: [\n---\n"
+    clone.write(FILE, broken)
+    clone.git("add", FILE)
+    refusal = clone.refused()
+    assert refusal.message.startswith(f"{FILE}:")
+    assert refusal.message.endswith("(as it is staged)")
+    clone.git("commit", "-q", "-m", "broken")
+    clone.write(FILE, text())
+    clone.git("add", FILE)
+    assert clone.refused().message.endswith("(in the last commit)")
+
+
+@pytest.mark.parametrize("content", ["no task\n", text("F999"), ""])
+def test_another_task_in_the_same_file_is_refused(clone: Clone, content: str) -> None:
+    clone.write(FILE, content)
+    clone.git("add", FILE)
+    assert clone.refused().message == f"{FILE} is not F001 (as it is staged)"
+    clone.git("commit", "-q", "-m", "other")
+    assert clone.refused().message == f"{FILE} is not F001 (in the last commit)"
+
+
+def test_a_huge_version_is_refused_before_it_is_read(clone: Clone) -> None:
+    clone.write(FILE, text(body="x" * 1024 * 1024), commit=True)
+    assert clone.refused().message == f"{FILE} is larger than 1024 KiB in the last commit"
+
+
+def test_old_modes_in_a_tree_are_written_as_git_does_today(clone: Clone) -> None:
+    def oid(name: str) -> bytes:
+        return bytes.fromhex(clone.git("rev-parse", f"HEAD:{name}"))
+
+    (clone.root / "raw").write_bytes(
+        b"100664 old\0" + oid("src/a.txt") + b"040000 tasks\0" + oid("tasks")
+    )
+    old = clone.git("hash-object", "-t", "tree", "-w", "--literally", "raw")
+    clone.git("reset", "-q", "--hard", clone.git("commit-tree", "-p", "HEAD", "-m", "old", old))
+    clone.claim()
+    assert clone.lines() == EDGE
+    assert clone.git("cat-file", "-p", "HEAD^{tree}").startswith("100644 blob ")
+    new = clone.git("rev-parse", "HEAD^{tree}")
+    raw = subprocess.run(
+        ["git", "cat-file", "tree", new],
+        cwd=clone.root,
+        env=clean_env(),
+        capture_output=True,
+        check=True,
+    ).stdout
+    assert raw.startswith(b"100644 old\0")
+    assert b"40000 tasks\0" in raw
+    assert b"040000 tasks\0" not in raw
+
+
+def test_an_object_that_is_missing_is_told(clone: Clone) -> None:
+    blob = clone.git("rev-parse", f"HEAD:{FILE}")
+    (clone.root / ".git/objects" / blob[:2] / blob[2:]).unlink()
+    with pytest.raises(Invalid, match=r"F001\.md cannot be read in the last commit"):
+        clone.check()
+
+
+def test_a_damaged_index_is_told(clone: Clone) -> None:
+    found = discover(str(clone.root))
+    (clone.root / ".git/index").write_bytes(b"DIRC" + bytes(100))
+    with pytest.raises(Invalid, match="the index cannot be read"):
+        check_commit(found, TASKS, (change(),))
+
+
+def test_a_damaged_tree_is_told(clone: Clone) -> None:
+    raw = b"100644 a\0" + bytes.fromhex(clone.git("rev-parse", f"HEAD:{FILE}")) + b"100644 b\0x"
+    (clone.root / "raw").write_bytes(raw)
+    words = ("hash-object", "-t", "tree", "-w", "--literally", "raw")
+    damaged = clone.git(*words)
+    with pytest.raises(Invalid, match="the folder tasks cannot be read in the last commit"):
+        edge_git.UserGit(discover(str(clone.root))).tree_with(damaged, {}, "tasks")
+
+
+@pytest.mark.parametrize("variable", [".git/index", ".git/next-index-1.lock"])
+def test_inside_a_hook_of_a_commit_it_is_refused(
+    clone: Clone, variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GIT_INDEX_FILE", variable)
+    assert "inside a hook of git commit" in clone.refused().message
+
+
+HOOK = """\
+#!/bin/sh
+exec {python} -c '
+from test_edge_commit import *
+try:
+    commit_edges(discover("."), TASKS, (change(),))
+except Invalid as error:
+    print(error)
+' >>{log} 2>&1
+"""
+
+
+@pytest.mark.parametrize("words", [(), ("-a",), ("src/a.txt",)])
+def test_a_real_commit_is_not_broken_by_its_own_hook(
+    clone: Clone, words: tuple[str, ...], tmp_path: Path
+) -> None:
+    hook, log = clone.root / ".git/hooks/pre-commit", tmp_path / "log"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(HOOK.format(python=sys.executable, log=log))
+    hook.chmod(hook.stat().st_mode | stat.S_IXUSR)
+    clone.write("src/a.txt", "two\n")
+    if not words:
+        clone.git("add", "src/a.txt")
+    git(clone.root, "commit", "-q", "-m", "with a hook", *words, env=python_path())
+    assert "inside a hook of git commit" in log.read_text()
+    assert clone.files() == ["src/a.txt"]
+    assert clone.status() == ""
+
+
+@pytest.mark.parametrize("name", ["post-checkout", "pre-push"])
+def test_a_hook_of_something_else_may_commit(clone: Clone, name: str, tmp_path: Path) -> None:
+    git(tmp_path, "clone", "-q", "--bare", str(clone.root), "bare.git")
+    hook, log = clone.root / ".git/hooks" / name, tmp_path / "log"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(HOOK.format(python=sys.executable, log=log))
+    hook.chmod(hook.stat().st_mode | stat.S_IXUSR)
+    clone.in_tree()
+    if name == "pre-push":
+        git(clone.root, "push", "-q", str(tmp_path / "bare.git"), "main:new", env=python_path())
+    else:
+        git(clone.root, "checkout", "-q", "-b", "new", env=python_path())
+    assert log.read_text() == ""
+    assert clone.lines() == EDGE
+    assert clone.status() == ""
+
+
+def python_path() -> dict[str, str]:
+    places = (ROOT, ROOT / "tests", ROOT / "tests/tasks", *sys.path)
+    return {"PYTHONPATH": os.pathsep.join(map(str, places))}
+
+
+# --- others at work -----------------------------------------------------------------------------
+
+
+def test_an_index_that_another_git_has_is_waited_for(
+    clone: Clone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = clone.root / ".git/index.lock"
+    lock.touch()
+    clock = SimpleNamespace(
+        monotonic=lambda: 0.0, time=lambda: 0.0, sleep=lambda _seconds: lock.unlink()
+    )
+    monkeypatch.setattr(edge_git, "time", clock)
+    clone.in_tree()
+    clone.check()
+    lock.touch()
+    assert clone.commit()
+    assert clone.status() == ""
+
+
+def test_an_index_that_stays_locked_is_refused_and_nothing_is_committed(
+    clone: Clone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(edge_git, "PATIENCE", 0.0)
+    (clone.root / ".git/index.lock").touch()
+    clone.in_tree()
+    refusal = clone_locked(clone)
+    assert "index.lock exists" in refusal.message
+    (clone.root / ".git/index.lock").unlink()
+    assert clone.commit()
+    assert clone.status() == ""
+
+
+def clone_locked(clone: Clone) -> Invalid:
+    old = (clone.head(), clone.git("ls-files", "-s"))
+    with pytest.raises(Invalid) as checked:
+        clone.check()
+    with pytest.raises(Invalid) as committed:
+        clone.commit()
+    assert (clone.head(), clone.git("ls-files", "-s")) == old
+    assert str(checked.value) == str(committed.value)
+    return committed.value
+
+
+def test_a_locked_index_does_not_matter_where_it_has_the_edge_already(
+    clone: Clone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(edge_git, "PATIENCE", 0.0)
+    clone.in_tree()
+    clone.git("add", FILE)
+    (clone.root / ".git/index.lock").touch()
+    assert clone.commit()
+
+
+def test_a_locked_branch_is_told_and_the_edge_stays_staged(clone: Clone) -> None:
+    lock = clone.root / ".git/refs/heads/main.lock"
+    lock.touch()
+    clone.git("config", "core.filesRefLockTimeout", "0")
+    old = clone.head()
+    clone.in_tree()
+    with pytest.raises(Invalid, match=r"could not be committed: .*main\.lock") as raised:
+        clone.commit()
+    assert "repeat it" in raised.value.hints[0]
+    assert clone.head() == old
+    assert clone.status() == f"M  {FILE}\0"
+    lock.unlink()
+    assert clone.commit()
+    assert clone.status() == ""
+
+
+def test_a_branch_that_cannot_be_moved_is_told(clone: Clone) -> None:
+    clone.git("pack-refs", "--all")
+    (clone.root / ".git/refs/heads/main/x").mkdir(parents=True)
+    (clone.root / ".git/refs/heads/main/x/y").touch()
+    with pytest.raises(Invalid, match="could not be committed"):
+        clone.commit()
+
+
+def test_a_branch_that_moved_meanwhile_keeps_both_commits(
+    clone: Clone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raced: list[int] = []
+
+    def race(words: Sequence[str]) -> None:
+        if "update-ref" in words and len(raced) < 3:
+            raced.append(1)
+            tree, head = "HEAD^{tree}", clone.head()
+            new = clone.git("commit-tree", "-p", head, "-m", f"race {len(raced)}", tree)
+            clone.git("update-ref", "refs/heads/main", new)
+
+    before_each(monkeypatch, race)
+    clone.in_tree()
+    assert clone.commit() == clone.head()
+    subjects = clone.git("log", "--format=%s").splitlines()
+    assert subjects == [f"assign F001 to {JO}", "race 3", "race 2", "race 1", "start"]
+    assert clone.lines() == EDGE
+    assert clone.status() == ""
+
+
+def test_a_branch_that_moved_while_a_signature_was_made_is_noticed_before_staging(
+    clone: Clone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is staged too early, another's commit would take along."""
+    staged: list[str] = []
+
+    def race(words: Sequence[str]) -> None:
+        if "commit-tree" in words and len(staged) < 2:
+            clone.write("src/a.txt", f"{len(staged)}\n", commit=True)
+            staged.append(clone.git("diff", "HEAD^", "--name-only"))
+
+    before_each(monkeypatch, race)
+    clone.in_tree()
+    assert clone.commit()
+    assert [set(names.splitlines()) for names in staged] == [{"src/a.txt", FILE}] * 2
+    assert clone.files("HEAD^") == ["src/a.txt"]
+    assert (clone.files(), clone.lines()) == ([FILE], EDGE)
+
+
+def test_another_s_commit_of_the_same_edge_is_enough(
+    clone: Clone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The user's own commit, made between the two steps, takes the staged edge along."""
+
+    def race(words: Sequence[str]) -> None:
+        if "update-ref" in words:
+            clone.git("commit", "-q", "-m", "mine")
+
+    before_each(monkeypatch, race)
+    clone.in_tree()
+    assert clone.commit() is None
+    assert clone.git("log", "--format=%s").splitlines() == ["mine", "start"]
+    assert clone.lines() == EDGE
+    assert clone.status() == ""
+
+
+def test_a_branch_that_always_moves_is_given_up(
+    clone: Clone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def race(words: Sequence[str]) -> None:
+        if "update-ref" in words:
+            clone.git("commit", "-q", "--allow-empty", "--only", "-m", "race")
+
+    before_each(monkeypatch, race)
+    with pytest.raises(Invalid, match=r"could not be committed: .*cannot lock ref"):
+        clone.commit()
+    assert clone.git("log", "--format=%s").splitlines() == ["race"] * 5 + ["start"]
+
+
+def test_a_branch_that_was_moved_by_a_git_that_was_stopped_counts(
+    clone: Clone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(words: Sequence[str], **options: object) -> GitResult:
+        done = run_real_git(words, **options)  # type: ignore[arg-type]
+        if "update-ref" in words:
+            return GitResult(-9, b"", "", timed_out=True)
+        return done
+
+    monkeypatch.setattr(edge_git, "run_git", stopped)
+    clone.in_tree()
+    assert clone.commit() == clone.head()
+    assert clone.count() == 2
+
+
+RACER = """\
+import sys
+from test_edge_commit import *
+sys.stdin.read(1)
+for number in range(5):
+    name = f"F{sys.argv[1]}{number}"
+    clone = Clone(Path("."))
+    clone.in_tree(change(name))
+    assert commit_edges(discover("."), TASKS, (change(name),))
+"""
+
+
+def test_processes_that_race_lose_no_edge(clone: Clone) -> None:
+    names = [f"F{worker}{number}" for worker in (1, 2, 3) for number in range(5)]
+    for name in names:
+        clone.write(f"tasks/{name}.md", text(name))
+    clone.git("add", ".")
+    clone.git("commit", "-q", "-m", "many")
+    old = clone.count()
+    racers = [
+        subprocess.Popen(
+            [sys.executable, "-c", RACER, str(worker)],
+            cwd=clone.root,
+            env=clean_env(python_path()),
+            stdin=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        for worker in (1, 2, 3)
+    ]
+    said = [racer.communicate(b"x", timeout=60)[1] for racer in racers]
+    assert [racer.returncode for racer in racers] == [0, 0, 0], said
+    assert clone.count() == old + len(names)
+    assert clone.status() == ""
+    for name in names:
+        assert JO in clone.git("show", f"HEAD:tasks/{name}.md")
+    clone.git("fsck", "--strict")
+
+
+# --- killed and repeated ------------------------------------------------------------------------
+
+
+class Killed(BaseException):
+    """In place of a kill."""
+
+
+def before_each(monkeypatch: pytest.MonkeyPatch, act: Callable[[Sequence[str]], None]) -> None:
+    """Do something before each run of git."""
+
+    def run(words: Sequence[str], **options: object) -> GitResult:
+        act(words)
+        return run_real_git(words, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(edge_git, "run_git", run)
+
+
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[Sequence[str]]:
+    calls: list[Sequence[str]] = []
+    before_each(monkeypatch, calls.append)
+    return calls
+
+
+def steps(clone: Clone, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Commit again and again, killed before one step later each time, until none is left."""
+    step = 0
+    while True:
+        left = step
+
+        def kill(_words: Sequence[str]) -> None:
+            nonlocal left
+            if not left:
+                raise Killed
+            left -= 1
+
+        before_each(monkeypatch, kill)
+        try:
+            clone.commit(change(), change("F002"))
+        except Killed:
+            before_each(monkeypatch, lambda _words: None)
+            yield
+            step += 1
+        else:
+            return
+
+
+def test_after_a_kill_at_any_step_it_is_completed_by_the_same_again(
+    clone: Clone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clone.write(FILE, text(body="Staged work.\n"))
+    clone.git("add", FILE)
+    clone.in_tree(change(), change("F002"))
+    start, index = clone.head(), (clone.root / ".git/index").read_bytes()
+    killed = 0
+    for _ in steps(clone, monkeypatch):
+        killed += 1
+        clone.commit(change(), change("F002"))
+        assert clone.count() == 2
+        assert sorted(clone.lines()) == sorted(EDGE * 2)
+        assert clone.status() == f"M  {FILE}\0"
+        assert clone.staged() == ["-Work.", "+Staged work."]
+        clone.git("update-ref", "refs/heads/main", start)
+        (clone.root / ".git/index").write_bytes(index)
+    assert killed >= 15
+    assert not list((clone.root / ".git/gitlease").glob("edge-*/"))
+
+
+def test_a_commit_whose_index_was_left_behind_is_followed_by_it(clone: Clone) -> None:
+    """However that came: another tool moved the branch, or an older version of the file came."""
+    clone.claim()
+    new = clone.head()
+    clone.git("reset", "-q", "HEAD^", "--", FILE)
+    assert clone.status() == f"MM {FILE}\0"
+    assert clone.commit() is None
+    assert clone.head() == new
+    assert clone.status() == ""
+
+
+VICTIM = """\
+import os, signal, sys
+from test_edge_commit import *
+def run(words, **options):
+    done = run_real_git(words, **options)
+    if sys.argv[1] in words:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return done
+edge_git.run_git = run
+commit_edges(discover("."), TASKS, (change(),))
+"""
+
+
+@pytest.mark.parametrize("step", ["commit-tree", "update-index", "update-ref"])
+def test_a_process_that_is_killed_leaves_nothing_in_the_way(clone: Clone, step: str) -> None:
+    clone.in_tree()
+    words = [sys.executable, "-c", VICTIM, step]
+    killed = subprocess.run(words, cwd=clone.root, env=clean_env(python_path()), check=False)
+    assert killed.returncode == -signal.SIGKILL
+    clone.commit()
+    assert clone.count() == 2
+    assert clone.lines() == EDGE
+    assert clone.status() == ""
+
+
+def test_files_of_killed_processes_leave_in_time(clone: Clone) -> None:
+    state = clone.root / ".git/gitlease"
+    for name, age in (("edge-old", 7200), ("edge-new", 10)):
+        (state / name).mkdir(parents=True)
+        (state / name / "0").touch()
+        then = (state / name).stat().st_mtime - age
+        os.utime(state / name, (then, then))
+    clone.commit()
+    assert [path.name for path in state.glob("edge-*/")] == ["edge-new"]
+
+
+def test_a_state_folder_that_cannot_be_used_is_told(clone: Clone) -> None:
+    state = clone.root / ".git/gitlease"
+    state.touch()
+    with pytest.raises(Invalid, match="cannot keep its state"):
+        clone.commit()
+    state.unlink()
+    (state / "edge-commit.lock").mkdir(parents=True)
+    clone.in_tree(change())
+    assert clone.commit() == clone.head(), "the lock only saves work"

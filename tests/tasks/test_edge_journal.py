@@ -1,0 +1,426 @@
+"""Intents outlive the process that had them, and belong to one process at a time."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from support.fences import clean_env
+from support.task_trees import HINDERED, make_repository, open_files, put
+
+from gitlease.core.edge import EdgeEdit
+from gitlease.core.errors import Invalid
+from gitlease.core.resources.resource import parse_resource
+from gitlease.engine.ports import Intent, TaskChange
+from gitlease.tasks.edge_journal import EdgeJournal
+
+ROOT = Path(__file__).parents[2]
+
+HOURS_AGO = time.time() - 4 * 3600
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "state" / "edges"
+
+
+def intent_of(name: str = "op-1", root: str = "/work/tree") -> Intent:
+    """An intent with everything in it that one may have."""
+    return Intent(
+        id=name,
+        holder="jo@example.com",
+        goal="held",
+        operations=(name, "op.2"),
+        changes=(
+            TaskChange(
+                parse_resource("F001"),
+                "tasks/F001 é\n.md",
+                EdgeEdit(remove=("@al", "b😀"), add="jo@example.com", status="doing"),
+                'assign F001 to "jo"',
+            ),
+            TaskChange(parse_resource("F-2"), "F.md", EdgeEdit(), ""),
+        ),
+        commit=True,
+        root=root,
+    )
+
+
+def journal(folder: Path) -> EdgeJournal:
+    return EdgeJournal(str(folder))
+
+
+def in_folder(folder: Path) -> list[str]:
+    return sorted(os.listdir(folder))
+
+
+def leave(folder: Path, *intents: Intent) -> None:
+    """Leave intents behind, as a process does that ends."""
+    journal(folder)  # one that has nothing to let go of
+    mine = journal(folder)
+    for intent in intents:
+        mine.intend(intent)
+
+
+CHILD = """\
+import sys
+from gitlease.tasks.edge_journal import EdgeJournal
+from gitlease.core.edge import EdgeEdit
+from gitlease.core.resources.resource import parse_resource
+from gitlease.engine.ports import Intent, TaskChange
+
+change = TaskChange(parse_resource("F001"), "tasks/F001.md", EdgeEdit(add="jo"), "assign F001")
+journal = EdgeJournal(sys.argv[1])
+if sys.argv[2] == "take":
+    print(*(intent.id for intent in journal.left_behind()), flush=True)
+else:
+    journal.intend(
+        Intent(id=sys.argv[2], holder="jo", goal="held", operations=("a",), changes=(change,))
+    )
+    print("intended", flush=True)
+sys.stdin.read()
+"""
+
+
+@contextmanager
+def process(folder: Path, word: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Another process that intends, or takes what is left, and lives until it is killed."""
+    child = subprocess.Popen(
+        [sys.executable, "-c", CHILD, str(folder), word],
+        env={**clean_env(), "PYTHONPATH": str(ROOT)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert child.stdin is not None
+    assert child.stdout is not None
+    with child, child.stdin, child.stdout:
+        try:
+            yield child, child.stdout.readline().strip()
+        finally:
+            child.kill()
+
+
+def test_what_was_intended_is_left_behind_word_for_word(folder: Path) -> None:
+    leave(folder, intent_of())
+    (found,) = journal(folder).left_behind()
+    assert found == intent_of()
+    assert found.changes[0].resource.text == "F001"
+
+
+def test_a_settled_intent_leaves_nothing(folder: Path) -> None:
+    mine = journal(folder)
+    mine.intend(intent_of())
+    assert in_folder(folder) == ["op-1.json", "op-1.lock"]
+    mine.settled(intent_of())
+    assert in_folder(folder) == []
+    mine.settled(intent_of())
+    assert mine.left_behind() == []
+
+
+def test_where_nothing_was_ever_intended_nothing_is_left(folder: Path) -> None:
+    assert journal(folder).left_behind() == []
+    journal(folder).settled(intent_of())
+    assert not folder.exists()
+
+
+def test_the_intent_of_a_living_process_is_its_own(folder: Path) -> None:
+    mine = journal(folder)
+    mine.intend(intent_of())
+    assert mine.left_behind() == []
+    assert journal(folder).left_behind() == []
+    with process(folder, "take") as (_, taken):
+        assert taken == ""
+    with pytest.raises(Invalid, match=r"^another process has the intent op-1$"):
+        journal(folder).intend(intent_of())
+    mine.intend(replace(intent_of(), goal="ended"))  # its own may be written again
+    del mine
+    assert [intent.goal for intent in journal(folder).left_behind()] == ["ended"]
+
+
+def test_the_intent_of_a_killed_process_is_left_behind(folder: Path) -> None:
+    with process(folder, "op-7") as (child, said):
+        assert said == "intended"
+        assert journal(folder).left_behind() == []
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+        (found,) = journal(folder).left_behind()
+    assert (found.id, found.changes[0].file) == ("op-7", "tasks/F001.md")
+
+
+def test_a_killed_repair_leaves_the_intent_to_the_next(folder: Path) -> None:
+    leave(folder, intent_of())
+    with process(folder, "take") as (child, taken):
+        assert taken == "op-1"
+        assert journal(folder).left_behind() == []
+        child.kill()
+        child.wait()
+        mine = journal(folder)
+        assert mine.left_behind() == [intent_of()]
+    mine.settled(intent_of())
+    assert in_folder(folder) == []
+
+
+def test_each_intent_is_handed_to_one_process_at_a_time(folder: Path) -> None:
+    intents = [intent_of(f"op-{number}") for number in range(20)]
+    leave(folder, *intents)
+    others = [journal(folder) for _ in range(8)]
+    with ThreadPoolExecutor(8) as threads:
+        taken = [*threads.map(lambda one: one.left_behind(), others)]
+    ids = [intent.id for some in taken for intent in some]
+    assert sorted(ids) == sorted(intent.id for intent in intents)
+
+
+def test_an_intent_that_was_taken_and_settled_does_not_come_again(folder: Path) -> None:
+    leave(folder, *[intent_of(f"op-{number}") for number in range(30)])
+
+    def repair(_: int) -> list[str]:
+        mine, done = journal(folder), []
+        for _ in range(5):
+            for intent in mine.left_behind():
+                done.append(intent.id)
+                mine.settled(intent)
+        return done
+
+    with ThreadPoolExecutor(8) as threads:
+        done = [name for names in threads.map(repair, range(8)) for name in names]
+    assert sorted(done) == sorted(f"op-{number}" for number in range(30))
+    assert in_folder(folder) == []
+
+
+def test_what_was_taken_and_not_settled_comes_again(folder: Path) -> None:
+    leave(folder, intent_of())
+    mine = journal(folder)
+    assert mine.left_behind() == mine.left_behind() == [intent_of()]
+    assert journal(folder).left_behind() == []
+
+
+def test_the_oldest_comes_first(folder: Path) -> None:
+    leave(folder, *[intent_of(name) for name in ("b", "a", "c")])
+    for age, name in enumerate(("c", "b", "a")):
+        os.utime(folder / f"{name}.json", (HOURS_AGO + age, HOURS_AGO + age))
+    assert [intent.id for intent in journal(folder).left_behind()] == ["c", "b", "a"]
+
+
+# --- what may lie in the folder ---------------------------------------------------------------
+
+
+def changed(**values: object) -> str:
+    return json.dumps(written() | values)
+
+
+def changed_change(**values: object) -> str:
+    return changed(changes=[CHANGE | values])
+
+
+CHANGE: dict[str, object] = {
+    "resource": "F001",
+    "file": "tasks/F001.md",
+    "remove": [],
+    "add": "jo",
+    "status": None,
+    "message": "assign F001",
+}
+
+
+def written() -> dict[str, object]:
+    """An intent as it is written down."""
+    return {
+        "format": 1,
+        "id": "op-1",
+        "holder": "jo",
+        "goal": "held",
+        "operations": ["op-1"],
+        "changes": [CHANGE],
+        "commit": False,
+        "root": "/work",
+    }
+
+
+DAMAGED = [
+    "",
+    "{",
+    "null",
+    "[]",
+    "7",
+    "{}",
+    "[" * 100_000,
+    '{"format": 1e999}',
+    '"\\ud800"',
+    "x" * (4 * 1024 * 1024 + 1),
+    json.dumps({**written(), "id": 0}),
+    *(json.dumps({k: v for k, v in written().items() if k != gone}) for gone in written()),
+    changed(format=0),
+    changed(format=None),
+    changed(format=True, id="op-2"),
+    changed(id="op-2"),
+    changed(id="../op-1"),
+    changed(holder=None),
+    changed(holder="x" * 10_000),
+    changed(goal="lost"),
+    changed(goal=[]),
+    changed(operations="op-1"),
+    changed(operations=[1]),
+    changed(operations=["a"] * 20_000),
+    changed(commit=1),
+    changed(root="work"),
+    changed(root="/a\0b"),
+    changed(root=None),
+    changed(changes={}),
+    changed(changes=[1]),
+    changed(changes=[[]]),
+    changed_change(file="../F001.md"),
+    changed_change(file="/etc/passwd"),
+    changed_change(file="tasks/../../x.md"),
+    changed_change(file=".git/config"),
+    changed_change(file="tasks/.GIT/x"),
+    changed_change(file=""),
+    changed_change(file="a\0b"),
+    changed_change(file="x/" * 5000),
+    changed_change(file=None),
+    changed_change(resource=""),
+    changed_change(resource="!x"),
+    changed_change(resource="../x/y"),
+    changed_change(resource=7),
+    changed_change(remove="jo"),
+    changed_change(remove=[None]),
+    changed_change(add=1),
+    changed_change(status=[]),
+    changed_change(message=None),
+]
+
+
+@pytest.mark.parametrize("text", DAMAGED, ids=lambda text: text[-60:])
+def test_a_damaged_intent_is_dropped(folder: Path, text: str) -> None:
+    put(folder, "op-1.json", text, old=False)
+    leave(folder, intent_of("op-2"))
+    mine = journal(folder)
+    assert [intent.id for intent in mine.left_behind()] == ["op-2"]
+    assert in_folder(folder) == ["op-2.json", "op-2.lock"]
+
+
+def test_what_is_written_here_is_not_damaged(folder: Path) -> None:
+    put(folder, "op-1.json", json.dumps(written()), old=False)
+    assert [intent.id for intent in journal(folder).left_behind()] == ["op-1"]
+
+
+def test_the_intent_of_a_newer_version_is_left_to_it(folder: Path) -> None:
+    put(folder, "op-1.json", changed(format=2), old=False)
+    assert journal(folder).left_behind() == []
+    assert (folder / "op-1.json").exists()
+
+
+def test_what_is_no_intent_is_left_alone(folder: Path) -> None:
+    for name in ("notes.txt", ".json", "a b.json", "-x.json", f"{'x' * 200}.json"):
+        put(folder, name, changed(id=name.removesuffix(".json")), old=False)
+    (folder / "sub.json").mkdir()
+    (folder / "sub").mkdir()
+    before = set(in_folder(folder))
+    assert [intent.id for intent in journal(folder).left_behind()] == ["-x"]
+    assert before <= set(in_folder(folder))
+
+
+def test_links_and_pipes_in_the_place_of_intents_are_not_read(folder: Path, tmp_path: Path) -> None:
+    target = put(tmp_path, "elsewhere.json", json.dumps(written()))
+    folder.mkdir(parents=True)
+    (folder / "op-1.json").symlink_to(target)
+    os.mkfifo(folder / "op-2.json")
+    put(folder, "op-3.json", changed(id="op-3"))
+    (folder / "op-3.lock").symlink_to(target)
+    assert journal(folder).left_behind() == []
+    assert target.read_text() == json.dumps(written())
+
+
+def test_files_left_half_written_go_after_an_hour(folder: Path) -> None:
+    put(folder, "op-1.json.77.ab.tmp", "{")
+    put(folder, "op-2.json.77.ab.tmp", "{", old=False)
+    put(folder, "op-1.lock", "")
+    put(folder, "op-2.lock", "", old=False)
+    journal(folder).left_behind()
+    assert in_folder(folder) == ["op-2.json.77.ab.tmp", "op-2.lock"]
+
+
+# --- what cannot be kept ----------------------------------------------------------------------
+
+
+def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
+    put(tmp_path, "file", "")
+    with pytest.raises(Invalid, match=r"^gitlease cannot keep its state in .*: Not a directory$"):
+        journal(tmp_path / "file" / "edges").intend(intent_of())
+
+
+def test_a_place_that_is_taken_is_said_and_nothing_is_held(folder: Path) -> None:
+    (folder / "op-1.json").mkdir(parents=True)
+    mine = journal(folder)
+    with pytest.raises(Invalid, match=r"^gitlease cannot keep its state in .*: Is a directory$"):
+        mine.intend(intent_of())
+    assert in_folder(folder) == ["op-1.json"]
+    (folder / "op-1.json").rmdir()
+    mine.intend(intent_of())
+
+
+@HINDERED
+def test_a_folder_that_cannot_be_written_is_said(folder: Path) -> None:
+    folder.mkdir(parents=True)
+    folder.chmod(0o500)
+    try:
+        with pytest.raises(Invalid, match=r"Permission denied$") as raised:
+            journal(folder).intend(intent_of())
+    finally:
+        folder.chmod(0o700)
+    assert raised.value.hints == ("it needs to write below the clone's git directory",)
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "../a", "a b", "x" * 129, "é", "a\0"])
+def test_an_intent_without_a_usable_id_is_refused(folder: Path, name: str) -> None:
+    with pytest.raises(Invalid, match=r"cannot be written down$"):
+        journal(folder).intend(intent_of(name))
+    journal(folder).settled(intent_of(name))
+    assert not folder.exists()
+
+
+def test_an_intent_that_would_not_be_read_again_is_refused(folder: Path) -> None:
+    for odd in (
+        replace(intent_of(), goal="other"),
+        replace(intent_of(), root="here"),
+        replace(intent_of(), holder="x" * 10_000),
+        replace(intent_of(), holder="\ud83d\ude00"),
+    ):
+        with pytest.raises(Invalid, match=r"^the intent op-1 cannot be written down$"):
+            journal(folder).intend(odd)
+    assert not folder.exists()
+
+
+# --- in the place where it is used ------------------------------------------------------------
+
+
+def test_an_intent_remembers_its_work_tree(tmp_path: Path) -> None:
+    root = make_repository(tmp_path / "repo")
+    files = open_files(root)
+    files.intend(intent_of(root=""))
+    assert files.left_behind() == []
+    del files
+    again = open_files(root)
+    (found,) = again.left_behind()
+    assert found == intent_of(root=str(root))
+    assert again.at(found.root) is again
+    again.settled(found)
+    assert in_folder(root / ".git/gitlease/intents") == []
+
+
+def test_an_intent_waits_for_its_file_for_thirty_days(tmp_path: Path) -> None:
+    folder = tmp_path / "edges"
+    EdgeJournal(str(folder)).intend(intent_of())
+    month = time.time() - 31 * 86_400
+    os.utime(folder / "op-1.json", (month, month))
+    assert EdgeJournal(str(folder)).left_behind() == []
+    assert not (folder / "op-1.json").exists()

@@ -1,0 +1,360 @@
+"""Task files are read: each once, until it changes, and never twice as two tasks."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+from support.repos import assert_untouched, git, snapshot
+from support.task_trees import (
+    commit_all,
+    make_repository,
+    names,
+    open_files,
+    problems,
+    put,
+    put_task,
+    tasks_like,
+    text_of,
+)
+
+from gitlease.core.edge import Progress
+from gitlease.core.errors import Invalid
+from gitlease.core.resources.resource import name_resource, parse_resource
+from gitlease.engine.edges import find_task
+from gitlease.tasks import cache as task_cache
+
+DATA = Path(__file__).parents[3] / "shared" / "data" / "backlog-md"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return make_repository(tmp_path / "repo")
+
+
+def cache_file(root: Path) -> Path:
+    (found,) = (root / ".git/gitlease/tasks").glob("tree-*.cache")
+    return found
+
+
+# --- what is there ---------------------------------------------------------------------------
+
+
+def test_a_repository_without_task_files_has_none(root: Path) -> None:
+    put(root, "README.md", "# Hello\n")
+    files = open_files(root)
+    assert not files.exist()
+    assert files.read().tasks == ()
+    assert find_task(files.read(), name_resource("F001")) is None
+
+
+def test_whether_there_are_any_is_said_without_parsing(root: Path) -> None:
+    put(root, "tasks/broken.md", "---\nid: [\n---\n")
+    files = open_files(root)
+    assert files.exist()
+    assert files.parsed == 0
+
+
+def test_completed_tasks_are_task_files_too(root: Path) -> None:
+    put_task(root, "done/F001.md")
+    assert open_files(root, tasks_like("tasks/*.md", completed=("done",))).exist()
+
+
+def test_tasks_are_read_in_the_order_of_their_files(root: Path) -> None:
+    put_task(root, "tasks/b.md", "F001")
+    put_task(root, "tasks/a/z.md", "F002")
+    put(root, "tasks/c.yaml", "id: F003\ntitle: In YAML\nassigned: [jo@example.com]\n")
+    put(root, "tasks/README.md", "# About these files\n")
+    listed = open_files(root).read()
+    assert [(t.resource.text, t.file, t.title, t.assigned) for t in listed.tasks] == [
+        ("F002", "tasks/a/z.md", "The F002", ()),
+        ("F001", "tasks/b.md", "The F001", ()),
+        ("F003", "tasks/c.yaml", "In YAML", ("jo@example.com",)),
+    ]
+    assert not listed.problems
+
+
+def test_reading_changes_nothing_of_the_users(root: Path) -> None:
+    put_task(root, "tasks/F001.md")
+    commit_all(root)
+    before = snapshot(root)
+    files = open_files(root)
+    files.read()
+    files.read("HEAD")
+    assert_untouched(before, snapshot(root))
+
+
+def test_tasks_in_completed_folders_are_done(root: Path) -> None:
+    put_task(root, "tasks/F001.md")
+    put_task(root, "tasks/old/F002.md")
+    put_task(root, "archive/2020/F003.md")
+    commit_all(root)
+    settings = tasks_like("tasks/**/*.md", completed=("tasks/old", "archive/**"))
+    for ref in (None, "HEAD", None, "HEAD"):  # parsed, and again from the cache
+        listed = open_files(root, settings).read(ref)
+        done = {task.resource.text: task.progress for task in listed.tasks}
+        assert done == {"F001": Progress.TODO, "F002": Progress.DONE, "F003": Progress.DONE}
+
+
+def test_real_task_files_are_all_read(tmp_path: Path) -> None:
+    if not (DATA / "backlog").is_dir():
+        pytest.skip(f"there is no {DATA}")
+    root = make_repository(tmp_path / "repo")
+    shutil.copytree(DATA / "backlog", root / "backlog")
+    settings = tasks_like(
+        "backlog/tasks/*.md", completed=("backlog/completed",), assigned="assignee"
+    )
+    listed = open_files(root, settings).read()
+    assert problems(listed) == {}
+    assert len(listed.tasks) == len([*(root / "backlog").rglob("tasks/*.md")]) + len(
+        [*(root / "backlog").rglob("completed/*.md")]
+    )
+    commit_all(root)
+    assert open_files(root, settings).read("HEAD") == listed
+
+
+# --- finding one -----------------------------------------------------------------------------
+
+
+def test_a_task_is_found_by_its_name_in_any_letter_case(root: Path) -> None:
+    put_task(root, "tasks/F001.md")
+    files = open_files(root)
+    found = find_task(files.read(), name_resource("f001"))
+    assert found is not None
+    assert (found.resource.text, found.file) == ("F001", "tasks/F001.md")
+    assert find_task(files.read(), name_resource("F002")) is None
+    assert find_task(files.read(), parse_resource("tasks/F001.md")) is None
+
+
+def test_a_broken_file_stands_in_the_way_of_its_own_task_only(root: Path) -> None:
+    put(root, "tasks/x.md", "---\nid: F001\nid: F002\n---\n")
+    put(root, "tasks/F003 title.md", "---\ntitle: [\n---\n")
+    put_task(root, "tasks/F004.md")
+    files = open_files(root)
+    assert find_task(files.read(), name_resource("F004")) is not None
+    assert find_task(files.read(), name_resource("F005")) is None
+    for name, file in (("F001", "tasks/x.md"), ("f002", "tasks/x.md"), ("X", "tasks/x.md")):
+        with pytest.raises(Invalid, match=rf"^{file}:\d+: ") as raised:
+            find_task(files.read(), name_resource(name))
+        assert raised.value.resource == name
+        assert raised.value.hints == (
+            f"mend {file}, or see that tasks.files in .gitlease.yaml does not cover it",
+        )
+    with pytest.raises(Invalid, match=r"^tasks/F003 title\.md"):
+        find_task(files.read(), name_resource("F003"))
+
+
+def test_what_may_be_any_task_stands_in_the_way_of_unknown_names_only(root: Path) -> None:
+    put_task(root, "tasks/F001.md")
+    (root / "more").symlink_to("nowhere")
+    files = open_files(root, tasks_like("tasks/*.md", "more/*.md"))
+    assert find_task(files.read(), name_resource("F001")) is not None
+    with pytest.raises(Invalid, match=r"^more is a symbolic link"):
+        find_task(files.read(), name_resource("F002"))
+
+
+def test_two_files_of_one_id_are_no_task_at_all(root: Path) -> None:
+    put_task(root, "tasks/a.md", "F001")
+    put_task(root, "tasks/b.md", "f001", "assigned: []\n")
+    put_task(root, "tasks/F002.md")
+    commit_all(root)
+    for ref in (None, "HEAD", None, "HEAD"):
+        files = open_files(root)
+        listed = files.read(ref)
+        assert names(listed) == ["F002"]
+        assert problems(listed) == {
+            "tasks/a.md": "tasks/a.md:2: F001 is the id of tasks/b.md as well",
+            "tasks/b.md": "tasks/b.md:5: f001 is the id of tasks/a.md as well",
+        }
+        assert all(problem.keys == {"f001"} for problem in listed.problems)
+        with pytest.raises(Invalid, match=r"is the id of tasks/b\.md as well"):
+            find_task(files.read(ref), name_resource("F001"))
+
+
+def test_a_completed_and_an_open_file_of_one_id_are_noticed(root: Path) -> None:
+    put_task(root, "tasks/F001.md")
+    put_task(root, "done/F001.md")
+    put_task(root, "done/2020/F001.md")
+    settings = tasks_like("tasks/*.md", completed=("done",))
+    said = problems(open_files(root, settings).read())
+    assert said["tasks/F001.md"].endswith(
+        "F001 is the id of done/2020/F001.md and of 1 more as well"
+    )
+    assert len(said) == 3
+
+
+# --- parsed once -----------------------------------------------------------------------------
+
+
+def test_a_file_is_parsed_again_only_when_it_changed(root: Path) -> None:
+    for number in range(50):
+        put_task(root, f"tasks/F{number:03}.md")
+    put(root, "tasks/README.md", "# none\n")
+    put(root, "tasks/broken.md", "---\nid: [\n---\n")
+    first = open_files(root)
+    listed = first.read()
+    assert first.parsed == 52
+    assert first.read() == listed
+    assert first.parsed == 52
+
+    second = open_files(root)
+    assert second.read() == listed
+    assert second.parsed == 0
+
+    put(root, "tasks/F007.md", text_of("F007", "assigned: jo\n"))
+    put_task(root, "tasks/new.md")
+    (root / "tasks/F008.md").unlink()
+    third = open_files(root)
+    found = find_task(third.read(), name_resource("F007"))
+    assert found is not None
+    assert found.assigned == ("jo",)
+    assert third.parsed == 2
+    assert find_task(third.read(), name_resource("F008")) is None
+    assert "tasks/F008.md" not in cache_file(root).read_text()
+
+
+@pytest.mark.parametrize("how", ["replaced", "touched", "rewritten"])
+def test_a_change_of_the_same_size_is_noticed(root: Path, how: str) -> None:
+    path = put_task(root, "tasks/a.md", "F001")
+    open_files(root).read()
+    if how == "replaced":
+        put_task(root, "tasks/b.md", "F002").replace(path)
+    elif how == "touched":
+        os.utime(path, (1_800_000_000, 1_800_000_000))
+    else:
+        path.write_text(text_of("F002"))
+        os.utime(path, (1_700_000_000, 1_700_000_000))
+    again = open_files(root)
+    assert names(again.read()) == (["F001"] if how == "touched" else ["F002"])
+    assert again.parsed == 1
+
+
+def test_a_file_that_has_just_changed_is_not_trusted_to_be_at_rest(root: Path) -> None:
+    put(root, "tasks/old.md", text_of("F001"))
+    put(root, "tasks/new.md", text_of("F002"), old=False)
+    put(root, "tasks/ahead.md", text_of("F003"))
+    ahead = time.time() + 3600
+    os.utime(root / "tasks/ahead.md", (ahead, ahead))
+    open_files(root).read()
+    assert list(json.loads(cache_file(root).read_text())["rows"]) == ["tasks/old.md"]
+    again = open_files(root)
+    again.read()
+    assert again.parsed == 2
+
+
+def test_nothing_is_written_when_nothing_changed(root: Path) -> None:
+    put_task(root, "tasks/F001.md")
+    open_files(root).read()
+    before = cache_file(root).stat()
+    open_files(root).read()
+    assert cache_file(root).stat() == before
+
+
+def test_other_settings_do_not_use_what_was_read_by_these(root: Path) -> None:
+    put(root, "tasks/a.md", "---\nid: F001\nkey: F002\n---\n")
+    assert names(open_files(root).read()) == ["F001"]
+    other = open_files(root, tasks_like(id="key"))
+    assert names(other.read()) == ["F002"]
+    assert names(open_files(root, tasks_like("other/**")).read()) == []
+    done = open_files(root, tasks_like(completed=("tasks",))).read()
+    assert done.tasks[0].is_done
+
+
+def test_another_version_of_the_code_does_not_use_it_either(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_task(root, "tasks/F001.md")
+    open_files(root).read()
+    monkeypatch.setattr(task_cache, "_code", lambda: "other")
+    again = open_files(root)
+    again.read()
+    assert again.parsed == 1
+
+
+def damaged(root: Path) -> list[str]:
+    """Caches as a disk error, another program or a malicious hand may leave them."""
+    good = cache_file(root).read_text()
+    data = json.loads(good)
+    stamp, row = data["rows"]["tasks/F001.md"]
+    rows: list[object] = [
+        None,
+        {},
+        [],
+        [1],
+        [stamp],
+        [stamp, row, 1],
+        [None, row],
+        [[{}], row],
+        [stamp, 7],
+        [stamp, "xx"],
+        [stamp, {}],
+        [stamp, []],
+        [stamp, [1, ["a"]]],
+        [stamp, ["message", 3]],
+        [stamp, ["message", [None]]],
+        [stamp, row[:-1]],
+        [stamp, [*row[:-1], "1"]],
+        [stamp, [*row[:-1], True]],
+        [stamp, ["../etc/passwd", *row[1:]]],
+        [stamp, ["", *row[1:]]],
+        [stamp, [*row[:3], "nonsense", *row[4:]]],
+        [stamp, [*row[:3], [], *row[4:]]],
+        [stamp, [*row[:4], "abc", *row[5:]]],
+        [stamp, [*row[:4], [1], *row[5:]]],
+    ]
+    others: list[object] = [None, 1, [], {}, data | {"format": 99}, {"format": 1}]
+    texts = [json.dumps(data | {"rows": {"tasks/F001.md": one}}) for one in rows]
+    texts += [json.dumps(one) for one in others]
+    texts += [json.dumps(data | {"rows": rows}), json.dumps(data | {"rows": "x"})]
+    texts += ["", "{", good[:-5], "[" * 100_000, '{"format": 1e999}', "NaN", "\0", "\ud800"]
+    return texts
+
+
+def test_a_damaged_cache_is_made_anew(root: Path) -> None:
+    put_task(root, "tasks/F001.md")
+    listed = open_files(root).read()
+    file = cache_file(root)
+    good = json.loads(file.read_text())
+    for text in damaged(root):
+        file.write_text(text, errors="surrogatepass")
+        assert open_files(root).read() == listed, text[:80]
+        assert json.loads(file.read_text()) == good, text[:80]
+
+
+def test_a_cache_that_is_no_file_is_no_hindrance(root: Path) -> None:
+    put_task(root, "tasks/F001.md")
+    listed = open_files(root).read()
+    file = cache_file(root)
+    file.unlink()
+    os.mkfifo(file)
+    assert open_files(root).read() == listed
+    file.unlink()
+    file.mkdir()
+    assert open_files(root).read() == listed
+    assert [entry.name for entry in file.parent.iterdir()] == [file.name]
+
+
+def test_without_a_place_for_the_cache_everything_is_read(root: Path, tmp_path: Path) -> None:
+    put_task(root, "tasks/F001.md")
+    put(tmp_path, "file", "")
+    files = open_files(root, state=tmp_path / "file")
+    assert names(files.read()) == ["F001"]
+    assert names(files.read()) == ["F001"]
+
+
+def test_work_trees_do_not_share_what_they_know_of_files(root: Path, tmp_path: Path) -> None:
+    put_task(root, "tasks/F001.md")
+    commit_all(root)
+    git(root, "worktree", "add", "-q", str(tmp_path / "linked"))
+    put_task(tmp_path / "linked", "tasks/F002.md")
+    os.utime(tmp_path / "linked/tasks/F001.md", (1_700_000_000, 1_700_000_000))
+    assert names(open_files(tmp_path / "linked").read()) == ["F001", "F002"]
+    assert names(open_files(root).read()) == ["F001"]
+    for place in (root, tmp_path / "linked"):
+        again = open_files(place)
+        again.read()
+        assert again.parsed == 0

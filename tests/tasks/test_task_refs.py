@@ -1,0 +1,280 @@
+"""Task files of any ref are read, without a checkout and without a connection."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+from support.fences import clean_env
+from support.repos import assert_untouched, git, snapshot
+from support.task_trees import (
+    commit_all,
+    make_repository,
+    names,
+    open_files,
+    problems,
+    put,
+    put_task,
+    tasks_like,
+    text_of,
+)
+
+from gitlease.core.errors import Invalid, NotFound
+from gitlease.core.resources.resource import name_resource
+from gitlease.engine.edges import find_task
+from gitlease.tasks import reading as task_reading
+from gitlease.tasks import tree as task_tree
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return make_repository(tmp_path / "repo")
+
+
+def test_a_ref_is_read_without_a_checkout(root: Path) -> None:
+    put_task(root, "tasks/F001.md")
+    commit_all(root)
+    git(root, "tag", "-a", "-m", "one", "v1")
+    git(root, "branch", "side")
+    put_task(root, "tasks/F002.md")
+    second = commit_all(root)
+    (root / "tasks/F001.md").unlink()
+    put_task(root, "tasks/F003.md")
+    files = open_files(root)
+    assert names(files.read()) == ["F002", "F003"]
+    for ref in ("HEAD", "main", "refs/heads/main", second, second[:10], "main^{commit}", "@"):
+        assert names(files.read(ref)) == ["F001", "F002"]
+    for ref in ("side", "v1", "HEAD~1", "HEAD^"):
+        assert names(files.read(ref)) == ["F001"]
+    found = find_task(files.read("side"), name_resource("f001"))
+    assert found is not None
+    assert found.file == "tasks/F001.md"
+    assert find_task(files.read("main"), name_resource("F003")) is None
+
+
+def test_a_blob_is_parsed_once(root: Path) -> None:
+    for number in range(20):
+        put_task(root, f"tasks/F{number:03}.md")
+    commit_all(root)
+    git(root, "branch", "side")
+    put_task(root, "tasks/F003.md", more="assigned: jo\n")
+    commit_all(root)
+    first = open_files(root)
+    first.read("main")
+    assert first.parsed == 20
+    first.read("side")
+    assert first.parsed == 21
+    second = open_files(root)
+    for ref in ("main", "side", "main"):
+        second.read(ref)
+    assert second.parsed == 0
+
+
+def test_what_is_remembered_of_refs_has_an_end(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(task_reading, "KEPT_OF_REFS", 3)
+    for ref in ("one", "second", "three"):
+        for number in range(2):
+            put_task(root, f"tasks/F{number}.md", more=f"priority: {ref}\n")
+        commit_all(root)
+        git(root, "branch", ref)
+        open_files(root).read(ref)
+    rows = json.loads((root / ".git/gitlease/tasks/refs.cache").read_text())["rows"]
+    assert len(rows) == 5
+    again = open_files(root)
+    again.read("three")
+    again.read("second")
+    assert again.parsed == 0
+    again.read("one")
+    assert again.parsed == 1
+
+
+@pytest.mark.parametrize(
+    "ref",
+    [
+        "nothing",
+        "",
+        "-x",
+        "--all",
+        "HEAD~7",
+        "main..main",
+        "^main",
+        "main:tasks",
+        "HEAD^{tree}",
+        "a\0b",
+        "\udcff",
+        "a b",
+        "x" * 5000,
+        "0000",
+        "@{u}",
+        "refs/heads/../../HEAD",
+        "blob",
+    ],
+)
+def test_a_ref_that_is_none_is_not_found(root: Path, ref: str) -> None:
+    put_task(root, "tasks/F001.md")
+    commit_all(root)
+    git(root, "tag", "blob", "HEAD:tasks/F001.md")
+    files = open_files(root)
+    with pytest.raises(NotFound, match=r"^there is no ref ") as raised:
+        files.read(ref)
+    assert raised.value.message.isprintable()
+    assert len(raised.value.message) < 100
+    with pytest.raises(NotFound):
+        find_task(files.read(ref), name_resource("F001"))
+
+
+def test_a_branch_without_a_commit_is_not_found(root: Path) -> None:
+    with pytest.raises(NotFound, match=r"^there is no ref HEAD$"):
+        open_files(root).read("HEAD")
+
+
+def test_a_bare_repository_has_only_refs(root: Path, tmp_path: Path) -> None:
+    put_task(root, "tasks/F001.md")
+    commit_all(root)
+    git(tmp_path, "clone", "-q", "--bare", str(root), "bare.git")
+    files = open_files(tmp_path / "bare.git")
+    assert not files.exist()
+    assert files.read().tasks == ()
+    assert find_task(files.read(), name_resource("F001")) is None
+    assert names(files.read("main")) == ["F001"]
+
+
+def test_a_linked_work_tree_has_its_own_head(root: Path, tmp_path: Path) -> None:
+    put_task(root, "tasks/F001.md")
+    commit_all(root)
+    git(root, "worktree", "add", "-q", "-b", "side", str(tmp_path / "linked"))
+    put_task(tmp_path / "linked", "tasks/F002.md")
+    commit_all(tmp_path / "linked")
+    assert names(open_files(tmp_path / "linked").read("HEAD")) == ["F001", "F002"]
+    assert names(open_files(root).read("HEAD")) == ["F001"]
+    assert names(open_files(root).read("side")) == ["F001", "F002"]
+
+
+def test_links_in_a_ref_are_problems(root: Path) -> None:
+    put_task(root, "tasks/F001.md")
+    (root / "tasks/same.md").symlink_to("../tasks/F001.md")
+    (root / "tasks/F002.md").symlink_to("/etc/passwd")
+    (root / "tasks/sub").symlink_to("..")
+    (root / "more").symlink_to("tasks")
+    (root / "one.md").symlink_to("tasks/F001.md")
+    commit_all(root)
+    settings = tasks_like("tasks/**/*.md", "more/*.md", "one.md")
+    listed = open_files(root, settings).read("HEAD")
+    assert names(listed) == ["F001"]
+    assert {problem.file: problem.keys for problem in listed.problems} == {
+        "tasks/F002.md": {"f002"},
+        "more": frozenset(),
+        "one.md": frozenset(),  # nobody knows whether a folder was meant
+    }
+
+
+def test_what_a_partial_clone_does_not_have_is_said_and_not_fetched(
+    root: Path, tmp_path: Path
+) -> None:
+    put_task(root, "tasks/F001.md")
+    put_task(root, "tasks/deep/F002.md")
+    commit_all(root)
+    git(root, "config", "uploadpack.allowFilter", "true")
+    url = root.as_uri()
+    for kind, missing in (
+        ("blob:none", ["tasks/F001.md", "tasks/deep/F002.md"]),
+        ("tree:0", ["."]),
+    ):
+        name = kind.replace(":", "-")
+        options = ("--no-checkout", f"--filter={kind}")
+        git(tmp_path, "clone", "-q", *options, url, name)
+        before = snapshot(tmp_path / name)
+        files = open_files(tmp_path / name)
+        listed = files.read("HEAD")
+        assert [problem.file for problem in listed.problems] == missing
+        for problem in listed.problems:
+            assert problem.message == (
+                f"{problem.file} is not in this clone, which has only a part of its objects"
+            )
+            assert not problem.keys
+        assert files.parsed == 0
+        assert_untouched(before, snapshot(tmp_path / name))
+
+
+def test_a_large_blob_is_not_read(root: Path) -> None:
+    put(root, "tasks/big.md", text_of("F001") + "x" * (1024 * 1024))
+    commit_all(root)
+    files = open_files(root)
+    said = "tasks/big.md is larger than 1024 KiB"
+    assert problems(files.read("HEAD")) == {"tasks/big.md": said}
+    assert files.parsed == 0
+
+
+def test_a_tree_that_git_would_not_make_does_no_harm(root: Path) -> None:
+    blob = git(root, "hash-object", "-w", "--stdin", input=text_of("F001"))
+    inner = tree_of(
+        root, ("100644", "..", blob), ("100644", ".git", blob), ("100644", "ok.md", blob)
+    )
+    outer = tree_of(
+        root, ("40000", "..", inner), ("40000", ".git", inner), ("40000", "tasks", inner)
+    )
+    commit = git(root, "commit-tree", "-m", "odd", outer)
+    assert [t.file for t in open_files(root, tasks_like("**")).read(commit).tasks] == [
+        "tasks/ok.md"
+    ]
+
+
+def tree_of(root: Path, *entries: tuple[str, str, str]) -> str:
+    """Write a tree object as it is, without the checks of git."""
+    data = b"".join(
+        f"{mode} {name}".encode() + b"\0" + bytes.fromhex(blob) for mode, name, blob in entries
+    )
+    made = subprocess.run(
+        ["git", "hash-object", "-t", "tree", "-w", "--literally", "--stdin"],
+        cwd=root,
+        env=clean_env(),
+        input=data,
+        capture_output=True,
+        check=True,
+        timeout=60,
+    )
+    return made.stdout.decode().strip()
+
+
+def test_a_tree_with_endless_folders_comes_to_an_end(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(task_tree, "MAX_ENTRIES", 1000)
+    tree = git(root, "hash-object", "-t", "tree", "-w", "--stdin")
+    for _ in range(12):
+        tree = tree_of(root, ("40000", "a", tree), ("40000", "b", tree), ("40000", "c", tree))
+    commit = git(root, "commit-tree", "-m", "bomb", tree)
+    with pytest.raises(Invalid, match=r"more than 1000 files and folders"):
+        open_files(root, tasks_like("**/*.md")).read(commit)
+
+
+def test_too_many_files_in_a_ref_are_refused(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(task_tree, "MAX_FILES", 3)
+    for number in range(4):
+        put_task(root, f"tasks/F{number}.md")
+    commit_all(root)
+    with pytest.raises(Invalid, match=r"^tasks/\*\*/\*\.md in tasks\.files covers more than "):
+        open_files(root).read("HEAD")
+
+
+def test_a_format_that_only_git_knows_is_read_by_git(tmp_path: Path) -> None:
+    root = make_repository(tmp_path / "repo", "--object-format=sha256")
+    put_task(root, "tasks/F001.md")
+    put(root, "tasks/new\nline.md", text_of("F002"))
+    put(root, "tasks/big.md", text_of("F003") + "x" * (1024 * 1024))
+    (root / "tasks/F004.md").symlink_to("nowhere")
+    commit_all(root)
+    files = open_files(root)
+    listed = files.read("HEAD")
+    assert names(listed) == ["F001", "F002"]
+    assert problems(listed) == {
+        "tasks/F004.md": "tasks/F004.md: a symbolic link cannot be edited safely",
+        "tasks/big.md": "tasks/big.md is larger than 1024 KiB",
+    }
+    assert files.read("main") == listed
+    assert files.parsed == 2
+    for ref in ("nothing", "-x", "main..main", "a\0b", "HEAD:tasks"):
+        with pytest.raises(NotFound):
+            files.read(ref)

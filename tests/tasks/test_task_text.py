@@ -1,0 +1,447 @@
+"""Task files as they are read: what each form says, and how every broken one is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gitlease.core.edge import Progress, Task
+from gitlease.core.errors import Invalid
+from gitlease.settings.schema import FIELDS, STATUSES
+from gitlease.settings.sources import Tasks
+from gitlease.tasks.text import guess_ids, read_task
+
+BACKLOG = Path(__file__).resolve().parents[3] / "shared" / "data" / "backlog-md"
+
+TASKS = Tasks(
+    files=("tasks/**/*.md",),
+    completed=(),
+    required=None,
+    fields={name: name for name in FIELDS},
+    statuses={name: tuple(words) for name, words in STATUSES.items()},
+)
+AS_BACKLOG = Tasks(
+    files=("backlog/tasks/*.md",),
+    completed=(),
+    required=None,
+    fields={
+        **{name: name for name in FIELDS},
+        "assigned": "assignee",
+        "depends_on": "dependencies",
+        "created": "created_date",
+    },
+    statuses={"todo": ("To Do",), "in_progress": ("In Progress",), "done": ("Done",)},
+)
+
+FULL = """\
+---
+id: F001   # the name
+title: 'Rate limits: the API'
+status: "In_Progress"
+assigned:
+  - '@jo'
+  # her reviewer
+  - kim@example.com
+priority: high
+depends_on: [F000, 0012, 24.02,
+  1e3]
+paths:
+- src/api/
+- "*.proto"
+created: 2026-11-20 10:15
+notes: &note {any: [thing, *note, !!binary "x"]}
+---
+
+# What to do
+
+---
+"""
+
+
+def read(text: str | bytes, file: str = "tasks/F001.md", tasks: Tasks = TASKS) -> Task | None:
+    data = text.encode() if isinstance(text, str) else text
+    return read_task(data, file=file, tasks=tasks)
+
+
+def task(front: str) -> Task:
+    """The task of a front matter's lines, in a file that has nothing else."""
+    found = read(f"---\nid: F001\n{front}---\n")
+    assert found is not None
+    return found
+
+
+def refused(text: str | bytes, file: str = "tasks/F001.md") -> Invalid:
+    with pytest.raises(Invalid) as raised:
+        read(text, file)
+    return raised.value
+
+
+# What is read
+
+
+def test_every_field_is_read_as_it_is_written() -> None:
+    found = read(FULL)
+    assert found is not None
+    assert (found.resource.text, found.resource.key) == ("F001", "f001")
+    assert found.file == "tasks/F001.md"
+    assert found.title == "Rate limits: the API"
+    assert (found.status, found.progress) == ("In_Progress", Progress.IN_PROGRESS)
+    assert found.assigned == ("@jo", "kim@example.com")
+    assert found.priority == "high"
+    assert found.depends_on == ("F000", "0012", "24.02", "1e3")
+    assert found.paths == ("src/api", "*.proto")
+    assert found.created == "2026-11-20 10:15"
+    assert found.line == 5
+
+
+def test_a_task_needs_nothing_but_an_id() -> None:
+    found = read("---\nid: F001\n---\n")
+    assert found is not None
+    assert (found.title, found.status, found.assigned, found.paths) == ("", "", (), ())
+    assert found.progress is Progress.TODO
+    assert found.line == 2
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_line_ends_and_a_byte_order_mark_do_not_matter(end: str, mark: str) -> None:
+    found = read(mark + FULL.replace("\n", end))
+    assert found == read(FULL)
+    whole = FULL.split("---\n")[1].replace("\n", end)
+    assert read(mark + whole, "F001.yaml") is not None
+
+
+def test_line_ends_may_be_mixed() -> None:
+    found = read("--- \t\r\nid: F001\rtitle: x\nassigned: jo\r\n...  \rbody")
+    assert found is not None
+    assert (found.title, found.assigned, found.line) == ("x", ("jo",), 4)
+
+
+@pytest.mark.parametrize("closing", ["---", "...", "--- ", "---\t"])
+@pytest.mark.parametrize("tail", ["", "\n", "\nbody", "\n\nbody\n"])
+def test_front_matter_ends_with_a_rule_or_dots(closing: str, tail: str) -> None:
+    assert read(f"---\nid: F001\n{closing}{tail}") is not None
+
+
+@pytest.mark.parametrize("file", ["F001.yaml", "F001.yml", "F001.YAML"])
+def test_a_yaml_file_is_one_mapping(file: str) -> None:
+    for text in ("id: F001", "---\nid: F001\n...\n", "%YAML 1.1\n---\nid: F001\n", "{id: F001}"):
+        found = read(text, file)
+        assert found is not None
+        assert found.resource.text == "F001"
+
+
+@pytest.mark.parametrize("word", ["24.02", "0012", "1e3", "no", "2026-11-20", "1:30", "0x1F"])
+def test_nothing_is_taken_for_a_number_or_a_date(word: str) -> None:
+    found = read(f"---\nid: {word}\ntitle: {word}\nstatus: {word}\nassigned: [{word}]\n---\n")
+    assert found is not None
+    assert found.resource.text == found.title == found.status == word
+    assert found.assigned == (word,)
+
+
+@pytest.mark.parametrize(
+    ("value", "names"),
+    [
+        ("", ()),
+        ("~", ()),
+        ("null", ()),
+        ("NULL", ()),
+        ("''", ()),
+        ("[]", ()),
+        ("[ ]", ()),
+        ("jo", ("jo",)),
+        ("jo, kim", ("jo, kim",)),
+        ("'null'", ("null",)),
+        ("['@jo', \"k\\x69m\", ~, null, '']", ("@jo", "kim")),
+        ("\n  - jo\n  -\n  - ~\n  - kim", ("jo", "kim")),
+        ("\n- jo # hers\n# nobody\n- kim", ("jo", "kim")),
+        (">-\n  jo\n  kim", ("jo kim",)),
+    ],
+)
+def test_a_list_may_be_written_in_every_style(value: str, names: tuple[str, ...]) -> None:
+    found = task(f"assigned: {value}\ndepends_on: {value}\n")
+    assert found.assigned == found.depends_on == names
+
+
+@pytest.mark.parametrize(
+    ("word", "progress"),
+    [
+        ("", Progress.TODO),
+        ("~", Progress.TODO),
+        ("Ready", Progress.TODO),
+        ("' DOING '", Progress.IN_PROGRESS),
+        ("closed", Progress.DONE),
+        ("blocked", Progress.OTHER),
+    ],
+)
+def test_a_status_word_means_what_the_settings_say(word: str, progress: Progress) -> None:
+    assert task(f"status: {word}\n").progress is progress
+
+
+def test_fields_are_found_by_the_names_of_the_settings() -> None:
+    text = "---\nid: B-1\nassignee: ['@jo']\ndependencies: B-2\ncreated_date: today\n---\n"
+    found = read(text, tasks=AS_BACKLOG)
+    assert found is not None
+    assert (found.assigned, found.depends_on, found.created) == (("@jo",), ("B-2",), "today")
+    assert found.line == 3
+
+
+def test_roles_may_share_a_field() -> None:
+    tasks = Tasks((), (), None, {**TASKS.fields, "title": "id"}, TASKS.statuses)
+    found = read("---\nid: F001\n---\n", tasks=tasks)
+    assert found is not None
+    assert found.title == "F001"
+
+
+def test_keys_may_be_quoted_and_indented() -> None:
+    found = read("---\n  \"id\" : F001\n  'title': x\n---\n")
+    assert found is not None
+    assert found.title == "x"
+
+
+def test_the_line_is_that_of_git_whatever_yaml_takes_for_one() -> None:
+    assert task('title: "a\x85b\u2028c"\nassigned: jo\n').line == 4
+
+
+def test_what_is_not_used_may_be_anything() -> None:
+    found = task(
+        "a: &x [1, {b: *x}]\nc: !odd\n  - |\n    text\n? [complex, key]\n: {d: e}\n"
+        "a: twice\nhuge: 1_000\n"
+    )
+    assert found.resource.text == "F001"
+
+
+# What is no task
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "---",
+        "---\n",
+        "---\n---\n",
+        "# Notes\n\nid: F001\n",
+        "\n---\nid: F001\n---\n",
+        "----\nid: F001\n----\n",
+        "---\ntitle: a page\n---\n",
+        "---\n- id\n- F001\n---\n",
+        "---\njust prose\n---\n",
+        "---\n\nA rule, and then prose: of a kind.\n",
+        "---\n* prose [with (brackets\n* and a rule\n---\n",
+        "---\n\n# A title\n\nid: F001\n",
+        "---\ntitle: twice\ntitle: twice\nassigned: {}\n---\n",
+        b"\xff\xfa no text at all",
+        b"\x89PNG\r\n\x1a\n",
+    ],
+)
+def test_what_has_no_front_matter_with_an_id_is_no_task(text: str | bytes) -> None:
+    assert read(text) is None
+
+
+@pytest.mark.parametrize("text", ["", "# nothing\n", "- F001\n", "F001", "title: x\n", "[]"])
+def test_a_yaml_file_without_an_id_is_no_task(text: str) -> None:
+    assert read(text, "F001.yaml") is None
+
+
+# What is broken
+
+
+@pytest.mark.parametrize(
+    ("front", "line", "why"),
+    [
+        ("title: [a, b\n", 4, "this is not YAML"),
+        ("assigned: @jo\n", 3, "this is not YAML: found character that cannot start any token"),
+        ("title: a\n\ttabs: b\n", 4, "this is not YAML"),
+        ("title: {a: b}\n", 3, "title must be a single value, not a mapping"),
+        ("status: [a]\n", 3, "status must be a single value, not a list in brackets"),
+        ("created:\n- a\n", 3, "created must be a single value, not a block list"),
+        ("assigned: {jo: kim}\n", 3, "assigned must be a list, not a mapping"),
+        ("assigned: [jo,\n [kim]]\n", 4, "an entry must be a single value"),
+        ("paths: [a: b]\n", 3, "an entry must be a single value"),
+        ("title: a\nassigned: jo\ntitle: b\n", 5, "title is here twice, first in line 3"),
+        ("'id': F002\n", 3, "id is here twice, first in line 2"),
+        ("title: &a x\n", 3, "aliases, anchors and tags are not supported here"),
+        ("x: &a x\nassigned: *a\n", 4, "aliases, anchors and tags are not supported here"),
+        ("status: !!str x\n", 3, "aliases, anchors and tags are not supported here"),
+        ("x: &a x\npaths:\n- *a\n", 5, "an entry must be a single value"),
+        ("depends_on: !x [a]\n", 3, "aliases, anchors and tags are not supported here"),
+        ("&k title: x\n", 3, "aliases, anchors and tags are not supported here"),
+        ("x: &a status\n*a : done\n", 4, "the name of a field must not be an alias"),
+        ("x: &a {}\n<<: *a\n", 4, "merge keys are not supported"),
+        (f"title: {'a' * 1001}\n", 3, "title is longer than 1000 characters"),
+        (f"priority: {'a' * 513}\n", 3, "priority is longer than 512 characters"),
+        (f"assigned:\n- a\n- {'a' * 513}\n", 5, "assigned is longer than 512 characters"),
+        (f"depends_on: [{'a, ' * 257}]\n", 3, "depends_on has more than 256 entries"),
+        ("paths:\n- ok\n- ../secret\n", 5, "../secret is outside the repository"),
+        ("paths: '!a'\n", 3, "!a is a negation, which cannot be leased"),
+        ("paths: 'a[b'\n", 3, "pattern 'a[b': unclosed '['"),
+        ("title: a\x07b\n", 3, "there is a control character, '\\x07'"),
+        ("title: a\x00b\n", 3, "there is a control character, '\\x00'"),
+        ("title: a\ufeffb\n", 3, "there is a control character, '\\ufeff'"),
+        (f"x: {'[' * 60}{']' * 60}\n", 3, "this is nested too deeply"),
+        ("--- more\n", 3, "there is more than one YAML document"),
+        ("<<<<<<< HEAD\nassigned: a\n=======\n", 3, "there is a merge conflict"),
+        ("=======\nassigned: b\n", 3, "there is a merge conflict"),
+        ("x: 1\n>>>>>>> other\n", 4, "there is a merge conflict"),
+        ("||||||| base\n", 3, "there is a merge conflict"),
+    ],
+)
+def test_what_is_broken_is_named_with_its_line(front: str, line: int, why: str) -> None:
+    message = refused(f"---\nid: F001\n{front}---\n").message
+    assert message.startswith(f"tasks/F001.md:{line}: {why}")
+    whole = refused(f"id: F001\n{front}", "a/b.yaml").message
+    assert whole.startswith(f"a/b.yaml:{line - 1}: ")
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("---\nid:\n---\n", "2: id is empty"),
+        ("---\nid: ''\n---\n", "2: id is empty"),
+        ("---\nid: a b\n---\n", "2: a b is not a name"),
+        ("---\nid: src/a\n---\n", "2: src/a is not a name"),
+        ("---\nid: [F001]\n---\n", "2: id must be a single value"),
+        ("---\nid: ..\n---\n", "2: .. is not a name"),
+        ("---\nid: F001\n", "1: the front matter has no end"),
+        ("---\n\ntitle: x\n\nbody\n", "1: the front matter has no end"),
+        ("---\n'id': F001\n", "1: the front matter has no end"),
+        ("<<<<<<< HEAD\n---\nid: F001\n", "1: there is a merge conflict"),
+        ("---\n<<: {id: F001}\n---\n", "2: merge keys are not supported"),
+    ],
+)
+def test_what_may_be_a_task_is_never_passed_over(text: str, why: str) -> None:
+    assert refused(text).message.startswith(f"tasks/F001.md:{why}")
+
+
+def test_a_conflict_in_the_text_behind_does_not_matter_for_reading() -> None:
+    assert read("---\nid: F001\n---\n<<<<<<< a\n=======\n>>>>>>> b\n") is not None
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("file", ["F001.md", "F001.yaml"])
+def test_utf_16_is_refused(encoding: str, file: str) -> None:
+    message = refused("---\nid: F001\n---\n".encode(encoding), file).message
+    assert message == f"{file}:1: this is UTF-16, not UTF-8"
+
+
+@pytest.mark.parametrize(
+    ("data", "line"),
+    [(b"---\nid: F001\ntitle: \xe9\n---\n", 3), (b"---\r\nid: F001\r\n---\r\nbody\r\n\xe9", 5)],
+)
+def test_what_is_not_utf_8_is_refused(data: bytes, line: int) -> None:
+    assert refused(data).message == f"tasks/F001.md:{line}: this is not UTF-8"
+
+
+def test_what_is_too_large_is_refused_before_it_is_parsed() -> None:
+    front = f"---\nid: F001\nx: {'a' * 65536}\n---\n"
+    assert refused(front).message.endswith(":1: the front matter is larger than 64 KiB")
+    body = "---\nid: F001\n---\n" + "a" * 1024 * 1024
+    assert refused(body).message.endswith(":1: the file is larger than 1024 KiB")
+    many = "id: F001\nx: [" + "a," * 300_000 + "]\n"
+    assert refused(many, "a.yaml").message.endswith(": there are too many values")
+
+
+def test_messages_are_printable_and_short() -> None:
+    message = refused(f'---\nid: "{"a" * 400}\\e[31m\\n"\n---\n', "a\n\udce9.md").message
+    assert message.isprintable()
+    assert len(message) < 200
+    assert message.startswith("a\\n\\udce9.md:2: ")
+
+
+def test_the_hint_says_how_to_write_a_name_with_an_at_sign() -> None:
+    error = refused("---\nid: F001\nassigned: @jo\n---\n")
+    assert error.hints == ("put a value that begins with @, *, & or % in quotes",)
+
+
+# The other parser, for where the fast one was not built
+
+
+def test_the_parser_in_python_reads_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    fast = read(FULL)
+    monkeypatch.delattr(yaml, "CSafeLoader")
+    assert read(FULL) == fast
+    for text in ('title: "\\U00110000"\n', "title: [\n", "title: @x\n"):
+        assert "this is not YAML" in refused(f"---\nid: F001\n{text}---\n").message
+
+
+# Guesses
+
+
+@pytest.mark.parametrize(
+    ("data", "ids"),
+    [
+        (b"---\n<<<<<<< a\nid: F1\n=======\nid: 'F2' # new\n>>>>>>> b\n---\n", {"f1", "f2"}),
+        (b"\xef\xbb\xbfid: F1", {"f1"}),
+        (b'{title: x, "id": "F1"}', {"f1"}),
+        (b"---\r  id :\tF1\r", {"f1"}),
+        ("---\nid: F1\n".encode("utf-16"), {"f1"}),
+        (b"---\nid: F1\ntitle: \xff\n", {"f1"}),
+        (b"---\nid: a/b\nid:\nkid: F1\ntitle: id\n", set()),
+        (b"", set()),
+        (b"\n" * 70_000 + b"id: F1\n", set()),
+    ],
+)
+def test_ids_are_guessed_from_lines(data: bytes, ids: set[str]) -> None:
+    assert guess_ids(data, tasks=TASKS) == ids
+
+
+def test_guesses_look_for_the_name_of_the_settings() -> None:
+    tasks = Tasks((), (), None, {**TASKS.fields, "id": "task.id+"}, TASKS.statuses)
+    assert guess_ids(b"task.id+: F1\nid: F2\ntaskxid+: F3\n", tasks=tasks) == {"f1"}
+
+
+def test_guesses_have_an_end() -> None:
+    assert len(guess_ids(b"".join(b"id: F%d\n" % n for n in range(5000)), tasks=TASKS)) == 64
+
+
+# Anything at all
+
+WORDS = """
+--- ... %YAML id : - [ ] { } , ' " # &a *a !t | >- ? << ~ @jo 😀
+assigned: status: todo paths: depends_on:"""
+MARKS = (
+    *("\n", "\r\n", "\r", " ", "  ", "\t", ": ", ", ", " #", "\n- ", "\nid: F2", "\n---\n"),
+    *("\ufeff", "\x85", "\u2028", "\x00"),
+)
+PIECES = st.sampled_from([*WORDS.split(), *MARKS])
+TEXTS = st.lists(PIECES, max_size=25).map("".join)
+
+
+@settings(max_examples=250, deadline=None)
+@given(TEXTS.map(str.encode) | st.binary(max_size=60), st.sampled_from(["a.md", "a.yaml"]))
+def test_any_bytes_are_a_task_none_or_refused(data: bytes, file: str) -> None:
+    for whole in (data, b"---\nid: F1\n" + data, b"---\nid: F1\n" + data + b"\n---\n"):
+        try:
+            found = read_task(whole, file=file, tasks=TASKS)
+        except Invalid as refusal:
+            message = refusal.message
+        else:
+            message = f"{file}:"
+            assert found is None or isinstance(found, Task)
+        assert message.startswith(f"{file}:")
+        assert message.isprintable()
+        assert isinstance(guess_ids(whole, tasks=TASKS), frozenset)
+
+
+# Real files
+
+
+@pytest.mark.skipif(not BACKLOG.is_dir(), reason="the real task files of Backlog.md are not here")
+def test_every_real_file_is_read() -> None:
+    files = sorted(BACKLOG.glob("backlog/tasks/*.md"))
+    assert len(files) == 75
+    for file in files:
+        data = file.read_bytes()
+        found = read_task(data, file=file.name, tasks=AS_BACKLOG)
+        assert found is not None
+        assert file.name.startswith(f"{found.resource.key} - ")
+        assert guess_ids(data, tasks=AS_BACKLOG) == {found.resource.key}
+        assert found.title
+        assert found.created
+        assert found.progress is not Progress.OTHER
+        assert data.decode().splitlines()[found.line - 1].startswith("assignee:")

@@ -1,0 +1,499 @@
+"""Task files are changed whole or not at all, and only where that is safe."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import stat
+import tempfile
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from support.repos import assert_untouched, commit_file, git, snapshot
+from support.task_trees import (
+    HINDERED,
+    change_of,
+    commit_all,
+    make_repository,
+    open_files,
+    put,
+    put_task,
+    tasks_like,
+    text_of,
+)
+
+from gitlease.core.errors import Invalid
+from gitlease.engine.ports import TaskChange, Written
+from gitlease.git.run import run_git as run_real_git
+from gitlease.tasks import edit as task_edit
+from gitlease.tasks import write as task_write
+from gitlease.tasks.edit import edit_task
+from gitlease.tasks.files import GitTaskFiles
+
+FILE = "tasks/F001.md"
+JO = "assigned: jo@example.com\n"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A repository with the tasks F001 and F002."""
+    made = make_repository(tmp_path / "repo")
+    put_task(made, FILE)
+    put_task(made, "tasks/F002.md")
+    commit_all(made)
+    return made
+
+
+def written(files: GitTaskFiles, change: TaskChange) -> Written:
+    """What became of one change; a problem is raised."""
+    (found,) = files.write([change], commit=False)
+    if found.problem:
+        assert not found.changed
+        raise Invalid(found.problem)
+    return found
+
+
+def refused(root: Path, change: TaskChange) -> Invalid:
+    """The refusal of both check and write, after which nothing has changed."""
+    before = snapshot(root)
+    with pytest.raises(Invalid) as raised:
+        written(open_files(root), change)
+    with pytest.raises(Invalid, match=re.escape(raised.value.message)) as checked:
+        open_files(root).check([change], commit=False)
+    assert checked.value.resource == change.resource.text
+    assert_untouched(before, snapshot(root))
+    return raised.value
+
+
+def refused_by_check(root: Path, *changes: TaskChange, commit: bool = False) -> Invalid:
+    before = snapshot(root)
+    with pytest.raises(Invalid) as raised:
+        open_files(root).check(changes, commit=commit)
+    assert_untouched(before, snapshot(root))
+    return raised.value
+
+
+# --- the change ------------------------------------------------------------------------------
+
+
+def test_a_change_is_made_once(root: Path) -> None:
+    files = open_files(root)
+    files.check([change_of(FILE)], commit=False)
+    (first,) = files.write([change_of(FILE)], commit=False)
+    assert (first.change, first.changed, first.commit) == (change_of(FILE), True, None)
+    assert (root / FILE).read_text() == text_of("F001", JO)
+    before = (root / FILE).stat()
+    (second,) = files.write([change_of(FILE)], commit=False)
+    assert not second.changed
+    assert (root / FILE).stat() == before
+    (found,) = [task for task in files.read().tasks if task.file == FILE]
+    assert found.assigned == ("jo@example.com",)
+
+
+def test_nothing_else_is_touched(root: Path) -> None:
+    git(root, "add", "-A")
+    before = snapshot(root)
+    open_files(root).check([change_of(FILE)], commit=False)
+    assert_untouched(before, snapshot(root))
+    open_files(root).write([change_of(FILE)], commit=False)
+    after = snapshot(root)
+    assert after.pop(f"tree/{FILE}").endswith(text_of("F001", JO).encode())
+    before.pop(f"tree/{FILE}")
+    assert_untouched(before, after)
+    assert [entry.name for entry in (root / ".git/gitlease/tasks").iterdir()] == ["lock"]
+
+
+def test_several_changes_are_made_together(root: Path) -> None:
+    changes = [change_of("tasks/F002.md"), change_of(FILE), change_of(FILE, status="done")]
+    files = open_files(root)
+    files.check(changes, commit=False)
+    written = files.write(changes, commit=False)
+    assert [(w.change, w.changed) for w in written] == [(change, True) for change in changes]
+    assert [(t.assigned, t.is_done) for t in files.read().tasks] == [
+        (("jo@example.com",), True),
+        (("jo@example.com",), False),
+    ]
+
+
+def test_nothing_is_done_for_no_changes(root: Path) -> None:
+    open_files(root).check([], commit=True)
+    assert open_files(root).write([], commit=True) == ()
+    assert not (root / ".git/gitlease").exists()
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o755, 0o600, 0o444, 0o666])
+def test_permissions_stay(root: Path, mode: int) -> None:
+    (root / FILE).chmod(mode)
+    open_files(root).write([change_of(FILE)], commit=False)
+    assert stat.S_IMODE((root / FILE).stat().st_mode) == mode
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_the_owner_stays(root: Path) -> None:
+    os.chown(root / FILE, 1234, 1235)
+    open_files(root).write([change_of(FILE)], commit=False)
+    status = (root / FILE).stat()
+    assert (status.st_uid, status.st_gid) == (1234, 1235)
+
+
+@pytest.mark.parametrize("name", ["a b.md", "-x.md", "é.md", "new\nline.md", "quo'te.md", "*.md"])
+def test_odd_names_are_edited(root: Path, name: str) -> None:
+    file = f"tasks/odd/{name}"
+    put(root, file, text_of("F003"))
+    files = open_files(root)
+    files.check([change_of(file, "F003")], commit=False)
+    assert files.write([change_of(file, "F003")], commit=False)[0].changed
+    assert (root / file).read_text() == text_of("F003", JO)
+
+
+@pytest.fixture
+def elsewhere(root: Path) -> Iterator[Path]:
+    """A folder on another file system than the repository's."""
+    if not os.access("/dev/shm", os.W_OK) or os.stat("/dev/shm").st_dev == root.stat().st_dev:
+        pytest.skip("there is no second file system in /dev/shm")
+    made = Path(tempfile.mkdtemp(prefix="gitlease-test-", dir="/dev/shm"))
+    yield made
+    shutil.rmtree(made)
+
+
+def test_private_state_may_be_on_another_file_system(root: Path, elsewhere: Path) -> None:
+    files = open_files(root, state=elsewhere)
+    assert files.write([change_of(FILE)], commit=False)[0].changed
+    assert (root / FILE).read_text() == text_of("F001", JO)
+    assert sorted(entry.name for entry in (root / "tasks").iterdir()) == ["F001.md", "F002.md"]
+    assert [entry.name for entry in (elsewhere / "tasks").iterdir()] == ["lock"]
+
+
+def while_editing(monkeypatch: pytest.MonkeyPatch, act: Callable[[int], object]) -> None:
+    """Let something happen between the reading of a file and its replacement."""
+    count = 0
+
+    def edited(*args: object, **named: object) -> bytes:
+        nonlocal count
+        new = edit_task(*args, **named)  # type: ignore[arg-type]
+        count += 1
+        act(count)
+        return new
+
+    monkeypatch.setattr(task_edit, "edit_task", edited)
+
+
+def test_what_somebody_writes_meanwhile_is_kept(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write(count: int) -> None:
+        if count < 3:
+            put(root, FILE, text_of("F001", f"priority: p{count}\n"))
+
+    while_editing(monkeypatch, write)
+    open_files(root).write([change_of(FILE)], commit=False)
+    assert (root / FILE).read_text() == text_of("F001", "priority: p2\n" + JO)
+
+
+def test_a_file_that_never_rests_is_given_up(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    while_editing(monkeypatch, lambda count: put(root, FILE, text_of("F001", f"x: {count}\n")))
+    with pytest.raises(Invalid, match=r"^tasks/F001\.md keeps changing"):
+        written(open_files(root), change_of(FILE))
+    assert (root / FILE).read_text() == text_of("F001", "x: 5\n")
+    assert [entry.name for entry in (root / ".git/gitlease/tasks").iterdir()] == ["lock"]
+
+
+def test_a_file_that_goes_meanwhile_is_not_made_again(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    while_editing(monkeypatch, lambda _: (root / FILE).unlink())
+    with pytest.raises(Invalid, match=r"^tasks/F001\.md is not there$"):
+        written(open_files(root), change_of(FILE))
+    assert not (root / FILE).exists()
+
+
+def test_a_folder_that_becomes_a_link_meanwhile_is_not_followed(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outside = put(tmp_path, "outside/F001.md", text_of("F001"))
+
+    def swap(count: int) -> None:
+        (root / "tasks").rename(root / "moved")
+        (root / "tasks").symlink_to(outside.parent)
+
+    while_editing(monkeypatch, swap)
+    open_files(root).write([change_of(FILE)], commit=False)
+    assert outside.read_text() == text_of("F001")
+    assert (root / "moved/F001.md").read_text() == text_of("F001", JO)
+
+
+def test_changes_made_at_once_are_all_made(root: Path) -> None:
+    def work(number: int) -> None:
+        files = open_files(root)
+        for turn in range(5):
+            files.write([change_of(FILE, add=f"w{number}-{turn}")], commit=False)
+
+    with ThreadPoolExecutor(4) as threads:
+        assert [*threads.map(work, range(4))] == [None] * 4
+    (found,) = [task for task in open_files(root).read().tasks if task.file == FILE]
+    assert set(found.assigned) == {f"w{number}-{turn}" for number in range(4) for turn in range(5)}
+
+
+def test_left_over_files_of_killed_processes_and_of_lost_work_trees_go(root: Path) -> None:
+    folder = ".git/gitlease/tasks"
+    for age, old in (("old", True), ("new", False)):
+        put(root, f"{folder}/.gitlease.{age}.tmp", "", old=old)
+        put(root, f"{folder}/tree-{age}.cache", "", old=old)
+        put(root, f"{folder}/{age}.json", "", old=old)
+    open_files(root).write([change_of(FILE)], commit=False)
+    left = {".gitlease.new.tmp", "lock", "new.json", "old.json", "tree-new.cache"}
+    assert {entry.name for entry in (root / folder).iterdir()} == left
+
+
+# --- what is refused -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "file",
+    ["../F001.md", "/etc/F001.md", "tasks/../../F001.md", "tasks//F001.md", "./tasks/F001.md", ""],
+)
+def test_a_file_outside_is_refused(root: Path, file: str) -> None:
+    put_task(root.parent, "F001.md")
+    error = refused(root, change_of(file, "F001"))
+    assert error.message == f"{file} is no file of this work tree"
+
+
+@pytest.mark.parametrize("file", [".git/F001.md", "tasks/.GIT/F001.md", "tasks/F\0.md"])
+def test_a_file_that_is_gits_own_is_refused(root: Path, file: str) -> None:
+    put_task(root, ".git/F001.md")
+    put_task(root, "tasks/.GIT/F001.md")
+    message = refused(root, change_of(file, "F001")).message
+    assert message.endswith(" is no file of this work tree")
+    assert message.isprintable()
+
+
+def test_links_are_refused(root: Path, tmp_path: Path) -> None:
+    put_task(tmp_path, "outside/F003.md")
+    (root / "tasks/F003.md").symlink_to(tmp_path / "outside/F003.md")
+    (root / "tasks/away").symlink_to(tmp_path / "outside")
+    message = refused(root, change_of("tasks/F003.md")).message
+    assert message == "tasks/F003.md is a symbolic link, which is never edited"
+    message = refused(root, change_of("tasks/away/F003.md")).message
+    assert message == "tasks/away is a symbolic link: its task files cannot be edited safely"
+    assert (tmp_path / "outside/F003.md").read_text() == text_of("F003")
+
+
+def test_what_is_no_regular_file_is_refused(root: Path) -> None:
+    os.mkfifo(root / "tasks/pipe.md")
+    (root / "tasks/folder.md").mkdir()
+    for name in ("pipe", "folder"):
+        message = refused(root, change_of(f"tasks/{name}.md")).message
+        assert message == f"tasks/{name}.md is not a regular file"
+    message = refused(root, change_of("tasks/gone.md")).message
+    assert message == "tasks/gone.md is not there"
+    message = refused(root, change_of("tasks/F001.md/x.md")).message
+    assert message == "tasks/F001.md/x.md cannot be edited: Not a directory"
+
+
+def test_a_file_of_another_repository_is_refused(root: Path) -> None:
+    make_repository(root / "tasks/inner")
+    put_task(root, "tasks/inner/sub/F003.md")
+    error = refused(root, change_of("tasks/inner/sub/F003.md"))
+    assert error.message == "tasks/inner/sub/F003.md is in another repository, that of tasks/inner"
+
+
+def test_a_file_that_git_ignores_is_refused(root: Path) -> None:
+    put(root, ".gitignore", "private/\n")
+    put_task(root, "tasks/private/F 3.md", "F003")
+    error = refused_by_check(root, change_of("tasks/private/F 3.md", "F003"))
+    assert error.message == (
+        "tasks/private/F 3.md is ignored by git: an edge in it would reach nobody"
+    )
+    assert error.hints == (
+        "the rule that ignores it: git check-ignore -v -- 'tasks/private/F 3.md'",
+    )
+    assert error.resource == "F003"
+    git(root, "add", "-f", "tasks/private/F 3.md")
+    open_files(root).check([change_of("tasks/private/F 3.md", "F003")], commit=False)
+
+
+def test_a_file_that_is_not_tracked_yet_may_be_edited(root: Path) -> None:
+    put_task(root, "tasks/new/F003.md")
+    open_files(root).check([change_of("tasks/new/F003.md")], commit=False)
+
+
+def test_a_file_in_conflict_is_refused(root: Path) -> None:
+    git(root, "switch", "-q", "-c", "side")
+    commit_file(root, FILE, text_of("F001").replace("Work.", "Other."))
+    git(root, "switch", "-q", "main")
+    commit_file(root, FILE, text_of("F001").replace("Work.", "Mine."))
+    with pytest.raises(AssertionError):
+        git(root, "merge", "-q", "side")
+    put_task(root, FILE)  # resolved, and not yet added
+    error = refused_by_check(root, change_of("tasks/F002.md"), change_of(FILE))
+    assert (error.message, error.resource) == ("tasks/F001.md is in conflict", "F001")
+    assert error.hints == ("resolve it, and then: git add -- tasks/F001.md",)
+
+
+def test_a_file_that_cannot_be_edited_safely_is_refused(root: Path) -> None:
+    put(root, "tasks/F003.md", "---\nid: F003\nassigned: {a: b}\n---\n")
+    assert refused(root, change_of("tasks/F003.md")).message.startswith("tasks/F003.md:3: ")
+
+
+def test_a_file_that_is_not_that_tasks_any_more_is_refused(root: Path) -> None:
+    message = "tasks/F001.md is not the task file of F002 any more"
+    assert refused(root, change_of(FILE, "F002")).message == message
+    put(root, FILE, "# moved\n")
+    message = "tasks/F001.md is not the task file of F001 any more"
+    assert refused(root, change_of(FILE)).message == message
+
+
+@HINDERED
+def test_a_folder_that_cannot_be_written_is_refused(root: Path) -> None:
+    (root / "tasks").chmod(0o500)
+    try:
+        message = refused_by_check(root, change_of(FILE)).message
+        assert message == "tasks/F001.md cannot be written: tasks is read-only"
+        with pytest.raises(Invalid, match=r"^tasks/F001\.md cannot be edited: Permission denied$"):
+            written(open_files(root), change_of(FILE))
+    finally:
+        (root / "tasks").chmod(0o700)
+
+
+def test_a_full_disk_leaves_the_file_as_it_was(root: Path) -> None:
+    import resource
+
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    put(root, FILE, text_of("F001") + "x" * 8192)
+    (root / ".git/gitlease/tasks").mkdir(parents=True)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
+    try:
+        with pytest.raises(Invalid, match=r"^tasks/F001\.md cannot be edited: File too large$"):
+            written(open_files(root), change_of(FILE))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert (root / FILE).read_text() == text_of("F001") + "x" * 8192
+    assert [entry.name for entry in (root / ".git/gitlease/tasks").iterdir()] == ["lock"]
+
+
+def test_a_place_for_private_state_that_is_none_is_said(root: Path, tmp_path: Path) -> None:
+    put(tmp_path, "file", "")
+    with pytest.raises(Invalid, match=r"^gitlease cannot keep its state in "):
+        open_files(root, state=tmp_path / "file").write([change_of(FILE)], commit=False)
+
+
+def test_a_bare_repository_is_refused(root: Path, tmp_path: Path) -> None:
+    git(tmp_path, "clone", "-q", "--bare", str(root), "bare.git")
+    for act in ("check", "write"):
+        with pytest.raises(Invalid, match=r"^a bare repository has no task files to edit$"):
+            getattr(open_files(tmp_path / "bare.git"), act)([change_of(FILE)], commit=False)
+
+
+def test_an_index_that_git_cannot_read_is_said(root: Path) -> None:
+    put(root, ".git/index", "nonsense")
+    message = refused_by_check(root, change_of(FILE)).message
+    assert re.match(r"git cannot tell about the task files: .*index", message)
+
+
+def test_git_is_asked_once_for_all_files(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+
+    def counting(*args: object, **named: object) -> object:
+        asked.append(args)
+        return run_real_git(*args, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(task_write, "run_git", counting)
+    open_files(root).check([change_of(FILE), change_of("tasks/F002.md")], commit=False)
+    assert len(asked) == 1
+
+
+def test_more_files_than_fit_on_a_command_line_may_be_asked_about(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(task_write, "MAX_NAMED", 1)
+    put(root, ".gitignore", "*.ignored.md\n")
+    put_task(root, "tasks/F003.ignored.md", "F003")
+    open_files(root).check([change_of(FILE), change_of("tasks/F002.md")], commit=False)
+    error = refused_by_check(root, change_of(FILE), change_of("tasks/F003.ignored.md", "F003"))
+    assert error.resource == "F003"
+
+
+# --- with a commit ---------------------------------------------------------------------------
+
+
+def test_a_commit_of_only_the_edges_is_made(root: Path) -> None:
+    put(root, "other", "unstaged")
+    changes = [change_of(FILE), change_of("tasks/F002.md")]
+    files = open_files(root)
+    files.check(changes, commit=True)
+    written = files.write(changes, commit=True)
+    head = git(root, "rev-parse", "HEAD")
+    assert [(w.changed, w.commit) for w in written] == [(True, head)] * 2
+    assert git(root, "status", "--porcelain") == "?? other"
+    assert git(root, "show", "--name-only", "--format=") == "tasks/F001.md\ntasks/F002.md"
+    again = files.write(changes, commit=True)
+    assert [(w.changed, w.commit) for w in again] == [(False, None)] * 2
+
+
+def test_what_cannot_be_committed_is_refused_before(root: Path) -> None:
+    put_task(root, "tasks/F003.md")
+    assert (
+        "not committed" in refused_by_check(root, change_of("tasks/F003.md"), commit=True).message
+    )
+
+
+# --- other work trees ------------------------------------------------------------------------
+
+
+def test_another_work_tree_of_the_clone_is_changed_there(root: Path, tmp_path: Path) -> None:
+    linked = tmp_path / "linked"
+    git(root, "worktree", "add", "-q", "-b", "side", str(linked))
+    main, side = open_files(root), open_files(linked)
+    for mine, other, place in ((main, side, linked), (side, main, root)):
+        found = mine.at(str(place))
+        assert found is not None
+        assert found.at(str(place)) is found
+        assert found.read().tasks == other.read().tasks
+        assert found.write([change_of(FILE)], commit=True)[0].changed
+        assert (place / FILE).read_text() == text_of("F001", JO)
+    assert git(root, "log", "--format=%s", "-1") == "assign F001"
+    assert git(linked, "log", "--format=%s", "-1") == "assign F001"
+    assert git(root, "rev-list", "--count", "main") == "2"
+    assert main.at(str(root)) is main
+
+
+def test_work_trees_of_a_bare_repository_know_each_other(root: Path, tmp_path: Path) -> None:
+    bare = tmp_path / "bare.git"
+    git(tmp_path, "clone", "-q", "--bare", str(root), str(bare))
+    for name in ("one", "two"):
+        git(bare, "worktree", "add", "-q", "-b", name, str(tmp_path / name), "main")
+    found = open_files(tmp_path / "one").at(str(tmp_path / "two"))
+    assert found is not None
+    found.write([change_of(FILE)], commit=False)
+    assert (tmp_path / "two" / FILE).read_text() == text_of("F001", JO)
+    assert (tmp_path / "one" / FILE).read_text() == text_of("F001")
+
+
+def test_a_folder_that_is_no_work_tree_of_the_clone_is_none(root: Path, tmp_path: Path) -> None:
+    git(tmp_path, "clone", "-q", str(root), "other")
+    (tmp_path / "plain").mkdir()
+    put(tmp_path, "lost/.git", "gitdir: /nowhere\n")
+    put(tmp_path, "odd/.git", "nonsense")
+    (tmp_path / "pipe").mkdir()
+    os.mkfifo(tmp_path / "pipe/.git")
+    files = open_files(root)
+    for name in ("other", "plain", "gone", "lost", "odd", "pipe"):
+        assert files.at(str(tmp_path / name)) is None
+    assert files.at(str(root / "tasks")) is None
+
+
+def test_a_work_tree_that_was_removed_is_none(root: Path, tmp_path: Path) -> None:
+    git(root, "worktree", "add", "-q", str(tmp_path / "linked"))
+    git(root, "worktree", "remove", str(tmp_path / "linked"))
+    assert open_files(root).at(str(tmp_path / "linked")) is None
+
+
+def test_other_settings_of_this_work_tree_go_along(root: Path, tmp_path: Path) -> None:
+    git(root, "worktree", "add", "-q", str(tmp_path / "linked"))
+    put_task(tmp_path / "linked", "other/F009.md")
+    found = open_files(root, tasks_like("other/*.md")).at(str(tmp_path / "linked"))
+    assert found is not None
+    assert [task.file for task in found.read().tasks] == ["other/F009.md"]
