@@ -17,9 +17,10 @@ from benchmarks.bench import BARE, ROOT, Bench, environment
 from gitlease.core.lease import Actor
 from gitlease.core.resources.resource import parse_resource
 from gitlease.engine.answers import ClaimOptions
+from gitlease.engine.claim import claim
+from gitlease.engine.hold import renew_grants
 from gitlease.engine.keeping import Keeper, holds_of
 from gitlease.engine.ledger_session import LedgerSession
-from gitlease.engine.service import LeaseService
 from gitlease.wiring.workspace import open_workspace
 
 COUNTS = (1, 10, 50)
@@ -38,7 +39,7 @@ class HoldBench(Bench):
         for count in COUNTS:
             opened = open_workspace(str(self.clone), layer=f"beats-{count}", session="bench")
             wanted = [parse_resource(f"task-{n}") for n in range(count)]
-            self._beats[count] = opened.service, holds_of(opened.service.claim(wanted))
+            self._beats[count] = opened.ledger, holds_of(claim(opened.ledger, wanted))
 
     def names(self) -> list[str]:
         """What is compared with, heartbeats, a run, and handovers."""
@@ -47,10 +48,10 @@ class HoldBench(Bench):
     def round(self) -> None:
         """Each once."""
         self._bare_push()
-        for count, (service, holds) in self._beats.items():
+        for count, (ledger, holds) in self._beats.items():
             grants = [hold.grant for hold in holds]
             with environment(self.remote.env):
-                self._time(f"heartbeat of {count}", partial(service.beat, grants))
+                self._time(f"heartbeat of {count}", partial(renew_grants, ledger, grants))
         self._words("run", "F001", "--layer", "run", "--", "true", name=RUN)
         self._handover(HERE, self.clone)
         self._handover(THERE, self._other)
@@ -90,12 +91,10 @@ def per_hour(count: int) -> int:
     """Pushes of one process in an hour that holds ``count`` leases of 15 minutes; exact."""
     clock, remote = ManualClock(), MemoryRemote()
     store = MemoryLedgerStore(remote, clock=clock, clone=MemoryClone(), place="memory")
-    service = LeaseService(
-        LedgerSession(store, clock=clock, actor=Actor("jo@example.com", session="bench"))
-    )
-    keeper = Keeper(lambda _limit: service, clock=clock, dice=random.Random(7))
+    session = LedgerSession(store, clock=clock, actor=Actor("jo@example.com", session="bench"))
+    keeper = Keeper(lambda _limit: session, clock=clock, dice=random.Random(7))
     names = [parse_resource(f"t{n}") for n in range(count)]
-    keeper.add(holds_of(service.claim(names, ClaimOptions(ttl=TTL))))
+    keeper.add(holds_of(claim(session, names, ClaimOptions(ttl=TTL))))
     remote.requests.clear()
     end = clock.boot_ms + 3_600_000
     while clock.boot_ms < end:

@@ -1,8 +1,9 @@
-"""What the service answers, and its own few words: faces translate these and add no facts."""
+"""What the engine answers, and its own few words: faces translate these and add no facts."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from gitlease.core.errors import GitleaseError, UsageError
 from gitlease.core.frozen import dataclass, field
@@ -14,7 +15,9 @@ from gitlease.core.policy import DEFAULT_POLICY, Policy
 from gitlease.core.resources.resource import WHOLE, Resource
 from gitlease.core.view import LeaseView
 from gitlease.engine.ports import Written
-from gitlease.engine.queue.order import Carry, Entry
+
+if TYPE_CHECKING:
+    from gitlease.engine.queue.order import Carry, Entry
 
 MAX_RESOURCES = MAX_STEP  # of one command, which is one step
 
@@ -35,6 +38,20 @@ class ClaimOptions:
     reopen: bool = False
     any_name: bool = False
     commit: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """How a claim stands in line: its ticket, and how many who wait longer it may pass over.
+
+    Without a number it does not stand in line at all.
+    """
+
+    ticket: str | None = None
+    passing: int | None = None
+
+
+NO_TURN = Turn()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from gitlease.core.duration import LONGEST
 from gitlease.core.edge import Progress, Task
 from gitlease.core.errors import LeaseHeld
 from gitlease.core.frozen import replace
 from gitlease.core.lease import LeaseKey
 from gitlease.core.moves.operations import Claim, Pick
 from gitlease.core.resources.resource import WHOLE, Resource
-from gitlease.engine.answers import Answer, ClaimOptions, several
+from gitlease.engine.answers import NO_TURN, Answer, ClaimOptions, Turn, several
 from gitlease.engine.edges import Planned
 from gitlease.engine.intents import HELD
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.stepping import change_with_edges
 from gitlease.engine.transaction import fresh_id
-from gitlease.engine.waiting.head_watcher import HeadWatcher
-from gitlease.engine.waiting.wait_conditions import NO_TURN, Decider, ToBeFree, ToClaim, Turn
-from gitlease.engine.waiting.waiting import Waiter
 
 OnWait = Callable[[LeaseHeld], None]
 Plan = Callable[[], Sequence[Planned]]
@@ -105,6 +101,11 @@ def wait(
     ``seconds`` is the limit (None: there is none). Raises WaitTimeout, and PolicyRefused for
     completed work, which no waiting makes free.
     """
+    from gitlease.core.duration import LONGEST
+    from gitlease.engine.waiting.head_watcher import HeadWatcher
+    from gitlease.engine.waiting.wait_conditions import Decider, ToBeFree
+    from gitlease.engine.waiting.waiting import Waiter
+
     wanted, options = several(resources), ClaimOptions(scope=scope, any_name=True, commit=False)
     decider = Decider(
         session, _asked(session, lambda: session.edges.plan_claim(wanted, options), options)
@@ -131,6 +132,9 @@ def _claim_when_free(
 
     if wait is None:
         return attempt(NO_TURN)
+    from gitlease.engine.waiting.wait_conditions import Decider, ToClaim
+    from gitlease.engine.waiting.waiting import Waiter
+
     condition = ToClaim(Decider(session, asked), attempt)
     return Waiter(session, condition, resources, options.scope, seconds=wait, on_wait=on_wait).get()
 

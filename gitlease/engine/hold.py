@@ -34,7 +34,7 @@ def renew(
     return answer
 
 
-def beat(session: LedgerSession, grants: Sequence[Grant]) -> Answer:
+def renew_grants(session: LedgerSession, grants: Sequence[Grant]) -> Answer:
     """Renew exactly these grants, of whichever of the holder's sessions, in one push.
 
     Those that are lost, or cannot be judged, are among ``refused``.

@@ -22,9 +22,10 @@ from gitlease.core.loss import Hold, Loss, Lost, early_ms, ending, still_held
 from gitlease.core.moves.operations import Grant
 from gitlease.core.resources.resource import parse_resource
 from gitlease.engine.answers import Answer
+from gitlease.engine.hold import renew_grants
+from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.ports import Clock, Snapshot
 from gitlease.engine.ports_keeping import Beat
-from gitlease.engine.service import LeaseService
 from gitlease.engine.waiting.head_watcher import HeadWatcher
 
 AT_ONCE = 200  # grants of one push: as many events as one commit tells
@@ -48,7 +49,7 @@ class _Kept:
 
 
 class Keeper:
-    """Decides for one process; ``open_service`` gives a service by its limit for each contact.
+    """Decides for one process; ``open_session`` gives one by its limit for each contact.
 
     ``early`` says how many milliseconds before its end a grant is given up.
     It is not safe for threads: whoever calls it sees to that, but for ``renew``.
@@ -56,13 +57,13 @@ class Keeper:
 
     def __init__(
         self,
-        open_service: Callable[[float], LeaseService],
+        open_session: Callable[[float], LedgerSession],
         *,
         clock: Clock,
         dice: random.Random | None = None,
         early: Callable[[Hold], int] = early_ms,
     ) -> None:
-        self._open, self._clock, self._early = open_service, clock, early
+        self._open, self._clock, self._early = open_session, clock, early
         self._dice = dice or random.SystemRandom()
         self._kept: dict[str, _Kept] = {}
 
@@ -99,11 +100,11 @@ class Keeper:
         lost: list[Lost] = []
         failure: GitleaseError | None = None
         try:
-            service = self._open(self._limit(batch))
+            session = self._open(self._limit(batch))
             for start in range(0, len(batch), AT_ONCE):
                 part = batch[start : start + AT_ONCE]
-                answer = service.beat([hold.grant for hold in part])
-                service.inbox.leave([x for x in answer.warnings if x not in service.store.warnings])
+                answer = renew_grants(session, [hold.grant for hold in part])
+                session.inbox.leave([x for x in answer.warnings if x not in session.store.warnings])
                 renewed += holds_of(answer)
                 by_id = {hold.grant.lease_id: hold for hold in part}
                 for refusal in answer.refused:
@@ -111,7 +112,7 @@ class Keeper:
                     if hold is None:
                         failure = refusal
                     else:
-                        lost.append(_lost(service, hold, refusal))
+                        lost.append(_lost(session, hold, refusal))
         except GitleaseError as error:
             failure = error
         except Exception as error:  # a fault of ours is no reason to stop beating
@@ -187,12 +188,12 @@ class Keeper:
 class Sight:
     """What this clone has come to know of grants by whatever else it did: asks nobody.
 
-    ``open_service`` gives a service of its own. Not safe for threads.
+    ``open_session`` gives one of its own. Not safe for threads.
     """
 
-    def __init__(self, open_service: Callable[[float], LeaseService]) -> None:
-        self._open = open_service
-        self._service: LeaseService | None = None
+    def __init__(self, open_session: Callable[[float], LedgerSession]) -> None:
+        self._open = open_session
+        self._session: LedgerSession | None = None
         self._watcher: HeadWatcher | None = None
         self._judged: tuple[str, frozenset[str]] | None = None
         self._doubted: dict[str, int] = {}  # by lease, the looks for which it has been away
@@ -210,19 +211,19 @@ class Sight:
         try:
             return self._look(holds)
         except Exception:  # the next renewal tells
-            self._service, self._judged, self._skip = None, None, GLANCES_SKIPPED
+            self._session, self._judged, self._skip = None, None, GLANCES_SKIPPED
             return ()
 
     def _look(self, holds: Sequence[Hold]) -> tuple[Lost, ...]:
-        if self._service is None or self._watcher is None:
-            self._service = self._open(CONTACT_LEAST)
-            self._watcher = HeadWatcher(self._service.session)
-        service, ids = self._service, frozenset(hold.grant.lease_id for hold in holds)
-        now = (service.store.mark(service.layer), ids)
+        if self._session is None or self._watcher is None:
+            self._session = self._open(CONTACT_LEAST)
+            self._watcher = HeadWatcher(self._session)
+        session, ids = self._session, frozenset(hold.grant.lease_id for hold in holds)
+        now = (session.store.mark(session.layer), ids)
         if now == self._judged and not self._doubted.keys() & ids:
             return ()
         head = self._watcher.refresh()
-        gone = [x for hold in holds if head and (x := _gone(service, head, hold)) is not None]
+        gone = [x for hold in holds if head and (x := _gone(session, head, hold)) is not None]
         released = {x.hold.grant.lease_id for x in gone if x.loss is Loss.RELEASED_ELSEWHERE}
         looks = {one: self._doubted.get(one, 0) + 1 for one in released}
         self._doubted = {one: n for one, n in looks.items() if n <= DOUBTED}
@@ -257,7 +258,7 @@ def _given_up(kept: _Kept) -> Lost:
     return Lost(hold=kept.hold, loss=Loss.UNREACHABLE, detail=detail)
 
 
-def _gone(service: LeaseService, head: Snapshot, hold: Hold) -> Lost | None:
+def _gone(session: LedgerSession, head: Snapshot, hold: Hold) -> Lost | None:
     """The loss of a grant by a state of the ledger; None where it is held, or that cannot tell.
 
     What ran out is for the deadline to say.
@@ -265,12 +266,12 @@ def _gone(service: LeaseService, head: Snapshot, hold: Hold) -> Lost | None:
     ledger, grant = head.ledger, hold.grant
     if ledger is None or ledger.header.token < grant.token:
         return None  # of before the grant
-    moment = Moment(now=service.clock.now(), seen=head.seen)
+    moment = Moment(now=session.clock.now(), seen=head.seen)
     try:
-        still_held(ledger, grant, service.actor.holder, moment)
+        still_held(ledger, grant, session.actor.holder, moment)
     except LeaseLost as refusal:
         if refusal.loss != Loss.EXPIRED.value:
-            return _lost(service, hold, refusal)
+            return _lost(session, hold, refusal)
     except GitleaseError:  # a damaged record tells nothing
         pass
     return None
@@ -280,12 +281,12 @@ def _subject(refusal: GitleaseError, by_id: dict[str, Hold]) -> Hold | None:
     return by_id.get(refusal.lease_id or "") if isinstance(refusal, LeaseLost) else None
 
 
-def _lost(service: LeaseService, hold: Hold, refusal: GitleaseError) -> Lost:
+def _lost(session: LedgerSession, hold: Hold, refusal: GitleaseError) -> Lost:
     """Why a grant is lost: by the audit trail where that still tells, else by what stands there."""
     loss = refusal.loss if isinstance(refusal, LeaseLost) else None
     reason, by = Loss(loss) if loss else Loss.EXPIRED, refusal.holder
     try:
-        told = ending(service.store.history(service.layer, EVENTS_SEARCHED), hold.grant.token)
+        told = ending(session.store.history(session.layer, EVENTS_SEARCHED), hold.grant.token)
     except GitleaseError:
         told = None
     reason, by = told or (reason, by)

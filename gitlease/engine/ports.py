@@ -1,4 +1,4 @@
-"""What the service needs of the outside world: what each method promises, and what it raises."""
+"""What the engine needs of the outside world: what each method promises, and what it raises."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from gitlease.core.lease import Actor, Lease
 from gitlease.core.ledger import Fate, Ledger
 from gitlease.core.outcome import Event
 from gitlease.core.resources.resource import Resource
-from gitlease.core.work_push import WorkPush
 
 if TYPE_CHECKING:  # hooks know ports, and have no time for the table of transitions
     from gitlease.core.moves.step_record import Decided
+    from gitlease.core.work_push import WorkPush
 
 
 class Clock(Protocol):

@@ -18,7 +18,7 @@ from gitlease.engine.ports import Snapshot
 WHOLE_HISTORY = 100_000
 
 
-def read(
+def read_leases(
     session: LedgerSession, *, resource: Resource | None = None, cached: bool = False
 ) -> Reading:
     """The leases of the ledger, or of one resource, as this actor sees them.
@@ -63,7 +63,7 @@ def _of_resource(
     )
 
 
-def log(
+def read_log(
     session: LedgerSession,
     *,
     resource: Resource | None = None,

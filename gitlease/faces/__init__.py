@@ -1,1 +1,1 @@
-"""Faces: they translate in, call the service and translate out; no rule lives here."""
+"""Faces: they translate in, call the engine and translate out; no rule lives here."""

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from gitlease.core.errors import AnotherLedger
 from gitlease.core.lease import same_person
 from gitlease.core.resources.resource import WHOLE
-from gitlease.engine.queue.order import Carried
 
 if TYPE_CHECKING:
     from gitlease.core.errors import GitleaseError
@@ -70,6 +69,8 @@ def after_park(call: Call, views: Iterable[LeaseView]) -> Steps:
 
 def after_brief(call: Call, reading: QueueReading) -> Steps:
     """What to do about what one carries, and how to get more."""
+    from gitlease.engine.queue.order import Carried
+
     steps: Steps = {}
     carried = [
         (c, None if c.lease is None else reading.views[c.lease.lease_id]) for c in reading.carried

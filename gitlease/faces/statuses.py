@@ -10,12 +10,13 @@ from gitlease.core.edge import Progress, printable
 from gitlease.core.errors import UsageError
 from gitlease.core.frozen import dataclass
 from gitlease.core.resources.pattern import fold
+from gitlease.engine import claim, end
 
 if TYPE_CHECKING:
     from gitlease.core.resources.resource import Resource
     from gitlease.engine.answers import Answer
     from gitlease.engine.edges import Edges
-    from gitlease.engine.service import LeaseService
+    from gitlease.engine.ledger_session import LedgerSession
 
 NEAR = 3
 SHOWN = 20  # known words that a message names
@@ -51,18 +52,18 @@ def read_status(text: str, edges: Edges) -> Status:
 
 
 def set_status(
-    service: LeaseService, resource: Resource, text: str, *, commit: bool | None
+    service: LedgerSession, resource: Resource, text: str, *, commit: bool | None
 ) -> Answer:
     """Set a task's status: one that means in progress claims it, one that means done ends it."""
     from gitlease.engine.answers import ClaimOptions
 
     meant = read_status(text, service.edges)
     if meant.progress is Progress.IN_PROGRESS:
-        return service.start(resource, ClaimOptions(commit=commit), status=meant.word)
+        return claim.start(service, resource, ClaimOptions(commit=commit), status=meant.word)
     if meant.progress is Progress.DONE:
         service.edges.task(resource)
-        return service.complete(resource, commit=commit, status=meant.word)
-    return service.set_status(resource, meant.word, commit=commit)
+        return end.complete(service, resource, commit=commit, status=meant.word)
+    return end.set_status(service, resource, meant.word, commit=commit)
 
 
 def _exactly(text: str, words: Iterable[str]) -> str | None:

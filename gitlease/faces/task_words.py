@@ -11,7 +11,6 @@ from gitlease.core.edge import printable
 from gitlease.core.instant import rfc3339
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import WHOLE
-from gitlease.engine.queue.order import Carried, WhyNot
 from gitlease.faces import sentences
 
 if TYPE_CHECKING:
@@ -73,6 +72,8 @@ def unassigned(answer: Answer, people: People) -> list[str]:
 
 def why_not(entry: Entry, view: LeaseView | None, now: datetime) -> str:
     """Why a task is not handed out; where it is, that it is parked. ``view`` is its lease."""
+    from gitlease.engine.queue.order import WhyNot
+
     task = entry.task
     if entry.why_not is None:
         return f"yours, {_until(view, now)}" if entry.parked and view is not None else ""
@@ -89,6 +90,8 @@ def why_not(entry: Entry, view: LeaseView | None, now: datetime) -> str:
 
 def how(carry: Carry, view: LeaseView | None, now: datetime) -> str:
     """How the lease stands of what one carries. ``view`` is that lease."""
+    from gitlease.engine.queue.order import Carried
+
     if view is None:
         return "assigned, no lease"
     part = _part(view, view.resource)

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 
 from gitlease.core.errors import GitleaseError
 from gitlease.core.resources.resource import Resource
+from gitlease.engine import hold
+from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.ports import Inbox
-from gitlease.engine.service import LeaseService
 from gitlease.guard.guarding import GuardService
 
 
 def beat(
-    service: LeaseService,
+    service: LedgerSession,
     guard: GuardService,
     inbox: Inbox,
     resources: Sequence[Resource] = (),
@@ -22,7 +23,7 @@ def beat(
     Never raises GitleaseError: the next hook or command of this run tells.
     """
     try:
-        answer = service.renew(resources)
+        answer = hold.renew(service, resources)
         said = [*answer.warnings, *(refused.message for refused in answer.refused)]
     except GitleaseError as error:
         said = [*error.warnings, f"your leases were not renewed: {error.message}"]

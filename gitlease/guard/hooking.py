@@ -17,12 +17,13 @@ from gitlease.core.lease import Lease
 from gitlease.core.moves.conflicts import assigned_error
 from gitlease.core.resources.resource import GLOBAL_LAYER, WHOLE
 from gitlease.core.view import LeaseView
+from gitlease.engine import claim
 from gitlease.guard.guarding import Guarded, GuardService
 from gitlease.guard.ports import StagedChange, Started, TakenAway, Worktree
 from gitlease.guard.rules import Finding, Severity, merged
 
 if TYPE_CHECKING:
-    from gitlease.engine.service import LeaseService
+    from gitlease.engine.ledger_session import LedgerSession
 
 BLOCK, WARN, OFF = "block", "warn", "off"
 
@@ -66,7 +67,7 @@ class Hooks:
         self,
         worktree: Worktree,
         guard: GuardService,
-        service: Callable[[], LeaseService],
+        service: Callable[[], LedgerSession],
         rules: HookRules,
     ) -> None:
         self._worktree, self._guard, self._open, self._rules = worktree, guard, service, rules
@@ -174,7 +175,7 @@ class Hooks:
             mine = [x.resource for x in news if x.resource.key not in warned]
             if not mine:
                 return decision
-            answer = service.claim(mine, ClaimOptions(any_name=True, commit=False))
+            answer = claim.claim(service, mine, ClaimOptions(any_name=True, commit=False))
         except LeaseHeld as refused:
             return replace(decision, blocked=self._rules.mode == BLOCK, refused=refused)
         except GitleaseError as error:
@@ -187,7 +188,7 @@ class Hooks:
             warnings=decision.warnings + answer.warnings,
         )
 
-    def _check_taken(self, started: Sequence[Started], service: LeaseService) -> None:
+    def _check_taken(self, started: Sequence[Started], service: LedgerSession) -> None:
         """Raise LeaseHeld where the commit takes a task from its assignee, and no claim did.
 
         The file alone would not refuse it any more: the edge is out of it already.
@@ -217,7 +218,7 @@ def _blind(names: Sequence[str], remote: str) -> Denied:
     )
 
 
-def _is_news_of_others(started: Started, service: LeaseService) -> bool:
+def _is_news_of_others(started: Started, service: LedgerSession) -> bool:
     """Whether the commit hands the work to somebody else: that is their claim to make.
 
     A task that was theirs before is claimed all the same, and refused: the edge protects it.
@@ -228,7 +229,7 @@ def _is_news_of_others(started: Started, service: LeaseService) -> bool:
     return bool(others) and not any(person_key(x.name) in before for x in others)
 
 
-def _is_run(found: Finding, service: LeaseService) -> bool:
+def _is_run(found: Finding, service: LedgerSession) -> bool:
     return found.severity is Severity.WARN and found.lease.same_holder(service.actor)
 
 

@@ -48,7 +48,7 @@ def in_its_own_session(workspace: Workspace, given: str | None) -> Workspace:
 def runs_of(workspace: Workspace) -> RunsFolder:
     """The runs in the background of a clone."""
     private = os.path.join(workspace.repository.common_dir, "gitlease")
-    return RunsFolder(private, workspace.service.clock.now().boot_id)
+    return RunsFolder(private, workspace.ledger.clock.now().boot_id)
 
 
 def dispatch(
@@ -118,7 +118,7 @@ def _fail(
 def _record(
     workspace: Workspace, answer: Answer, request: RunRequest, runs: RunsFolder
 ) -> RunRecord:
-    actor, now, pid = workspace.identity.actor, workspace.service.clock.now(), os.getpid()
+    actor, now, pid = workspace.identity.actor, workspace.ledger.clock.now(), os.getpid()
     holds, number = holds_of(answer), f"{now.wall_ms:015d}-{fresh_id()[:8]}"
     return RunRecord(
         id=number,
@@ -174,7 +174,7 @@ def _in_background(
     runs.save(
         replace(
             record,
-            ended_at=workspace.service.clock.now().wall_ms,
+            ended_at=workspace.ledger.clock.now().wall_ms,
             outcome=outcome_of(ended),
             exit=ended.status,
             message=message_of(ended),

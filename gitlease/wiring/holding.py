@@ -10,8 +10,8 @@ from gitlease.core.errors import GitleaseError
 from gitlease.core.instant import MS
 from gitlease.core.loss import Hold, early_ms
 from gitlease.engine.keeping import Keeper, Sight
+from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.ports import Clock
-from gitlease.engine.service import LeaseService
 from gitlease.engine.transaction import fresh_id
 from gitlease.git.system_clock import WokenClock
 from gitlease.runs.heartbeat import Heartbeat
@@ -61,9 +61,9 @@ def new_heartbeat(
     It asks as the person, for whichever runs the grants are of, and stays with the ledger and the
     holder that the workspace was opened with: what is checked out meanwhile is no loss.
     """
-    open_service = _opener(workspace)
-    keeper = Keeper(open_service, clock=workspace.service.clock, early=early)
-    return Heartbeat(keeper, glance=Sight(open_service).lost, sharp=sharp)
+    open_ledger = _opener(workspace)
+    keeper = Keeper(open_ledger, clock=workspace.ledger.clock, early=early)
+    return Heartbeat(keeper, glance=Sight(open_ledger).lost, sharp=sharp)
 
 
 def waking_clock(woken: threading.Event) -> Clock:
@@ -71,32 +71,32 @@ def waking_clock(woken: threading.Event) -> Clock:
     return WokenClock(woken)
 
 
-def at_the_end(workspace: Workspace, lease_ids: Collection[str]) -> LeaseService:
-    """The service for the release of these leases: it waits for no remote long after they ended.
+def at_the_end(workspace: Workspace, lease_ids: Collection[str]) -> LedgerSession:
+    """The session for the release of these leases: it waits for no remote long after they ended.
 
     For a second each time in any case: a lease that is over by now may have left its task file.
     """
-    left = _left(workspace.service, lease_ids)
+    left = _left(workspace.ledger, lease_ids)
     limit = round(max(ENDING_LEAST, min(ENDING, left / CONTACTS)), 1)
-    return workspace.again(time_limit=limit, patience=limit).service
+    return workspace.again(time_limit=limit, patience=limit).ledger
 
 
-def _left(service: LeaseService, lease_ids: Collection[str]) -> float:
+def _left(ledger: LedgerSession, lease_ids: Collection[str]) -> float:
     """Seconds that the last of these leases has, by what this clone knows; for ever if nothing."""
     try:
-        look = service.known_look()
+        look = ledger.known_look()
     except GitleaseError:  # damaged: the release makes it anew
         look = None
     ends = [x.expires_at for x in (look.leases if look else ()) if x.lease_id in lease_ids]
-    return (max(ends) - service.clock.now().wall_ms) / MS if ends else float("inf")
+    return (max(ends) - ledger.clock.now().wall_ms) / MS if ends else float("inf")
 
 
-def _opener(workspace: Workspace) -> Callable[[float], LeaseService]:
-    def open_service(limit: float) -> LeaseService:
+def _opener(workspace: Workspace) -> Callable[[float], LedgerSession]:
+    def open_ledger(limit: float) -> LedgerSession:
         opened = workspace.again(no_session=True, time_limit=limit, patience=2 * limit)
-        return opened.service
+        return opened.ledger
 
-    return open_service
+    return open_ledger
 
 
 def _key(workspace: Workspace) -> Key:

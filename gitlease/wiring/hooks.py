@@ -26,7 +26,7 @@ from gitlease.settings.sources import load_settings, resolve_remote
 from gitlease.wiring.ledger import LedgerPlace
 
 if TYPE_CHECKING:
-    from gitlease.engine.service import LeaseService
+    from gitlease.engine.ledger_session import LedgerSession
     from gitlease.install.hooks.status import HookState
     from gitlease.install.hooks.write import Plan as HookPlan
 
@@ -74,7 +74,7 @@ class HookContext:
                 clock=self.clock,
             )
             # The gate is about every layer: that guard looks at one of them, perhaps.
-            beat(workspace.service, self.guard, workspace.inbox)
+            beat(workspace.ledger, self.guard, workspace.inbox)
 
 
 def open_hooks(
@@ -96,11 +96,11 @@ def open_hooks(
     place = LedgerPlace(repository, settings, location)
     guard = place.guard(identity.actor, clock, layer=settings.layer)
 
-    def service() -> LeaseService:
+    def ledger() -> LedgerSession:
         from gitlease.wiring.workspace import open_workspace
 
         limit = float(settings.guard_timeout)
-        return open_workspace(directory, environ=environ, clock=clock, time_limit=limit).service
+        return open_workspace(directory, environ=environ, clock=clock, time_limit=limit).ledger
 
     worktree = HookWorktree(
         repository,
@@ -115,7 +115,7 @@ def open_hooks(
         repository=repository,
         identity=identity,
         place=place,
-        hooks=Hooks(worktree, guard, service, rules),
+        hooks=Hooks(worktree, guard, ledger, rules),
         guard=guard,
         inbox=place.inbox(identity.actor),
         clock=clock,

@@ -14,16 +14,15 @@ from gitlease.core.lease import Actor
 from gitlease.core.resources.resource import GLOBAL_LAYER, LOCAL_LAYER
 from gitlease.engine.ports import Clock
 from gitlease.git.repository import Repository
-from gitlease.guard.guarding import GuardService
 from gitlease.guard.idle_marker import drop_idle_marker, origin_of
 from gitlease.guard.inbox import InboxFolder
-from gitlease.guard.watch import WatchFolder
 from gitlease.settings.sources import Location, Settings
 
 # ``includeIf.gitdir:<one git directory>.path``; that of a whole folder holds for the store as well.
 _BY_PLACE = re.compile(r"includeif\.gitdir(?:/i)?:.*[^/*]\.path", re.IGNORECASE | re.DOTALL)
 
 if TYPE_CHECKING:
+    from gitlease.guard.guarding import GuardService
     from gitlease.store.git_ledger import GitLedgerStore
     from gitlease.store.transport import Remote
 
@@ -70,6 +69,9 @@ class LedgerPlace:
 
     def guard(self, actor: Actor, clock: Clock, *, layer: str) -> GuardService:
         """The guard of the ``global`` layer and of ``layer``; it waits for no remote for long."""
+        from gitlease.guard.guarding import GuardService
+        from gitlease.guard.watch import WatchFolder
+
         settings = self.settings
         return GuardService(
             WatchFolder(self.private, self.state, clock, origin_of(self.repository)),

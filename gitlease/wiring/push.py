@@ -32,7 +32,7 @@ def open_push(workspace: Workspace, *, seconds: float = SECONDS) -> FencedPush:
         seconds=seconds,
     )
     return FencedPush(
-        workspace.service.session,
+        workspace.ledger,
         work,
         layers=[] if workspace.location.url is None else [GLOBAL_LAYER],
         quiet=lambda: _quiet(workspace),

@@ -15,6 +15,7 @@ from gitlease.core.lease import same_person
 from gitlease.core.loss import Hold, Lost, early_ms
 from gitlease.core.moves.operations import Grant
 from gitlease.core.resources.resource import Resource, word_anywhere
+from gitlease.engine import end
 from gitlease.engine.answers import Answer
 from gitlease.engine.keeping import holds_of
 from gitlease.runs import child
@@ -123,7 +124,7 @@ def run_under_leases(
     Raises NoCommand, CannotExecute, Invalid without a guardian, and LeaseLost where there is no
     time left: then the command never ran.
     """
-    holds, clock = holds_of(answer), workspace.service.clock
+    holds, clock = holds_of(answer), workspace.ledger.clock
     if not holds or len(holds) != len(answer.leases):
         raise LeaseLost("what was claimed is not held: the command was not started")
     grace = grace_ms(request.grace, holds)
@@ -206,22 +207,24 @@ def give_back(
 
 def _released(workspace: Workspace, ours: Sequence[Grant], request: RunRequest) -> tuple[str, ...]:
     wanted = [grant.resource for grant in ours]
-    service = at_the_end(workspace, {grant.lease_id for grant in ours})
-    answer = service.release(wanted, scope=request.scope, note=request.note, commit=request.commit)
-    return tuple(x for x in answer.warnings if x not in service.store.warnings)
+    ledger = at_the_end(workspace, {grant.lease_id for grant in ours})
+    answer = end.release(
+        ledger, wanted, scope=request.scope, note=request.note, commit=request.commit
+    )
+    return tuple(x for x in answer.warnings if x not in ledger.store.warnings)
 
 
 def _take_back(workspace: Workspace, wanted: Sequence[Resource]) -> None:
     """Release what an interrupted claim was granted, or may be."""
-    service, actor = at_the_end(workspace, ()), workspace.identity.actor
-    look = service.known_look()
+    ledger, actor = at_the_end(workspace, ()), workspace.identity.actor
+    look = ledger.known_look()
     ours = look is not None and any(
         x.session == actor.session and same_person(x.holder, actor.holder) and not x.renewals
         for x in look.leases
         if x.resource in wanted
     )
-    if ours or list(service.store.pending(service.layer)):
-        service.release(wanted)
+    if ours or list(ledger.store.pending(ledger.layer)):
+        end.release(ledger, wanted)
 
 
 def _refusal(refused: child.CannotExecute) -> GitleaseError:

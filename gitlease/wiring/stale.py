@@ -31,7 +31,7 @@ def open_staleness(
     repository, settings = workspace.repository, workspace.settings
     local = workspace.location.url is None
     return StaleService(
-        workspace.service,
+        workspace.ledger,
         GitActivity(
             repository,
             settings.tasks,

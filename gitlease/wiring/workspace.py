@@ -1,4 +1,4 @@
-"""The composition root: a repository and its settings become a ready service."""
+"""The composition root: a repository and its settings become what faces work on."""
 
 from __future__ import annotations
 
@@ -16,14 +16,12 @@ from gitlease.core.resources.resource import LOCAL_LAYER
 from gitlease.engine.edges import EdgeRules, Edges
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.ports import Clock, Inbox
-from gitlease.engine.service import LeaseService
 from gitlease.engine.transaction import PATIENCE
 from gitlease.git import libgit2
 from gitlease.git.failure import without_secrets
 from gitlease.git.repository import Repository, discover
 from gitlease.git.run import run_git
 from gitlease.git.system_clock import SystemClock
-from gitlease.guard.guarding import GuardService
 from gitlease.settings.file import FILE, CommittedFile
 from gitlease.settings.identity import Identity, resolve_identity
 from gitlease.settings.sources import (
@@ -40,14 +38,15 @@ from gitlease.wiring.ledger import LedgerPlace
 
 if TYPE_CHECKING:
     from gitlease.engine.queue.queueing import TaskQueue
+    from gitlease.guard.guarding import GuardService
     from gitlease.settings.recognise import Fitting
 
 
 @dataclass(frozen=True)
 class Workspace:
-    """One opened repository: who and where we are, and the service for it.
+    """One opened repository: who and where we are, and the session of its ledger.
 
-    ``ledger`` tells the ledger, and the way there, from those of other workspaces. ``again`` makes
+    ``key`` tells the ledger, and the way there, from those of other workspaces. ``again`` makes
     the services of this very workspace once more, as ``_again`` says.
     """
 
@@ -56,10 +55,10 @@ class Workspace:
     identity: Identity
     location: Location
     layer: str
-    service: LeaseService
+    ledger: LedgerSession
     open_guard: Callable[[], GuardService]
     inbox: Inbox
-    ledger: Hashable
+    key: Hashable
     again: Callable[..., Workspace]
 
     @cached_property
@@ -67,7 +66,7 @@ class Workspace:
         """The queue of tasks."""
         from gitlease.engine.queue.queueing import TaskQueue
 
-        return TaskQueue(self.service.session)
+        return TaskQueue(self.ledger)
 
     @cached_property
     def guard(self) -> GuardService:
@@ -166,10 +165,10 @@ def _made(
         identity=identity,
         location=location,
         layer=name,
-        service=LeaseService(session),
+        ledger=session,
         open_guard=lambda: place.guard(identity.actor, clock, layer=name),
         inbox=inbox,
-        ledger=(repository.common_dir, place.key, settings.ref_prefix, name, way),
+        key=(repository.common_dir, place.key, settings.ref_prefix, name, way),
         again=partial(_again, place, identity, name, clock),
     )
 

@@ -12,6 +12,7 @@ import pytest
 from core.values import F001, JO, KIM
 from support.clock import ManualClock
 from support.memory import MemoryClone, MemoryLedgerStore, MemoryRemote
+from support.service import LeaseService
 from support.tasks import Killed, MemoryTasks, task
 
 from gitlease.check.stale.activity import GitActivity
@@ -27,7 +28,6 @@ from gitlease.engine.edges import EdgeRules, Edges
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.ports import TaskProblem
 from gitlease.engine.queue.queueing import TaskQueue
-from gitlease.engine.service import LeaseService
 from gitlease.engine.sessions import AT_ONCE
 
 F002 = parse_resource("F002")
@@ -118,7 +118,7 @@ class World:
     def stale(self, who: Actor, *, release: bool = True, layer: str = "global") -> StaleService:
         rules = StaleRules(release=release)
         activity = cast("GitActivity", self.told)
-        return StaleService(self.of(who, layer), activity, rules, layers=["global"])
+        return StaleService(self.of(who, layer).session, activity, rules, layers=["global"])
 
     def assign(self, *names: str, to: str = KIM.holder, who: Actor = JO) -> None:
         """Name somebody in the task files of a clone."""

@@ -11,6 +11,7 @@ import pytest
 from core.values import F001, JO, KIM
 from support.clock import ManualClock
 from support.memory import Fault, MemoryClone, MemoryLedgerStore, MemoryRemote
+from support.service import LeaseService
 from support.tasks import Killed, MemoryTasks, task
 
 from gitlease.core.edge import People, Progress
@@ -31,7 +32,6 @@ from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.ports import TaskProblem
 from gitlease.engine.queue.order import Carried, WhyNot
 from gitlease.engine.queue.queueing import TaskQueue
-from gitlease.engine.service import LeaseService
 
 F002 = parse_resource("F002")
 DAY = 86_400

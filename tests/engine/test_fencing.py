@@ -13,6 +13,7 @@ import pytest
 from core.values import F001, JO, KIM
 from support.clock import ManualClock
 from support.memory import Fault, MemoryClone, MemoryLedgerStore, MemoryRemote
+from support.service import LeaseService
 
 from gitlease.core.errors import (
     Denied,
@@ -28,7 +29,6 @@ from gitlease.core.resources.resource import Resource, parse_resource
 from gitlease.core.work_push import Became, WorkPush, WorkRef
 from gitlease.engine.answers import ClaimOptions
 from gitlease.engine.ledger_session import LedgerSession
-from gitlease.engine.service import LeaseService
 from gitlease.guard.rules import Carried, Touched
 from gitlease.push.fenced_push import UNFENCED, FencedPush, PushAnswer, PushRefused
 from gitlease.push.ports import Brought, PlannedPush

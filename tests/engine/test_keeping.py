@@ -10,6 +10,7 @@ import pytest
 from core.values import F001, JO, KIM
 from support.clock import ManualClock
 from support.memory import Broken, Fault, MemoryClone, MemoryLedgerStore, MemoryRemote
+from support.service import LeaseService
 
 from gitlease.core.lease import Actor
 from gitlease.core.loss import Hold, Loss, Lost
@@ -18,7 +19,6 @@ from gitlease.engine.answers import ClaimOptions
 from gitlease.engine.keeping import DOUBTED, GLANCES_SKIPPED, Keeper, Sight, holds_of
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.ports_keeping import Beat
-from gitlease.engine.service import LeaseService
 
 TTL = 900
 RUN = Actor(JO.holder, session="build-7", session_explicit=True)
@@ -34,9 +34,9 @@ class World:
         self.limits: list[float] = []
         self.keeper = Keeper(self.open, clock=self.clock, dice=random.Random(7))
 
-    def open(self, limit: float) -> LeaseService:
+    def open(self, limit: float) -> LedgerSession:
         self.limits.append(limit)
-        return self.of(Actor(JO.holder), patience=2 * limit)
+        return self.of(Actor(JO.holder), patience=2 * limit).session
 
     def of(self, who: Actor, *, patience: float = 60.0, clone: str = "") -> LeaseService:
         store = MemoryLedgerStore(
@@ -344,8 +344,8 @@ def test_what_a_heartbeat_heard_is_left_to_be_said(world: World) -> None:
     holds = world.hold("F003")
     world.of(KIM).set_policy({"admins": KIM.holder})
     world.of(KIM).revoke(parse_resource("F002"), reason="wrong task")
-    service.inbox = Ears()
-    keeper = Keeper(lambda _limit: service, clock=world.clock, dice=random.Random(7))
+    service.session.inbox = Ears()
+    keeper = Keeper(lambda _limit: service.session, clock=world.clock, dice=random.Random(7))
     keeper.add(holds)
     world.clock.advance(400)
     keeper.settle(keeper.renew(keeper.batch()))
@@ -412,7 +412,7 @@ def test_what_else_the_clone_learns_is_no_loss(world: World) -> None:
 def test_a_state_of_before_the_grant_tells_nothing_of_it(world: World) -> None:
     world.of(JO, clone="late").read()
     holds = world.hold()
-    sight = Sight(lambda _limit: world.of(Actor(JO.holder), clone="late"))
+    sight = Sight(lambda _limit: world.of(Actor(JO.holder), clone="late").session)
     assert known_losses(sight, holds) == []
 
 
@@ -438,12 +438,12 @@ def test_where_the_clone_cannot_be_read_it_is_tried_again_later(world: World) ->
     holds = world.hold()
     broken = [True]
 
-    def open_service(limit: float) -> LeaseService:
+    def open_session(limit: float) -> LedgerSession:
         if broken.pop():
             raise OSError("no such place")
         return world.open(limit)
 
-    sight = Sight(open_service)
+    sight = Sight(open_session)
     world.of(Actor(JO.holder)).release([F001])
     broken[:] = [False, True]
     assert known_losses(sight, holds, 1 + GLANCES_SKIPPED + DOUBTED) == []

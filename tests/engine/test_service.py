@@ -9,6 +9,7 @@ import pytest
 from core.values import F001, JO, KIM
 from support.clock import ManualClock
 from support.memory import Broken, Fault, MemoryClone, MemoryLedgerStore, MemoryRemote
+from support.service import LeaseService
 
 from gitlease.core.errors import (
     Denied,
@@ -26,7 +27,6 @@ from gitlease.core.lease import Actor
 from gitlease.core.resources.resource import parse_resource
 from gitlease.engine.answers import ClaimOptions
 from gitlease.engine.ledger_session import LedgerSession
-from gitlease.engine.service import LeaseService
 
 F002 = parse_resource("F002")
 

@@ -11,6 +11,7 @@ from core.values import F001, JO, KIM
 from support.clock import ManualClock
 from support.memory import Fault, MemoryClone, MemoryLedgerStore, MemoryRemote
 from support.memory_remote import Broken
+from support.service import LeaseService
 from support.tasks import Killed, MemoryTasks, task
 from support.watching import MemoryWatch
 
@@ -30,7 +31,6 @@ from gitlease.engine.edges import EdgeRules, Edges
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.queue.order import Carried
 from gitlease.engine.queue.queueing import TaskQueue
-from gitlease.engine.service import LeaseService
 from gitlease.engine.sessions import AT_ONCE
 from gitlease.guard.guarding import GuardService
 from gitlease.guard.rules import Touched

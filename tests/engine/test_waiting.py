@@ -10,6 +10,7 @@ from core.values import F001, JO, KIM
 from engine.test_service import World
 from support.clock import ManualClock
 from support.memory import Fault
+from support.service import LeaseService
 
 from gitlease.core.errors import (
     Denied,
@@ -23,7 +24,6 @@ from gitlease.core.lease import Actor
 from gitlease.core.moves.tickets import line
 from gitlease.core.resources.resource import parse_resource
 from gitlease.engine.answers import ClaimOptions
-from gitlease.engine.service import LeaseService
 from gitlease.engine.waiting import head_watcher as polling
 from gitlease.engine.waiting import waiting, watching
 from gitlease.engine.waiting.watching import Watcher, WatchEvent

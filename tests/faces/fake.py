@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from support.clock import ManualClock
+from support.service import LeaseService
 from support.tasks import MemoryTasks
 
 from gitlease.core.edge import Task
@@ -26,7 +27,6 @@ from gitlease.engine.edges import EdgeRules, Edges
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.ports import Change, Pending, Prepared, Snapshot, Swapped, TaskList
 from gitlease.engine.queue.queueing import TaskQueue
-from gitlease.engine.service import LeaseService
 from gitlease.faces.cli.app import run
 
 NOON = 1_795_176_000_000  # 2026-11-20T12:00:00Z
@@ -189,7 +189,7 @@ class Desk:
                 session_source="flag --session" if options["session"] else "none",
             ),
             layer=layer,
-            service=service,
+            ledger=service.session,
             queue=TaskQueue(service.session),
         )
 

@@ -23,7 +23,7 @@ HEAVY = (
     "rich",
     "asyncio",
     "importlib.metadata",
-    "gitlease.engine.service",
+    "gitlease.engine.claim",
 )
 
 

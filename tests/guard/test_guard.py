@@ -10,6 +10,7 @@ from core.values import JO, KIM, SKEW, TTL, lease, moment
 from support.clock import ManualClock
 from support.memory import Fault, MemoryClone, MemoryLedgerStore, MemoryRemote
 from support.memory_remote import Broken
+from support.service import LeaseService
 from support.watching import MemoryWatch
 
 from gitlease.core.errors import Invalid
@@ -19,7 +20,6 @@ from gitlease.core.resources.resource import parse_resource
 from gitlease.core.trailers import Authorship, Named
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.ports import LedgerStore
-from gitlease.engine.service import LeaseService
 from gitlease.guard.guarding import GuardService
 from gitlease.guard.ports import IdleMarker
 from gitlease.guard.rules import Carried, Severity, Touched, judge, merged, stands, under

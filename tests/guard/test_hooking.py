@@ -10,6 +10,7 @@ import pytest
 from core.values import JO, KIM, SKEW, TTL, lease
 from support.clock import ManualClock
 from support.memory import Fault, MemoryClone, MemoryLedgerStore, MemoryRemote
+from support.service import LeaseService
 from support.tasks import MemoryTasks, task
 from support.watching import MemoryWatch
 
@@ -21,7 +22,6 @@ from gitlease.engine.answers import ClaimOptions
 from gitlease.engine.edges import EdgeRules, Edges
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.ports import LedgerStore
-from gitlease.engine.service import LeaseService
 from gitlease.guard.guarding import GuardService
 from gitlease.guard.hooking import HookRules, Hooks, trailer
 from gitlease.guard.ports import Outgoing, StagedChange, Started, TakenAway
@@ -123,14 +123,14 @@ class World:
             self.opened += 1
             return self.store(who)
 
-        def open_service() -> LeaseService:
+        def open_session() -> LedgerSession:
             self.served += 1
-            return self.service(who)
+            return self.service(who).session
 
         guard = GuardService(
             self.watch, open_store, clock=self.clock, actor=who, layers=layers, max_age=60
         )
-        return Hooks(self.tree, guard, open_service, HookRules(mode=mode, offline=offline))
+        return Hooks(self.tree, guard, open_session, HookRules(mode=mode, offline=offline))
 
     def stage(
         self, *touched: Touched, started: Sequence[Started] = (), problems: Sequence[str] = ()
@@ -443,7 +443,7 @@ def test_a_service_that_cannot_be_opened_stops_nothing(world: World) -> None:
     world.stage(F001_FILE, started=[starting()])
     hooks = world.hooks()
 
-    def broken() -> LeaseService:
+    def broken() -> LedgerSession:
         raise Invalid("there is no user.email")
 
     hooks._open = broken

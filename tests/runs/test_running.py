@@ -10,6 +10,7 @@ import pytest
 from core.values import F001, JO, KIM
 from support.clock import ManualClock
 from support.memory import Fault, MemoryClone, MemoryLedgerStore, MemoryRemote
+from support.service import LeaseService
 
 from gitlease.core.errors import GitleaseError
 from gitlease.core.lease import Actor
@@ -18,7 +19,6 @@ from gitlease.core.resources.resource import parse_resource
 from gitlease.engine.answers import ClaimOptions
 from gitlease.engine.keeping import Keeper, holds_of
 from gitlease.engine.ledger_session import LedgerSession
-from gitlease.engine.service import LeaseService
 from gitlease.runs.running import (
     FAILED,
     CannotExecute,
@@ -46,7 +46,7 @@ class World:
         self.holds = holds_of(self.of(RUN).claim(wanted, ClaimOptions(ttl=ttl)))
         self.grace = grace_ms(grace, self.holds)
         self.keeper = Keeper(
-            lambda limit: self.of(Actor(JO.holder), patience=2 * limit),
+            lambda limit: self.of(Actor(JO.holder), patience=2 * limit).session,
             clock=self.clock,
             dice=random.Random(7),
             early=early_by(self.grace),

@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 from simulation.stage import Actor, Stage
 from support.memory import MemoryClone, MemoryLedgerStore, MemoryRemote
+from support.service import LeaseService
 
 from gitlease.core import lease as domain
 from gitlease.core.errors import WaitTimeout
 from gitlease.core.resources.resource import Resource, parse_resource
 from gitlease.engine.answers import ClaimOptions
 from gitlease.engine.ledger_session import LedgerSession
-from gitlease.engine.service import LeaseService
 from gitlease.engine.waiting import head_watcher as polling
 from gitlease.engine.waiting import waiting
 from gitlease.faces import wire

@@ -19,6 +19,7 @@ from support.memory import (
     Move,
     Step,
 )
+from support.service import LeaseService
 
 from gitlease.core.errors import GitleaseError
 from gitlease.core.expiry import Moment, holder_has
@@ -28,7 +29,6 @@ from gitlease.core.resources import pattern
 from gitlease.core.resources.resource import Resource, parse_resource, scopes_overlap
 from gitlease.engine.answers import Answer, ClaimOptions, Reading
 from gitlease.engine.ledger_session import LedgerSession
-from gitlease.engine.service import LeaseService
 
 LAYER = "global"
 NAMES = ("F001", "F002", "F003")

@@ -28,6 +28,7 @@ from support.ledgers import (
 )
 from support.remotes import Remote
 from support.repos import common_dir, git, run_git
+from support.service import LeaseService
 from support.workers import Workers
 
 from gitlease.core.errors import Denied, GitleaseError, Invalid, LeaseHeld, Rollback, Unavailable
@@ -167,7 +168,7 @@ def test_more_leases_of_one_holder_than_the_ring_has_room_for(
         one.claim_all([f"F{n:03d}" for n in range(first, first + 60)])
     assert len(two.list()) == 300
     assert len(one.renew_all()) == 300
-    assert len(two._service.log(limit=1000).events) >= 200
+    assert len(LeaseService(two._ledger).log(limit=1000).events) >= 200
 
 
 # --- objects ------------------------------------------------------------------------------------
@@ -259,7 +260,7 @@ def test_thirty_heartbeats_leave_one_commit(path_remote: Remote, clones: Clones)
     leases.release("F001")
     assert depth(path_remote.bare) == decisions + 4
     assert header_of(path_remote.bare).revision == 1 + 30 + 1 + 2 + 1
-    kinds = [event.kind for event in leases._service.log().events]
+    kinds = [event.kind for event in LeaseService(leases._ledger).log().events]
     assert kinds.count("released") == 1
     assert kinds.count("claimed") == 2
 
@@ -512,7 +513,7 @@ def test_a_deleted_ref_is_reported_until_it_is_confirmed(
         with pytest.raises(Rollback):
             action()
     assert tip(path_remote.bare) == ""
-    workspace(clone).service.confirm()
+    LeaseService(workspace(clone).ledger).confirm()
     assert leases.list() == ()
     assert leases.claim("F002").mine
 
@@ -526,7 +527,7 @@ def test_another_ledger_in_its_place(path_remote: Remote, clones: Clones) -> Non
     for action in (leases.list, lambda: leases.renew("F001"), lambda: leases.claim("F002")):
         with pytest.raises(Rollback):
             action()
-    workspace(one).service.confirm()
+    LeaseService(workspace(one).ledger).confirm()
     with pytest.raises(LeaseHeld):
         leases.claim("F001")
 
@@ -553,7 +554,7 @@ def test_a_remote_that_is_gone_renamed_or_added(
     git(clone, "config", "remote.origin.url", str(elsewhere))
     with pytest.raises(Rollback):
         door(clone).claim("F002")
-    workspace(clone).service.confirm()
+    LeaseService(workspace(clone).ledger).confirm()
     assert door(clone).claim("F002").mine
     assert tip(elsewhere) != ""
 
@@ -569,7 +570,7 @@ def test_a_remote_added_to_a_local_ledger(tmp_path: Path) -> None:
     git(clone, "remote", "add", "origin", str(bare))
     with pytest.raises(Rollback):
         door(clone).claim("F002")
-    workspace(clone).service.confirm()
+    LeaseService(workspace(clone).ledger).confirm()
     assert door(clone).claim("F001").mine
 
 
@@ -729,7 +730,7 @@ def test_a_damaged_store_is_rebuilt_silently(
         leases.claim("F002")
     assert leases.claim("F003").mine
     assert {x.resource for x in leases.list()} == {"F001", "F002", "F003"}
-    assert len(leases._service.log().events) >= 3
+    assert len(LeaseService(leases._ledger).log().events) >= 3
     git(path_remote.bare, "fsck", "--strict", "--no-dangling")
 
 

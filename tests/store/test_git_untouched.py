@@ -21,6 +21,7 @@ from support.repos import (
     run_git,
     snapshot,
 )
+from support.service import LeaseService
 
 import gitlease
 from gitlease.core.errors import GitleaseError, Invalid, LeaseHeld
@@ -51,7 +52,7 @@ def every_verb(start: Path) -> Leases:
     leases.done("F002")
     door(start).release("F003")
     assert leases.list(cached=True)
-    assert workspace(start).service.log().events
+    assert LeaseService(workspace(start).ledger).log().events
     return leases
 
 
@@ -676,7 +677,7 @@ def test_in_a_real_hook(
     assert log.read_text() == ""
     assert git(clone, "status", "--porcelain") == ""
     assert git(clone, "show", "--stat", "--format=", "HEAD").split()[0] == "new"
-    kinds = [e.kind for e in workspace(clone).service.log().events]
+    kinds = [e.kind for e in LeaseService(workspace(clone).ledger).log().events]
     assert kinds[:2] == ["released", "claimed"]
 
 

@@ -35,6 +35,7 @@ from support.fences import clean_env
 from support.ledgers import door, read_files, text_of, tip
 from support.remotes import Remote
 from support.repos import git
+from support.service import LeaseService
 
 from gitlease.core.errors import GitleaseError
 from gitlease.faces.library.leases import Leases
@@ -471,7 +472,7 @@ def test_other_verbs_when_the_answer_is_lost(verb: str, fault: str, http: Stage)
     else:
         assert seen[0].renewals == {"renew": 2, "extend": 2, "done": 1}[verb]
         assert seen[0].state == ("completed" if verb == "done" else "active")
-    events = [e for e in http.bob()._service.log().events if e.operation]
+    events = [e for e in LeaseService(http.bob()._ledger).log().events if e.operation]
     ids = [(e.operation, e.kind) for e in events]
     assert len(set(ids)) == len(ids), "applied twice"
 
@@ -631,4 +632,4 @@ def test_the_remote_is_gone(http: Stage) -> None:
     assert raised.value.code == "unavailable"
     assert tip(http.remote.bare) == before
     assert http.holder() is None
-    assert list(ann._service.store.pending("global")) == []
+    assert list(ann._ledger.store.pending("global")) == []

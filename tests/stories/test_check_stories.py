@@ -14,6 +14,7 @@ import pytest
 from support.clock import ManualClock
 from support.remotes import Remote
 from support.repos import assert_untouched, git, snapshot
+from support.service import LeaseService
 
 from gitlease.check.ci import CiContext, read_context
 from gitlease.check.commits.checking import Checked
@@ -89,7 +90,7 @@ class Clone:
         """Claim, and leave the task files as they are: what is tested is what commits do."""
         known = {"layer": options.pop("layer", None)}
         opened = open_workspace(str(self.root), clock=self.clock(), environ={}, **known)
-        answer = opened.service.claim(
+        answer = LeaseService(opened.ledger).claim(
             [parse_resource(name)], ClaimOptions(any_name=True, **options)
         )
         self.git("checkout", "-q", "--", ".")
@@ -97,7 +98,7 @@ class Clone:
 
     def release(self, name: str) -> None:
         opened = open_workspace(str(self.root), clock=self.clock(), environ={})
-        opened.service.release([parse_resource(name)])
+        LeaseService(opened.ledger).release([parse_resource(name)])
         self.git("checkout", "-q", "--", ".")
 
     def check(

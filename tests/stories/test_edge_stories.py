@@ -9,6 +9,7 @@ import pytest
 from support.clock import ManualClock
 from support.remotes import Remote
 from support.repos import commit_file, git, run_git
+from support.service import LeaseService
 
 from gitlease.core.errors import Invalid, LeaseHeld, NotFound
 from gitlease.core.resources.resource import parse_resource
@@ -40,7 +41,7 @@ class Story:
         return open_workspace(str(clone), clock=self.clock, session=session)
 
     def assigned(self, clone: Path) -> tuple[str, ...]:
-        (task,) = self.at(clone).service.edges.files.read().tasks
+        (task,) = self.at(clone).ledger.edges.files.read().tasks
         return task.assigned
 
     def send(self, clone: Path, message: str) -> None:
@@ -55,40 +56,42 @@ def story(path_remote: Remote, clones: Clones) -> Story:
 
 
 def test_the_edge_outlives_the_lease_and_still_is_the_assignees(story: Story) -> None:
-    story.at(story.one).service.claim([F001])
+    LeaseService(story.at(story.one).ledger).claim([F001])
     story.send(story.one, "take F001")
     git(story.two, "pull", "-q", "origin", "main")
     story.clock.advance(DAY)
     (carried,) = story.at(story.one).queue.queue().carried
     assert (carried.resource, carried.state) == ("F001", Carried.LAPSED)
     with pytest.raises(LeaseHeld, match="assigned to w1"):
-        story.at(story.two).service.claim([F001])
-    answer = story.at(story.one).service.claim([F001])  # its assignee needs no takeover
+        LeaseService(story.at(story.two).ledger).claim([F001])
+    answer = LeaseService(story.at(story.one).ledger).claim(
+        [F001]
+    )  # its assignee needs no takeover
     assert (answer.status, answer.edge, answer.leases[0].token) == ("claimed", "kept", 2)
 
 
 def test_a_branch_that_has_not_seen_the_edge_is_told_by_the_ledger(story: Story) -> None:
-    story.at(story.one).service.claim([F001])
+    LeaseService(story.at(story.one).ledger).claim([F001])
     story.clock.advance(DAY)
     assert story.assigned(story.two) == ()
     with pytest.raises(LeaseHeld, match="assigned to w1"):
-        story.at(story.two).service.claim([F001])
+        LeaseService(story.at(story.two).ledger).claim([F001])
 
 
 def test_it_is_undefended_against_a_deliberate_takeover(story: Story) -> None:
-    story.at(story.one).service.claim([F001])
+    LeaseService(story.at(story.one).ledger).claim([F001])
     story.send(story.one, "take F001")
     git(story.two, "pull", "-q", "origin", "main")
     story.clock.advance(DAY)
-    answer = story.at(story.two).service.claim(
+    answer = LeaseService(story.at(story.two).ledger).claim(
         [F001], ClaimOptions(takeover=True, reason="w1 is away")
     )
     assert (answer.status, answer.unassigned) == ("taken_over", (ONE,))
     assert story.assigned(story.two) == (TWO,)
     story.send(story.two, "take F001 over")
-    told = story.at(story.one).service.read().warnings
+    told = LeaseService(story.at(story.one).ledger).read().warnings
     assert any("taken over by w2@example.com" in text and "w1 is away" in text for text in told)
-    assert story.at(story.one).service.read().warnings == ()
+    assert LeaseService(story.at(story.one).ledger).read().warnings == ()
     (carried,) = story.at(story.one).queue.queue().carried
     assert (carried.state, carried.by) == (Carried.TAKEN_OVER, TWO)
     git(story.one, "pull", "-q", "origin", "main")
@@ -99,22 +102,24 @@ def test_it_is_undefended_against_a_deliberate_takeover(story: Story) -> None:
 def test_branches_that_each_assigned_somebody_conflict_and_are_refused_until_mended(
     story: Story,
 ) -> None:
-    story.at(story.one).service.claim([F001])
+    LeaseService(story.at(story.one).ledger).claim([F001])
     story.clock.advance(DAY)
-    story.at(story.two).service.claim([F001], ClaimOptions(takeover=True, reason="w1 is away"))
+    LeaseService(story.at(story.two).ledger).claim(
+        [F001], ClaimOptions(takeover=True, reason="w1 is away")
+    )
     story.send(story.one, "take F001")
     git(story.two, "commit", "-qam", "take F001 over")
     assert run_git(story.two, "pull", "-q", "--no-rebase", "origin", "main").returncode
     with pytest.raises(Invalid, match=r"tasks/F001.md:\d+: ") as refused:
-        story.at(story.two).service.claim([F001])
+        LeaseService(story.at(story.two).ledger).claim([F001])
     assert refused.value.resource == "F001"
     both = TASK.replace("[]", f"[{ONE}, {TWO}]")
     (story.two / "tasks/F001.md").write_text(both, encoding="utf-8")
     with pytest.raises(Invalid, match=r"conflict|unmerged"):
-        story.at(story.two).service.release([F001])
+        LeaseService(story.at(story.two).ledger).release([F001])
     git(story.two, "commit", "-qam", "merge: both work on it")
-    assert story.at(story.two).service.claim([F001]).edge == "kept"
-    assert story.at(story.two).service.release([F001]).edge == "removed"
+    assert LeaseService(story.at(story.two).ledger).claim([F001]).edge == "kept"
+    assert LeaseService(story.at(story.two).ledger).release([F001]).edge == "removed"
     assert story.assigned(story.two) == (ONE,)
 
 
@@ -123,18 +128,18 @@ def test_edges_of_different_tasks_merge(story: Story) -> None:
     commit_file(story.one, "tasks/F002.md", other, "another")
     git(story.one, "push", "-q", "origin", "HEAD:main")
     git(story.two, "pull", "-q", "origin", "main")
-    story.at(story.one).service.claim([F001])
-    story.at(story.two).service.claim([parse_resource("F002")])
+    LeaseService(story.at(story.one).ledger).claim([F001])
+    LeaseService(story.at(story.two).ledger).claim([parse_resource("F002")])
     story.send(story.one, "take F001")
     story.send(story.two, "take F002")
-    assigned = {t.file: t.assigned for t in story.at(story.two).service.edges.files.read().tasks}
+    assigned = {t.file: t.assigned for t in story.at(story.two).ledger.edges.files.read().tasks}
     assert assigned == {"tasks/F001.md": (ONE,), "tasks/F002.md": (TWO,)}
 
 
 def test_a_task_covers_the_paths_of_its_file(story: Story) -> None:
-    story.at(story.one).service.claim([F001])
+    LeaseService(story.at(story.one).ledger).claim([F001])
     with pytest.raises(LeaseHeld):
-        story.at(story.two).service.claim([parse_resource("src/api/login.py")])
+        LeaseService(story.at(story.two).ledger).claim([parse_resource("src/api/login.py")])
 
 
 def test_the_commit_of_an_edge_leaves_what_is_staged_and_unstaged(story: Story) -> None:
@@ -143,7 +148,7 @@ def test_the_commit_of_an_edge_leaves_what_is_staged_and_unstaged(story: Story) 
     file = story.one / "tasks/F001.md"
     file.write_text(TASK + "more text\n", encoding="utf-8")
     before = git(story.one, "status", "--porcelain")
-    answer = story.at(story.one).service.start(F001, ClaimOptions(commit=True))
+    answer = LeaseService(story.at(story.one).ledger).start(F001, ClaimOptions(commit=True))
     assert answer.written[0].commit == git(story.one, "rev-parse", "HEAD")
     assert git(story.one, "status", "--porcelain") == before
     changed = git(story.one, "show", "--format=", "--numstat", "HEAD")
@@ -153,9 +158,9 @@ def test_the_commit_of_an_edge_leaves_what_is_staged_and_unstaged(story: Story) 
 
 
 def test_claim_then_release_gives_back_every_byte(story: Story) -> None:
-    story.at(story.one).service.claim([F001])
+    LeaseService(story.at(story.one).ledger).claim([F001])
     assert git(story.one, "status", "--porcelain") == " M tasks/F001.md"
-    story.at(story.one).service.release([F001])
+    LeaseService(story.at(story.one).ledger).release([F001])
     assert git(story.one, "status", "--porcelain") == ""
 
 
@@ -172,7 +177,7 @@ def test_a_ref_is_read_without_a_checkout(story: Story) -> None:
 
 def test_a_linked_work_tree_has_files_of_its_own(story: Story, tmp_path: Path) -> None:
     git(story.one, "worktree", "add", "-q", str(tmp_path / "linked"))
-    story.at(tmp_path / "linked").service.claim([F001])
+    LeaseService(story.at(tmp_path / "linked").ledger).claim([F001])
     assert story.assigned(tmp_path / "linked") == (ONE,)
     assert story.assigned(story.one) == ()
 
@@ -210,8 +215,8 @@ def test_files_that_cannot_be_edited_leave_the_ledger_as_it_was(story: Story) ->
     for name, act in BROKEN.items():
         act(story.one)
         with pytest.raises(Invalid, match=r"tasks/(F001|again).md") as refused:
-            story.at(story.one).service.claim([F001])
+            LeaseService(story.at(story.one).ledger).claim([F001])
         assert "F001.md" in refused.value.message, name
         git(story.one, "reset", "-q", "--hard", "start")
         git(story.one, "clean", "-qfdx", "-e", ".git")
-    assert story.at(story.one).service.read().leases == ()
+    assert LeaseService(story.at(story.one).ledger).read().leases == ()

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from support.remotes import Remote
 from support.repos import git
+from support.service import LeaseService
 
 from gitlease.core.edge import Task
 from gitlease.core.resources.resource import Resource, parse_resource
 from gitlease.engine.answers import ClaimOptions
-from gitlease.engine.service import LeaseService
 from gitlease.store.git_ledger import GitLedgerStore
 from gitlease.tasks import edge_git
 from gitlease.tasks.edge_journal import EdgeJournal
@@ -107,13 +107,15 @@ def clone(path_remote: Remote, clones: Callable[..., list[Path]]) -> Path:
 
 
 def task_of(clone: Path, resource: Resource) -> Task:
-    tasks = open_workspace(str(clone)).service.edges.files.read().tasks
+    tasks = open_workspace(str(clone)).ledger.edges.files.read().tasks
     return next(t for t in tasks if t.resource == resource)
 
 
 def agree(clone: Path, resource: Resource, verb: str, *, commit: bool) -> None:
     """The next command has run: lease, edge, status and commit say the same."""
-    (lease,) = open_workspace(str(clone)).service.read(resource=resource).leases or (None,)
+    (lease,) = LeaseService(open_workspace(str(clone)).ledger).read(resource=resource).leases or (
+        None,
+    )
     task = task_of(clone, resource)
     held = lease is not None and lease.state == "active"
     assert [*task.assigned] == ([lease.holder] if held and lease else []), verb
@@ -131,7 +133,7 @@ def agree(clone: Path, resource: Resource, verb: str, *, commit: bool) -> None:
 def test_lease_and_edge_agree_after_a_kill_at_any_step(
     clone: Path, verb: str, commit: bool
 ) -> None:
-    service = open_workspace(str(clone)).service
+    service = LeaseService(open_workspace(str(clone)).ledger)
     if verb in ("release", "done"):
         for first in range(0, MANY, 45):
             some = [name_of(n) for n in range(first, first + 45)]
@@ -141,17 +143,17 @@ def test_lease_and_edge_agree_after_a_kill_at_any_step(
 
         def act(resource: Resource = resource, number: int = number) -> None:
             armed(number)
-            VERBS[verb](open_workspace(str(clone)).service, resource, commit)
+            VERBS[verb](LeaseService(open_workspace(str(clone)).ledger), resource, commit)
 
         killed = in_child(act)
-        open_workspace(str(clone)).service.read()
+        LeaseService(open_workspace(str(clone)).ledger).read()
         agree(clone, resource, verb, commit=commit)
         if not killed:
             break
     assert number > 8
     assert not killed, "there are more steps than tasks"
     for _ in range(2):  # the ledger moves on, and with it whatever was undecided
-        open_workspace(str(clone)).service.note(name_of(0), "done with it")
+        LeaseService(open_workspace(str(clone)).ledger).note(name_of(0), "done with it")
     left = list((clone / ".git" / "gitlease").glob("state/**/edges/*.json"))
     assert not left
     assert [*(clone / "tasks").iterdir()] == [*(clone / "tasks").glob("F*.md")]

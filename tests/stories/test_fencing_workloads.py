@@ -32,6 +32,7 @@ import pytest
 from support.fences import clean_env
 from support.remotes import Remote
 from support.repos import git
+from support.service import LeaseService
 
 import gitlease
 
@@ -136,7 +137,7 @@ class Run:
         hook.write_text(WRITES_DOWN.format(log=self.folder / "writes"))
         hook.chmod(0o755)
         leases = gitlease.open(str(self.clones[0]), environ={})
-        leases._service.set_policy({"ttl_min": "1s", "skew": "0s"})
+        LeaseService(leases._ledger).set_policy({"ttl_min": "1s", "skew": "0s"})
 
     def start(self, number: int, *, rounds: int, seed: int, stops: float) -> str:
         name = f"w{number}-{seed}"

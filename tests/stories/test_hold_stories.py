@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from support.remotes import Remote
+from support.service import LeaseService
 
 import gitlease
 from gitlease.faces.library import held
@@ -28,7 +29,9 @@ def clone(path_remote: Remote, clones: Clones) -> Path:
     """Jo's clone of a repository whose ledger allows leases of a second."""
     jo, _ = clones(2, path_remote)
     with gitlease.open(str(jo)) as leases:
-        leases._service.set_policy({"ttl_min": "1s", "skew": "0s", "admins": "w1@example.com"})
+        LeaseService(leases._ledger).set_policy(
+            {"ttl_min": "1s", "skew": "0s", "admins": "w1@example.com"}
+        )
     return jo
 
 

@@ -24,6 +24,7 @@ from support.hooked import (
     task_text,
 )
 from support.repos import git, settle
+from support.service import LeaseService
 
 pytestmark = [pytest.mark.one_in(2), pytest.mark.sampled(4)]
 
@@ -612,7 +613,7 @@ def test_a_fresh_guard_asks_no_remote(pair: Pair) -> None:
 
 def test_old_knowledge_is_said_to_be_old_when_the_remote_is_gone(pair: Pair) -> None:
     pair.kim.claim("src/api/")
-    pair.jo.at(clock=past(600)).service.read()
+    LeaseService(pair.jo.at(clock=past(600)).ledger).read()
     pair.remote.rename(pair.remote.with_suffix(".away"))
     pair.jo.put("docs/guide.md")
     goes_on(pair.jo.commit(), "gitlease: warning: by what this clone knew 10m ago")

@@ -18,6 +18,7 @@ from support.hooked import (
     script,
 )
 from support.repos import git
+from support.service import LeaseService
 
 pytestmark = [pytest.mark.one_in(2), pytest.mark.sampled(2)]
 
@@ -587,7 +588,7 @@ def test_a_push_whose_leases_cannot_be_asked_for(pair: Pair, setting: str, stops
 
 def test_old_knowledge_does_not_let_a_push_pass(pair: Pair) -> None:
     pair.kim.claim("src/api/")
-    pair.jo.at(clock=past(600)).service.read()
+    LeaseService(pair.jo.at(clock=past(600)).ledger).read()
     pair.kim.release("src/api/")
     pair.jo.saves(LOGIN)
     goes_on(pair.jo.run("push", "-q"))

@@ -21,6 +21,7 @@ from support.hooked import (
     task_text,
     until,
 )
+from support.service import LeaseService
 
 from gitlease.core.resources.resource import parse_resource
 
@@ -664,12 +665,12 @@ def test_everything_that_is_held_is_renewed_by_one_push(pair: Pair) -> None:
     for name in ("F001", "F002", "docs/"):
         pair.jo.claim(name, ago=DUE)
     pair.kim.claim("src/web/", ago=DUE)
-    before = pair.kim.at().service.read().revision
+    before = LeaseService(pair.kim.at().ledger).read().revision
     commits(pair.jo)
     until(lambda: renewals(pair) == 1, "the leases are renewed")
     found = {name: lease.renewals for name, lease in pair.leases().items()}
     assert sorted(found.values()) == [0, 1, 1, 1]
-    assert pair.kim.at().service.read().revision == before + 1
+    assert LeaseService(pair.kim.at().ledger).read().revision == before + 1
 
 
 def test_a_busy_committer_starts_one_heartbeat(pair: Pair) -> None:
@@ -702,7 +703,7 @@ def test_what_is_not_held_starts_nothing_at_all(pair: Pair) -> None:
 
 def revoked(pair: Pair) -> str:
     """kim ends jo's lease behind jo's back."""
-    kim = pair.kim.at().service
+    kim = LeaseService(pair.kim.at().ledger)
     kim.set_policy({"admins": KIM})
     kim.revoke(parse_resource("F001"), reason="needed today")
     return f'your claim of F001 was revoked by {KIM}: "needed today"'

@@ -16,6 +16,7 @@ from support.clock import ManualClock
 from support.remotes import Remote
 from support.repos import commit_file, git
 from support.running import LONG, Desk, number_in, short_leases, sleeper, until
+from support.service import LeaseService
 
 import gitlease
 from gitlease.core.instant import Instant
@@ -74,16 +75,19 @@ def test_a_heartbeat_renews_and_looks_where_the_lease_is(
 ) -> None:
     clock = ManualClock(wall_ms=round(time.time() * 1_000), make=Instant)
     opened = open_workspace(str(jo.clone), clock=clock, session="mine")
-    holds = holds_of(opened.service.claim([parse_resource("F001")], ClaimOptions(ttl=60)))
+    holds = holds_of(
+        LeaseService(opened.ledger).claim([parse_resource("F001")], ClaimOptions(ttl=60))
+    )
     change()
     clock.advance(30)
     again = opened.again(no_session=True, time_limit=5.0, patience=5.0)
-    assert again.service.store is not opened.service.store, "each thread has its own"
-    answer = again.service.beat([hold.grant for hold in holds])
+    assert again.ledger.store is not opened.ledger.store, "each thread has its own"
+    answer = LeaseService(again.ledger).beat([hold.grant for hold in holds])
     assert not answer.refused
     assert renewals(kim) == [1]
     assert (again.layer, again.identity.actor.holder) == ("global", "w1@example.com")
-    at_the_end(opened, {hold.grant.lease_id for hold in holds}).release([parse_resource("F001")])
+    ended = at_the_end(opened, {hold.grant.lease_id for hold in holds})
+    LeaseService(ended).release([parse_resource("F001")])
     assert kim.live() == []
 
 
@@ -254,14 +258,14 @@ def test_the_end_waits_no_longer_than_the_lease_lasts(jo: Desk) -> None:
         return real(**given)
 
     object.__setattr__(opened, "again", again)
-    answer = opened.service.claim([parse_resource("F001")], ClaimOptions(ttl=18))
+    answer = LeaseService(opened.ledger).claim([parse_resource("F001")], ClaimOptions(ttl=18))
     ids = {view.lease_id for view in answer.leases}
     for seconds in (0, 9, 9):
         clock.advance(seconds)
         at_the_end(opened, ids)
     assert limits == [6.0, 3.0, 1.0]
     limits.clear()
-    opened.service.claim([parse_resource("F001")], ClaimOptions(ttl=900))
+    LeaseService(opened.ledger).claim([parse_resource("F001")], ClaimOptions(ttl=900))
     at_the_end(opened, ids)
     at_the_end(opened, {"unknown"})
     assert limits == [ENDING, ENDING]

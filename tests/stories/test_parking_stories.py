@@ -12,6 +12,7 @@ from support.hooked import JO, KIM, MINUTE, Pair
 from support.ledgers import REF, door, file_of, make_lease, place, read_files, record_of, text_of
 from support.remotes import Remote, Servers, open_remote
 from support.repos import git
+from support.service import LeaseService
 from support.workers import Workers
 
 import gitlease
@@ -133,7 +134,7 @@ def test_the_policy_is_the_ledgers(path_remote: Remote, clones: Clones) -> None:
 def test_commits_of_its_owner_neither_renew_nor_name_nor_block_it(pair: Pair) -> None:
     jo, kim = pair.jo, pair.kim
     lease = jo.claim("src/api", ago=10 * MINUTE, session="s1")
-    service = jo.at(session="s1").service
+    service = LeaseService(jo.at(session="s1").ledger)
     service.end_session(park=True, seconds=HOUR)
     before = pair.ledger()
     for session in ("s1", "s2", ""):
@@ -156,7 +157,7 @@ def test_commits_of_its_owner_neither_renew_nor_name_nor_block_it(pair: Pair) ->
 def test_a_commit_that_starts_the_task_again_resumes_it(pair: Pair) -> None:
     jo = pair.jo
     jo.claim("F002", session="s1")
-    jo.at(session="s1").service.end_session(park=True)
+    LeaseService(jo.at(session="s1").ledger).end_session(park=True)
     task = jo.root / "tasks" / "F002.md"
     jo.put("tasks/F002.md", task.read_text(encoding="utf-8").replace("todo", "in_progress"))
     done = jo.commit(env={"GITLEASE_SESSION": "s2"})

@@ -14,6 +14,7 @@ import pytest
 from support.clock import ManualClock
 from support.remotes import Remote
 from support.repos import assert_untouched, git, snapshot
+from support.service import LeaseService
 
 from gitlease.check.stale.plans import Fixed, Stale
 from gitlease.core.finding import Finding
@@ -99,7 +100,9 @@ class Story:
 
     def kim_takes(self, name: str = "F001") -> str:
         """kim claims a task, commits the edge and pushes it; jo pulls."""
-        self.at(self.kim).service.claim([parse_resource(name)], ClaimOptions(commit=True))
+        LeaseService(self.at(self.kim).ledger).claim(
+            [parse_resource(name)], ClaimOptions(commit=True)
+        )
         self.send(self.kim)
         self.get(self.jo)
         return git(self.kim, "rev-parse", "HEAD")
@@ -249,7 +252,7 @@ def test_two_files_of_one_task_and_broken_ones_are_found(story: Story) -> None:
 
 
 def test_leases_of_tasks_that_are_done_or_gone_are_found(story: Story) -> None:
-    service = story.at(story.kim).service
+    service = LeaseService(story.at(story.kim).ledger)
     service.claim([parse_resource(name) for name in ("F001", "F002")])
     git(story.jo, "rm", "-q", "tasks/F002.md")
     made = story.commit(story.jo, "not any more")
@@ -262,7 +265,7 @@ def test_leases_of_tasks_that_are_done_or_gone_are_found(story: Story) -> None:
 
 def test_a_live_lease_is_told_of_only_where_no_branch_has_its_edge(story: Story) -> None:
     git(story.kim, "switch", "-qc", "topic")
-    story.at(story.kim).service.claim([F001], ClaimOptions(commit=True))
+    LeaseService(story.at(story.kim).ledger).claim([F001], ClaimOptions(commit=True))
     assert words(story.find()) == ["lease-without-edge F001"]
     story.send(story.kim, "topic")
     git(story.jo, "fetch", "-q", "origin")
@@ -439,7 +442,9 @@ def test_contents_that_a_partial_clone_lacks_are_no_pass(story: Story, tmp_path:
 def test_one_push_and_one_commit_retire_it_and_nothing_else_changes(story: Story) -> None:
     story.kim_takes("F001")
     story.kim_takes("F002")
-    story.at(story.kim).service.claim([parse_resource("deploy")], ClaimOptions(any_name=True))
+    LeaseService(story.at(story.kim).ledger).claim(
+        [parse_resource("deploy")], ClaimOptions(any_name=True)
+    )
     story.days(8)
     story.put(story.jo, "README", "staged\n")
     (story.jo / "src").mkdir()
@@ -492,17 +497,17 @@ def test_whoever_had_it_and_whoever_comes_next_are_told(story: Story) -> None:
     story.kim_takes()
     story.days(8)
     story.fix()
-    told = story.at(story.kim).service.read().warnings
+    told = LeaseService(story.at(story.kim).ledger).read().warnings
     assert told == (
         'your claim of F001 was retired by w1@example.com: "no sign of work since'
         ' 2027-01-15T08:15:00Z"',
     )
-    assert story.at(story.kim).service.read().warnings == ()
-    answer = story.at(story.jo).service.claim([F001])
+    assert LeaseService(story.at(story.kim).ledger).read().warnings == ()
+    answer = LeaseService(story.at(story.jo).ledger).claim([F001])
     assert [n.text for n in answer.notes] == [
         "was assigned to w2@example.com: no sign of work since 2027-01-15T08:15:00Z"
     ]
-    events = story.at(story.jo).service.log(resource=F001).events
+    events = LeaseService(story.at(story.jo).ledger).log(resource=F001).events
     assert [e.kind for e in events] == ["claimed", "retired", "claimed"]
     story.send(story.jo)
     story.get(story.kim)
@@ -513,13 +518,13 @@ def test_a_claim_that_came_in_between_wins(story: Story) -> None:
     story.kim_takes()
     story.days(8)
     found = story.find()
-    story.at(story.kim).service.claim([F001])
+    LeaseService(story.at(story.kim).ledger).claim([F001])
     with story.counted() as said:
         fixed = story.fix(found=found)
     assert (said["commits"], fixed.fixed, fixed.changed) == (0, (), False)
     assert fixed.left[0].why == "not any more: F001 is held by w2@example.com"
     assert KIM in (story.jo / "tasks/F001.md").read_text()
-    (view,) = story.at(story.jo).service.read().leases
+    (view,) = LeaseService(story.at(story.jo).ledger).read().leases
     assert (view.holder, view.state) == (KIM, "active")
 
 
@@ -527,18 +532,22 @@ def test_without_the_policy_the_claims_of_others_stay(story: Story) -> None:
     story.put(story.jo, ".gitlease.yaml", "stale: {after: 7d}\n")
     story.commit(story.jo, "hands off")
     story.kim_takes("F001")
-    story.at(story.jo).service.claim([parse_resource("F002")], ClaimOptions(commit=True))
+    LeaseService(story.at(story.jo).ledger).claim(
+        [parse_resource("F002")], ClaimOptions(commit=True)
+    )
     story.days(8)
     fixed = story.fix()
     assert [f.resource for f in fixed.fixed] == ["F002"]
     assert [(s.finding.resource, "stale.release" in s.why) for s in fixed.left] == [("F001", True)]
     assert KIM in (story.jo / "tasks/F001.md").read_text()
-    assert [v.resource for v in story.at(story.jo).service.read().leases] == ["F001"]
+    assert [v.resource for v in LeaseService(story.at(story.jo).ledger).read().leases] == ["F001"]
 
 
 def test_without_a_branch_to_commit_on_the_edges_stay_and_plain_leases_go(story: Story) -> None:
     story.kim_takes("F001")
-    story.at(story.kim).service.claim([parse_resource("deploy")], ClaimOptions(any_name=True))
+    LeaseService(story.at(story.kim).ledger).claim(
+        [parse_resource("deploy")], ClaimOptions(any_name=True)
+    )
     story.days(8)
     git(story.jo, "switch", "-q", "--detach")
     fixed = story.fix()
@@ -554,7 +563,9 @@ def test_without_a_branch_to_commit_on_the_edges_stay_and_plain_leases_go(story:
 
 def test_an_edit_that_could_not_be_committed_is_not_called_fixed(story: Story) -> None:
     story.kim_takes("F001")
-    story.at(story.kim).service.claim([parse_resource("deploy")], ClaimOptions(any_name=True))
+    LeaseService(story.at(story.kim).ledger).claim(
+        [parse_resource("deploy")], ClaimOptions(any_name=True)
+    )
     story.days(8)
     git(story.jo, "config", "commit.gpgsign", "true")
     git(story.jo, "config", "gpg.program", "/bin/false")
@@ -588,7 +599,7 @@ def test_real_tasks_of_backlog_md(story: Story) -> None:
     story.days(30)
     story.put(story.jo, "README", "x")
     story.commit(story.jo, "later", email="alex-agent@example.com")
-    tasks = story.at(story.jo).service.edges.files.read()
+    tasks = story.at(story.jo).ledger.edges.files.read()
     open_tasks = [t for t in tasks.tasks if t.assigned and not t.is_done]
     found = story.find()
     stale = [f for f in found.findings if f.rule.id == "stale-edge"]

@@ -21,6 +21,7 @@ from gitlease.wiring.workspace import Workspace, open_workspace
 from support.clock import ManualClock
 from support.fences import clean_env
 from support.repos import git, run_git, settle
+from support.service import LeaseService
 
 MINUTE = 60
 PATIENCE = 20.0  # seconds that work in the background may take
@@ -159,14 +160,14 @@ class Person:
     ) -> LeaseView:
         """Claim, as it were so many seconds ago; the (first) lease."""
         clock = past(ago) if ago else None
-        answer = self.at(clock=clock, session=session, layer=layer).service.claim(
+        answer = LeaseService(self.at(clock=clock, session=session, layer=layer).ledger).claim(
             [parse_resource(name) for name in names],
             ClaimOptions(scope=scope, ttl=ttl, paths=paths, reason=reason, any_name=True),
         )
         return answer.leases[0]
 
     def release(self, name: str) -> None:
-        self.at().service.release([parse_resource(name)])
+        LeaseService(self.at().ledger).release([parse_resource(name)])
 
     def beats(self) -> int:
         """How many heartbeats hooks started."""
@@ -195,7 +196,7 @@ class Pair:
 
     def leases(self, *, layer: str | None = None) -> dict[str, LeaseView]:
         """What the ledger on the remote says now of every lease, by resource."""
-        read = self.kim.at(layer=layer).service.read()
+        read = LeaseService(self.kim.at(layer=layer).ledger).read()
         return {view.resource: view for view in read.leases}
 
     def ledger(self, layer: str = "global") -> str:

@@ -17,6 +17,7 @@ from typing import Any
 import gitlease
 from gitlease.git.processes import started_at
 from support.fences import clean_env
+from support.service import LeaseService
 
 ROOT = str(Path(__file__).parents[2])
 LONG = 60.0  # seconds that a test waits for what must come, at most
@@ -142,7 +143,7 @@ def short_leases(clone: Path) -> None:
     """
     with gitlease.open(str(clone)) as leases:
         admins = "w1@example.com w2@example.com"
-        leases._service.set_policy({"ttl_min": "1s", "skew": "0s", "admins": admins})
+        LeaseService(leases._ledger).set_policy({"ttl_min": "1s", "skew": "0s", "admins": admins})
 
 
 @contextlib.contextmanager

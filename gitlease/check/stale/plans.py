@@ -21,9 +21,9 @@ from gitlease.core.resources.resource import Resource
 from gitlease.core.view import LeaseView
 from gitlease.engine.answers import Answer
 from gitlease.engine.edges import Planned
+from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.ports import Written
 from gitlease.engine.retirement import RetirePlan
-from gitlease.engine.service import LeaseService
 from gitlease.engine.sessions import AT_ONCE
 
 NOT_ALLOWED = "only its holder may retire it, since stale.release is not true"
@@ -85,7 +85,7 @@ class Fixed:
 class Plans:
     """Plans the retirement of what was found, as the actor of a lease service may have it."""
 
-    def __init__(self, board: Board, service: LeaseService) -> None:
+    def __init__(self, board: Board, service: LedgerSession) -> None:
         self._board, self._layer = board, service.layer
         self._records = by_resource(board.records)
         self._holder, self._people = service.actor.holder, service.edges.rules.people

@@ -30,10 +30,11 @@ from gitlease.core.frozen import dataclass, replace
 from gitlease.core.lease import same_person
 from gitlease.core.outcome import Event
 from gitlease.core.persons import Persons
+from gitlease.engine import retirement
+from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.notices import unread_records
 from gitlease.engine.ports import Snapshot, TaskProblem
 from gitlease.engine.queue.order import natural
-from gitlease.engine.service import LeaseService
 
 LOOKED_BACK = 20_000  # events of the audit trail
 
@@ -57,7 +58,7 @@ class StaleService:
 
     def __init__(
         self,
-        service: LeaseService,
+        service: LedgerSession,
         activity: GitActivity,
         rules: StaleRules,
         *,
@@ -130,7 +131,7 @@ class StaleService:
         """
         fixed = Fixed(left=found.left)
         for some in chunks(found.fixable):
-            answer = self._service.retire([one.wish for one in some], commit=commit)
+            answer = retirement.retire(self._service, [one.wish for one in some], commit=commit)
             fixed = joined(fixed, some, answer)
         return fixed
 

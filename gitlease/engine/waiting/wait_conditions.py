@@ -6,27 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from gitlease.core.errors import GitleaseError, HeadGone, LeaseHeld
-from gitlease.core.frozen import dataclass
 from gitlease.core.moves.operations import Claim
-from gitlease.engine.answers import Answer
+from gitlease.engine.answers import NO_TURN, Answer, Turn
 from gitlease.engine.edges import Planned
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.ports import Snapshot
 from gitlease.engine.waiting.head_watcher import HeadWatcher
-
-
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """How a claim stands in line: its ticket, and how many who wait longer it may pass over.
-
-    Without a number it does not stand in line at all.
-    """
-
-    ticket: str | None = None
-    passing: int | None = None
-
-
-NO_TURN = Turn()
 
 
 class WaitCondition(Protocol):

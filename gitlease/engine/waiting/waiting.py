@@ -19,10 +19,10 @@ from gitlease.core.frozen import replace
 from gitlease.core.instant import MS, Instant
 from gitlease.core.moves.tickets import NotYourTurn
 from gitlease.core.resources.resource import Resource
-from gitlease.engine.answers import Answer
+from gitlease.engine.answers import Answer, Turn
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.waiting.head_watcher import HeadWatcher
-from gitlease.engine.waiting.wait_conditions import Turn, WaitCondition
+from gitlease.engine.waiting.wait_conditions import WaitCondition
 from gitlease.engine.waiting.wait_queue import WaitQueue
 
 LOOK = 7.0  # seconds between the looks of the first in line, at most

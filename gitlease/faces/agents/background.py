@@ -36,20 +36,22 @@ def renew(sessions: Sequence[str], opener: Opener) -> None:
         resources = _bound(workspace, (session,)).get(session)
         if resources:
             kept = list(resources.values())
-            beat(workspace.service, workspace.guard, workspace.inbox, kept)
+            beat(workspace.ledger, workspace.guard, workspace.inbox, kept)
 
 
 def release(sessions: Sequence[str], opener: Opener) -> None:
     """Give back what is bound to each session and to the sub-agents of it: one push a session."""
+    from gitlease.engine.sessions import end_session
+
     for session in sessions[:MOST_SESSIONS]:
         workspace = opener(".", session=session)
-        workspace.service.end_session(below=True, known=True)
+        end_session(workspace.ledger, below=True, known=True)
         workspace.guard.refresh()
 
 
 def _bound(workspace: Workspace, sessions: Sequence[str]) -> Mapping[str, dict[str, Any]]:
     """The resources that this person's sessions hold, by what this clone knows: asks nobody."""
-    look = workspace.service.known_look()
+    look = workspace.ledger.known_look()
     found: dict[str, dict[str, Any]] = {}
     for lease in look.leases if look is not None else ():
         name = lease.session

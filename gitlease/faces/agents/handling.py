@@ -239,7 +239,7 @@ def _start(event: Event, opener: Opener) -> Reply:
     context = _context(event, opener)
     if context is None:
         return Reply()
-    workspace, service = context.workspace, context.workspace.service
+    workspace, service = context.workspace, context.workspace.ledger
     fresh = workspace.guard.check(())  # within its own limit of time; nothing is judged
     look = service.known_look()
     said = (*_left(context), *fresh.warnings, *([fresh.offline] if fresh.offline else []))
@@ -316,4 +316,4 @@ def _end(event: Event, opener: Opener) -> None:
 
 
 def _now(context: AgentContext) -> datetime:
-    return moment_of(context.workspace.service.clock.now().wall_ms)
+    return moment_of(context.workspace.ledger.clock.now().wall_ms)

@@ -48,7 +48,7 @@ def _tasks(workspace: Workspace, paths: Iterable[str]) -> dict[str, frozenset[st
     found: dict[str, frozenset[str]] = {}
     if not wanted:
         return found
-    known = workspace.service.edges.files.read()
+    known = workspace.ledger.edges.files.read()
     for task in known.tasks:
         if task.file in wanted:
             found[task.file] = frozenset((fold(task.resource.text),))

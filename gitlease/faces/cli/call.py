@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from gitlease.core.lease import Actor
     from gitlease.core.resources.resource import Resource
     from gitlease.core.view import LeaseView
+    from gitlease.engine.ledger_session import LedgerSession
     from gitlease.engine.queue.queueing import TaskQueue
-    from gitlease.engine.service import LeaseService
     from gitlease.wiring.workspace import Workspace
 
 Opener = Callable[..., "Workspace"]
@@ -80,8 +80,8 @@ class Call:
         return self._opened
 
     @property
-    def service(self) -> LeaseService:
-        return self.workspace.service
+    def ledger(self) -> LedgerSession:
+        return self.workspace.ledger
 
     @property
     def queue(self) -> TaskQueue:
@@ -95,7 +95,7 @@ class Call:
         """The service's clock; this machine's before there is a service."""
         if self._opened is None:
             return moment_of(time.time_ns() // 1_000_000)
-        return moment_of(self._opened.service.clock.now().wall_ms)
+        return moment_of(self._opened.ledger.clock.now().wall_ms)
 
     def resource(self, word: str) -> Resource:
         """The resource that a word means here; a name that is also a file is pointed out."""

@@ -17,6 +17,7 @@ from gitlease.core.loss import Hold, Loss, Lost
 from gitlease.core.moves.operations import MAX_NOTE
 from gitlease.core.resources.resource import WHOLE
 from gitlease.core.view import LeaseView
+from gitlease.engine import claim, end
 from gitlease.engine.answers import ClaimOptions
 from gitlease.engine.keeping import holds_of
 from gitlease.faces.library.values import (
@@ -255,7 +256,8 @@ class Holding:
         waited = workspace.again(clock=waking_clock(self._given_up))
         wanted, mine = to_resources(workspace, self._words), self._mine
         terms = replace(self._terms, paths=to_paths(workspace, self._paths))
-        answer = waited.service.claim(
+        answer = claim.claim(
+            waited.ledger,
             wanted,
             terms,
             wait=self._wait,
@@ -293,8 +295,8 @@ class Holding:
             return
         terms = self._terms
         try:
-            service = at_the_end(self._workspace, ours)
-            service.release(wanted, scope=terms.scope, note=self._note, commit=terms.commit)
+            ledger = at_the_end(self._workspace, ours)
+            end.release(ledger, wanted, scope=terms.scope, note=self._note, commit=terms.commit)
         except GitleaseError as error:
             # The work is done, and the lease ends by itself: no reason to fail what succeeded.
             told = f"gitlease: not released, and ends by itself: {error.message}"

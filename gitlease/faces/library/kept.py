@@ -10,6 +10,7 @@ from collections.abc import Callable
 from gitlease.core.errors import GitleaseError, LeaseLost, UsageError
 from gitlease.core.loss import Lost
 from gitlease.core.resources.resource import Resource
+from gitlease.engine import end
 from gitlease.engine.answers import Answer
 from gitlease.engine.keeping import holds_of
 from gitlease.wiring.holding import at_the_end, heartbeat_of
@@ -62,7 +63,7 @@ class KeptLeases:
         ours = {x: resource for x, resource in self._granted.items() if x not in lost}
         try:
             if ours:
-                at_the_end(self._workspace, ours).release([*ours.values()])
+                end.release(at_the_end(self._workspace, ours), [*ours.values()])
         except GitleaseError as refusal:
             # The work is done, and leases end by themselves: no reason to fail what succeeded.
             session = self._workspace.identity.actor.session

@@ -11,8 +11,10 @@ from gitlease.core.errors import LeaseLost, UsageError
 from gitlease.core.moves.operations import MAX_NOTE, MAX_REASON, MAX_WORD, check_text
 from gitlease.core.resources.resource import WHOLE, Resource, parse_scope
 from gitlease.core.view import LeaseView
-from gitlease.engine.answers import Answer, ClaimOptions, QueueReading
+from gitlease.engine import claim, end, govern, hold, sessions
+from gitlease.engine.answers import Answer, QueueReading
 from gitlease.engine.queue.order import Entry
+from gitlease.engine.reading import read_leases
 from gitlease.engine.sessions import OwnSession
 from gitlease.engine.waiting.watching import Watcher, WatchEvent
 from gitlease.faces.library.kept import KeptLeases
@@ -45,7 +47,7 @@ class Leases:
     """
 
     def __init__(self, workspace: Workspace) -> None:
-        self._workspace, self._service = workspace, workspace.service
+        self._workspace, self._ledger = workspace, workspace.ledger
         self.warnings: tuple[str, ...] = ()
 
     def __enter__(self) -> Self:
@@ -87,7 +89,8 @@ class Leases:
         Unavailable, Denied or UnknownOutcome.
         """
         terms = to_terms(self._workspace, scope, ttl, paths, reason, takeover, reopen, any, commit)
-        return self._claim([resource], terms, wait)[0]
+        wanted, seconds = [self._resource(resource)], to_seconds(wait, "wait")
+        return self._heard(claim.claim(self._ledger, wanted, terms, wait=seconds)).leases[0]
 
     def claim_all(
         self,
@@ -105,26 +108,26 @@ class Leases:
     ) -> tuple[LeaseView, ...]:
         """Take every one of several leases, or none."""
         terms = to_terms(self._workspace, scope, ttl, paths, reason, takeover, reopen, any, commit)
-        return self._claim(resources, terms, wait)
+        wanted, seconds = to_resources(self._workspace, resources), to_seconds(wait, "wait")
+        return self._heard(claim.claim(self._ledger, wanted, terms, wait=seconds)).leases
 
     def renew(
         self, resource: str, *, scope: str | None = None, ttl: Duration | None = None
     ) -> LeaseView:
         """The heartbeat: expiry becomes now + TTL. Raises LeaseLost or NotHolder."""
         wanted, seconds = [self._resource(resource)], to_seconds(ttl, "ttl")
-        return self._heard(self._service.renew(wanted, scope=to_scope(scope), ttl=seconds)).leases[
-            0
-        ]
+        answer = hold.renew(self._ledger, wanted, scope=to_scope(scope), ttl=seconds)
+        return self._heard(answer).leases[0]
 
     def renew_all(self, *, ttl: Duration | None = None) -> tuple[LeaseView, ...]:
         """Renew everything this session holds, in one push. Raises LeaseLost when one is lost."""
-        return _none_refused(self._heard(self._service.renew(ttl=to_seconds(ttl, "ttl"))))
+        return _none_refused(self._heard(hold.renew(self._ledger, ttl=to_seconds(ttl, "ttl"))))
 
     def extend(self, resource: str, duration: Duration, *, scope: str | None = None) -> LeaseView:
         """Stretch to at least now + ``duration``, capped to the policy's maximum."""
         if (seconds := to_seconds(duration, "duration")) is None:
             raise UsageError("extend needs a duration")
-        answer = self._service.extend(self._resource(resource), seconds, scope=to_scope(scope))
+        answer = hold.extend(self._ledger, self._resource(resource), seconds, scope=to_scope(scope))
         return self._heard(answer).leases[0]
 
     def park(
@@ -142,7 +145,8 @@ class Leases:
         session of the person resumes it, under a new token. Raises LeaseLost, NotHolder, and
         PolicyRefused where nothing may be parked.
         """
-        answer = self._service.park(
+        answer = sessions.park(
+            self._ledger,
             [self._resource(resource)],
             seconds=to_seconds(duration, "duration"),
             scope=to_scope(scope),
@@ -161,12 +165,13 @@ class Leases:
     ) -> None:
         """Drop one's lease and edge; with none it succeeds. Raises LeaseHeld for someone else's."""
         wanted, text = [self._resource(resource)], to_text(note, "note", MAX_NOTE, lines=True)
-        self._heard(self._service.release(wanted, scope=to_scope(scope), note=text, commit=commit))
+        part = to_scope(scope)
+        self._heard(end.release(self._ledger, wanted, scope=part, note=text, commit=commit))
 
     def done(self, resource: str, *, scope: str | None = None, commit: bool | None = None) -> None:
         """Finish: the lease ends completed, a task's status is done, and claims need ``reopen``."""
         wanted = self._resource(resource)
-        self._heard(self._service.complete(wanted, scope=to_scope(scope), commit=commit))
+        self._heard(end.complete(self._ledger, wanted, scope=to_scope(scope), commit=commit))
 
     def revoke(
         self,
@@ -179,26 +184,28 @@ class Leases:
         """End someone else's lease: for the ledger's admins. Returns what was ended."""
         wanted, why = self._resource(resource), check_text(reason, what="reason", limit=MAX_REASON)
         part = to_scope(scope)
-        answer = self._service.revoke(wanted, reason=why, scope=part, expect_holder=expect_holder)
+        answer = govern.revoke(
+            self._ledger, wanted, reason=why, scope=part, expect_holder=expect_holder
+        )
         return self._heard(answer).leases
 
     def note(self, resource: str, text: str) -> None:
         """Leave a note for the next holder."""
         said = check_text(text, what="note", limit=MAX_NOTE, lines=True)
-        self._heard(self._service.note(self._resource(resource), said))
+        self._heard(govern.note(self._ledger, self._resource(resource), said))
 
     def list(
         self, *, mine: bool = False, all: bool = False, cached: bool = False
     ) -> tuple[LeaseView, ...]:
         """The live leases; ``all`` adds expired and completed ones, ``mine`` leaves out others'."""
-        reading = self._heard(self._service.read(cached=cached))
+        reading = self._heard(read_leases(self._ledger, cached=cached))
         return tuple(
             x for x in reading.leases if (all or x.state == "active") and (x.mine or not mine)
         )
 
     def show(self, resource: str, *, cached: bool = False) -> tuple[LeaseView, ...]:
         """What the ledger has of one resource: empty when it is free."""
-        reading = self._service.read(resource=self._resource(resource), cached=cached)
+        reading = read_leases(self._ledger, resource=self._resource(resource), cached=cached)
         return self._heard(reading).leases
 
     def queue(self, *, ref: str | None = None, cached: bool = False) -> tuple[Entry, ...]:
@@ -223,7 +230,7 @@ class Leases:
 
     def task(self, resource: str) -> Task:
         """A task as its file has it. Raises NotFound, and Invalid for a broken file."""
-        return self._service.edges.task(self._resource(resource))
+        return self._ledger.edges.task(self._resource(resource))
 
     def start(
         self,
@@ -243,7 +250,7 @@ class Leases:
             self._workspace, scope, ttl, paths, reason, takeover, reopen, commit=commit
         )
         wanted, seconds = self._resource(resource), to_seconds(wait, "wait")
-        return self._heard(self._service.start(wanted, terms, wait=seconds)).leases[0]
+        return self._heard(claim.start(self._ledger, wanted, terms, wait=seconds)).leases[0]
 
     def set_status(
         self, resource: str, status: str, *, commit: bool | None = None
@@ -253,7 +260,7 @@ class Leases:
         A word that means in progress claims it, one that means done finishes it; returned are the
         leases of that. Raises UsageError for an unknown word, and LeaseHeld for another's task.
         """
-        answer = set_status(self._service, self._resource(resource), status, commit=commit)
+        answer = set_status(self._ledger, self._resource(resource), status, commit=commit)
         return self._heard(answer).leases
 
     def end_session(
@@ -270,7 +277,8 @@ class Leases:
         policy allows. Returns what was ended. Raises UsageError without a session, and Invalid
         where a task file keeps a lease from being released: the others are.
         """
-        answer = self._service.end_session(
+        answer = sessions.end_session(
+            self._ledger,
             to_text(id, "the session", MAX_WORD),
             park=park is not False,
             seconds=None if isinstance(park, bool) else to_seconds(park, "park"),
@@ -281,9 +289,7 @@ class Leases:
 
     def sessions(self, *, cached: bool = False) -> tuple[OwnSession, ...]:
         """One's own sessions that have live leases, each with them."""
-        reading = self._service.sessions(cached=cached)
-        self.warnings = reading.warnings
-        return reading.sessions
+        return self._heard(sessions.sessions(self._ledger, cached=cached)).sessions
 
     def push(
         self,
@@ -320,15 +326,14 @@ class Leases:
         undone. Raises LeaseLost where it has not."""
         if isinstance(token, bool) or not isinstance(token, int) or token < 1:
             raise UsageError("a token is a positive whole number", resource=resource)
-        return open_push(self._workspace).fence(
-            self._resource(resource), token, scope=to_scope(scope)
-        )
+        wanted, part = self._resource(resource), to_scope(scope)
+        return open_push(self._workspace).fence(wanted, token, scope=part)
 
     def wait(self, *resources: str, scope: str = WHOLE, timeout: Duration | None = None) -> None:
         """Return once a claim of all of these would be granted; nothing is claimed. Raises
         WaitTimeout after ``timeout`` (None: never), and PolicyRefused for completed work."""
         wanted, seconds = to_resources(self._workspace, resources), to_seconds(timeout, "timeout")
-        self._heard(self._service.wait(wanted, scope=parse_scope(scope), seconds=seconds))
+        self._heard(claim.wait(self._ledger, wanted, scope=parse_scope(scope), seconds=seconds))
 
     def watch(
         self, *resources: str, scope: str = WHOLE, timeout: Duration | None = None
@@ -339,7 +344,7 @@ class Leases:
         later a remote that cannot be reached is waited for.
         """
         parts = [(self._resource(str(word)), parse_scope(scope)) for word in resources]
-        return Watcher(self._service.session, parts).events(seconds=to_seconds(timeout, "timeout"))
+        return Watcher(self._ledger, parts).events(seconds=to_seconds(timeout, "timeout"))
 
     def on_available(
         self, *resources: str, scope: str = WHOLE
@@ -353,12 +358,6 @@ class Leases:
         """
         wanted = to_resources(self._workspace, resources)
         return subscribing(self._workspace, [(x, parse_scope(scope)) for x in wanted])
-
-    def _claim(
-        self, words: Iterable[str], terms: ClaimOptions, wait: Duration | None
-    ) -> tuple[LeaseView, ...]:
-        wanted, seconds = to_resources(self._workspace, words), to_seconds(wait, "wait")
-        return self._heard(self._service.claim(wanted, terms, wait=seconds)).leases
 
     def _resource(self, word: str) -> Resource:
         return to_resource(self._workspace, word)

@@ -17,9 +17,10 @@ from gitlease.core.resources.resource import (
     resolve_path,
 )
 from gitlease.engine.answers import Answer, ClaimOptions, QueueReading, Reading
+from gitlease.engine.sessions import SessionsReading
 from gitlease.wiring.workspace import Workspace
 
-Said = TypeVar("Said", Answer, Reading, QueueReading)
+Said = TypeVar("Said", Answer, Reading, QueueReading, SessionsReading)
 
 Duration = str | int | timedelta
 """``"15m"``, a number of seconds, or a timedelta."""

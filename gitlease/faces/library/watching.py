@@ -86,8 +86,8 @@ class Subscription(Generic[Callback]):
             self._ready.set()
 
     def _watch(self) -> None:
-        service = self._opened(self._stopped).service
-        events = Watcher(service.session, self._parts, on_begin=self._ready.set).events()
+        ledger = self._opened(self._stopped).ledger
+        events = Watcher(ledger, self._parts, on_begin=self._ready.set).events()
         for event in events:
             if self._stopped.is_set():
                 return

@@ -54,6 +54,8 @@ def claim_verb(
     call: Call, /, *, words: tuple[str, ...], paths: tuple[str, ...], **options: Any
 ) -> None:
     """Parse everything, then claim."""
+    from gitlease.engine import claim
+
     wish = claiming.Wish(**options)
     wish.terms()  # bad words are told before the repository is opened
     patience = wish.patience()
@@ -62,5 +64,5 @@ def claim_verb(
     call.retry = claiming.again(call, "claim", resources, wish, covered=covered)
     with claiming.ended_by_sigterm(patience):
         tell = claiming.tell_waiting(call, wish.wait)
-        answer = call.service.claim(resources, terms, wait=patience, on_wait=tell)
+        answer = claim.claim(call.ledger, resources, terms, wait=patience, on_wait=tell)
     claiming.answer_claim(call, answer, scope=wish.scope)

@@ -176,7 +176,7 @@ def show_claimed(call: Call, answer: Answer, also: Sequence[str] = ()) -> None:
         output.line(f"{done} {sentences.named(view)} {left}")
     for old in answer.displaced:
         output.line(f"taken over from {sentences.whose(old)}{sentences.quoted(old.reason)}")
-    for name in task_words.unassigned(answer, call.service.edges.rules.people):
+    for name in task_words.unassigned(answer, call.ledger.edges.rules.people):
         output.line(f"taken over from {name}")
     for text in (*task_words.edited(answer), *also):
         output.line(text)

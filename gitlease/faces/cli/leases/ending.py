@@ -53,10 +53,12 @@ def release_verb(
     scope: str | None,
 ) -> None:
     """Release one's own leases of these resources."""
+    from gitlease.engine import end
+
     part = None if scope is None else parse_scope(scope)
     text = None if note is None else checked_note(note)
     resources = call.resources(words)
-    answer = call.service.release(resources, scope=part, note=text, commit=commit)
+    answer = end.release(call.ledger, resources, scope=part, note=text, commit=commit)
     call.answer(
         wire.ended(answer),
         warnings=answer.warnings,
@@ -104,8 +106,10 @@ mistake: `claim` refuses it unless told to reopen it.""",
 @click.pass_obj
 def done_verb(call: Call, *, word: str, commit: bool | None, scope: str | None) -> None:
     """Complete a resource."""
+    from gitlease.engine import end
+
     part = None if scope is None else parse_scope(scope)
-    answer_done(call, call.service.complete(call.resource(word), scope=part, commit=commit))
+    answer_done(call, end.complete(call.ledger, call.resource(word), scope=part, commit=commit))
 
 
 def answer_done(call: Call, answer: Answer) -> None:

@@ -37,11 +37,12 @@ EXITS = tuple(status for status in LEASE_EXITS if status != 1)
 @click.pass_obj
 def note_verb(call: Call, *, word: str, text: str) -> None:
     """Leave a note."""
+    from gitlease.engine import govern
     from gitlease.faces.cli.leases.ending import checked_note
 
     said = checked_note(text)
     resource = call.resource(word)
-    answer = call.service.note(resource, said)
+    answer = govern.note(call.ledger, resource, said)
     body = wire.changed(answer.status, answer.edge, answer.leases)
     call.answer(
         body | {"notes": [wire.note(n) for n in answer.notes]},
@@ -82,6 +83,7 @@ def revoke_verb(
 ) -> None:
     """Revoke the leases of a resource, or drop a damaged record."""
     from gitlease.core.moves.operations import MAX_REASON, check_text
+    from gitlease.engine import govern
 
     why = check_text(reason, what="reason", limit=MAX_REASON)
     part = None if scope is None else parse_scope(scope)
@@ -90,11 +92,13 @@ def revoke_verb(
     if word is None and record is not None:
         if expect_holder is not None or part is not None:
             raise UsageError("--record takes neither --scope nor --expect-holder")
-        dropped = call.service.drop_record(record, reason=why)
+        dropped = govern.drop_record(call.ledger, record, reason=why)
         _answer(call, dropped, f"dropped the damaged record {record}")
     elif word is not None:
         resource = call.resource(word)
-        revoked = call.service.revoke(resource, reason=why, scope=part, expect_holder=expect_holder)
+        revoked = govern.revoke(
+            call.ledger, resource, reason=why, scope=part, expect_holder=expect_holder
+        )
         _answer(call, revoked, f"{resource} is not leased: nothing to revoke")
 
 

@@ -46,13 +46,15 @@ def renew_verb(
     call: Call, *, words: tuple[str, ...], all: bool, ttl: str | None, scope: str | None
 ) -> int:
     """Renew what is named, or everything of the session."""
+    from gitlease.engine import hold
+
     if all and words:
         raise UsageError("--all renews everything: it takes no resources")
     if not all and not words:
         raise UsageError("name what to renew, or use --all")
     seconds = None if ttl is None else parse_duration(ttl, what="ttl")
     part = None if scope is None else parse_scope(scope)
-    answer = call.service.renew(call.resources(words), scope=part, ttl=seconds)
+    answer = hold.renew(call.ledger, call.resources(words), scope=part, ttl=seconds)
     if answer.refused:
         return _partly(call, answer)
     call.answer(
@@ -108,9 +110,11 @@ never shortens a lease.""",
 @click.pass_obj
 def extend_verb(call: Call, *, word: str, duration: str, scope: str | None) -> None:
     """Stretch one's own leases of a resource."""
+    from gitlease.engine import hold
+
     seconds = parse_duration(duration)
     part = None if scope is None else parse_scope(scope)
-    answer = call.service.extend(call.resource(word), seconds, scope=part)
+    answer = hold.extend(call.ledger, call.resource(word), seconds, scope=part)
     body = wire.changed(answer.status, answer.edge, answer.leases)
     body |= {"capped_to_max": answer.capped_to_max, "max_ttl_seconds": answer.max_ttl_seconds}
     call.answer(

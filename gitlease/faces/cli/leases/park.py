@@ -58,11 +58,13 @@ def park_verb(
     scope: str | None,
 ) -> None:
     """Park one's own leases of these resources."""
+    from gitlease.engine import sessions
+
     seconds = None if period is None else parse_duration(period)
     part = None if scope is None else parse_scope(scope)
     why, text = checked_reason(reason), None if note is None else checked_note(note)
-    answer = call.service.park(
-        call.resources(words), seconds=seconds, scope=part, reason=why, note=text
+    answer = sessions.park(
+        call.ledger, call.resources(words), seconds=seconds, scope=part, reason=why, note=text
     )
     steps = next_steps.after_park(call, answer.leases)
     call.answer(

@@ -43,8 +43,10 @@ class Active:
 @click.pass_obj
 def status_verb(call: Call, *, cached: bool) -> None:
     """Show the state of the ledger."""
+    from gitlease.engine.reading import read_leases
+
     call.cached = call.typed("status", options=["--cached"])
-    reading, now = call.service.read(cached=cached), call.now()
+    reading, now = read_leases(call.ledger, cached=cached), call.now()
     views = [view for view in reading.leases if is_current(view, now)]
     active = _active(views)
     body = {
@@ -75,10 +77,10 @@ def _active(views: Sequence[LeaseView]) -> list[Active]:
 
 
 def _ledger(call: Call, reading: Reading) -> wire.Document:
-    service = call.service
+    ledger = call.ledger
     return {
-        "place": service.store.place,
-        "layer": service.layer,
+        "place": ledger.store.place,
+        "layer": ledger.layer,
         "id": reading.ledger_id,
         "revision": reading.revision,
     }

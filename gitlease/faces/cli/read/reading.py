@@ -64,9 +64,11 @@ whose, resource, scope, holder, session, state, expires_at, token, host, branch,
 @click.pass_obj
 def list_verb(call: Call, *, mine: bool, all: bool, cached: bool) -> None:
     """List leases."""
+    from gitlease.engine.reading import read_leases
+
     switches = [name for name, given in (("--mine", mine), ("--all", all)) if given]
     call.cached = call.typed("list", options=["--cached", *switches])
-    reading, now = call.service.read(cached=cached), call.now()
+    reading, now = read_leases(call.ledger, cached=cached), call.now()
     shown = [view for view in reading.leases if all or is_current(view, now)]
     views = [view for view in shown if view.mine or not mine]
     call.answer(
@@ -129,12 +131,14 @@ reason, detail.""",
 @click.pass_obj
 def log_verb(call: Call, *, word: str | None, limit: str, cached: bool) -> None:
     """Show events."""
+    from gitlease.engine.reading import read_log
+
     if not limit.isascii() or not limit.isdigit() or int(limit[:9]) < 1:
         raise UsageError(f"limit {limit[:20]!r} is not a positive number")
     resource = None if word is None else call.resource(word)
     named = [] if resource is None else [resource]
     call.cached = call.typed("log", *named, options=["--cached"])
-    reading = call.service.log(resource=resource, limit=int(limit[:9]), cached=cached)
+    reading = read_log(call.ledger, resource=resource, limit=int(limit[:9]), cached=cached)
     call.answer(
         {"events": [wire.event(event) for event in reading.events]},
         warnings=reading.warnings,

@@ -46,12 +46,14 @@ resource is free, too: read the answer, or the state in its JSON.""",
 @click.pass_obj
 def show_verb(call: Call, *, word: str, ref: str | None, scope: str | None, cached: bool) -> None:
     """Show one resource."""
+    from gitlease.engine.reading import read_leases
+
     part = WHOLE if scope is None else parse_scope(scope)
     resource = call.resource(word)
     chosen = (("--ref", ref), ("--scope", scope))
     given = [word for name, value in chosen if value is not None for word in (name, value)]
     call.cached = call.typed("show", resource, options=["--cached", *given])
-    reading = call.service.read(resource=resource, cached=cached)
+    reading = read_leases(call.ledger, resource=resource, cached=cached)
     found = call.queue.find(resource, ref=ref)
     views = [view for view in reading.leases if scopes_overlap(view.scope, part)]
     tickets = [ticket for ticket in reading.waiting if scopes_overlap(ticket.scope, part)]

@@ -49,6 +49,8 @@ def wait_verb(
     call: Call, *, words: tuple[str, ...], timeout: str | None, scope: str | None
 ) -> None:
     """Wait until all of them are free."""
+    from gitlease.engine import claim
+
     gc.enable()
     part = WHOLE if scope is None else parse_scope(scope)
     seconds = None if timeout is None else parse_duration(timeout, what="timeout")
@@ -58,8 +60,12 @@ def wait_verb(
         "wait", *resources, options=["--timeout", timeout or next_steps.WAIT, *given]
     )
     began = call.now()
-    answer = call.service.wait(
-        resources, scope=part, seconds=seconds, on_wait=claiming.tell_waiting(call, timeout)
+    answer = claim.wait(
+        call.ledger,
+        resources,
+        scope=part,
+        seconds=seconds,
+        on_wait=claiming.tell_waiting(call, timeout),
     )
     waited = max(0, int((call.now() - began).total_seconds()))
     names = [resource.text for resource in resources]
@@ -115,8 +121,8 @@ def watch_verb(
     part = WHOLE if scope is None else parse_scope(scope)
     seconds = None if timeout is None else parse_duration(timeout, what="timeout")
     parts = [(resource, part) for resource in call.resources(words)]
-    output.warn([*call.warnings, *call.service.store.warnings])
-    watcher = Watcher(call.service.session, parts, on_trouble=_tell_trouble)
+    output.warn([*call.warnings, *call.ledger.store.warnings])
+    watcher = Watcher(call.ledger, parts, on_trouble=_tell_trouble)
     for event in watcher.events(seconds=seconds):
         if call.json:
             print(json.dumps(wire.watched(event)), flush=True)

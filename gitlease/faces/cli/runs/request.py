@@ -95,6 +95,7 @@ class RunCall:
 
     def claim(self) -> Answer:
         """Claim it, or the first task. NoCommand or CannotExecute before that."""
+        from gitlease.engine import claim
         from gitlease.wiring.running import check_command, claimed, ends_orderly
 
         call = self.call
@@ -112,7 +113,7 @@ class RunCall:
         return claimed(
             call.workspace,
             resources,
-            lambda: call.service.claim(resources, terms, wait=self.patience, on_wait=tell),
+            lambda: claim.claim(call.ledger, resources, terms, wait=self.patience, on_wait=tell),
         )
 
     def remarks(self, answer: Answer) -> list[str]:

@@ -100,11 +100,13 @@ def session_verb(
 def _end(
     call: Call, name: str | None, park: str | None, note: str | None, commit: bool | None
 ) -> int | None:
+    from gitlease.engine import sessions
+
     text = None if note is None else checked_note(note)
     seconds = _period(park)
     session = _named(call, name)
-    answer = call.service.end_session(
-        session, park=park is not None, seconds=seconds, note=text, commit=commit
+    answer = sessions.end_session(
+        call.ledger, session, park=park is not None, seconds=seconds, note=text, commit=commit
     )
     body = {"session": session} | wire.ended(answer)
     steps: list[str] = []
@@ -181,8 +183,10 @@ def _show_leases(call: Call, answer: Answer) -> None:
 
 
 def _list(call: Call, *, cached: bool) -> None:
+    from gitlease.engine import sessions
+
     call.cached = call.typed("session", "list", options=["--cached"])
-    reading, now = call.service.sessions(cached=cached), call.now()
+    reading, now = sessions.sessions(call.ledger, cached=cached), call.now()
     call.answer(
         {"sessions": [_document(found, now) for found in reading.sessions]},
         warnings=reading.warnings,

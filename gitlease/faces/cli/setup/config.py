@@ -90,14 +90,16 @@ def _settings(call: Call, key: str | None, value: str | None) -> None:
 
 def _ledger_policy(call: Call, key: str | None, value: str | None, cached: bool) -> None:
     from gitlease.core.policy import policy_words
+    from gitlease.engine import govern
+    from gitlease.engine.reading import read_leases
 
     if key is not None:
         _check_policy(key, value)
     if key is not None and value is not None:
-        warnings = call.service.set_policy({key: value}).warnings
-        reading = call.service.read(cached=True)  # what was written just now
+        warnings = govern.set_policy(call.ledger, {key: value}).warnings
+        reading = read_leases(call.ledger, cached=True)  # what was written just now
     else:
-        reading = call.service.read(cached=cached)
+        reading = read_leases(call.ledger, cached=cached)
         warnings = reading.warnings
     source = LEDGER if reading.ledger_id else BUILT_IN
     table = [Entry(k, v, source) for k, v in policy_words(reading.policy).items()]

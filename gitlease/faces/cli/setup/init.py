@@ -41,14 +41,14 @@ def init_verb(call: Call) -> None:
     path, fitting = written if written else (None, None)
     found = fitting.recognised if fitting else None
     recognised = _recognised(found.files, found.folder) if found else None
-    tasks = (found is not None and found.files > 0) or workspace.service.edges.files.exist()
+    tasks = (found is not None and found.files > 0) or workspace.ledger.edges.files.exist()
     reading, warnings = _confirmed(call)
     body: wire.Document = {
         "settings_file": path,
         "recognised": {"kind": found.kind, "files": found.files} if found else None,
         "ledger": {
-            "place": workspace.service.store.place,
-            "layer": workspace.service.layer,
+            "place": workspace.ledger.store.place,
+            "layer": workspace.ledger.layer,
             "id": reading.ledger_id if reading else None,
             "revision": reading.revision if reading else None,
         },
@@ -71,8 +71,10 @@ def _offered(call: Call) -> list[str]:
 
 
 def _confirmed(call: Call) -> tuple[Reading | None, tuple[str, ...]]:
+    from gitlease.engine import govern
+
     try:
-        reading = call.service.confirm()
+        reading = govern.confirm(call.ledger)
     except Unavailable as error:
         later = "the ledger is made with the first claim that reaches it"
         return None, (f"{error.message}; {later}",)
@@ -101,9 +103,9 @@ def _show(
     else:
         output.line(f"{FILE} is there: left as it is")
     if reading is not None:
-        service = call.service
+        ledger = call.ledger
         output.line(
-            f"the {service.layer} ledger is ready on {service.store.place}: "
+            f"the {ledger.layer} ledger is ready on {ledger.store.place}: "
             f"id {reading.ledger_id}, revision {reading.revision}"
         )
     folder = call.typed("claim", "src/")

@@ -89,7 +89,7 @@ def set_verb(call: Call, /, *, word: str, status: str, **options: Any) -> None:
     from gitlease.faces.statuses import read_status
 
     wish, resource = claiming.Wish(**options), call.resource(word)
-    meant = read_status(status, call.service.edges)
+    meant = read_status(status, call.ledger.edges)
     if meant.progress is Progress.IN_PROGRESS:
         _start(call, resource, wish, status=meant.word)
         return
@@ -103,11 +103,14 @@ def set_verb(call: Call, /, *, word: str, status: str, **options: Any) -> None:
 def _start(
     call: Call, resource: Resource, wish: claiming.Wish, *, status: str | None = None
 ) -> None:
+    from gitlease.engine import claim
+
     terms, patience = wish.terms(), wish.patience()
     verb, then = ("start", ()) if status is None else ("set", (status,))
     call.retry = claiming.again(call, verb, [resource], wish, then=then)
     with claiming.ended_by_sigterm(patience):
-        answer = call.service.start(
+        answer = claim.start(
+            call.ledger,
             resource,
             terms,
             status=status,
@@ -131,19 +134,21 @@ def _refuse_terms(wish: claiming.Wish, meant: Status) -> None:
 
 def _finish(call: Call, resource: Resource, wish: claiming.Wish, meant: Status) -> None:
     from gitlease.core.resources.resource import parse_scope
+    from gitlease.engine import end
     from gitlease.faces.cli.leases.ending import answer_done
 
-    call.service.edges.task(resource)
+    call.ledger.edges.task(resource)
     part = None if wish.scope is None else parse_scope(wish.scope)
-    answer = call.service.complete(resource, scope=part, commit=wish.commit, status=meant.word)
+    answer = end.complete(call.ledger, resource, scope=part, commit=wish.commit, status=meant.word)
     answer_done(call, answer)
 
 
 def _set(call: Call, resource: Resource, wish: claiming.Wish, meant: Status) -> None:
+    from gitlease.engine import end
     from gitlease.faces import wire
 
-    task = call.service.edges.task(resource)
-    answer = call.service.set_status(resource, meant.word, commit=wish.commit)
+    task = call.ledger.edges.task(resource)
+    answer = end.set_status(call.ledger, resource, meant.word, commit=wish.commit)
     call.answer(
         wire.ended(answer),
         warnings=answer.warnings,

@@ -1,7 +1,4 @@
-"""The verbs of the engine on one session, as faces call them; each is read in its own module.
-
-Words have been parsed by the time they come here, and nothing is printed: faces do both.
-"""
+"""The verbs of the engine, bound to one session of a ledger: for tests that call many of them."""
 
 from __future__ import annotations
 
@@ -21,13 +18,13 @@ class LeaseService:
         self.edges, self.inbox = session.edges, session.inbox
         self.look, self.known_look, self.views = session.look, session.known_look, session.views
 
-        self.read = partial(reading.read, session)
-        self.log = partial(reading.log, session)
+        self.read = partial(reading.read_leases, session)
+        self.log = partial(reading.read_log, session)
         self.claim = partial(claim.claim, session)
         self.start = partial(claim.start, session)
         self.wait = partial(claim.wait, session)
         self.renew = partial(hold.renew, session)
-        self.beat = partial(hold.beat, session)
+        self.beat = partial(hold.renew_grants, session)
         self.extend = partial(hold.extend, session)
         self.release = partial(end.release, session)
         self.complete = partial(end.complete, session)
