@@ -22,11 +22,8 @@ from gitlease.guard.rules import (
     Finding,
     Severity,
     Touched,
-    anything_stops,
-    as_own,
-    judge,
+    Viewpoint,
     stands,
-    under,
 )
 
 BLIND = "the leases could not be checked"
@@ -101,19 +98,23 @@ class GuardService:
         old: set[str] = set()
         look = _Look()
         for known in self._all(look, strict=strict):
-            moment, policy = self._moment(known), known.policy
-            look.age = max(look.age, self._age(known))
-            self._lost += self._run_out(known, moment)
+            view = self._view(known)
+            look.age = max(look.age, self._age_ms(known) // MS)
+            self._lost += self._run_out(known, view.moment)
             look.damage += known.damage
-            found = judge(touched, known.leases, actor=self._actor, policy=policy, moment=moment)
-            mine = under(touched, known.leases, actor=self._actor, policy=policy, moment=moment)
+            found = view.judge(touched, known.leases)
+            mine = view.under(touched, known.leases)
             findings += found
             own += mine
             if look.failure is not None and not self._is_young(known):
                 old |= {f.lease.lease_id for f in found}
             for lease in (*(f.lease for f in found), *mine):
                 views[lease.lease_id] = view_lease(
-                    lease, layer=known.layer, actor=self._actor, policy=policy, moment=moment
+                    lease,
+                    layer=known.layer,
+                    actor=self._actor,
+                    policy=known.policy,
+                    moment=view.moment,
                 )
         return Guarded(
             findings=tuple(findings),
@@ -146,13 +147,10 @@ class GuardService:
 
     def others_hold(self) -> bool:
         """Whether others hold anything that the guard would stop the caller for. Asks nobody."""
-        every = (self._known_now(layer) for layer in self._layers)
         return any(
-            anything_stops(
-                known.leases, actor=self._actor, policy=known.policy, moment=self._moment(known)
-            )
-            for known in every
-            if known is not None
+            self._view(known).severity(lease) is Severity.BLOCK
+            for known in self._known()
+            for lease in known.leases
         )
 
     def lost(self) -> tuple[str, ...]:
@@ -166,26 +164,19 @@ class GuardService:
         ``parents``: also those of the session that started the caller's.
         By what this clone knows: asks nobody.
         """
-        for layer in self._layers:
-            known = self._known_now(layer)
-            if known is not None:
-                moment, actor, policy = self._moment(known), self._actor, known.policy
-                for lease in known.leases:
-                    if as_own(lease, actor, policy, moment, parents=parents) in OWN:
-                        yield layer, lease
+        for known in self._known():
+            view = self._view(known)
+            for lease in known.leases:
+                if view.as_own(lease, parents=parents) in OWN:
+                    yield known.layer, lease
 
     def under(self, touched: Sequence[Touched]) -> list[tuple[str, Lease]]:
         """The leases of the caller or its parents that a change falls under. Asks nobody."""
-        found = []
-        for layer in self._layers:
-            known = self._known_now(layer)
-            if known is not None:
-                moment, policy, actor = self._moment(known), known.policy, self._actor
-                mine = under(
-                    touched, known.leases, actor=actor, policy=policy, moment=moment, parents=True
-                )
-                found += [(layer, lease) for lease in mine]
-        return found
+        return [
+            (known.layer, lease)
+            for known in self._known()
+            for lease in self._view(known).under(touched, known.leases, parents=True)
+        ]
 
     def due(self) -> tuple[str, ...]:
         """The layers whose leases of the caller's are to be renewed: a third of their time is gone.
@@ -239,12 +230,15 @@ class GuardService:
         return failure if ago <= self._max_age * MS else None
 
     def _is_young(self, known: Watched) -> bool:
-        age = known.received.elapsed_at_most(self._clock.now())
-        return age <= self._max_age * MS
+        return self._age_ms(known) <= self._max_age * MS
 
-    def _age(self, known: Watched) -> int:
-        """How old it is, in whole seconds."""
-        return known.received.elapsed_at_most(self._clock.now()) // MS
+    def _age_ms(self, known: Watched) -> int:
+        return known.received.elapsed_at_most(self._clock.now())
+
+    def _known(self) -> Iterator[Watched]:
+        """What this clone knows of each layer."""
+        every = map(self._known_now, self._layers)
+        return (known for known in every if known is not None)
 
     def _known_now(self, layer: str) -> Watched | None:
         """What this clone knows: as it was kept, else read from the copy of the ledger."""
@@ -299,11 +293,11 @@ class GuardService:
             self._store = self._open()
         return self._store
 
-    def _moment(self, known: Watched) -> Moment:
+    def _view(self, known: Watched) -> Viewpoint:
         def seen(lease: Lease) -> Sighting | None:
             return known.seen.get(lease.lease_id)
 
-        return Moment(now=self._clock.now(), seen=seen)
+        return Viewpoint(self._actor, known.policy, Moment(now=self._clock.now(), seen=seen))
 
     def _set_idle_marker(self, states: Mapping[str, Watched | None]) -> None:
         """What the shims may go by until somebody looks again: it is the same for all who pass."""
@@ -320,8 +314,7 @@ class GuardService:
             runs = [x for x in known.leases if x.same_holder(self._actor) and x.session is not None]
             held += [x for x in known.leases if x.same_holder(self._actor) and x.expires_at > now]
             free = not others and not runs
-            age = known.received.elapsed_at_most(self._clock.now())
-            clear.append(now + self._max_age * MS - age if free else 0)
+            clear.append(now + self._max_age * MS - self._age_ms(known) if free else 0)
         beaten = [x for x in held if not x.parked]
         until = max((x.expires_at for x in beaten), default=0)
         renew = min((_renew_at(x) for x in beaten), default=0)

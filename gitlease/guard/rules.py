@@ -96,61 +96,57 @@ def merged(touched: Iterable[Touched]) -> tuple[Touched, ...]:
     return tuple(found.values())
 
 
-def judge(
-    touched: Sequence[Touched],
-    leases: Iterable[Lease],
-    *,
-    actor: Actor,
-    policy: Policy,
-    moment: Moment,
-) -> list[Finding]:
-    """Everything touched that a lease of others covers: what blocks comes first, then by path.
+@dataclass(frozen=True, slots=True)
+class Viewpoint:
+    """Who looks at leases: by the policy of their ledger, and when."""
 
-    A lease covers its own path, those of its task, and its task's file. What a session holds is
-    open to those that it started.
-    """
-    judged = [
-        (x, SEVERITIES.get(relation(x, actor, policy, moment)))
-        for x in leases
-        if not x.is_of_parent(actor)
-    ]
-    against = [(x, severity) for x, severity in judged if severity is not None]
-    cover = Cover([x for x, _ in against])
-    found = [
-        Finding(one.path, *against[n])
-        for one in touched
-        for n in cover.of(one)
-        if one.concerns(against[n][0], actor)
-    ]
-    return sorted(found, key=lambda f: (f.severity is not Severity.BLOCK, f.path, f.lease.key))
+    actor: Actor
+    policy: Policy
+    moment: Moment
 
+    def judge(self, touched: Sequence[Touched], leases: Iterable[Lease]) -> list[Finding]:
+        """Everything touched that a lease of others covers: what blocks comes first, then by path.
 
-def under(
-    touched: Sequence[Touched],
-    leases: Iterable[Lease],
-    *,
-    actor: Actor,
-    policy: Policy,
-    moment: Moment,
-    parents: bool = False,
-) -> list[Lease]:
-    """The caller's own live leases that a change falls under, in the order of their resources.
+        A lease covers its own path, those of its task, and its task's file.
+        """
+        judged = [(x, self.severity(x)) for x in leases]
+        against = [(x, severity) for x, severity in judged if severity is not None]
+        cover = Cover([x for x, _ in against])
+        found = [
+            Finding(one.path, *against[n])
+            for one in touched
+            for n in cover.of(one)
+            if one.concerns(against[n][0], self.actor)
+        ]
+        return sorted(found, key=lambda f: (f.severity is not Severity.BLOCK, f.path, f.lease.key))
 
-    ``parents``: also those of the session that started the caller's.
-    """
-    mine = [x for x in leases if as_own(x, actor, policy, moment, parents=parents) is Relation.MINE]
-    cover = Cover(mine)
-    found = {n for one in touched for n in cover.of(one)}
-    return sorted((mine[n] for n in found), key=lambda x: x.key)
+    def severity(self, lease: Lease) -> Severity | None:
+        """What it comes to that a lease covers something; None where it is the actor's to change.
 
+        What a session holds is open to those that it started.
+        """
+        if lease.is_of_parent(self.actor):
+            return None
+        return SEVERITIES.get(relation(lease, self.actor, self.policy, self.moment))
 
-def as_own(
-    lease: Lease, actor: Actor, policy: Policy, moment: Moment, *, parents: bool = False
-) -> Relation:
-    """How a lease stands to the caller, and with ``parents`` as to the session that holds it."""
-    if parents and lease.is_of_parent(actor):
-        actor = replace(actor, session=lease.session)
-    return relation(lease, actor, policy, moment)
+    def under(
+        self, touched: Sequence[Touched], leases: Iterable[Lease], *, parents: bool = False
+    ) -> list[Lease]:
+        """The actor's own live leases that a change falls under, in the order of their resources.
+
+        ``parents``: also those of the session that started the actor's.
+        """
+        mine = [x for x in leases if self.as_own(x, parents=parents) is Relation.MINE]
+        cover = Cover(mine)
+        found = {n for one in touched for n in cover.of(one)}
+        return sorted((mine[n] for n in found), key=lambda x: x.key)
+
+    def as_own(self, lease: Lease, *, parents: bool = False) -> Relation:
+        """How a lease stands to the actor, and with ``parents`` as to the session that holds it."""
+        actor = self.actor
+        if parents and lease.is_of_parent(actor):
+            actor = replace(actor, session=lease.session)
+        return relation(lease, actor, self.policy, self.moment)
 
 
 def stands(finding: Finding, carried: Iterable[Carried], *, layer: str, actor: Actor) -> bool:
@@ -172,17 +168,6 @@ def _is_work_of(commit: Carried, lease: Lease, layer: str, actor: Actor) -> bool
         return same_person(lease.holder, commit.committer)
     return any(
         (x.layer, x.key, x.token) == (layer, lease.resource.key, lease.token) for x in commit.named
-    )
-
-
-def anything_stops(
-    leases: Iterable[Lease], *, actor: Actor, policy: Policy, moment: Moment
-) -> bool:
-    """Whether there is any lease at all that the guard would stop this caller for."""
-    return any(
-        SEVERITIES.get(relation(x, actor, policy, moment)) is Severity.BLOCK
-        for x in leases
-        if not x.is_of_parent(actor)
     )
 
 

@@ -9,14 +9,14 @@ from gitlease.core.expiry import Moment, free_at
 from gitlease.core.lease import Actor, Lease, State
 from gitlease.core.moves.operations import Grant, Renew
 from gitlease.core.moves.step_record import Decided
-from gitlease.core.policy import DEFAULT_POLICY
+from gitlease.core.policy import DEFAULT_POLICY, Policy
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import Resource
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.notices import of_damage
 from gitlease.engine.ports import Snapshot
 from gitlease.engine.transaction import fresh_id, with_views
-from gitlease.guard.rules import Carried, Finding, Severity, Touched, judge, stands, under
+from gitlease.guard.rules import Carried, Finding, Severity, Touched, Viewpoint, stands
 
 NOBODY = Actor(holder="")
 
@@ -60,14 +60,12 @@ class PushCase:
         said: list[str] = []
         against: list[LeaseHeld] = []
         for layer, head in heads.items():
-            moment = self._session.moment(head)
-            policy = head.ledger.header.policy if head.ledger else DEFAULT_POLICY
-            leases = _leases(head)
+            moment, leases = self._session.moment(head), _leases(head)
+            view = Viewpoint(self._actor, _policy(head), moment)
             self._believe(layer, named.get(layer, ()))
-            mine = under(self._touched, leases, actor=self._actor, policy=policy, moment=moment)
-            self._believe(layer, mine)
+            self._believe(layer, view.under(self._touched, leases))
             steps[layer] = self._renewal(head, layer)
-            found = judge(self._touched, leases, actor=self._actor, policy=policy, moment=moment)
+            found = view.judge(self._touched, leases)
             said += [_warning(f) for f in found if f.severity is Severity.WARN]
             said += of_damage(head.ledger.damage()) if head.ledger else ()
             stops = [f for f in found if f.severity is Severity.BLOCK and self._stops(f, layer)]
@@ -126,7 +124,6 @@ class PushCase:
 
     def _against(self, found: Sequence[Finding], head: Snapshot, moment: Moment) -> LeaseHeld:
         first, leases = found[0], tuple(dict.fromkeys(f.lease for f in found))
-        policy = head.ledger.header.policy if head.ledger else DEFAULT_POLICY
         name = first.lease.resource
         is_it = first.path == name.text
         what = f"{name} is" if is_it else f"{first.path} falls under {name},"
@@ -134,7 +131,7 @@ class PushCase:
             f"{what} held by {first.lease.holder}",
             resource=name.text,
             conflicts=leases,
-            free_at=max(free_at(x, policy, moment) for x in leases),
+            free_at=max(free_at(x, _policy(head), moment) for x in leases),
         )
         with_views(refusal, head, self._actor, moment)
         return refusal
@@ -145,12 +142,16 @@ def _leases(head: Snapshot) -> list[Lease]:
     return [x for x in leases if x.state is State.ACTIVE]
 
 
+def _policy(head: Snapshot) -> Policy:
+    return head.ledger.header.policy if head.ledger else DEFAULT_POLICY
+
+
 def _covering(touched: Sequence[Touched], own: Sequence[Lease], moment: Moment) -> list[Lease]:
     """Those of one's own leases that cover something touched, whether they ran out or not.
 
     To the guard every lease is somebody's, in the eyes of nobody.
     """
-    found = judge(touched, own, actor=NOBODY, policy=DEFAULT_POLICY, moment=moment)
+    found = Viewpoint(NOBODY, DEFAULT_POLICY, moment).judge(touched, own)
     return list(dict.fromkeys(f.lease for f in found))
 
 

@@ -27,7 +27,7 @@ from gitlease.git.query import ask_line
 from gitlease.git.repository import Repository
 from gitlease.git.rev_range import rev_range
 from gitlease.guard.changes_tasks import TaskTouched, task_status_changes, touched
-from gitlease.guard.rules import Finding, Severity, Touched, judge
+from gitlease.guard.rules import Finding, Severity, Touched, Viewpoint
 from gitlease.server.changes import changes_of
 from gitlease.server.lines import RefMove
 from gitlease.server.lost import lost
@@ -166,13 +166,8 @@ class WorkGuard:
         for head in self._heads:
             leases = self._leases(head, some)
             while chunk := list(islice(leases, LEASES_AT_ONCE)):
-                yield from judge(
-                    some,
-                    chunk,
-                    actor=self._actor(chunk),
-                    policy=head.policy,
-                    moment=Moment(now=_instant(self._now), seen=_written),
-                )
+                moment = Moment(now=_instant(self._now), seen=_written)
+                yield from Viewpoint(self._actor(chunk), head.policy, moment).judge(some, chunk)
 
     def _leases(self, head: _Head, some: Sequence[Touched]) -> Iterator[Lease]:
         """Live leases of others that may cover something that is touched."""

@@ -22,7 +22,7 @@ from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.ports import LedgerStore
 from gitlease.guard.guarding import GuardService
 from gitlease.guard.ports import IdleMarker
-from gitlease.guard.rules import Carried, Severity, Touched, judge, merged, stands, under
+from gitlease.guard.rules import Carried, Severity, Touched, Viewpoint, merged, stands
 
 LAPSED = TTL + SKEW + 1
 JO_CI = replace(JO, session="ci")
@@ -33,7 +33,7 @@ LOGIN = Touched("src/auth/login.py")
 
 def severities(*leases: Lease, who: Actor = JO, seconds: float = 10, **more: object) -> list[str]:
     touched = [LOGIN, Touched("tasks/F001.md", tasks=frozenset({"f001"}))]
-    found = judge(touched, leases, actor=who, policy=DEFAULT_POLICY, moment=moment(seconds))
+    found = Viewpoint(who, DEFAULT_POLICY, moment(seconds)).judge(touched, leases)
     return [f"{f.severity.value} {f.path} {f.lease.resource}" for f in found]
 
 
@@ -86,7 +86,7 @@ def test_a_submodule_stands_for_all_that_is_in_it() -> None:
         (Touched("vendor/lib", folder=True), 1),
         (Touched("vendor/[lib", folder=True), 0),
     ):
-        found = judge([touched], [held], actor=JO, policy=DEFAULT_POLICY, moment=moment(10))
+        found = Viewpoint(JO, DEFAULT_POLICY, moment(10)).judge([touched], [held])
         assert len(found) == expected
 
 
@@ -110,7 +110,7 @@ def test_a_side_that_a_merge_gives_up_concerns_whoever_did_its_work(
     held = lease(holder=replace(KIM, session="ci"), resource=SRC)
 
     def judged(*touched: Touched) -> bool:
-        found = judge(touched, [held], actor=who, policy=DEFAULT_POLICY, moment=moment(10))
+        found = Viewpoint(who, DEFAULT_POLICY, moment(10)).judge(touched, [held])
         if not found:
             return False
         carried = [Carried(touched, who.holder)]
@@ -128,9 +128,9 @@ def test_a_side_that_a_merge_gives_up_concerns_whoever_did_its_work(
 
 def test_ones_own_leases_that_a_change_falls_under() -> None:
     leases = [lease(resource=SRC), lease(), lease(resource="docs/"), lease(holder=KIM)]
-    found = under([LOGIN], leases, actor=JO, policy=DEFAULT_POLICY, moment=moment(10))
+    found = Viewpoint(JO, DEFAULT_POLICY, moment(10)).under([LOGIN], leases)
     assert [str(x.resource) for x in found] == [SRC]
-    found = under([LOGIN], leases, actor=JO, policy=DEFAULT_POLICY, moment=moment(LAPSED))
+    found = Viewpoint(JO, DEFAULT_POLICY, moment(LAPSED)).under([LOGIN], leases)
     assert found == []
 
 
@@ -283,19 +283,15 @@ def test_many_files_and_many_leases_are_few_comparisons(monkeypatch: pytest.Monk
     monkeypatch.setattr(pattern, "covers", counted)
     leases = [lease(holder=KIM, resource=f"area{n}/**/*.py") for n in range(300)]
     touched = [Touched(f"area{n % 400}/f{n}.py") for n in range(2_000)]
-    found = judge(touched, leases, actor=JO, policy=DEFAULT_POLICY, moment=moment(10))
+    found = Viewpoint(JO, DEFAULT_POLICY, moment(10)).judge(touched, leases)
     assert (len(found), count[0]) == (1_500, 1_500)
 
 
 def test_a_submodule_with_a_name_that_no_pattern_has(world: World) -> None:
     for name, expected in (("vendor/\nlib", 1), ("vendor/" + "x" * 600, 1), ("other/\nlib", 0)):
         held = lease(holder=KIM, resource="vendor/*/src/*.c")
-        found = judge(
-            [Touched(name, folder=True)],
-            [held],
-            actor=JO,
-            policy=DEFAULT_POLICY,
-            moment=moment(10),
+        found = Viewpoint(JO, DEFAULT_POLICY, moment(10)).judge(
+            [Touched(name, folder=True)], [held]
         )
         assert len(found) == expected, name
 

@@ -39,7 +39,7 @@ from gitlease.guard.idle_marker import (
     origin_of,
 )
 from gitlease.guard.ports import IdleMarker, Unreachable, Watched
-from gitlease.guard.rules import Touched, judge
+from gitlease.guard.rules import Touched, Viewpoint
 from gitlease.guard.watch import FAILURE, FILE, WatchFolder
 from gitlease.store.state import Known, StateFolder
 
@@ -269,7 +269,7 @@ def judged(place: Place, known: Watched) -> None:
     now = place.clock.now()
     moment = Moment(now=now, seen=lambda x: known.seen.get(x.lease_id))
     touched = [Touched("src/a", frozenset({"f001"}))]
-    judge(touched, known.leases, actor=KIM, policy=known.policy, moment=moment)
+    Viewpoint(KIM, known.policy, moment).judge(touched, known.leases)
     for one in known.leases:
         view = view_lease(one, layer="global", actor=KIM, policy=known.policy, moment=moment)
         at = datetime.fromtimestamp(now.wall_ms / 1_000, UTC)
