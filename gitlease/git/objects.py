@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 BLOB, TREE, COMMIT = "blob", "tree", "commit"
 LACKING = 32  # absent objects at which git may stop, before the rest is taken for absent as well
-AT_ONCE = 12  # expected objects that are read, and kept, together
+AT_ONCE = 64  # expected objects that are read, and kept, together
 
 _NUMBERS = {COMMIT: 1, TREE: 2, BLOB: 3}  # as git itself numbers them
 _KINDS = {BLOB: "file", TREE: "folder", COMMIT: "commit"}

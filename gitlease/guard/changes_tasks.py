@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import posixpath
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
@@ -12,14 +11,7 @@ from gitlease.core.errors import Invalid
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.resources.pattern import fold
 from gitlease.git.changes_raw import GITLINK, LINK, Changed
-from gitlease.git.objects import (
-    BLOB,
-    BatchObjects,
-    GitObjects,
-    LibraryObjects,
-    Unreadable,
-    open_library,
-)
+from gitlease.git.objects import BLOB, BatchObjects, GitObjects, Unreadable
 from gitlease.git.repository import Repository
 from gitlease.guard.rules import Touched
 
@@ -28,7 +20,6 @@ if TYPE_CHECKING:
     from gitlease.tasks.scan import Wanted
 
 MAX_READ = 2_000  # task files of one change; of those beyond only the names are known
-BY_GIT = 12  # so many blobs are read by git; for more of them opening the repository pays
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,24 +66,19 @@ def task_status_changes(
     from gitlease.tasks.scan import Wanted
 
     wanted = Wanted(tasks)
-    sides = [(one, _before(one, wanted), _after(one, wanted)) for one in changed]
-    sides = [(one, before, after) for one, before, after in sides if before or after]
+    sides = _sides(changed, wanted)
     if not sides:
         return []
-    blobs = dict.fromkeys(x.blob for _, *pair in sides for x in pair if x and not x.is_link)
-    some = list(blobs)[:MAX_READ]
-    said = _Said(tasks, wanted, objects or _objects(repository, some), set(some))
-    found = [_touched(one, said, before, after) for one, before, after in sides]
-    return _reunited(found)
+    some = _blobs(sides)[:MAX_READ]
+    said = _Said(tasks, wanted, objects or BatchObjects(repository, some), set(some))
+    return _reunited([_touched(one, said, before, after) for one, before, after in sides])
 
 
 def blobs_of_tasks(tasks: Tasks, changed: Iterable[Changed]) -> list[str]:
     """The blobs of the changed files that the settings call task files, to read them at once."""
     from gitlease.tasks.scan import Wanted
 
-    wanted = Wanted(tasks)
-    sides = (side for one in changed for side in (_before(one, wanted), _after(one, wanted)))
-    return list(dict.fromkeys(side.blob for side in sides if side and not side.is_link))
+    return _blobs(_sides(changed, Wanted(tasks)))
 
 
 def touched(changed: Iterable[Changed], task_touched: Iterable[TaskTouched]) -> list[Touched]:
@@ -120,15 +106,24 @@ class _Side:
     is_link: bool
 
 
-def _before(one: Changed, wanted: Wanted) -> _Side | None:
-    """The side that was there; a copy leaves its source alone."""
-    if one.kind == "C":
-        return None
-    return _side(one.old or one.path, one.mode_before, one.blob_before, wanted)
+Sides = tuple[Changed, _Side | None, _Side | None]
 
 
-def _after(one: Changed, wanted: Wanted) -> _Side | None:
-    return _side(one.path, one.mode_after, one.blob_after, wanted)
+def _sides(changed: Iterable[Changed], wanted: Wanted) -> list[Sides]:
+    """What was there and what is, of the changes of task files; a copy leaves its source alone."""
+    found = []
+    for one in changed:
+        was = one.old or one.path
+        before = _side(was, one.mode_before, one.blob_before, wanted) if one.kind != "C" else None
+        after = _side(one.path, one.mode_after, one.blob_after, wanted)
+        if before or after:
+            found.append((one, before, after))
+    return found
+
+
+def _blobs(sides: Iterable[Sides]) -> list[str]:
+    every = (side for _, *both in sides for side in both)
+    return list(dict.fromkeys(side.blob for side in every if side and not side.is_link))
 
 
 def _side(file: str, mode: str, blob: str, wanted: Wanted) -> _Side | None:
@@ -208,12 +203,3 @@ def _by_name(file: str) -> frozenset[str]:
     """The tasks that a file may be by its name: ``back-7 - Title.md`` may be back-7."""
     stem = posixpath.splitext(posixpath.basename(file))[0]
     return frozenset(fold(word) for word in (stem, *stem.split()[:1]))
-
-
-def _objects(repository: Repository, blobs: Sequence[str]) -> GitObjects:
-    """libgit2 pays for many blobs, and is not told of what git has beside the repository."""
-    if len(blobs) > BY_GIT and "GIT_OBJECT_DIRECTORY" not in os.environ:
-        repo = open_library(repository)
-        if repo is not None:
-            return LibraryObjects(repo)
-    return BatchObjects(repository, blobs)

@@ -652,7 +652,7 @@ def test_many_task_files_are_read_without_a_process_for_each(
     changes = staged(repository)
     found: list[TaskTouched] = []
     read = lambda: found.extend(task_status_changes(repository, tasks_like(), changes))  # noqa: E731
-    assert counted(tmp_path / "trace", read, monkeypatch) == 0
+    assert counted(tmp_path / "trace", read, monkeypatch) == 1
     assert [str(one.after and one.after.resource) for one in found[:30]] == [
         f"F{number:03}" for number in range(30)
     ]
