@@ -72,14 +72,7 @@ def find_work_tree(path: str) -> str | None:
 
     Links count as what they lead to.
     """
-    folder = os.path.dirname(os.path.realpath(path))
-    while True:
-        if os.path.lexists(os.path.join(folder, ".git")):
-            return folder
-        parent = os.path.dirname(folder)
-        if parent == folder:
-            return None
-        folder = parent
+    return _root_around(os.path.dirname(os.path.realpath(path)))
 
 
 def find_common_dir(start: str) -> str | None:
@@ -87,22 +80,25 @@ def find_common_dir(start: str) -> str | None:
 
     What git itself would ask of the environment is not looked at: hooks of agents have none of it.
     """
-    folder = os.path.abspath(start)
-    while True:
-        found = os.path.join(folder, ".git")
-        if os.path.isdir(found):
-            return found
-        if os.path.isfile(found):
-            pointer = _line(found)
-            if not pointer.startswith("gitdir:"):
-                return None
-            git_dir = os.path.join(folder, pointer.removeprefix("gitdir:").strip())
-            common = _line(os.path.join(git_dir, "commondir"))
-            return os.path.normpath(os.path.join(git_dir, common)) if common else git_dir
-        parent = os.path.dirname(folder)
-        if parent == folder:
+    root = _root_around(os.path.abspath(start))
+    if root is None:
+        return None
+    found = os.path.join(root, ".git")
+    if os.path.isdir(found):
+        return found
+    pointer = _line(found)
+    if not pointer.startswith("gitdir:"):
+        return None
+    git_dir = os.path.join(root, pointer.removeprefix("gitdir:").strip())
+    common = _line(os.path.join(git_dir, "commondir"))
+    return os.path.normpath(os.path.join(git_dir, common)) if common else git_dir
+
+
+def _root_around(folder: str) -> str | None:
+    while not os.path.lexists(os.path.join(folder, ".git")):
+        if folder == (folder := os.path.dirname(folder)):
             return None
-        folder = parent
+    return folder
 
 
 def is_due(standing: Standing, name: str, *, every: int, now: float | None = None) -> bool:

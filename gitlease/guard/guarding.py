@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from gitlease.core.duration import humanize_duration
 from gitlease.core.errors import Denied, GitleaseError, Unavailable
@@ -12,10 +13,10 @@ from gitlease.core.frozen import dataclass, field, replace
 from gitlease.core.instant import MS, rfc3339
 from gitlease.core.lease import Actor, Lease, State
 from gitlease.core.relation import Relation, relation
-from gitlease.core.resources.resource import GLOBAL_LAYER, LOCAL_LAYER, WHOLE
-from gitlease.core.view import LeaseView, view_lease
+from gitlease.core.resources.resource import GLOBAL_LAYER, LOCAL_LAYER, WHOLE, Resource
+from gitlease.core.view import LeaseView
 from gitlease.engine.notices import of_damage, told, unread_notices
-from gitlease.engine.ports import Clock, LedgerStore, Snapshot
+from gitlease.engine.ports import Clock, Inbox, LedgerStore, Snapshot
 from gitlease.guard.ports import IdleMarker, Unreachable, Watched, WatchFiles
 from gitlease.guard.rules import (
     Carried,
@@ -26,6 +27,9 @@ from gitlease.guard.rules import (
     stands,
 )
 
+if TYPE_CHECKING:
+    from gitlease.engine.ledger_session import LedgerSession
+
 BLIND = "the leases could not be checked"
 DAMAGE_SHOWN = 3
 OWN = (Relation.MINE, Relation.PARKED)
@@ -34,22 +38,17 @@ THIRD = 3  # a lease is renewed when more than a third of its time is gone
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guarded:
-    """What the guard found. ``own`` are the caller's leases that the change falls under.
+    """What the guard found. ``views`` has the leases by their ids.
 
-    ``checked`` is False when a ledger could not be read at all. ``offline`` says what is known, and
-    why it is not as fresh as was asked for, when the remote did not answer; ``old`` are the ids of
-    the leases that this is all that is known of. ``age`` is how old, in seconds, the oldest
-    knowledge is that this stands on. ``views`` has the leases by their ids.
+    ``offline`` says what is known, and why it is not as fresh as was asked for, when the remote did
+    not answer; ``old`` are the ids of the leases that this is all that is known of.
     """
 
     findings: tuple[Finding, ...] = ()
-    own: tuple[Lease, ...] = ()
     views: Mapping[str, LeaseView] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
-    checked: bool = True
     offline: str = ""
     old: frozenset[str] = frozenset()
-    age: int = 0
 
     def lenient(self) -> Guarded:
         """The same with a warning wherever only knowledge says so that is too old to stop anybody.
@@ -93,38 +92,24 @@ class GuardService:
     def check(self, touched: Sequence[Touched], *, strict: bool = False) -> Guarded:
         """What of the touched paths others hold. ``strict``: asks the remote whatever is known."""
         findings: list[Finding] = []
-        own: list[Lease] = []
         views: dict[str, LeaseView] = {}
         old: set[str] = set()
         look = _Look()
         for known in self._all(look, strict=strict):
             view = self._view(known)
-            look.age = max(look.age, self._age_ms(known) // MS)
             self._lost += self._run_out(known, view.moment)
-            look.damage += known.damage
+            look.noticed(known, self._age_ms(known) // MS)
             found = view.judge(touched, known.leases)
-            mine = view.under(touched, known.leases)
             findings += found
-            own += mine
             if look.failure is not None and not self._is_young(known):
                 old |= {f.lease.lease_id for f in found}
-            for lease in (*(f.lease for f in found), *mine):
-                views[lease.lease_id] = view_lease(
-                    lease,
-                    layer=known.layer,
-                    actor=self._actor,
-                    policy=known.policy,
-                    moment=view.moment,
-                )
+            views |= {f.lease.lease_id: view.seen(f.lease, known.layer) for f in found}
         return Guarded(
             findings=tuple(findings),
-            own=tuple(own),
             views=views,
-            warnings=(*self.lost(), *look.warnings()),
-            checked=look.checked,
+            warnings=(*self.lost(), *dict.fromkeys(look.warnings)),
             offline=look.offline(),
             old=frozenset(old),
-            age=look.age,
         )
 
     def but_their_own(
@@ -192,6 +177,23 @@ class GuardService:
         """Keep what this clone knows now for the next hooks, without asking anybody."""
         self._set_idle_marker({layer: self._known_now(layer) for layer in self._layers})
 
+    def beat(
+        self, session: LedgerSession, inbox: Inbox, resources: Sequence[Resource] = ()
+    ) -> None:
+        """Renew these leases, or all of the run's; nobody waits for it, so what it finds is left.
+
+        Never raises GitleaseError: the next hook or command of this run tells.
+        """
+        from gitlease.engine import hold
+
+        try:
+            answer = hold.renew(session, resources)
+            said = [*answer.warnings, *(refused.message for refused in answer.refused)]
+        except GitleaseError as error:
+            said = [*error.warnings, f"your leases were not renewed: {error.message}"]
+        self.refresh()
+        inbox.leave([*said, *self.lost()])
+
     # --- how ----------------------------------------------------------------------------------
 
     def _all(self, look: _Look, *, strict: bool) -> list[Watched]:
@@ -215,10 +217,10 @@ class GuardService:
                 look.failure = Unreachable(self._clock.now(), error.message)
                 self._watch.set_unreachable(look.failure)
             except GitleaseError as error:
-                look.faults.append(error.message)
-                look.checked = False
+                look.is_blind(error.message)
                 return kept
-        look.checked = look.checked and kept is not None
+        if kept is None:
+            look.is_blind()
         return kept
 
     def _failed_lately(self) -> Unreachable | None:
@@ -347,18 +349,20 @@ class _Look:
 
     def __init__(self) -> None:
         self.failure: Unreachable | None = None
-        self.faults: list[str] = []
-        self.damage: list[str] = []
-        self.checked = True
-        self.age = 0
+        self.warnings: list[str] = []
+        self._blind, self._age = False, 0
 
-    def warnings(self) -> tuple[str, ...]:
-        said = [f"{BLIND}: {text}" for text in self.faults]
-        said += [f"{text}: what it covers is not guarded" for text in self.damage]
-        return tuple(dict.fromkeys(said))
+    def noticed(self, known: Watched, age: int) -> None:
+        self.warnings += [f"{text}: what it covers is not guarded" for text in known.damage]
+        self._age = max(self._age, age)
+
+    def is_blind(self, fault: str = "") -> None:
+        """Nothing is known of a ledger, or what is known is not to be relied on."""
+        self._blind = True
+        self.warnings += [f"{BLIND}: {fault}"] if fault else []
 
     def offline(self) -> str:
         if self.failure is None:
             return ""
-        known = f"by what this clone knew {humanize_duration(self.age)} ago"
-        return f"{known if self.checked else BLIND}: {self.failure.message}"
+        known = f"by what this clone knew {humanize_duration(self._age)} ago"
+        return f"{BLIND if self._blind else known}: {self.failure.message}"

@@ -13,6 +13,7 @@ from gitlease.core.policy import Policy
 from gitlease.core.relation import Relation, relation
 from gitlease.core.resources import pattern
 from gitlease.core.resources.pattern import fold
+from gitlease.core.view import LeaseView, view_lease
 
 if TYPE_CHECKING:
     from gitlease.core.trailers import Authorship, Named
@@ -140,6 +141,12 @@ class Viewpoint:
         cover = Cover(mine)
         found = {n for one in touched for n in cover.of(one)}
         return sorted((mine[n] for n in found), key=lambda x: x.key)
+
+    def seen(self, lease: Lease, layer: str) -> LeaseView:
+        """A lease as the actor sees it."""
+        return view_lease(
+            lease, layer=layer, actor=self.actor, policy=self.policy, moment=self.moment
+        )
 
     def as_own(self, lease: Lease, *, parents: bool = False) -> Relation:
         """How a lease stands to the actor, and with ``parents`` as to the session that holds it."""

@@ -63,7 +63,6 @@ class HookContext:
 
     def beat(self) -> None:
         """Renew now what this run holds, one push for each layer in which it is time."""
-        from gitlease.guard.beating import beat
         from gitlease.wiring.workspace import open_workspace
 
         for layer in self.guard.due():
@@ -74,7 +73,7 @@ class HookContext:
                 clock=self.clock,
             )
             # The gate is about every layer: that guard looks at one of them, perhaps.
-            beat(workspace.ledger, self.guard, workspace.inbox)
+            self.guard.beat(workspace.ledger, workspace.inbox)
 
 
 def open_hooks(

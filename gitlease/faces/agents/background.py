@@ -29,14 +29,12 @@ def in_background(sessions: Sequence[str], *, renews: bool) -> int:
 
 def renew(sessions: Sequence[str], opener: Opener) -> None:
     """Renew what is bound to each of these sessions; what is bound to none stays so."""
-    from gitlease.guard.beating import beat
-
     for session in sessions[:MOST_SESSIONS]:
         workspace = opener(".", session=session)
         resources = _bound(workspace, (session,)).get(session)
         if resources:
             kept = list(resources.values())
-            beat(workspace.ledger, workspace.guard, workspace.inbox, kept)
+            workspace.guard.beat(workspace.ledger, workspace.inbox, kept)
 
 
 def release(sessions: Sequence[str], opener: Opener) -> None:
