@@ -118,13 +118,10 @@ class Hooks:
         stops = self._stops(guarded, offline=strict) or stops
         return HookDecision(blocked=stops, guarded=guarded, refused=refused, warnings=said)
 
-    def name_leases(
-        self, message_file: str, *, amended: bool | None = False, template: bool = False
-    ) -> tuple[str, ...]:
+    def name_leases(self, message_file: str, *, amended: bool | None = False) -> tuple[str, ...]:
         """Name the leases that a commit falls under in its message; what was named.
 
-        ``amended`` is None where git does not say whether a commit is being replaced, ``template``
-        says that the message is one to be filled in.
+        ``amended`` is None where git does not say whether a commit is being replaced.
         """
         held = [trailer(x, layer) for layer, x in self._guard.held(parents=True) if not x.parked]
         if not held:
@@ -132,7 +129,7 @@ class Hooks:
         touched = self._worktree.staged(amended=amended).touched
         trailers = tuple(trailer(lease, layer) for layer, lease in self._guard.under(touched))
         stale = [text for text in held if text not in trailers]
-        self._worktree.set_trailers(message_file, trailers, stale=stale, template=template)
+        self._worktree.set_trailers(message_file, trailers, stale=stale)
         return trailers
 
     def end_message(self, message_file: str) -> None:

@@ -151,21 +151,15 @@ class Worktree(Protocol):
         """What such a push takes away from the main branches of the remote of the ledger."""
 
     def set_trailers(
-        self,
-        message_file: str,
-        trailers: Sequence[str],
-        *,
-        stale: Sequence[str] = (),
-        template: bool = False,
+        self, message_file: str, trailers: Sequence[str], *, stale: Sequence[str] = ()
     ) -> None:
         """Have a message end with these trailers, in the place of older ones of the same leases.
 
-        ``stale`` ones go: the message was that of another change. ``template``: it is to be filled
-        in.
+        ``stale`` ones go: the message was that of another change.
         """
 
     def empty_if_bare(self, message_file: str) -> None:
         """Empty a message that says nothing but trailers, so that git makes no commit of it.
 
-        A template that nobody filled in says nothing either.
+        The template of the settings, as it was, says nothing either.
         """

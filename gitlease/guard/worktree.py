@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 
 from gitlease.core.errors import Invalid
@@ -161,16 +159,10 @@ class HookWorktree:
     # --- the message ------------------------------------------------------------------------------
 
     def set_trailers(
-        self,
-        message_file: str,
-        trailers: Sequence[str],
-        *,
-        stale: Sequence[str] = (),
-        template: bool = False,
+        self, message_file: str, trailers: Sequence[str], *, stale: Sequence[str] = ()
     ) -> None:
         data = read_message(message_file)
         told = with_trailers(data, trailers, self._reading(data), stale=stale)
-        self._keep_template(data if template else None)
         if told != data:
             write_message(message_file, told)
 
@@ -179,27 +171,15 @@ class HookWorktree:
         if says_nothing(data, self._reading(data), self._template()):
             write_message(message_file, b"")
 
-    def _keep_template(self, data: bytes | None) -> None:
-        """What git begins with is compared with what comes of it, as git does."""
-        with contextlib.suppress(OSError):
-            if data is None:
-                os.unlink(self._template_file)
-            else:
-                os.makedirs(os.path.dirname(self._template_file), exist_ok=True)
-                with open(self._template_file, "wb") as opened:
-                    opened.write(data)
-
     def _template(self) -> bytes:
+        place = self._repository.config.get("commit.template")
+        if not place:
+            return b""
         try:
-            return read_message(self._template_file)
+            top = self._repository.toplevel or ""
+            return read_message(os.path.join(top, os.path.expanduser(place)))
         except Invalid:
             return b""
-
-    @property
-    def _template_file(self) -> str:
-        """One for each work tree, since each may have a commit under way."""
-        tree = zlib.crc32(os.fsencode(self._repository.git_dir))
-        return os.path.join(self._repository.common_dir, "gitlease", f"template-{tree:08x}")
 
     def _reading(self, message: bytes) -> Reading:
         config, words = self._repository.config, commit_words()

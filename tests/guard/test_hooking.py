@@ -44,7 +44,6 @@ class FakeWorktree:
     carries: tuple[Carried, ...] | None = None
     asked: list[object] = field(default_factory=list)
     named: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
-    templates: list[bool] = field(default_factory=list)
     stale: list[tuple[str, ...]] = field(default_factory=list)
     ended: list[str] = field(default_factory=list)
 
@@ -65,16 +64,10 @@ class FakeWorktree:
         return self.lost
 
     def set_trailers(
-        self,
-        message_file: str,
-        trailers: Sequence[str],
-        *,
-        stale: Sequence[str] = (),
-        template: bool = False,
+        self, message_file: str, trailers: Sequence[str], *, stale: Sequence[str] = ()
     ) -> None:
         if trailers:
             self.named.append((message_file, tuple(trailers)))
-            self.templates.append(template)
         if stale:
             self.stale.append(tuple(stale))
 
@@ -529,14 +522,6 @@ def test_whether_a_commit_is_replaced_is_passed_on(world: World, amended: bool |
     world.tree.asked.clear()
     assert len(world.hooks().name_leases("MSG", amended=amended)) == 1
     assert world.tree.asked == [amended]
-
-
-@pytest.mark.parametrize("template", [False, True])
-def test_whether_a_message_is_to_be_filled_in_is_passed_on(world: World, template: bool) -> None:
-    world.claims(JO, SRC)
-    world.stage(LOGIN)
-    assert len(world.hooks().name_leases("MSG", template=template)) == 1
-    assert world.tree.templates == [template]
 
 
 def test_a_message_asks_no_remote_and_writes_trailers_whatever_the_mode(world: World) -> None:

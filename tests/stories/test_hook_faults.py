@@ -172,7 +172,7 @@ def test_while_nothing_is_held_gitlease_is_not_even_started(jo: Hooked, tmp_path
 # --- what git does by itself ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("options", [[], ["-s"], ["-t", "template"], ["-v"], ["-s", "-v"]])
+@pytest.mark.parametrize("options", [[], ["-s"], ["-v"], ["-s", "-v"]])
 def test_a_commit_that_git_gives_up_is_given_up_with_the_hooks_too(
     jo: Hooked, options: list[str]
 ) -> None:
@@ -180,14 +180,15 @@ def test_a_commit_that_git_gives_up_is_given_up_with_the_hooks_too(
     claim(jo.root, "src/auth/**")
     (jo.root / "template").write_text("Why:\n")
     jo.change()
-    for hooks in ([], ["-c", "core.hooksPath=/dev/null"]):
-        words = [*hooks, "-c", "core.editor=true", "commit", "-q", *options]
+    no_hooks, template = ["-c", "core.hooksPath=/dev/null"], ["-c", "commit.template=template"]
+    for settings in ([], no_hooks, template, [*no_hooks, *template]):
+        words = [*settings, "-c", "core.editor=true", "commit", "-q", *options]
         done = run_git(jo.root, *words, env=jo.env())
-        assert done.returncode == 1, hooks
+        assert done.returncode == 1, settings
         assert "Aborting commit" in done.stderr
 
 
-@pytest.mark.parametrize("options", [[], ["-s"], ["-v"], ["-t", "template"]])
+@pytest.mark.parametrize("options", [[], ["-s"], ["-v"]])
 def test_a_subject_that_is_typed_into_the_editor_stays_one(
     jo: Hooked, tmp_path: Path, options: list[str]
 ) -> None:
@@ -197,6 +198,7 @@ def test_a_subject_that_is_typed_into_the_editor_stays_one(
     editor.write_text('#!/bin/sh\n{ printf "a subject"; cat "$1"; } >"$1.new"; mv "$1.new" "$1"\n')
     editor.chmod(0o755)
     jo.change()
+    git(jo.root, "config", "commit.template", "template")
     done = run_git(jo.root, "commit", "-q", *options, env=jo.env(GIT_EDITOR=str(editor)))
     assert done.returncode == 0, done.stderr
     assert git(jo.root, "log", "-1", "--format=%s") == "a subject"

@@ -554,8 +554,8 @@ def test_a_picked_or_reverted_commit_names_the_lease_of_now(mine: Pair, verb: st
         (["--cleanup=whitespace"], "#"),
         (["-m", ""], "#"),
         (["-s"], "#"),
-        (["-t", "TEMPLATE"], "#"),
-        (["-t", "TEMPLATE", "--cleanup=scissors"], "#"),
+        (["TEMPLATE"], "#"),
+        (["TEMPLATE", "--cleanup=scissors"], "#"),
         (["--allow-empty-message", "-m", ""], "#"),
     ],
 )
@@ -564,7 +564,9 @@ def test_an_empty_message_is_as_empty_as_without_us(
 ) -> None:
     template = tmp_path / "template"
     template.write_text(f"Why:\n{char} more\n")
-    words = [str(template) if word == "TEMPLATE" else word for word in words]
+    if "TEMPLATE" in words:
+        mine.jo.git("config", "commit.template", str(template))
+        words = words[1:]
     mine.jo.git("config", "core.commentChar", char)
     before = mine.jo.head()
     plain = mine.jo.run("commit", *words, env={"GIT_EDITOR": "true", "GITLEASE_SKIP": "1"})

@@ -91,7 +91,7 @@ def prepare_commit_msg(context: HookContext, args: Sequence[str]) -> int:
         source = given[0] if given else ""
         unsaid = source in ("", "message", "template")
         amended = None if unsaid else list(given) == ["commit", "HEAD"]
-        context.hooks.name_leases(args[0], amended=amended, template=source == "template")
+        context.hooks.name_leases(args[0], amended=amended)
     return 0
 
 
