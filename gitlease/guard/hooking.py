@@ -19,8 +19,8 @@ from gitlease.core.resources.resource import GLOBAL_LAYER, WHOLE
 from gitlease.core.view import LeaseView
 from gitlease.engine import claim
 from gitlease.guard.guarding import Guarded, GuardService
-from gitlease.guard.ports import StagedChange, Started, TakenAway, Worktree
-from gitlease.guard.rules import Finding, Severity, merged
+from gitlease.guard.ports import PushedWork, StagedChange, Started, Worktree
+from gitlease.guard.rules import Finding, Severity
 
 if TYPE_CHECKING:
     from gitlease.engine.ledger_session import LedgerSession
@@ -94,26 +94,18 @@ class Hooks:
         """Whether what is to be pushed may be, with what the remote knows now."""
         if self._rules.mode == OFF:
             return HookDecision()
-        lost = self._worktree.taken_away(lines, remote)
-        pushes = self._worktree.outgoing(lines, remote)
-        refused = next((_of_a_ledger(push.ref) for push in pushes if push.is_ledger), None)
+        work = self._worktree.pushed(lines, remote)
+        refused = next(map(_of_a_ledger, work.ledgers), None)
         stops = refused is not None and self._rules.mode == BLOCK
-        touched = merged((*(one for push in pushes for one in push.touched), *lost.touched))
-        if not touched and not lost.unknown:
+        if not work.touched and not work.unknown:
             return HookDecision(blocked=stops, refused=refused)
-        guarded = self._guard.check(touched, strict=True)
+        guarded = self._guard.check(work.touched, strict=True)
         if any(found.severity is Severity.BLOCK for found in guarded.findings):
-            guarded = self._but_their_own(guarded, lines, remote, lost)
-        if lost.unknown and refused is None and self._guard.others_hold():
-            refused = _blind(lost.unknown, remote)
+            guarded = self._but_their_own(guarded, lines, remote, work)
+        if work.unknown and refused is None and self._guard.others_hold():
+            refused = _blind(work.unknown, remote)
             stops = self._rules.mode == BLOCK
-        said = guarded.warnings + ((guarded.offline,) if guarded.offline else ())
-        said += (f"only {lost.commits} of the commits that are lost were looked at",) * lost.cut
-        said += tuple(
-            f"{push.ref}: only the newest {push.commits} commits were looked at"
-            for push in pushes
-            if push.cut
-        )
+        said = guarded.warnings + ((guarded.offline,) if guarded.offline else ()) + work.warnings
         strict = bool(guarded.offline) and self._rules.offline != OFF
         stops = self._stops(guarded, offline=strict) or stops
         return HookDecision(blocked=stops, guarded=guarded, refused=refused, warnings=said)
@@ -139,14 +131,14 @@ class Hooks:
     # --- how ----------------------------------------------------------------------------------
 
     def _but_their_own(
-        self, guarded: Guarded, lines: Sequence[str], remote: str, lost: TakenAway
+        self, guarded: Guarded, lines: Sequence[str], remote: str, work: PushedWork
     ) -> Guarded:
         """Without what a push only carries along: the holders' own work, and what has landed."""
         try:
             carried = self._worktree.carried(lines, remote)
         except GitleaseError:
             return guarded
-        return self._guard.but_their_own(guarded, carried, lost=lost.touched)
+        return self._guard.but_their_own(guarded, carried, lost=work.lost)
 
     def _stops(self, guarded: Guarded, *, offline: bool) -> bool:
         found = any(f.severity is Severity.BLOCK for f in guarded.findings)

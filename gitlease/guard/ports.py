@@ -98,31 +98,18 @@ class StagedChange:
 
 
 @dataclass(frozen=True, slots=True)
-class Outgoing:
-    """What a push would bring to one ref of a remote: the paths that its commits touch.
+class PushedWork:
+    """The paths that commits touch which a push would bring, or which it would take away.
 
-    ``commits`` is how many there are, ``cut`` whether there were too many to look at.
-    ``is_ledger``: only gitlease moves that ref.
-    """
-
-    ref: str
-    touched: tuple[Touched, ...] = ()
-    commits: int = 0
-    cut: bool = False
-    is_ledger: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class TakenAway:
-    """What a push would take away: the paths that the commits touch, how many, whether too many.
-
+    ``lost`` are those of what it takes away, ``ledgers`` the refs in it that only gitlease moves.
     ``unknown`` are the branches of which it is not known here what they have.
     """
 
     touched: tuple[Touched, ...] = ()
-    commits: int = 0
-    cut: bool = False
+    lost: tuple[Touched, ...] = ()
+    ledgers: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 class Worktree(Protocol):
@@ -138,17 +125,17 @@ class Worktree(Protocol):
         whether there is one; an index without any change is taken for that.
         """
 
-    def outgoing(self, lines: Sequence[str], remote: str) -> tuple[Outgoing, ...]:
-        """What is about to be pushed, by the lines that git gives its pre-push hook."""
+    def pushed(self, lines: Sequence[str], remote: str) -> PushedWork:
+        """What is about to be pushed, by the lines that git gives its pre-push hook.
+
+        It takes away what the main branches of the remote of the ledger have not any more then.
+        """
 
     def carried(self, lines: Sequence[str], remote: str) -> Sequence[Carried]:
         """The commits of such a push, without those that turn out to be there already.
 
         Asks the remote what it has, and goes by what is known here where it does not answer.
         """
-
-    def taken_away(self, lines: Sequence[str], remote: str) -> TakenAway:
-        """What such a push takes away from the main branches of the remote of the ledger."""
 
     def set_trailers(
         self, message_file: str, trailers: Sequence[str], *, stale: Sequence[str] = ()

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 
 from gitlease.core.errors import Invalid
+from gitlease.core.frozen import replace
 from gitlease.core.lease import same_person
 from gitlease.git.ancestry import commit_words, is_forced_push, is_mirror_push
 from gitlease.git.changes import committed, staged
@@ -23,8 +24,8 @@ from gitlease.git.query import ask
 from gitlease.git.remote_branches import names_of
 from gitlease.git.repository import Repository, is_on
 from gitlease.guard.changes_tasks import TaskTouched, task_status_changes, touched
-from gitlease.guard.ports import Outgoing, StagedChange, Started, TakenAway
-from gitlease.guard.rules import Carried, Touched
+from gitlease.guard.ports import PushedWork, StagedChange, Started
+from gitlease.guard.rules import Carried, Touched, merged
 from gitlease.settings.sources import Tasks
 
 
@@ -66,23 +67,40 @@ class HookWorktree:
             problems=tuple(file.problem for file in files if file.problem),
         )
 
-    def outgoing(self, lines: Sequence[str], remote: str) -> tuple[Outgoing, ...]:
-        pushes = self._pushes(lines, remote)
-        shared = self._is_shared(remote)
-        mirrored = shared and self._is_mirrored(remote)
-        every = dict.fromkeys(commit for push in pushes for commit in push.every)
-        found = committed(self._repository, list(every))
-        ledgers = (Outgoing(f"{self._ref_prefix}/*", is_ledger=True),) if mirrored else ()
-        return ledgers + tuple(
-            Outgoing(
-                push.remote_ref,
-                self._touched([one for commit in push.every for one in found[commit]]),
-                len(push.every),
-                push.cut,
-                is_ledger=shared and push.kind == LEDGER,
-            )
-            for push in pushes
+    def pushed(self, lines: Sequence[str], remote: str) -> PushedWork:
+        if not self._is_shared(remote):
+            return self.brought(lines, remote)
+        asked, target = announced(self._repository, lines, remote, self._environ, self._ref_prefix)
+        lost, cut, unknown = removed_by(
+            self._repository,
+            asked,
+            target,
+            self._holder or "",
+            forced=lambda: self._is_forced(target),
         )
+        return replace(self.brought(lines, remote, lost, cut=cut), unknown=unknown)
+
+    def brought(
+        self, lines: Sequence[str], remote: str, lost: Sequence[str] = (), *, cut: bool = False
+    ) -> PushedWork:
+        """What a push brings, with the commits that it takes away; ``cut``: those are not all."""
+        pushes = self._pushes(lines, remote)
+        commits = dict.fromkeys(commit for push in pushes for commit in push.every)
+        found = committed(self._repository, list(dict.fromkeys((*commits, *lost))))
+        gone = self._touched([one for commit in lost for one in found[commit]])
+        brings = self._touched([one for commit in commits for one in found[commit]])
+        ledgers = []
+        if self._is_shared(remote):
+            ledgers = [f"{self._ref_prefix}/*"] if self._is_mirrored(remote) else []
+            ledgers += [push.remote_ref for push in pushes if push.kind == LEDGER]
+        warnings = [
+            f"{push.remote_ref}: only the newest {len(push.every)} commits were looked at"
+            for push in pushes
+            if push.cut
+        ]
+        warnings += [f"only {len(lost)} of the commits that are lost were looked at"] * cut
+        touched = merged((*brings, *gone))
+        return PushedWork(touched, gone, tuple(ledgers), warnings=tuple(dict.fromkeys(warnings)))
 
     def carried(self, lines: Sequence[str], remote: str) -> tuple[Carried, ...]:
         from gitlease.guard.commit_facts import CommitReader
@@ -98,19 +116,6 @@ class HookWorktree:
             if not there.has(commit.id, own=self._is_own(commit.emails))
         )
 
-    def taken_away(self, lines: Sequence[str], remote: str) -> TakenAway:
-        if not self._is_shared(remote):
-            return TakenAway()
-        asked, remote = announced(self._repository, lines, remote, self._environ, self._ref_prefix)
-        lost, cut, unknown = removed_by(
-            self._repository,
-            asked,
-            remote,
-            self._holder or "",
-            forced=lambda: self._is_forced(remote),
-        )
-        return TakenAway(self.touched_by(lost), len(lost), cut, unknown)
-
     def _pushes(self, lines: Sequence[str], remote: str) -> list[Push]:
         return outgoing(
             self._repository,
@@ -122,11 +127,6 @@ class HookWorktree:
             holder=self._holder,
             strict=self._strict,
         )
-
-    def touched_by(self, commits: Sequence[str]) -> tuple[Touched, ...]:
-        """What some commits, by their full ids, touch."""
-        found = committed(self._repository, commits)
-        return self._touched([one for commit in commits for one in found[commit]])
 
     def _is_own(self, emails: Sequence[str]) -> bool:
         return any(same_person(self._holder or "", email) for email in emails)

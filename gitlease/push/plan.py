@@ -14,14 +14,15 @@ from gitlease.core.errors import Denied, Unavailable, UsageError
 from gitlease.core.frozen import replace
 from gitlease.core.work_push import Became, WorkPush, WorkRef
 from gitlease.engine.ports import Cause
-from gitlease.git.changes_push import MAX_COMMITS, REPLACES, removed
+from gitlease.git.changes_push import REPLACES, removed
 from gitlease.git.query import ask
 from gitlease.git.remote_branches import main_branches, names_of
 from gitlease.git.repository import TIMEOUT, TRUE, Repository
-from gitlease.guard.rules import Carried, merged
+from gitlease.guard.ports import PushedWork
+from gitlease.guard.rules import Carried
 from gitlease.guard.worktree import HookWorktree
 from gitlease.push.place import elsewhere, rewritten, unfollowed, work_at
-from gitlease.push.ports import Brought, PlannedPush
+from gitlease.push.ports import PlannedPush
 from gitlease.push.said import Heard, failure, parts_of, unknown
 from gitlease.push.work import JUDGED, PushWish
 from gitlease.settings.sources import Location, Tasks
@@ -170,23 +171,12 @@ class GitWork:
 
     # --- what it brings -------------------------------------------------------------------------
 
-    def brought(self, plan: PlannedPush) -> Brought:
+    def brought(self, plan: PlannedPush) -> PushedWork:
         lines = self._lines(plan)
         if not lines:
-            return Brought(())
-        pushes = self._worktree.outgoing(lines, plan.remote)
-        commits, too_many = self._lost(plan)
-        lost = self._worktree.touched_by(commits)
-        brings = (x for push in pushes for x in push.touched)
-        return Brought(
-            merged((*brings, *lost)),
-            lost,
-            tuple(
-                f"{ref}: only the newest {MAX_COMMITS} commits were looked at"
-                for ref in dict.fromkeys(push.ref for push in pushes if push.cut)
-            )
-            + ((f"only {MAX_COMMITS} of the commits that are lost were looked at",) * too_many),
-        )
+            return PushedWork()
+        lost, cut = self._lost(plan)
+        return self._worktree.brought(lines, plan.remote, lost, cut=cut)
 
     def carried(self, plan: PlannedPush) -> tuple[Carried, ...]:
         return self._worktree.carried(self._lines(plan), plan.remote)

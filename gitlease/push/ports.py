@@ -7,7 +7,8 @@ from typing import Protocol
 
 from gitlease.core.frozen import dataclass
 from gitlease.core.work_push import WorkPush, WorkRef
-from gitlease.guard.rules import Carried, Touched
+from gitlease.guard.ports import PushedWork
+from gitlease.guard.rules import Carried
 from gitlease.push.work import PushWish
 
 
@@ -26,18 +27,6 @@ class PlannedPush:
     tracking: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Brought:
-    """The paths that the commits of a push touch, and what could not be looked at.
-
-    ``lost`` are those among them that commits touch which it takes away.
-    """
-
-    touched: tuple[Touched, ...]
-    lost: tuple[Touched, ...] = ()
-    warnings: tuple[str, ...] = ()
-
-
 class Work(Protocol):
     """The user's repository as a push finds it. git itself says what a push does.
 
@@ -53,7 +42,7 @@ class Work(Protocol):
         rejects is among the answer's.
         """
 
-    def brought(self, plan: PlannedPush) -> Brought:
+    def brought(self, plan: PlannedPush) -> PushedWork:
         """What the commits touch that a push would bring, or that it would take away.
 
         Asks the remote only where something is replaced or deleted: what else it has. Denied where

@@ -29,9 +29,10 @@ from gitlease.core.resources.resource import Resource, parse_resource
 from gitlease.core.work_push import Became, WorkPush, WorkRef
 from gitlease.engine.answers import ClaimOptions
 from gitlease.engine.ledger_session import LedgerSession
+from gitlease.guard.ports import PushedWork
 from gitlease.guard.rules import Carried, Touched
 from gitlease.push.fenced_push import UNFENCED, FencedPush, PushAnswer, PushRefused
-from gitlease.push.ports import Brought, PlannedPush
+from gitlease.push.ports import PlannedPush
 from gitlease.push.work import PushWish
 
 MAIN = "refs/heads/main"
@@ -67,8 +68,8 @@ class FakeWork:
     def carried(self, plan: PlannedPush) -> Sequence[Carried]:
         return [Carried(self.brought(plan).touched)]
 
-    def brought(self, plan: PlannedPush) -> Brought:
-        return Brought(tuple(Touched(path) for path in self.touched if plan.push.refs))
+    def brought(self, plan: PlannedPush) -> PushedWork:
+        return PushedWork(tuple(Touched(path) for path in self.touched if plan.push.refs))
 
     def land(self, push: WorkPush) -> tuple[str, ...]:
         self.landed += [x.new for x in push.refs]

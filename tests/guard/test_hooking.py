@@ -24,7 +24,7 @@ from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.ports import LedgerStore
 from gitlease.guard.guarding import GuardService
 from gitlease.guard.hooking import HookRules, Hooks, trailer
-from gitlease.guard.ports import Outgoing, StagedChange, Started, TakenAway
+from gitlease.guard.ports import PushedWork, StagedChange, Started
 from gitlease.guard.rules import Carried, Severity, Touched
 
 LAPSED = TTL + SKEW + 1
@@ -39,8 +39,7 @@ class FakeWorktree:
     """A work tree with one staged change, and pushes that are under way."""
 
     change: StagedChange = field(default_factory=StagedChange)
-    pushes: tuple[Outgoing, ...] = ()
-    lost: TakenAway = field(default_factory=TakenAway)
+    push: PushedWork = field(default_factory=PushedWork)
     carries: tuple[Carried, ...] | None = None
     asked: list[object] = field(default_factory=list)
     named: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
@@ -51,17 +50,14 @@ class FakeWorktree:
         self.asked.append(amended)
         return self.change
 
-    def outgoing(self, lines: Sequence[str], remote: str) -> tuple[Outgoing, ...]:
+    def pushed(self, lines: Sequence[str], remote: str) -> PushedWork:
         self.asked.append((tuple(lines), remote))
-        return self.pushes
+        return self.push
 
     def carried(self, lines: Sequence[str], remote: str) -> Sequence[Carried]:
-        if self.carries is None:  # each push is one commit of nobody in particular
-            return [Carried(push.touched) for push in self.pushes]
+        if self.carries is None:  # one commit of nobody in particular
+            return [Carried(self.push.touched)]
         return self.carries
-
-    def taken_away(self, lines: Sequence[str], remote: str) -> TakenAway:
-        return self.lost
 
     def set_trailers(
         self, message_file: str, trailers: Sequence[str], *, stale: Sequence[str] = ()
@@ -218,7 +214,7 @@ def test_a_push_is_stopped_offline_unless_the_settings_let_it_go(
     world: World, mode: str, offline: str, reached: str, found: str
 ) -> None:
     held_by_kim(world, found)
-    world.tree.pushes = (Outgoing("refs/heads/main", (LOGIN,), 1),)
+    world.tree.push = PushedWork((LOGIN,))
     if reached == "old":
         world.hooks().pre_push((), "origin")
     if reached != "fresh":
@@ -243,7 +239,6 @@ def test_with_the_mode_off_nobody_is_asked_for_anything(world: World) -> None:
 
 def test_a_change_of_nothing_asks_nobody(world: World) -> None:
     assert not world.hooks().pre_commit().blocked
-    world.tree.pushes = (Outgoing("refs/heads/main"),)
     assert not world.hooks().pre_push((), "origin").blocked
     assert world.opened == 0
 
@@ -278,36 +273,14 @@ def test_a_push_asks_the_remote_however_fresh_the_knowledge_is(world: World) -> 
     assert not world.hooks().pre_commit().blocked
     world.claims(KIM, SRC)
     assert not world.hooks().pre_commit().blocked  # fresh enough for a commit
-    world.tree.pushes = (Outgoing("refs/heads/main", (LOGIN,), 1),)
+    world.tree.push = PushedWork((LOGIN,))
     assert world.hooks().pre_push((), "origin").blocked
 
 
-def test_a_path_of_two_refs_is_found_once_with_all_its_tasks(world: World) -> None:
-    world.claims(KIM, "F001", "F002")
-    one = Touched("tasks/a.md", tasks=frozenset({"f001"}))
-    other = Touched("tasks/a.md", tasks=frozenset({"f002"}))
-    world.tree.pushes = (Outgoing("refs/heads/a", (one,), 1), Outgoing("refs/heads/b", (other,), 1))
-    found = world.hooks().pre_push(("x",), "origin").guarded.findings
-    assert [f.lease.resource.text for f in found] == ["F001", "F002"]
-    assert world.tree.asked == [(("x",), "origin")]
-
-
-def test_a_folder_stays_one_where_another_ref_has_a_file_of_its_name(world: World) -> None:
-    world.claims(KIM, "vendor/lib/src/*.c")
-    folder, file = Touched("vendor/lib", folder=True), Touched("vendor/lib")
-    for touched in ((folder, file), (file, folder)):
-        world.tree.pushes = tuple(Outgoing(f"r{n}", (x,), 1) for n, x in enumerate(touched))
-        assert world.hooks().pre_push((), "origin").blocked
-
-
-def test_it_says_of_which_refs_not_all_was_looked_at(world: World) -> None:
-    world.tree.pushes = (
-        Outgoing("refs/heads/old", (LOGIN,), 500, cut=True),
-        Outgoing("refs/heads/new", (LOGIN,), 3),
-    )
+def test_what_could_not_be_looked_at_is_said(world: World) -> None:
+    world.tree.push = PushedWork((LOGIN,), warnings=("not all of main",))
     decision = world.hooks().pre_push((), "origin")
-    assert not decision.blocked
-    assert decision.warnings == ("refs/heads/old: only the newest 500 commits were looked at",)
+    assert (decision.blocked, decision.warnings) == (False, ("not all of main",))
 
 
 # --- claims that a commit implies -----------------------------------------------------------------
@@ -539,16 +512,8 @@ def test_the_end_of_a_message_is_handed_on(world: World) -> None:
     assert world.tree.ended == ["MSG"]
 
 
-def test_what_a_push_takes_away_counts_as_what_it_brings(world: World) -> None:
-    world.claims(KIM, "src/auth/")
-    world.tree.lost = TakenAway((LOGIN,), 500, cut=True)
-    decision = world.hooks().pre_push((), "origin")
-    assert decision.blocked
-    assert decision.warnings == ("only 500 of the commits that are lost were looked at",)
-
-
 def test_what_nobody_here_knows_is_not_replaced_while_others_hold_anything(world: World) -> None:
-    world.tree.lost = TakenAway(unknown=("main",))
+    world.tree.push = PushedWork(unknown=("main",))
     assert world.hooks().pre_push((), "origin").refused is None, "nobody holds anything"
     world.claims(JO, "src/auth/")
     assert world.hooks().pre_push((), "origin").refused is None, "nobody else does"
@@ -568,14 +533,14 @@ def test_the_holder_s_own_commits_are_landed_by_anybody(
     world: World, email: str, stops: bool
 ) -> None:
     world.claims(KIM, "src/auth/")
-    world.tree.pushes = (Outgoing("refs/heads/main", (LOGIN,), 1),)
+    world.tree.push = PushedWork((LOGIN,))
     world.tree.carries = (Carried((LOGIN,), email),)
     assert world.hooks().pre_push((), "origin").blocked == stops
     world.tree.carries += (Carried((LOGIN,), JO.holder),)
     assert world.hooks().pre_push((), "origin").blocked, "one of them is not"
     world.tree.carries = ()
     assert not world.hooks().pre_push((), "origin").blocked, "all of it is there already"
-    world.tree.lost = TakenAway((LOGIN,), 1)
+    world.tree.push = PushedWork((LOGIN,), (LOGIN,))
     assert world.hooks().pre_push((), "origin").blocked, "what is taken away is nobody's own"
 
 
@@ -593,7 +558,7 @@ def test_of_the_runs_of_one_person_the_message_tells_whose_commit_it_is(
 ) -> None:
     one, other = (replace(JO, session=name) for name in ("one", "other"))
     world.claims(one, "src/auth/")
-    world.tree.pushes = (Outgoing("refs/heads/main", (LOGIN,), 1),)
+    world.tree.push = PushedWork((LOGIN,))
     trailer_of = read_trailer(named)
     assert trailer_of is not None
     world.tree.carries = (Carried((LOGIN,), JO.holder, (trailer_of,)),)

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from support.repos import git
+from support.repos import commit_file, git
 from support.task_trees import HINDERED, make_repository, tasks_like
 
 from gitlease.core.errors import Invalid
@@ -448,3 +448,25 @@ def test_a_scope_of_several_words_is_named_once(messages: Messages, scope: str) 
     assert messages.named(once, f"F001 token=4 scope={scope} layer=night") == once
     again = messages.named(once, f"F001 token=5 scope={scope} layer=night")
     assert again == once.replace(b"token=4", b"token=5")
+
+
+# --- pushes ---------------------------------------------------------------------------------------
+
+
+def test_a_push_of_too_many_commits_says_which_were_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    messages = Messages(tmp_path / "repo")
+    tip = [commit_file(messages.root, name, "x\n") for name in ("a", "b", "c")][-1]
+    lines = [f"x {tip} refs/heads/{name} {'0' * 40}" for name in ("one", "two")]
+    work = messages.worktree.pushed(lines, "origin")
+    assert ([x.path for x in work.touched], work.warnings) == (["c", "b", "a"], ())
+    monkeypatch.setattr("gitlease.git.changes_push.MAX_COMMITS", 2)
+    work = messages.worktree.pushed(lines, "origin")
+    assert [x.path for x in work.touched] == ["c", "b"]
+    said = "refs/heads/{}: only the newest 2 commits were looked at"
+    assert work.warnings == (said.format("one"), said.format("two"))
+    lost = git(messages.root, "rev-list", "-2", tip).split()
+    taken = messages.worktree.brought([], "origin", lost, cut=True)
+    assert [x.path for x in taken.lost] == [x.path for x in taken.touched] == ["c", "b"]
+    assert taken.warnings == ("only 2 of the commits that are lost were looked at",)
