@@ -312,7 +312,7 @@ def board(
 def found(
     on: Board, *, pasts: dict[str, Past] | None = None, deleted: dict[str, Deleted] | None = None
 ) -> list[Finding]:
-    return [left.finding for left in of_leases(on, pasts or {}, deleted or {})]
+    return [finding for _, finding in of_leases(on, pasts or {}, deleted or {})]
 
 
 def rules_of(findings: Iterable[Finding]) -> list[str]:

@@ -21,6 +21,7 @@ from gitlease.check.stale.idle import StaleRules
 from gitlease.check.stale.staleness import StaleService
 from gitlease.core.edge import People, Progress
 from gitlease.core.errors import LeaseHeld
+from gitlease.core.finding import Finding
 from gitlease.core.lease import Actor
 from gitlease.core.resources.resource import parse_resource
 from gitlease.engine.answers import ClaimOptions
@@ -291,7 +292,11 @@ def test_what_is_leased_in_another_layer_that_counts_is_held(world: World) -> No
     found = world.stale(JO, layer="alpha").find()
     assert [(f.rule.id, f.layer) for f in found.findings] == [("stale-edge", None)]
     assert found.fixable == ()
-    assert "--layer global" in found.left[0].why
+    assert "--layer global" in found.stays[found.findings[0]]
+
+
+def why_not(finding: Finding) -> str:
+    return finding.evidence[-1].removeprefix("not fixed: ")
 
 
 # --- retiring -----------------------------------------------------------------------------------
@@ -308,7 +313,7 @@ def test_one_push_and_one_commit_retire_it_and_those_concerned_are_told(world: W
     assert files.commits == ["unassign F001 from kim@example.com: idle since 2027-01-15"]
     assert files["F001"].assigned == ()
     assert world.records() == []
-    assert (fixed.changed, fixed.left) == (True, ())
+    assert (fixed.changed, fixed.findings) == (True, ())
     assert [f.rule.id for f in fixed.fixed] == ["stale-edge", "lapsed-lease"]
     assert [(v.resource, v.state) for v in fixed.leases] == [
         ("F001", "expired"),
@@ -367,7 +372,7 @@ def test_without_the_policy_only_ones_own_goes_and_the_rest_is_named(world: Worl
     assert [f.rule.id for f in found.findings] == ["stale-edge", "lapsed-lease", "lapsed-lease"]
     fixed = stale.fix(found)
     assert [f.resource for f in fixed.fixed] == ["port-8080"]
-    assert {(s.finding.resource, s.why) for s in fixed.left} == {
+    assert {(f.resource, why_not(f)) for f in fixed.findings} == {
         ("F001", "only its holder may retire it, since stale.release is not true"),
         ("deploy", "only its holder may retire it, since stale.release is not true"),
     }
@@ -384,7 +389,7 @@ def test_a_name_that_is_nobodys_goes_with_its_stale_edge(world: World) -> None:
     stale = world.stale(JO)
     fixed = stale.fix(stale.find())
     assert [f.rule.id for f in fixed.fixed] == ["stale-edge", "unknown-assignee"]
-    assert [s.finding.rule.id for s in fixed.left] == ["no-ledger"]
+    assert [f.rule.id for f in fixed.findings] == ["no-ledger"]
     assert world.files[JO.holder]["F001"].assigned == ()
     world.assign("F001", to="ghost")  # as it is where the commit did not come yet
     assert [f.rule.id for f in stale.find().findings] == ["stale-edge", "unknown-assignee"]
@@ -398,7 +403,7 @@ def test_what_is_live_or_for_a_person_to_decide_stays(world: World) -> None:
     stale = world.stale(JO)
     found = stale.find()
     fixed = stale.fix(found)
-    assert {(s.finding.rule.id, s.why) for s in fixed.left} == {
+    assert {(f.rule.id, why_not(f)) for f in fixed.findings} == {
         ("lease-on-done", "it is live: only its holder ends it"),
         ("unknown-assignee", "that is for a person to decide"),
     }
@@ -413,7 +418,7 @@ def test_a_lease_of_a_task_that_is_gone_is_retired(world: World) -> None:
     del world.files[JO.holder].tasks["tasks/F002.md"]
     world.told.gone["f002"] = Deleted("tasks/F002.md", "c0ffee", BEGINNING, JO.holder)
     stale = world.stale(JO)
-    assert [s.why for s in stale.find().left] == ["it is live: only its holder ends it"]
+    assert list(stale.find().stays.values()) == ["it is live: only its holder ends it"]
     world.clock.advance(DAY)
     fixed = stale.fix(stale.find())
     assert [f.rule.id for f in fixed.fixed] == ["lease-on-gone"]
@@ -430,8 +435,8 @@ def test_a_claim_that_came_in_between_wins(world: World, jo_knows: bool) -> None
         world.of(JO).read()
     fixed = stale.fix(found)
     assert [f.resource for f in fixed.fixed] == ["deploy"]
-    (left,) = fixed.left
-    assert (left.finding.resource, left.why) == (
+    (left,) = fixed.findings
+    assert (left.resource, why_not(left)) == (
         "F001",
         "not any more: F001 is held by kim@example.com",
     )
@@ -464,8 +469,8 @@ def test_a_file_that_cannot_be_written_keeps_its_own_edge_only(world: World) -> 
     world.files[JO.holder].unwritable = {"tasks/F001.md"}
     fixed = world.stale(JO).fix(world.stale(JO).find())
     assert sorted(f.resource or "" for f in fixed.fixed) == ["F002", "deploy"]
-    (left,) = fixed.left
-    assert (left.finding.resource, left.why) == (
+    (left,) = fixed.findings
+    assert (left.resource, why_not(left)) == (
         "F001",
         "not any more: tasks/F001.md: cannot be written",
     )

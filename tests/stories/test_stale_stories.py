@@ -522,7 +522,8 @@ def test_a_claim_that_came_in_between_wins(story: Story) -> None:
     with story.counted() as said:
         fixed = story.fix(found=found)
     assert (said["commits"], fixed.fixed, fixed.changed) == (0, (), False)
-    assert fixed.left[0].why == "not any more: F001 is held by w2@example.com"
+    said_why = "not fixed: not any more: F001 is held by w2@example.com"
+    assert fixed.findings[0].evidence[-1] == said_why
     assert KIM in (story.jo / "tasks/F001.md").read_text()
     (view,) = LeaseService(story.at(story.jo).ledger).read().leases
     assert (view.holder, view.state) == (KIM, "active")
@@ -538,7 +539,8 @@ def test_without_the_policy_the_claims_of_others_stay(story: Story) -> None:
     story.days(8)
     fixed = story.fix()
     assert [f.resource for f in fixed.fixed] == ["F002"]
-    assert [(s.finding.resource, "stale.release" in s.why) for s in fixed.left] == [("F001", True)]
+    (left,) = fixed.findings
+    assert (left.resource, "stale.release" in left.evidence[-1]) == ("F001", True)
     assert KIM in (story.jo / "tasks/F001.md").read_text()
     assert [v.resource for v in LeaseService(story.at(story.jo).ledger).read().leases] == ["F001"]
 
@@ -552,8 +554,8 @@ def test_without_a_branch_to_commit_on_the_edges_stay_and_plain_leases_go(story:
     git(story.jo, "switch", "-q", "--detach")
     fixed = story.fix()
     assert [f.resource for f in fixed.fixed] == ["deploy"]
-    assert [s.finding.resource for s in fixed.left] == ["F001"]
-    assert "HEAD is detached" in fixed.left[0].why
+    assert [f.resource for f in fixed.findings] == ["F001"]
+    assert "HEAD is detached" in fixed.findings[0].evidence[-1]
     assert git(story.jo, "status", "--porcelain") == ""
     fixed = story.fix(commit=False)
     assert [f.resource for f in fixed.fixed] == ["F001"]
@@ -571,9 +573,10 @@ def test_an_edit_that_could_not_be_committed_is_not_called_fixed(story: Story) -
     git(story.jo, "config", "gpg.program", "/bin/false")
     fixed = story.fix()
     assert ([f.resource for f in fixed.fixed], fixed.commit) == (["deploy"], None)
-    (left,) = fixed.left
-    assert left.why.startswith("tasks/F001.md is edited, but it is not committed: ")
-    assert fixed.undone == (left.why,)
+    (left,) = fixed.findings
+    why = left.evidence[-1].removeprefix("not fixed: ")
+    assert why.startswith("tasks/F001.md is edited, but it is not committed: ")
+    assert fixed.undone == (why,)
     assert git(story.jo, "status", "--porcelain", "--", "tasks") == " M tasks/F001.md"
     git(story.jo, "config", "--unset", "commit.gpgsign")
     (step,) = left.next_steps

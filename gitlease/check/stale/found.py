@@ -53,14 +53,6 @@ class Board:
         return any(self.persons.stands_for(name, holder) for name in task.assigned)
 
 
-@dataclass(frozen=True, slots=True)
-class Left:
-    """A lease that somebody should look at."""
-
-    finding: Finding
-    record: Held
-
-
 # --- edges ---------------------------------------------------------------------------------------
 
 
@@ -110,7 +102,7 @@ def _of_edge(
 
 def of_leases(
     board: Board, pasts: Mapping[str, Past], deleted: Mapping[str, Deleted]
-) -> list[Left]:
+) -> list[tuple[Held, Finding]]:
     """The leases that lapsed or do not fit the task files; what an edge explains is none."""
     records = by_resource(board.records)
     found = []
@@ -124,7 +116,7 @@ def of_leases(
         past = pasts.get(task.file) if task is not None else None
         finding = _of_record(record, task, board, done=done, gone=gone, past=past)
         if finding is not None:
-            found.append(Left(finding, record))
+            found.append((record, finding))
     return found
 
 

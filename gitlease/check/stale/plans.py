@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from shlex import quote
 
 from gitlease.check.rules import LEASE_ON_DONE, LEASE_ON_GONE
-from gitlease.check.stale.facts import Edge, Held, by_resource
-from gitlease.check.stale.found import Board, Left
+from gitlease.check.stale.facts import Held, by_resource
+from gitlease.check.stale.found import Board
 from gitlease.check.stale.idle import Idle
 from gitlease.core.edge import EdgeEdit, printable
 from gitlease.core.errors import GitleaseError
 from gitlease.core.finding import Finding
-from gitlease.core.frozen import dataclass, replace
+from gitlease.core.frozen import dataclass, field, replace
 from gitlease.core.instant import rfc3339
 from gitlease.core.lease import same_person
 from gitlease.core.moves.operations import MAX_REASON, Grant, Retirement
@@ -29,7 +29,7 @@ from gitlease.engine.sessions import AT_ONCE
 NOT_ALLOWED = "only its holder may retire it, since stale.release is not true"
 LIVE = "it is live: only its holder ends it"
 BY_HAND = "that is for a person to decide"
-MEANWHILE = "not any more: {}"
+OTHER_LAYER = "its lease lies in the layer {0}, and is retired there: --layer {0}"
 _WHY = {LEASE_ON_DONE: "the task is done", LEASE_ON_GONE: "its task file is gone"}
 
 
@@ -41,18 +41,9 @@ class Fixable:
     wish: RetirePlan
 
 
-@dataclass(frozen=True, slots=True)
-class Stays:
-    """A finding that is not retired, and why not; ``next_steps`` has what to type, if anything."""
-
-    finding: Finding
-    why: str
-    next_steps: tuple[str, ...] = ()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stale:
-    """What was found: the worst first. ``left`` are the findings that nothing here may retire.
+    """What was found, the worst first. ``stays`` says why nothing here may retire the others.
 
     ``unread`` is what could not be looked at, records of the ledgers and what this clone lacks: it
     is no pass then.
@@ -61,19 +52,20 @@ class Stale:
     findings: tuple[Finding, ...] = ()
     unread: tuple[str, ...] = ()
     fixable: tuple[Fixable, ...] = ()
-    left: tuple[Stays, ...] = ()
+    stays: Mapping[Finding, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fixed:
-    """What was retired, and what stays; ``commit`` has the id of the commit of the edges.
+    """What was retired, and the ``findings`` that stay, each with the reason.
 
-    ``undone`` says of which task files the edit or its commit failed: the ledger has it already.
+    ``commit`` has the id of the commit of the edges. ``undone`` says of which task files the edit
+    or its commit failed: the ledger has it already.
     """
 
     fixed: tuple[Finding, ...] = ()
-    left: tuple[Stays, ...] = ()
+    findings: tuple[Finding, ...] = ()
     leases: tuple[LeaseView, ...] = ()
     undone: tuple[str, ...] = ()
     refused: tuple[GitleaseError, ...] = ()
@@ -90,35 +82,22 @@ class Plans:
         self._records = by_resource(board.records)
         self._holder, self._people = service.actor.holder, service.edges.rules.people
         self._parts: dict[Resource, _Part] = {}
-        self._stays: list[Stays] = []
+        self._stays: dict[Finding, str] = {}
 
-    def plan(
-        self,
-        findings: Sequence[Finding],
-        idle: Sequence[tuple[Idle, Finding]],
-        leases: Sequence[Left],
-        also: Mapping[Edge, Finding],
-    ) -> tuple[tuple[Fixable, ...], tuple[Stays, ...]]:
-        """What may be retired, by resource, and why not the rest of the findings.
-
-        ``also`` has findings that are settled when an edge goes.
-        """
-        for one, finding in idle:
-            more = also.get(one.edge)
-            self._edge(one, [finding] if more is None else [finding, more])
-        for left in leases:
-            self._lease(left)
-        fixable = tuple(
+    def fixable(self) -> tuple[Fixable, ...]:
+        """What may be retired, by resource."""
+        return tuple(
             Fixable(tuple(part.findings), part.wish(resource, self._board))
             for resource, part in self._parts.items()
         )
-        planned = {id(f) for one in fixable for f in one.findings}
-        planned |= {id(one.finding) for one in self._stays}
-        rest = (Stays(f, BY_HAND) for f in findings if id(f) not in planned)
-        return fixable, (*self._stays, *rest)
 
-    def _edge(self, idle: Idle, findings: Sequence[Finding]) -> None:
-        """A stale edge goes with the leases that it is left of."""
+    def stays(self, findings: Iterable[Finding]) -> Mapping[Finding, str]:
+        """Why the rest of these is not retired."""
+        planned = {finding for part in self._parts.values() for finding in part.findings}
+        return {f: self._stays.get(f, BY_HAND) for f in findings if f not in planned}
+
+    def edge(self, idle: Idle, findings: Sequence[Finding]) -> None:
+        """A stale edge goes with the leases that it is left of, and all that is found of it."""
         persons, edge = self._board.persons, idle.edge
         lapsed = [
             x
@@ -130,16 +109,17 @@ class Plans:
             note = f"was assigned to {persons.called(edge.name)}: {why}"
             self._retire(edge.task.resource, findings, lapsed, why, note).idle.append(idle)
 
-    def _lease(self, left: Left) -> None:
-        finding, lease = left.finding, left.record.lease
-        if not left.record.lapsed:
-            self._stays.append(Stays(finding, LIVE))
-        elif self._may(finding, [left.record], own=same_person(lease.holder, self._holder)):
+    def lease(self, record: Held, finding: Finding) -> None:
+        """A lease that lapsed goes, a live one stays."""
+        lease = record.lease
+        if not record.lapsed:
+            self._stays[finding] = LIVE
+        elif self._may(finding, [record], own=same_person(lease.holder, self._holder)):
             ended = rfc3339(lease.expires_at)
             why, note = _WHY.get(finding.rule, f"lapsed since {ended}"), ""
             if lease.edge and finding.rule not in _WHY:
                 note = f"was held by {lease.holder}, whose lease lapsed at {ended}"
-            self._retire(lease.resource, [finding], [left.record], why, note)
+            self._retire(lease.resource, [finding], [record], why, note)
 
     def _retire(
         self,
@@ -159,12 +139,11 @@ class Plans:
     def _may(self, finding: Finding, records: Sequence[Held], *, own: bool) -> bool:
         """Whether it may be retired here; what stays is noted with the reason."""
         layer = next((x.layer for x in records if x.layer != self._layer), None)
-        why = None if own or self._board.rules.release else NOT_ALLOWED
-        if why is None and layer is not None:
-            why = f"its lease lies in the layer {layer}, and is retired there: --layer {layer}"
-        if why is not None:
-            self._stays.append(Stays(finding, why))
-        return why is None
+        if not own and not self._board.rules.release:
+            self._stays[finding] = NOT_ALLOWED
+        elif layer is not None:
+            self._stays[finding] = OTHER_LAYER.format(layer)
+        return finding not in self._stays
 
 
 class _Part:
@@ -218,42 +197,36 @@ def chunks(fixable: Sequence[Fixable]) -> Iterator[list[Fixable]]:
         yield some
 
 
-def joined(fixed: Fixed, asked: Sequence[Fixable], answer: Answer) -> Fixed:
-    """What was fixed so far, with the answer of another step."""
+def not_fixed(finding: Finding, why: str, *steps: str) -> Finding:
+    """A finding with why it was not fixed, and what to type where that differs then."""
+    said = (*finding.evidence, f"not fixed: {why}")
+    return replace(finding, evidence=said, next_steps=steps or finding.next_steps)
+
+
+def came_of(some: Sequence[Fixable], answer: Answer) -> dict[Finding, Finding]:
+    """The findings that stay after a step, each with the reason."""
     against = {fold(e.resource or ""): e for e in answer.refused}
     undone = {w.change.resource.key: w for w in answer.written if w.problem}
-    done: list[Finding] = []
-    left: list[Stays] = []
-    for one in asked:
+    left = {}
+    for one in some:
         key = one.wish.item.resource.key
-        if key in undone:
-            left += [_half_done(finding, undone[key]) for finding in one.findings]
-        elif key in against:
-            left += [Stays(f, MEANWHILE.format(against[key].message)) for f in one.findings]
-        else:
-            done += one.findings
-    commits = [w.commit for w in answer.written if w.commit is not None]
-    return replace(
-        fixed,
-        fixed=(*fixed.fixed, *done),
-        left=(*fixed.left, *left),
-        leases=(*fixed.leases, *answer.leases),
-        undone=(*fixed.undone, *map(_unwritten, undone.values())),
-        refused=(*fixed.refused, *answer.refused),
-        commit=fixed.commit or next(iter(commits), None),
-        changed=fixed.changed or answer.changed,
-        warnings=tuple(dict.fromkeys((*fixed.warnings, *answer.warnings))),
-    )
+        for finding in one.findings:
+            if key in undone:
+                left[finding] = _half_done(finding, undone[key])
+            elif key in against:
+                left[finding] = not_fixed(finding, f"not any more: {against[key].message}")
+    return left
 
 
-def _half_done(finding: Finding, written: Written) -> Stays:
+def _half_done(finding: Finding, written: Written) -> Finding:
     """What is retired in the ledger, while the edge is not gone from the branch."""
     file, message = quote(written.change.file), quote(written.change.message)
     steps = (f"git commit -m {message} -- {file}",) if written.changed else ()
-    return Stays(finding, _unwritten(written), steps)
+    return not_fixed(finding, unwritten(written), *steps)
 
 
-def _unwritten(written: Written) -> str:
+def unwritten(written: Written) -> str:
+    """What went wrong with the edit of a task file."""
     file = printable(written.change.file)
     edited = f"{file} is edited, but" if written.changed else f"{file}:"
     return f"{edited} {written.problem}"

@@ -23,7 +23,15 @@ from gitlease.check.stale.found import (
 )
 from gitlease.check.stale.idle import Judged, Signs, StaleRules, doubtful, judge, open_edges
 from gitlease.check.stale.lack import not_checked_out, unknown_here
-from gitlease.check.stale.plans import Fixed, Plans, Stale, chunks, joined
+from gitlease.check.stale.plans import (
+    Fixed,
+    Plans,
+    Stale,
+    came_of,
+    chunks,
+    not_fixed,
+    unwritten,
+)
 from gitlease.core.expiry import Moment
 from gitlease.core.finding import Finding
 from gitlease.core.frozen import dataclass, replace
@@ -90,24 +98,28 @@ class StaleService:
             judged = Judged(unknown=tuple(edge for edge in edges if edge in unknown))
         absent = self._activity.left_out()
         leases = [
-            left
-            for left in of_leases(board, pasts, self._activity.deleted(gone_names(board)))
-            if not absent
-            or not left.record.lease.edge
-            or left.record.lease.resource.key in board.tasks
+            (record, finding)
+            for record, finding in of_leases(
+                board, pasts, self._activity.deleted(gone_names(board))
+            )
+            if not absent or not record.lease.edge or record.lease.resource.key in board.tasks
         ]
         nobody = {} if lack else {e: of_unknown(e, pasts.get(e.task.file)) for e in nobodys}
         idle = [(one, of_idle(one, board)) for one in judged.idle]
         findings = [
             *(finding for _, finding in idle),
-            *(left.finding for left in leases),
+            *(finding for _, finding in leases),
             *nobody.values(),
             *map(_of_problem, problems),
         ]
         if scene.empty and edges:
             layers = (self._service.layer, *self._layers)
             findings.append(no_ledger(layers, self._service.store.place))
-        fixable, stay = Plans(board, self._service).plan(findings, idle, leases, nobody)
+        plans = Plans(board, self._service)
+        for one, finding in idle:
+            plans.edge(one, [finding, *(f for edge, f in nobody.items() if edge == one.edge)])
+        for record, finding in leases:
+            plans.lease(record, finding)
         # Commits that are missing explain what is unknown of a file; else it was too long ago.
         why = lack or self._activity.partial()
         cut = {file for file, past in pasts.items() if why and not past.whole}
@@ -117,8 +129,8 @@ class StaleService:
         unread = unknown_here(blind, nobodys if lack else (), tasks, why) if why else ()
         return Stale(
             findings=tuple(sorted(findings, key=_order)),
-            fixable=fixable,
-            left=tuple(sorted(stay, key=lambda x: _order(x.finding))),
+            fixable=plans.fixable(),
+            stays=plans.stays(findings),
             warnings=scene.warnings + unknown_here(far, (), () if why else tasks, None),
             unread=scene.unread + unread + not_checked_out(absent),
         )
@@ -129,11 +141,24 @@ class StaleService:
         So it is for ``AT_ONCE`` leases and edges; more take another of each. Without ``commit`` the
         task files are edited, and left at that. What was claimed meanwhile stays.
         """
-        fixed = Fixed(left=found.left)
+        left = {finding: not_fixed(finding, why) for finding, why in found.stays.items()}
+        answers = []
         for some in chunks(found.fixable):
-            answer = retirement.retire(self._service, [one.wish for one in some], commit=commit)
-            fixed = joined(fixed, some, answer)
-        return fixed
+            wishes = [one.wish for one in some]
+            answers.append(retirement.retire(self._service, wishes, commit=commit))
+            left |= came_of(some, answers[-1])
+        written = [w for answer in answers for w in answer.written]
+        asked = (finding for one in found.fixable for finding in one.findings)
+        return Fixed(
+            fixed=tuple(finding for finding in asked if finding not in left),
+            findings=tuple(left[finding] for finding in found.findings if finding in left),
+            leases=tuple(view for answer in answers for view in answer.leases),
+            undone=tuple(unwritten(w) for w in written if w.problem),
+            refused=tuple(refusal for answer in answers for refusal in answer.refused),
+            commit=next((w.commit for w in written if w.commit is not None), None),
+            changed=any(answer.changed for answer in answers),
+            warnings=tuple(dict.fromkeys(x for answer in answers for x in answer.warnings)),
+        )
 
     # --- what is looked at ------------------------------------------------------------------------
 

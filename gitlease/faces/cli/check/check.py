@@ -15,8 +15,6 @@ from gitlease.faces.cli.check.telling import Telling, fail_github, write
 from gitlease.faces.cli.verb import Verb, flag
 
 if TYPE_CHECKING:
-    from gitlease.check.stale.plans import Stays
-    from gitlease.core.finding import Finding
     from gitlease.faces.cli.call import Call
     from gitlease.wiring.check import CheckContext, Chosen, CommittedFile
     from gitlease.wiring.workspace import Workspace
@@ -169,17 +167,10 @@ class _Found:
             self._add(found.findings, found.warnings, found.unread)
             return
         done = service.fix(found)
-        gone = {id(one) for one in done.fixed}
-        why = {id(one.finding): one for one in done.left}
-        left = [
-            _stays(one, why[id(one)]) if id(one) in why else one
-            for one in found.findings
-            if id(one) not in gone
-        ]
         said = dict.fromkeys((*found.warnings, *done.warnings, *(x.message for x in done.refused)))
         if done.commit is not None:
             said[f"{done.commit[:10]} is only in this clone: push it, for others to see it"] = None
-        self._add(left, tuple(said), found.unread)
+        self._add(done.findings, tuple(said), found.unread)
         self.report = replace(self.report, fixed=done.fixed)
         self.undone = done.undone
         self.body = {
@@ -213,12 +204,6 @@ class _Found:
             warnings=tuple(dict.fromkeys((*self.report.warnings, *warnings))),
             unread=tuple(dict.fromkeys((*self.report.unread, *unread))),
         )
-
-
-def _stays(found: Finding, stays: Stays) -> Finding:
-    """A finding with why it was not fixed, and what to type where that differs then."""
-    said = (*found.evidence, f"not fixed: {stays.why}")
-    return replace(found, evidence=said, next_steps=stays.next_steps or found.next_steps)
 
 
 def _prefix(opened: CheckContext) -> str:
