@@ -401,25 +401,9 @@ def test_a_clone_that_follows_some_branches_asks_its_remote(
     assert lack_of(clone) is None
 
 
-def test_a_clone_that_was_put_together_by_hand_or_by_others_asks_its_remote(clone: Path) -> None:
+def test_a_clone_that_others_made_asks_its_remote(clone: Path) -> None:
     with pytest.raises(Unavailable):
         lack_of(clone, given=True)
-    git(clone, "remote", "set-head", "origin", "--delete")
-    with pytest.raises(Unavailable):
-        lack_of(clone)
-
-
-def test_a_head_that_a_fetch_made_is_no_sign_of_a_whole_clone(clone: Path) -> None:
-    """A fetch makes it since git 2.48, even one of a single branch."""
-    by_hand = clone.parent / "by hand"
-    git(clone.parent, "init", "-q", str(by_hand))
-    git(by_hand, "remote", "add", "origin", str(clone.parent / "moved"))
-    git(by_hand, "fetch", "-q", "origin", "main")
-    git(by_hand, "remote", "set-head", "origin", "main")
-    git(by_hand, "reset", "-q", "--hard", "origin/main")
-    (clone.parent / "moved").rename(clone.parent / "away")
-    with pytest.raises(Unavailable):
-        lack_of(by_hand)
 
 
 def test_branches_that_are_ledgers_or_whose_commits_are_here_are_not_missing(clone: Path) -> None:

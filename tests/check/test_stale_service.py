@@ -227,14 +227,13 @@ def test_what_a_clone_without_all_commits_cannot_know_is_said_and_is_no_finding(
     found = world.stale(JO).find()
     assert {r.wish.item.resource.text for r in found.fixable} == {"deploy"}
     assert [f.rule.id for f in found.findings] == ["lapsed-lease"]
-    idle, nobodys = found.unread
-    assert idle.startswith("since when nobody works on F001, F002 cannot be known here: this clone")
-    assert nobodys.startswith("whether anybody is who F002 is assigned to cannot be known here")
-    assert "fetch-depth: 0" in idle
+    (said,) = found.unread
+    assert said.startswith("who works on F001, F002 cannot be known here: this clone")
+    assert "fetch-depth: 0" in said
     world.of(LEE).claim([F002], ClaimOptions(takeover=True, reason="sam is nobody"))
     world.files[JO.holder].tasks["tasks/F002.md"] = task("F002")
-    (_, hidden) = world.stale(JO).find().unread
-    assert hidden.startswith("whether a branch says who holds F002 cannot be known here")
+    (said,) = world.stale(JO).find().unread
+    assert said.startswith("who works on F001, F002 cannot be known here")
 
 
 def test_whether_branches_are_missing_is_asked_only_where_something_would_be_stale(
@@ -256,8 +255,7 @@ def test_what_needs_contents_that_are_not_here_is_no_pass(world: World) -> None:
     found = world.stale(JO).find()
     assert [f.rule.id for f in found.findings] == ["lapsed-lease", "unknown-assignee"]
     assert found.unread == (
-        "since when nobody works on F001, F002 cannot be known here: contents are missing"
-        " (git fetch)",
+        "who works on F001, F002 cannot be known here: contents are missing (git fetch)",
     )
     assert {r.wish.item.resource.text for r in found.fixable} == {"deploy"}
 

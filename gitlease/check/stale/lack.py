@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterable, Sequence
 from shlex import quote
 
-from gitlease.check.stale.facts import Edge, Lack
+from gitlease.check.stale.facts import Lack
 from gitlease.core.edge import Task, printable
 from gitlease.git.commit_log import PATHS, SECONDS, answered
 from gitlease.git.query import ask
@@ -21,7 +21,6 @@ from gitlease.store.transport import TIME_LIMIT
 from gitlease.tasks.scan import OWN, Wanted
 
 SHOWN = 5  # names in a sentence
-MAX_LOG = 1024 * 1024  # bytes: its beginning says who made a ref
 SHALLOW = Lack(
     "this clone is shallow",
     "git fetch --unshallow brings the rest, fetch-depth: 0 in a workflow",
@@ -29,27 +28,10 @@ SHALLOW = Lack(
 
 
 def may_lack_branches(repository: Repository, remote: str) -> bool:
-    """Whether not all branches of a remote come here with a fetch, or never all of them came.
-
-    A clone that was put together by hand may follow all branches, and still have been given one
-    only. ``git clone`` says in the log of the remote's HEAD that it made it; the HEAD itself tells
-    nothing, since git 2.48 makes it with any fetch.
-    """
+    """Whether not all branches of a remote come here with a fetch."""
     specs = repository.config.get_all(f"remote.{remote}.fetch")
     all_of_them = f"{HEADS}*:refs/remotes/{remote}/*" in [spec.removeprefix("+") for spec in specs]
-    if not all_of_them or any(spec.startswith("^") for spec in specs):
-        return True
-    return not any(line.startswith(b"clone: ") for line in _log_of(repository, remote))
-
-
-def _log_of(repository: Repository, remote: str) -> list[bytes]:
-    """What was done to the remote's HEAD here; its file spares a process where there is one."""
-    ref = f"refs/remotes/{remote}/HEAD"
-    try:
-        with open(os.path.join(repository.common_dir, "logs", ref), "rb") as file:
-            return [line.partition(b"\t")[2] for line in file.read(MAX_LOG).splitlines()]
-    except OSError:
-        return ask(repository, "log", "-g", "--format=%gs", ref, "--").out.splitlines()
+    return not all_of_them or any(spec.startswith("^") for spec in specs)
 
 
 def lack_of_branches(
@@ -80,11 +62,13 @@ def lack_of_branches(
 
 def lack_of_contents(repository: Repository) -> Lack | None:
     """That this is a partial clone, which is given contents only when git asks for them."""
-    remote = repository.config.get("extensions.partialclone")
-    for entry in repository.config.section("remote"):
-        if entry.key.endswith(".promisor") and is_on(entry.value):
-            remote = entry.key.removeprefix("remote.").removesuffix(".promisor")
-            break
+    config = repository.config
+    promised = (
+        entry.key.removeprefix("remote.").removesuffix(".promisor")
+        for entry in config.section("remote")
+        if entry.key.endswith(".promisor") and is_on(entry.value)
+    )
+    remote = next(promised, config.get("extensions.partialclone"))
     if remote is None:
         return None
     way = f"git fetch --refetch --no-filter {quote(remote)} brings them"
@@ -117,21 +101,13 @@ def left_out(repository: Repository, tasks: Tasks, places: Sequence[str]) -> lis
 # --- as people are told ---------------------------------------------------------------------------
 
 
-def unknown_here(
-    edges: Sequence[Edge], nobodys: Sequence[Edge], hidden: Sequence[Task], lack: Lack | None
-) -> tuple[str, ...]:
-    """What cannot be known of some edges, of names that may be nobody's, and of hidden edges."""
-    about = (
-        ("since when nobody works on {}", [edge.task for edge in edges]),
-        ("whether anybody is who {} is assigned to", [edge.task for edge in nobodys]),
-        ("whether a branch says who holds {}", hidden),
-    )
+def unknown_here(tasks: Sequence[Task], lack: Lack | None) -> tuple[str, ...]:
+    """That nobody can tell here who works on some tasks."""
+    if not tasks:
+        return ()
     why = "commits are missing here" if lack is None else f"{lack.what} ({lack.way})"
-    return tuple(
-        f"{said.format(_some(x.resource.text for x in tasks))} cannot be known here: {why}"
-        for said, tasks in about
-        if tasks
-    )
+    names = _some(task.resource.text for task in tasks)
+    return (f"who works on {names} cannot be known here: {why}",)
 
 
 def not_checked_out(files: Sequence[str]) -> tuple[str, ...]:

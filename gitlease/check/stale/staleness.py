@@ -120,19 +120,18 @@ class StaleService:
             plans.edge(one, [finding, *(f for edge, f in nobody.items() if edge == one.edge)])
         for record, finding in leases:
             plans.lease(record, finding)
+        tasks = [edge.task for edge in (*judged.unknown, *(nobodys if lack else ()))]
+        tasks += [task for task, _ in hidden if not pasts.get(task.file, Past()).whole]
         # Commits that are missing explain what is unknown of a file; else it was too long ago.
         why = lack or self._activity.partial()
-        cut = {file for file, past in pasts.items() if why and not past.whole}
-        tasks = [task for task, _ in hidden if not pasts.get(task.file, Past()).whole]
-        blind = [edge for edge in judged.unknown if edge.task.file in cut]
-        far = [edge for edge in judged.unknown if edge.task.file not in cut]
-        unread = unknown_here(blind, nobodys if lack else (), tasks, why) if why else ()
+        blind = [task for task in tasks if why and not pasts.get(task.file, Past()).whole]
+        far = [task for task in tasks if task not in blind]
         return Stale(
             findings=tuple(sorted(findings, key=_order)),
             fixable=plans.fixable(),
             stays=plans.stays(findings),
-            warnings=scene.warnings + unknown_here(far, (), () if why else tasks, None),
-            unread=scene.unread + unread + not_checked_out(absent),
+            warnings=scene.warnings + unknown_here(far, None),
+            unread=scene.unread + unknown_here(blind, why) + not_checked_out(absent),
         )
 
     def fix(self, found: Stale, *, commit: bool = True) -> Fixed:
