@@ -15,26 +15,14 @@ from gitlease.git.failure import denies, detail_of
 from gitlease.git.query import ask
 from gitlease.git.repository import Repository
 from gitlease.git.rev_range import commit_ids
-from gitlease.git.run import run_git
 from gitlease.store.private_store import PrivateStore
-from gitlease.store.transport import Remote
+from gitlease.store.transport import Remote, fetch_into
 
 INFINITE = 2_147_483_647  # what git takes for all there is
 SECONDS = 600.0
 UNSHALLOW = (
     "in GitHub Actions give actions/checkout fetch-depth: 0, in GitLab CI set GIT_DEPTH: 0",
     "anywhere else: git fetch --unshallow",
-)
-_SETTINGS = (
-    ("core.bare", "true"),
-    ("core.hooksPath", "/dev/null"),
-    ("core.fsmonitor", "false"),
-    ("gc.auto", "0"),
-    ("maintenance.auto", "false"),
-    ("fetch.writeCommitGraph", "false"),
-    ("fetch.recurseSubmodules", "false"),
-    ("fetch.fsckObjects", "false"),
-    ("protocol.ext.allow", "never"),
 )
 # What remotes say that have no such object or ref, or do not let it be asked for.
 _LACKING = (
@@ -52,7 +40,9 @@ class HistoryStore:
 
     def __init__(self, repository: Repository, remote: Remote, *, folder: str) -> None:
         self._store = PrivateStore(os.path.join(folder, "history.git"))
-        self._remote = remote
+        # Objects of long ago may lack what is asked of new ones.
+        settings = (*remote.settings, ("fetch.fsckObjects", "false"))
+        self._remote = replace(remote, settings=settings)
         where = self._store.path
         self.repository = replace(
             repository, common_dir=where, git_dir=where, toplevel=None, folder="", worktree=None
@@ -65,18 +55,12 @@ class HistoryStore:
         """
         self._store.ready()
         names = {want: f"refs/check/{os.getpid()}-{n}" for n, want in enumerate(wants)}
-        words = ["fetch", "--quiet", "--no-write-fetch-head", "--no-tags", "--no-prune"]
-        words += ["--no-recurse-submodules", "--no-auto-maintenance", "--no-show-forced-updates"]
-        words += [f"--depth={depth}", "--update-shallow"]
-        if self._remote.upload_pack:
-            words.append(f"--upload-pack={self._remote.upload_pack}")
-        words += ["--end-of-options", self._remote.url]
-        words += [f"+{want}:{name}" for want, name in names.items()]
-        settings = [*self._remote.settings, *_SETTINGS]
-        given = [word for key, value in settings for word in ("-c", f"{key}={value}")]
-        done = run_git(
-            [f"--git-dir={self._store.path}", *given, *words],
-            cwd=self._remote.folder,
+        done = fetch_into(
+            self._remote,
+            self._store.path,
+            [f"+{want}:{name}" for want, name in names.items()],
+            f"--depth={depth}",
+            "--update-shallow",
             timeout=SECONDS,
         )
         if done.code or done.timed_out:

@@ -77,17 +77,24 @@ def fetch_ref(remote: Remote, store: str, ref: str, to: str, *, timeout: float) 
 
     Raises Unavailable, Denied or Invalid.
     """
-    args = ["fetch", "--quiet", "--no-write-fetch-head", "--no-tags", "--no-prune"]
-    args += ["--no-recurse-submodules", "--no-auto-maintenance", "--no-show-forced-updates"]
-    if remote.upload_pack:
-        args.append(f"--upload-pack={remote.upload_pack}")
-    args += ["--end-of-options", remote.url, f"+{ref}:{to}"]
-    result = _git(remote, store, args, timeout)
+    result = fetch_into(remote, store, [f"+{ref}:{to}"], timeout=timeout)
     if result.code == 0 and not result.timed_out:
         return True
     if re.search(_ABSENT, result.err) and not result.timed_out:
         return False
     raise _fetch_error(result, store, timeout)
+
+
+def fetch_into(
+    remote: Remote, store: str, specs: Sequence[str], *options: str, timeout: float
+) -> GitResult:
+    """Fetch into a store of ours, and nothing but what these refspecs say."""
+    args = ["fetch", "--quiet", "--no-write-fetch-head", "--no-tags", "--no-prune"]
+    args += ["--no-recurse-submodules", "--no-auto-maintenance", "--no-show-forced-updates"]
+    if remote.upload_pack:
+        args.append(f"--upload-pack={remote.upload_pack}")
+    args += [*options, "--end-of-options", remote.url, *specs]
+    return _git(remote, store, args, timeout)
 
 
 def peek_ref(remote: Remote, store: str, ref: str, *, timeout: float) -> str | None:
