@@ -229,8 +229,6 @@ def test_a_lease_that_stands_is_held_now() -> None:
     own = tenure(-60, -40, holder=JO.holder)
     assert found(commit(-50), stands, own, now=60) == [("held-now", "warning")]
     assert found(commit(-50), stands, now=HOUR) == []  # it lapsed
-    edge = replace(stands, lease=replace(stands.lease, edge=True))
-    assert found(commit(-50), edge, now=HOUR) == [("held-now", "warning")]
 
 
 def test_one_finding_for_one_lease_however_many_paths_and_spans() -> None:

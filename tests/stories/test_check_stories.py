@@ -314,14 +314,6 @@ def test_a_rename_touches_both_places_and_a_submodule_all_below_it(world: World)
     assert [(x.rule.id, x.commit) for x in found] == [("held-then", moved), ("held-then", bumped)]
 
 
-def test_an_assigned_task_whose_lease_ran_out_is_pointed_out(world: World) -> None:
-    world.kim.claim("F002", ttl=10 * MINUTE)
-    world.jo.at(HOUR).commit("tasks/F002.md")
-    found = only(world.jo.check())
-    assert (found.rule.id, found.level) == ("held-now", Level.WARNING)
-    assert f"still assigned to {KIM}" in found.message
-
-
 def test_another_layer_counts_where_it_is_the_configured_one(world: World) -> None:
     world.kim.claim("F001", layer="team")
     world.jo.at(MINUTE).commit("src/api/login.py")

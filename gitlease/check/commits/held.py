@@ -110,8 +110,6 @@ class BrokenClaims:
         landed = merge is not None and tenure.meets(merge.made(now))
         if merge is not None and landed and not keys & self._by.addresses.of_all(merge.emails):
             return words.held_then(tenure, paths, level=Level.WARNING, merge=merge)
-        if how is Relation.THEIRS_ASSIGNED:
-            return words.still_assigned(tenure, paths)
         return None
 
     def _doubt(self, commit: CommitFacts, tenure: Tenure, made: int, *, theirs: bool) -> str:

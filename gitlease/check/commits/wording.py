@@ -70,13 +70,6 @@ class Wording:
             said = f", which {_who_for(tenure, 'held')} until {until}: nobody else may have it yet"
         return self._broken(HELD_NOW, tenure, paths, said, "show", level, more)
 
-    def still_assigned(self, tenure: Tenure, paths: Sequence[str]) -> Finding:
-        """What nobody holds, of a task that is somebody's."""
-        task = _of(tenure.lease.resource.text, tenure.lease.scope)
-        holder = shown(tenure.lease.holder)
-        said = f" of {task}, which is still assigned to {holder}, whose lease ran out"
-        return self._broken(HELD_NOW, tenure, paths, said, "show", Level.WARNING)
-
     def unknown(
         self, named: Named, grant: Granted | None, *, holder: bool = False, certain: bool = True
     ) -> Finding:
