@@ -16,8 +16,7 @@ from gitlease.faces.cli.verb import Verb, flag
 
 if TYPE_CHECKING:
     from gitlease.faces.cli.call import Call
-    from gitlease.wiring.check import CheckContext, Chosen, CommittedFile
-    from gitlease.wiring.workspace import Workspace
+    from gitlease.wiring.check import CheckContext, Chosen
 
 FORMATS = ("text", "json", "github", "junit", "sarif")
 EXITS = (1, 2, 4, 5, 6, 7, 128)
@@ -96,41 +95,33 @@ def check_verb(
     if call.json and form not in (None, "json") and target is None:
         raise UsageError(f"--json and --format {form} exclude each other without --output")
     call.json = call.json or (form == "json" and target is None)
-    given = ([words] if words else []) if not stale else ["--stale", *([words] if words else [])]
+    given = [*(["--stale"] if stale else []), *([words] if words else [])]
     call.cached = None if cached else call.typed("check", options=["--cached", *given])
-    opened = _open(call, form=form if target is None else None)
-    usual = "github" if opened.ci.in_github else "text"
-    usual = "json" if call.json else usual
-    console = usual if target is not None else form or usual
-    try:
-        found = _Found(call, opened)
-        found.run(words, stale=stale, fix=fix, cached=cached)
-    except GitleaseError as error:
-        from gitlease.wiring.stale import hint_at_contents
-
-        hint_at_contents(opened.repository, error)
-        if console == "github":
-            fail_github(opened.ci.summary, error)
-        raise
-    told = Telling(call, found.report, found.body, fail_on=fail_on, undone=found.undone)
-    if target is not None:
-        write(os.path.join(call.directory, target), told.rendered(form or usual))
-    return told.tell(console, summary=opened.ci.summary)
-
-
-def _open(call: Call, *, form: str | None) -> CheckContext:
     from gitlease.wiring.check import open_check, read_context
     from gitlease.wiring.workspace import own_process
 
     own_process()
-    where = call.directory or "."
+    ci = read_context()
+    usual = "json" if call.json else "github" if ci.in_github else "text"
+    console = usual if target is not None else form or usual
+    opened = None
     try:
-        return open_check(where, layer=call.layer, local=call.local, remote=call.remote)
+        where = call.directory or "."
+        opened = open_check(where, layer=call.layer, local=call.local, remote=call.remote)
+        found = _Found(call, opened)
+        found.run(words, stale=stale, fix=fix, cached=cached)
     except GitleaseError as error:
-        ci = read_context()
-        if form == "github" or (form is None and ci.in_github and not call.json):
+        if opened is not None:
+            from gitlease.wiring.stale import hint_at_contents
+
+            hint_at_contents(opened.repository, error)
+        if console == "github":
             fail_github(ci.summary, error)
         raise
+    told = Telling(call, found.report, found.body, fail_on=fail_on, undone=found.undone)
+    if target is not None:
+        write(os.path.join(call.directory, target), told.rendered(form or usual))
+    return told.tell(console, summary=ci.summary)
 
 
 class _Found:
@@ -160,7 +151,10 @@ class _Found:
         from gitlease.wiring.stale import open_staleness
 
         committed = None if chosen is None else self._opened.committed(chosen)
-        service = open_staleness(self._workspace(committed, anonymous=not fix))
+        workspace = self._call.opened(
+            repository=self._opened.repository, committed=committed, anonymous=not fix
+        )
+        service = open_staleness(workspace)
         found = service.find(cached=cached, sure=fix)
         self.report = replace(self.report, stale=True)
         if not fix:
@@ -178,24 +172,6 @@ class _Found:
             "commit": done.commit,
             "leases": [wire.lease(view) for view in done.leases],
         }
-
-    def _workspace(self, committed: CommittedFile | None, *, anonymous: bool) -> Workspace:
-        call = self._call
-        options: dict[str, Any] = {"repository": self._opened.repository}
-        if committed is not None:
-            options["committed"] = committed
-        if not anonymous:
-            return call.opened(**options)
-        return call.opener(
-            call.directory or ".",
-            layer=call.layer,
-            local=call.local,
-            remote=call.remote,
-            session=None,
-            no_session=True,
-            anonymous=True,
-            **options,
-        )
 
     def _add(self, findings: Any, warnings: tuple[str, ...], unread: tuple[str, ...]) -> None:
         self.report = replace(
