@@ -49,10 +49,20 @@ def load_json(file: str, limit: int) -> Any:
 
 def store_json(file: str, value: object) -> None:
     """Write a value aside and move it into place. Raises OSError."""
+    replace_file(file, json.dumps(value, separators=(",", ":")).encode())
+
+
+def replace_file(file: str, data: bytes, *, dated: int | None = None) -> None:
+    """Write a file aside and move it into place: a kill leaves the old or the new one.
+
+    ``dated`` is when it shall seem to be from, in nanoseconds since the epoch. Raises OSError.
+    """
     temporary = f"{file}.{os.getpid()}.{os.urandom(4).hex()}.tmp"
     try:
         with open(temporary, "xb") as opened:
-            opened.write(json.dumps(value, separators=(",", ":")).encode())
+            opened.write(data)
+        if dated is not None:
+            os.utime(temporary, ns=(dated, dated))
         os.replace(temporary, file)
     except BaseException:
         with contextlib.suppress(OSError):

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator, Mapping
 
 from gitlease.core.frozen import dataclass
-from gitlease.git.files import open_regular, read_up_to
+from gitlease.git.files import replace_file
 from gitlease.git.repository import Repository
 from gitlease.guard.ports import IdleMarker
 
@@ -76,42 +76,17 @@ def write_idle_marker(folder: str, idle: IdleMarker, origin: Origin) -> None:
     first = f"{idle.clear_until} {idle.renew_at} {idle.held_until} {tasks} {_kernel_time()} "
     lines = (first.encode() + os.fsencode(origin.who), *(x.encode() for x in origin.files + below))
     data = b"".join(line + b"\n" for line in lines)
-    file = os.path.join(folder, MARKER_FILE)
-    # What was changed since the settings were read is newer than the marker, not used then.
-    dated = max(origin.read_at - SETTLED_NS, 0)
-    if _is_there(file, data, dated):
-        return
-    temporary = f"{file}.{os.getpid()}.{os.urandom(4).hex()}.tmp"
-    try:
+    with contextlib.suppress(OSError):
         os.makedirs(folder, exist_ok=True)
-        with open(temporary, "xb") as opened:
-            opened.write(data)
-        os.utime(temporary, ns=(dated, dated))
-        os.replace(temporary, file)
-    except OSError:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
+        # What was changed since the settings were read is newer than the marker, not used then.
+        dated = max(origin.read_at - SETTLED_NS, 0)
+        replace_file(os.path.join(folder, MARKER_FILE), data, dated=dated)
 
 
 def drop_idle_marker(folder: str) -> None:
     """Leave the next hook to look for itself, since what is known has changed."""
     with contextlib.suppress(OSError):
         os.unlink(os.path.join(folder, MARKER_FILE))
-
-
-def _is_there(file: str, data: bytes, dated: int) -> bool:
-    """Whether an marker says this already; then it holds for the settings of this date as well."""
-    with contextlib.suppress(OSError):
-        there = open_regular(file)
-        if there is None:
-            return False
-        with there:
-            if read_up_to(there, len(data)) != data:
-                return False
-            if os.fstat(there.fileno()).st_mtime_ns < dated:
-                os.utime(there.fileno(), ns=(dated, dated))
-            return True
-    return False
 
 
 def _kernel_time() -> str:

@@ -26,7 +26,6 @@ from gitlease.core.view import view_lease
 from gitlease.engine.ports import LedgerStore
 from gitlease.faces import sentences
 from gitlease.git.repository import discover
-from gitlease.guard import idle_marker as gate_module
 from gitlease.guard import watch as watch_module
 from gitlease.guard.detached import Standing, standing_at
 from gitlease.guard.guarding import BLIND, GuardService
@@ -385,18 +384,6 @@ def test_the_gate_says_how_to_tell_the_time_by_the_kernel(place: Place) -> None:
     assert who == ORIGIN.who
 
 
-def test_a_gate_that_stays_the_same_is_not_written_again(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(gate_module, "_kernel_time", lambda: "- -")  # a second may begin meanwhile
-    place.watch.set_idle_marker(IdleMarker(1, 2, 3), NOTHING)
-    before = place.gate.stat()
-    place.watch.set_idle_marker(IdleMarker(1, 2, 3), NOTHING)
-    assert place.gate.stat().st_ino == before.st_ino
-    place.watch.set_idle_marker(IdleMarker(1, 2, 4), NOTHING)
-    assert shown(place) == ["1 2 4 -"]
-
-
 def test_a_gate_is_as_old_as_the_settings_it_was_made_from(place: Place) -> None:
     """A little older: what changed at that moment is not known to be in it."""
     read_at = ORIGIN.read_at
@@ -406,13 +393,8 @@ def test_a_gate_is_as_old_as_the_settings_it_was_made_from(place: Place) -> None
 
     place.watch.set_idle_marker(IdleMarker(1, 2, 3), NOTHING)
     assert dated() == 0
-    first = place.gate.stat().st_ino
     place.watching(read_at=read_at + 10**9).set_idle_marker(IdleMarker(1, 2, 3), NOTHING)
-    assert (dated(), place.gate.stat().st_ino) == (10**9, first)
-    place.watch.set_idle_marker(IdleMarker(1, 2, 3), NOTHING)
-    assert dated() == 10**9  # what it says was true of the later ones, too
-    place.watch.set_idle_marker(IdleMarker(1, 2, 4), NOTHING)
-    assert dated() == 0
+    assert dated() == 10**9
 
 
 def test_a_gate_names_whom_it_was_made_for_and_further_files(place: Place) -> None:
