@@ -32,12 +32,11 @@ class CiContext:
 
     ``base`` and ``head`` are full ids, ``""`` where unknown: the commits to check are those of the
     head that the base does not have. ``new``: the branch is new, and has no base. ``base_branch``
-    is where they are to go, ``head_ref`` the ref of the remote that has the head, ``commits`` how
-    many there are. ``nothing``: a branch was deleted. ``emails`` and ``logins`` are those of
-    whoever pushed them, or with ``request`` of whoever opened the request to merge them or sent its
-    event, who need not have made any of them. ``workspace`` is the folder that the host shows files
-    relative to, ``summary`` the file that the job's summary is added to. ``problems`` are what
-    could not be made out.
+    is where they are to go, ``head_ref`` the ref of the remote that has the head. ``nothing``: a
+    branch was deleted. ``emails`` and ``logins`` are those of whoever pushed them, or with
+    ``request`` of whoever opened the request to merge them or sent its event, who need not have
+    made any of them. ``workspace`` is the folder that the host shows files relative to, ``summary``
+    the file that the job's summary is added to. ``problems`` are what could not be made out.
     """
 
     provider: str = ""
@@ -48,7 +47,6 @@ class CiContext:
     base_branch: str = ""
     default_branch: str = ""
     head_ref: str = ""
-    commits: int = 0
     shown: str = ""
     request: bool = False
     emails: tuple[str, ...] = ()
@@ -88,59 +86,56 @@ def read_context(environ: Mapping[str, str] | None = None) -> CiContext:
 
 def _github(environ: Mapping[str, str]) -> CiContext:
     kind, file = environ.get("GITHUB_EVENT_NAME", ""), environ.get("GITHUB_EVENT_PATH", "")
-    read = load_json(file, MAX_EVENT) if file else None
-    event = _Fields(read)
+    event = load_json(file, MAX_EVENT) if file else None
     here = CiContext(
         provider=GITHUB,
-        default_branch=_branch(event.text("repository", "default_branch")),
+        default_branch=_branch(_text(event, "repository.default_branch")),
         workspace=environ.get("GITHUB_WORKSPACE", ""),
         summary=environ.get("GITHUB_STEP_SUMMARY", ""),
-        problems=() if isinstance(read, dict) else ("GitHub's event could not be read",),
+        problems=() if isinstance(event, dict) else ("GitHub's event could not be read",),
     )
-    if kind in _PULLS or isinstance(event.get("pull_request"), dict):
+    tip = _id(environ.get("GITHUB_SHA", ""))
+    if kind in _PULLS or isinstance(_at(event, "pull_request"), dict):
         return _pull(event, environ, kind, here)
     if kind == "merge_group":
         return replace(
             here,
-            base=_id(event.text("merge_group", "base_sha")),
-            head=_id(event.text("merge_group", "head_sha")) or _id(environ.get("GITHUB_SHA")),
-            base_branch=_branch(_short(event.text("merge_group", "base_ref"))),
+            base=_id(_text(event, "merge_group.base_sha")),
+            head=_id(_text(event, "merge_group.head_sha")) or tip,
+            base_branch=_branch(_short(_text(event, "merge_group.base_ref"))),
             shown="the merge group",
         )
     if kind != "push":
         return here
-    before, ref = event.text("before"), event.text("ref") or environ.get("GITHUB_REF", "")
-    commits = event.get("commits")
-    login = event.text("sender", "login") or environ.get("GITHUB_ACTOR", "")
+    before, ref = _text(event, "before"), _text(event, "ref") or environ.get("GITHUB_REF", "")
+    login = _text(event, "sender.login") or environ.get("GITHUB_ACTOR", "")
     return replace(
         here,
         base=_id(before),
-        head=_id(event.text("after")) or _id(environ.get("GITHUB_SHA")),
+        head=_id(_text(event, "after")) or tip,
         new=_is_zero(before),
-        nothing=event.get("deleted") is True,
+        nothing=_at(event, "deleted") is True,
         head_ref=_ref(ref),
-        commits=len(commits) if isinstance(commits, list) else 0,
         shown=f"the push to {_short(_ref(ref)) or 'a ref'}",
-        emails=_some(event.text("pusher", "email")),
-        logins=_some(login, event.text("pusher", "name")),
+        emails=_some(_text(event, "pusher.email")),
+        logins=_some(login, _text(event, "pusher.name")),
     )
 
 
-def _pull(event: _Fields, environ: Mapping[str, str], kind: str, here: CiContext) -> CiContext:
-    number = event.number("pull_request", "number") or event.number("number")
-    sent = kind in _PULLS and event.text("action") in ("", *_BROUGHT)
-    base = event.text("pull_request", "base", "ref") or environ.get("GITHUB_BASE_REF", "")
-    sender = event.text("sender", "login") if sent else ""
+def _pull(event: object, environ: Mapping[str, str], kind: str, here: CiContext) -> CiContext:
+    number = _number(event, "pull_request.number") or _number(event, "number")
+    sent = kind in _PULLS and _text(event, "action") in ("", *_BROUGHT)
+    base = _text(event, "pull_request.base.ref") or environ.get("GITHUB_BASE_REF", "")
+    sender = _text(event, "sender.login") if sent else ""
     return replace(
         here,
-        base=_id(event.text("pull_request", "base", "sha")),
-        head=_id(event.text("pull_request", "head", "sha")),
+        base=_id(_text(event, "pull_request.base.sha")),
+        head=_id(_text(event, "pull_request.head.sha")),
         base_branch=_branch(base),
         head_ref=f"refs/pull/{number}/head" if number else "",
-        commits=event.number("pull_request", "commits"),
         shown=f"pull request #{number}" if number else "the pull request",
         request=True,
-        logins=_some(event.text("pull_request", "user", "login"), sender),
+        logins=_some(_text(event, "pull_request.user.login"), sender),
     )
 
 
@@ -153,70 +148,65 @@ def _gitlab(environ: Mapping[str, str]) -> CiContext:
     That is who pushed in the pipeline of a push; in a merge request it may be anybody.
     ``CI_COMMIT_BEFORE_SHA`` is zeros in merge requests, and in the first pipeline of a branch.
     """
-    said = environ.get
-    default = _branch(said("CI_DEFAULT_BRANCH", ""))
-    source = said("CI_PIPELINE_SOURCE", "")
-    number = said("CI_MERGE_REQUEST_IID", "")
-    emails = _some(said("GITLAB_USER_EMAIL", ""))
-    logins = _some(said("GITLAB_USER_LOGIN", ""))
+
+    def said(name: str) -> str:
+        return environ.get(f"CI_{name}", "")
+
+    here = CiContext(provider=GITLAB, default_branch=_branch(said("DEFAULT_BRANCH")))
+    by = replace(
+        here,
+        emails=_some(environ.get("GITLAB_USER_EMAIL", "")),
+        logins=_some(environ.get("GITLAB_USER_LOGIN", "")),
+    )
+    number = said("MERGE_REQUEST_IID")[:12]
     if number.isascii() and number.isdigit():
-        target = _branch(said("CI_MERGE_REQUEST_TARGET_BRANCH_NAME", ""))
-        head = said("CI_MERGE_REQUEST_SOURCE_BRANCH_SHA", "") or said("CI_COMMIT_SHA", "")
-        return CiContext(
-            provider=GITLAB,
-            base=_id(said("CI_MERGE_REQUEST_DIFF_BASE_SHA", "")),
-            head=_id(head),
+        target = _branch(said("MERGE_REQUEST_TARGET_BRANCH_NAME"))
+        return replace(
+            by,
+            base=_id(said("MERGE_REQUEST_DIFF_BASE_SHA")),
+            head=_id(said("MERGE_REQUEST_SOURCE_BRANCH_SHA") or said("COMMIT_SHA")),
             base_branch=target,
-            default_branch=default or target,
-            head_ref=f"refs/merge-requests/{number[:12]}/head",
-            shown=f"merge request !{number[:12]}",
+            default_branch=here.default_branch or target,
+            head_ref=f"refs/merge-requests/{number}/head",
+            shown=f"merge request !{number}",
             request=True,
-            emails=emails,
-            logins=logins,
         )
-    if source != "push":
-        return CiContext(provider=GITLAB, default_branch=default)
-    before, branch = said("CI_COMMIT_BEFORE_SHA", ""), _branch(said("CI_COMMIT_BRANCH", ""))
-    return CiContext(
-        provider=GITLAB,
+    if said("PIPELINE_SOURCE") != "push":
+        return here
+    before, branch = said("COMMIT_BEFORE_SHA"), _branch(said("COMMIT_BRANCH"))
+    return replace(
+        by,
         base=_id(before),
-        head=_id(said("CI_COMMIT_SHA", "")),
+        head=_id(said("COMMIT_SHA")),
         new=_is_zero(before),
-        default_branch=default,
         head_ref=f"refs/heads/{branch}" if branch else "",
         shown=f"the push to {branch or 'a tag'}",
-        emails=emails,
-        logins=logins,
     )
 
 
 # --- reading ------------------------------------------------------------------------------------
 
 
-class _Fields:
-    """Values deep in a document that may have any form."""
-
-    def __init__(self, document: object) -> None:
-        self._document = document
-
-    def get(self, *path: str) -> object:
-        found = self._document
-        for name in path:
-            found = found.get(name) if isinstance(found, dict) else None
-        return found
-
-    def text(self, *path: str) -> str:
-        found = self.get(*path)
-        return found if isinstance(found, str) else ""
-
-    def number(self, *path: str) -> int:
-        found = self.get(*path)
-        return found if type(found) is int and 0 < found < MAX_COUNT else 0
+def _at(document: object, path: str) -> object:
+    """A value deep in a document that may have any form."""
+    for name in path.split("."):
+        document = document.get(name) if isinstance(document, dict) else None
+    return document
 
 
-def _id(text: str | None) -> str:
+def _text(document: object, path: str) -> str:
+    found = _at(document, path)
+    return found if isinstance(found, str) else ""
+
+
+def _number(document: object, path: str) -> int:
+    found = _at(document, path)
+    return found if type(found) is int and 0 < found < MAX_COUNT else 0
+
+
+def _id(text: str) -> str:
     """A full id that is not the one of nothing; ``""`` for anything else."""
-    return text if text is not None and is_id(text) and text.strip("0") else ""
+    return text if is_id(text) and text.strip("0") else ""
 
 
 def _is_zero(text: str) -> bool:

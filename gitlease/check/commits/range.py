@@ -62,14 +62,12 @@ class Point:
 class RangeRequest:
     """The commits of ``head`` that none of the ``bases`` has.
 
-    ``commits`` is how many are expected, 0 where nobody knows. ``otherwise`` are bases for the case
-    that the others are nowhere to be had any more.
+    ``otherwise`` are bases for the case that the others are nowhere to be had any more.
     """
 
     head: Point
     bases: tuple[Point, ...]
     shown: str
-    commits: int = 0
     otherwise: tuple[Point, ...] = ()
 
 
@@ -155,7 +153,7 @@ class Ranges:
         if default is not None and default.there != context.head_ref:
             otherwise = (default,)
             bases += [default] * context.new
-        return RangeRequest(head, tuple(bases), context.shown, context.commits, otherwise)
+        return RangeRequest(head, tuple(bases), context.shown, otherwise)
 
     def _branch(self, name: str) -> Point | None:
         """A branch of the remote, as it is known here, and what to ask for."""
@@ -214,8 +212,7 @@ class Ranges:
                 hints=UNSHALLOW,
             )
         store.tidy()
-        expected = request.commits + 1 if request.commits else 0
-        for depth in dict.fromkeys(max(depth, expected) for depth in DEPTHS):
+        for depth in DEPTHS:
             found = store.fetch(list(dict.fromkeys(wants)), depth=depth)
             chosen, whole = _listed(request, store.repository, [found[name] for name in wants])
             if whole:
