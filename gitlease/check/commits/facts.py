@@ -13,6 +13,7 @@ from collections.abc import Mapping
 
 from gitlease.check.commits.timeline import Timeline
 from gitlease.core.addresses import Addresses
+from gitlease.core.edge import printable
 from gitlease.core.expiry import Moment
 from gitlease.core.frozen import dataclass, field
 from gitlease.core.policy import Policy
@@ -26,14 +27,6 @@ class LedgerState:
     timeline: Timeline
     policy: Policy
     moment: Moment
-
-
-@dataclass(frozen=True, slots=True)
-class Helper:
-    """Somebody who may have taken part in a commit, as its message says or by its request."""
-
-    name: str
-    requested: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,10 +44,12 @@ class Judgement:
     trailer: bool = False
     ledgers: Mapping[str, LedgerState] = field(default_factory=dict)
 
-    def helper(self, commit: CommitFacts, keys: frozenset[str]) -> Helper | None:
-        """Who of these keys may have taken part: a co-author, else whoever asks for a merge."""
+    def doubtful_help(self, commit: CommitFacts, keys: frozenset[str]) -> str:
+        """Why one of these keys may have taken part in a commit; ``""`` where nothing says so."""
         named = next((x for x in commit.helpers if self.addresses.of(x) & keys), None)
         if named is not None:
-            return Helper(named)
+            return f"nobody but its message says that {printable(named)} took part"
         asking = next((name for name, theirs in self.requesters.items() if theirs & keys), None)
-        return None if asking is None else Helper(asking, requested=True)
+        if asking is None:
+            return ""
+        return f"nothing but that {printable(asking)} opened or acted on its request speaks for it"

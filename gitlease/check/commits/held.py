@@ -24,7 +24,7 @@ from collections.abc import Sequence
 
 from gitlease.check.commits.facts import Judgement
 from gitlease.check.commits.timeline import Tenure
-from gitlease.check.commits.wording import Wording
+from gitlease.check.commits.wording import Wording, doubted
 from gitlease.check.rules import HELD_NOW, HELD_THEN
 from gitlease.core.finding import Finding, Level
 from gitlease.core.lease import Actor
@@ -61,8 +61,8 @@ class BrokenClaims:
             found = self._judge(commit, number, paths, own)
             if found is None:
                 continue
-            if helper := self._by.helper(commit, self._keys[number]):
-                found = Wording(commit).claimed(found, helper)
+            if said := self._by.doubtful_help(commit, self._keys[number]):
+                found = doubted(found, said)
             tenure = self._tenures[number]
             known = best.get(key := (tenure.layer, tenure.lease.lease_id))
             if known is None or known.level.rank < found.level.rank:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from gitlease.check.commits.facts import Judgement
 from gitlease.check.commits.held import BrokenClaims
 from gitlease.check.commits.timeline import Granted
-from gitlease.check.commits.wording import Wording
+from gitlease.check.commits.wording import Wording, doubted
 from gitlease.check.rules import SUPERSEDED
 from gitlease.core.finding import Finding, Level
 from gitlease.core.holder import person_key
@@ -36,8 +36,8 @@ def find(commits: Sequence[CommitFacts], by: Judgement) -> list[Finding]:
             found.append(Wording(commit).unreadable())
         if by.trailer and _owes_trailer(commit, by):
             owed = Wording(commit).no_trailer(commit.named)
-            helper = by.helper(commit, _mentioned_of(commit, by))
-            found.append(Wording(commit).claimed(owed, helper) if helper else owed)
+            said = by.doubtful_help(commit, _mentioned_of(commit, by))
+            found.append(doubted(owed, said) if said else owed)
     return found
 
 
@@ -93,10 +93,10 @@ class _NamedTokens:
         holder, claimed = self._by.addresses.of(grant.holder), None
         if not holder & self._by.addresses.of_all(commit.emails):
             foreign = words.unknown(named, grant, holder=True)
-            helper = self._by.helper(commit, holder)
-            if not helper:
+            said = self._by.doubtful_help(commit, holder)
+            if not said:
                 return foreign
-            claimed = words.claimed(foreign, helper)
+            claimed = doubted(foreign, said)
         made, later = commit.made(ledger.moment.now.wall_ms), self._next(named.layer, grant)
         if made is None or later is None:
             return claimed

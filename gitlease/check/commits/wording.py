@@ -6,9 +6,9 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
-from gitlease.check.commits.facts import Helper
 from gitlease.check.commits.timeline import Granted, Tenure
 from gitlease.check.rules import HELD_NOW, HELD_THEN, NO_TRAILER, SUPERSEDED, UNKNOWN, UNREADABLE
+from gitlease.core.edge import printable
 from gitlease.core.finding import Finding, Level, Rule
 from gitlease.core.frozen import replace
 from gitlease.core.instant import rfc3339
@@ -16,7 +16,6 @@ from gitlease.core.resources.resource import GLOBAL_LAYER, LOCAL_LAYER, WHOLE
 from gitlease.core.trailers import Named
 from gitlease.guard.commit_facts import CommitFacts
 
-LONGEST = 200
 PATHS_SHOWN = 5
 SHORT_ID = 10
 INSTALL = "gitlease hooks install"
@@ -29,7 +28,7 @@ class Wording:
         self._commit = commit
         author = commit.emails[0] if commit.emails else ""
         self.who = f"{commit.id[:SHORT_ID]} by "
-        self.who += shown(author) if author else "somebody without an address"
+        self.who += printable(author) if author else "somebody without an address"
         self._paths = [one.path for one in commit.touched]
 
     def held_then(
@@ -83,8 +82,8 @@ class Wording:
         what = _of(grant.resource, grant.scope)
         message = f", which was given for {what}"
         if holder:
-            message = f", which was given to {shown(grant.holder)}"
-        given = f"token {grant.token}: {what}, granted to {shown(grant.holder)}"
+            message = f", which was given to {printable(grant.holder)}"
+        given = f"token {grant.token}: {what}, granted to {printable(grant.holder)}"
         evidence = (f"{given} at {rfc3339(grant.at)}",)
         return self._token(UNKNOWN, UNKNOWN.level, message, named, evidence, grant.at)
 
@@ -95,16 +94,16 @@ class Wording:
 
         A warning without one is for what happened within one second.
         """
-        message = f", after {shown(by.holder)} had been granted it"
+        message = f", after {printable(by.holder)} had been granted it"
         if level is Level.WARNING and not doubt:
-            message = f", in the very second in which {shown(by.holder)} was granted it"
-        given = f"token {by.token}: granted to {shown(by.holder)} at {rfc3339(at)}"
+            message = f", in the very second in which {printable(by.holder)} was granted it"
+        given = f"token {by.token}: granted to {printable(by.holder)} at {rfc3339(at)}"
         evidence = (doubt, given) if doubt else (given,)
         return self._token(SUPERSEDED, level, message, named, evidence, at)
 
     def no_trailer(self, others: Sequence[Named] = ()) -> Finding:
         """A commit that names no lease, or only ``others``, of ledgers that are not looked at."""
-        layers = ", ".join(shown(name) for name in dict.fromkeys(x.layer for x in others))
+        layers = ", ".join(printable(name) for name in dict.fromkeys(x.layer for x in others))
         more = (f"what it names is of a ledger that is not looked at: {layers}",) if layers else ()
         message = " names no lease, and this project requires one"
         evidence = (*more, *self.dates(), *_listed(self._paths))
@@ -115,18 +114,10 @@ class Wording:
         """Trailers that name no lease."""
         first, *others = self._commit.unreadable
         more = f" and {len(others)} more" if others else ""
-        message = f" has a trailer that names no lease: {shown(first)}{more}"
+        message = f" has a trailer that names no lease: {printable(first)}{more}"
         evidence = ("it is read as Gitlease: RESOURCE token=NUMBER", *self.dates())
         since = self._commit.recorded
         return self._finding(UNREADABLE, message, evidence, INSTALL, since=since)
-
-    def claimed(self, found: Finding, helper: Helper) -> Finding:
-        """The same as a warning, since one who may have taken part had the right to it."""
-        name = shown(helper.name)
-        said = f"nobody but its message says that {name} took part"
-        if helper.requested:
-            said = f"nothing but that {name} opened or acted on its request speaks for it"
-        return replace(found, level=Level.WARNING, message=f"{found.message}; {said}")
 
     def dates(self) -> tuple[str, ...]:
         """When it was made, and recorded where that is another time."""
@@ -152,14 +143,14 @@ class Wording:
         lease, found = tenure.lease, sorted(paths)
         others = f" and {len(found) - 1} more" if len(found) > 1 else ""
         end = f"until {rfc3339(tenure.until)}" + (f" ({tenure.ended})" if tenure.ended else "")
-        session = f", session {shown(lease.session)}" if lease.session else ""
+        session = f", session {printable(lease.session)}" if lease.session else ""
         held = (
             f"token {lease.token}: {_of(lease.resource.text, lease.scope)} was "
-            f"{shown(lease.holder)}'s{session} from {rfc3339(lease.claimed_at)} {end}"
+            f"{printable(lease.holder)}'s{session} from {rfc3339(lease.claimed_at)} {end}"
         )
         return self._finding(
             rule,
-            f" touches {shown(found[0])}{others}{said}",
+            f" touches {printable(found[0])}{others}{said}",
             (*more, held, *self.dates(), *_listed(found)),
             _command(verb, lease.resource.text, tenure.layer),
             level=level,
@@ -208,27 +199,26 @@ class Wording:
         )
 
 
-def shown(text: str) -> str:
-    """A text of others fit for one line: short, and spelt out where it would not print."""
-    short = text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
-    return short if short.isprintable() and short else ascii(short)
+def doubted(found: Finding, said: str) -> Finding:
+    """The same as a warning, since one who may have taken part had the right to it."""
+    return replace(found, level=Level.WARNING, message=f"{found.message}; {said}")
 
 
 def _who_for(tenure: Tenure, held: str) -> str:
     """``jo@example.com held for F001``."""
     lease = tenure.lease
-    return f"{shown(lease.holder)} {held} for {_of(lease.resource.text, lease.scope)}"
+    return f"{printable(lease.holder)} {held} for {_of(lease.resource.text, lease.scope)}"
 
 
 def _of(resource: str, scope: str) -> str:
-    part = "" if scope == WHOLE else f" (scope {shown(scope)})"
-    return shown(resource) + part
+    part = "" if scope == WHOLE else f" (scope {printable(scope)})"
+    return printable(resource) + part
 
 
 def _listed(paths: Sequence[str]) -> tuple[str, ...]:
     if len(paths) < 2:
         return ()
-    listed = ", ".join(shown(path) for path in paths[:PATHS_SHOWN])
+    listed = ", ".join(printable(path) for path in paths[:PATHS_SHOWN])
     more = len(paths) - PATHS_SHOWN
     return (f"it touches {listed}" + (f" and {more} more" if more > 0 else ""),)
 
