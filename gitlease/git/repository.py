@@ -143,14 +143,18 @@ class Repository:
         return tuple(name for name in names if name and self.remote_url(name) is not None)
 
     def remote_url(self, name: str) -> str | None:
-        """The URL as configured that a push to the remote uses first: ``pushurl``, else ``url``."""
+        """The URL as configured that a push to the remote uses first."""
+        return next(iter(self.push_urls(name)), None)
+
+    def push_urls(self, name: str) -> list[str]:
+        """The URLs as configured that a push to the remote uses: each ``pushurl``, else ``url``."""
         for key in ("pushurl", "url"):
             urls: list[str] = []
             for url in self.config.get_all(f"remote.{name}.{key}"):
                 urls = [*urls, url] if url else []  # an empty value clears those before it
             if urls:
-                return urls[0]
-        return None
+                return urls
+        return []
 
 
 def short_host() -> str | None:

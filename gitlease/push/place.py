@@ -33,11 +33,9 @@ def work_at(
     url = repository.remote_url(name) if name in repository.remote_names() else name
     if name != location.name and url != location.url:
         raise elsewhere(location, name)
-    config = repository.config
-    if is_on(config.get(f"remote.{name}.mirror")):
+    if is_on(repository.config.get(f"remote.{name}.mirror")):
         raise UsageError(f"{shown(name)} is a mirror: a push to it replaces every ledger there")
-    urls = config.get_all(f"remote.{name}.pushurl") or config.get_all(f"remote.{name}.url")
-    if len([x for x in urls[_last_empty(urls) :] if x]) > 1:
+    if len(repository.push_urls(name)) > 1:
         raise UsageError(f"{shown(name)} has several URLs to push to, which move one by one")
     asked = os.path.join(repository.toplevel or "", repository.folder)
     places = {"GIT_DIR": repository.git_dir, "GIT_WORK_TREE": repository.toplevel}
@@ -124,11 +122,6 @@ def _usual_remote(repository: Repository) -> str:
     found = next((value for key in keys if (value := config.get(key))), None)
     names = repository.remote_names()
     return found or (names[0] if len(names) == 1 else "origin")
-
-
-def _last_empty(urls: Sequence[str]) -> int:
-    """Where the URLs begin that hold: an empty one clears those before it."""
-    return next((n for n in range(len(urls) - 1, -1, -1) if not urls[n]), 0)
 
 
 def _follower(ref: str, specs: Sequence[str]) -> str | None:
