@@ -10,7 +10,7 @@ from gitlease.core.edge import EdgeEdit, Task
 from gitlease.core.expiry import Sighting
 from gitlease.core.frozen import dataclass, field
 from gitlease.core.instant import Instant
-from gitlease.core.lease import Actor, Lease
+from gitlease.core.lease import Lease
 from gitlease.core.ledger import Fate, Ledger
 from gitlease.core.outcome import Event
 from gitlease.core.resources.resource import Resource
@@ -53,7 +53,6 @@ class Change:
 
     base: Snapshot
     decided: Decided
-    actor: Actor
     what: str
 
     @property

@@ -168,10 +168,7 @@ class Transaction:
         self, heads: Mapping[str, Snapshot], steps: Mapping[str, Decided], what: str
     ) -> Prepared:
         return self._store.prepare(
-            [
-                Change(base=heads[layer], decided=step, actor=self._actor, what=what)
-                for layer, step in steps.items()
-            ]
+            [Change(base=heads[layer], decided=step, what=what) for layer, step in steps.items()]
         )
 
     def _swap(

@@ -7,6 +7,7 @@ anyway, ``git cat-file --batch`` elsewhere: that knows every format, and starts 
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -19,9 +20,11 @@ if TYPE_CHECKING:
     import pygit2
 
 BLOB, TREE, COMMIT = "blob", "tree", "commit"
+FILE, EXECUTABLE, FOLDER = 0o100644, 0o100755, 0o040000  # modes of a tree's entries
 LACKING = 32  # absent objects at which git may stop, before the rest is taken for absent as well
 AT_ONCE = 64  # expected objects that are read, and kept, together
 
+_MODE = re.compile(rb"[0-7]{1,6}")
 _NUMBERS = {COMMIT: 1, TREE: 2, BLOB: 3}  # as git itself numbers them
 _KINDS = {BLOB: "file", TREE: "folder", COMMIT: "commit"}
 
@@ -51,11 +54,25 @@ class OtherKind(Unreadable):
         super().__init__(f"is not a {_KINDS[kind]}")
 
 
+class Malformed(Unreadable):
+    """The bytes of an object are not what git would have written."""
+
+    def __init__(self) -> None:
+        super().__init__("is malformed")
+
+
 class GitObjects(Protocol):
     """Reads objects by their full ids."""
 
     def read(self, id: str, kind: str, limit: int) -> bytes:
         """The bytes of an object. Raises Unreadable, as for more than ``limit`` of them."""
+
+
+class WritableObjects(GitObjects, Protocol):
+    """Takes new objects as well."""
+
+    def write(self, kind: str, data: bytes) -> str:
+        """Add an object; returns its id."""
 
 
 class LibraryObjects:
@@ -74,6 +91,9 @@ class LibraryObjects:
             return bytes(self._repo.odb.read(oid)[1])
         except (KeyError, ValueError, OSError, pygit2.GitError):
             raise Absent from None
+
+    def write(self, kind: str, data: bytes) -> str:
+        return str(self._repo.write(_NUMBERS[kind], data))
 
 
 class BatchObjects:
@@ -124,17 +144,29 @@ def read_tree(objects: GitObjects, id: str, limit: int) -> list[TreeEntry]:
     while at < len(data):
         end = data.find(b"\0", at) + 1
         mode, blank, name = data[at : end - 1].partition(b" ")
-        if not end or end + size > len(data) or not blank or not mode.isdigit():
-            raise Absent
+        if not end or end + size > len(data) or not blank or not _MODE.fullmatch(mode):
+            raise Malformed
         oid = data[end : end + size].hex()
         found.append(TreeEntry(os.fsdecode(name), _usual(int(mode, 8)), oid))
         at = end + size
     return found
 
 
+def tree_bytes(entries: Iterable[TreeEntry]) -> bytes:
+    """The bytes of a tree, with its entries in git's order."""
+
+    def place(entry: TreeEntry) -> bytes:
+        return os.fsencode(entry.name) + b"/" * (entry.mode == FOLDER)
+
+    return b"".join(
+        b"%o %s\0%s" % (entry.mode, os.fsencode(entry.name), bytes.fromhex(entry.id))
+        for entry in sorted(entries, key=place)
+    )
+
+
 def _usual(mode: int) -> int:
     if stat.S_ISREG(mode):
-        return 0o100755 if mode & 0o100 else 0o100644
+        return EXECUTABLE if mode & 0o100 else FILE
     return stat.S_IFMT(mode)
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from gitlease.core.edge import printable
 from gitlease.core.frozen import dataclass
 from gitlease.core.moves.audit import Illegal
-from gitlease.core.moves.audit_values import quoted
 from gitlease.core.resources.resource import LOCAL_LAYER
 from gitlease.git.query import is_id
 
@@ -46,9 +46,9 @@ def read_moves(data: bytes) -> list[RefMove]:
         old, _, rest = line.partition(" ")
         new, _, ref = rest.partition(" ")
         if not (is_id(old) and is_id(new) and ref):
-            raise Illegal("input", f"git gave its hook a line that is none: {quoted(line)}")
+            raise Illegal("input", f"git gave its hook a line that is none: {printable(line)}")
         if ref in moves:
-            raise Illegal("input", f"a push names a ref once: {quoted(ref)}")
+            raise Illegal("input", f"a push names a ref once: {printable(ref)}")
         moves[ref] = RefMove(ref, old.strip("0") and old, new.strip("0") and new)
     if not moves:
         raise Illegal("input", "git gave its hook no ref at all")
@@ -67,7 +67,7 @@ def layer_of(ref: str, prefix: str) -> str:
     if layer in (ref, LOCAL_LAYER) or not _LAYER.fullmatch(layer):
         raise Illegal(
             "foreign-ref",
-            f"{quoted(ref)} is no ledger's ref: they are {prefix}/<layer>, "
+            f"{printable(ref)} is no ledger's ref: they are {prefix}/<layer>, "
             "of a-z, 0-9, _ and -, and nothing else belongs there",
         )
     return layer

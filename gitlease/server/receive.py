@@ -11,12 +11,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
+from gitlease.core.edge import printable
 from gitlease.core.errors import GitleaseError
 from gitlease.core.frozen import dataclass
 from gitlease.core.instant import rfc3339
 from gitlease.core.moves.audit import Illegal, Pusher
-from gitlease.core.moves.audit_values import quoted
 from gitlease.core.resources.resource import GLOBAL_LAYER
 from gitlease.engine.ports import Clock
 from gitlease.git.query import ask_line
@@ -31,7 +32,7 @@ from gitlease.server.lines import (
     read_moves,
     split,
 )
-from gitlease.server.objects import PushedObjects, bounded_memory
+from gitlease.server.objects import bounded_memory, open_pushed
 from gitlease.server.refs import ServerRefs, heads_of, read_refs
 from gitlease.settings.server import (
     BLOCK,
@@ -42,6 +43,9 @@ from gitlease.settings.server import (
 from gitlease.settings.sources import Settings
 from gitlease.store.damage import CacheDamaged
 from gitlease.store.records import HEADER_FILE
+
+if TYPE_CHECKING:
+    import pygit2
 
 SHOWN = 10  # findings that are spelt out
 HELD, FAULT = "held", "fault"
@@ -133,7 +137,9 @@ def _work_under(repository: Repository, refs: ServerRefs, prefix: str) -> str | 
 
 def _not_followed(prefix: str, ref: str) -> str:
     """Anybody may push a file that moves the ledgers: it must not keep others from their work."""
-    return f"the project has its ledgers under {prefix}, where {quoted(ref)} is: not judged there"
+    return (
+        f"the project has its ledgers under {prefix}, where {printable(ref)} is: not judged there"
+    )
 
 
 class _PushContext:
@@ -152,7 +158,7 @@ class _PushContext:
         self._project, self._prefixes, self._refs = project, prefixes, refs
         self._repository, self._settings, self._environ = repository, settings, environ
         self._now = now_ms
-        self._objects: PushedObjects | None = None
+        self._repo: pygit2.Repository | None = None
         self.warnings: list[str] = []
 
     def judge_ledgers(self, moves: Sequence[RefMove]) -> Iterator[Refusal]:
@@ -252,7 +258,7 @@ class _PushContext:
             self.warnings.append(unknown.message)
             return Pusher((), "somebody")
 
-    def _opened(self) -> PushedObjects:
-        if self._objects is None:
-            self._objects = PushedObjects(self._repository.git_dir, self._environ)
-        return self._objects
+    def _opened(self) -> pygit2.Repository:
+        if self._repo is None:
+            self._repo = open_pushed(self._repository.git_dir, self._environ)
+        return self._repo

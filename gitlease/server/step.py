@@ -1,22 +1,40 @@
-"""Compares a commit with what the operations that it names come to: by object ids, byte for byte.
+"""Compares a pushed commit with what the operations that it names come to: byte for byte.
 
-Nothing of a pushed record is parsed. Every file that differs from the state before must have the
-bytes that carrying the operations out again gives it, and everything that they change must differ.
+Whoever judges a step writes it once more, in memory: its records, its tree and its commit have the
+same ids then, or it is refused. Nothing of a pushed record is parsed, and of pushed folders only
+those are read that differ from what they should be.
 """
 
 from __future__ import annotations
 
+import hashlib
+from typing import TYPE_CHECKING
+
+from gitlease.core.edge import printable
 from gitlease.core.errors import Invalid
-from gitlease.core.moves.audit import Illegal, refused
-from gitlease.core.moves.audit_values import NEWER, quoted
+from gitlease.core.moves.audit import NEWER, Illegal, Pusher, judge, refused
 from gitlease.core.moves.operation_json import BadStep, read_step
 from gitlease.core.moves.step_record import StepRecord
 from gitlease.core.moves.transitions import Applied
-from gitlease.server.objects import Commit, PushedObjects
-from gitlease.server.tree import Tops, differences
-from gitlease.store.history import operations_line, write_message
+from gitlease.git.objects import (
+    COMMIT,
+    FILE,
+    FOLDER,
+    TREE,
+    GitObjects,
+    LibraryObjects,
+    TooLarge,
+    TreeEntry,
+    Unreadable,
+    read_tree,
+)
+from gitlease.store.history import commit_bytes, message_of, operations_line, read_commit
 from gitlease.store.records import HEADER_FILE
-from gitlease.store.tree_writer import changed_files
+from gitlease.store.tree import MAX_COMMIT, MAX_TREE, read_ledger
+from gitlease.store.tree_writer import changed_files, write_tree
+
+if TYPE_CHECKING:
+    import pygit2
 
 RULES = {
     HEADER_FILE: "header",
@@ -28,9 +46,32 @@ RULES = {
 }
 
 
-def read_record(commit: Commit) -> StepRecord:
-    """The operations that a commit names; Illegal where it does not."""
-    line = operations_line(commit.message)
+def judge_step(
+    repo: pygit2.Repository, before: str, version: str, pusher: Pusher, now_ms: int
+) -> None:
+    """See that a commit is a legal step after another (``""``: the first); Illegal if not."""
+    commit = commit_at(repo, version)
+    record = _record(message_of(commit))
+    ledger = read_ledger(repo, before) if before else None
+    applied = judge(ledger, record, pusher=pusher, now_ms=now_ms)
+    base = str(commit_at(repo, before).tree_id) if before else None
+    _check_tree(repo, base, str(commit.tree_id), applied)
+    parents = [str(parent) for parent in commit.parent_ids]
+    expected = commit_bytes(repo, applied, record, str(commit.tree_id), parents)
+    if LibraryObjects(repo).read(version, COMMIT, MAX_COMMIT) != expected:
+        raise Illegal("commit", "its commit does not tell what it does", hints=(NEWER,))
+
+
+def commit_at(repo: pygit2.Repository, version: str) -> pygit2.Commit:
+    """A commit of a ledger; Illegal where it is none, or larger than one can be."""
+    found = read_commit(repo, version)
+    if found is None:
+        raise Illegal("commit", f"{version} is not a commit of a ledger")
+    return found
+
+
+def _record(message: str) -> StepRecord:
+    line = operations_line(message)
     if line is None:
         raise Illegal(
             "operations",
@@ -43,40 +84,69 @@ def read_record(commit: Commit) -> StepRecord:
         raise Illegal("operations", f"its operations: {error}", hints=(NEWER,)) from None
 
 
-def check_written(
-    objects: PushedObjects,
-    before: Commit | None,
-    commit: Commit,
-    applied: Applied,
-    record: StepRecord,
-) -> None:
-    """See that a commit is what its operations come to; Illegal for the first difference."""
-    import pygit2
-
+def _check_tree(repo: pygit2.Repository, base: str | None, tree: str, applied: Applied) -> None:
+    """See that a tree is what a step makes of the one before it; Illegal names a difference."""
     try:
-        files = changed_files(applied.ledger.header, applied.ledger.changes)
+        files = changed_files(applied.ledger)
     except Invalid as error:
         raise Illegal("record", error.message) from None
-    wanted = {path: data and str(pygit2.hash(data)) for path, data in files.items()}
-    tree = before.tree if before is not None else None
-    for one in differences(objects, tree, commit.tree):
-        if one.path not in wanted:
-            raise refused(applied) or Illegal(
-                "unexplained",
-                f"{quoted(one.path)} differs, and no operation of this step does that",
-            )
-        if wanted.pop(one.path) != (None if one.after is None else one.after.oid):
-            raise _differs(one.path, applied)
-    tops = Tops(objects, tree)
-    for path, oid in wanted.items():
-        if tops.oid(path) != oid:
-            raise _differs(path, applied)
-    if commit.message != write_message(applied.events, record, renewal=applied.only_renews):
-        raise Illegal("message", "its message does not tell what it does", hints=(NEWER,))
-
-
-def _differs(path: str, applied: Applied) -> Illegal:
-    rule = RULES[path.partition("/")[0]]
-    return refused(applied) or Illegal(
-        rule, f"{quoted(path)} is not what the operations of this step make of it", hints=(NEWER,)
+    rehearsed = _Rehearsed(LibraryObjects(repo))
+    expected = write_tree(rehearsed, base, files)
+    if expected == tree:
+        return
+    path, there = _difference(rehearsed, expected, tree, "")
+    if why := refused(applied):
+        raise why
+    if path not in files:
+        what = f"{printable(path)} differs, and no operation of this step does that"
+        raise Illegal("unexplained", what)
+    if there is not None and there.mode != FILE:
+        raise Illegal("mode", f"{printable(path)} is not a plain file")
+    raise Illegal(
+        RULES[path.partition("/")[0]],
+        f"{printable(path)} is not what the operations of this step make of it",
+        hints=(NEWER,),
     )
+
+
+def _difference(
+    objects: GitObjects, expected: str, found: str | None, folder: str
+) -> tuple[str, TreeEntry | None]:
+    """The first path at which a tree differs from what it should be, and what is there."""
+    wanted = {entry.name: entry for entry in read_tree(objects, expected, MAX_TREE)}
+    there = {} if found is None else _pushed_folder(objects, found, folder)
+    for name in sorted(wanted.keys() | there.keys()):
+        one, other = wanted.get(name), there.get(name)
+        if one == other:
+            continue
+        path = f"{folder}/{name}".lstrip("/")
+        if one is not None and one.mode == FOLDER and (other is None or other.mode == FOLDER):
+            return _difference(objects, one.id, other and other.id, path)
+        return path, other
+    raise Illegal("tree", f"its folder /{folder} is malformed")
+
+
+def _pushed_folder(objects: GitObjects, id: str, folder: str) -> dict[str, TreeEntry]:
+    try:
+        return {entry.name: entry for entry in read_tree(objects, id, MAX_TREE)}
+    except Unreadable as error:
+        rule = "too-large" if isinstance(error, TooLarge) else "tree"
+        raise Illegal(rule, f"its folder /{folder} {error}") from None
+
+
+class _Rehearsed:
+    """The objects of a repository, and those that would come into it by what is written here."""
+
+    def __init__(self, objects: GitObjects) -> None:
+        self._objects, self._written = objects, dict[str, bytes]()
+
+    def read(self, id: str, kind: str, limit: int) -> bytes:
+        written = self._written.get(id)
+        return self._objects.read(id, kind, limit) if written is None else written
+
+    def write(self, kind: str, data: bytes) -> str:
+        whole = b"%s %d\0%s" % (kind.encode(), len(data), data)
+        id = hashlib.sha1(whole, usedforsecurity=False).hexdigest()  # as git names objects
+        if kind == TREE:
+            self._written[id] = data
+        return id

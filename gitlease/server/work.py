@@ -9,16 +9,15 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from itertools import islice
+from typing import TYPE_CHECKING, cast
 
 from gitlease.core.errors import GitleaseError, Invalid
 from gitlease.core.expiry import Moment, Sighting
 from gitlease.core.frozen import dataclass
 from gitlease.core.instant import Instant
 from gitlease.core.lease import Actor, Lease, State
-from gitlease.core.ledger import Ledger
-from gitlease.core.moves.audit import Illegal
-from gitlease.core.moves.audit_values import Pusher
-from gitlease.core.policy import Policy
+from gitlease.core.ledger import Damage, Ledger
+from gitlease.core.moves.audit import Illegal, Pusher
 from gitlease.core.resources.resource import parse_resource
 from gitlease.git.changes import committed
 from gitlease.git.changes_raw import Changed
@@ -31,11 +30,12 @@ from gitlease.guard.rules import Finding, Severity, Touched, Viewpoint
 from gitlease.server.changes import changes_of
 from gitlease.server.lines import RefMove
 from gitlease.server.lost import lost
-from gitlease.server.objects import Commit, PushedObjects
-from gitlease.server.records import records_in
 from gitlease.server.refs import ServerRefs
 from gitlease.settings.sources import Settings
-from gitlease.store.tree import read_ledger
+from gitlease.store.tree import LEASE_FOLDERS, GitRecords, read_ledger
+
+if TYPE_CHECKING:
+    import pygit2
 
 MAX_COMMITS = 10_000
 MOVES_JUDGED = 500  # refs that were there before, of one push
@@ -65,16 +65,17 @@ class WorkGuard:
         self,
         repository: Repository,
         settings: Settings,
-        objects: PushedObjects,
+        repo: pygit2.Repository,
         heads: Sequence[str],
         refs: ServerRefs,
         *,
         pusher: Pusher,
         now_ms: int,
     ) -> None:
-        self._repository, self._settings, self._objects = repository, settings, objects
+        self._repository, self._settings = repository, settings
+        self._objects = LibraryObjects(repo)
         self._refs = refs
-        self._heads = [_Head(objects, objects.commit(oid)) for oid in heads]
+        self._ledgers = [read_ledger(repo, oid) for oid in heads]
         self._holders = pusher.holders or ()
         self._now = now_ms
         self._damaged: dict[str, None] = {}
@@ -84,7 +85,7 @@ class WorkGuard:
 
     def check(self, moves: Sequence[RefMove]) -> Guarded:
         """What the work of these moves touches. Illegal for more than can be looked at."""
-        if not any(head.holds_anything(self._theirs) for head in self._heads):
+        if not any(map(_holds_anything, self._ledgers)):
             return Guarded()
         again = [move for move in moves if move.old]
         if len(again) > MOVES_JUDGED:
@@ -152,7 +153,7 @@ class WorkGuard:
             raise _Enough
 
     def _touched(self, changed: Sequence[Changed]) -> list[Touched]:
-        tasks, objects = self._settings.tasks, LibraryObjects(self._objects.repo)
+        tasks, objects = self._settings.tasks, self._objects
         named: list[TaskTouched] = []
         for start in range(0, len(changed), TASKS_AT_ONCE):
             some = changed[start : start + TASKS_AT_ONCE]
@@ -163,23 +164,24 @@ class WorkGuard:
         return touched(changed, named)
 
     def _judged(self, some: Sequence[Touched]) -> Iterator[Finding]:
-        for head in self._heads:
-            leases = self._leases(head, some)
+        for ledger in self._ledgers:
+            leases = self._leases(ledger, some)
             while chunk := list(islice(leases, LEASES_AT_ONCE)):
                 moment = Moment(now=_instant(self._now), seen=_written)
-                yield from Viewpoint(self._actor(chunk), head.policy, moment).judge(some, chunk)
+                yield from Viewpoint(self._actor(chunk), ledger.header.policy, moment).judge(some, chunk)
 
-    def _leases(self, head: _Head, some: Sequence[Touched]) -> Iterator[Lease]:
+    def _leases(self, ledger: Ledger, some: Sequence[Touched]) -> Iterator[Lease]:
         """Live leases of others that may cover something that is touched."""
-        for file, lease in records_in(self._objects, head.commit.tree, "paths"):
-            if isinstance(lease, str):
-                self._damaged[f"{file} cannot be read: what it covers is not guarded"] = None
-            elif self._theirs(lease):
-                yield lease
+        for found in cast(GitRecords, ledger.records).below("paths"):
+            if isinstance(found, Damage):
+                said = f"{found.shown} cannot be read: what it covers is not guarded"
+                self._damaged[said] = None
+            elif self._theirs(found):
+                yield found
         for name in dict.fromkeys(name for one in some for name in one.tasks):
             try:
                 resource = parse_resource(name)
-                leases = [] if resource.is_path else head.ledger.leases_of(resource)
+                leases = [] if resource.is_path else ledger.leases_of(resource)
             except GitleaseError as damage:
                 self._damaged[damage.message] = None
                 continue
@@ -200,23 +202,10 @@ def _unjudged(what: str) -> Illegal:
     )
 
 
-class _Head:
-    """One ledger as it will be."""
-
-    def __init__(self, objects: PushedObjects, commit: Commit) -> None:
-        import pygit2
-
-        self._objects, self.commit = objects, commit
-        self.ledger: Ledger = read_ledger(objects.repo, pygit2.Oid(hex=commit.oid))
-
-    @property
-    def policy(self) -> Policy:
-        return self.ledger.header.policy
-
-    def holds_anything(self, theirs: object) -> bool:
-        """Whether there is any record at all that may be in somebody's way."""
-        tops = dict(self._objects.entries(self.commit.tree, "/"))
-        return "paths" in tops or "leases" in tops
+def _holds_anything(ledger: Ledger) -> bool:
+    """Whether there is any record at all that may be in somebody's way."""
+    records = cast(GitRecords, ledger.records)
+    return any(records.entries(top) for top in LEASE_FOLDERS)
 
 
 def _instant(wall_ms: int) -> Instant:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from gitlease.core.edge import printable
 from gitlease.core.errors import GitleaseError, Invalid, UsageError, shown
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.moves.audit import Pusher
-from gitlease.core.moves.audit_values import quoted
 from gitlease.git.objects import BLOB, BatchObjects, TooLarge, Unreadable
 from gitlease.git.query import ask_line
 from gitlease.git.repository import GitConfig, Repository
@@ -76,10 +76,10 @@ class ServerSettings:
             holders = (user,)
         if holders is None:
             raise Invalid(
-                f"{quoted(user)} is nobody's email, and this server maps it to none",
+                f"{printable(user)} is nobody's email, and this server maps it to none",
                 hints=("whoever runs the server: git config gitlease.USER.holder EMAIL",),
             )
-        who = quoted(user) if user in holders else f"{quoted(user)} ({quoted(holders[0])})"
+        who = printable(user) if user in holders else f"{printable(user)} ({printable(holders[0])})"
         return Pusher(holders, who)
 
 

@@ -6,7 +6,6 @@ import contextlib
 import os
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, cast
 
 from gitlease.core.errors import Invalid, Unavailable
 from gitlease.core.ledger import Ledger
@@ -14,7 +13,8 @@ from gitlease.core.outcome import Event
 from gitlease.core.work_push import WorkPush
 from gitlease.engine.ports import Change, Clock
 from gitlease.git.failure import without_secrets
-from gitlease.git.libgit2 import as_lost, read_object
+from gitlease.git.libgit2 import as_lost
+from gitlease.git.objects import Unreadable
 from gitlease.store import history
 from gitlease.store.damage import CacheDamaged
 from gitlease.store.heads import Heads, known_ref
@@ -23,10 +23,7 @@ from gitlease.store.ref_store import Move, Pushed, RefLedgerStore
 from gitlease.store.state import StateFolder
 from gitlease.store.transport import TIME_LIMIT, Remote, fetch_ref, peek_ref, push_refs
 from gitlease.store.tree import changed_records, read_ledger
-from gitlease.store.tree_writer import write_tree
-
-if TYPE_CHECKING:
-    import pygit2
+from gitlease.store.tree_writer import write_step
 
 
 class GitLedgerStore(RefLedgerStore):
@@ -72,14 +69,8 @@ class GitRefs:
     # --- objects ----------------------------------------------------------------------------------
 
     def read(self, version: str) -> Ledger:
-        repo = self._store.repo
-        import pygit2
-
-        try:
-            with self._intact():
-                return read_ledger(repo, pygit2.Oid(hex=version))
-        except (pygit2.GitError, ValueError) as error:
-            raise CacheDamaged(f"the ledger's objects cannot be read: {error}") from None
+        with self._intact():
+            return read_ledger(self._store.repo, version)
 
     def differences(self, old: Ledger | None, new: Ledger) -> Sequence[tuple[str, bool | None]]:
         return changed_records(old, new)
@@ -106,15 +97,8 @@ class GitRefs:
 
         try:
             with self._store.in_use():
-                oid = pygit2.Oid(hex=tip) if tip else None
-                base = cast("pygit2.Commit", read_object(repo, oid)) if oid else None
-                parents: list[pygit2.Oid] = []
-                if base is not None:
-                    parents = list(base.parent_ids) if replace_tip else [base.id]
-                below = base.tree_id if base is not None else None
-                tree = write_tree(repo, below, change.ledger.header, change.ledger.changes)
-                return history.write_commit(repo, change, tree, parents)
-        except (KeyError, pygit2.GitError) as error:
+                return write_step(repo, change.decided, tip, replace_tip=replace_tip)
+        except (Unreadable, KeyError, pygit2.GitError) as error:
             raise CacheDamaged(f"the ledger's objects cannot be written: {error}") from None
         except OSError as error:
             if "No such file" in str(error):  # another process has made the store anew

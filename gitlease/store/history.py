@@ -12,18 +12,19 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from gitlease.core.errors import UsageError
+from gitlease.core.instant import MS
 from gitlease.core.moves.operation_json import write_step
 from gitlease.core.moves.operations import MAX_NOTE
 from gitlease.core.moves.step_record import StepRecord
+from gitlease.core.moves.transitions import Applied
 from gitlease.core.outcome import Event
-from gitlease.engine.ports import Change
 from gitlease.git.libgit2 import object_header, read_object
 from gitlease.store.damage import CacheDamaged
+from gitlease.store.tree import MAX_COMMIT
 
 if TYPE_CHECKING:
     import pygit2
 
-MAX_COMMIT = 1024 * 1024
 MAX_EVENTS = 200  # of one step, in its message
 MAX_STEPS = 1_000_000
 RENEWAL = "step: renewal"
@@ -31,32 +32,41 @@ DECISION = "step: decision"
 OPERATIONS = "operations: "
 
 
-def write_commit(
-    repo: pygit2.Repository, change: Change, tree: pygit2.Oid, parents: Sequence[pygit2.Oid]
-) -> str:
-    """Write the commit of a step and return its id; the same change gives the same id."""
+def commit_bytes(
+    repo: pygit2.Repository,
+    applied: Applied,
+    record: StepRecord,
+    tree: str,
+    parents: Sequence[str],
+) -> bytes:
+    """The commit of a step: the same for whoever carries it out. Its tree must be there."""
     import pygit2
 
-    when = change.at.wall_ms // 1_000
-    holder = change.actor.holder
+    holder = record.operations[0].actor.holder
     email = holder.replace("<", "").replace(">", "")
-    who = pygit2.Signature(email.split("@", 1)[0].strip() or "gitlease", email, when, 0, "utf-8")
-    applied, record = change.decided.applied, change.decided.record
+    name = email.split("@", 1)[0].strip() or "gitlease"
+    who = pygit2.Signature(name, email, record.at // MS, 0, "utf-8")
     message = write_message(applied.events, record, renewal=applied.only_renews)
     if len(message.encode()) > MAX_COMMIT // 2:
         raise UsageError("this is too much for one step of a ledger: do it in parts")
-    return str(repo.create_commit(None, who, who, message, tree, [str(p) for p in parents]))
+    ids = [pygit2.Oid(hex=parent) for parent in parents]
+    text = repo.create_commit_string(who, who, message, pygit2.Oid(hex=tree), [*ids])
+    return str(text).encode()
 
 
 def is_renewal(repo: pygit2.Repository, version: str) -> bool:
     """Whether a commit is a renewal that the next one may replace: it has one parent."""
-    commit = _commit(repo, version)
-    return commit is not None and len(commit.parent_ids) == 1 and says_renewal(_text(commit))
+    commit = read_commit(repo, version)
+    return (
+        commit is not None
+        and len(commit.parent_ids) == 1
+        and message_of(commit).rstrip().endswith("\n" + RENEWAL)
+    )
 
 
 def decision(repo: pygit2.Repository, version: str) -> str:
     """The commit that none may replace: this one, or that before a renewal; ``""`` for none."""
-    commit = _commit(repo, version)
+    commit = read_commit(repo, version)
     if commit is None:
         return ""
     return str(commit.parent_ids[0]) if is_renewal(repo, version) else version
@@ -77,16 +87,11 @@ def first_after(repo: pygit2.Repository, earlier: str, version: str) -> str | No
     return None
 
 
-def says_renewal(message: str) -> bool:
-    """Whether a commit's message calls its step a renewal."""
-    return message.rstrip().endswith("\n" + RENEWAL)
-
-
 def read_events(repo: pygit2.Repository, version: str, limit: int) -> tuple[Event, ...]:
     """The audit trail from a commit backwards: newest first, at most ``limit`` events."""
     found: list[Event] = []
     for commit in walk(repo, version):
-        found += reversed(list(events_in(_text(commit))))
+        found += reversed(list(events_in(message_of(commit))))
         if len(found) >= limit:
             break
     return tuple(found[:limit])
@@ -94,15 +99,16 @@ def read_events(repo: pygit2.Repository, version: str, limit: int) -> tuple[Even
 
 def walk(repo: pygit2.Repository, version: str) -> Iterator[pygit2.Commit]:
     """The commits of a ledger, from one backwards, as far as they can be read."""
-    commit = _commit(repo, version)
+    commit = read_commit(repo, version)
     for _ in range(MAX_STEPS):
         if commit is None:
             return
         yield commit
-        commit = _commit(repo, str(commit.parent_ids[0])) if commit.parent_ids else None
+        commit = read_commit(repo, str(commit.parent_ids[0])) if commit.parent_ids else None
 
 
-def _commit(repo: pygit2.Repository, version: str) -> pygit2.Commit | None:
+def read_commit(repo: pygit2.Repository, version: str) -> pygit2.Commit | None:
+    """A commit of a ledger; None where there is none, or none that can be read."""
     import pygit2
 
     try:
@@ -114,7 +120,7 @@ def _commit(repo: pygit2.Repository, version: str) -> pygit2.Commit | None:
         return None
 
 
-def _text(commit: pygit2.Commit) -> str:
+def message_of(commit: pygit2.Commit) -> str:
     """The message, whatever encoding its commit claims to have."""
     return commit.raw_message.decode("utf-8", "replace")
 

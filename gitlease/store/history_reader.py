@@ -15,13 +15,14 @@ from gitlease.core.instant import MS
 from gitlease.core.lease import Lease
 from gitlease.core.ledger import Damage, Header, Ledger
 from gitlease.core.outcome import Event
+from gitlease.git.objects import TreeEntry
 from gitlease.store.damage import CacheDamaged
 from gitlease.store.fields import BadRecord
 from gitlease.store.history import read_events, walk
 from gitlease.store.private_store import PrivateStore
 from gitlease.store.records import MAX_RECORD, lease_file, read_lease
 from gitlease.store.ref_store import GONE
-from gitlease.store.tree import GitRecords, Objects, changed_records, read_ledger
+from gitlease.store.tree import GitRecords, StoreObjects, changed_records, read_file, read_ledger
 
 if TYPE_CHECKING:
     import pygit2
@@ -91,7 +92,7 @@ class HistoryReader:
         repo = self._store.repo
         walked, to_root = _walk(repo, version, since - MARGIN)
         events, every = _events(repo, version, since - MARGIN, token)
-        reader = _Records(repo, read_ledger(repo, walked[0].id).header)
+        reader = _Records(repo, read_ledger(repo, str(walked[0].id)).header)
         begun = to_root and reader.header.revision <= 1
         first = reader.first(walked[0])
         steps = tuple(_steps(reader, walked))
@@ -158,8 +159,8 @@ class _Records:
     def __init__(self, repo: pygit2.Repository, header: Header) -> None:
         self.header = header
         self.damage: list[str] = []
-        self._repo, self._objects = repo, Objects(repo)
-        self._parsed: dict[pygit2.Oid, Lease | None] = {}
+        self._objects = StoreObjects(repo)
+        self._parsed: dict[str, Lease | None] = {}
         self._ledger: Ledger
         self._leases: dict[str, Lease] = {}  # by their files
 
@@ -196,22 +197,21 @@ class _Records:
         return tuple((before.get(key), after.get(key)) for key in keys)
 
     def _at(self, commit: pygit2.Commit) -> Ledger:
-        return Ledger(self.header, GitRecords(self._repo, commit.tree_id))
+        return Ledger(self.header, GitRecords(self._objects, str(commit.tree_id)))
 
     def _read(self, ledger: Ledger, file: str) -> tuple[Lease | None, bool]:
         """The record of a file, None where it cannot be read, and whether there is such a file."""
-        folder, _, name = file.rpartition("/")
-        entry = cast(GitRecords, ledger.records).entries(folder).get(name)
+        entry = cast(GitRecords, ledger.records).entry(file)
         if entry is None:
             return None, False
-        if entry[0] not in self._parsed:
-            self._parsed[entry[0]] = self._parse(file, entry[0])
-        lease = self._parsed[entry[0]]
+        if entry.id not in self._parsed:
+            self._parsed[entry.id] = self._parse(file, entry)
+        lease = self._parsed[entry.id]
         return (lease if lease is not None and lease_file(lease) == file else None), True
 
-    def _parse(self, file: str, oid: pygit2.Oid) -> Lease | None:
+    def _parse(self, file: str, entry: TreeEntry) -> Lease | None:
         try:
-            return read_lease(self._objects.blob(oid, MAX_RECORD))
+            return read_lease(read_file(self._objects, entry, MAX_RECORD))
         except BadRecord as error:
             self._say(f"{Damage(file, '').shown} could not be read: {error}")
             return None

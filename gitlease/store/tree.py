@@ -14,7 +14,19 @@ from gitlease.core.errors import Invalid
 from gitlease.core.lease import Lease
 from gitlease.core.ledger import Damage, Ledger, Note, Notice, Ticket
 from gitlease.core.resources.resource import Resource
-from gitlease.git.libgit2 import as_lost, object_header, read_object
+from gitlease.git.objects import (
+    BLOB,
+    COMMIT,
+    EXECUTABLE,
+    FILE,
+    FOLDER,
+    Absent,
+    GitObjects,
+    LibraryObjects,
+    TreeEntry,
+    Unreadable,
+    read_tree,
+)
 from gitlease.store.damage import CacheDamaged
 from gitlease.store.fields import BadRecord
 from gitlease.store.records import (
@@ -37,71 +49,64 @@ from gitlease.store.records_waiting import read_tickets, waiting_file
 if TYPE_CHECKING:
     import pygit2
 
+MAX_COMMIT = 1024 * 1024
 MAX_TREE = 8 * 1024 * 1024  # bytes of one folder: far beyond 100,000 records of one resource
 MAX_RECORDS = 200_000
 LEASE_FOLDERS = ("leases", "paths")
 
-_BLOB, _EXECUTABLE, _TREE = 0o100644, 0o100755, 0o040000
 _FAN = re.compile(r"[0-9a-f]{2}")
 
-Entries = dict[str, tuple["pygit2.Oid", int]]
+Entries = dict[str, TreeEntry]
 
 
-class Objects:
-    """Reads objects of a store, never larger than asked for."""
+class StoreObjects:
+    """The objects of a store, of which git has checked that they are complete.
+
+    Raises CacheDamaged for one that has been lost since.
+    """
 
     def __init__(self, repo: pygit2.Repository) -> None:
-        self.repo = repo
+        self._objects = LibraryObjects(repo)
+        self.write = self._objects.write
 
-    def blob(self, oid: pygit2.Oid, limit: int) -> bytes:
-        """The bytes of a blob; BadRecord when it is none or larger than ``limit``."""
-        import pygit2
-
-        kind, size = self._header(oid)
-        if kind != pygit2.enums.ObjectType.BLOB:
-            raise BadRecord("not a file")
-        if size > limit:
-            raise BadRecord(f"larger than {limit} bytes")
-        return bytes(self._get(oid).read_raw())
-
-    def tree(self, oid: pygit2.Oid, what: str) -> pygit2.Tree:
-        """A tree; Invalid when it is none or has more entries than a ledger can have."""
-        import pygit2
-
-        kind, size = self._header(oid)
-        if kind != pygit2.enums.ObjectType.TREE or size > MAX_TREE:
-            raise Invalid(f"the ledger's folder {what} is damaged")
-        return cast("pygit2.Tree", self._get(oid))
-
-    def _get(self, oid: pygit2.Oid) -> pygit2.Object:
-        import pygit2
-
+    def read(self, id: str, kind: str, limit: int) -> bytes:
         try:
-            with as_lost():
-                return self.repo[oid]
-        except (KeyError, pygit2.GitError):
-            raise CacheDamaged(f"this clone's copy of the ledger is damaged: {oid}") from None
-
-    def _header(self, oid: pygit2.Oid) -> tuple[int, int]:
-        import pygit2
-
-        try:
-            return object_header(self.repo, oid)
-        except (KeyError, pygit2.GitError):
-            # git checks that what it fetches is complete, so the store has lost it since.
+            return self._objects.read(id, kind, limit)
+        except Absent:
             raise CacheDamaged(
-                f"this clone's copy of the ledger has lost an object: {oid}"
+                f"this clone's copy of the ledger has lost an object: {id}"
             ) from None
+
+
+def read_file(objects: GitObjects, entry: TreeEntry, limit: int) -> bytes:
+    """The bytes of a record; BadRecord for what is no file, and for more than ``limit`` of them."""
+    if entry.mode not in (FILE, EXECUTABLE):
+        raise BadRecord("not a regular file")
+    try:
+        return objects.read(entry.id, BLOB, limit)
+    except Unreadable as error:
+        raise BadRecord(str(error)) from None
+
+
+def read_folder(objects: GitObjects, id: str, what: str) -> Entries:
+    """The entries of a tree; Invalid when it is damaged, or larger than that of a ledger can be."""
+    try:
+        listed = read_tree(objects, id, MAX_TREE)
+    except Unreadable as error:
+        raise Invalid(f"the ledger's folder {what} is damaged: it {error}") from None
+    found = {entry.name: entry for entry in listed}
+    if len(found) != len(listed):
+        raise Invalid(f"the ledger's folder {what} has an entry twice")
+    return found
 
 
 class GitRecords:
     """The records of one commit's tree: the store's side of a Ledger."""
 
-    def __init__(self, repo: pygit2.Repository, root: pygit2.Oid) -> None:
-        self._objects = Objects(repo)
-        self._root = self._objects.tree(root, "/")
+    def __init__(self, objects: GitObjects, root: str) -> None:
+        self._objects, self._root = objects, root
         self._folders: dict[str, Entries] = {}
-        self._parsed: dict[pygit2.Oid, Lease | BadRecord] = {}
+        self._parsed: dict[str, Lease | BadRecord] = {}
 
     def of(self, resource: Resource) -> list[Lease]:
         found, digest = [], resource_hash(resource)
@@ -117,32 +122,46 @@ class GitRecords:
             raise Invalid(f"a record in the place of {resource} is of another resource")
         return found
 
-    def with_paths(self) -> list[Lease]:
-        found = []
-        for file, problem in self._files("paths"):
-            if problem is not None:
-                raise _damaged(file, problem)
-            found.append(self._lease(file))
-        return found
+    def with_paths(self) -> Iterator[Lease]:
+        for found in self.below("paths"):
+            if isinstance(found, Damage):
+                raise _damaged(found)
+            yield found
 
     def every(self) -> Iterator[Lease | Damage]:
         for top in LEASE_FOLDERS:
             try:
-                for file, problem in self._files(top):
-                    if problem is not None:
-                        yield Damage(file, problem)
-                        continue
-                    try:
-                        yield self._read_lease(file)
-                    except BadRecord as error:
-                        yield Damage(file, str(error))
+                yield from self.below(top)
             except Invalid as error:
                 yield Damage(top, error.message)
+
+    def below(self, top: str) -> Iterator[Lease | Damage]:
+        """Every record below a folder; Invalid where there are more than a ledger can have."""
+        count = 0
+        for fan, entry in self.entries(top).items():
+            folder = f"{top}/{fan}"
+            if entry.mode != FOLDER or not _FAN.fullmatch(fan):
+                yield Damage(folder, "not a folder of records")
+                continue
+            try:
+                names = self.entries(folder)
+            except Invalid as error:
+                yield Damage(folder, error.message)
+                continue
+            count += len(names)
+            if count > MAX_RECORDS:
+                raise Invalid(f"the ledger has more than {MAX_RECORDS} records in {top}")
+            for name in names:
+                file = f"{folder}/{name}"
+                try:
+                    yield self._read_lease(file)
+                except BadRecord as error:
+                    yield Damage(file, str(error))
 
     def notes(self, resource: Resource) -> tuple[Note, ...]:
         file = notes_file(resource)
         try:
-            data = self._read(file)
+            data = self.read(file, MAX_MESSAGES)
             return () if data is None else read_notes(data, file=file)
         except BadRecord as error:
             raise Invalid(f"the notes of {resource} are damaged ({file}): {error}") from None
@@ -150,7 +169,7 @@ class GitRecords:
     def notices(self, holder: str) -> tuple[Notice, ...]:
         file = notices_file(holder)
         try:
-            data = self._read(file)
+            data = self.read(file, MAX_MESSAGES)
             return () if data is None else read_notices(data, file=file)
         except (BadRecord, Invalid):
             return ()  # a courtesy, that must not keep its reader from working
@@ -158,97 +177,67 @@ class GitRecords:
     def tickets(self, resource: Resource) -> tuple[Ticket, ...]:
         file = waiting_file(resource)
         try:
-            data = self._read(file)
+            data = self.read(file, MAX_MESSAGES)
             return () if data is None else read_tickets(data, file=file)
         except BadRecord as error:
             raise Invalid(f"who waits for {resource} cannot be read ({file}): {error}") from None
 
     def entries(self, folder: str) -> Entries:
         """The entries of a folder, {} where there is none; Invalid when it is damaged."""
-        if folder in self._folders:
-            return self._folders[folder]
-        found: Entries = {}
-        tree = self._tree(folder)
-        for entry in tree or ():
-            name = entry.name or ""
-            if name in found:
-                raise Invalid(f"the ledger's folder {folder} has an entry twice")
-            found[name] = (entry.id, int(entry.filemode))
-        self._folders[folder] = found
-        return found
+        if folder not in self._folders:
+            self._folders[folder] = self._entries(folder)
+        return self._folders[folder]
 
-    def _tree(self, folder: str) -> pygit2.Tree | None:
-        tree = self._root
-        for part in folder.split("/"):
-            if part not in tree:
-                return None
-            if int(tree[part].filemode) != _TREE:
-                raise Invalid(f"the ledger's folder {folder} is none")
-            tree = self._objects.tree(tree[part].id, folder)
-        return tree
+    def _entries(self, folder: str) -> Entries:
+        if not folder:
+            return read_folder(self._objects, self._root, "/")
+        above, _, name = folder.rpartition("/")
+        entry = self.entries(above).get(name)
+        if entry is None:
+            return {}
+        if entry.mode != FOLDER:
+            raise Invalid(f"the ledger's folder {folder} is none")
+        return read_folder(self._objects, entry.id, folder)
 
     def _lease(self, file: str) -> Lease:
         try:
             return self._read_lease(file)
         except BadRecord as error:
-            raise _damaged(file, str(error)) from None
+            raise _damaged(Damage(file, str(error))) from None
 
     def _read_lease(self, file: str) -> Lease:
         """The lease of a file. The same bytes under many names are parsed only once."""
         if not FILE_NAME.fullmatch(file.rsplit("/", 1)[-1]):
             raise BadRecord("its name is not that of a record")
-        oid = self._blob(file)
-        if oid is None:
+        entry = self.entry(file)
+        if entry is None:
             raise BadRecord("missing")
-        if oid not in self._parsed:
+        if entry.id not in self._parsed:
             try:
-                self._parsed[oid] = read_lease(self._objects.blob(oid, MAX_RECORD))
+                self._parsed[entry.id] = read_lease(read_file(self._objects, entry, MAX_RECORD))
             except BadRecord as error:
-                self._parsed[oid] = error
-        found = self._parsed[oid]
+                self._parsed[entry.id] = error
+        found = self._parsed[entry.id]
         if isinstance(found, BadRecord):
             raise found
         if lease_file(found) != file:
             raise BadRecord("its name and its content disagree")
         return found
 
-    def _blob(self, file: str) -> pygit2.Oid | None:
-        folder, name = file.rsplit("/", 1)
-        entry = self.entries(folder).get(name)
-        if entry is None:
-            return None
-        oid, mode = entry
-        if mode not in (_BLOB, _EXECUTABLE):
-            raise BadRecord("not a regular file")
-        return oid
+    def entry(self, file: str) -> TreeEntry | None:
+        """What lies at a path; None where nothing does."""
+        folder, _, name = file.rpartition("/")
+        return self.entries(folder).get(name)
 
-    def _read(self, file: str) -> bytes | None:
-        oid = self._blob(file)
-        return None if oid is None else self._objects.blob(oid, MAX_MESSAGES)
-
-    def _files(self, top: str) -> Iterator[tuple[str, str | None]]:
-        """Every file below a folder, with what is wrong with it where that is known already."""
-        count = 0
-        for fan, (_, mode) in self.entries(top).items():
-            if mode != _TREE or not _FAN.fullmatch(fan):
-                yield f"{top}/{fan}", "not a folder of records"
-                continue
-            try:
-                names = self.entries(f"{top}/{fan}")
-            except Invalid as error:
-                yield f"{top}/{fan}", error.message
-                continue
-            for name in names:
-                count += 1
-                if count > MAX_RECORDS:
-                    raise Invalid(f"the ledger has more than {MAX_RECORDS} records in {top}")
-                yield f"{top}/{fan}/{name}", None
+    def read(self, file: str, limit: int) -> bytes | None:
+        """The bytes of a file, None where there is none. Raises BadRecord."""
+        entry = self.entry(file)
+        return None if entry is None else read_file(self._objects, entry, limit)
 
 
-def _damaged(file: str, problem: str) -> Invalid:
-    damage = Damage(file, problem)
+def _damaged(damage: Damage) -> Invalid:
     return Invalid(
-        f"the ledger's record {damage.shown.rsplit('/', 1)[-1]} is damaged: {problem}",
+        f"the ledger's record {damage.shown.rsplit('/', 1)[-1]} is damaged: {damage.problem}",
         hints=(f"an admin may drop it: its file is {damage.shown}",),
     )
 
@@ -290,27 +279,23 @@ def _entries(ledger: Ledger, folder: str) -> Entries:
         return {}  # nothing in it can be read, so nothing in it is judged
 
 
-def read_ledger(repo: pygit2.Repository, commit: pygit2.Oid) -> Ledger:
+def read_ledger(repo: pygit2.Repository, version: str) -> Ledger:
     """The ledger at a commit; Invalid when there is something else."""
     import pygit2
 
-    objects = Objects(repo)
+    objects = StoreObjects(repo)
     try:
-        kind, size = object_header(repo, commit)
-        if kind != pygit2.enums.ObjectType.COMMIT or size > MAX_TREE:
-            raise Invalid("the ledger's ref does not point to a commit")
-        root = cast("pygit2.Commit", read_object(repo, commit)).tree_id
-        tree = objects.tree(root, "/")
-        if HEADER_FILE not in tree:
-            raise Invalid(f"the ref holds no ledger: there is no {HEADER_FILE}")
-        if int(tree[HEADER_FILE].filemode) not in (_BLOB, _EXECUTABLE):
-            raise BadRecord("not a regular file")
-        data = objects.blob(tree[HEADER_FILE].id, MAX_HEADER)
-    except BadRecord as error:
-        raise Invalid(f"the ledger's header {HEADER_FILE} is damaged: {error}") from None
-    except KeyError as error:
-        # git checks that what it fetches is complete, so the store has lost it since.
-        raise CacheDamaged(f"this clone's copy of the ledger has lost {error}") from None
+        objects.read(version, COMMIT, MAX_COMMIT)
+        root = str(cast("pygit2.Commit", repo[version]).tree_id)
+    except Unreadable as error:
+        raise Invalid(f"the ledger's ref does not point to a commit: it {error}") from None
     except pygit2.GitError as error:
         raise Invalid(f"the ledger's commit cannot be read: {error}") from None
-    return Ledger(header=read_header(data), records=GitRecords(repo, root))
+    records = GitRecords(objects, root)
+    try:
+        header = records.read(HEADER_FILE, MAX_HEADER)
+    except BadRecord as error:
+        raise Invalid(f"the ledger's header {HEADER_FILE} is damaged: {error}") from None
+    if header is None:
+        raise Invalid(f"the ref holds no ledger: there is no {HEADER_FILE}")
+    return Ledger(read_header(header), records)

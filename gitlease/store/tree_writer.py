@@ -1,4 +1,4 @@
-"""Writes the tree of a changed ledger: only what changed is written anew."""
+"""Writes the step of a ledger: of its tree only what changed, and the commit that tells of it."""
 
 from __future__ import annotations
 
@@ -6,9 +6,22 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from gitlease.core.errors import Invalid
-from gitlease.core.ledger import Changes, Header
-from gitlease.git.libgit2 import read_object
+from gitlease.core.ledger import Ledger
+from gitlease.core.moves.step_record import Decided
+from gitlease.git.objects import (
+    BLOB,
+    COMMIT,
+    FILE,
+    FOLDER,
+    TREE,
+    TreeEntry,
+    WritableObjects,
+    read_tree,
+    tree_bytes,
+)
+from gitlease.store.damage import CacheDamaged
 from gitlease.store.fields import BadRecord
+from gitlease.store.history import commit_bytes, read_commit
 from gitlease.store.records import (
     HEADER_FILE,
     check_lease,
@@ -23,16 +36,35 @@ from gitlease.store.records import (
     write_notices,
 )
 from gitlease.store.records_waiting import waiting_file, write_tickets
+from gitlease.store.tree import MAX_TREE, StoreObjects
 
 if TYPE_CHECKING:
     import pygit2
 
 
-def changed_files(header: Header, changes: Changes) -> dict[str, bytes | None]:
-    """The files of the tree that a change writes, by path: their bytes, or None where one goes.
+def write_step(repo: pygit2.Repository, decided: Decided, tip: str, *, replace_tip: bool) -> str:
+    """Write a step on top of a tip (``""``: the first), or in its place; returns its commit.
+
+    Raises Invalid, and Unreadable where the tip is not what git would have written.
+    """
+    objects, below, parents = StoreObjects(repo), None, list[str]()
+    if tip:
+        base = read_commit(repo, tip)
+        if base is None:
+            raise CacheDamaged(f"the ledger's commit {tip} cannot be read")
+        below = str(base.tree_id)
+        parents = [str(parent) for parent in base.parent_ids] if replace_tip else [tip]
+    applied = decided.applied
+    tree = write_tree(objects, below, changed_files(applied.ledger))
+    return objects.write(COMMIT, commit_bytes(repo, applied, decided.record, tree, parents))
+
+
+def changed_files(ledger: Ledger) -> dict[str, bytes | None]:
+    """The files that the changes of a ledger write, by path: their bytes, None where one goes.
 
     Raises Invalid for what could not be read again: nobody could work with it.
     """
+    changes = ledger.changes
     files: dict[str, bytes | None] = {}
     for before, after in changes.leases.values():
         if before is not None:
@@ -50,7 +82,7 @@ def changed_files(header: Header, changes: Changes) -> dict[str, bytes | None]:
     for resource, tickets in changes.tickets.values():
         files[waiting_file(resource)] = write_tickets(resource, tickets) if tickets else None
     files |= dict.fromkeys(changes.dropped)
-    files[HEADER_FILE] = write_header(header)
+    files[HEADER_FILE] = write_header(ledger.header)
     read_header(files[HEADER_FILE] or b"")
     return files
 
@@ -64,35 +96,26 @@ def _readable(file: str, data: bytes, read: Callable[..., object]) -> bytes:
 
 
 def write_tree(
-    repo: pygit2.Repository, base: pygit2.Oid | None, header: Header, changes: Changes
-) -> pygit2.Oid:
-    """Write the tree of a changed ledger on top of ``base``; only what changed is written anew."""
-    return _write(repo, base, changed_files(header, changes)) or repo.TreeBuilder().write()
+    objects: WritableObjects, base: str | None, files: Mapping[str, bytes | None]
+) -> str:
+    """Write the tree ``base`` with some files new or gone; folders without any go as well."""
+    return objects.write(TREE, _tree(objects, base, files))
 
 
-def _write(
-    repo: pygit2.Repository, base: pygit2.Oid | None, files: Mapping[str, bytes | None]
-) -> pygit2.Oid | None:
-    import pygit2
-
-    existing = read_object(repo, base) if base is not None else None
-    tree = existing if isinstance(existing, pygit2.Tree) else None
-    builder = repo.TreeBuilder(tree) if tree is not None else repo.TreeBuilder()
+def _tree(objects: WritableObjects, base: str | None, files: Mapping[str, bytes | None]) -> bytes:
+    there = {} if base is None else {x.name: x for x in read_tree(objects, base, MAX_TREE)}
     folders: dict[str, dict[str, bytes | None]] = {}
     for path, data in files.items():
-        head, slash, rest = path.partition("/")
+        name, slash, rest = path.partition("/")
         if slash:
-            folders.setdefault(head, {})[rest] = data
-        elif data is not None:
-            builder.insert(head, repo.create_blob(data), pygit2.enums.FileMode.BLOB)
-        elif builder.get(head) is not None:
-            builder.remove(head)
+            folders.setdefault(name, {})[rest] = data
+        elif data is None:
+            there.pop(name, None)
+        else:
+            there[name] = TreeEntry(name, FILE, objects.write(BLOB, data))
     for name, inside in folders.items():
-        entry = tree[name] if tree is not None and name in tree else None
-        below = entry.id if isinstance(entry, pygit2.Tree) else None
-        written = _write(repo, below, inside)
-        if written is not None:
-            builder.insert(name, written, pygit2.enums.FileMode.TREE)
-        elif builder.get(name) is not None:
-            builder.remove(name)
-    return builder.write() if len(builder) else None
+        entry = there.pop(name, None)
+        below = entry.id if entry is not None and entry.mode == FOLDER else None
+        if written := _tree(objects, below, inside):
+            there[name] = TreeEntry(name, FOLDER, objects.write(TREE, written))
+    return tree_bytes(there.values())

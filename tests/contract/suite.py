@@ -88,7 +88,7 @@ def decide(head: Snapshot, operations: Sequence[Operation], clock: ManualClock) 
     made = Create(id=fresh(), actor=JO, ledger_id=fresh(), policy=DEFAULT_POLICY)
     ledger, moment = head.ledger or create(made), Moment(now=clock.now(), seen=head.seen)
     decided = decide_step(ledger, operations, moment)
-    return Change(base=head, decided=decided, actor=operations[0].actor, what="this test")
+    return Change(base=head, decided=decided, what="this test")
 
 
 def prepare(place: Place, n: int, *operations: Operation, on: Snapshot | None = None) -> Prepared:

@@ -81,20 +81,12 @@ def step(ledger: Ledger, *operations: Operation, seconds: float = LIVE) -> StepR
 def legal(
     record: StepRecord,
     *,
-    by: str | None = None,
     who: Pusher | None = None,
     seconds: float = LIVE,
     before: Ledger | None = BASE,
 ) -> Applied:
-    author = by or record.operations[0].actor.holder
-    return judge(
-        before,
-        record,
-        author=author,
-        committed_at=record.at // 1_000 * 1_000,
-        pusher=who or pusher(author),
-        now_ms=moment(seconds).now.wall_ms,
-    )
+    pushes = who or pusher(record.operations[0].actor.holder)
+    return judge(before, record, pusher=pushes, now_ms=moment(seconds).now.wall_ms)
 
 
 def refused(record: StepRecord, **how: Any) -> str:
@@ -265,14 +257,7 @@ def carried_out_again(before: Ledger | None, decided: Decided, off_ms: int) -> A
     record = read_step(line)
     assert record == decided.record
     holder = record.operations[0].actor.holder
-    return judge(
-        before,
-        record,
-        author=holder,
-        committed_at=record.at // 1_000 * 1_000,
-        pusher=pusher(holder),
-        now_ms=record.at + off_ms,
-    )
+    return judge(before, record, pusher=pusher(holder), now_ms=record.at + off_ms)
 
 
 def play(seed: int, steps: int) -> int:
@@ -293,8 +278,8 @@ def play(seed: int, steps: int) -> int:
         if not applied.changed:
             continue
         again = carried_out_again(before, decided, player.dice.choice((-3_000, 0, 2_000)))
-        files = changed_files(applied.ledger.header, applied.ledger.changes)
-        assert changed_files(again.ledger.header, again.ledger.changes) == files
+        files = changed_files(applied.ledger)
+        assert changed_files(again.ledger) == files
         assert (again.events, again.only_renews) == (applied.events, applied.only_renews)
         ledger = before = as_stored(applied.ledger)
         done += 1
@@ -321,11 +306,10 @@ def test_a_step_is_its_pushers_own() -> None:
     legal(record, who=Pusher(None, "somebody"))
     assert refused(record, who=pusher(JO.holder)) == "identity"
     assert refused(record, who=Pusher((), "nobody")) == "identity"
-    assert refused(record, by=JO.holder) == "identity"
     both = replace(record, operations=(*record.operations, note(JO, "hello")))
     assert refused(both) == "identity"
     nobody = claim(replace(KIM, holder=" "), "F009")
-    assert refused(replace(record, operations=(nobody,)), by=" ") == "identity"
+    assert refused(replace(record, operations=(nobody,)), who=pusher(" ")) == "identity"
 
 
 @pytest.mark.parametrize(("off", "fine"), [(59, True), (-59, True), (61, False), (-61, False)])

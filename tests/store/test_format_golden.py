@@ -47,10 +47,8 @@ from gitlease.core.moves.step_record import decide
 from gitlease.core.moves.transitions import create
 from gitlease.core.policy import DEFAULT_POLICY
 from gitlease.core.resources.resource import parse_resource
-from gitlease.engine.ports import Change, Snapshot
-from gitlease.store import history
 from gitlease.store.tree import read_ledger
-from gitlease.store.tree_writer import write_tree
+from gitlease.store.tree_writer import write_step
 
 JO = Actor("jo@example.com", host="laptop", branch="main")
 CI = Actor("jo@example.com", session="ci-7", session_explicit=True, host="runner")
@@ -112,21 +110,14 @@ def written(folder: Path) -> list[str]:
     git(folder, "init", "-q", "--bare", "golden.git")
     repo = pygit2.Repository(str(folder / "golden.git"))
     ledger = create(Create(id="00", actor=JO, ledger_id="led9e4", policy=DEFAULT_POLICY))
-    commits, below, parents = [], None, list[pygit2.Oid]()
+    commits = list[str]()
     for seconds, operations in STEPS:
         moment = Moment(now=at(seconds))
         decided = decide(ledger, operations, moment)
         assert decided.applied.changed, operations
-        change = Change(
-            base=Snapshot(layer="global", version="", ledger=None, received=moment.now),
-            decided=decided,
-            actor=operations[0].actor,
-            what="",
-        )
-        tree = write_tree(repo, below, change.ledger.header, change.ledger.changes)
-        commits.append(history.write_commit(repo, change, tree, parents))
-        below, parents = tree, [pygit2.Oid(hex=commits[-1])]
-        ledger = read_ledger(repo, parents[0])
+        tip = commits[-1] if commits else ""
+        commits.append(write_step(repo, decided, tip, replace_tip=False))
+        ledger = read_ledger(repo, commits[-1])
     return commits
 
 

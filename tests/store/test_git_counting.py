@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.clock import ManualClock
@@ -227,13 +228,13 @@ def test_a_claim_reads_no_more_records_with_ten_thousand_leases(
 ) -> None:
     grow(path_remote.bare, 10_000)
     read = []
-    real = tree.Objects.blob
+    real = tree.read_file
 
-    def counting(self: tree.Objects, oid: object, limit: int) -> bytes:
-        read.append(oid)
-        return real(self, oid, limit)  # type: ignore[arg-type]
+    def counting(objects: Any, entry: Any, limit: int) -> bytes:
+        read.append(entry)
+        return real(objects, entry, limit)
 
-    monkeypatch.setattr(tree.Objects, "blob", counting)
+    monkeypatch.setattr(tree, "read_file", counting)
     leases = door(clones(1)[0])
     leases.claim("F001")
     leases.renew("F001")
@@ -910,8 +911,8 @@ STEPS = [
     "gitlease.store.heads:Heads.learn",
     "gitlease.store.state:StateFolder.save",
     "gitlease.store.git_ledger:GitRefs.keep",
-    "gitlease.store.git_ledger:write_tree",
-    "gitlease.store.history:write_commit",
+    "gitlease.store.git_ledger:write_step",
+    "gitlease.store.tree_writer:commit_bytes",
     "gitlease.store.state:StateFolder.add_pending",
     "gitlease.store.git_ledger:push_refs",
     "gitlease.store.heads:Heads.adopt",

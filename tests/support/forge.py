@@ -21,11 +21,12 @@ from gitlease.core.moves.transitions import create
 from gitlease.core.outcome import Event
 from gitlease.core.policy import DEFAULT_POLICY
 from gitlease.core.resources.resource import Resource, parse_resource
+from gitlease.git.objects import LibraryObjects
 from gitlease.git.system_clock import SystemClock
 from gitlease.store import history
 from gitlease.store.records import lease_file
 from gitlease.store.tree import read_ledger
-from gitlease.store.tree_writer import write_tree
+from gitlease.store.tree_writer import changed_files, write_tree
 from support.fences import clean_env
 from support.ledgers import Entry, raw_tree, read_files, write_object
 from support.ledgers import write_tree as write_files
@@ -145,7 +146,7 @@ class Forge:
 
     def ledger(self, version: str | None = None) -> Ledger:
         """The ledger at a commit; that of the server where none is named."""
-        return read_ledger(self.repo, pygit2.Oid(hex=version or self.tip()))
+        return read_ledger(self.repo, version or self.tip())
 
     def lease(self, name: str) -> Lease:
         """The record that the server has of a resource."""
@@ -201,17 +202,17 @@ class Forge:
 
     def write(self, draft: Draft) -> str:
         """The commit of a draft; its id."""
-        below = self.repo[draft.base].tree_id if draft.base else None  # type: ignore[attr-defined]
-        ledger = draft.ledger
-        tree = write_tree(self.repo, below, ledger.header, ledger.changes)
+        base = cast(pygit2.Commit, self.repo[draft.base]) if draft.base else None
+        below = None if base is None else str(base.tree_id)
+        tree = write_tree(LibraryObjects(self.repo), below, changed_files(draft.ledger))
         if draft.files:
-            tree = pygit2.Oid(hex=self._with_files(str(tree), draft.files))
+            tree = self._with_files(tree, draft.files)
         holder = draft.author or draft.actor.holder
         who = pygit2.Signature(holder.split("@")[0], holder, draft.at.wall_ms // 1_000, 0, "utf-8")
         message = history.write_message(draft.events, draft.record, renewal=draft.renewal)
         if draft.message is not None:
             message = draft.message(message)
-        return str(self.repo.create_commit(None, who, who, message, tree, list(draft.parents)))
+        return str(self.repo.create_commit(None, who, who, message, tree, [*draft.parents]))
 
     def _with_files(self, tree: str, files: Mapping[str, bytes | Entry | None]) -> str:
         every: dict[str, bytes | Entry] = dict(read_files(self.path, tree))

@@ -435,7 +435,7 @@ def claim_that_is_completed_at_once(f: Forge) -> Draft:
     return f.honest(claim()).lease("F100", state=State.COMPLETED)
 
 
-@illegal("unexplained")
+@illegal("record")
 def record_under_a_wrong_name(f: Forge) -> Draft:
     draft = f.honest(claim())
     path = draft.file("F100")
@@ -453,7 +453,7 @@ def record_in_a_wrong_folder(f: Forge) -> Draft:
     return replace(draft, files={path: None, f"{top}/{fan}/{name}": data})
 
 
-@illegal("record")
+@illegal("unexplained")
 def two_records_of_one_resource(f: Forge) -> Draft:
     draft = f.honest(claim(KIM, "F002", paths=("docs/",)))
     before = f.lease("F002")
@@ -548,17 +548,17 @@ def record_that_is_a_submodule(f: Forge) -> Draft:
     return replace(draft, files={draft.file("F100"): Entry("160000", f.tip())})
 
 
-@illegal("extra-file")
+@illegal("unexplained")
 def file_at_the_root(f: Forge) -> Draft:
     return replace(f.honest(barrier()), files={"README": b"read me\n"})
 
 
-@illegal("extra-file")
+@illegal("unexplained")
 def folder_at_the_root(f: Forge) -> Draft:
     return replace(f.honest(barrier()), files={"cargo/hold": b"much\n"})
 
 
-@illegal("extra-file")
+@illegal("unexplained")
 def file_among_the_folders_of_records(f: Forge) -> Draft:
     return replace(f.honest(barrier()), files={"leases/README": b"read me\n"})
 
@@ -573,7 +573,7 @@ def ledger_without_a_header(f: Forge) -> Draft:
     return replace(f.honest(barrier()), files={"ledger.yaml": None})
 
 
-@other("tree")
+@other("unexplained")
 def folder_that_is_empty(f: Forge) -> str:
     draft = f.honest(barrier())
     empty = f.raw([])
@@ -588,7 +588,7 @@ def folder_with_an_entry_twice(f: Forge) -> str:
     return f.by_hand(draft, f.raw([root[0], *root]))
 
 
-@other("unexplained")
+@other("tree")
 def folder_out_of_order(f: Forge) -> str:
     draft = f.honest(barrier())
     return f.by_hand(draft, f.raw(list(reversed(f.root_of(draft)))))
@@ -641,12 +641,12 @@ def renewal_that_forgets_the_one_that_it_replaces(f: Forge) -> Draft:
     return f.honest(renew(), base=f.parents(f.tip())[0])
 
 
-@other("kind")
+@other("commit")
 def blob_at_the_ref(f: Forge) -> str:
     return write_object(f.path, b"hello\n")
 
 
-@other("kind")
+@other("commit")
 def tag_at_the_ref(f: Forge) -> str:
     made = f.write(f.honest(barrier()))
     text = f"object {made}\ntype commit\ntag x\ntagger K <k@e.com> 1700000000 +0000\n\nx\n"
@@ -784,7 +784,7 @@ def renewal_from_the_past(f: Forge) -> Draft:
     return f.honest(renew(), at=f.later(-20 * MINUTE))
 
 
-@illegal("clock")
+@illegal("commit")
 def commit_of_another_time_than_its_change(f: Forge) -> Draft:
     draft = f.honest(renew())
     return replace(draft, at=f.later(-60))
@@ -797,29 +797,29 @@ def record_of_another_time_than_its_message(f: Forge) -> Draft:
     return draft.lease("F002", renewed_at=late, expires_at=late + 8 * HOUR * 1_000)
 
 
-@illegal("message")
+@illegal("commit")
 def message_without_a_word(f: Forge) -> Draft:
     return replace(f.honest(release(KIM, "F002")), events=())
 
 
-@illegal("message")
+@illegal("commit")
 def message_that_tells_of_another_thing(f: Forge) -> Draft:
     return f.honest(claim()).told(reason="jo said so")
 
 
-@illegal("message")
+@illegal("commit")
 def message_that_names_another(f: Forge) -> Draft:
     return f.honest(claim()).told(by=JO.holder)
 
 
-@illegal("message")
+@illegal("commit")
 def message_that_tells_more(f: Forge) -> Draft:
     draft = f.honest(claim())
     more = draft.events[0]._replace(operation="x", kind="revoked", resource="F001")
     return replace(draft, events=(*draft.events, more))
 
 
-@illegal("message")
+@illegal("commit")
 def decision_that_calls_itself_a_renewal(f: Forge) -> Draft:
     return replace(f.honest(claim()), renewal=True)
 

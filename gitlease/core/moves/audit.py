@@ -8,36 +8,53 @@ say: who pushes it, and how late it is by its own clock.
 
 from __future__ import annotations
 
+from typing import ClassVar
+
+from gitlease.core.edge import printable
 from gitlease.core.errors import GitleaseError
+from gitlease.core.frozen import dataclass
 from gitlease.core.instant import MS, rfc3339
 from gitlease.core.lease import same_person
 from gitlease.core.ledger import Ledger
-from gitlease.core.moves.audit_values import Illegal, Pusher, bare, quoted
 from gitlease.core.moves.operations import Create
 from gitlease.core.moves.step_record import StepRecord
 from gitlease.core.moves.transitions import Applied, create
 from gitlease.core.policy import DEFAULT_POLICY
 
 LEAST_SKEW = 10  # seconds that a push may take on its way, whatever the policy allows for clocks
+NEWER = "a newer gitlease than the server's may have written it: then upgrade the server's"
 
 
-def judge(
-    before: Ledger | None,
-    record: StepRecord,
-    *,
-    author: str,
-    committed_at: int,
-    pusher: Pusher,
-    now_ms: int,
-) -> Applied:
+class Illegal(GitleaseError):
+    """What was pushed is no legal move: ``rule`` is a stable word for why."""
+
+    code: ClassVar[str] = "denied"
+
+    def __init__(self, rule: str, message: str, *, hints: tuple[str, ...] = ()) -> None:
+        super().__init__(message, hints=hints)
+        self.rule = rule
+
+
+@dataclass(frozen=True, slots=True)
+class Pusher:
+    """Who pushes: the holders that they are, and how to call them. None: that is not known."""
+
+    holders: tuple[str, ...] | None
+    known: str
+
+    def may_be(self, holder: str) -> bool:
+        """Whether this holder pushes; where nobody is known, whoever is named."""
+        return self.holders is None or any(same_person(holder, mine) for mine in self.holders)
+
+
+def judge(before: Ledger | None, record: StepRecord, *, pusher: Pusher, now_ms: int) -> Applied:
     """What a step comes to, if it is a legal move; Illegal, with the rule, where it is not.
 
-    ``before`` is None where the ledger is made. ``author`` and ``committed_at`` (milliseconds,
-    whole seconds) are the commit's, ``now_ms`` is the wall clock of whoever judges.
+    ``before`` is None where the ledger is made, ``now_ms`` the wall clock of whoever judges.
     """
-    _check_writer(record, author, pusher)
+    _check_writer(record, pusher)
     base = _made(record) if before is None else before
-    _check_clock(base, record.at, committed_at, now_ms)
+    _check_clock(base, record.at, now_ms)
     try:
         applied = record.carried_out(base)
     except GitleaseError as refusal:
@@ -69,28 +86,24 @@ def _made(record: StepRecord) -> Ledger:
     )
 
 
-def _check_writer(record: StepRecord, author: str, pusher: Pusher) -> None:
-    """Whoever pushes a step is its commit's author, and asks for all that it does."""
+def _check_writer(record: StepRecord, pusher: Pusher) -> None:
+    """Whoever pushes a step asks for all that it does."""
+    writer = record.operations[0].actor.holder
     for holder in dict.fromkeys(operation.actor.holder for operation in record.operations):
         if not holder.strip():
             raise Illegal("identity", "it does not say who wrote it")
-        if not same_person(bare(holder), bare(author)):
+        if not same_person(holder, writer):
             raise Illegal(
-                "identity",
-                f"its commit is by {quoted(author)}, and its operations by {quoted(holder)}",
+                "identity", f"it is of {printable(writer)} and of {printable(holder)} in one step"
             )
         if not pusher.may_be(holder):
             raise Illegal(
-                "identity", f"it is written as {quoted(holder)}, and {pusher.known} pushes it"
+                "identity", f"it is written as {printable(holder)}, and {pusher.known} pushes it"
             )
 
 
-def _check_clock(base: Ledger, at: int, committed_at: int, now_ms: int) -> None:
+def _check_clock(base: Ledger, at: int, now_ms: int) -> None:
     """The writer's clock lies within the ledger's allowance of the judge's."""
-    if at // MS != committed_at // MS:
-        raise Illegal(
-            "clock", f"its commit is of {_time(committed_at)} and what it does of {_time(at)}"
-        )
     allowed = max(base.header.policy.skew, LEAST_SKEW)
     off = at - now_ms
     if abs(off) > allowed * MS:
@@ -111,13 +124,10 @@ def _check_takeovers(applied: Applied, record: StepRecord, now_ms: int) -> None:
             if not lease.same_holder(by) and now_ms < lease.expires_at:
                 raise Illegal(
                     "takeover",
-                    f"{lease.resource} is {quoted(lease.holder)}'s until "
+                    f"{lease.resource} is {printable(lease.holder)}'s until "
                     f"{_time(lease.expires_at)}, and this server's clock reads {_time(now_ms)}",
                 )
 
 
 def _time(ms: int) -> str:
     return rfc3339(max(ms, 0))
-
-
-__all__ = ["Illegal", "Pusher", "judge", "refused"]
