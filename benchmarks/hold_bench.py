@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from support.clock import ManualClock
-from support.memory import MemoryClone, MemoryLedgerStore, MemoryRemote
+from support.memory import MemoryClone, MemoryRemote, memory_ledger_store
 from support.remotes import Remote
 from support.repos import make_clone
 
@@ -90,7 +90,7 @@ class HoldBench(Bench):
 def per_hour(count: int) -> int:
     """Pushes of one process in an hour that holds ``count`` leases of 15 minutes; exact."""
     clock, remote = ManualClock(), MemoryRemote()
-    store = MemoryLedgerStore(remote, clock=clock, clone=MemoryClone(), place="memory")
+    store = memory_ledger_store(remote, clock=clock, clone=MemoryClone(), place="memory")
     session = LedgerSession(store, clock=clock, actor=Actor("jo@example.com", session="bench"))
     keeper = Keeper(lambda _limit: session, clock=clock, dice=random.Random(7))
     names = [parse_resource(f"t{n}") for n in range(count)]

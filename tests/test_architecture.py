@@ -88,7 +88,7 @@ HEAVY = {"pygit2", "yaml", "filelock", "rich"}
 LONGEST = 400  # lines; the aim is 250
 FULLEST = 20  # modules of a folder, __init__ aside
 
-# What the laws below still have against the house: lists that may only become shorter.
+# What the laws below still have against the house: a list that may only become shorter.
 TWICE: set[str] = {
     "CannotExecute",
     "Carried",
@@ -113,9 +113,6 @@ TWICE: set[str] = {
     "Verdict",
     "Way",
     "Work",
-}
-INHERITING: set[str] = {
-    "GitLedgerStore(RefLedgerStore)",
 }
 
 
@@ -298,15 +295,14 @@ def test_no_class_inherits_from_another_modules() -> None:
     """But errors and Protocols may: what is built of parts is read in one place."""
     homes = {node.name: module for module, node in classes()}
     kinds = {node.name: {_name(base) for base in node.bases} for _, node in classes()}
-    found = {
+    told(
         f"{node.name}({base})"
         for module, node in classes()
         for base in kinds[node.name]
         if homes.get(base, module) != module
         and not _is_error(base, kinds)
         and not ("Protocol" in kinds[base] or "Protocol" in kinds[node.name])
-    }
-    assert found == INHERITING
+    )
 
 
 def _name(base: ast.expr) -> str:

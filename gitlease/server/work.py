@@ -168,7 +168,8 @@ class WorkGuard:
             leases = self._leases(ledger, some)
             while chunk := list(islice(leases, LEASES_AT_ONCE)):
                 moment = Moment(now=_instant(self._now), seen=_written)
-                yield from Viewpoint(self._actor(chunk), ledger.header.policy, moment).judge(some, chunk)
+                view = Viewpoint(self._actor(chunk), ledger.header.policy, moment)
+                yield from view.judge(some, chunk)
 
     def _leases(self, ledger: Ledger, some: Sequence[Touched]) -> Iterator[Lease]:
         """Live leases of others that may cover something that is touched."""

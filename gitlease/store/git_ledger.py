@@ -26,30 +26,27 @@ from gitlease.store.tree import changed_records, read_ledger
 from gitlease.store.tree_writer import write_step
 
 
-class GitLedgerStore(RefLedgerStore):
+def git_ledger_store(
+    remote: Remote,
+    *,
+    store: str,
+    state: Callable[[str], str],
+    clock: Clock,
+    place: str,
+    prefix: str = "refs/gitlease",
+    warnings: tuple[str, ...] = (),
+    time_limit: float = TIME_LIMIT,
+    on_move: Callable[[], None] = lambda: None,
+) -> RefLedgerStore:
     """Ledgers on the refs ``<prefix>/<layer>`` of one remote, as one clone knows them.
 
     ``store`` is the private bare repository, ``state`` gives the folder of a layer's state, and
     ``place`` says to people where the ledger is, without secrets. ``time_limit`` is that of each
     call of git, in seconds, and ``on_move`` is called when a known head has become another one.
     """
-
-    def __init__(
-        self,
-        remote: Remote,
-        *,
-        store: str,
-        state: Callable[[str], str],
-        clock: Clock,
-        place: str,
-        prefix: str = "refs/gitlease",
-        warnings: tuple[str, ...] = (),
-        time_limit: float = TIME_LIMIT,
-        on_move: Callable[[], None] = lambda: None,
-    ) -> None:
-        refs = GitRefs(remote, PrivateStore(store), state, prefix, time_limit)
-        heads = Heads(refs, lambda x: StateFolder(state(x), on_move=on_move), clock, place)
-        super().__init__(refs, heads, place=place, warnings=warnings)
+    refs = GitRefs(remote, PrivateStore(store), state, prefix, time_limit)
+    heads = Heads(refs, lambda x: StateFolder(state(x), on_move=on_move), clock, place)
+    return RefLedgerStore(refs, heads, place=place, warnings=warnings)
 
 
 class GitRefs:

@@ -23,7 +23,7 @@ _BY_PLACE = re.compile(r"includeif\.gitdir(?:/i)?:.*[^/*]\.path", re.IGNORECASE 
 
 if TYPE_CHECKING:
     from gitlease.guard.guarding import GuardService
-    from gitlease.store.git_ledger import GitLedgerStore
+    from gitlease.store.ref_store import RefLedgerStore
     from gitlease.store.transport import Remote
 
 
@@ -97,10 +97,10 @@ class LedgerPlace:
             for e in config.entries
         )
 
-    def store(self, clock: Clock, *, time_limit: float) -> GitLedgerStore:
+    def store(self, clock: Clock, *, time_limit: float) -> RefLedgerStore:
         """The ledgers there, with a limit in seconds for each call of git."""
         from gitlease.git.failure import without_secrets
-        from gitlease.store.git_ledger import GitLedgerStore
+        from gitlease.store.git_ledger import git_ledger_store
         from gitlease.store.private_store import make_bare, make_folder
         from gitlease.store.transport import Remote
 
@@ -119,7 +119,7 @@ class LedgerPlace:
             shown = without_secrets(self.location.url)
             place = f"{self.location.name} ({shown})" if self.location.name else shown
             warnings = ()
-        return GitLedgerStore(
+        return git_ledger_store(
             remote,
             store=os.path.join(self.private, "store.git"),
             state=self.state,

@@ -11,7 +11,7 @@ from typing import cast
 import pytest
 from core.values import F001, JO, KIM
 from support.clock import ManualClock
-from support.memory import MemoryClone, MemoryLedgerStore, MemoryRemote
+from support.memory import MemoryClone, MemoryRemote, memory_ledger_store
 from support.service import LeaseService
 from support.tasks import Killed, MemoryTasks, task
 
@@ -99,7 +99,7 @@ class World:
 
     def of(self, who: Actor, layer: str = "global") -> LeaseService:
         """A new command of this person."""
-        store = MemoryLedgerStore(
+        store = memory_ledger_store(
             self.remote, clock=self.clock, clone=self.clones[who.holder], place="origin"
         )
         rules = EdgeRules(people=self.people)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 from support.clock import ManualClock
-from support.memory import MemoryClone, MemoryLedgerStore, MemoryRemote
+from support.memory import MemoryClone, MemoryRemote, memory_ledger_store
 
 from gitlease.engine.ports import LedgerStore
 
@@ -19,7 +19,7 @@ class MemoryPlace:
         self._clones: defaultdict[int, MemoryClone] = defaultdict(MemoryClone)
 
     def store(self, n: int) -> LedgerStore:
-        return MemoryLedgerStore(self.remote, clock=self.clock, clone=self._clones[n])
+        return memory_ledger_store(self.remote, clock=self.clock, clone=self._clones[n])
 
     def force(self, layer: str, version: str) -> None:
         self.remote.force(layer, version)

@@ -13,7 +13,7 @@ from support.repos import git
 
 from gitlease.engine.ports import LedgerStore
 from gitlease.store import transport
-from gitlease.store.git_ledger import GitLedgerStore
+from gitlease.store.git_ledger import git_ledger_store
 
 PREFIX = "refs/gitlease"
 ONLY_APPENDS = """\
@@ -39,7 +39,7 @@ class GitPlace:
         def state(layer: str) -> str:
             return str(home / "state" / "default" / layer)
 
-        return GitLedgerStore(
+        return git_ledger_store(
             transport.Remote(url=self._remote.url, folder=str(home)),
             store=str(home / "store.git"),
             state=state,

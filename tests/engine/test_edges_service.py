@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 from core.values import F001, JO, KIM
 from support.clock import ManualClock
-from support.memory import Fault, MemoryClone, MemoryLedgerStore, MemoryRemote
+from support.memory import Fault, MemoryClone, MemoryRemote, memory_ledger_store
 from support.service import LeaseService
 from support.tasks import Killed, MemoryTasks, task
 
@@ -49,7 +49,7 @@ class World:
 
     def of(self, who: Actor, **rules: object) -> LeaseService:
         """A new command of this person."""
-        store = MemoryLedgerStore(
+        store = memory_ledger_store(
             self.remote, clock=self.clock, clone=self.clones[who.holder], place="origin"
         )
         edges = Edges(self.files[who.holder], EdgeRules(**rules), holder=who.holder)  # type: ignore[arg-type]

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 import pytest
 from core.values import F001, JO, KIM
 from support.clock import ManualClock
-from support.memory import Fault, MemoryClone, MemoryLedgerStore, MemoryRemote
+from support.memory import Fault, MemoryClone, MemoryRemote, memory_ledger_store
 from support.service import LeaseService
 
 from gitlease.core.errors import (
@@ -34,6 +34,7 @@ from gitlease.guard.rules import Carried, Touched
 from gitlease.push.fenced_push import UNFENCED, FencedPush, PushAnswer, PushRefused
 from gitlease.push.ports import PlannedPush
 from gitlease.push.work import PushWish
+from gitlease.store.ref_store import RefLedgerStore
 
 MAIN = "refs/heads/main"
 API, DOCS = parse_resource("src/api/"), parse_resource("docs/")
@@ -89,9 +90,9 @@ class World:
         self.quiet = 0
         self.pushed = 0
 
-    def store(self, who: Actor, *, clone: str | None = None) -> MemoryLedgerStore:
+    def store(self, who: Actor, *, clone: str | None = None) -> RefLedgerStore:
         kept = self.clones[clone or who.holder]
-        return MemoryLedgerStore(self.remote, clock=self.clock, clone=kept, place="origin")
+        return memory_ledger_store(self.remote, clock=self.clock, clone=kept, place="origin")
 
     def of(self, who: Actor, *, layer: str = "global", clone: str | None = None) -> LeaseService:
         return LeaseService(

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import pytest
 from core.values import F001, JO, KIM
 from support.clock import ManualClock
-from support.memory import Broken, Fault, MemoryClone, MemoryLedgerStore, MemoryRemote
+from support.memory import Broken, Fault, MemoryClone, MemoryRemote, memory_ledger_store
 from support.service import LeaseService
 
 from gitlease.core.lease import Actor
@@ -19,6 +19,7 @@ from gitlease.engine.answers import ClaimOptions
 from gitlease.engine.keeping import DOUBTED, GLANCES_SKIPPED, Keeper, Sight, holds_of
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.ports_keeping import Beat
+from gitlease.store.ref_store import RefLedgerStore
 
 TTL = 900
 RUN = Actor(JO.holder, session="build-7", session_explicit=True)
@@ -39,7 +40,7 @@ class World:
         return self.of(Actor(JO.holder), patience=2 * limit).session
 
     def of(self, who: Actor, *, patience: float = 60.0, clone: str = "") -> LeaseService:
-        store = MemoryLedgerStore(
+        store = memory_ledger_store(
             self.remote,
             clock=self.clock,
             clone=self.clones[clone or who.holder],
@@ -423,13 +424,13 @@ def test_nothing_is_read_again_while_the_clone_learns_nothing(
     sight = Sight(world.open)
     sight.lost(holds)
     read: list[str] = []
-    known = MemoryLedgerStore.known
+    known = RefLedgerStore.known
 
-    def count(store: MemoryLedgerStore, layer: str) -> object:
+    def count(store: RefLedgerStore, layer: str) -> object:
         read.append(layer)
         return known(store, layer)
 
-    monkeypatch.setattr(MemoryLedgerStore, "known", count)
+    monkeypatch.setattr(RefLedgerStore, "known", count)
     assert known_losses(sight, holds, 50) == []
     assert read == []
 

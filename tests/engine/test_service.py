@@ -8,7 +8,7 @@ from collections import defaultdict
 import pytest
 from core.values import F001, JO, KIM
 from support.clock import ManualClock
-from support.memory import Broken, Fault, MemoryClone, MemoryLedgerStore, MemoryRemote
+from support.memory import Broken, Fault, MemoryClone, MemoryRemote, memory_ledger_store
 from support.service import LeaseService
 
 from gitlease.core.errors import (
@@ -40,7 +40,7 @@ class World:
 
     def of(self, who: Actor, *, layer: str = "global", patience: float = 60.0) -> LeaseService:
         """A new command of this person."""
-        store = MemoryLedgerStore(
+        store = memory_ledger_store(
             self.remote, clock=self.clock, clone=self.clones[who.holder], place="origin"
         )
         return LeaseService(

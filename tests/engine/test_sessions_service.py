@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from core.values import F001, JO, KIM
 from support.clock import ManualClock
-from support.memory import Fault, MemoryClone, MemoryLedgerStore, MemoryRemote
+from support.memory import Fault, MemoryClone, MemoryRemote, memory_ledger_store
 from support.memory_remote import Broken
 from support.service import LeaseService
 from support.tasks import Killed, MemoryTasks, task
@@ -53,7 +53,7 @@ class World:
     def of(self, who: Actor, clone: str = "") -> LeaseService:
         """A new command of this person, in a clone of theirs."""
         name = f"{who.holder} {clone}"
-        store = MemoryLedgerStore(self.remote, clock=self.clock, clone=self.clones[name])
+        store = memory_ledger_store(self.remote, clock=self.clock, clone=self.clones[name])
         edges = Edges(self.files[name], EdgeRules(), holder=who.holder)
         return LeaseService(
             LedgerSession(

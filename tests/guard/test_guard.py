@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from core.values import JO, KIM, SKEW, TTL, lease, moment
 from support.clock import ManualClock
-from support.memory import Fault, MemoryClone, MemoryLedgerStore, MemoryRemote
+from support.memory import Fault, MemoryClone, MemoryRemote, memory_ledger_store
 from support.memory_remote import Broken
 from support.service import LeaseService
 from support.watching import MemoryWatch
@@ -146,7 +146,7 @@ class World:
         self.opened = 0
 
     def store(self, who: Actor) -> LedgerStore:
-        return MemoryLedgerStore(
+        return memory_ledger_store(
             self.remote, clock=self.clock, clone=self.clones[who.holder], place="origin"
         )
 

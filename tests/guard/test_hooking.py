@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 from core.values import JO, KIM, SKEW, TTL, lease
 from support.clock import ManualClock
-from support.memory import Fault, MemoryClone, MemoryLedgerStore, MemoryRemote
+from support.memory import Fault, MemoryClone, MemoryRemote, memory_ledger_store
 from support.service import LeaseService
 from support.tasks import MemoryTasks, task
 from support.watching import MemoryWatch
@@ -82,7 +82,7 @@ class World:
         self.opened = self.served = 0
 
     def store(self, who: Actor) -> LedgerStore:
-        return MemoryLedgerStore(
+        return memory_ledger_store(
             self.remote, clock=self.clock, clone=self.clones[who.holder], place="origin"
         )
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import pytest
 from core.values import F001, JO, KIM
 from support.clock import ManualClock
-from support.memory import Fault, MemoryClone, MemoryLedgerStore, MemoryRemote
+from support.memory import Fault, MemoryClone, MemoryRemote, memory_ledger_store
 from support.service import LeaseService
 
 from gitlease.core.errors import GitleaseError
@@ -57,7 +57,7 @@ class World:
         self.script: dict[float, Callable[[], object]] = {}
 
     def of(self, who: Actor, *, patience: float = 60.0) -> LeaseService:
-        store = MemoryLedgerStore(
+        store = memory_ledger_store(
             self.remote, clock=self.clock, clone=self.clones[who.holder], place="origin"
         )
         dice = random.Random(7)

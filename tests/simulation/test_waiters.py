@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from simulation.stage import Actor, Stage
-from support.memory import MemoryClone, MemoryLedgerStore, MemoryRemote
+from support.memory import MemoryClone, MemoryRemote, memory_ledger_store
 from support.service import LeaseService
 
 from gitlease.core import lease as domain
@@ -53,7 +53,7 @@ class Queue:
             self.stage.sleep(self.latency * self.dice.uniform(0.5, 1.5))
 
     def service(self, name: str, session: str | None = None) -> LeaseService:
-        store = MemoryLedgerStore(self.remote, clock=self.stage, clone=MemoryClone())
+        store = memory_ledger_store(self.remote, clock=self.stage, clone=MemoryClone())
         who = domain.Actor(f"{name}@example.com", session, session_explicit=True)
         dice = random.Random(f"{self.seed} {name}")
         return LeaseService(LedgerSession(store, clock=self.stage, actor=who, dice=dice))

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field, replace
 from support.memory import (
     Fault,
     MemoryClone,
-    MemoryLedgerStore,
     MemoryRemote,
     Move,
     Step,
+    memory_ledger_store,
 )
 from support.service import LeaseService
 
@@ -214,7 +214,7 @@ class World:
         return self.outcomes[number]
 
     def service(self, person: Person, number: str = "") -> LeaseService:
-        store = MemoryLedgerStore(self.remote, clock=person.clock, clone=person.clone)
+        store = memory_ledger_store(self.remote, clock=person.clock, clone=person.clone)
         actor = replace(person.actor, branch=number or None)
         return LeaseService(
             LedgerSession(store, clock=person.clock, actor=actor, layer=LAYER, dice=self.dice)
@@ -314,7 +314,7 @@ class World:
         state = person.clone.state(LAYER).load()
         if state is None or not self._candidates(person, state.version):
             return
-        store = MemoryLedgerStore(self.remote, clock=person.clock, clone=person.clone)
+        store = memory_ledger_store(self.remote, clock=person.clock, clone=person.clone)
         known = store.known(LAYER)
         seen = known.seen if known else lambda _lease: None
         moment = Moment(now=person.clock.now(), seen=seen)
@@ -357,7 +357,7 @@ class World:
         self._depth = 2  # nobody acts by himself any more
         for person in self.people:
             self.command(person, "read")
-            store = MemoryLedgerStore(self.remote, clock=person.clock, clone=person.clone)
+            store = memory_ledger_store(self.remote, clock=person.clock, clone=person.clone)
             if self.command(person, "note") != "ok":
                 raise Broken("L3: the network is well, and a note cannot be left")
             self.command(person, "read")

@@ -16,7 +16,7 @@ from support.service import LeaseService
 from gitlease.core.edge import Task
 from gitlease.core.resources.resource import Resource, parse_resource
 from gitlease.engine.answers import ClaimOptions
-from gitlease.store.git_ledger import GitLedgerStore
+from gitlease.store.ref_store import RefLedgerStore
 from gitlease.tasks import edge_git
 from gitlease.tasks.edge_journal import EdgeJournal
 from gitlease.wiring.workspace import open_workspace
@@ -30,7 +30,7 @@ MANY = 90  # tasks, one for each step at which a command is killed
 STEPS: tuple[tuple[Any, str], ...] = (
     (EdgeJournal, "intend"),
     (EdgeJournal, "settled"),
-    (GitLedgerStore, "swap"),
+    (RefLedgerStore, "swap"),
     (edge_git, "run_git"),
     (os, "replace"),
     (os, "unlink"),

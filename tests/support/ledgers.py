@@ -18,8 +18,9 @@ from gitlease.core.resources.resource import parse_resource
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.faces.library.leases import Leases
 from gitlease.store import git_ledger
-from gitlease.store.git_ledger import GitLedgerStore
+from gitlease.store.git_ledger import git_ledger_store
 from gitlease.store.records import lease_file, read_header, write_header, write_lease
+from gitlease.store.ref_store import RefLedgerStore
 from gitlease.wiring import workspace as bootstrap
 from gitlease.wiring.workspace import Workspace
 from support.clock import ManualClock
@@ -239,10 +240,10 @@ def limits(time_limit: float | None = None, patience: float | None = None) -> It
     with contextlib.ExitStack() as stack:
         if time_limit is not None:
 
-            def store(*args: Any, **options: Any) -> GitLedgerStore:
-                return GitLedgerStore(*args, **{**options, "time_limit": time_limit})
+            def store(*args: Any, **options: Any) -> RefLedgerStore:
+                return git_ledger_store(*args, **{**options, "time_limit": time_limit})
 
-            stack.enter_context(mock.patch.object(git_ledger, "GitLedgerStore", store))
+            stack.enter_context(mock.patch.object(git_ledger, "git_ledger_store", store))
         if patience is not None:
             session = functools.partial(LedgerSession, patience=patience)
             stack.enter_context(mock.patch.object(bootstrap, "LedgerSession", session))

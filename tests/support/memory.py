@@ -1,8 +1,8 @@
 """The ledger store in memory: for tests of the rules, and for simulation.
 
 ``MemoryRemote`` is the server that is shared, ``MemoryClone`` what one clone keeps on its disk, and
-``MemoryLedgerStore`` one process of that clone. Everything but refs, objects and files is the very
-code of the git store.
+``memory_ledger_store`` makes one process of that clone. Everything but refs, objects and files is
+the very code of the git store.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ __all__ = [
     "Broken",
     "Fault",
     "MemoryClone",
-    "MemoryLedgerStore",
     "MemoryRemote",
     "Move",
     "Step",
+    "memory_ledger_store",
 ]
 
 
@@ -148,18 +148,15 @@ class MemoryRefs:
         """Nothing is ever damaged here."""
 
 
-class MemoryLedgerStore(RefLedgerStore):
+def memory_ledger_store(
+    remote: MemoryRemote,
+    *,
+    clock: Clock,
+    clone: MemoryClone | None = None,
+    place: str = "memory",
+    warnings: tuple[str, ...] = (),
+) -> RefLedgerStore:
     """Ledgers on a MemoryRemote, as one process of a clone knows them."""
-
-    def __init__(
-        self,
-        remote: MemoryRemote,
-        *,
-        clock: Clock,
-        clone: MemoryClone | None = None,
-        place: str = "memory",
-        warnings: tuple[str, ...] = (),
-    ) -> None:
-        refs = MemoryRefs(remote)
-        heads = Heads(refs, (clone or MemoryClone()).state, clock, place)
-        super().__init__(refs, heads, place=place, warnings=warnings)
+    refs = MemoryRefs(remote)
+    heads = Heads(refs, (clone or MemoryClone()).state, clock, place)
+    return RefLedgerStore(refs, heads, place=place, warnings=warnings)
