@@ -1,10 +1,11 @@
-"""The record format: leases, notes, notices and the header as files of the ledger's tree.
+"""The record format: leases, notes, notices, tickets and the header as files of the ledger's tree.
 
     ledger.yaml                                the header
     leases/<hh>/<slug>-<resource>[-<scope>].yaml   a lease
     paths/<hh>/<slug>-<resource>[-<scope>].yaml    a lease that covers paths
     notes/<hh>/<slug>-<resource>.yaml          notes on a resource
     notices/<hh>/<holder>.yaml                 notices for a holder
+    waiting/<hh>/<slug>-<resource>.yaml        tickets of those who wait for a resource
 
 ``<hh>`` are the first two hex digits of the hash of the folded resource, so all records of one
 resource lie in one folder, and a change writes the same few objects however many leases there are.
@@ -15,32 +16,52 @@ whose name and content disagree is invalid.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from hashlib import sha256
+from typing import Any
 
-from gitlease.core.errors import GitleaseError, Invalid
+from gitlease.core.errors import Invalid
+from gitlease.core.frozen import dataclass
 from gitlease.core.holder import person_key
-from gitlease.core.instant import rfc3339_ms
+from gitlease.core.instant import MS
 from gitlease.core.lease import Lease, State
 from gitlease.core.ledger import (
     FORMAT,
     NOTES_KEPT,
     NOTICES_KEPT,
     RING_SIZE,
+    TICKETS_KEPT,
     Header,
     Note,
     Notice,
     RingEntry,
+    Ticket,
 )
 from gitlease.core.moves.operations import MAX_NOTE, MAX_REASON
-from gitlease.core.policy import DEFAULT_POLICY, History, Policy, Rule
+from gitlease.core.policy import DEFAULT_POLICY, History, Margins, Policy, Rule
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import WHOLE, Resource
 from gitlease.git.plain_yaml import write_plain
-from gitlease.store.fields import BadRecord, read_fields
+from gitlease.store.fields import (
+    PATHS,
+    RESOURCE,
+    SCOPE,
+    TIME,
+    WORD,
+    BadRecord,
+    Codec,
+    Layout,
+    maybe,
+    nested,
+    number,
+    one_of,
+    read_fields,
+    text,
+    words,
+)
 
 MAX_RECORD = 64 * 1024
-MAX_MESSAGES = 512 * 1024  # notes or notices
-NOTICED = ("taken_over", "revoked", "retired")
+MAX_MESSAGES = 512 * 1024  # notes, notices or tickets
 MAX_HEADER = 128 * 1024
 MAX_ENTRY = 128  # of the ring: with all of them the header must still be one that can be read
 MAX_DURATION_MS = 3_650 * 86_400_000
@@ -66,6 +87,10 @@ def notes_file(resource: Resource) -> str:
     return f"notes/{_place(resource, WHOLE)}"
 
 
+def waiting_file(resource: Resource) -> str:
+    return f"waiting/{_place(resource, WHOLE)}"
+
+
 def notices_file(holder: str) -> str:
     digest = sha256(person_key(holder).encode()).hexdigest()[:16]
     return f"notices/{digest[:2]}/{digest}.yaml"
@@ -80,38 +105,45 @@ def _place(resource: Resource, scope: str) -> str:
 
 # --- leases -----------------------------------------------------------------------------------
 
+_MARGINS = {
+    "skew": number(most=86_400),
+    "drift": number(most=500_000),
+    "grace": number(most=3_600),
+    "rule": one_of(*Rule),
+}
+_LEASE = Layout(
+    Lease,
+    {
+        "resource": RESOURCE,
+        "scope": SCOPE,
+        "holder": WORD,
+        "session": maybe(text(128)),
+        "state": one_of(State.ACTIVE, State.COMPLETED),
+        "token": number(least=1),
+        "ttl": number(least=1, most=MAX_DURATION_MS // MS),
+        "claimed_at": TIME,
+        "renewed_at": TIME,
+        "expires_at": TIME,
+        "renewals": number(),
+        "paths": PATHS,
+        "reason": maybe(text(MAX_REASON)),
+        "host": maybe(WORD),
+        "branch": maybe(WORD),
+        "edge": one_of(True, False),
+        "lease_id": WORD,
+        "operation": WORD,
+        "margins": nested(Layout(Margins, _MARGINS)),
+        "parked": one_of(True, False)._replace(absent=False),
+    },
+)
+
 
 def write_lease(lease: Lease) -> bytes:
     """The file of a lease. What only parked ones say stands in no other."""
-    return write_plain(
-        {
-            "resource": lease.resource.text,
-            "scope": lease.scope,
-            "holder": lease.holder,
-            "session": lease.session,
-            "state": lease.state.value,
-            "token": lease.token,
-            "ttl": lease.ttl,
-            "claimed_at": rfc3339_ms(lease.claimed_at),
-            "renewed_at": rfc3339_ms(lease.renewed_at),
-            "expires_at": rfc3339_ms(lease.expires_at),
-            "renewals": lease.renewals,
-            "paths": list(lease.paths),
-            "reason": lease.reason,
-            "host": lease.host,
-            "branch": lease.branch,
-            "edge": lease.edge,
-            "lease_id": lease.lease_id,
-            "operation": lease.operation,
-            "margins": {
-                "skew": lease.margins.skew,
-                "drift": lease.margins.drift,
-                "grace": lease.margins.grace,
-                "rule": lease.margins.rule.value,
-            },
-        }
-        | ({"parked": True} if lease.parked else {})
-    )
+    values = _LEASE.write(lease)
+    if not lease.parked:
+        del values["parked"]
+    return write_plain(values)
 
 
 def check_lease(lease: Lease) -> bytes:
@@ -128,29 +160,7 @@ def check_lease(lease: Lease) -> bytes:
 
 def read_lease(data: bytes) -> Lease:
     """The lease in a file, whose name must be its ``lease_file``; BadRecord says what is wrong."""
-    fields = read_fields(data, MAX_RECORD)
-    lease = Lease(
-        resource=fields.resource("resource"),
-        scope=fields.scope("scope"),
-        holder=fields.word("holder"),
-        session=fields.maybe("session", 128),
-        lease_id=fields.word("lease_id"),
-        token=fields.number("token", least=1),
-        ttl=fields.number("ttl", least=1, most=MAX_DURATION_MS // 1_000),
-        claimed_at=fields.time("claimed_at"),
-        renewed_at=fields.time("renewed_at"),
-        expires_at=fields.time("expires_at"),
-        renewals=fields.number("renewals"),
-        paths=fields.paths("paths"),
-        reason=fields.maybe("reason", MAX_REASON),
-        host=fields.maybe("host"),
-        branch=fields.maybe("branch"),
-        state=fields.one_of("state", {s.value: s for s in (State.ACTIVE, State.COMPLETED)}),
-        edge=fields.one_of("edge", {"true": True, "false": False}),
-        operation=fields.word("operation"),
-        margins=fields.margins("margins"),
-        parked=fields.one_of("parked", {"true": True, "false": False}, absent=False),
-    )
+    lease: Lease = _LEASE.read(read_fields(data, MAX_RECORD))
     if lease.parked and (lease.session is not None or lease.state is not State.ACTIVE):
         raise BadRecord("parked, and a session's or completed")
     if not 0 <= lease.duration_ms <= MAX_DURATION_MS:
@@ -158,102 +168,143 @@ def read_lease(data: bytes) -> Lease:
     return lease
 
 
-# --- notes and notices ------------------------------------------------------------------------
+# --- notes, notices and tickets ---------------------------------------------------------------
 
 
-def write_notes(resource: Resource, notes: tuple[Note, ...]) -> bytes:
-    items = [
-        {"id": n.id, "author": n.author, "at": rfc3339_ms(n.at), "text": n.text} for n in notes
-    ]
-    return write_plain({"resource": resource.text, "notes": items})
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Files of what there is for one owner: a resource's notes or tickets, a person's notices.
+
+    ``place`` gives the file of an owner, and ``key`` is what both the file and its items call it.
+    """
+
+    place: Callable[[Any], str]
+    key: str
+    owner: Codec
+    items: str
+    layout: Layout
+    most: int
+
+    def write(self, owner: object, items: tuple[Any, ...]) -> bytes:
+        """The file of an owner; Invalid for what could not be read again."""
+        listed = [self.layout.write(item) for item in items]
+        data = write_plain({self.key: self.owner.write(owner), self.items: listed})
+        try:
+            self.read(data, file=self.place(owner))
+        except BadRecord as error:
+            raise Invalid(f"the {self.items} of {owner} cannot be recorded: {error}") from None
+        return data
+
+    def read(self, data: bytes, *, file: str) -> tuple[Any, ...]:
+        """What a file of this name has; BadRecord says what is wrong."""
+        fields = read_fields(data, MAX_MESSAGES)
+        owner, listed = self.owner.read(self.key, fields.get(self.key)), fields.get(self.items)
+        if self.place(owner) != file:
+            raise BadRecord("its name and its content disagree")
+        if not isinstance(listed, list) or len(listed) > self.most:
+            raise BadRecord(f"{self.items} is not a list of at most {self.most}")
+        items = [item for item in listed if isinstance(item, dict)]
+        if len(items) < len(listed):
+            raise BadRecord(f"{self.items} has something that is not a mapping")
+        return tuple(self.layout.read(item, **{self.key: owner}) for item in items)
 
 
-def read_notes(data: bytes, *, file: str) -> tuple[Note, ...]:
-    """The notes in a file of this name; BadRecord says what is wrong."""
-    fields = read_fields(data, MAX_MESSAGES)
-    resource = fields.resource("resource")
-    if notes_file(resource) != file:
-        raise BadRecord("its name and its content disagree")
-    return tuple(
-        Note(
-            id=item.word("id"),
-            resource=resource,
-            author=item.word("author"),
-            at=item.time("at"),
-            text=item.text("text", MAX_NOTE),
-        )
-        for item in fields.items("notes", NOTES_KEPT)
-    )
-
-
-def write_notices(holder: str, notices: tuple[Notice, ...]) -> bytes:
-    items = [
+NOTES = Listing(
+    notes_file,
+    "resource",
+    RESOURCE,
+    "notes",
+    Layout(Note, {"id": WORD, "author": WORD, "at": TIME, "text": text(MAX_NOTE, lines=True)}),
+    NOTES_KEPT,
+)
+NOTICES = Listing(
+    notices_file,
+    "to",
+    WORD,
+    "notices",
+    Layout(
+        Notice,
         {
-            "id": n.id,
-            "what": n.what,
-            "resource": n.resource,
-            "scope": n.scope,
-            "session": n.session,
-            "by": n.by,
-            "at": rfc3339_ms(n.at),
-            "reason": n.reason,
-        }
-        for n in notices
-    ]
-    return write_plain({"to": holder, "notices": items})
-
-
-def read_notices(data: bytes, *, file: str) -> tuple[Notice, ...]:
-    """The notices in a file of this name; BadRecord says what is wrong."""
-    fields = read_fields(data, MAX_MESSAGES)
-    to = fields.word("to")
-    if notices_file(to) != file:
-        raise BadRecord("its name and its content disagree")
-    return tuple(
-        Notice(
-            id=item.word("id"),
-            to=to,
-            session=item.maybe("session", 128),
-            what=item.one_of("what", {word: word for word in NOTICED}),
-            resource=item.word("resource", 600),
-            scope=item.scope("scope"),
-            by=item.word("by"),
-            at=item.time("at"),
-            reason=item.maybe("reason", MAX_REASON),
-        )
-        for item in fields.items("notices", NOTICES_KEPT)
-    )
+            "id": WORD,
+            "what": one_of("taken_over", "revoked", "retired"),
+            "resource": text(600),
+            "scope": SCOPE,
+            "session": maybe(text(128)),
+            "by": WORD,
+            "at": TIME,
+            "reason": maybe(text(MAX_REASON)),
+        },
+    ),
+    NOTICES_KEPT,
+)
+TICKETS = Listing(
+    waiting_file,
+    "resource",
+    RESOURCE,
+    "tickets",
+    Layout(
+        Ticket,
+        {
+            "id": text(64),
+            "scope": SCOPE,
+            "holder": WORD,
+            "session": maybe(text(128)),
+            "since": TIME,
+            "until": TIME,
+        },
+    ),
+    TICKETS_KEPT,
+)
 
 
 # --- the header -------------------------------------------------------------------------------
 
+_POLICY = Layout(
+    Policy,
+    {
+        "ttl_max": number(),
+        "ttl_min": number(),
+        "skew": number(),
+        "drift": number(),
+        "grace": number(),
+        "rule": one_of(*Rule),
+        "admins": words(),
+        "history": one_of(*History),
+        "keep_completed": number(),
+        "park_max": number()._replace(absent=DEFAULT_POLICY.park_max),
+    },
+)
+
+
+def _read_ring(key: str, value: Any) -> tuple[RingEntry, ...]:
+    return tuple(map(_ring_entry, words(RING_SIZE).read(key, value)))
+
+
+def _ring_entry(line: str) -> RingEntry:
+    parts = line.split(" ")
+    if len(parts) != 3 or not parts[1].isdecimal() or len(parts[1]) > 18 or len(line) > MAX_ENTRY:
+        raise BadRecord("its ring has an entry that is none")
+    return RingEntry(parts[0], int(parts[1]), parts[2])
+
+
+_HEADER = Layout(
+    Header,
+    {
+        "revision": number(),
+        "epoch": number(most=10**5),
+        "sequence": number(most=10**12 - 1),
+        "policy": nested(_POLICY),
+        "digest": maybe(text(64)),
+        "ring": Codec(
+            _read_ring, lambda ring: [f"{e.operation} {e.revision} {e.outcome}" for e in ring]
+        ),
+    },
+)
+
 
 def write_header(header: Header) -> bytes:
     """The file ``ledger.yaml``."""
-    policy = header.policy
-    return write_plain(
-        {
-            "format": FORMAT,
-            "id": header.ledger_id,
-            "revision": header.revision,
-            "epoch": header.epoch,
-            "sequence": header.sequence,
-            "policy": {
-                "ttl_max": policy.ttl_max,
-                "ttl_min": policy.ttl_min,
-                "skew": policy.skew,
-                "drift": policy.drift,
-                "grace": policy.grace,
-                "rule": policy.rule.value,
-                "admins": list(policy.admins),
-                "history": policy.history.value,
-                "keep_completed": policy.keep_completed,
-                "park_max": policy.park_max,
-            },
-            "digest": header.digest,
-            "ring": [f"{e.operation} {e.revision} {e.outcome}" for e in header.ring],
-        }
-    )
+    return write_plain({"format": FORMAT, "id": header.ledger_id, **_HEADER.write(header)})
 
 
 def read_header(data: bytes) -> Header:
@@ -267,39 +318,11 @@ def read_header(data: bytes) -> Header:
         )
     try:
         fields = read_fields(data, MAX_HEADER)
-        fields.number("format", least=1, most=FORMAT)  # the next change raises an older one
-        policy = fields.mapping("policy")
-        header = Header(
-            ledger_id=fields.word("id", 64),
-            revision=fields.number("revision"),
-            epoch=fields.number("epoch", most=10**5),
-            sequence=fields.number("sequence", most=10**12 - 1),
-            policy=Policy(
-                ttl_max=policy.number("ttl_max"),
-                ttl_min=policy.number("ttl_min"),
-                skew=policy.number("skew"),
-                drift=policy.number("drift"),
-                grace=policy.number("grace"),
-                rule=policy.one_of("rule", {r.value: r for r in Rule}),
-                admins=policy.words("admins"),
-                history=policy.one_of("history", {h.value: h for h in History}),
-                keep_completed=policy.number("keep_completed"),
-                park_max=policy.number("park_max", absent=DEFAULT_POLICY.park_max),
-            ),
-            ring=tuple(_ring_entry(x) for x in fields.words("ring", RING_SIZE)),
-            digest=fields.maybe("digest", 64),
-        )
+        number(least=1, most=FORMAT).read("format", fields.get("format"))
+        ledger_id = text(64).read("id", fields.get("id"))
+        header: Header = _HEADER.read(fields, ledger_id=ledger_id)
         if wrong := header.policy.problem():
             raise BadRecord(f"its policy: {wrong}")
-    except (BadRecord, GitleaseError) as error:
-        if isinstance(error, Invalid):
-            raise
+    except BadRecord as error:
         raise Invalid(f"the ledger's header {HEADER_FILE} is damaged: {error}") from None
     return header
-
-
-def _ring_entry(line: str) -> RingEntry:
-    parts = line.split(" ")
-    if len(parts) != 3 or not parts[1].isdecimal() or len(parts[1]) > 18 or len(line) > MAX_ENTRY:
-        raise BadRecord("its ring has an entry that is none")
-    return RingEntry(parts[0], int(parts[1]), parts[2])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from gitlease.core.errors import Invalid
 from gitlease.core.lease import Lease
@@ -35,16 +35,15 @@ from gitlease.store.records import (
     MAX_HEADER,
     MAX_MESSAGES,
     MAX_RECORD,
+    NOTES,
+    NOTICES,
+    TICKETS,
+    Listing,
     lease_file,
-    notes_file,
-    notices_file,
     read_header,
     read_lease,
-    read_notes,
-    read_notices,
     resource_hash,
 )
-from gitlease.store.records_waiting import read_tickets, waiting_file
 
 if TYPE_CHECKING:
     import pygit2
@@ -159,28 +158,24 @@ class GitRecords:
                     yield Damage(file, str(error))
 
     def notes(self, resource: Resource) -> tuple[Note, ...]:
-        file = notes_file(resource)
-        try:
-            data = self.read(file, MAX_MESSAGES)
-            return () if data is None else read_notes(data, file=file)
-        except BadRecord as error:
-            raise Invalid(f"the notes of {resource} are damaged ({file}): {error}") from None
+        return self._listed(NOTES, resource)
 
     def notices(self, holder: str) -> tuple[Notice, ...]:
-        file = notices_file(holder)
         try:
-            data = self.read(file, MAX_MESSAGES)
-            return () if data is None else read_notices(data, file=file)
-        except (BadRecord, Invalid):
+            return self._listed(NOTICES, holder)
+        except Invalid:
             return ()  # a courtesy, that must not keep its reader from working
 
     def tickets(self, resource: Resource) -> tuple[Ticket, ...]:
-        file = waiting_file(resource)
+        return self._listed(TICKETS, resource)
+
+    def _listed(self, listing: Listing, owner: object) -> tuple[Any, ...]:
+        file = listing.place(owner)
         try:
             data = self.read(file, MAX_MESSAGES)
-            return () if data is None else read_tickets(data, file=file)
+            return () if data is None else listing.read(data, file=file)
         except BadRecord as error:
-            raise Invalid(f"who waits for {resource} cannot be read ({file}): {error}") from None
+            raise Invalid(f"the {listing.items} of {owner} are damaged ({file}): {error}") from None
 
     def entries(self, folder: str) -> Entries:
         """The entries of a folder, {} where there is none; Invalid when it is damaged."""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
-from gitlease.core.errors import Invalid
 from gitlease.core.ledger import Ledger
 from gitlease.core.moves.step_record import Decided
 from gitlease.git.objects import (
@@ -20,22 +19,18 @@ from gitlease.git.objects import (
     tree_bytes,
 )
 from gitlease.store.damage import CacheDamaged
-from gitlease.store.fields import BadRecord
 from gitlease.store.history import commit_bytes, read_commit
 from gitlease.store.records import (
     HEADER_FILE,
+    NOTES,
+    NOTICES,
+    TICKETS,
+    Listing,
     check_lease,
     lease_file,
-    notes_file,
-    notices_file,
     read_header,
-    read_notes,
-    read_notices,
     write_header,
-    write_notes,
-    write_notices,
 )
-from gitlease.store.records_waiting import waiting_file, write_tickets
 from gitlease.store.tree import MAX_TREE, StoreObjects
 
 if TYPE_CHECKING:
@@ -66,33 +61,25 @@ def changed_files(ledger: Ledger) -> dict[str, bytes | None]:
     """
     changes = ledger.changes
     files: dict[str, bytes | None] = {}
+
+    def put(listing: Listing, owner: object, items: tuple[Any, ...]) -> None:
+        files[listing.place(owner)] = listing.write(owner, items) if items else None
+
     for before, after in changes.leases.values():
         if before is not None:
             files[lease_file(before)] = None
         if after is not None:
             files[lease_file(after)] = check_lease(after)
     for key, notes in changes.notes.items():
-        resource = changes.note_resources[key]
-        file = notes_file(resource)
-        files[file] = _readable(file, write_notes(resource, notes), read_notes) if notes else None
-    for holder, found in changes.notices.items():
-        file = notices_file(holder)
-        data = _readable(file, write_notices(found[0].to, found), read_notices) if found else None
-        files[file] = data
+        put(NOTES, changes.note_resources[key], notes)
+    for holder, notices in changes.notices.items():
+        put(NOTICES, notices[0].to if notices else holder, notices)
     for resource, tickets in changes.tickets.values():
-        files[waiting_file(resource)] = write_tickets(resource, tickets) if tickets else None
+        put(TICKETS, resource, tickets)
     files |= dict.fromkeys(changes.dropped)
     files[HEADER_FILE] = write_header(ledger.header)
     read_header(files[HEADER_FILE] or b"")
     return files
-
-
-def _readable(file: str, data: bytes, read: Callable[..., object]) -> bytes:
-    try:
-        read(data, file=file)
-    except BadRecord as error:
-        raise Invalid(f"the change cannot be recorded: {error}") from None
-    return data
 
 
 def write_tree(

@@ -25,8 +25,7 @@ from gitlease.core.errors import Invalid, WaitTimeout
 from gitlease.core.ledger import TICKETS_KEPT, Ticket
 from gitlease.core.resources.resource import parse_resource
 from gitlease.store.fields import BadRecord
-from gitlease.store.records import MAX_MESSAGES
-from gitlease.store.records_waiting import read_tickets, waiting_file, write_tickets
+from gitlease.store.records import MAX_MESSAGES, TICKETS, waiting_file
 
 Clones = Callable[..., list[Path]]
 F001 = parse_resource("F001")
@@ -39,8 +38,7 @@ def ticket(number: int = 0, *, holder: str = "eve@example.com", since: int = EPO
     return Ticket(f"{number:020x}", F001, "*", holder, None, since, until)
 
 
-GOOD = write_tickets(F001, (ticket(),))
-TWO = write_tickets(F001, (ticket(0), ticket(1)))
+GOOD = TICKETS.write(F001, (ticket(),))
 
 
 def changed(old: str, new: str, data: bytes = GOOD) -> bytes:
@@ -66,7 +64,6 @@ DAMAGED: dict[str, bytes] = {
     "no resource": changed("resource: F001", "resource: null"),
     "no list": b"resource: F001\ntickets: F001\n",
     "too many": crowd(TICKETS_KEPT + 1),
-    "one twice": changed(f"{1:020x}", f"{0:020x}", TWO),
     "control characters": changed("eve@example.com", "eve\\u001b[2J"),
     "a bad scope": changed('scope: "*"', 'scope: " "'),
     "no time": changed("since: ", "since: yesterday #"),
@@ -78,17 +75,17 @@ DAMAGED: dict[str, bytes] = {
 @pytest.mark.parametrize("what", DAMAGED)
 def test_what_is_wrong_with_it_is_said_in_a_few_words(what: str) -> None:
     with pytest.raises(BadRecord) as bad:
-        read_tickets(DAMAGED[what], file=FILE)
+        TICKETS.read(DAMAGED[what], file=FILE)
     assert len(str(bad.value)) < 200
     assert str(bad.value).isprintable()
 
 
 def test_a_sound_line_is_read_as_it_was_written() -> None:
     tickets = tuple(ticket(n) for n in range(TICKETS_KEPT))
-    data = write_tickets(F001, tickets)
-    assert read_tickets(data, file=FILE) == tickets
+    data = TICKETS.write(F001, tickets)
+    assert TICKETS.read(data, file=FILE) == tickets
     assert len(data) < MAX_MESSAGES
-    assert read_tickets(crowd(TICKETS_KEPT), file=FILE) == tickets
+    assert TICKETS.read(crowd(TICKETS_KEPT), file=FILE) == tickets
 
 
 @pytest.mark.parametrize(
@@ -96,7 +93,7 @@ def test_a_sound_line_is_read_as_it_was_written() -> None:
 )
 def test_what_could_not_be_read_again_is_not_written(bad: Ticket) -> None:
     with pytest.raises((Invalid, ValueError)):
-        write_tickets(F001, (bad,))
+        TICKETS.write(F001, (bad,))
 
 
 def shapes(bare: Path) -> dict[str, Files]:

@@ -26,7 +26,7 @@ import gitlease
 from gitlease.core.errors import WaitTimeout
 from gitlease.core.resources.resource import parse_resource
 from gitlease.engine.waiting import waiting
-from gitlease.store.records_waiting import waiting_file
+from gitlease.store.records import waiting_file
 
 Clones = Callable[..., list[Path]]
 ROOT = str(Path(__file__).parents[2])
