@@ -111,7 +111,6 @@ TWICE: set[str] = {
     "Standing",
     "Step",
     "Verdict",
-    "Way",
     "Work",
 }
 

@@ -24,7 +24,7 @@ sentences for a person; commands that depend on a face are added there, never he
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
     from gitlease.core.lease import Lease
@@ -107,25 +107,9 @@ class LeaseLost(GitleaseError):
     code = "lost"
 
     def __init__(
-        self,
-        message: str,
-        *,
-        resource: str | None = None,
-        scope: str | None = None,
-        conflicts: tuple[Lease, ...] = (),
-        hints: tuple[str, ...] = (),
-        holder: str | None = None,
-        loss: str | None = None,
-        lease_id: str | None = None,
+        self, message: str, *, loss: str | None = None, lease_id: str | None = None, **subject: Any
     ) -> None:
-        super().__init__(
-            message,
-            resource=resource,
-            scope=scope,
-            conflicts=conflicts,
-            hints=hints,
-            holder=holder,
-        )
+        super().__init__(message, **subject)
         self.loss, self.lease_id = loss, lease_id
 
 

@@ -7,7 +7,7 @@ leases as with a hundred thousand.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
 from typing import Protocol
 
@@ -155,11 +155,8 @@ class Damage:
     @property
     def shown(self) -> str:
         """The file's name fit for a message: anyone may have chosen it."""
-        return (
-            self.file
-            if self.file.isprintable() and len(self.file) <= 160
-            else ascii(self.file)[:160]
-        )
+        fine = self.file.isprintable() and len(self.file) <= 160
+        return self.file if fine else ascii(self.file)[:160]
 
 
 class Records(Protocol):
@@ -189,9 +186,8 @@ class Changes:
     """What has been decided on top of the records: None removes."""
 
     leases: Mapping[LeaseKey, tuple[Lease | None, Lease | None]] = field(default_factory=dict)
-    notes: Mapping[str, tuple[Note, ...]] = field(default_factory=dict)
-    notices: Mapping[str, tuple[Notice, ...]] = field(default_factory=dict)
-    note_resources: Mapping[str, Resource] = field(default_factory=dict)
+    notes: Mapping[str, tuple[Resource, tuple[Note, ...]]] = field(default_factory=dict)
+    notices: Mapping[str, tuple[str, tuple[Notice, ...]]] = field(default_factory=dict)
     dropped: tuple[str, ...] = ()
     tickets: Mapping[str, tuple[Resource, tuple[Ticket, ...]]] = field(default_factory=dict)
 
@@ -226,11 +222,11 @@ class Ledger:
 
     def notes(self, resource: Resource) -> tuple[Note, ...]:
         changed = self.changes.notes.get(resource.key)
-        return self.records.notes(resource) if changed is None else changed
+        return self.records.notes(resource) if changed is None else changed[1]
 
     def notices(self, holder: str) -> tuple[Notice, ...]:
         changed = self.changes.notices.get(person_key(holder))
-        return self.records.notices(holder) if changed is None else changed
+        return self.records.notices(holder) if changed is None else changed[1]
 
     def tickets(self, resource: Resource) -> tuple[Ticket, ...]:
         """Who waits for a resource; what cannot be read of it stands in nobody's way."""
@@ -263,13 +259,14 @@ class Ledger:
 
     def with_notes(self, resource: Resource, notes: tuple[Note, ...]) -> Ledger:
         """With these notes on a resource; the oldest beyond the limit are dropped."""
-        kept = {**self.changes.notes, resource.key: notes[-NOTES_KEPT:]}
-        who = {**self.changes.note_resources, resource.key: resource}
-        return replace(self, changes=replace(self.changes, notes=kept, note_resources=who))
+        kept = {**self.changes.notes, resource.key: (resource, notes[-NOTES_KEPT:])}
+        return replace(self, changes=replace(self.changes, notes=kept))
 
     def with_notices(self, holder: str, notices: tuple[Notice, ...]) -> Ledger:
         """With these notices for a holder; the oldest beyond the limit are dropped."""
-        kept = {**self.changes.notices, person_key(holder): notices[-NOTICES_KEPT:]}
+        last = notices[-NOTICES_KEPT:]
+        to = last[0].to if last else holder
+        kept = {**self.changes.notices, person_key(holder): (to, last)}
         return replace(self, changes=replace(self.changes, notices=kept))
 
     def with_tickets(self, resource: Resource, tickets: tuple[Ticket, ...]) -> Ledger:
@@ -292,12 +289,8 @@ class Ledger:
             return self.changes.leases[lease.key][0]
         return next((x for x in self.records.of(lease.resource) if x.key == lease.key), None)
 
-    def _changed(self, wanted: _Test) -> list[Lease]:
+    def _changed(self, wanted: Callable[[Lease], bool]) -> list[Lease]:
         return [new for _, new in self.changes.leases.values() if new is not None and wanted(new)]
-
-
-class _Test(Protocol):
-    def __call__(self, lease: Lease, /) -> bool: ...
 
 
 def _order(lease: Lease) -> tuple[str, str]:

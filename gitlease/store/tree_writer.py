@@ -70,10 +70,10 @@ def changed_files(ledger: Ledger) -> dict[str, bytes | None]:
             files[lease_file(before)] = None
         if after is not None:
             files[lease_file(after)] = check_lease(after)
-    for key, notes in changes.notes.items():
-        put(NOTES, changes.note_resources[key], notes)
-    for holder, notices in changes.notices.items():
-        put(NOTICES, notices[0].to if notices else holder, notices)
+    for resource, notes in changes.notes.values():
+        put(NOTES, resource, notes)
+    for holder, notices in changes.notices.values():
+        put(NOTICES, holder, notices)
     for resource, tickets in changes.tickets.values():
         put(TICKETS, resource, tickets)
     files |= dict.fromkeys(changes.dropped)

@@ -40,7 +40,7 @@ from gitlease.core.lease import Actor, Lease, State
 from gitlease.core.ledger import Ledger
 from gitlease.core.loss import Loss, ending, still_held
 from gitlease.core.moves.operations import Retire, Retirement
-from gitlease.core.moves.retiring import WAYS, Way
+from gitlease.core.moves.retiring import may_retire
 from gitlease.core.moves.transitions import MOVES, apply
 from gitlease.core.outcome import Outcome
 from gitlease.core.policy import Policy, Rule
@@ -102,13 +102,11 @@ def test_only_what_lapsed_goes(
         assert picture(ledger) == picture(before)
 
 
-def test_every_relation_has_its_way_and_no_live_one_may_go() -> None:
-    assert set(WAYS) == set(Relation)
-    assert {how for how, way in WAYS.items() if way is not Way.NO} == {
-        Relation.MINE_LAPSED,
-        Relation.THEIRS_LAPSED,
-        Relation.THEIRS_ASSIGNED,
-    }
+def test_only_what_lapsed_may_go_and_what_an_edge_keeps_where_it_is_asked_for() -> None:
+    lapsed = {Relation.MINE_LAPSED, Relation.THEIRS_LAPSED}
+    assert {how for how in Relation if may_retire(how, assigned=False)} == lapsed
+    kept = {how for how in Relation if may_retire(how, assigned=True)} - lapsed
+    assert kept == {Relation.THEIRS_ASSIGNED}
     assert Retire in MOVES
 
 

@@ -248,8 +248,11 @@ def retirement_of_what_has_not_lapsed(f: Forge) -> Draft:
     late = f.honest(Retire(id=fresh(), actor=KIM, items=(item,)), at=f.later(HOUR))
     now = f.now
     told = {
-        who: tuple(replace(n, at=now.wall_ms) if n.at == late.at.wall_ms else n for n in notices)
-        for who, notices in late.ledger.changes.notices.items()
+        key: (
+            who,
+            tuple(replace(n, at=now.wall_ms) if n.at == late.at.wall_ms else n for n in notices),
+        )
+        for key, (who, notices) in late.ledger.changes.notices.items()
     }
     return late.timed(now).changes(notices=told)
 
@@ -702,22 +705,22 @@ def new_ledger_with_a_policy_that_is_none(f: Forge) -> Sequence[str]:
 @illegal("notes")
 def note_in_anothers_name(f: Forge) -> Draft:
     draft = f.honest(note(KIM, "F001"))
-    (key, notes), *_ = draft.ledger.changes.notes.items()
+    (key, (resource, notes)), *_ = draft.ledger.changes.notes.items()
     forged = (*notes[:-1], replace(notes[-1], author=JO.holder))
-    return draft.changes(notes={key: forged})
+    return draft.changes(notes={key: (resource, forged)})
 
 
 @illegal("unexplained")
 def notes_of_others_gone(f: Forge) -> Draft:
     resource = parse_resource("F001")
-    return f.honest(barrier()).changes(notes={"f001": ()}, note_resources={"f001": resource})
+    return f.honest(barrier()).changes(notes={"f001": (resource, ())})
 
 
 @illegal("unexplained")
 def note_without_a_word(f: Forge) -> Draft:
     resource = parse_resource("F777")
     forged = Note("x", resource, KIM.holder, f.now.wall_ms, "psst")
-    return f.honest(barrier()).changes(notes={"f777": (forged,)}, note_resources={"f777": resource})
+    return f.honest(barrier()).changes(notes={"f777": (resource, (forged,))})
 
 
 @illegal("nothing")
@@ -742,7 +745,7 @@ def notice_to_somebody_who_lost_nothing(f: Forge) -> Draft:
         reason="go away",
     )
     before = f.ledger().notices(JO.holder)
-    return f.honest(barrier()).changes(notices={JO.holder: (*before, forged)})
+    return f.honest(barrier()).changes(notices={JO.holder: (JO.holder, (*before, forged))})
 
 
 @illegal("notices")

@@ -10,17 +10,20 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from hashlib import sha256
+from typing import TypeVar
 
 from gitlease.core.errors import Denied, Invalid, Unavailable
 from gitlease.core.frozen import dataclass, field, replace
 from gitlease.core.holder import person_key
 from gitlease.core.lease import Lease, LeaseKey
-from gitlease.core.ledger import Changes, Damage, Header, Ledger, Note, Notice, Ticket
+from gitlease.core.ledger import Damage, Header, Ledger, Note, Notice, Ticket
 from gitlease.core.outcome import Event
 from gitlease.core.resources.resource import Resource
 from gitlease.core.work_push import WorkRef
 from gitlease.engine.ports import Cause, Change
 from gitlease.store.ref_store import NO_REF, Move, Pushed
+
+T = TypeVar("T")
 
 
 class Fault(Enum):
@@ -89,10 +92,10 @@ class Step:
         return Step(
             header=change.ledger.header,
             leases=leases,
-            notes={k: v for k, v in {**self.notes, **changes.notes}.items() if v},
-            notices={k: v for k, v in {**self.notices, **changes.notices}.items() if v},
+            notes=_kept(self.notes, changes.notes),
+            notices=_kept(self.notices, changes.notices),
             broken={k: v for k, v in self.broken.items() if k not in changes.dropped},
-            tickets={k: v for k, v in {**self.tickets, **_lines(changes)}.items() if v},
+            tickets=_kept(self.tickets, changes.tickets),
             parent=parent,
             renewal=change.renewal,
             events=change.decided.applied.events,
@@ -124,8 +127,12 @@ class MemoryRecords:
         return self._step.tickets.get(resource.key, ())
 
 
-def _lines(changes: Changes) -> dict[str, tuple[Ticket, ...]]:
-    return {key: tickets for key, (_, tickets) in changes.tickets.items()}
+def _kept(
+    before: Mapping[str, tuple[T, ...]], changes: Mapping[str, tuple[object, tuple[T, ...]]]
+) -> dict[str, tuple[T, ...]]:
+    """What there is of each owner after a change; of whom there is nothing is not in it."""
+    after = {**before, **{key: items for key, (_, items) in changes.items()}}
+    return {key: items for key, items in after.items() if items}
 
 
 class MemoryRemote:

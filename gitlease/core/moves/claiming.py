@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from gitlease.core.duration import LONGEST, format_duration
 from gitlease.core.edge import Assignee
 from gitlease.core.errors import Invalid, PolicyRefused, UsageError
 from gitlease.core.expiry import Moment, holder_has
 from gitlease.core.frozen import replace
 from gitlease.core.instant import MS
-from gitlease.core.lease import Lease, State, lease_key
+from gitlease.core.lease import Lease, State, lease_key, same_person
 from gitlease.core.ledger import Ledger, Notice, count_token
 from gitlease.core.moves.conflicts import (
     assigned_error,
@@ -20,12 +22,12 @@ from gitlease.core.moves.conflicts import (
     rivals_of,
     yields,
 )
-from gitlease.core.moves.operations import MAX_PATHS, MAX_PATHS_LENGTH, Claim
+from gitlease.core.moves.operations import MAX_PATHS, MAX_PATHS_LENGTH, Claim, Complete
 from gitlease.core.moves.tickets import give_way, served
 from gitlease.core.outcome import LAPSED, Event, Outcome
 from gitlease.core.policy import Policy
 from gitlease.core.relation import Relation, relation
-from gitlease.core.resources.resource import Resource
+from gitlease.core.resources.resource import WHOLE, Resource
 
 
 def claim(ledger: Ledger, op: Claim, moment: Moment) -> tuple[Ledger, Outcome]:
@@ -112,19 +114,14 @@ def _renew_own(
     policy, now = ledger.header.policy, moment.now.wall_ms
     keep_ttl = min(mine.ttl, policy.ttl_max) if op.ttl is None else ttl
     lease = replace(
-        mine,
+        prolonged(mine, op.id, ledger, moment, seconds=keep_ttl),
         session=op.actor.session if may_bind(ledger, mine, op.actor, moment) else mine.session,
         ttl=keep_ttl,
-        renewed_at=now,
-        expires_at=stretched(mine, now + keep_ttl * MS, policy, moment),
-        renewals=mine.renewals + 1,
         paths=paths,
         reason=op.reason or mine.reason,
         host=op.actor.host or mine.host,
         branch=op.actor.branch or mine.branch,
         edge=mine.edge or op.edge,
-        operation=op.id,
-        margins=mine.margins.widest(policy.margins),
     )
     state, taken, said = _displace(ledger, displaced, named, op, moment)
     # What others may come to rely on must not be forgotten with the next heartbeat.
@@ -148,18 +145,32 @@ def _resumed(op: Claim, parked: Lease, paths: tuple[str, ...]) -> Claim:
     return replace(op, paths=paths, reason=reason, edge=op.edge or parked.edge)
 
 
-def stretched(
-    lease: Lease, until: int, policy: Policy, moment: Moment, *, most: int | None = None
-) -> int:
-    """When a lease ends that is renewed or extended ``until`` then: never sooner than before.
+def prolonged(
+    lease: Lease,
+    op_id: str,
+    ledger: Ledger,
+    moment: Moment,
+    *,
+    seconds: int,
+    most: int | None = None,
+) -> Lease:
+    """The lease as an operation has it last for so many seconds from now on: never shorter.
 
     ``most``: the seconds that it may last from now on, where that is not the maximum of a TTL.
     Its duration from now on stays within what it was and what the policy allows, since everybody
     else waits for the duration: by a clock that was set back, the old end would be far away.
     """
+    policy, now = ledger.header.policy, moment.now.wall_ms
     limit = policy.ttl_max if most is None else most
     longest = min(max(limit * MS, lease.duration_ms), LONGEST * MS)
-    return min(max(lease.expires_at, until), moment.now.wall_ms + longest)
+    return replace(
+        lease,
+        renewed_at=now,
+        expires_at=min(max(lease.expires_at, now + seconds * MS), now + longest),
+        renewals=lease.renewals + 1,
+        operation=op_id,
+        margins=lease.margins.widest(policy.margins),
+    )
 
 
 def _displace(
@@ -178,44 +189,15 @@ def _displace(
     for old in taken:
         state = give_notice(state, old, op.id, "taken_over", by.holder, now, op.reason)
     said = [event("displaced", op.id, now, by.holder, x, reason=op.reason) for x in taken]
-    told = [x.holder for x in taken]
-    for assignee in named:
-        if any(assignee.is_holder(holder) for holder in told):
-            continue
-        for number, holder in enumerate(assignee.holders):
-            state = _tell_assignee(state, holder, op, f"{op.id}-{len(said)}.{number}", now)
-        said.append(_unassigned(op, assignee.known, now))
+    about = Event("displaced", op.id, now, by.holder, op.resource.text, op.scope, reason=op.reason)
+    left = without(named, taken)
+    state, told = tell_assignees(
+        state, left, about, what="taken_over", word=f"{op.id}-", first=len(taken)
+    )
+    said += told
     own = (x for x in displaced if x.state is State.ACTIVE and x.same_holder(by))
     said += [event(LAPSED, op.id, now, by.holder, x) for x in own if not holder_has(x, moment)]
     return state, taken, tuple(said)
-
-
-def _tell_assignee(ledger: Ledger, holder: str, op: Claim, notice_id: str, now: int) -> Ledger:
-    notice = Notice(
-        id=notice_id,
-        to=holder,
-        session=None,
-        what="taken_over",
-        resource=op.resource.text,
-        scope=op.scope,
-        by=op.actor.holder,
-        at=now,
-        reason=op.reason,
-    )
-    return ledger.with_notices(holder, (*ledger.notices(holder), notice))
-
-
-def _unassigned(op: Claim, who: str, now: int) -> Event:
-    return Event(
-        kind="displaced",
-        operation=op.id,
-        at=now,
-        by=op.actor.holder,
-        resource=op.resource.text,
-        scope=op.scope,
-        holder=who,
-        reason=op.reason,
-    )
 
 
 def _grant(
@@ -227,34 +209,14 @@ def _grant(
     *,
     named: tuple[Assignee, ...],
 ) -> tuple[Ledger, Outcome]:
-    now, actor, policy = moment.now.wall_ms, op.actor, ledger.header.policy
-    header = count_token(ledger.header)
-    lease = Lease(
-        resource=first_spelling(ledger, op.resource),
-        scope=op.scope,
-        holder=actor.holder,
-        session=actor.session,
-        lease_id=op.lease_id,
-        token=header.token,
-        ttl=ttl,
-        claimed_at=now,
-        renewed_at=now,
-        expires_at=now + ttl * MS,
-        renewals=0,
-        paths=op.paths,
-        reason=op.reason,
-        host=actor.host,
-        branch=actor.branch,
-        state=State.ACTIVE,
-        edge=op.edge,
-        operation=op.id,
-        margins=policy.margins,
-    )
+    now, actor = moment.now.wall_ms, op.actor
+    ledger, lease = new_lease(ledger, op, now, scope=op.scope, ttl=ttl)
+    lease = replace(lease, paths=op.paths, reason=op.reason, edge=op.edge)
     if lease.token <= max((x.token for x in displaced), default=0):
         raise Invalid(
             f"the ledger's sequence is behind the token of {op.resource}: it was tampered with"
         )
-    state, taken, said = _displace(ledger.with_header(header), displaced, named, op, moment)
+    state, taken, said = _displace(ledger, displaced, named, op, moment)
     status = "taken_over" if taken or named else "claimed"
     outcome = Outcome(
         operation=op.id,
@@ -264,6 +226,35 @@ def _grant(
         displaced=taken,
     )
     return state.put(lease), outcome
+
+
+def new_lease(
+    ledger: Ledger, op: Claim | Complete, now: int, *, scope: str, ttl: int
+) -> tuple[Ledger, Lease]:
+    """A new grant for whoever asks, and the ledger with its token counted."""
+    header = count_token(ledger.header)
+    lease = Lease(
+        resource=first_spelling(ledger, op.resource),
+        scope=scope,
+        holder=op.actor.holder,
+        session=op.actor.session,
+        lease_id=op.lease_id,
+        token=header.token,
+        ttl=ttl,
+        claimed_at=now,
+        renewed_at=now,
+        expires_at=now + ttl * MS,
+        renewals=0,
+        paths=(),
+        reason=None,
+        host=op.actor.host,
+        branch=op.actor.branch,
+        state=State.ACTIVE,
+        edge=False,
+        operation=op.id,
+        margins=header.policy.margins,
+    )
+    return ledger.with_header(header), lease
 
 
 def first_spelling(ledger: Ledger, resource: Resource) -> Resource:
@@ -287,6 +278,40 @@ def give_notice(
         reason=reason,
     )
     return ledger.with_notices(old.holder, (*ledger.notices(old.holder), notice))
+
+
+def without(named: Iterable[Assignee], leases: Iterable[Lease]) -> list[Assignee]:
+    """Those of some assignees who hold none of these leases."""
+    holders = [x.holder for x in leases]
+    return [a for a in named if not any(a.is_holder(holder) for holder in holders)]
+
+
+def tell_assignees(
+    ledger: Ledger, named: Iterable[Assignee], about: Event, *, what: str, word: str, first: int = 0
+) -> tuple[Ledger, list[Event]]:
+    """Leave word for those who lose an edge, and have the audit trail say ``about`` them.
+
+    ``word`` is what the ids of their notices begin with, counted from ``first``.
+    """
+    said = []
+    for number, assignee in enumerate(named, first):
+        said.append(about._replace(holder=assignee.known))
+        for place, holder in enumerate(assignee.holders):
+            if same_person(holder, about.by):
+                continue
+            notice = Notice(
+                id=f"{word}{number}.{place}",
+                to=holder,
+                session=None,
+                what=what,
+                resource=about.resource or "",
+                scope=about.scope or WHOLE,
+                by=about.by,
+                at=about.at,
+                reason=about.reason,
+            )
+            ledger = ledger.with_notices(holder, (*ledger.notices(holder), notice))
+    return ledger, said
 
 
 def event(

@@ -155,17 +155,11 @@ def held_error(
 
     What an edge alone protects has no such time: then ``free_at`` is None.
     """
-    relations = how or {}
-    first = held[0]
-    assigned = any(relations.get(x.lease_id) is Relation.THEIRS_ASSIGNED for x in held)
-    verb = (
-        "is assigned to"
-        if relations.get(first.lease_id) is Relation.THEIRS_ASSIGNED
-        else ("is held by")
-    )
-    at = None if assigned else max(free_at(x, policy, moment) for x in held)
+    edges = [(how or {}).get(x.lease_id) is Relation.THEIRS_ASSIGNED for x in held]
+    verb = "is assigned to" if edges[0] else "is held by"
+    at = None if any(edges) else max(free_at(x, policy, moment) for x in held)
     return error(
-        f"{resource} {verb} {first.holder}",
+        f"{resource} {verb} {held[0].holder}",
         resource=resource.text,
         scope=scope,
         conflicts=held,

@@ -13,11 +13,10 @@ from gitlease.core.errors import (
 )
 from gitlease.core.expiry import Moment, holder_has
 from gitlease.core.frozen import replace
-from gitlease.core.instant import MS
 from gitlease.core.lease import Actor, Lease, State
-from gitlease.core.ledger import Ledger, Note, count_token
+from gitlease.core.ledger import Ledger, Note
 from gitlease.core.loss import still_held
-from gitlease.core.moves.claiming import event, first_spelling, fit_ttl, stretched
+from gitlease.core.moves.claiming import event, fit_ttl, new_lease, prolonged
 from gitlease.core.moves.conflicts import assigned_error, held_error, may_bind, named_in_file
 from gitlease.core.moves.operations import Complete, Extend, Release, Renew
 from gitlease.core.outcome import Event, Outcome
@@ -39,11 +38,11 @@ def renew(ledger: Ledger, op: Renew, moment: Moment) -> tuple[Ledger, Outcome]:
         if refused and not mine:
             raise refused[0]
     else:
-        mine = _held(ledger, op.resource, op.scope, op.actor, moment)
+        mine = held_for(ledger, op.resource, op.scope, op.actor, moment)
     state, renewed, binds = ledger, [], False
     for lease in mine:
         ttl = min(lease.ttl, policy.ttl_max) if op.ttl is None else op.ttl
-        fresh = _beat(lease, op.id, ledger, moment, until=now + ttl * MS)
+        fresh = prolonged(lease, op.id, ledger, moment, seconds=ttl)
         if op.ttl is not None:
             fresh = replace(fresh, ttl=op.ttl)
         if op.resource is not None and may_bind(ledger, lease, op.actor, moment):
@@ -67,8 +66,8 @@ def extend(ledger: Ledger, op: Extend, moment: Moment) -> tuple[Ledger, Outcome]
     policy, now = ledger.header.policy, moment.now.wall_ms
     seconds = min(op.seconds, policy.ttl_max)
     state, extended = ledger, []
-    for lease in _held(ledger, op.resource, op.scope, op.actor, moment):
-        longer = _beat(lease, op.id, ledger, moment, until=now + seconds * MS)
+    for lease in held_for(ledger, op.resource, op.scope, op.actor, moment):
+        longer = prolonged(lease, op.id, ledger, moment, seconds=seconds)
         if may_bind(ledger, lease, op.actor, moment):
             longer = replace(longer, session=op.actor.session)
         extended.append(longer)
@@ -119,9 +118,10 @@ def complete(ledger: Ledger, op: Complete, moment: Moment) -> tuple[Ledger, Outc
         )
     state, records = ledger, mine
     if not mine:
-        header = count_token(ledger.header)
-        state = ledger.with_header(header)
-        records = [_unheld(op, header.token, ledger, now)]
+        # Finished without a lease: it takes a token like any grant.
+        scope = op.scope or WHOLE
+        state, record = new_lease(ledger, op, now, scope=scope, ttl=policy.ttl_min)
+        records = [record]
     done = [
         replace(
             lease,
@@ -166,42 +166,6 @@ def note_event(op_id: str, resource: Resource, actor: Actor, at: int, text: str)
     )
 
 
-def _beat(lease: Lease, op_id: str, ledger: Ledger, moment: Moment, *, until: int) -> Lease:
-    return replace(
-        lease,
-        renewed_at=moment.now.wall_ms,
-        expires_at=stretched(lease, until, ledger.header.policy, moment),
-        renewals=lease.renewals + 1,
-        operation=op_id,
-        margins=lease.margins.widest(ledger.header.policy.margins),
-    )
-
-
-def _unheld(op: Complete, token: int, ledger: Ledger, now: int) -> Lease:
-    """The record of work that was finished without a lease: it takes a token like any grant."""
-    return Lease(
-        resource=first_spelling(ledger, op.resource),
-        scope=op.scope or WHOLE,
-        holder=op.actor.holder,
-        session=op.actor.session,
-        lease_id=op.lease_id,
-        token=token,
-        ttl=ledger.header.policy.ttl_min,
-        claimed_at=now,
-        renewed_at=now,
-        expires_at=now,
-        renewals=0,
-        paths=(),
-        reason=None,
-        host=op.actor.host,
-        branch=op.actor.branch,
-        state=State.COMPLETED,
-        edge=False,
-        operation=op.id,
-        margins=ledger.header.policy.margins,
-    )
-
-
 def _stood(
     ledger: Ledger, resource: Resource, actor: Actor, moment: Moment
 ) -> list[tuple[Lease, Relation]]:
@@ -239,22 +203,18 @@ def _blockers(
     ]
 
 
-def _held(
-    ledger: Ledger, resource: Resource, scope: str | None, actor: Actor, moment: Moment
-) -> list[Lease]:
-    """The caller's own live leases of a resource; LeaseLost or NotHolder when there is none."""
-    return held_for(ledger, resource, scope, actor, moment, lambda row: row.renew)
-
-
 def held_for(
     ledger: Ledger,
     resource: Resource,
     scope: str | None,
     actor: Actor,
     moment: Moment,
-    verb: Callable[[Row], Verdict],
+    verb: Callable[[Row], Verdict] = lambda row: row.renew,
 ) -> list[Lease]:
-    """The caller's live leases of a resource that a verb may change; a refusal where none is."""
+    """The caller's live leases of a resource that a verb may change.
+
+    LeaseLost or NotHolder where there is none.
+    """
     stood = _stood(ledger, resource, actor, moment)
     mine = _pick(stood, scope, verb, moment)
     if mine:

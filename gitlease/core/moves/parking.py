@@ -11,10 +11,9 @@ from __future__ import annotations
 from gitlease.core.errors import GitleaseError, Invalid, PolicyRefused
 from gitlease.core.expiry import Moment, holder_has
 from gitlease.core.frozen import replace
-from gitlease.core.instant import MS
 from gitlease.core.lease import Lease, State, lease_key
 from gitlease.core.ledger import Ledger
-from gitlease.core.moves.claiming import event, stretched
+from gitlease.core.moves.claiming import event, prolonged
 from gitlease.core.moves.holding import held_for, noted
 from gitlease.core.moves.operations import EndSession, Grant, Park
 from gitlease.core.outcome import Outcome
@@ -117,15 +116,6 @@ def _parked(
     lease: Lease, op: Park | EndSession, ledger: Ledger, moment: Moment, *, seconds: int
 ) -> Lease:
     """The lease as it is kept: for so long, never shorter than before, and bound to no session."""
-    policy, now = ledger.header.policy, moment.now.wall_ms
-    until = now + seconds * MS
-    return replace(
-        lease,
-        session=None,
-        renewed_at=now,
-        expires_at=stretched(lease, until, policy, moment, most=policy.park_max),
-        renewals=lease.renewals + 1,
-        operation=op.id,
-        margins=lease.margins.widest(policy.margins),
-        parked=True,
-    )
+    most = ledger.header.policy.park_max
+    kept = prolonged(lease, op.id, ledger, moment, seconds=seconds, most=most)
+    return replace(kept, session=None, parked=True)

@@ -9,16 +9,12 @@ nothing from anyone that a claim could not have taken, and it gives nothing to a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from enum import Enum
-
-from gitlease.core.edge import Assignee
 from gitlease.core.errors import Invalid, LeaseHeld, PolicyRefused, UsageError
 from gitlease.core.expiry import Moment
 from gitlease.core.frozen import replace
-from gitlease.core.lease import Lease, State, lease_key, same_person
-from gitlease.core.ledger import Ledger, Notice
-from gitlease.core.moves.claiming import event, give_notice
+from gitlease.core.lease import Lease, State, lease_key
+from gitlease.core.ledger import Ledger
+from gitlease.core.moves.claiming import event, give_notice, tell_assignees, without
 from gitlease.core.moves.conflicts import held_error
 from gitlease.core.moves.holding import noted
 from gitlease.core.moves.operations import Retire, Retirement
@@ -29,26 +25,6 @@ from gitlease.core.resources.resource import WHOLE
 RETIRED = "retired"
 
 
-class Way(Enum):
-    """Whether a record may be retired."""
-
-    YES = "yes"
-    ASSIGNED = "where what an edge keeps may go as well"
-    NO = "no"
-
-
-WAYS: Mapping[Relation, Way] = {
-    Relation.MINE: Way.NO,
-    Relation.PARKED: Way.NO,
-    Relation.MINE_LAPSED: Way.YES,
-    Relation.MY_RUN: Way.NO,
-    Relation.MY_OTHER_RUN: Way.NO,
-    Relation.THEIRS: Way.NO,
-    Relation.THEIRS_LAPSED: Way.YES,
-    Relation.THEIRS_ASSIGNED: Way.ASSIGNED,
-    Relation.COMPLETED: Way.NO,
-    Relation.GONE: Way.NO,
-}
 _LIVE = {
     Relation.MINE,
     Relation.PARKED,
@@ -56,6 +32,12 @@ _LIVE = {
     Relation.MY_OTHER_RUN,
     Relation.THEIRS,
 }
+
+
+def may_retire(how: Relation, *, assigned: bool) -> bool:
+    """Whether a record may be retired; ``assigned``: also what an edge keeps for its holder."""
+    lapsed = how in (Relation.MINE_LAPSED, Relation.THEIRS_LAPSED)
+    return lapsed or (assigned and how is Relation.THEIRS_ASSIGNED)
 
 
 def retire(ledger: Ledger, op: Retire, moment: Moment) -> tuple[Ledger, Outcome]:
@@ -86,10 +68,13 @@ def retire(ledger: Ledger, op: Retire, moment: Moment) -> tuple[Ledger, Outcome]
             events.append(event(RETIRED, op.id, now, by, lease, reason=item.reason))
             if not lease.same_holder(op.actor):
                 state = give_notice(state, lease, op.id, RETIRED, by, now, item.reason)
-        state, said = _unassign(state, item, found, op, f"{op.id}-{number}", now)
+        word, name = f"{op.id}-{number}", item.resource.text
+        about = Event(RETIRED, op.id, now, by, name, WHOLE, reason=item.reason)
+        left = without(item.unassigned, found)
+        state, said = tell_assignees(state, left, about, what=RETIRED, word=f"{word}.")
         events += said
         if item.note is not None:
-            state = noted(state, item.resource, f"{op.id}-{number}", op.actor, now, item.note)
+            state = noted(state, item.resource, word, op.actor, now, item.note)
     return state, Outcome(
         operation=op.id,
         status=RETIRED,
@@ -109,11 +94,13 @@ def _lapsed(ledger: Ledger, item: Retirement, op: Retire, moment: Moment) -> lis
     stood = [(x, relation(x, op.actor, policy, moment)) for x in ledger.leases_of(item.resource)]
     asked = {(lease_key(g.resource, g.scope), g.lease_id) for g in item.grants}
     found = [(x, how) for x, how in stood if (x.key, x.lease_id) in asked]
-    kept = [(x, how) for x, how in found if not _may_go(how, item)]
+    kept = [(x, how) for x, how in found if not may_retire(how, assigned=item.assigned)]
     kept += [
         (x, how)
         for x, how in stood
-        if how in _LIVE and (x, how) not in kept and _is_one_of(x.holder, item.unassigned)
+        if how in _LIVE
+        and (x, how) not in kept
+        and any(a.is_holder(x.holder) for a in item.unassigned)
     ]
     finished = next((x for x, how in stood if how is Relation.COMPLETED and x.scope == WHOLE), None)
     if kept:
@@ -126,51 +113,3 @@ def _lapsed(ledger: Ledger, item: Retirement, op: Retire, moment: Moment) -> lis
             conflicts=(finished,),
         )
     return [x for x, _ in found]
-
-
-def _may_go(how: Relation, item: Retirement) -> bool:
-    way = WAYS[how]
-    return way is Way.YES or (way is Way.ASSIGNED and item.assigned)
-
-
-def _is_one_of(holder: str, assignees: Iterable[Assignee]) -> bool:
-    return any(a.is_holder(holder) for a in assignees)
-
-
-def _unassign(
-    ledger: Ledger, item: Retirement, found: list[Lease], op: Retire, word: str, now: int
-) -> tuple[Ledger, list[Event]]:
-    """Leave word for those whose names leave the task file, but whom no lease names."""
-    told = [x.holder for x in found]
-    said: list[Event] = []
-    for number, assignee in enumerate(item.unassigned):
-        if any(assignee.is_holder(holder) for holder in told):
-            continue
-        for place, holder in enumerate(assignee.holders):
-            if same_person(holder, op.actor.holder):
-                continue
-            notice = Notice(
-                id=f"{word}.{number}.{place}",
-                to=holder,
-                session=None,
-                what=RETIRED,
-                resource=item.resource.text,
-                scope=WHOLE,
-                by=op.actor.holder,
-                at=now,
-                reason=item.reason,
-            )
-            ledger = ledger.with_notices(holder, (*ledger.notices(holder), notice))
-        said.append(
-            Event(
-                kind=RETIRED,
-                operation=op.id,
-                at=now,
-                by=op.actor.holder,
-                resource=item.resource.text,
-                scope=WHOLE,
-                holder=assignee.known,
-                reason=item.reason,
-            )
-        )
-    return ledger, said
