@@ -9,6 +9,8 @@ import stat
 import time
 from typing import Any, BinaryIO
 
+from gitlease.core.errors import Invalid
+
 LEFT_OVER = 3600  # seconds after which nobody still writes a temporary file
 CACHE = ".cache"
 STAMP, WORD = ".stamp", ".word"
@@ -78,3 +80,11 @@ def drop_leftovers(folder: str) -> None:
             age = next((a for end, a in _AGES.items() if entry.name.endswith(end)), None)
             if age is not None and now - entry.stat(follow_symlinks=False).st_mtime > age:
                 os.unlink(entry.path)
+
+
+def cannot_keep(path: str, error: OSError) -> Invalid:
+    """The refusal where private state cannot be written."""
+    return Invalid(
+        f"gitlease cannot keep its state in {path}: {error.strerror}",
+        hints=("it needs to write below the clone's git directory",),
+    )

@@ -7,17 +7,11 @@ ever used as truth.
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from gitlease.core.errors import (
-    AnotherLedger,
-    GitleaseError,
-    Invalid,
-    Rollback,
-)
+from gitlease.core.errors import AnotherLedger, GitleaseError, Invalid, Rollback
 from gitlease.core.expiry import Sighting
 from gitlease.core.frozen import replace
 from gitlease.core.instant import Instant
@@ -257,10 +251,9 @@ class Heads:
             if pending.at is None or not pending.at.same_boot(now):
                 continue
             for text in pending.resources:
-                with contextlib.suppress(GitleaseError):
-                    for lease in ledger.leases_of(parse_resource(text)):
-                        if lease.operation in pending.operations:
-                            found[lease_file(lease)] = Sighting(at=pending.at, changed=True)
+                for lease in _leases_of(ledger, text):
+                    if lease.operation in pending.operations:
+                        found[lease_file(lease)] = Sighting(at=pending.at, changed=True)
         return found
 
     def _differences(self, old: str, new: Ledger) -> Sequence[tuple[str, bool | None]]:
@@ -310,20 +303,21 @@ def _credited(known: Known, change: Change, ledger: Ledger | None) -> Known:
 
 
 def _still(lease: Lease, ledger: Ledger) -> bool:
-    try:
-        found = ledger.leases_of(lease.resource)
-    except Invalid:
-        return False
+    found = _leases_of(ledger, lease.resource.text)
     return any(x.key == lease.key and x.operation == lease.operation for x in found)
 
 
 def _has(ledger: Ledger, nonce: str, resource: str, renewals: int) -> bool:
     """Whether a grant stands in a ledger, renewed so often at least."""
-    try:
-        found = ledger.leases_of(parse_resource(resource))
-    except GitleaseError:
-        return False
+    found = _leases_of(ledger, resource)
     return any(x.lease_id == nonce and x.renewals >= renewals for x in found)
+
+
+def _leases_of(ledger: Ledger, resource: str) -> list[Lease]:
+    try:
+        return ledger.leases_of(parse_resource(resource))
+    except GitleaseError:
+        return []
 
 
 def known_ref(state_path: str) -> str:

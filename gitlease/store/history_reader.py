@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import TYPE_CHECKING, cast
 
 from gitlease.core.errors import HeadGone, Invalid
@@ -18,7 +19,7 @@ from gitlease.core.outcome import Event
 from gitlease.git.objects import TreeEntry
 from gitlease.store.damage import CacheDamaged
 from gitlease.store.fields import BadRecord
-from gitlease.store.history import read_events, walk
+from gitlease.store.history import events_in, message_of, walk
 from gitlease.store.private_store import PrivateStore
 from gitlease.store.records import MAX_RECORD, lease_file, read_lease
 from gitlease.store.ref_store import GONE
@@ -32,7 +33,7 @@ REPAIRS = 3
 MARGIN = 3_600 * MS  # by which the clocks of those who wrote may differ
 MAX_STEPS = 200_000
 OLDER = 20  # commits in a row that must be older than what is asked for
-FIRST_EVENTS, MAX_EVENTS = 2_000, 1_000_000
+MAX_EVENTS = 1_000_000
 DAMAGE_SHOWN = 3
 
 Changes = tuple[tuple[Lease | None, Lease | None], ...]
@@ -90,10 +91,9 @@ class HistoryReader:
 
     def _read(self, layer: str, version: str, *, since: int, token: int | None) -> LedgerHistory:
         repo = self._store.repo
-        walked, to_root = _walk(repo, version, since - MARGIN)
-        events, every = _events(repo, version, since - MARGIN, token)
+        walked, events, to_root = _walk(repo, version, since - MARGIN, token)
         reader = _Records(repo, read_ledger(repo, str(walked[0].id)).header)
-        begun = to_root and reader.header.revision <= 1
+        begun = not walked[0].parent_ids and reader.header.revision <= 1
         first = reader.first(walked[0])
         steps = tuple(_steps(reader, walked))
         oldest = min(_granted(events), default=reader.header.token + 1)
@@ -103,7 +103,7 @@ class HistoryReader:
             steps=steps,
             events=tuple(events),
             since=None if begun else walked[0].commit_time * MS,
-            tokens=0 if every and begun else oldest,
+            tokens=0 if to_root and begun else oldest,
             damage=tuple(reader.damage[:DAMAGE_SHOWN]),
         )
 
@@ -116,37 +116,31 @@ def _steps(reader: _Records, walked: list[pygit2.Commit]) -> Iterator[HistorySte
         yield HistoryStep(at, reader.next(commit))
 
 
-def _walk(repo: pygit2.Repository, version: str, until: int) -> tuple[list[pygit2.Commit], bool]:
-    """The commits of a ledger, the oldest first, from the last ones before a time on.
+def _walk(
+    repo: pygit2.Repository, version: str, until: int, token: int | None
+) -> tuple[list[pygit2.Commit], list[Event], bool]:
+    """The commits of a ledger from the last ones before a time on, and the events at least as far.
 
-    And whether the first is the root. A few with a date that is too old prove nothing: whoever
-    pushes a commit chooses its date.
+    Those go back to the grant of a token as well; both have the oldest first. And whether the
+    events go back to the root. A few commits with a date that is too old prove nothing: whoever
+    pushes one chooses its date.
     """
     found: list[pygit2.Commit] = []
-    older = 0
-    for commit in walk(repo, version):
-        found.append(commit)
-        older = older + 1 if commit.commit_time * MS < until else 0
-        if older == OLDER or len(found) == MAX_STEPS:
+    events: list[Event] = []
+    older, to_root, reached = 0, False, token is None
+    for commit in islice(walk(repo, version), MAX_STEPS):
+        said = list(events_in(message_of(commit)))
+        events += reversed(said)
+        reached = reached or any(granted <= (token or 0) for granted in _granted(said))
+        if older < OLDER:
+            found.append(commit)
+            older = older + 1 if commit.commit_time * MS < until else 0
+        to_root = not commit.parent_ids
+        if (older == OLDER and reached) or len(events) > MAX_EVENTS:
             break
     if not found:
         raise CacheDamaged("this clone's copy of the ledger is damaged")
-    return found[::-1], not found[-1].parent_ids
-
-
-def _events(
-    repo: pygit2.Repository, version: str, until: int, token: int | None
-) -> tuple[list[Event], bool]:
-    """The events back to a time and to the grant of a token, the oldest first, and if it is all."""
-    limit = FIRST_EVENTS
-    while True:
-        events = read_events(repo, version, limit)
-        every = len(events) < limit
-        earlier = events and events[-1].at < until
-        reaches = token is None or min(_granted(events), default=token + 1) <= token
-        if every or limit >= MAX_EVENTS or (earlier and reaches):
-            return list(events[::-1]), every
-        limit *= 4
+    return found[::-1], events[::-1], to_root
 
 
 def _granted(events: Iterable[Event]) -> list[int]:

@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from gitlease.core.errors import Invalid
+from gitlease.git.files import cannot_keep
 from gitlease.git.libgit2 import as_lost, load_pygit2
 from gitlease.git.local_lock import exclusive
 from gitlease.git.run import clean_environment
@@ -170,10 +170,7 @@ class PrivateStore:
                     remove(self.path)
                 make_bare(self.path)
         except OSError as error:
-            raise Invalid(
-                f"gitlease cannot keep its state in {self.path}: {error.strerror}",
-                hints=("it needs to write below the clone's git directory",),
-            ) from None
+            raise cannot_keep(self.path, error) from None
         finally:
             self.reopen()
 
@@ -249,7 +246,4 @@ def make_folder(folder: str) -> None:
     try:
         os.makedirs(folder, exist_ok=True)
     except OSError as error:
-        raise Invalid(
-            f"gitlease cannot keep its state in {folder}: {error.strerror}",
-            hints=("it needs to write below the clone's git directory",),
-        ) from None
+        raise cannot_keep(folder, error) from None

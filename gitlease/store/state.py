@@ -15,12 +15,11 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from gitlease.core.errors import Invalid
 from gitlease.core.expiry import Sighting
 from gitlease.core.frozen import dataclass, field, replace
 from gitlease.core.instant import Instant
 from gitlease.engine.ports import Pending
-from gitlease.git.files import drop_leftovers, load_json, store_json
+from gitlease.git.files import cannot_keep, drop_leftovers, load_json, store_json
 from gitlease.git.local_lock import exclusive
 
 LOCK_PATIENCE = 5.0
@@ -171,10 +170,7 @@ class StateFolder:
             else:
                 _busy[pending.operations[0]] = threading.current_thread()
         except OSError as error:
-            raise Invalid(
-                f"gitlease cannot keep its state in {self.path}: {error.strerror}",
-                hints=("it needs to write below the clone's git directory",),
-            ) from None
+            raise cannot_keep(self.path, error) from None
 
     def remove_pending(self, pending: Pending) -> None:
         _busy.pop(pending.operations[0], None)

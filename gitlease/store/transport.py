@@ -14,6 +14,7 @@ from gitlease.core.errors import Denied, GitleaseError, Invalid, Unavailable
 from gitlease.core.frozen import dataclass, replace
 from gitlease.engine.ports import Cause
 from gitlease.git.failure import denies, detail_of, without_secrets
+from gitlease.git.query import is_id
 from gitlease.git.run import GitResult, run_git
 from gitlease.store.damage import CacheDamaged
 from gitlease.store.ref_store import Pushed
@@ -112,7 +113,7 @@ def peek_ref(remote: Remote, store: str, ref: str, *, timeout: float) -> str | N
     # A pattern is the end of a name for git: other refs may end alike.
     for line in result.out.decode("utf-8", "replace").splitlines():
         found, tab, name = line.partition("\t")
-        if tab and name == ref and re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", found):
+        if tab and name == ref and is_id(found):
             return found
     return None
 
@@ -136,7 +137,7 @@ def push_refs(
         args.append(f"--receive-pack={remote.receive_pack}")
     args += [f"--force-with-lease={ref}:{expected}" for ref, expected, _ in moves]
     for _, _, new in moves:
-        if not re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", new):
+        if not is_id(new):
             # An empty source would delete the ref, and a server does not compare on delete.
             raise Invalid(f"refusing to push {new!r}: it is not a commit id")
     args += ["--", remote.url, *(f"{new}:{ref}" for ref, _, new in moves)]

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from gitlease.core.errors import Invalid
 from gitlease.core.work_push import Became, WorkPush
 from gitlease.engine.ports import Cause
-from gitlease.git.query import as_entry
+from gitlease.git.query import as_entry, is_id
 from gitlease.git.remote_branches import ls_remote
 from gitlease.git.run import GitResult, run_git
 from gitlease.store.damage import CacheDamaged
@@ -23,7 +23,6 @@ from gitlease.store.transport import is_far, read_push
 # What git finds missing at the other end before it sends anything.
 UNABLE = re.compile(r"(?m)^fatal: the receiving end (does not support [a-z -]+)")
 _ALTERNATES = "GIT_ALTERNATE_OBJECT_DIRECTORIES"
-_ID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
 
 def push_work(
@@ -35,7 +34,7 @@ def push_work(
     """
     moved = [one for one in work.refs if one.moves]
     for new in (*(new for _, _, new in moves), *(x.new for x in moved if x.new)):
-        if _ID.fullmatch(new) is None:
+        if not is_id(new):
             raise Invalid(f"refusing to push {new!r}: it is no object's id")
     words = ["push", "--porcelain", "--atomic", "--no-verify", "--no-follow-tags"]
     words += ["--no-recurse-submodules", *work.words]

@@ -20,7 +20,7 @@ from gitlease.core.edge import EdgeEdit
 from gitlease.core.errors import Invalid, UsageError
 from gitlease.core.resources.resource import parse_resource
 from gitlease.engine.ports import Intent, TaskChange
-from gitlease.git.files import LEFT_OVER, drop_leftovers, load_json, store_json
+from gitlease.git.files import LEFT_OVER, cannot_keep, drop_leftovers, load_json, store_json
 from gitlease.store.private_store import make_folder
 from gitlease.tasks.scan import printable
 from gitlease.tasks.write import segments_of
@@ -60,10 +60,7 @@ class EdgeJournal:
             store_json(self._file(intent.id), written)
         except OSError as error:
             self._forget(intent.id)
-            raise Invalid(
-                f"gitlease cannot keep its state in {self._folder}: {error.strerror}",
-                hints=("it needs to write below the clone's git directory",),
-            ) from None
+            raise cannot_keep(self._folder, error) from None
 
     def settled(self, intent: Intent) -> None:
         """Forget an intent that is made, or is not to be made any more."""
