@@ -14,7 +14,7 @@ from typing import Protocol
 from gitlease.core.errors import Invalid
 from gitlease.core.frozen import dataclass, field, replace
 from gitlease.core.holder import person_key
-from gitlease.core.lease import Lease, LeaseKey
+from gitlease.core.lease import Lease, LeaseKey, lease_key
 from gitlease.core.policy import Policy
 from gitlease.core.resources.resource import Resource
 
@@ -204,6 +204,11 @@ class Ledger:
         """The records of a resource, any scope, in the order of their scopes."""
         kept = [x for x in self.records.of(resource) if x.key not in self.changes.leases]
         return sorted(kept + self._changed(lambda x: x.resource == resource), key=_order)
+
+    def lease(self, resource: Resource, scope: str) -> Lease | None:
+        """The record of one scope of a resource; None where there is none."""
+        key = lease_key(resource, scope)
+        return next((x for x in self.leases_of(resource) if x.key == key), None)
 
     def leases_with_paths(self) -> list[Lease]:
         """The records that cover paths."""

@@ -14,7 +14,7 @@ from gitlease.core.errors import LeaseLost
 from gitlease.core.expiry import Moment, holder_has
 from gitlease.core.frozen import dataclass
 from gitlease.core.instant import MS, Instant
-from gitlease.core.lease import Actor, Lease, State, lease_key, same_person
+from gitlease.core.lease import Actor, Lease, State, same_person
 from gitlease.core.ledger import Ledger
 from gitlease.core.moves.operations import Grant
 from gitlease.core.outcome import LAPSED, Event
@@ -87,8 +87,7 @@ def said(loss: Loss, by: str | None = None) -> str:
 
 def still_held(ledger: Ledger, grant: Grant, holder: str, moment: Moment) -> Lease:
     """The live lease of exactly this grant. LeaseLost, with the reason, where there is none."""
-    key = lease_key(grant.resource, grant.scope)
-    found = next((x for x in ledger.leases_of(grant.resource) if x.key == key), None)
+    found = ledger.lease(grant.resource, grant.scope)
     loss, by = _judged(ledger, found, grant, holder, moment)
     if loss is None and found is not None:
         return found

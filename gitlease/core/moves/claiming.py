@@ -10,7 +10,7 @@ from gitlease.core.errors import Invalid, PolicyRefused, UsageError
 from gitlease.core.expiry import Moment, holder_has
 from gitlease.core.frozen import replace
 from gitlease.core.instant import MS
-from gitlease.core.lease import Lease, State, lease_key, same_person
+from gitlease.core.lease import Lease, State, same_person
 from gitlease.core.ledger import Ledger, Notice, count_token
 from gitlease.core.moves.conflicts import (
     assigned_error,
@@ -37,7 +37,7 @@ def claim(ledger: Ledger, op: Claim, moment: Moment) -> tuple[Ledger, Outcome]:
         raise UsageError("a takeover needs a reason", resource=op.resource.text)
     wanted = op.ttl if op.ttl is not None or op.default_fits else op.default_ttl
     ttl = fit_ttl(wanted, op.default_ttl, policy, op.resource)
-    mine = _own_record(ledger, op)
+    mine = ledger.lease(op.resource, op.scope)
     own = None if mine is None else relation(mine, op.actor, policy, moment)
     ours = own in (Relation.MINE, Relation.PARKED)
     paths = _check_paths(op.paths)
@@ -92,11 +92,6 @@ def fit_ttl(asked: int | None, default: int, policy: Policy, resource: Resource 
             resource=resource.text if resource else None,
         )
     return asked
-
-
-def _own_record(ledger: Ledger, op: Claim) -> Lease | None:
-    key = lease_key(op.resource, op.scope)
-    return next((x for x in ledger.leases_of(op.resource) if x.key == key), None)
 
 
 def _renew_own(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from gitlease.core.edge import Assignee
 from gitlease.core.errors import GitleaseError, LeaseHeld, PolicyRefused
 from gitlease.core.expiry import Moment, free_at
@@ -35,6 +37,14 @@ def rivals_of(
     ]
 
 
+def relations(
+    ledger: Ledger, resource: Resource, actor: Actor, moment: Moment
+) -> list[tuple[Lease, Relation]]:
+    """Every record of a resource, and how it stands to somebody."""
+    policy = ledger.header.policy
+    return [(x, relation(x, actor, policy, moment)) for x in ledger.leases_of(resource)]
+
+
 def _shares(lease: Lease, scope: str) -> bool:
     if lease.state is State.COMPLETED and lease.scope != WHOLE:
         return fold(lease.scope) == fold(scope)
@@ -66,8 +76,8 @@ def assignees(
     Where scopes divide a task every holder of a scope is an assignee: one with a live lease on
     another scope does not block, and fellow assignees do not block each other.
     """
-    policy, asked = ledger.header.policy, {x.lease_id for x in rivals}
-    task = [(x, relation(x, op.actor, policy, moment)) for x in ledger.leases_of(op.resource)]
+    asked = {x.lease_id for x in rivals}
+    task = relations(ledger, op.resource, op.actor, moment)
     if any(x.edge and x.same_holder(op.actor) for x, _ in task):
         return []
     live = [x for x, how in task if how is Relation.THEIRS]
@@ -86,8 +96,7 @@ def named_in_file(
     """Whose the task is by its file alone: those with no live lease on another scope of it."""
     if not op.assigned:
         return ()
-    policy = ledger.header.policy
-    task = [(x, relation(x, op.actor, policy, moment)) for x in ledger.leases_of(op.resource)]
+    task = relations(ledger, op.resource, op.actor, moment)
     live = [x.holder for x, how in task if how is Relation.THEIRS]
     return tuple(a for a in op.assigned if not any(a.is_holder(holder) for holder in live))
 
@@ -104,11 +113,8 @@ def assigned_error(resource: Resource, scope: str | None, named: tuple[Assignee,
 
 def has_edge(ledger: Ledger, op: Claim, moment: Moment) -> bool:
     """Whether the caller holds a lease of this task that came with an edge."""
-    policy = ledger.header.policy
-    return any(
-        x.edge and relation(x, op.actor, policy, moment) in (Relation.MINE, Relation.PARKED)
-        for x in ledger.leases_of(op.resource)
-    )
+    own = (Relation.MINE, Relation.PARKED)
+    return any(x.edge and how in own for x, how in relations(ledger, op.resource, op.actor, moment))
 
 
 def yields(how: Relation, op: Claim) -> bool:
@@ -123,9 +129,9 @@ def yields(how: Relation, op: Claim) -> bool:
 def refuse(op: Claim, stood: list[tuple[Lease, Relation]], policy: Policy, moment: Moment) -> None:
     in_the_way = [(x, how) for x, how in stood if TABLE[how].claim is not Verdict.YES]
     blocking = [(x, how) for x, how in in_the_way if not yields(how, op)]
-    held = tuple(x for x, how in blocking if how is not Relation.COMPLETED)
+    held = [(x, how) for x, how in blocking if how is not Relation.COMPLETED]
     if held:
-        raise held_error(op.resource, op.scope, held, policy, moment, how=_by_lease(blocking))
+        raise held_error(op.resource, op.scope, held, policy, moment)
     if blocking:
         done = blocking[0][0]
         raise PolicyRefused(
@@ -137,31 +143,26 @@ def refuse(op: Claim, stood: list[tuple[Lease, Relation]], policy: Policy, momen
         )
 
 
-def _by_lease(blocking: list[tuple[Lease, Relation]]) -> dict[str, Relation]:
-    return {lease.lease_id: how for lease, how in blocking}
-
-
 def held_error(
     resource: Resource,
     scope: str | None,
-    held: tuple[Lease, ...],
+    held: Sequence[tuple[Lease, Relation]],
     policy: Policy,
     moment: Moment,
     *,
-    how: dict[str, Relation] | None = None,
     error: type[GitleaseError] = LeaseHeld,
 ) -> GitleaseError:
     """The refusal that names the holder, the session, where, and when all of it is free.
 
     What an edge alone protects has no such time: then ``free_at`` is None.
     """
-    edges = [(how or {}).get(x.lease_id) is Relation.THEIRS_ASSIGNED for x in held]
+    edges = [how is Relation.THEIRS_ASSIGNED for _, how in held]
     verb = "is assigned to" if edges[0] else "is held by"
-    at = None if any(edges) else max(free_at(x, policy, moment) for x in held)
+    leases = tuple(x for x, _ in held)
     return error(
-        f"{resource} {verb} {held[0].holder}",
+        f"{resource} {verb} {leases[0].holder}",
         resource=resource.text,
         scope=scope,
-        conflicts=held,
-        free_at=at,
+        conflicts=leases,
+        free_at=None if any(edges) else max(free_at(x, policy, moment) for x in leases),
     )

@@ -9,7 +9,7 @@ from gitlease.core.frozen import replace
 from gitlease.core.lease import Actor, State, same_person
 from gitlease.core.ledger import Ledger, Note
 from gitlease.core.moves.claiming import event, give_notice
-from gitlease.core.moves.conflicts import held_error
+from gitlease.core.moves.conflicts import held_error, relations
 from gitlease.core.moves.holding import note_event
 from gitlease.core.moves.operations import (
     Acknowledge,
@@ -29,16 +29,16 @@ def revoke(ledger: Ledger, op: Revoke, moment: Moment) -> tuple[Ledger, Outcome]
     _need_admin(ledger, op.actor, "revoke a lease")
     if not op.reason.strip():
         raise UsageError("a revocation needs a reason", resource=op.resource.text)
-    now, policy = moment.now.wall_ms, ledger.header.policy
-    found = [
-        x
-        for x in ledger.leases_of(op.resource)
+    now, expected = moment.now.wall_ms, op.expect_holder
+    stood = [
+        (x, how)
+        for x, how in relations(ledger, op.resource, op.actor, moment)
         if x.state is State.ACTIVE and (op.scope is None or fold(x.scope) == fold(op.scope))
     ]
-    expected = op.expect_holder
-    others = tuple(x for x in found if expected and not same_person(x.holder, expected))
+    others = [(x, how) for x, how in stood if expected and not same_person(x.holder, expected)]
     if others:
-        raise held_error(op.resource, op.scope, others, policy, moment)
+        raise held_error(op.resource, op.scope, others, ledger.header.policy, moment)
+    found = [x for x, _ in stood]
     state = ledger
     for lease in found:
         state = state.remove(lease)

@@ -17,7 +17,13 @@ from gitlease.core.lease import Actor, Lease, State
 from gitlease.core.ledger import Ledger, Note
 from gitlease.core.loss import still_held
 from gitlease.core.moves.claiming import event, fit_ttl, new_lease, prolonged
-from gitlease.core.moves.conflicts import assigned_error, held_error, may_bind, named_in_file
+from gitlease.core.moves.conflicts import (
+    assigned_error,
+    held_error,
+    may_bind,
+    named_in_file,
+    relations,
+)
 from gitlease.core.moves.operations import Complete, Extend, Release, Renew
 from gitlease.core.outcome import Event, Outcome
 from gitlease.core.relation import TABLE, Relation, Row, Verdict, relation
@@ -166,13 +172,6 @@ def note_event(op_id: str, resource: Resource, actor: Actor, at: int, text: str)
     )
 
 
-def _stood(
-    ledger: Ledger, resource: Resource, actor: Actor, moment: Moment
-) -> list[tuple[Lease, Relation]]:
-    policy = ledger.header.policy
-    return [(x, relation(x, actor, policy, moment)) for x in ledger.leases_of(resource)]
-
-
 def _in_scope(lease: Lease, scope: str | None) -> bool:
     return scope is None or fold(lease.scope) == fold(scope)
 
@@ -215,7 +214,7 @@ def held_for(
 
     LeaseLost or NotHolder where there is none.
     """
-    stood = _stood(ledger, resource, actor, moment)
+    stood = relations(ledger, resource, actor, moment)
     mine = _pick(stood, scope, verb, moment)
     if mine:
         return mine
@@ -225,8 +224,7 @@ def held_for(
     policy = ledger.header.policy
     theirs = _blockers(stood, scope, verb, Verdict.NOT_HOLDER)
     if theirs:
-        held = tuple(x for x, _ in theirs)
-        raise held_error(resource, scope, held, policy, moment, error=NotHolder)
+        raise held_error(resource, scope, theirs, policy, moment, error=NotHolder)
     raise _lost(resource, scope, tuple(x for x, _ in stood if _in_scope(x, scope)))
 
 
@@ -295,15 +293,13 @@ def may_end(
     ledger: Ledger, resource: Resource, scope: str | None, actor: Actor, moment: Moment
 ) -> list[Lease]:
     """The caller's leases that release and done may end; LeaseHeld when only others have it."""
-    stood = _stood(ledger, resource, actor, moment)
+    stood = relations(ledger, resource, actor, moment)
     mine = _pick(stood, scope, lambda row: row.end, moment)
     if mine:
         return mine
     theirs = _blockers(stood, scope, lambda row: row.end, Verdict.HELD)
     if theirs:
-        held = tuple(x for x, _ in theirs)
-        how = {x.lease_id: r for x, r in theirs}
-        raise held_error(resource, scope, held, ledger.header.policy, moment, how=how)
+        raise held_error(resource, scope, theirs, ledger.header.policy, moment)
     return []
 
 
@@ -313,6 +309,6 @@ def _completed(
     wanted = scope or WHOLE
     return [
         x
-        for x, how in _stood(ledger, resource, actor, moment)
+        for x, how in relations(ledger, resource, actor, moment)
         if how is Relation.COMPLETED and fold(x.scope) in (fold(wanted), WHOLE)
     ]

@@ -11,7 +11,7 @@ from __future__ import annotations
 from gitlease.core.errors import GitleaseError, Invalid, PolicyRefused
 from gitlease.core.expiry import Moment, holder_has
 from gitlease.core.frozen import replace
-from gitlease.core.lease import Lease, State, lease_key
+from gitlease.core.lease import Lease, State
 from gitlease.core.ledger import Ledger
 from gitlease.core.moves.claiming import event, prolonged
 from gitlease.core.moves.holding import held_for, noted
@@ -90,12 +90,10 @@ def end_session(ledger: Ledger, op: EndSession, moment: Moment) -> tuple[Ledger,
 
 def _still_bound(ledger: Ledger, grant: Grant, op: EndSession) -> Lease | None:
     """The record of a grant, while it is this person's and of that very run; else None."""
-    key = lease_key(grant.resource, grant.scope)
-    for lease in ledger.leases_of(grant.resource):
-        if lease.key == key and lease.lease_id == grant.lease_id:
-            own = lease.same_holder(op.actor) and lease.session == grant.session
-            return lease if own and lease.state is State.ACTIVE else None
-    return None
+    lease = ledger.lease(grant.resource, grant.scope)
+    if lease is None or lease.lease_id != grant.lease_id or lease.state is not State.ACTIVE:
+        return None
+    return lease if lease.same_holder(op.actor) and lease.session == grant.session else None
 
 
 def _longest(policy: Policy, resource: Resource | None) -> int:

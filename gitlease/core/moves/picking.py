@@ -15,6 +15,7 @@ from gitlease.core.frozen import replace
 from gitlease.core.lease import Lease
 from gitlease.core.ledger import Ledger
 from gitlease.core.moves.claiming import claim, fit_ttl
+from gitlease.core.moves.conflicts import relations
 from gitlease.core.moves.operations import Claim, Pick
 from gitlease.core.outcome import Outcome
 from gitlease.core.relation import Relation, relation
@@ -63,13 +64,9 @@ def _parked(ledger: Ledger, op: Pick, moment: Moment) -> list[Lease]:
 
 def _is_at_it(ledger: Ledger, wanted: Claim, moment: Moment) -> bool:
     """Whether the caller, this run or another, is at this work now."""
-    policy = ledger.header.policy
     try:
-        leases = ledger.leases_of(wanted.resource)
+        stood = relations(ledger, wanted.resource, wanted.actor, moment)
     except Invalid:
         return True
-    return any(
-        relation(x, wanted.actor, policy, moment) is Relation.MINE
-        for x in leases
-        if scopes_overlap(x.scope, wanted.scope)
-    )
+    mine = [x for x, how in stood if how is Relation.MINE]
+    return any(scopes_overlap(x.scope, wanted.scope) for x in mine)

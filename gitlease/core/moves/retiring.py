@@ -15,11 +15,11 @@ from gitlease.core.frozen import replace
 from gitlease.core.lease import Lease, State, lease_key
 from gitlease.core.ledger import Ledger
 from gitlease.core.moves.claiming import event, give_notice, tell_assignees, without
-from gitlease.core.moves.conflicts import held_error
+from gitlease.core.moves.conflicts import held_error, relations
 from gitlease.core.moves.holding import noted
 from gitlease.core.moves.operations import Retire, Retirement
 from gitlease.core.outcome import Event, Outcome
-from gitlease.core.relation import Relation, relation
+from gitlease.core.relation import Relation
 from gitlease.core.resources.resource import WHOLE
 
 RETIRED = "retired"
@@ -90,8 +90,7 @@ def retire(ledger: Ledger, op: Retire, moment: Moment) -> tuple[Ledger, Outcome]
 
 def _lapsed(ledger: Ledger, item: Retirement, op: Retire, moment: Moment) -> list[Lease]:
     """The records of an item that are still there; refuses where one is not to be retired."""
-    policy = ledger.header.policy
-    stood = [(x, relation(x, op.actor, policy, moment)) for x in ledger.leases_of(item.resource)]
+    stood = relations(ledger, item.resource, op.actor, moment)
     asked = {(lease_key(g.resource, g.scope), g.lease_id) for g in item.grants}
     found = [(x, how) for x, how in stood if (x.key, x.lease_id) in asked]
     kept = [(x, how) for x, how in found if not may_retire(how, assigned=item.assigned)]
@@ -104,8 +103,7 @@ def _lapsed(ledger: Ledger, item: Retirement, op: Retire, moment: Moment) -> lis
     ]
     finished = next((x for x, how in stood if how is Relation.COMPLETED and x.scope == WHOLE), None)
     if kept:
-        held, relations = tuple(x for x, _ in kept), {x.lease_id: how for x, how in kept}
-        raise held_error(item.resource, None, held, policy, moment, how=relations)
+        raise held_error(item.resource, None, kept, ledger.header.policy, moment)
     if finished is not None and item.unassigned:
         raise PolicyRefused(
             f"{item.resource} is completed, by {finished.holder}",

@@ -158,8 +158,7 @@ def _check_reported(applied: Applied) -> None:
             if lease.state is not State.ACTIVE:
                 ended.add(lease.lease_id)
                 continue
-            found = (x for x in applied.ledger.leases_of(lease.resource) if x.key == lease.key)
-            stands = next(found, None)
+            stands = applied.ledger.lease(lease.resource, lease.scope)
             later = lease.lease_id in ended if stands is None else stands.operation in ids
             own = stands is not None and stands.operation == outcome.operation
             if stands != lease and (own or not later):
