@@ -24,23 +24,10 @@ from gitlease.git.query import ask_line
 from gitlease.git.repository import Repository, discover
 from gitlease.guard.rules import Severity
 from gitlease.server.ledger import judge_ledger
-from gitlease.server.lines import (
-    MAX_LEDGERS,
-    RefMove,
-    is_ledger,
-    layer_of,
-    read_moves,
-    split,
-)
+from gitlease.server.lines import MAX_LEDGERS, RefMove, is_ledger, layer_of, read_moves, split
 from gitlease.server.objects import bounded_memory, open_pushed
-from gitlease.server.refs import ServerRefs, heads_of, read_refs
-from gitlease.settings.server import (
-    BLOCK,
-    ServerSettings,
-    project_settings,
-    server_settings,
-)
-from gitlease.settings.sources import Settings
+from gitlease.server.refs import heads_of, read_refs
+from gitlease.settings.server import BLOCK, ServerSettings, project_settings, server_settings
 from gitlease.store.damage import CacheDamaged
 from gitlease.store.records import HEADER_FILE
 
@@ -49,6 +36,7 @@ if TYPE_CHECKING:
 
 SHOWN = 10  # findings that are spelt out
 HELD, FAULT = "held", "fault"
+FETCH = "fetch, and push again"
 UNJUDGED = "whoever runs this server: see to gitlease there, for what is not judged is not accepted"
 
 
@@ -90,90 +78,89 @@ def receive(
     with bounded_memory():
         repository = discover(directory)
         settings = server_settings(repository)
-        warnings: tuple[str, ...] = ()
+        blocks = settings.mode == BLOCK
         try:
-            told = read_moves(data)
-            project = project_settings(repository)
-            # The project may have moved its ledgers since the hook was installed.
-            prefixes = tuple(dict.fromkeys((settings.prefix, project[0].ref_prefix)))
-            refs = read_refs(repository, told, prefixes)
-            for later in prefixes[1:]:
-                if work_there := _work_under(repository, refs, later):
-                    prefixes, warnings = prefixes[:1], (_not_followed(later, work_there),)
-            work = [RefMove(move.ref, refs.now(move.ref), move.new) for move in told]
-            ledgers = list[RefMove]()
-            for prefix in prefixes:
-                found_there, work = split(work, prefix)
-                ledgers += found_there
+            push = _Push(repository, settings, read_moves(data), environ, clock.now().wall_ms)
         except Illegal as refused:
-            found = (Refusal("", refused.rule, refused.message, refused.hints),)
-            return Verdict(settings.mode == BLOCK, found)
-        refusals = [_stale(move.ref) for move in told if move.old != refs.now(move.ref)]
-        context = _PushContext(
-            repository, settings, project, prefixes, refs, environ, clock.now().wall_ms
-        )
+            return Verdict(blocks, (_refusal("", refused),))
         # What is refused leaves the ledgers as they are, and has no more to be judged.
-        if not refusals or settings.mode != BLOCK:
-            refusals += context.judge_ledgers(ledgers)
-        if not refusals or settings.mode != BLOCK:
-            refusals += context.judge_work(work, ledgers)
-        warnings += tuple(context.warnings)
-        return Verdict(bool(refusals) and settings.mode == BLOCK, tuple(refusals), warnings)
+        refusals = push.stale()
+        if not refusals or not blocks:
+            refusals += push.judge_ledgers()
+        if not refusals or not blocks:
+            refusals += push.judge_work()
+        return Verdict(bool(refusals) and blocks, tuple(refusals), tuple(push.warnings))
 
 
-def _stale(ref: str) -> Refusal:
-    """What the client says of a ref is no longer so, or never was."""
-    return Refusal(ref, "stale", "it has changed since this push began", ("fetch, and push again",))
+def _refusal(ref: str, refused: Illegal) -> Refusal:
+    return Refusal(ref, refused.rule, refused.message, refused.hints)
 
 
-def _work_under(repository: Repository, refs: ServerRefs, prefix: str) -> str | None:
-    """A ref that lies where ledgers would and is none; None where there is no such ref."""
-    found = [ref for ref in refs.ids if is_ledger(ref, prefix)]
-    for ref in found[:MAX_LEDGERS]:
-        if not ask_line(repository, "rev-parse", "-q", "--verify", f"{ref}:{HEADER_FILE}"):
-            return ref
-    return found[MAX_LEDGERS] if len(found) > MAX_LEDGERS else None
-
-
-def _not_followed(prefix: str, ref: str) -> str:
-    """Anybody may push a file that moves the ledgers: it must not keep others from their work."""
-    return (
-        f"the project has its ledgers under {prefix}, where {printable(ref)} is: not judged there"
-    )
-
-
-class _PushContext:
-    """Judges the moves of one push."""
+class _Push:
+    """One push that is judged. Raises Illegal where it cannot be told what it moves."""
 
     def __init__(
         self,
         repository: Repository,
         settings: ServerSettings,
-        project: tuple[Settings, str],
-        prefixes: Sequence[str],
-        refs: ServerRefs,
+        told: Sequence[RefMove],
         environ: Mapping[str, str],
         now_ms: int,
     ) -> None:
-        self._project, self._prefixes, self._refs = project, prefixes, refs
-        self._repository, self._settings, self._environ = repository, settings, environ
-        self._now = now_ms
+        self._repository, self._settings, self._told = repository, settings, told
+        self._environ, self._now = environ, now_ms
         self._repo: pygit2.Repository | None = None
         self.warnings: list[str] = []
+        self._project, self._problem = project_settings(repository)
+        # The project may have moved its ledgers since the hook was installed.
+        prefixes = list(dict.fromkeys((settings.prefix, self._project.ref_prefix)))
+        self._refs = read_refs(repository, told, prefixes)
+        for later in prefixes[1:]:
+            if there := self._work_under(later):
+                # Anybody may push a file that moves them: it must not keep others from their work.
+                prefixes.remove(later)
+                self.warnings.append(
+                    f"the project has its ledgers under {later}, where {printable(there)} is: "
+                    "not judged there"
+                )
+        self._prefixes = prefixes
+        self._work = [RefMove(x.ref, self._refs.now(x.ref), x.new) for x in told]
+        self._ledgers = list[RefMove]()
+        for prefix in prefixes:
+            found, self._work = split(self._work, prefix)
+            self._ledgers += found
 
-    def judge_ledgers(self, moves: Sequence[RefMove]) -> Iterator[Refusal]:
-        """Why these ledgers may not move, one reason for each."""
-        for move in moves:
+    def _work_under(self, prefix: str) -> str | None:
+        """A ref that lies where ledgers would and is none; None where there is no such ref."""
+        found = [ref for ref in self._refs.ids if is_ledger(ref, prefix)]
+        for ref in found[:MAX_LEDGERS]:
+            if not ask_line(
+                self._repository, "rev-parse", "-q", "--verify", f"{ref}:{HEADER_FILE}"
+            ):
+                return ref
+        return found[MAX_LEDGERS] if len(found) > MAX_LEDGERS else None
+
+    def stale(self) -> list[Refusal]:
+        """The refs of which what the client says is no longer so, or never was."""
+        return [
+            Refusal(x.ref, "stale", "it has changed since this push began", (FETCH,))
+            for x in self._told
+            if x.old != self._refs.now(x.ref)
+        ]
+
+    def judge_ledgers(self) -> Iterator[Refusal]:
+        """Why ledgers may not move, one reason for each."""
+        for move in self._ledgers:
             refusal = self._tried(partial(self._judge_ledger, move), move.ref)
             if refusal is not None:
                 yield refusal
 
-    def judge_work(self, moves: Sequence[RefMove], ledgers: Sequence[RefMove]) -> list[Refusal]:
+    def judge_work(self) -> list[Refusal]:
         """What of the work others hold."""
-        if not moves or self._settings.identity is None:
+        if not self._work or self._settings.identity is None:
             return []  # without an identity nobody can tell whose work it is
         found: list[Refusal] = []
-        refusal = self._tried(lambda: found.extend(self._judge_work(moves, ledgers)), "")
+        refusal = self._tried(lambda: found.extend(self._judge_work()), "")
         return found if refusal is None else [refusal]
 
     def _judge_ledger(self, move: RefMove) -> None:
@@ -181,16 +168,13 @@ class _PushContext:
         layer_of(move.ref, prefix)
         judge_ledger(self._opened(), move, self._pusher(), self._now)
 
-    def _judge_work(
-        self, moves: Sequence[RefMove], ledgers: Sequence[RefMove]
-    ) -> Iterator[Refusal]:
+    def _judge_work(self) -> Iterator[Refusal]:
         from gitlease.server.work import FINDINGS, WorkGuard
 
-        project, problem = self._project
-        if problem:
-            self.warnings.append(f"{problem}: tasks are looked for where they usually are")
-        after = {move.ref: move.new for move in ledgers}
-        layers = (GLOBAL_LAYER, project.layer)
+        if self._problem:
+            self.warnings.append(f"{self._problem}: tasks are looked for where they usually are")
+        after = {move.ref: move.new for move in self._ledgers}
+        layers = (GLOBAL_LAYER, self._project.layer)
         heads = [
             head
             for prefix in self._prefixes
@@ -200,14 +184,14 @@ class _PushContext:
             return
         guard = WorkGuard(
             self._repository,
-            project,
+            self._project,
             self._opened(),
             heads,
             self._refs,
             pusher=self._worker(),
             now_ms=self._now,
         )
-        guarded = guard.check(moves)
+        guarded = guard.check(self._work)
         self.warnings += guarded.warnings
         lines = []
         for finding in guarded.findings:
@@ -219,7 +203,7 @@ class _PushContext:
             else:
                 self.warnings.append(line)
         # What one push deletes may come back in it as well, for whoever renames a branch.
-        both = any(not move.new for move in moves) and any(move.new for move in moves)
+        both = len({bool(move.new) for move in self._work}) == 2
         hints = ("push what is to stay first, and then delete the rest",) if both else ()
         for line in lines[:SHOWN]:
             yield Refusal("", HELD, line, hints)
@@ -232,7 +216,7 @@ class _PushContext:
         try:
             act()
         except Illegal as refused:
-            return Refusal(ref, refused.rule, refused.message, refused.hints)
+            return _refusal(ref, refused)
         except GitleaseError as error:
             return Refusal(ref, FAULT, error.message, (*error.hints, UNJUDGED))
         except CacheDamaged as error:
