@@ -1,18 +1,23 @@
-"""Reads ``.gitlease.yaml``: anyone who can commit writes it, so nothing in it is taken on trust."""
+"""Reads ``.gitlease.yaml``: anyone who can commit writes it, so nothing in it is taken on trust.
+
+What it says is remembered by its bytes: hooks have no time to parse YAML.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
-import stat
 
 from gitlease.core.errors import Invalid
 from gitlease.core.frozen import dataclass
-from gitlease.git.files import open_regular, read_up_to
-from gitlease.settings.cache import remembered
-from gitlease.settings.schema import Found
+from gitlease.git.files import load_json, open_regular, read_up_to, store_json
+from gitlease.settings.schema import KEYS, Found
 
 FILE = ".gitlease.yaml"
 MAX_BYTES = 256 * 1024
+CACHE_FORMAT = 1
+MAX_CACHE = 1024 * 1024  # bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +42,28 @@ def read_settings_file(toplevel: str | None, *, folder: str) -> dict[str, Found]
     What is read is remembered in ``folder``. Raises Invalid, which names the line, for anything
     that is not exactly as it should be.
     """
-    data = None if toplevel is None else _load(toplevel)
-    return {} if data is None else remembered(data, _parse, folder)
+    data = None if toplevel is None else _load(os.path.join(toplevel, FILE))
+    if data is None:
+        return {}
+    cache, purpose = os.path.join(folder, "settings.json"), _purpose(data)
+    kept = load_json(cache, MAX_CACHE)
+    if isinstance(kept, dict) and kept.get("purpose") == purpose:
+        with contextlib.suppress(LookupError, TypeError, ValueError, AttributeError):
+            return {
+                name: Found(value, str(source)) for name, (value, source) in kept["found"].items()
+            }
+    found = _parse(data)
+    with contextlib.suppress(OSError):
+        if os.path.isdir(folder):
+            rows = {name: [entry.value, entry.source] for name, entry in found.items()}
+            store_json(cache, {"purpose": purpose, "found": rows})
+    return found
+
+
+def _purpose(data: bytes) -> list[object]:
+    """These bytes, read by this schema: compared whole, which costs less than a digest."""
+    schema = repr([(k.name, k.form.value, k.default, k.members) for k in KEYS.values()])
+    return [CACHE_FORMAT, schema, data.decode("latin-1")]
 
 
 def _parse(data: bytes) -> dict[str, Found]:
@@ -47,24 +72,18 @@ def _parse(data: bytes) -> dict[str, Found]:
     return parse_settings(data)
 
 
-def _load(toplevel: str) -> bytes | None:
-    path = os.path.join(toplevel, FILE)
+def _load(path: str) -> bytes | None:
     try:
-        if stat.S_ISLNK(os.lstat(path).st_mode):
-            root, path = os.path.realpath(toplevel), os.path.realpath(path)
-            if os.path.commonpath((root, path)) != root:
-                raise Invalid(f"{FILE} is a link to outside of the repository")
-        # A pipe in its place must not make every command wait.
-        opened = open_regular(path)
+        opened = open_regular(path)  # a pipe in its place must not make every command wait
         if opened is None:
             raise Invalid(f"{FILE} is not a regular file")
         with opened:
             data = read_up_to(opened, MAX_BYTES)
     except FileNotFoundError:
-        if os.path.lexists(path) or os.path.islink(os.path.join(toplevel, FILE)):
-            raise Invalid(f"{FILE} is a link to nowhere") from None
         return None
     except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise Invalid(f"{FILE} is a symbolic link, not a regular file") from None
         raise Invalid(f"{FILE} cannot be read: {error.strerror}") from None
     if len(data) > MAX_BYTES:
         raise Invalid(f"{FILE} is larger than {MAX_BYTES // 1024} KiB")

@@ -13,11 +13,10 @@ from gitlease.core.edge import printable
 from gitlease.core.errors import GitleaseError, Invalid, UsageError, shown
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.moves.audit import Pusher
-from gitlease.git.objects import BLOB, BatchObjects, TooLarge, Unreadable
-from gitlease.git.query import ask_line
+from gitlease.git.query import GitFailed, ask_line
 from gitlease.git.repository import GitConfig, Repository
-from gitlease.settings.file import FILE, MAX_BYTES
-from gitlease.settings.parse import parse_settings
+from gitlease.settings.commit import committed_settings
+from gitlease.settings.file import read_committed
 from gitlease.settings.schema import KEYS, Found
 from gitlease.settings.sources import BUILT_IN, Settings, load_settings, settings_of
 
@@ -134,25 +133,17 @@ def _identity(word: str) -> str:
         raise Invalid(f"git config {IDENTITY_KEY}: {error.message}") from None
 
 
-def project_settings(repository: Repository, ref: str = "HEAD") -> tuple[Settings, str]:
-    """What the project's own file says at a ref; why it cannot be used, ``""`` where it can.
+def project_settings(repository: Repository) -> tuple[Settings, str]:
+    """What the project's own file says at HEAD; why it cannot be used, ``""`` where it can.
 
     Raises Invalid where git does not answer.
     """
-    found = {name: Found(key.default, BUILT_IN) for name, key in KEYS.items()}
-    asked = ("rev-parse", "-q", "--verify")
-    blob = ask_line(repository, *asked, f"{ref}:{FILE}")
-    if not blob:
-        return settings_of(found), ""
-    if not ask_line(repository, *asked, f"{blob}^{{blob}}"):
-        return settings_of(found), f"{FILE} is no file"
+    usual = {name: Found(key.default, BUILT_IN) for name, key in KEYS.items()}
+    commit = ask_line(repository, "rev-parse", "-q", "--verify", "HEAD^{commit}")
     try:
-        data = BatchObjects(repository).read(blob, BLOB, MAX_BYTES)
-    except TooLarge as large:
-        return settings_of(found), f"{FILE} {large}"
-    except Unreadable as why:
-        raise Invalid(f"{FILE} cannot be read: it {why}") from None
-    try:
-        return settings_of(found | parse_settings(data)), ""
+        found = read_committed(committed_settings(repository, commit)) if commit else {}
+        return settings_of(usual | found), ""
+    except GitFailed:
+        raise
     except GitleaseError as error:
-        return settings_of(found), error.message
+        return settings_of(usual), error.message
