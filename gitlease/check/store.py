@@ -11,8 +11,7 @@ from collections.abc import Sequence
 
 from gitlease.core.errors import Denied, NotFound, Unavailable
 from gitlease.core.frozen import replace
-from gitlease.git.failure import denies, detail_of
-from gitlease.git.query import ask
+from gitlease.git.query import ask, denies, detail_of
 from gitlease.git.repository import Repository
 from gitlease.git.rev_range import commit_ids
 from gitlease.store.private_store import PrivateStore

@@ -7,8 +7,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from gitlease.core.errors import Denied, Unavailable
-from gitlease.git.failure import denies, detail_of, without_secrets
-from gitlease.git.query import ask, is_id
+from gitlease.git.query import ask, denies, detail_of, is_id, without_secrets
 from gitlease.git.repository import Repository
 from gitlease.git.run import run_git
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from gitlease.core.errors import Invalid, UsageError, shown
+from gitlease.git.yaml_nodes import BadYaml, Node, Shape, fields_of, read_fields
 from gitlease.settings.file import FILE
 from gitlease.settings.schema import KEYS, SECTIONS, Form, Found, Key, near
-from gitlease.settings.yaml_nodes import BadYaml, Node, Shape, fields_of, read_fields
 
 SCHEMA = "1"
 

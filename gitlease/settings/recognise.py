@@ -20,10 +20,10 @@ from gitlease.core.resources.pattern import escape, fold
 from gitlease.git.files import open_regular, read_up_to
 from gitlease.git.repository import TIMEOUT, Repository
 from gitlease.git.run import run_git
+from gitlease.git.yaml_nodes import BadYaml, Node, Shape, read_fields
 from gitlease.settings.parse import parse_settings
 from gitlease.settings.schema import STATUSES, read_text, usual_handles
 from gitlease.settings.text import default_yaml, settings_yaml
-from gitlease.settings.yaml_nodes import BadYaml, Node, Shape, read_fields
 
 MAX_BYTES = 64 * 1024  # of the configuration
 MAX_FILES = 50_000

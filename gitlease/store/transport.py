@@ -13,8 +13,7 @@ from collections.abc import Mapping, Sequence
 from gitlease.core.errors import Denied, GitleaseError, Invalid, Unavailable
 from gitlease.core.frozen import dataclass, replace
 from gitlease.engine.ports import Cause
-from gitlease.git.failure import denies, detail_of, without_secrets
-from gitlease.git.query import is_id
+from gitlease.git.query import denies, detail_of, is_id, without_secrets
 from gitlease.git.run import GitResult, run_git
 from gitlease.store.damage import CacheDamaged
 from gitlease.store.ref_store import Pushed

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from gitlease.core.edge import EdgeEdit, same_name
-from gitlease.settings.yaml_nodes import Node
+from gitlease.git.yaml_nodes import Node
 from gitlease.tasks.fields import Document, Field, Form
 from gitlease.tasks.splice import (
     CannotCut,

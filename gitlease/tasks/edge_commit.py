@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from gitlease.core.errors import Invalid
 from gitlease.core.frozen import dataclass, field
 from gitlease.engine.ports import TaskChange
-from gitlease.git.failure import reason_of
 from gitlease.git.local_lock import exclusive
+from gitlease.git.query import reason_of
 from gitlease.git.repository import TIMEOUT, Repository
 from gitlease.settings.sources import Tasks
 from gitlease.store.private_store import make_folder

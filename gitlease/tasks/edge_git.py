@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from gitlease.core.errors import Invalid
 from gitlease.core.frozen import dataclass
-from gitlease.git.failure import reason_of
+from gitlease.git.query import reason_of
 from gitlease.git.repository import TIMEOUT, Repository
 from gitlease.git.run import GitResult, run_git
 

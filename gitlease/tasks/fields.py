@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from gitlease.core.errors import Invalid, shown
-from gitlease.settings.yaml_nodes import BadYaml, Node, Shape, read_yaml
+from gitlease.git.yaml_nodes import BadYaml, Node, Shape, read_yaml
 from gitlease.tasks.front_matter import Front, find_front, is_yaml, looks_like_fields
 
 MAX_DEPTH = 40

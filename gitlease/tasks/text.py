@@ -8,8 +8,8 @@ from gitlease.core.edge import Progress, Task
 from gitlease.core.errors import Invalid, UsageError, shown
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import Resource, name_resource, path_resource, resolve_path
+from gitlease.git.yaml_nodes import Node
 from gitlease.settings.sources import Tasks
-from gitlease.settings.yaml_nodes import Node
 from gitlease.tasks.fields import Document, Field, Form, read_document
 
 MAX_TEXT = 512

@@ -99,7 +99,7 @@ class LedgerPlace:
 
     def store(self, clock: Clock, *, time_limit: float) -> RefLedgerStore:
         """The ledgers there, with a limit in seconds for each call of git."""
-        from gitlease.git.failure import without_secrets
+        from gitlease.git.query import without_secrets
         from gitlease.store.git_ledger import git_ledger_store
         from gitlease.store.private_store import make_bare, make_folder
         from gitlease.store.transport import Remote

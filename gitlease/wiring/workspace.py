@@ -18,7 +18,7 @@ from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.ports import Clock, Inbox
 from gitlease.engine.transaction import PATIENCE
 from gitlease.git import libgit2
-from gitlease.git.failure import without_secrets
+from gitlease.git.query import without_secrets
 from gitlease.git.repository import Repository, discover
 from gitlease.git.run import run_git
 from gitlease.git.system_clock import SystemClock

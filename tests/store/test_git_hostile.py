@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.clock import ManualClock
@@ -42,7 +43,7 @@ from gitlease.core.instant import rfc3339_ms
 from gitlease.core.lease import Lease
 from gitlease.faces.cli.app import run
 from gitlease.faces.library.leases import Leases
-from gitlease.git import plain_yaml
+from gitlease.git import plain_yaml, yaml_nodes
 from gitlease.store.records import notes_file, notices_file, write_header
 
 pytestmark = [pytest.mark.one_in(3), pytest.mark.sampled(2)]
@@ -184,15 +185,14 @@ def leases(clones: Clones, path_remote: Remote, clock: ManualClock) -> Leases:
 
 @pytest.fixture
 def parsed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many events of YAML were read, in the first item."""
-    count = [0]
-    take = plain_yaml._Events.take
+    """How many nodes of YAML were read, in the first item."""
+    count, node = [0], yaml_nodes.Node
 
-    def counting(self: plain_yaml._Events) -> object:
+    def counting(*fields: Any) -> yaml_nodes.Node:
         count[0] += 1
-        return take(self)
+        return node(*fields)
 
-    monkeypatch.setattr(plain_yaml._Events, "take", counting)
+    monkeypatch.setattr(yaml_nodes, "Node", counting)
     return count
 
 

@@ -18,7 +18,7 @@ from support.remotes import Remote
 from support.repos import git
 
 from gitlease.core.errors import LeaseHeld, Rollback, UsageError
-from gitlease.git.failure import without_secrets
+from gitlease.git.query import without_secrets
 
 Clones = Callable[..., Sequence[Path]]
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from gitlease.core.errors import shown
 
-MAX_EVENTS = 100_000
+MAX_VALUES = 100_000
 PLAIN_DEPTH = 6  # of files that are read with `read_fields`
 NULLS = frozenset({"", "~", "null", "Null", "NULL"})
 
@@ -94,16 +94,17 @@ class BadYaml(Exception):
         self.message, self.line, self.place, self.hints = message, line, place, hints
 
 
-def read_yaml(text: str, *, max_depth: int) -> tuple[Node | None, int]:
+def read_yaml(text: str, *, max_depth: int, most: int = MAX_VALUES) -> tuple[Node | None, int]:
     """The only document of a text, None where there is none, and the place where it ends.
 
-    What is in the document is read only where that is a mapping. Raises BadYaml.
+    What is in the document is read only where that is a mapping. Raises BadYaml, as for more than
+    ``most`` values.
     """
     import yaml
 
     try:
         loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-        return _document(iter(yaml.parse(text, Loader=loader)), len(text), max_depth)
+        return _document(iter(yaml.parse(text, Loader=loader)), len(text), max_depth, most)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         why, place = str(error.problem or error.context)[:100], getattr(mark, "index", 0)
@@ -130,6 +131,28 @@ def read_fields(text: str, what: str) -> dict[str, Node]:
     return fields_of(root, what)
 
 
+def read_texts(text: str, *, max_depth: int, most: int) -> dict[str, Any]:
+    """The values of a text that must be a plain mapping: texts, lists, mappings, None for a null.
+
+    Raises BadYaml.
+    """
+    root, _ = read_yaml(text, max_depth=max_depth, most=most)
+    if root is None:
+        raise BadYaml("not a mapping", 1)
+    _refuse_marks(root)
+    return _mapping(root)
+
+
+def _mapping(node: Node) -> dict[str, Any]:
+    return {key: _value(inner) for key, inner in fields_of(node, "a record").items()}
+
+
+def _value(node: Node) -> Any:
+    if node.shape is Shape.TEXT:  # in quotes it is text, whatever it says
+        return None if not node.style and node.text in ("null", "~", "") else node.text
+    return [_value(item) for item in node.nodes] if node.shape is Shape.LIST else _mapping(node)
+
+
 def fields_of(node: Node, what: str) -> dict[str, Node]:
     """The fields of a node that must be a mapping, called ``what`` in the BadYaml it raises."""
     found: dict[str, Node] = {}
@@ -146,6 +169,7 @@ def fields_of(node: Node, what: str) -> dict[str, Node]:
 
 
 def _refuse_marks(node: Node) -> None:
+    """Raise BadYaml for an alias, an anchor or a tag in it."""
     if node.shape is Shape.ALIAS:
         hint = "put a pattern that begins with * in quotes"
         raise BadYaml("aliases are not allowed", node.line, node.start, hint)
@@ -156,10 +180,12 @@ def _refuse_marks(node: Node) -> None:
         _refuse_marks(inner)
 
 
-def _document(events: Iterator[Any], length: int, max_depth: int) -> tuple[Node | None, int]:
+def _document(
+    events: Iterator[Any], length: int, max_depth: int, left: int
+) -> tuple[Node | None, int]:
     import yaml
 
-    left, ends = MAX_EVENTS, (yaml.SequenceEndEvent, yaml.MappingEndEvent)
+    ends = (yaml.SequenceEndEvent, yaml.MappingEndEvent)
 
     def node(event: Any, depth: int) -> Node:
         nonlocal left
