@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from gitlease.core.frozen import dataclass
+from gitlease.git.processes import parent_and_words
 
 GENERATIONS = 12  # a hook's shell, its subshell, a hook manager and its shells, git
-PATIENCE = 2.0
 
 _SHORT = b"mFtCc"  # the options of git commit that take a value
 _LONG = frozenset(
@@ -19,8 +18,6 @@ _LONG = frozenset(
         *("fixup", "squash", "trailer", "pathspec-from-file"),
     )
 )
-
-Parent = tuple[int, Sequence[bytes]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +57,9 @@ def is_forced_push(pid: int | None = None) -> bool:
 
 def _words_after(command: bytes, pid: int | None) -> Sequence[bytes] | None:
     """What stands after this command of the nearest git above, None where none has it."""
-    look = _by_proc if os.path.isdir("/proc/self") else _by_ps()
     pid = os.getppid() if pid is None else pid
     for _ in range(GENERATIONS):
-        parent, words = look(pid)
+        parent, words = parent_and_words(pid)
         name = os.path.basename(words[0]) if words else b""
         if name in (b"git", b"git.exe") and command in words:
             return words[words.index(command) + 1 :]
@@ -97,34 +93,3 @@ def _takes_next(letters: bytes) -> bool:
     """Whether the last of some short options takes the next word for its value."""
     first = next((n for n, letter in enumerate(letters) if letter in _SHORT), None)
     return first == len(letters) - 1
-
-
-def _by_proc(pid: int) -> Parent:
-    try:
-        with open(f"/proc/{pid}/cmdline", "rb") as opened:
-            words = opened.read(65_536).split(b"\0")
-        with open(f"/proc/{pid}/stat", "rb") as opened:
-            about = opened.read(4_096).rpartition(b")")[2].split()  # the name may hold anything
-        return int(about[1]), words
-    except (OSError, ValueError, IndexError):
-        return 0, ()
-
-
-def _by_ps() -> Callable[[int], Parent]:
-    found: dict[int, Parent] = {}
-    try:
-        said = subprocess.run(
-            ["ps", "-A", "-o", "pid=,ppid=,args="],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            timeout=PATIENCE,
-            check=False,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return lambda _: (0, ())
-    for line in said.stdout.splitlines():
-        words = line.split()
-        if len(words) > 2 and words[0].isdigit() and words[1].isdigit():
-            found[int(words[0])] = (int(words[1]), words[2:])
-    return lambda pid: found.get(pid, (0, ()))

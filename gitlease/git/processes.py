@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 PROC = "/proc"
 PATIENCE = 2.0
-STATE, GROUP, STARTED = 0, 2, 19  # fields of /proc/PID/stat, after the name
+STATE, PARENT, GROUP, STARTED = 0, 1, 2, 19  # fields of /proc/PID/stat, after the name
 
 
 def started_at(pid: int) -> str:
@@ -29,6 +29,23 @@ def started_at(pid: int) -> str:
 def still_runs(pid: int, started: str) -> bool:
     """Whether the process that started then still runs."""
     return bool(started) and pid > 0 and started_at(pid) == started
+
+
+def parent_and_words(pid: int) -> tuple[int, list[bytes]]:
+    """The parent of a process, and the words it was started with; 0 and none where there is none.
+
+    Where ps alone tells, words that have blanks in them are several.
+    """
+    if _has_proc():
+        fields = _stat(pid)
+        with contextlib.suppress(OSError), open(f"{PROC}/{pid}/cmdline", "rb") as opened:
+            return int(fields[PARENT]) if fields else 0, opened.read(65_536).split(b"\0")
+        return 0, []
+    for line in _ps(["-o", "ppid=,args=", "-p", str(pid)]):
+        parent, _, words = line.strip().partition(" ")
+        if parent.isdigit():
+            return int(parent), os.fsencode(words).split()
+    return 0, []
 
 
 def group_is_left(group: int) -> bool:

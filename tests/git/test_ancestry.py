@@ -13,16 +13,13 @@ from support.fences import clean_env
 from support.repos import commit_file, git
 from support.task_trees import make_repository
 
-from gitlease.git import ancestry
+from gitlease.git import ancestry, processes
 from gitlease.git.ancestry import commit_words
 
 ROOT = Path(__file__).parents[2]
 TELL = "w = ancestry.commit_words(); print(w.amend if w else None, w.cleanup if w else '')"
 ASK = f"from gitlease.git import ancestry; {TELL}"
-BY_PS = (
-    "import os; from gitlease.git import ancestry; real = os.path.isdir;"
-    f"os.path.isdir = lambda path: path != '/proc/self' and real(path); {TELL}"
-)
+BY_PS = f"from gitlease.git import ancestry, processes;processes._has_proc = lambda: False; {TELL}"
 
 
 class Asking:
@@ -188,30 +185,22 @@ def test_processes_without_any_git_tell_nothing() -> None:
     assert (done.stdout, done.stderr) == ("None \n", "")
 
 
-def test_no_ps_tells_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_no_ps_and_an_odd_one_tell_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(processes, "_has_proc", lambda: False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert ancestry._by_ps()(os.getpid()) == (0, ())
-
-
-def test_an_odd_ps_tells_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert commit_words(7) is None
     ps = tmp_path / "ps"
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     for text in (
-        "printf 'a b c\\n\\n 1\\n-1 -1 x\\n'",
+        "printf 'a b c\\n\\n 1\\n-1 x\\n'",
         "printf '\\377\\0 \\377'",
         "exit 3",
         "kill $$",
     ):
         ps.write_text(f"#!/bin/sh\n{text}\n")
         ps.chmod(0o755)
-        assert ancestry._by_ps()(os.getpid()) == (0, ())
+        assert commit_words(7) is None
 
 
-def test_a_circle_of_parents_ends(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    ps = tmp_path / "ps"
-    ps.write_text("#!/bin/sh\nprintf '7 8 sh\\n8 7 sh\\n'\n")
-    ps.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    real = os.path.isdir
-    monkeypatch.setattr(os.path, "isdir", lambda path: path != "/proc/self" and real(path))
+def test_a_circle_of_parents_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ancestry, "parent_and_words", lambda pid: (15 - pid, [b"sh"]))
     assert commit_words(7) is None
