@@ -1,20 +1,19 @@
 """Recognises Backlog.md, and makes settings that fit it; any other project gets the usual ones.
 
-It looks for ``backlog.config.yml`` at the root, which may name any folder, and then for
-``config.yml`` in ``backlog`` or ``.backlog``. Tasks are in ``tasks`` there and, once they are
-cleaned up, in ``completed``; drafts and archive are no tasks. Links are not followed, pipes are not
-opened, and what is large or no YAML is passed over.
+Its configuration is ``backlog.config.yml`` at the root, which may name any folder, or
+``config.yml`` in ``backlog`` or ``.backlog``. Tasks are in ``tasks`` there and, once cleaned up, in
+``completed``; drafts and archive are no tasks. Links are not followed, pipes are not opened, and
+what is large or no YAML is passed over.
 """
 
 from __future__ import annotations
 
 import os
 import posixpath
-import stat
 from collections.abc import Mapping
 from typing import Any
 
-from gitlease.core.errors import Invalid, UsageError, shown
+from gitlease.core.errors import Invalid, shown
 from gitlease.core.frozen import dataclass
 from gitlease.core.resources.pattern import escape, fold
 from gitlease.git.files import open_regular, read_up_to
@@ -22,16 +21,15 @@ from gitlease.git.repository import TIMEOUT, Repository
 from gitlease.git.run import run_git
 from gitlease.git.yaml_nodes import BadYaml, Node, Shape, read_fields
 from gitlease.settings.parse import parse_settings
-from gitlease.settings.schema import STATUSES, read_text, usual_handles
+from gitlease.settings.schema import STATUSES, usual_handles
 from gitlease.settings.text import default_yaml, settings_yaml
 
 MAX_BYTES = 64 * 1024  # of the configuration
-MAX_FILES = 50_000
 MAX_SHOWN = 8
 KIND = "backlog.md"
-FOLDERS = ("backlog", ".backlog")
-CONFIGS = ("config.yml", "config.yaml")
 ROOT_CONFIG = "backlog.config.yml"
+FOLDERS = ("backlog", ".backlog")
+CONFIGS = (ROOT_CONFIG, *(f"{x}/config.{end}" for x in FOLDERS for end in ("yml", "yaml")))
 FIELDS = {"assigned": "assignee", "depends_on": "dependencies", "created": "created_date"}
 USUAL = {"todo": ["To Do"], "in_progress": ["In Progress"], "done": ["Done"]}
 
@@ -59,169 +57,130 @@ class Fitting:
     said: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Config:
-    """A configuration: its file, the folder that it is for, and what it says, if it can be read."""
-
-    file: str
-    folder: str
-    fields: Mapping[str, Node]
-    problem: str = ""
-
-
 def fitting_settings(repository: Repository) -> Fitting:
     """Settings that fit the work tree. The text can always be loaded."""
     said: list[str] = []
     root = repository.toplevel or ""
-    config = _root_config(root, said) or _folder_config(root, said)
-    folder = f"{config.folder}/tasks" if config else ""
-    if config is None or not _is_usable(repository, root, folder, said):
-        return Fitting(default_yaml(), said=tuple(said))
+    for file in CONFIGS:
+        if not os.path.lexists(os.path.join(root, file)):
+            continue
+        fields = _read(root, file, said)
+        base = _named(root, fields, said) if file == ROOT_CONFIG else os.path.dirname(file)
+        tasks = os.path.lexists(os.path.join(root, base, "tasks"))
+        if file == ROOT_CONFIG or tasks or _KEYS & fields.keys():
+            return _fitted(repository, root, base, file, fields, said)
+        said.clear()
+    return Fitting(default_yaml())
+
+
+def _fitted(
+    repository: Repository,
+    root: str,
+    base: str,
+    file: str,
+    fields: Mapping[str, Node],
+    said: list[str],
+) -> Fitting:
+    folder = f"{base}/tasks"
+    files = _files(root, folder)
+    if problem := _trouble_with(repository, root, folder, files):
+        return Fitting(default_yaml(), said=(f"{shown(folder)} {problem}: its tasks are left out",))
     patterns = [f"{escape(folder)}/*.md"]
     live: dict[str, Any] = {
         "tasks.files": patterns,
-        "tasks.completed": [f"{escape(config.folder)}/completed"],
+        "tasks.completed": [f"{escape(base)}/completed"],
         "tasks.fields": FIELDS,
-        "tasks.statuses": _statuses(config, said),
+        "tasks.statuses": _statuses(file, fields.get("statuses"), said),
     }
     if not usual_handles(patterns):
         live["tasks.handles"] = True
-    text = settings_yaml(live, about=(f"The tasks of Backlog.md, as in {shown(config.file)}.",))
+    text = settings_yaml(live, about=(f"The tasks of Backlog.md, as in {shown(file)}.",))
     try:
         parse_settings(text.encode())
     except (Invalid, UnicodeEncodeError) as error:
         why = error.message if isinstance(error, Invalid) else "a name that is not UTF-8"
         said.append(f"settings that fit the tasks would not load, so they are the usual: {why}")
         return Fitting(default_yaml(), said=tuple(said))
-    return Fitting(text, Recognised(KIND, folder, len(_files(root, folder))), tuple(said))
-
-
-def _is_usable(repository: Repository, root: str, folder: str, said: list[str]) -> bool:
-    trouble = _trouble_with(root, folder)
-    if trouble and os.path.lexists(os.path.join(root, folder)):
-        said.append(f"{shown(folder)} {trouble}: its tasks are left out")
-        return False
-    # With ./ before it a name is never magic; literal pathspecs this command does not know.
-    file = next(iter(_files(root, folder)), f"{folder}/task-1.md")
-    words, env = ["check-ignore", "-q", "--", f"./{file}"], {"GIT_LITERAL_PATHSPECS": "0"}
-    top = repository.toplevel or repository.git_dir
-    if run_git(words, cwd=top, timeout=TIMEOUT, repository=True, env=env).code == 0:
-        said.append(f"{shown(folder)} is ignored by git: its tasks are left out")
-        return False
-    return True
-
-
-def _trouble_with(root: str, folder: str) -> str | None:
-    """Why a folder is not to be looked into (it ``is a symbolic link``, say); None where it is."""
-    path = root
-    for part in folder.split("/"):
-        path = os.path.join(path, part)
-        try:
-            mode = os.lstat(path).st_mode
-        except OSError:
-            return "is not there"
-        if stat.S_ISLNK(mode):
-            return "is a symbolic link"
-        if not stat.S_ISDIR(mode):
-            return "is no folder"
-        if os.path.lexists(os.path.join(path, ".git")):
-            return "is a repository of its own"
-    return None
+    return Fitting(text, Recognised(KIND, folder, len(files)), tuple(said))
 
 
 def _files(root: str, folder: str) -> list[str]:
-    if _trouble_with(root, folder):
+    try:
+        with os.scandir(os.path.join(root, folder)) as entries:
+            names = [entry.name for entry in entries if entry.is_file(follow_symlinks=False)]
+    except OSError:
         return []
-    with os.scandir(os.path.join(root, folder)) as entries:
-        files = (e.name for e in entries if e.is_file(follow_symlinks=False))
-        names = [name for _, name in zip(range(MAX_FILES), files, strict=False)]
     return sorted(f"{folder}/{name}" for name in names if name.lower().endswith(".md"))
 
 
-def _root_config(root: str, said: list[str]) -> _Config | None:
-    if not os.path.lexists(os.path.join(root, ROOT_CONFIG)):
-        return None
-    usual = next((f for f in FOLDERS if _trouble_with(root, f) is None), FOLDERS[0])
-    config = _read(root, ROOT_CONFIG, usual)
-    words = (config.fields.get(name) for name in ("backlog_directory", "backlogDirectory"))
-    word = next((n.text.strip() for n in words if n and not n.null), "")
+def _trouble_with(repository: Repository, root: str, folder: str, files: list[str]) -> str:
+    """Why the tasks of a folder are not taken, ``""`` where they are."""
+    if os.path.realpath(os.path.join(root, folder)) != os.path.join(os.path.realpath(root), folder):
+        return "is behind a symbolic link"
+    # With ./ before it a name is never magic; literal pathspecs this command does not know.
+    file = next(iter(files), f"{folder}/task-1.md")
+    words, env = ["check-ignore", "-q", "--", f"./{file}"], {"GIT_LITERAL_PATHSPECS": "0"}
+    top = repository.toplevel or repository.git_dir
+    ignored = run_git(words, cwd=top, timeout=TIMEOUT, repository=True, env=env).code == 0
+    return "is ignored by git" if ignored else ""
+
+
+def _named(root: str, fields: Mapping[str, Node], said: list[str]) -> str:
+    """The folder that the configuration at the root names, else one of the usual ones."""
+    usual = next((x for x in FOLDERS if os.path.isdir(os.path.join(root, x))), FOLDERS[0])
+    nodes = (fields.get(name) for name in ("backlog_directory", "backlogDirectory"))
+    word = next((node.text.strip() for node in nodes if node and not node.null), "")
     if not word:
-        return config
+        return usual
     folder = posixpath.normpath(word.replace("\\", "/"))
     if folder in (".", "..") or folder.startswith(("/", "../")) or folder[1:2] == ":":
         said.append(f"{ROOT_CONFIG}: {shown(word)} is no folder below the root: {usual} is taken")
-        return config
-    return _Config(config.file, folder, config.fields, config.problem)
+        return usual
+    return folder
 
 
-def _folder_config(root: str, said: list[str]) -> _Config | None:
-    for folder in FOLDERS:
-        trouble = _trouble_with(root, folder)
-        for name in CONFIGS:
-            file = f"{folder}/{name}"
-            if not os.path.lexists(os.path.join(root, file)):
-                continue
-            if trouble:
-                said.append(f"{folder} {trouble}: its tasks are left out")
-                break
-            config = _read(root, file, folder)
-            if _KEYS & config.fields.keys() or _trouble_with(root, f"{folder}/tasks") is None:
-                return config
-    return None
-
-
-def _read(root: str, file: str, folder: str) -> _Config:
+def _read(root: str, file: str, said: list[str]) -> dict[str, Node]:
+    problem = f"{file} is no small text file"
     try:
         opened = open_regular(os.path.join(root, file))
         with opened or open(os.devnull, "rb") as there:
             data = read_up_to(there, MAX_BYTES)
-        if opened is None or len(data) > MAX_BYTES:
-            raise ValueError
-        return _Config(file, folder, read_fields(data.decode("utf-8-sig"), "the file"))
+        if opened is not None and len(data) <= MAX_BYTES:
+            return read_fields(data.decode("utf-8-sig"), "the file")
     except BadYaml as error:
-        return _Config(file, folder, {}, f"{file}:{error.line}: {error.message}")
+        problem = f"{file}:{error.line}: {error.message}"
     except (OSError, ValueError):
-        return _Config(file, folder, {}, f"{file} is no small text file")
+        pass
+    said.append(f"{problem}: the usual statuses are taken, To Do, In Progress, Done")
+    return {}
 
 
-def _statuses(config: _Config, said: list[str]) -> dict[str, list[str]]:
+def _statuses(file: str, listed: Node | None, said: list[str]) -> dict[str, list[str]]:
     """The statuses by their role, those that say what they mean in words that are known."""
-    problem, listed = config.problem, config.fields.get("statuses")
-    words: list[str] = []
-    if listed is not None and not listed.unset:
-        if listed.shape is Shape.LIST and all(n.shape is Shape.TEXT for n in listed.nodes):
-            words = [node.text for node in listed.nodes]
-        else:
-            problem = f"{config.file}: statuses is no list of words"
+    if listed is None or listed.unset:
+        return USUAL
+    if listed.shape is not Shape.LIST or not all(n.shape is Shape.TEXT for n in listed.nodes):
+        said.append(f"{file}: statuses is no list of words: the usual ones are taken")
+        return USUAL
+    spellings: dict[str, str] = {}
+    for word in filter(None, (node.text.strip() for node in listed.nodes)):
+        spellings.setdefault(fold(word), word)
     found: dict[str, list[str]] = {}
     unknown: list[str] = []
-    spellings: dict[str, str] = {}
-    for word in filter(None, map(str.strip, words)):
-        spellings.setdefault(fold(word), word)
     for word in spellings.values():
-        role = _ROLES.get(_letters(word)) if _is_word(word) else None
+        role = _ROLES.get(_letters(word)) if word.isprintable() else None
         if role:
             found.setdefault(role, []).append(word)
         else:
             unknown.append(shown(word))
-    if problem:
-        said.append(f"{problem}: the usual statuses are taken, To Do, In Progress, Done")
     if unknown:
         more = f" and {len(unknown) - MAX_SHOWN} more" if len(unknown) > MAX_SHOWN else ""
         names = ", ".join(unknown[:MAX_SHOWN]) + more
         said.append(f"add to tasks.statuses in .gitlease.yaml what these statuses mean: {names}")
-    for role in [r for r in USUAL if r not in found] if words else ():
+    for role in [role for role in USUAL if role not in found and listed.nodes]:
         means, usual = role.replace("_", " "), USUAL[role][0]
-        said.append(f"{config.file} has no status that means {means}: {usual} is taken")
-    return {role: found.get(role, usual) for role, usual in USUAL.items()}
-
-
-def _is_word(word: str) -> bool:
-    try:
-        read_text(word, "a status")
-    except UsageError:
-        return False
-    return True
+        said.append(f"{file} has no status that means {means}: {usual} is taken")
+    return USUAL | found
 
 
 def _letters(word: str) -> str:
