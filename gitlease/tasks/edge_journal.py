@@ -8,7 +8,6 @@ intent. The number of a process says nothing, for it may be another's by now.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 import time
@@ -16,23 +15,20 @@ import weakref
 from collections.abc import Sequence
 from typing import Any
 
-from gitlease.core.edge import EdgeEdit
-from gitlease.core.errors import Invalid, UsageError
-from gitlease.core.resources.resource import parse_resource
-from gitlease.engine.ports import Intent, TaskChange
+from gitlease.core.errors import GitleaseError, Invalid
+from gitlease.core.moves.operation_json import plain, typed
+from gitlease.engine.ports import Intent
 from gitlease.git.files import LEFT_OVER, cannot_keep, drop_leftovers, load_json, store_json
 from gitlease.store.private_store import make_folder
 from gitlease.tasks.scan import printable
 from gitlease.tasks.write import segments_of
 
-FORMAT = 1
+FORMAT = 2
 KEPT = 30 * 86_400 * 1_000_000_000  # nanoseconds for which an intent waits for its file
 GOALS = ("held", "ended", "completed", "retired")
 MAX_BYTES = 4 * 1024 * 1024
-MAX_TEXT = 8192
-MAX_ITEMS = 10_000
 
-_DAMAGE = (LookupError, TypeError, ValueError, AttributeError, UsageError, Invalid)
+_DAMAGE = (LookupError, TypeError, ValueError, AttributeError, GitleaseError)
 _ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}")
 
 
@@ -47,9 +43,13 @@ class EdgeJournal:
 
     def intend(self, intent: Intent) -> None:
         """Keep an intent until it is settled. Raises Invalid when that cannot be made sure."""
-        written = _dump(intent)
-        if not _ID.fullmatch(intent.id) or not _reads_back(written, intent):
-            raise Invalid(f"the intent {printable(intent.id)} cannot be written down")
+        written = {"format": FORMAT, **plain(intent)}
+        try:
+            if not _ID.fullmatch(intent.id) or _intent(written) != intent:
+                raise ValueError
+        except _DAMAGE:
+            why = f"the intent {printable(intent.id)} cannot be written down"
+            raise Invalid(why) from None
         make_folder(self._folder)
         try:
             if intent.id not in self._mine:
@@ -171,78 +171,13 @@ def _is_at(lock: int, path: str) -> bool:
         return False
 
 
-def _dump(intent: Intent) -> dict[str, object]:
-    return {
-        "format": FORMAT,
-        "id": intent.id,
-        "holder": intent.holder,
-        "goal": intent.goal,
-        "operations": list(intent.operations),
-        "changes": [
-            {
-                "resource": change.resource.text,
-                "file": change.file,
-                "remove": list(change.edit.remove),
-                "add": change.edit.add,
-                "status": change.edit.status,
-                "message": change.message,
-            }
-            for change in intent.changes
-        ],
-        "commit": intent.commit,
-        "root": intent.root,
-    }
-
-
-def _reads_back(written: dict[str, object], intent: Intent) -> bool:
-    """Whether an intent that is written down so is the same to whoever reads it."""
-    with contextlib.suppress(*_DAMAGE):
-        return _intent(json.loads(json.dumps(written))) == intent
-    return False
-
-
 def _intent(data: Any) -> Intent:
     """The intent that was written down. Raises one of _DAMAGE for what is none."""
-    if data["format"] != FORMAT or data["goal"] not in GOALS or type(data["commit"]) is not bool:
+    if data["format"] != FORMAT:
         raise ValueError
-    if (root := _text(data["root"])) and not os.path.isabs(root):
+    intent: Intent = typed(Intent, {name: data[name] for name in data if name != "format"})
+    if intent.goal not in GOALS or (intent.root and not os.path.isabs(intent.root)):
         raise ValueError
-    return Intent(
-        id=_text(data["id"]),
-        holder=_text(data["holder"]),
-        goal=data["goal"],
-        operations=_texts(data["operations"]),
-        changes=tuple(_change(change) for change in _list(data["changes"])),
-        commit=data["commit"],
-        root=root,
-    )
-
-
-def _change(data: Any) -> TaskChange:
-    file = _text(data["file"])
-    segments_of(file)
-    edit = EdgeEdit(
-        remove=_texts(data["remove"]), add=_optional(data["add"]), status=_optional(data["status"])
-    )
-    resource = parse_resource(_text(data["resource"]))
-    return TaskChange(resource, file, edit, _text(data["message"]))
-
-
-def _text(value: Any) -> str:
-    if type(value) is not str or len(value) > MAX_TEXT or "\0" in value:
-        raise ValueError
-    return value
-
-
-def _optional(value: Any) -> str | None:
-    return None if value is None else _text(value)
-
-
-def _list(values: Any) -> list[Any]:
-    if type(values) is not list or len(values) > MAX_ITEMS:
-        raise ValueError
-    return values
-
-
-def _texts(values: Any) -> tuple[str, ...]:
-    return tuple(map(_text, _list(values)))
+    for change in intent.changes:
+        segments_of(change.file)
+    return intent

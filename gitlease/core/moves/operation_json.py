@@ -35,11 +35,11 @@ class BadStep(Invalid):
 def write_step(record: StepRecord) -> str:
     """The line of a step. The actor that all its operations share stands in it once."""
     first = record.operations[0].actor
-    line: dict[str, object] = {"at": record.at, "actor": _plain(first)}
+    line: dict[str, object] = {"at": record.at, "actor": plain(first)}
     line["do"] = [_operation(operation, first) for operation in record.operations]
     for key in _FACTS:
         if value := getattr(record, key):
-            line[key] = _plain(value)
+            line[key] = plain(value)
     return json.dumps(line, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -52,9 +52,9 @@ def read_step(line: str) -> StepRecord:
         if not isinstance(listed, list) or not 1 <= len(listed) <= MAX_STEP:
             raise BadStep(f"it does not have 1 to {MAX_STEP} operations")
         record = StepRecord(
-            at=_read(int, data["at"]),
+            at=typed(int, data["at"]),
             operations=tuple(_read_operation(one, actor) for one in listed),
-            **{key: _read(_hints(StepRecord)[key], data[key]) for key in _FACTS if key in data},
+            **{key: typed(_hints(StepRecord)[key], data[key]) for key in _FACTS if key in data},
         )
     except BadStep:
         raise
@@ -70,22 +70,23 @@ def read_step(line: str) -> StepRecord:
 
 
 def _operation(operation: Operation, first: Actor) -> dict[str, object]:
-    plain = {"op": type(operation).__name__, **_plain(operation)}
+    said = {"op": type(operation).__name__, **plain(operation)}
     if operation.actor == first:
-        del plain["actor"]
-    return plain
+        del said["actor"]
+    return said
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """What JSON has for a value: of a frozen class the fields that are not as by default."""
     if value is None or isinstance(value, str | int):
         return value
     if isinstance(value, Resource):
         return value.text
     if isinstance(value, frozenset):
-        return sorted(_plain(one) for one in value)
+        return sorted(plain(one) for one in value)
     if isinstance(value, tuple):
-        return [_plain(one) for one in value]
-    return {name: _plain(one) for name, one in said_of(value).items()}
+        return [plain(one) for one in value]
+    return {name: plain(one) for name, one in said_of(value).items()}
 
 
 def _read_operation(data: Any, actor: Any) -> Operation:
@@ -93,34 +94,34 @@ def _read_operation(data: Any, actor: Any) -> Operation:
     if kind is None:
         raise BadStep(f"it has an operation {ascii(data['op'])[:40]}, which is not known here")
     fields = {name: one for name, one in data.items() if name != "op"}
-    operation: Operation = _read(kind, {"actor": actor, **fields})
+    operation: Operation = typed(kind, {"actor": actor, **fields})
     if not _ID.fullmatch(operation.id):
         raise BadStep(f"{ascii(operation.id)[:40]} is not the id of an operation")
     return operation
 
 
-def _read(hint: Any, data: Any) -> Any:
-    """A value of a type, out of what JSON has for it."""
+def typed(hint: Any, data: Any) -> Any:
+    """A value of a type, out of what ``plain`` made of it. Raises BadStep, KeyError, TypeError."""
     origin, parts = get_origin(hint), get_args(hint)
     if origin is UnionType:
-        return None if data is None else _read(parts[0], data)
+        return None if data is None else typed(parts[0], data)
     if origin in (tuple, frozenset):
         if not isinstance(data, list):
             raise BadStep("it has something else where a list is due")
         if origin is tuple and parts[-1] is not ...:
-            return tuple(_read(part, one) for part, one in zip(parts, data, strict=True))
-        return origin(_read(parts[0], one) for one in data)
+            return tuple(typed(part, one) for part, one in zip(parts, data, strict=True))
+        return origin(typed(parts[0], one) for one in data)
     if hint is str:
         return check_text(data, what="a text", limit=MAX_PATHS_LENGTH, lines=True, blank=True)
     if hint is Resource:
-        return parse_resource(_read(str, data))
+        return parse_resource(typed(str, data))
     if hint in (int, bool):
         if type(data) is not hint or abs(data) >= MAX_NUMBER:
             raise BadStep(f"it has {ascii(data)[:40]} where {hint.__name__} is due")
         return data
     hints = _hints(hint)
     _check_keys(data, hints, hint.__name__)
-    return hint(**{name: _read(hints[name], one) for name, one in data.items()})
+    return hint(**{name: typed(hints[name], one) for name, one in data.items()})
 
 
 def _check_keys(data: Any, known: Any, what: str) -> None:
