@@ -17,6 +17,10 @@ STAMP, WORD = ".stamp", ".word"
 _AGES = {".tmp": LEFT_OVER, CACHE: 90 * 86_400, STAMP: 30 * 86_400, WORD: 30 * 86_400}
 
 
+class Unreadable(Exception):
+    """A file or an object cannot be read; the text says why."""
+
+
 def open_regular(path: str, folder: int | None = None) -> BinaryIO | None:
     """A regular file, open for reading; None for what is none. Raises OSError, for a link too.
 

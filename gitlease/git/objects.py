@@ -12,6 +12,7 @@ import stat
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from gitlease.git.files import Unreadable
 from gitlease.git.libgit2 import load_pygit2, object_header
 from gitlease.git.query import ask, is_id, lines_as_input, refusal
 from gitlease.git.repository import TIMEOUT, Repository
@@ -27,10 +28,6 @@ AT_ONCE = 64  # expected objects that are read, and kept, together
 _MODE = re.compile(rb"[0-7]{1,6}")
 _NUMBERS = {COMMIT: 1, TREE: 2, BLOB: 3}  # as git itself numbers them
 _KINDS = {BLOB: "file", TREE: "folder", COMMIT: "commit"}
-
-
-class Unreadable(Exception):
-    """A file or an object cannot be read; the text says why."""
 
 
 class Absent(Unreadable):

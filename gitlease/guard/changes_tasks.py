@@ -7,11 +7,11 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from gitlease.core.edge import Progress, Task
-from gitlease.core.errors import Invalid
 from gitlease.core.frozen import dataclass, replace
-from gitlease.core.resources.pattern import fold
+from gitlease.engine.ports import TaskProblem
 from gitlease.git.changes_raw import GITLINK, LINK, Changed
-from gitlease.git.objects import BLOB, BatchObjects, GitObjects, Unreadable
+from gitlease.git.files import Unreadable
+from gitlease.git.objects import BLOB, BatchObjects, GitObjects
 from gitlease.git.repository import Repository
 from gitlease.guard.rules import Touched
 
@@ -172,34 +172,18 @@ class _Said:
         if side is None:
             return None, frozenset(), ""
         from gitlease.tasks.scan import MAX_BYTES, printable
-        from gitlease.tasks.text import guess_ids
+        from gitlease.tasks.text import possible_keys, value_of
 
-        data = b""
         try:
             if side.is_link:
                 raise Unreadable("is a symbolic link")
             if side.blob not in self._allowed:
                 raise Unreadable(f"was not read: the change has more than {MAX_READ} task files")
             data = self._objects.read(side.blob, BLOB, MAX_BYTES)
-            return self._task(side.file, data), frozenset(), ""
         except Unreadable as error:
-            problem = f"{printable(side.file)} {error}"
-        except Invalid as error:
-            problem = printable(error.message, 600)
-        return None, _by_name(side.file) | guess_ids(data, tasks=self._tasks), problem
-
-    def _task(self, file: str, data: bytes) -> Task | None:
-        from gitlease.tasks.text import read_task
-
-        if not file.isascii() and any("\ud800" <= letter <= "\udfff" for letter in file):
-            raise Invalid(f"{file}: the name of this file is not UTF-8")
-        task = read_task(data, file=file, tasks=self._tasks)
-        if task is not None and self._wanted.done(file):
-            return replace(task, progress=Progress.DONE)
-        return task
-
-
-def _by_name(file: str) -> frozenset[str]:
-    """The tasks that a file may be by its name: ``back-7 - Title.md`` may be back-7."""
-    stem = posixpath.splitext(posixpath.basename(file))[0]
-    return frozenset(fold(word) for word in (stem, *stem.split()[:1]))
+            keys = possible_keys(b"", file=side.file, tasks=self._tasks)
+            return None, keys, f"{printable(side.file)} {error}"
+        value = value_of(data, file=side.file, tasks=self._tasks, wanted=self._wanted)
+        if isinstance(value, TaskProblem):
+            return None, value.keys, value.message
+        return value, frozenset(), ""

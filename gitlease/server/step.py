@@ -16,6 +16,7 @@ from gitlease.core.moves.audit import NEWER, Illegal, Pusher, judge, refused
 from gitlease.core.moves.operation_json import BadStep, read_step
 from gitlease.core.moves.step_record import StepRecord
 from gitlease.core.moves.transitions import Applied
+from gitlease.git.files import Unreadable
 from gitlease.git.objects import (
     COMMIT,
     FILE,
@@ -25,7 +26,6 @@ from gitlease.git.objects import (
     LibraryObjects,
     TooLarge,
     TreeEntry,
-    Unreadable,
     read_tree,
 )
 from gitlease.store.history import commit_bytes, message_of, operations_line, read_commit

@@ -6,7 +6,8 @@ import os
 
 from gitlease.core.errors import Invalid
 from gitlease.git.changes_raw import LINK
-from gitlease.git.objects import BLOB, BatchObjects, TooLarge, Unreadable
+from gitlease.git.files import Unreadable
+from gitlease.git.objects import BLOB, BatchObjects, TooLarge
 from gitlease.git.query import GitFailed, ask, refusal
 from gitlease.git.repository import Repository
 from gitlease.settings.file import FILE, MAX_BYTES, CommittedFile

@@ -12,8 +12,8 @@ from gitlease.core.ledger import Ledger
 from gitlease.core.outcome import Event
 from gitlease.core.work_push import WorkPush
 from gitlease.engine.ports import Change, Clock
+from gitlease.git.files import Unreadable
 from gitlease.git.libgit2 import as_lost
-from gitlease.git.objects import Unreadable
 from gitlease.git.query import without_secrets
 from gitlease.store import history
 from gitlease.store.damage import CacheDamaged

@@ -14,6 +14,7 @@ from gitlease.core.errors import Invalid
 from gitlease.core.lease import Lease
 from gitlease.core.ledger import Damage, Ledger, Note, Notice, Ticket
 from gitlease.core.resources.resource import Resource
+from gitlease.git.files import Unreadable
 from gitlease.git.objects import (
     BLOB,
     COMMIT,
@@ -24,7 +25,6 @@ from gitlease.git.objects import (
     GitObjects,
     LibraryObjects,
     TreeEntry,
-    Unreadable,
     read_tree,
 )
 from gitlease.store.damage import CacheDamaged

@@ -16,18 +16,17 @@ from typing import Any, Final
 from gitlease.core import edge
 from gitlease.core.edge import Progress, Task
 from gitlease.core.errors import UsageError
+from gitlease.core.frozen import said_of
 from gitlease.core.resources import pattern, resource
 from gitlease.core.resources.resource import name_resource
 from gitlease.engine.ports import TaskProblem
 from gitlease.git.files import load_json, store_json
 from gitlease.settings.sources import Tasks
 from gitlease.tasks.scan import MAX_PATH, Found, printable
+from gitlease.tasks.text import Value
 
-FORMAT = 1
+FORMAT = 2
 MAX_CACHE = 256 * 1024 * 1024  # bytes
-
-Value = Task | TaskProblem | None
-"""What a file says: a task, why it is none although it looks like one, or that it is none."""
 
 
 class Unknown(Enum):
@@ -67,7 +66,7 @@ class TaskCache:
         if key not in self._values:
             try:
                 self._values[key] = _value(row[1], found.path)
-            except (LookupError, TypeError, ValueError, UsageError):
+            except (LookupError, TypeError, ValueError, AttributeError, UsageError):
                 return UNKNOWN
         return self._values[key]
 
@@ -135,61 +134,22 @@ def _code() -> str:
     return digest.hexdigest()
 
 
-def _row(value: Value) -> list[Any] | None:
+def _row(value: Value) -> Any:
     if value is None:
         return None
     if isinstance(value, TaskProblem):
         return [value.message, sorted(value.keys)]
-    return [
-        value.resource.text,
-        value.title,
-        value.status,
-        value.progress.value,
-        value.assigned,
-        value.priority,
-        value.depends_on,
-        value.paths,
-        value.created,
-        value.exempt,
-        value.line,
-    ]
+    said = {"resource": value.resource.text, "progress": value.progress.value}
+    return said_of(value) | said
 
 
 def _value(row: Any, file: str) -> Value:
     """The value of a row. Raises one of what bad types and values do."""
     if row is None:
         return None
-    if type(row) is not list:
-        raise TypeError
-    if len(row) == 2:
-        return TaskProblem(printable(file, MAX_PATH), _text(row[0]), frozenset(_texts(row[1])))
-    text, title, status, progress, assigned, priority, depends_on, paths, created, *more = row
-    exempt, line = more
-    if type(line) is not int or type(exempt) is not bool:
-        raise TypeError
-    return Task(
-        resource=name_resource(_text(text)),
-        file=file,
-        title=_text(title),
-        status=_text(status),
-        progress=Progress(progress),
-        assigned=_texts(assigned),
-        priority=_text(priority),
-        depends_on=_texts(depends_on),
-        paths=_texts(paths),
-        created=_text(created),
-        line=line,
-        exempt=exempt,
-    )
-
-
-def _text(value: Any) -> str:
-    if type(value) is not str:
-        raise TypeError
-    return value
-
-
-def _texts(values: Any) -> tuple[str, ...]:
-    if type(values) not in (list, tuple):
-        raise TypeError
-    return tuple(map(_text, values))
+    if isinstance(row, list):
+        message, keys = row
+        return TaskProblem(printable(file, MAX_PATH), message, frozenset(keys))
+    said: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in row.items()}
+    said |= {"resource": name_resource(row["resource"]), "progress": Progress(row["progress"])}
+    return Task(**said)

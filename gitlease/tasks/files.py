@@ -6,21 +6,24 @@ import contextlib
 import copy
 import os
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from hashlib import sha256
+from typing import TYPE_CHECKING
 
 from gitlease.core.errors import Invalid
 from gitlease.core.frozen import replace
 from gitlease.engine.ports import Intent, TaskChange, TaskList, Written
-from gitlease.git.files import drop_leftovers, open_regular
+from gitlease.git.files import drop_leftovers
 from gitlease.git.local_lock import exclusive
-from gitlease.git.repository import Repository
+from gitlease.git.repository import TIMEOUT, Repository
+from gitlease.git.run import run_git
 from gitlease.settings.sources import Tasks
 from gitlease.store.private_store import make_folder
-from gitlease.tasks.edge_journal import EdgeJournal
-from gitlease.tasks.reading import REFS, TaskReader
-from gitlease.tasks.scan import Wanted, WorkTree, printable
-from gitlease.tasks.tree import RefTree
-from gitlease.tasks.write import ask_git, change_file, read_place
+from gitlease.tasks.scan import Wanted, WorkTree, printable, walk
+
+if TYPE_CHECKING:
+    from gitlease.tasks.edge_journal import EdgeJournal
+    from gitlease.tasks.reading import TaskReader
 
 PATIENCE = 5.0  # seconds to wait for another process that is changing task files
 
@@ -36,8 +39,21 @@ class GitTaskFiles:
         self._tasks = tasks
         self._folder = folder
         self._wanted = Wanted(tasks)
-        self._reader = TaskReader(tasks, self._wanted, folder)
-        self._journal = EdgeJournal(journal)
+        self._intents = journal
+
+    # What a command without task files has no use for is imported when there are some.
+
+    @cached_property
+    def _reader(self) -> TaskReader:
+        from gitlease.tasks.reading import TaskReader
+
+        return TaskReader(self._tasks, self._folder)
+
+    @cached_property
+    def _journal(self) -> EdgeJournal:
+        from gitlease.tasks.edge_journal import EdgeJournal
+
+        return EdgeJournal(self._intents)
 
     @property
     def parsed(self) -> int:
@@ -51,13 +67,15 @@ class GitTaskFiles:
         if root is None:
             return False
         # What cannot be looked into counts: nobody can say that there is no task.
-        return any(True for _ in WorkTree(root, self._wanted).walk())
+        return any(True for _ in walk(WorkTree(root, self._wanted)))
 
     def read(self, ref: str | None = None) -> TaskList:
         root = self._repository.toplevel
         if ref is not None:
-            return self._reader.read(RefTree(self._repository, ref, self._wanted), REFS)
-        if root is None:
+            from gitlease.tasks.tree import RefTree
+
+            return self._reader.read(RefTree(self._repository, ref, self._wanted), "refs")
+        if root is None or not self.exist():
             return TaskList()
         name = sha256(os.fsencode(os.path.realpath(root))).hexdigest()[:16]
         return self._reader.read(WorkTree(root, self._wanted), f"tree-{name}")
@@ -67,6 +85,8 @@ class GitTaskFiles:
     def check(self, changes: Sequence[TaskChange], *, commit: bool) -> None:
         if not changes:
             return
+        from gitlease.tasks.write import ask_git, read_place
+
         root = self._root()
         found = {}
         for change in changes:
@@ -113,6 +133,8 @@ class GitTaskFiles:
         def edited(data: bytes) -> bytes:
             return self._edit(change, data)
 
+        from gitlease.tasks.write import change_file
+
         try:
             return Written(change, change_file(root, change.file, edited, aside=self._folder))
         except Invalid as error:
@@ -149,17 +171,19 @@ class GitTaskFiles:
         self._journal.settled(intent)
 
     def left_behind(self) -> Sequence[Intent]:
-        return self._journal.left_behind()
+        return self._journal.left_behind() if os.path.isdir(self._intents) else ()
 
     def at(self, root: str) -> GitTaskFiles | None:
         """The same for another work tree of this clone; None where there is none (any more)."""
         mine = self._repository
         if mine.toplevel is not None and os.path.realpath(root) == os.path.realpath(mine.toplevel):
             return self
-        git_dir = _git_dir(root)
-        if git_dir is None or not _same(_common_dir(git_dir), mine.common_dir):
+        places = _places(root)
+        if places is None or not os.path.samefile(places[1], mine.common_dir):
             return None
-        name = os.path.basename(git_dir) if not _same(git_dir, mine.common_dir) else None
+        git_dir, common_dir = places
+        name = None if git_dir == common_dir else os.path.basename(git_dir)
+        self._journal  # the intents of both are one's own  # noqa: B018
         files = copy.copy(self)
         files._repository = replace(mine, toplevel=root, git_dir=git_dir, folder="", worktree=name)
         return files
@@ -175,30 +199,11 @@ def _about(change: TaskChange) -> Iterator[None]:
         raise
 
 
-def _git_dir(root: str) -> str | None:
-    """The git directory that the folder of a work tree names."""
-    path = os.path.join(root, ".git")
-    if os.path.isdir(path):
-        return path
-    kind, _, place = _first_line(path).partition(" ")
-    return os.path.normpath(os.path.join(root, place)) if kind == "gitdir:" and place else None
-
-
-def _common_dir(git_dir: str) -> str:
-    place = _first_line(os.path.join(git_dir, "commondir"))
-    return os.path.normpath(os.path.join(git_dir, place))
-
-
-def _first_line(path: str) -> str:
-    try:
-        opened = open_regular(path)
-    except OSError:
-        return ""
-    if opened is None:
-        return ""
-    with opened:
-        return os.fsdecode(opened.read(8192)).partition("\n")[0]
-
-
-def _same(one: str, other: str) -> bool:
-    return os.path.realpath(one) == os.path.realpath(other)
+def _places(root: str) -> tuple[str, str] | None:
+    """The git directory of a work tree, and that of its clone; None for what is no such root."""
+    if not os.path.lexists(os.path.join(root, ".git")):
+        return None
+    words = ("rev-parse", "--path-format=absolute", "--git-dir", "--git-common-dir")
+    said = run_git(words, cwd=root, timeout=TIMEOUT)
+    lines = os.fsdecode(said.out).splitlines()
+    return (lines[0], lines[1]) if said.code == 0 and len(lines) == 2 else None

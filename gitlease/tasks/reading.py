@@ -3,51 +3,27 @@
 from __future__ import annotations
 
 import os
-import posixpath
-from collections.abc import Container, Iterable, Iterator, Sequence
-from typing import Protocol
+from collections.abc import Sequence
 
-from gitlease.core.edge import Progress, Task
-from gitlease.core.errors import Invalid
+from gitlease.core.edge import Task
 from gitlease.core.frozen import replace
-from gitlease.core.resources.pattern import fold
 from gitlease.engine.ports import TaskList, TaskProblem
-from gitlease.git.files import CACHE
-from gitlease.git.objects import Unreadable
+from gitlease.git.files import CACHE, Unreadable
 from gitlease.settings.sources import Tasks
-from gitlease.tasks.cache import UNKNOWN, TaskCache, Value
-from gitlease.tasks.scan import (
-    MAX_BYTES,
-    MAX_PATH,
-    Content,
-    Found,
-    Kind,
-    Wanted,
-    printable,
-)
+from gitlease.tasks.cache import UNKNOWN, TaskCache
+from gitlease.tasks.scan import Found, Kind, Place, printable, walk
+from gitlease.tasks.text import Value, is_utf8, possible_keys, problem_of, value_of
 
 REFS = "refs"
 KEPT_OF_REFS = 20_000  # files of refs that stay remembered when another ref was read last
-MAX_MESSAGE = 600
-
-
-class Place(Protocol):
-    """Where task files lie."""
-
-    def walk(self, known: Container[str]) -> Iterator[Found]: ...
-
-    def load(self, found: Found) -> Content | None: ...
-
-    def linked(self, path: str) -> tuple[str | None, bytes]: ...
 
 
 class TaskReader:
     """Reads places with one cache for each, in a folder of private state."""
 
-    def __init__(self, tasks: Tasks, wanted: Wanted, folder: str) -> None:
+    def __init__(self, tasks: Tasks, folder: str) -> None:
         self.parsed = 0
         self._tasks = tasks
-        self._wanted = wanted
         self._folder = folder
         self._caches: dict[str, TaskCache] = {}
 
@@ -57,9 +33,9 @@ class TaskReader:
         values: dict[str, Value] = {}
         links: list[Found] = []
         problems: list[TaskProblem] = []
-        for found in place.walk(cache):
+        for found in walk(place, cache):
             if found.kind is Kind.PROBLEM:
-                problems.append(_problem(found.path, found.message))
+                problems.append(problem_of(found.path, found.message))
             elif found.kind is Kind.LINK:
                 links.append(found)
             else:
@@ -69,8 +45,8 @@ class TaskReader:
         for found in links:
             target, data = place.linked(found.path)
             if target not in values:  # or else it is another name of what was read already
-                keys = self._guessed(found.path, data)
-                problems.append(_problem(found.path, found.message, keys))
+                keys = possible_keys(data, file=found.path, tasks=self._tasks)
+                problems.append(problem_of(found.path, found.message, keys))
         problems += [value for value in values.values() if isinstance(value, TaskProblem)]
         tasks, doubles = _single([value for value in values.values() if isinstance(value, Task)])
         return TaskList(
@@ -89,41 +65,14 @@ class TaskReader:
         try:
             content = place.load(found)
         except Unreadable as error:
-            return _problem(found.path, f"{printable(found.path)} {error}")
+            return problem_of(found.path, f"{printable(found.path)} {error}")
         if content is None:
             return None
         self.parsed += 1
-        value = self._value(found.path, content.data)
-        if content.settled and _is_text(found.path):
+        value = value_of(content.data, file=found.path, tasks=self._tasks, wanted=place.wanted)
+        if content.settled and is_utf8(found.path):
             cache.put(found._replace(stamp=content.stamp), value)
         return value
-
-    def _guessed(self, file: str, data: bytes) -> frozenset[str]:
-        """The tasks that a file may be about which cannot be used."""
-        from gitlease.tasks.text import guess_ids
-
-        return guess_ids(data, tasks=self._tasks) | _keys(file)
-
-    def _value(self, file: str, data: bytes) -> Value:
-        """What the bytes of a file say."""
-        from gitlease.tasks.text import read_task
-
-        try:
-            if not _is_text(file):
-                raise Invalid(f"{file}: the name of this file is not UTF-8")
-            if len(data) > MAX_BYTES:
-                raise Invalid(f"{file} is larger than {MAX_BYTES // 1024} KiB")
-            task = read_task(data, file=file, tasks=self._tasks)
-        except Invalid as error:
-            return _problem(file, error.message, self._guessed(file, data))
-        if task is not None and self._wanted.done(file):
-            return replace(task, progress=Progress.DONE)
-        return task
-
-
-def _problem(file: str, message: str, keys: Iterable[str] = ()) -> TaskProblem:
-    shown = printable(message, MAX_MESSAGE)
-    return TaskProblem(printable(file, MAX_PATH), shown, frozenset(keys))
 
 
 def _single(tasks: Sequence[Task]) -> tuple[list[Task], list[TaskProblem]]:
@@ -147,19 +96,4 @@ def _double(task: Task, others: Sequence[Task]) -> TaskProblem:
     message = (
         f"{printable(task.file)}:{task.line}: {task.resource} is the id of {first}{more} as well"
     )
-    return replace(_problem(task.file, message, (task.resource.key,)), double=True)
-
-
-def _keys(file: str) -> frozenset[str]:
-    """The tasks that a file may be by its name: ``back-7 - Title.md`` may be back-7."""
-    name = posixpath.basename(file)
-    stem = posixpath.splitext(name)[0]
-    return frozenset(fold(word) for word in (stem, *stem.split()[:1]))
-
-
-def _is_text(file: str) -> bool:
-    try:
-        file.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    return replace(problem_of(task.file, message, (task.resource.key,)), double=True)

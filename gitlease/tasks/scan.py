@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterable, Iterator
 from enum import Enum
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from gitlease.core.errors import Invalid, UsageError
 from gitlease.core.resources.glob_overlap import Jump
 from gitlease.core.resources.pattern import Pattern, PatternError, covers, fold, parse
 from gitlease.core.resources.resource import path_resource, resolve_path
-from gitlease.git.files import open_regular, read_up_to
-from gitlease.git.objects import Unreadable
+from gitlease.git.files import Unreadable, open_regular, read_up_to
 from gitlease.settings.sources import Tasks
 
 MAX_FILES = 50_000
@@ -126,80 +125,128 @@ def _rule(text: str, *, done: bool) -> Rule:
     return Rule(pattern, done, tail, tokens.count("/"), Jump.DEEP in tokens)
 
 
+class Listed(NamedTuple):
+    """What a folder has: an ``item`` of its place, which a cache knows by its key."""
+
+    name: str
+    key: str
+    is_folder: bool
+    is_file: bool
+    is_link: bool
+    item: Any
+
+
+class Place(Protocol):
+    """Where task files lie: a work tree, or a commit."""
+
+    wanted: Wanted
+
+    def entries(self, folder: str) -> Iterable[Listed]:
+        """What lies in a folder, ``""`` is the root. Raises Unreadable."""
+
+    def found(self, path: str, entry: Listed) -> Found | None:
+        """The find that a file is, None when it is gone. Raises Unreadable."""
+
+    def leads_to_folder(self, path: str) -> bool:
+        """Whether a link may lead to a folder."""
+
+    def load(self, found: Found) -> Content | None:
+        """The bytes of a file that was found, None when it is gone. Raises Unreadable."""
+
+    def linked(self, path: str) -> tuple[str | None, bytes]:
+        """Where a link leads to in this place, and the beginning of what is there."""
+
+
+def walk(place: Place, known: Container[str] = ()) -> Iterator[Found]:
+    """Everything in the place of a task file. ``known`` keys are covered for certain.
+
+    Raises Invalid when there is too much.
+    """
+    wanted, count = place.wanted, 0
+    folders: list[tuple[str, Rules, int]] = [("", wanted.rules, 1)]
+    while folders:
+        folder, rules, depth = folders.pop()
+        try:
+            entries = place.entries(folder)
+        except Unreadable as error:
+            yield problem(folder or ".", str(error))
+            continue
+        every = all(depth > len(rule.pattern.head) for rule in rules)
+        for entry in entries:
+            if not every and not _heads_to(rules, entry.name, depth):
+                continue
+            path = f"{folder}/{entry.name}" if folder else entry.name
+            if entry.is_folder:
+                inner = tuple(rule for rule in rules if rule.enters(path, depth))
+                if inner and depth < MAX_DEPTH:
+                    folders.append((path, inner, depth + 1))
+                elif inner:
+                    yield problem(path, f"is more than {MAX_DEPTH} folders deep")
+                continue
+            found = None
+            try:
+                if entry.is_link:
+                    found = _link(path, rules, depth, place)
+                elif (
+                    entry.is_file
+                    and not entry.name.startswith(OWN)
+                    and (entry.key in known or any(rule.covers(path) for rule in rules))
+                ):
+                    found = place.found(path, entry)
+            except Unreadable as error:
+                found = problem(path, str(error))
+            if found is not None:
+                count += 1
+                if count > MAX_FILES:
+                    raise wanted.too_many(path)
+                yield found
+
+
 class WorkTree:
     """The files below one folder, the root of a work tree."""
 
     def __init__(self, root: str, wanted: Wanted) -> None:
-        self.root = root
-        self._wanted = wanted
+        self.root, self.wanted = root, wanted
 
-    def walk(self, known: Container[str] = ()) -> Iterator[Found]:
-        """Everything in the place of a task file. ``known`` paths are covered for certain.
+    def entries(self, folder: str) -> list[Listed]:
+        try:
+            with os.scandir(os.path.join(self.root, folder)) as opened:
+                entries = list(opened)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as error:
+            raise Unreadable(f"cannot be read: {error.strerror}") from None
+        if folder and any(entry.name == ".git" for entry in entries):
+            return []  # a submodule, or another repository
+        prefix = folder and folder + "/"
+        return [
+            Listed(
+                entry.name,
+                prefix + entry.name,
+                entry.is_dir(follow_symlinks=False),
+                entry.is_file(follow_symlinks=False),
+                entry.is_symlink(),
+                entry,
+            )
+            for entry in entries
+            if entry.name.lower() != ".git"
+        ]
 
-        Raises Invalid when there is too much.
-        """
-        count, folders = 0, [("", self._wanted.rules, 1)]
-        while folders:
-            folder, rules, depth = folders.pop()
-            try:
-                with os.scandir(os.path.join(self.root, folder)) as opened:
-                    entries = list(opened)
-            except (FileNotFoundError, NotADirectoryError):
-                continue
-            except OSError as error:
-                yield problem(folder or ".", f"cannot be read: {error.strerror}")
-                continue
-            if folder and any(entry.name == ".git" for entry in entries):
-                continue  # a submodule, or another repository
-            prefix = folder and folder + "/"
-            every = all(depth > len(rule.pattern.head) for rule in rules)
-            for entry in entries:
-                path = prefix + entry.name
-                if entry.is_dir(follow_symlinks=False):
-                    inner = tuple(rule for rule in rules if rule.enters(path, depth))
-                    if inner and entry.name.lower() != ".git":
-                        if depth < MAX_DEPTH:
-                            folders.append((path, inner, depth + 1))
-                            continue
-                        yield problem(path, f"is more than {MAX_DEPTH} folders deep")
-                    continue
-                if not every and not heads_to(rules, entry.name, depth):
-                    continue
-                found = self._found(entry, path, rules, depth, known)
-                if found is not None:
-                    count += 1
-                    if count > MAX_FILES:
-                        raise self._wanted.too_many(path)
-                    yield found
+    def found(self, path: str, entry: Listed) -> Found | None:
+        try:
+            return Found(path, Kind.FILE, path, stamp_of(entry.item.stat(follow_symlinks=False)))
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise Unreadable(f"cannot be read: {error.strerror}") from None
 
-    def _found(
-        self,
-        entry: os.DirEntry[str],
-        path: str,
-        rules: Rules,
-        depth: int,
-        known: Container[str],
-    ) -> Found | None:
-        if entry.is_file(follow_symlinks=False):
-            if entry.name.startswith(OWN):
-                return None
-            if path in known or any(rule.covers(path) for rule in rules):
-                try:
-                    return Found(path, Kind.FILE, path, stamp_of(entry.stat(follow_symlinks=False)))
-                except FileNotFoundError:
-                    return None
-                except OSError as error:
-                    return problem(path, f"cannot be read: {error.strerror}")
-        elif entry.is_symlink():
-            return link(path, rules, depth, os.path.isdir(os.path.join(self.root, path)))
-        return None
+    def leads_to_folder(self, path: str) -> bool:
+        return os.path.isdir(os.path.join(self.root, path))
 
     def load(self, found: Found) -> Content | None:
-        """The bytes of a file that was found, None when it is gone. Raises Unreadable."""
         return self._load(os.path.join(self.root, found.path))
 
     def linked(self, path: str) -> tuple[str | None, bytes]:
-        """Where a link leads to in this work tree, and the beginning of what is there."""
         root, target = os.path.realpath(self.root), os.path.realpath(f"{self.root}/{path}")
         inside = target[len(root) :].lstrip("/") if target.startswith(root + "/") else ""
         if not inside or ".git" in inside.lower().split("/"):
@@ -226,12 +273,13 @@ class WorkTree:
         return Content(data, stamp_of(status), status.st_mtime_ns + RACY_NS < now)
 
 
-def link(path: str, rules: Rules, depth: int, folder: bool) -> Found | None:
+def _link(path: str, rules: Rules, depth: int, place: Place) -> Found | None:
     """What a symbolic link is to the rules: in the place of their folder, or of a file."""
     inner = [rule for rule in rules if rule.enters(path, depth)]
     for rule in inner:
         head = rule.pattern.head
-        if depth < len(head) or (depth == len(head) and (folder or not rule.pattern.is_literal)):
+        to_folder = not rule.pattern.is_literal or place.leads_to_folder(path)
+        if depth < len(head) or (depth == len(head) and to_folder):
             return problem(path, "is a symbolic link: its task files cannot be edited safely")
     if any(rule.covers(path) for rule in rules):
         message = f"{printable(path)}: a symbolic link cannot be edited safely"
@@ -239,7 +287,7 @@ def link(path: str, rules: Rules, depth: int, folder: bool) -> Found | None:
     return None
 
 
-def heads_to(rules: Rules, name: str, depth: int) -> bool:
+def _heads_to(rules: Rules, name: str, depth: int) -> bool:
     """Whether an entry of this name can be what some rule begins with."""
     folded = fold(name)
     return any(

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
+from collections.abc import Iterable
 
 from gitlease.core.edge import Progress, Task
 from gitlease.core.errors import Invalid, UsageError, shown
+from gitlease.core.frozen import replace
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import Resource, name_resource, path_resource, resolve_path
+from gitlease.engine.ports import TaskProblem
 from gitlease.git.yaml_nodes import Node
 from gitlease.settings.sources import Tasks
 from gitlease.tasks.fields import Document, Field, Form, read_document
+from gitlease.tasks.scan import MAX_BYTES, MAX_PATH, Wanted, printable
+
+Value = Task | TaskProblem | None
+"""What a file says: a task, why it is none although it looks like one, or that it is none."""
 
 MAX_TEXT = 512
 MAX_TITLE = 1000
+MAX_MESSAGE = 600
 MAX_ENTRIES = 256
 GUESS_BYTES = 64 * 1024
 MAX_GUESSES = 64
@@ -39,6 +48,46 @@ def read_task(data: bytes, *, file: str, tasks: Tasks) -> Task | None:
     marks = frozenset((*LABELS, tasks.exempt))
     document = read_document(data, file=file, names=frozenset(names.values()), loosely=marks)
     return None if document is None else task_of(document, names, tasks)
+
+
+def value_of(data: bytes, *, file: str, tasks: Tasks, wanted: Wanted) -> Value:
+    """What the bytes of a file in the place of a task file say. Never raises."""
+    try:
+        if not is_utf8(file):
+            raise Invalid(f"{file}: the name of this file is not UTF-8")
+        if len(data) > MAX_BYTES:
+            raise Invalid(f"{file} is larger than {MAX_BYTES // 1024} KiB")
+        task = read_task(data, file=file, tasks=tasks)
+    except Invalid as error:
+        return problem_of(file, error.message, possible_keys(data, file=file, tasks=tasks))
+    if task is not None and wanted.done(file):
+        return replace(task, progress=Progress.DONE)
+    return task
+
+
+def is_utf8(file: str) -> bool:
+    """Whether the name of a file is text."""
+    try:
+        file.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def problem_of(file: str, message: str, keys: Iterable[str] = ()) -> TaskProblem:
+    """The problem of a file, fit for a terminal."""
+    shown = printable(message, MAX_MESSAGE)
+    return TaskProblem(printable(file, MAX_PATH), shown, frozenset(keys))
+
+
+def possible_keys(data: bytes, *, file: str, tasks: Tasks) -> frozenset[str]:
+    """The folded ids that a file may be about which cannot be used: by its text, and by its name.
+
+    ``back-7 - Title.md`` may be back-7.
+    """
+    stem = posixpath.splitext(posixpath.basename(file))[0]
+    by_name = frozenset(fold(word) for word in (stem, *stem.split()[:1]))
+    return guess_ids(data, tasks=tasks) | by_name
 
 
 def task_of(document: Document, names: dict[str, str], tasks: Tasks) -> Task | None:

@@ -9,32 +9,22 @@ from __future__ import annotations
 import contextlib
 import os
 import posixpath
-from collections.abc import Container, Iterator
+from collections.abc import Iterator
 
 from gitlease.core.errors import Invalid, NotFound, shown
+from gitlease.git.files import Unreadable
 from gitlease.git.objects import (
     BLOB,
     BatchObjects,
     GitObjects,
     LibraryObjects,
-    Unreadable,
+    TreeEntry,
     open_library,
     read_tree,
 )
 from gitlease.git.query import ask
 from gitlease.git.repository import Repository
-from gitlease.tasks.scan import (
-    MAX_BYTES,
-    MAX_DEPTH,
-    MAX_FILES,
-    Content,
-    Found,
-    Kind,
-    Wanted,
-    heads_to,
-    link,
-    problem,
-)
+from gitlease.tasks.scan import MAX_BYTES, Content, Found, Kind, Listed, Wanted
 
 MAX_TREE = 16 * 1024 * 1024  # bytes of one folder
 MAX_ENTRIES = 2_000_000  # of all folders: the same one may lie in many places
@@ -47,61 +37,38 @@ class RefTree:
     """The files of the commit that a ref names. Raises NotFound where there is none."""
 
     def __init__(self, repository: Repository, ref: str, wanted: Wanted) -> None:
-        self._wanted = wanted
-        self._objects, self._root = _open(repository, ref)
-        self._ids: dict[str, str] = {}
+        self.wanted = wanted
+        self._objects, root = _open(repository, ref)
+        self._folders, self._files, self._entries = {"": root}, dict[str, str](), 0
 
-    def walk(self, known: Container[str] = ()) -> Iterator[Found]:
-        """Everything in the place of a task file. ``known`` keys are covered for certain.
+    def entries(self, folder: str) -> Iterator[Listed]:
+        tree = read_tree(self._objects, self._folders[folder], MAX_TREE)
+        self._entries += len(tree)
+        if self._entries > MAX_ENTRIES:
+            raise Invalid(f"there are more than {MAX_ENTRIES} files and folders to look at")
+        return (self._listed(folder, entry) for entry in tree if not _is_odd(entry.name))
 
-        Raises Invalid when there is too much.
-        """
-        count, entries, folders = 0, 0, [("", self._root, self._wanted.rules, 1)]
-        while folders:
-            folder, id, rules, depth = folders.pop()
-            try:
-                tree = read_tree(self._objects, id, MAX_TREE)
-            except Unreadable as error:
-                yield problem(folder or ".", str(error))
-                continue
-            entries += len(tree)
-            if entries > MAX_ENTRIES:
-                raise Invalid(f"there are more than {MAX_ENTRIES} files and folders to look at")
-            for entry in tree:
-                path = f"{folder}/{entry.name}" if folder else entry.name
-                if _is_odd(entry.name) or not heads_to(rules, entry.name, depth):
-                    continue
-                if entry.mode == _TREE:
-                    inner = tuple(rule for rule in rules if rule.enters(path, depth))
-                    if inner and depth < MAX_DEPTH:
-                        folders.append((path, entry.id, inner, depth + 1))
-                    elif inner:
-                        yield problem(path, f"is more than {MAX_DEPTH} folders deep")
-                    continue
-                found = None
-                if entry.mode == _LINK:
-                    found = link(path, rules, depth, folder=True)
-                elif entry.mode in _BLOBS:
-                    key = f"{entry.id}:{path}"
-                    if key in known or any(rule.covers(path) for rule in rules):
-                        found = Found(path, Kind.FILE, key)
-                if found is not None:
-                    count += 1
-                    if count > MAX_FILES:
-                        raise self._wanted.too_many(path)
-                    self._ids[path] = entry.id
-                    yield found
+    def _listed(self, folder: str, entry: TreeEntry) -> Listed:
+        path = f"{folder}/{entry.name}" if folder else entry.name
+        is_folder = entry.mode == _TREE
+        (self._folders if is_folder else self._files)[path] = entry.id
+        is_file, is_link = entry.mode in _BLOBS, entry.mode == _LINK
+        return Listed(entry.name, f"{entry.id}:{path}", is_folder, is_file, is_link, entry.id)
+
+    def found(self, path: str, entry: Listed) -> Found:
+        return Found(path, Kind.FILE, entry.key)
+
+    def leads_to_folder(self, path: str) -> bool:
+        return True
 
     def load(self, found: Found) -> Content:
-        """The bytes of a file that was found. Raises Unreadable."""
-        return Content(self._objects.read(self._ids[found.path], BLOB, MAX_BYTES))
+        return Content(self._objects.read(self._files[found.path], BLOB, MAX_BYTES))
 
     def linked(self, path: str) -> tuple[str | None, bytes]:
-        """Where a link leads to, and what is there if that is a file which was found."""
         with contextlib.suppress(Unreadable):
-            text = os.fsdecode(self._objects.read(self._ids[path], BLOB, MAX_LINK))
+            text = os.fsdecode(self._objects.read(self._files[path], BLOB, MAX_LINK))
             target = posixpath.normpath(posixpath.join(posixpath.dirname(path), text))
-            if target in self._ids:
+            if target in self._files:
                 return target, b""
         return None, b""
 

@@ -293,18 +293,12 @@ def damaged(root: Path) -> list[str]:
         [stamp, "xx"],
         [stamp, {}],
         [stamp, []],
-        [stamp, [1, ["a"]]],
         [stamp, ["message", 3]],
-        [stamp, ["message", [None]]],
-        [stamp, row[:-1]],
-        [stamp, [*row[:-1], "1"]],
-        [stamp, [*row[:-1], True]],
-        [stamp, ["../etc/passwd", *row[1:]]],
-        [stamp, ["", *row[1:]]],
-        [stamp, [*row[:3], "nonsense", *row[4:]]],
-        [stamp, [*row[:3], [], *row[4:]]],
-        [stamp, [*row[:4], "abc", *row[5:]]],
-        [stamp, [*row[:4], [1], *row[5:]]],
+        [stamp, row | {"title": "x", "nonsense": 1}],
+        [stamp, row | {"resource": "../etc/passwd"}],
+        [stamp, {"resource": "F001"}],
+        [stamp, row | {"progress": "nonsense"}],
+        [stamp, row | {"progress": []}],
     ]
     others: list[object] = [None, 1, [], {}, data | {"format": 99}, {"format": 1}]
     texts = [json.dumps(data | {"rows": {"tasks/F001.md": one}}) for one in rows]

@@ -25,6 +25,7 @@ from gitlease.core.errors import Invalid, NotFound
 from gitlease.core.resources.resource import name_resource
 from gitlease.engine.edges import find_task
 from gitlease.tasks import reading as task_reading
+from gitlease.tasks import scan as task_scan
 from gitlease.tasks import tree as task_tree
 
 
@@ -251,7 +252,7 @@ def test_a_tree_with_endless_folders_comes_to_an_end(
 
 
 def test_too_many_files_in_a_ref_are_refused(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(task_tree, "MAX_FILES", 3)
+    monkeypatch.setattr(task_scan, "MAX_FILES", 3)
     for number in range(4):
         put_task(root, f"tasks/F{number}.md")
     commit_all(root)
