@@ -169,6 +169,18 @@ class NotARepository(GitleaseError):
     code = "not_a_repository"
 
 
+def clean(text: str) -> str:
+    """Text safe for a terminal: whatever does not print is spelt out, but for line ends and tabs.
+
+    Records and remotes are not trusted: an escape sequence could hide or forge what is shown.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text
+    )
+
+
 def shown(text: str) -> str:
     """A text fit for a message: short, printable, quoted where it would be misread."""
     short = text if len(text) <= 60 else text[:60] + "…"

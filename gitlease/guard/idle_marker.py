@@ -9,11 +9,14 @@ import contextlib
 import os
 import time
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from gitlease.core.frozen import dataclass
 from gitlease.git.files import replace_file
 from gitlease.git.repository import Repository
-from gitlease.guard.ports import IdleMarker
+
+if TYPE_CHECKING:
+    from gitlease.guard.ports import IdleMarker
 
 MARKER_FILE = "gate"
 # What says where git's settings are, and what of gitlease's own the marker is made by: the shims

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from gitlease.core.errors import Invalid, Unavailable
 from gitlease.core.ledger import Ledger
 from gitlease.core.outcome import Event
-from gitlease.core.work_push import WorkPush
 from gitlease.engine.ports import Change, Clock
 from gitlease.git.files import Unreadable
 from gitlease.git.libgit2 import as_lost
@@ -24,6 +23,8 @@ from gitlease.store.state import StateFolder
 from gitlease.store.transport import TIME_LIMIT, Remote, fetch_ref, peek_ref, push_refs
 from gitlease.store.tree import changed_records, read_ledger
 from gitlease.store.tree_writer import write_step
+
+    from gitlease.core.work_push import WorkPush
 
 
 def git_ledger_store(

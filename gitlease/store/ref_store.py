@@ -11,17 +11,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from gitlease.core.errors import AnotherLedger, Denied, HeadGone, Invalid, Unavailable
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.ledger import Fate, Ledger
 from gitlease.core.outcome import Event
 from gitlease.core.policy import History
-from gitlease.core.work_push import WorkPush
 from gitlease.engine.ports import Cause, Change, Pending, Prepared, Snapshot, Swapped
 from gitlease.store.damage import CacheDamaged
 from gitlease.store.heads import Heads
+
+if TYPE_CHECKING:
+    from gitlease.core.work_push import WorkPush
 
 NO_REF = ""
 GONE = "this clone's copy of the ledger was damaged, and the ledger has moved on: try again"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gitlease.core.errors import clean
 from gitlease.core.finding import Finding, Level
 from gitlease.core.frozen import dataclass
-from gitlease.core.printable import clean
 
 LIMITS = {"error": Level.ERROR, "warning": Level.WARNING, "never": None}
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
+from gitlease.core.errors import clean
 from gitlease.core.frozen import dataclass
-from gitlease.core.printable import clean
 from gitlease.core.resources.resource import word_anywhere
 from gitlease.core.view import LeaseView
 from gitlease.faces import sentences

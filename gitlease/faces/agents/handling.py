@@ -14,10 +14,9 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
-from gitlease.core.errors import GitleaseError, Invalid, NotARepository
+from gitlease.core.errors import GitleaseError, Invalid, NotARepository, clean
 from gitlease.core.frozen import replace
 from gitlease.core.instant import moment_of
-from gitlease.core.printable import clean
 from gitlease.faces.agents.events import MAX_BYTES, Event, Kind, parse
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gitlease.core.printable import clean
+from gitlease.core.errors import clean
 
 FOLDED = 40  # how wide a column stays where a table is wider than the terminal
 

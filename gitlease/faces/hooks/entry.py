@@ -12,8 +12,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from gitlease.core.errors import GitleaseError, Invalid, NotARepository
-from gitlease.core.printable import clean
+from gitlease.core.errors import GitleaseError, Invalid, NotARepository, clean
 from gitlease.push.work import JUDGED
 
 if TYPE_CHECKING:

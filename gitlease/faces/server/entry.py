@@ -13,8 +13,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from gitlease.core.errors import GitleaseError, Invalid
-from gitlease.core.printable import clean
+from gitlease.core.errors import GitleaseError, Invalid, clean
 
 if TYPE_CHECKING:
     from gitlease.wiring.server import Refusal, Verdict

@@ -167,8 +167,6 @@ def answer_claim(
 
 def show_claimed(call: Call, answer: Answer, also: Sequence[str] = ()) -> None:
     """Print what was claimed, from whom it was taken over, and the notes for whoever has it now."""
-    from gitlease.faces import task_words
-
     now = call.now()
     for view in answer.leases:
         done = "renewed your own" if view.renewals else "claimed"
@@ -176,9 +174,14 @@ def show_claimed(call: Call, answer: Answer, also: Sequence[str] = ()) -> None:
         output.line(f"{done} {sentences.named(view)} {left}")
     for old in answer.displaced:
         output.line(f"taken over from {sentences.whose(old)}{sentences.quoted(old.reason)}")
-    for name in task_words.unassigned(answer, call.ledger.edges.rules.people):
-        output.line(f"taken over from {name}")
-    for text in (*task_words.edited(answer), *also):
+    if answer.written or answer.unassigned:
+        from gitlease.faces import task_words
+
+        for name in task_words.unassigned(answer, call.ledger.edges.rules.people):
+            output.line(f"taken over from {name}")
+        for text in task_words.edited(answer):
+            output.line(text)
+    for text in also:
         output.line(text)
     for note in answer.notes:
         output.line(sentences.noted(note))

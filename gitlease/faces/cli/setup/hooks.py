@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import click
 
-from gitlease.core.errors import GitleaseError, UsageError
-from gitlease.core.printable import clean
+from gitlease.core.errors import GitleaseError, UsageError, clean
 from gitlease.faces.cli import output
 from gitlease.faces.cli.output import Row
 from gitlease.faces.cli.verb import Verb, flag
