@@ -9,18 +9,21 @@ commit would take it back. All goes through git, which knows every format of obj
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from gitlease.core.errors import Invalid
-from gitlease.core.frozen import dataclass, field
+from gitlease.core.frozen import dataclass, field, replace
 from gitlease.engine.ports import TaskChange
+from gitlease.git.files import Unreadable
 from gitlease.git.local_lock import exclusive
+from gitlease.git.objects import BLOB, BatchObjects
 from gitlease.git.query import reason_of
 from gitlease.git.repository import TIMEOUT, Repository
 from gitlease.settings.sources import Tasks
 from gitlease.store.private_store import make_folder
-from gitlease.tasks.edge_git import HEAD, INDEX, Entry, UserGit, refusal, shown_file
+from gitlease.tasks.edge_git import HEAD, INDEX, Entry, UserGit, refusal
 from gitlease.tasks.edit import edit_task
+from gitlease.tasks.scan import MAX_BYTES, printable
 from gitlease.tasks.text import read_task
 
 TRIES = 5
@@ -30,12 +33,11 @@ _KINDS = {"120000": "a symbolic link", "160000": "a submodule", "040000": "a fol
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """The new contents by file that HEAD (``made``) or the index lacks; ``trees`` lead there."""
+    """The new contents by file that HEAD (``made``) or the index lacks, and what is there."""
 
     branch: str
     head: str
-    trees: Mapping[str, str]
-    in_head: dict[str, bytes] = field(default_factory=dict)
+    in_head: dict[str, tuple[Entry, bytes]] = field(default_factory=dict)
     in_index: dict[str, tuple[Entry, bytes]] = field(default_factory=dict)
     made: list[TaskChange] = field(default_factory=list)
 
@@ -75,24 +77,25 @@ def _commit(git: UserGit, tasks: Tasks, changes: Sequence[TaskChange]) -> str | 
     why = "the branch keeps moving"
     for _ in range(TRIES):
         plan = _plan(git, tasks, changes)
-        contents = {*plan.in_head.values(), *(data for _, data in plan.in_index.values())}
-        blobs = dict(zip(contents, git.write("blob", contents) if contents else (), strict=True))
+        contents = {data for _, data in (*plan.in_head.values(), *plan.in_index.values())}
+        blobs = dict(zip(contents, git.write(contents) if contents else (), strict=True))
+        in_head, in_index = (
+            {file: replace(entry, blob=blobs[data]) for file, (entry, data) in side.items()}
+            for side in (plan.in_head, plan.in_index)
+        )
         subject, message = _message(plan.made)
-        commit = ""
-        if plan.in_head:
-            new = {file: blobs[data] for file, data in plan.in_head.items()}
-            commit = git.commit(_write_trees(git, plan.trees, new), plan.head, message)
+        commit = git.commit(git.tree(plan.head, in_head), plan.head, message) if in_head else ""
         if commit and git.tip() != (plan.branch, plan.head):
             continue  # nothing is staged before the commit fits: a signature takes its time
-        if plan.in_index:
-            git.stage({f: (entry, blobs[data]) for f, (entry, data) in plan.in_index.items()})
+        if in_index:
+            git.stage(in_index)
         if not commit:
-            git.refresh(plan.in_index)
+            git.refresh(in_index)
             return None
         said = git.run("update-ref", "-m", f"gitlease: {subject}", plan.branch, commit, plan.head)
         # Without success only reading tells: git may have been stopped after the ref was moved.
         if said.code == 0 or (now := git.tip()) == (plan.branch, commit):
-            git.refresh(plan.in_index)
+            git.refresh(in_index)
             return commit
         why = reason_of(said)
         if now == (plan.branch, plan.head) and "File exists" not in said.err:
@@ -107,20 +110,21 @@ def _plan(git: UserGit, tasks: Tasks, changes: Sequence[TaskChange]) -> _Plan:
     by_file: dict[str, list[TaskChange]] = {}
     for change in changes:
         if {"", ".", ".."} & set(change.file.split("/")):
-            raise Invalid(f"{shown_file(change.file) or 'nothing'} is no file of this repository")
+            raise Invalid(f"{printable(change.file) or 'nothing'} is no file of this repository")
         by_file.setdefault(change.file, []).append(change)
-    trees, committed = git.committed(head, list(by_file))
-    staged = git.staged(list(by_file))
-    plan = _Plan(branch, head, trees)
+    committed, staged = git.committed(head, list(by_file)), git.staged(list(by_file))
+    entries = [*committed.values(), *(entry for some in staged.values() for entry in some)]
+    objects = BatchObjects(git.repository, [entry.blob for entry in entries])
+    plan = _Plan(branch, head)
     for file, its in by_file.items():
         try:
             _check_entries(file, committed.get(file), staged.get(file, []))
-            old, entry = committed[file].blob, staged[file][0]
-            after, made = _edited(git.blob(old, file, HEAD), its, tasks, HEAD)
-            plan.in_head.update({file: after} if made else {})
+            old, entry = committed[file], staged[file][0]
+            after, made = _edited(_read(objects, old, file, HEAD), its, tasks, HEAD)
+            plan.in_head.update({file: (old, after)} if made else {})
             plan.made.extend(made)
-            if entry.blob != old:
-                after, made = _edited(git.blob(entry.blob, file, INDEX), its, tasks, INDEX)
+            if entry.blob != old.blob:
+                after, made = _edited(_read(objects, entry, file, INDEX), its, tasks, INDEX)
             plan.in_index.update({file: (entry, after)} if made else {})
         except Invalid as error:
             error.resource = its[0].resource.text
@@ -128,8 +132,15 @@ def _plan(git: UserGit, tasks: Tasks, changes: Sequence[TaskChange]) -> _Plan:
     return plan
 
 
+def _read(objects: BatchObjects, entry: Entry, file: str, where: str) -> bytes:
+    try:
+        return objects.read(entry.blob, BLOB, MAX_BYTES)
+    except Unreadable as why:
+        raise Invalid(f"{printable(file)} cannot be read {where}: it {why}") from None
+
+
 def _check_entries(file: str, committed: Entry | None, staged: Sequence[Entry]) -> None:
-    name = shown_file(file)
+    name = printable(file)
     here = f":/{name}" if name == file and " " not in name else "it"
     if committed is None:
         raise refusal(f"{name} is not committed yet", f"commit it first: git add {here}")
@@ -148,7 +159,7 @@ def _edited(
     """The content after all changes, and the changes that it had not got."""
     made = []
     for change in changes:
-        file = shown_file(change.file)
+        file = printable(change.file)
         try:
             task = read_task(data, file=file, tasks=tasks)
             if task is None or task.resource != change.resource:
@@ -161,21 +172,6 @@ def _edited(
             made.append(change)
         data = after
     return data, made
-
-
-def _write_trees(git: UserGit, trees: Mapping[str, str], new: Mapping[str, str]) -> str:
-    """Write the folders on the way to the new blobs, the deepest first; the new root."""
-    changed: dict[str, dict[bytes, bytes]] = {}
-    written = dict(new)
-    while True:
-        for path, oid in written.items():
-            folder, _, name = path.rpartition("/")
-            changed.setdefault(folder, {})[os.fsencode(name)] = bytes.fromhex(oid)
-        folder = max(changed, key=lambda path: (path.count("/"), path))
-        tree = git.tree_with(trees[folder], changed.pop(folder), folder)
-        written = {folder: git.write("tree", [tree])[0]}
-        if not folder:
-            return written[folder]
 
 
 def _message(changes: Sequence[TaskChange]) -> tuple[str, str]:

@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from tempfile import TemporaryDirectory
 
 from gitlease.core.errors import Invalid
 from gitlease.core.frozen import dataclass
 from gitlease.git.query import reason_of
-from gitlease.git.repository import TIMEOUT, Repository
+from gitlease.git.repository import TIMEOUT, Repository, is_on
 from gitlease.git.run import GitResult, run_git
+from gitlease.tasks.scan import printable
 
 PATIENCE = 3.0  # seconds to wait for another git that has the index
 SIGNING = 120.0  # seconds: a person may have to type a passphrase
-MAX_BYTES = 1024 * 1024
 HEAD, INDEX = "in the last commit", "as it is staged"
 
 _HEADS = {"MERGE_HEAD": "merge", "CHERRY_PICK_HEAD": "cherry-pick", "REVERT_HEAD": "revert"}
@@ -25,6 +26,12 @@ _FOLDERS = {"rebase-merge": "rebase", "rebase-apply": "rebase or am", "sequencer
 # Paths are taken literally, whatever the user's environment says.
 _LITERALLY = {f"GIT_{kind}_PATHSPECS": "0" for kind in ("GLOB", "NOGLOB", "ICASE")}
 _LITERALLY["GIT_LITERAL_PATHSPECS"] = "1"
+# An index of our own is one file, with all entries, that no daemon watches.
+_PLAIN_INDEX = tuple(
+    word
+    for key in ("core.splitIndex", "core.fsmonitor", "index.sparse")
+    for word in ("-c", f"{key}=false")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +47,8 @@ def refusal(message: str, *hints: str) -> Invalid:
     return Invalid(message, hints=hints)
 
 
-def shown_file(file: str) -> str:
-    """A file's name fit for a message, with its suffix."""
-    text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in file)
-    return text if len(text) <= 200 else "…" + text[-199:]
+def _cached(new: Mapping[str, Entry]) -> list[str]:
+    return [x for f, e in new.items() for x in ("--cacheinfo", f"{e.mode},{e.blob},{f}")]
 
 
 class UserGit:
@@ -56,14 +61,14 @@ class UserGit:
         self.state = os.path.join(repository.common_dir, "gitlease")
         self.index_lock = os.path.join(repository.git_dir, "index.lock")
 
-    def run(self, *words: str, timeout: float = TIMEOUT) -> GitResult:
+    def run(self, *words: str, timeout: float = TIMEOUT, index: str = "") -> GitResult:
         where = (f"--git-dir={self.repository.git_dir}", f"--work-tree={self.toplevel}")
         quiet = ("-c", "core.hooksPath=/dev/null")  # no hook of the user runs
-        command = [*where, *quiet, *words]
-        return run_git(command, cwd=self.toplevel, timeout=timeout, env=_LITERALLY)
+        env = _LITERALLY | ({"GIT_INDEX_FILE": index} if index else {})
+        return run_git([*where, *quiet, *words], cwd=self.toplevel, timeout=timeout, env=env)
 
-    def ask(self, *words: str, what: str, timeout: float = TIMEOUT) -> bytes:
-        said = self.run(*words, timeout=timeout)
+    def ask(self, *words: str, what: str, timeout: float = TIMEOUT, index: str = "") -> bytes:
+        said = self.run(*words, timeout=timeout, index=index)
         if said.code != 0:
             raise Invalid(f"{what}: {reason_of(said)}")
         return said.out
@@ -87,21 +92,17 @@ class UserGit:
         said = self.run("rev-parse", "HEAD^{commit}", "--symbolic-full-name", "HEAD")
         commit, _, name = os.fsdecode(said.out).strip().partition("\n")
         if said.code != 0:
-            message = f"there is no commit yet on {shown_file(self.repository.branch() or 'HEAD')}"
+            message = f"there is no commit yet on {printable(self.repository.branch() or 'HEAD')}"
             raise refusal(message, "make the first commit, with the task files, yourself")
         if not name.startswith("refs/heads/"):
             raise refusal("HEAD is detached: no branch to commit on", "first: git switch BRANCH")
         return name, commit
 
-    def committed(self, head: str, files: list[str]) -> tuple[dict[str, str], dict[str, Entry]]:
-        """The folders on the way to some files in a commit, and the files."""
-        words = ("ls-tree", "-z", "-t", "--full-tree", head, "--", *files)
-        trees, found = {"": head}, {}  # a commit stands for its tree
-        for path, (mode, kind, oid) in self._listed(*words, what="the last commit"):
-            found[path] = Entry(mode, oid)
-            if kind == "tree":
-                trees[path] = oid
-        return trees, found
+    def committed(self, head: str, files: list[str]) -> dict[str, Entry]:
+        """The entries of some files in a commit."""
+        words = ("ls-tree", "-z", "--full-tree", head, "--", *files)
+        listed = self._listed(*words, what="the last commit")
+        return {path: Entry(mode, oid) for path, (mode, _kind, oid) in listed}
 
     def staged(self, files: list[str]) -> dict[str, list[Entry]]:
         """The index's entries of some files: several for one that is unmerged."""
@@ -116,88 +117,49 @@ class UserGit:
             about, _, path = line.partition(b"\t")
             yield os.fsdecode(path), about.decode().split()
 
-    def blob(self, oid: str, file: str, where: str) -> bytes:
-        what = f"{shown_file(file)} cannot be read {where}"
-        if int(self.ask("cat-file", "-s", oid, what=what)) > MAX_BYTES:
-            message = f"{shown_file(file)} is larger than {MAX_BYTES // 1024} KiB {where}"
-            raise refusal(message, "make it smaller, and commit that first")
-        return self.ask("cat-file", "blob", oid, what=what)
-
-    def tree_with(self, oid: str, changed: Mapping[bytes, bytes], folder: str) -> bytes:
-        """A tree's own bytes with other objects for some of its entries."""
-        what = f"the folder {shown_file(folder) or '/'} cannot be read {HEAD}"
-        tree = self.ask("cat-file", "tree", oid, what=what)
-        parts, at, size = [], 0, len(oid) // 2
-        while at < len(tree):
-            end = tree.find(b"\0", at) + 1
-            if not end or end + size > len(tree):
-                raise Invalid(f"{what}: it is damaged")
-            mode, _, name = tree[at : end - 1].partition(b" ")
-            # Modes that git takes in old trees, and no more in new ones.
-            mode = mode.lstrip(b"0").replace(b"100664", b"100644")
-            parts += [mode, b" ", name, b"\0", changed.get(name, tree[end : end + size])]
-            at = end + size
-        return b"".join(parts)
-
-    def write(self, kind: str, contents: Collection[bytes]) -> list[str]:
-        """Write objects into the user's repository; their ids."""
-        import tempfile
-
+    def write(self, contents: Collection[bytes]) -> list[str]:
+        """Write blobs into the user's repository; their ids."""
         names = []
-        with tempfile.TemporaryDirectory(prefix="edge-", dir=self.state) as folder:
+        with TemporaryDirectory(prefix="edge-", dir=self.state) as folder:
             for number, data in enumerate(contents):
                 names.append(os.path.join(folder, str(number)))
                 with open(names[-1], "wb") as file:
                     file.write(data)
-            words = ("hash-object", "-w", "--no-filters", "-t", kind, "--", *names)
+            words = ("hash-object", "-w", "--no-filters", "--", *names)
             return self.ask(*words, what="git did not write the edge").decode().split()
 
+    def tree(self, head: str, new: Mapping[str, Entry]) -> str:
+        """Write the tree of a commit with other entries for some of its files; its id."""
+        what, plain = "git did not write the edge", _PLAIN_INDEX
+        with TemporaryDirectory(prefix="edge-", dir=self.state) as folder:
+            index = os.path.join(folder, "index")
+            self.ask(*plain, "read-tree", head, what=what, index=index)
+            self.ask(*plain, "update-index", *_cached(new), what=what, index=index)
+            said = self.ask(*plain, "write-tree", "--missing-ok", what=what, index=index)
+        return said.decode().strip()
+
     def commit(self, tree: str, parent: str, message: str) -> str:
-        """Write a commit as the user's own ``git commit`` would: identity, encoding, signature."""
-        # git labels the message with this encoding, and converts nothing.
-        encoding = self.repository.config.get("i18n.commitEncoding") or "UTF-8"
-        try:
-            data = message.encode(encoding)
-        except (LookupError, UnicodeError):
-            data = b"\0"
-        if b"\0" in data:  # a commit cannot be in UTF-16 either
-            encoding, data = "UTF-8", message.encode(errors="replace")
-        words = ["-c", f"i18n.commitEncoding={encoding}", "commit-tree", "-p", parent]
-        words += ["-m", os.fsdecode(data)]
-        if self.repository.config.get("commit.gpgSign") is not None:
-            asked = ("config", "--type=bool", "--default=false", "commit.gpgSign")
-            if self.ask(*asked, what="commit.gpgSign cannot be read").strip() == b"true":
-                words.append("-S")
+        """Write a commit as the user's own ``git commit`` would: identity and signature."""
+        words = ["-c", "i18n.commitEncoding=UTF-8", "commit-tree", "-p", parent, "-m", message]
+        if is_on(self.repository.config.get("commit.gpgSign")):
+            words.append("-S")
         what = "git did not make the commit"
         return self.ask(*words, tree, what=what, timeout=SIGNING).decode().strip()
 
-    def stage(self, new: Mapping[str, tuple[Entry, str]]) -> None:
-        """Put other blobs into the index, with the mode and the marks that its entries have."""
-        skipped = [file for file, (entry, _) in new.items() if entry.flag in "Ss"]
-        assumed = [file for file, (entry, _) in new.items() if entry.flag.islower()]
-        # Without all its entries git takes a file below a folded-up folder for a new one.
-        words = ["-c", "index.sparse=false", "update-index"] if skipped else ["update-index"]
-        for file, (entry, blob) in new.items():
-            words += ["--cacheinfo", f"{entry.mode},{blob},{file}"]
-        # A new entry has no marks, and one process can set only one kind of them.
-        marks = (("--skip-worktree", skipped), ("--assume-unchanged", assumed))
-        for mark, files in [(mark, files) for mark, files in marks if files] or [("", [])]:
-            self._change_index([*words, mark, "--", *files] if files else words)
-            words = ["update-index"]
+    def stage(self, new: Mapping[str, Entry]) -> None:
+        """Put other entries into the index, once no other git has it."""
 
-    def refresh(self, new: Mapping[str, tuple[Entry, bytes]]) -> None:
-        """Let new entries have times: without them git diff-index calls the files changed."""
-        if plain := [file for file, (entry, _) in new.items() if entry.flag == "H"]:
-            self.run("add", "--refresh", "--", *plain)
-
-    def _change_index(self, words: Sequence[str]) -> None:
         def locked() -> bool:
-            said = self.run(*words)
+            said = self.run("update-index", *_cached(new))
             if said.code != 0 and not ("index.lock" in said.err and "File exists" in said.err):
                 raise Invalid(f"git did not stage the edge: {reason_of(said)}")
             return said.code != 0
 
         self.wait_while(locked)
+
+    def refresh(self, files: Iterable[str]) -> None:
+        """Let new entries have times: without them git diff-index calls the files changed."""
+        self.run("add", "--refresh", "--", *files)
 
     def wait_while(self, locked: Callable[[], bool]) -> None:
         """Wait for another git that has the index. Invalid when that takes too long."""
