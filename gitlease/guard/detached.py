@@ -1,7 +1,7 @@
 """Work that nobody waits for: started by a hook, done by a process of its own.
 
-A hook of a coding agent has milliseconds. It reads one line, the clone's idle marker, and
-leaves the rest to a gitlease that outlives it.
+A hook of a coding agent has milliseconds. It looks at the clone's idle markers, and leaves the rest
+to a gitlease that outlives it.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from collections.abc import Mapping, Sequence
 
 from gitlease.core.frozen import dataclass
 from gitlease.git.files import STAMP, drop_leftovers, open_regular, read_up_to
-from gitlease.guard.idle_marker import MARKER_FILE
+from gitlease.guard.idle_marker import ACTIVITY, MESSAGE
 from gitlease.guard.inbox import FOLDER
-from gitlease.guard.ports import IdleMarker
 
-LONGEST_MARKER = 64 * 1024
 LONGEST_POINTER = 8_192
 STAMPS = "agents"  # the folder, in the private state, of what was last started when
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What the files of a clone say at a glance. ``idle`` is None where nothing is known.
+    """What the files of a clone say at a glance.
 
-    ``inbox``: something may be left to be said by work in the background.
+    ``renew_at`` is when the leases held here are due, in seconds since the epoch; None where none
+    are held as far as is known. ``inbox``: something may be left to be said by work in the
+    background.
     """
 
     private: str
-    idle: IdleMarker | None
+    renew_at: float | None = None
     inbox: bool = False
 
 
@@ -58,13 +58,13 @@ def start_detached(words: Sequence[str], *, cwd: str, env: Mapping[str, str] | N
 
 
 def standing_at(start: str) -> Standing | None:
-    """What this clone's marker says, found without starting git; None where there is no clone."""
+    """What this clone's markers say, found without starting git; None where there is no clone."""
     common = find_common_dir(start)
     if common is None:
         return None
     private = os.path.join(common, "gitlease")
     inbox = os.path.isdir(os.path.join(private, FOLDER))
-    return Standing(private, _idle_marker(os.path.join(private, MARKER_FILE)), inbox)
+    return Standing(private, _renew_at(private), inbox)
 
 
 def find_work_tree(path: str) -> str | None:
@@ -125,22 +125,22 @@ def is_due(standing: Standing, name: str, *, every: int, now: float | None = Non
     return True
 
 
-def _idle_marker(file: str) -> IdleMarker | None:
-    words = _line(file, LONGEST_MARKER).split()
-    if len(words) < 3 or not all(w.isascii() and w.isdigit() for w in words[:3]):
-        return None
-    clear, renew, held = (int(word) for word in words[:3])
-    return IdleMarker(clear, renew, held, words[3:4] == ["tasks"])
+def _renew_at(private: str) -> float | None:
+    if os.path.lexists(os.path.join(private, MESSAGE)):
+        return None  # which is there while nothing is held
+    with contextlib.suppress(OSError):
+        return os.stat(os.path.join(private, ACTIVITY)).st_mtime
+    return None
 
 
-def _line(file: str, limit: int = LONGEST_POINTER) -> str:
+def _line(file: str) -> str:
     """The first line of a small file, ``""`` where it has none."""
     try:
         opened = open_regular(file)
         if opened is None:
             return ""
         with opened:
-            data = read_up_to(opened, limit)
+            data = read_up_to(opened, LONGEST_POINTER)
     except OSError:
         return ""
-    return os.fsdecode(data).partition("\n")[0].strip() if len(data) <= limit else ""
+    return os.fsdecode(data).partition("\n")[0].strip() if len(data) <= LONGEST_POINTER else ""

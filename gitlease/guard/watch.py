@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Mapping
 
 from gitlease.core.frozen import replace
+from gitlease.core.instant import MS
 from gitlease.engine.ports import Clock
 from gitlease.git.files import load_json, store_json
 from gitlease.guard.idle_marker import Origin, drop_idle_marker, write_idle_marker
@@ -61,7 +62,8 @@ class WatchFolder:
             store_json(os.path.join(folder, FILE), value)
 
     def set_idle_marker(self, idle: IdleMarker, versions: Mapping[str, str]) -> None:
-        write_idle_marker(self._folder, idle, self._origin)
+        now = self._clock.now().wall_ms // MS
+        write_idle_marker(self._folder, idle, self._origin, now=now)
         # Whoever moved a head meanwhile took the marker of before it away, and this one came after.
         if any(self._version(layer) != version for layer, version in versions.items()):
             drop_idle_marker(self._folder)

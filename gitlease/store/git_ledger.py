@@ -6,6 +6,7 @@ import contextlib
 import os
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from gitlease.core.errors import Invalid, Unavailable
 from gitlease.core.ledger import Ledger
@@ -24,6 +25,7 @@ from gitlease.store.transport import TIME_LIMIT, Remote, fetch_ref, peek_ref, pu
 from gitlease.store.tree import changed_records, read_ledger
 from gitlease.store.tree_writer import write_step
 
+if TYPE_CHECKING:
     from gitlease.core.work_push import WorkPush
 
 

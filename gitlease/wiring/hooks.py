@@ -54,7 +54,7 @@ class HookContext:
         if not self.guard.due():
             return False
         run = f"{self.identity.actor.holder} {self.identity.actor.session}"
-        if not is_due(Standing(self.place.private, None), run, every=BEAT_AGAIN):
+        if not is_due(Standing(self.place.private), run, every=BEAT_AGAIN):
             return False
         env = clean_environment(self.environ)
         env |= {k: v for k, v in self.environ.items() if k in ("GIT_DIR", "GIT_WORK_TREE")}
@@ -72,7 +72,7 @@ class HookContext:
                 environ=self.environ,
                 clock=self.clock,
             )
-            # The gate is about every layer: that guard looks at one of them, perhaps.
+            # The idle marker is about every layer: that guard looks at one of them, perhaps.
             self.guard.beat(workspace.ledger, workspace.inbox)
 
 

@@ -9,6 +9,7 @@ import pty
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +27,7 @@ from gitlease.core.errors import NotARepository, Unavailable
 from gitlease.faces.agents import answers, background, claude, codex, cursor, handling
 from gitlease.faces.agents.events import MAX_BYTES, Kind
 from gitlease.guard.guarding import GuardService
+from gitlease.guard.idle_marker import ACTIVITY, MESSAGE
 from gitlease.guard.inbox import InboxFolder
 
 ROOT = str(Path(__file__).parents[2])
@@ -527,9 +529,7 @@ def test_what_is_left_to_the_background_is_answered_at_once(
     if word == "after-tool":
         assert started == [["agent", host, "renew-now", SESSIONS[host]]]
         seats.send(name)  # throttled
-        (gitlease_folder / "gate").write_text("0 99999999998 99999999999\n")  # not yet due
-        seats.send(name)
-        (gitlease_folder / "gate").write_text("0 0 1\n")  # nothing held
+        renew_at(gitlease_folder, time.time() + 60)
         seats.send(name)
         assert len(started) == 1
         return
@@ -707,7 +707,13 @@ def test_nobody_listening_is_no_fault() -> None:
     assert handling.run(["claude", "before-edit"], stdin=Closed()) == 0
 
 
-def test_a_gate_that_says_nothing_is_held_is_looked_into_at_times(
+def renew_at(private: Path, when: float) -> None:
+    """Have the clone's markers say that leases are held, to be renewed then."""
+    (private / ACTIVITY).touch()
+    os.utime(private / ACTIVITY, (when, when))
+
+
+def test_a_marker_that_says_nothing_is_held_is_looked_into_at_times(
     desks: tuple[Desk, Seats], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import gitlease.wiring.hooks as bootstrap
@@ -722,7 +728,10 @@ def test_a_gate_that_says_nothing_is_held_is_looked_into_at_times(
     monkeypatch.setattr(bootstrap, "is_due", is_due)
     folder = seats.root / ".git" / "gitlease"
     folder.mkdir(parents=True)
-    for line in ("0 0 0\n", "0 0 99999999999\n", "0 99999999998 99999999999\n", "nonsense\n"):
-        (folder / "gate").write_text(line)
+    seats.send("claude-after-tool")
+    for seconds in (60, -1):
+        renew_at(folder, time.time() + seconds)
         seats.send("claude-after-tool")
+    (folder / MESSAGE).touch()
+    seats.send("claude-after-tool")
     assert asked == [handling.BLIND_BEAT, handling.BEAT, handling.BLIND_BEAT]

@@ -411,16 +411,16 @@ def test_a_heartbeat_renews_also_what_no_hook_has_seen_yet(hooked: Hooked) -> No
     assert [x.renewals for x in leases.list()] == [1]
 
 
-def test_the_gate_of_a_heartbeat_is_about_every_layer(hooked: Hooked) -> None:
+def test_the_idle_marker_of_a_heartbeat_is_about_every_layer(hooked: Hooked) -> None:
     git(hooked.jo, "config", "lease.layer", "team")
     door(hooked.kim, clock=hooked.clock, layer="team").claim("src/auth/**")
     door(hooked.jo, clock=hooked.clock, layer="global").claim("docs/")
-    gate = hooked.jo / ".git" / "gitlease" / "gate"
+    marker = hooked.jo / ".git" / "gitlease" / "idle-commit"
     assert hooked.run("pre-commit")[0] == 1
-    assert gate.read_text().startswith("0 ")
+    assert not marker.exists()
     hooked.clock.advance(400)
     assert hooked.run("beat") == (0, [])
-    assert gate.read_text().startswith("0 ")
+    assert not marker.exists()
 
 
 @pytest.mark.parametrize("mode", ["block", "off"])

@@ -12,7 +12,7 @@ import pytest
 from support.fences import clean_env
 from support.task_trees import HINDERED
 
-from gitlease.guard.idle_marker import MARKER_FILE
+from gitlease.guard.idle_marker import COMMIT
 from gitlease.guard.inbox import FOLDER, LONGEST, MOST, MOST_FILES, InboxFolder
 
 ROOT = Path(__file__).parents[2]
@@ -69,14 +69,14 @@ def test_no_name_of_a_run_leads_elsewhere(tmp_path: Path, session: str) -> None:
     assert run.take() == ("here",)
 
 
-def test_words_take_the_gate_away_so_that_the_next_hook_looks(
+def test_words_take_the_marker_away_so_that_the_next_hook_looks(
     tmp_path: Path, words: InboxFolder
 ) -> None:
-    (tmp_path / MARKER_FILE).write_text("9 9 9\n")
+    (tmp_path / COMMIT).write_text("x")
     words.leave([])
-    assert (tmp_path / MARKER_FILE).exists()
+    assert (tmp_path / COMMIT).exists()
     words.leave(["x"])
-    assert not (tmp_path / MARKER_FILE).exists()
+    assert not (tmp_path / COMMIT).exists()
 
 
 def test_where_nothing_was_ever_left_nothing_is_made(tmp_path: Path, words: InboxFolder) -> None:

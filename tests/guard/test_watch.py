@@ -30,8 +30,13 @@ from gitlease.guard import watch as watch_module
 from gitlease.guard.detached import Standing, standing_at
 from gitlease.guard.guarding import BLIND, GuardService
 from gitlease.guard.idle_marker import (
-    MARKER_FILE,
+    ACTIVITY,
+    COMMIT,
+    LONGEST,
+    MESSAGE,
+    NOW,
     SETTLED_NS,
+    SINCE,
     WHO,
     Origin,
     drop_idle_marker,
@@ -85,8 +90,21 @@ class Place:
         return Path(self.state("global"), FILE)
 
     @property
-    def gate(self) -> Path:
-        return self.root / MARKER_FILE
+    def marker(self) -> Path:
+        return self.root / COMMIT
+
+    @property
+    def markers(self) -> dict[str, int]:
+        """The markers with their ends, in seconds from now."""
+        now = self.clock.now().wall_ms // 1_000
+        found = {x.name: int(x.stat().st_mtime) - now for x in self.root.glob("idle-*")}
+        return {name: ends for name, ends in found.items() if name not in (SINCE, NOW)}
+
+    def idle(self, clear: int = 60, renew: int = 0, held: int = 0, *below: str) -> IdleMarker:
+        """What a shim may know; times in seconds from now, 0 for never."""
+        now = self.clock.now().wall_ms // 1_000
+        until = [seconds and seconds + now for seconds in (clear, renew, held)]
+        return IdleMarker(until[0], until[1], until[2], bool(below), below)
 
     def knows(self, version: str, revision: int = 1) -> None:
         """A head was received now."""
@@ -305,7 +323,7 @@ def test_where_nothing_can_be_kept_nothing_fails(tmp_path: Path) -> None:
     (tmp_path / "gitlease").write_text("a file is in the way")
     place = Place(tmp_path / "gitlease")
     place.keeps(*some_leases())
-    place.watch.set_idle_marker(IdleMarker(1, 2, 3), NOTHING)
+    place.watch.set_idle_marker(place.idle(), NOTHING)
     place.watch.set_unreachable(Unreachable(place.clock.now(), "x"))
     assert place.watch.load("global") is None
     assert place.watch.unreachable() is None
@@ -321,94 +339,76 @@ def test_a_folder_that_cannot_be_written_is_no_failure(place: Place) -> None:
         for folder in folders:
             folder.chmod(0o500)
         place.keeps()
-        place.watch.set_idle_marker(IdleMarker(1, 2, 3), NOTHING)
+        place.watch.set_idle_marker(place.idle(), NOTHING)
         place.watch.set_unreachable(Unreachable(place.clock.now(), "x"))
         assert place.watch.load("global") == kept
-        assert not place.gate.exists()
+        assert not place.marker.exists()
     finally:
         for folder in folders:
             folder.chmod(0o700)
 
 
-# --- the gate -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("gate", "text"),
-    [
-        (IdleMarker(), ["0 0 0 -"]),
-        (IdleMarker(1, 2, 3), ["1 2 3 -"]),
-        (IdleMarker(1, 2, 3, tasks=True), ["1 2 3 tasks"]),
-        (IdleMarker(1, 2, 3, True, ("tasks", "my docs/a")), ["1 2 3 tasks", "tasks", "my docs/a"]),
-        (IdleMarker(1, 2, 3, True, ("tasks", "a\nb")), ["1 2 3 tasks"]),
-        (IdleMarker(1, 2, 3, True, ("tasks\r",)), ["1 2 3 tasks"]),
-        (IdleMarker(1, 2, 3, True, ("größe",)), ["1 2 3 tasks", "größe"]),
-    ],
-)
-def test_the_gate_is_a_line_of_numbers_and_one_for_each_place(
-    place: Place, gate: IdleMarker, text: list[str]
-) -> None:
-    place.watch.set_idle_marker(gate, NOTHING)
-    assert shown(place) == text
-    assert [x.name for x in place.root.iterdir()] == [MARKER_FILE]
-    read = standing(place).idle
-    assert read == replace(gate, below=())
-
-
-def shown(place: Place) -> list[str]:
-    """The lines of the gate, the first without the kernel's clock and whom it was made for."""
-    text = place.gate.read_text(encoding="utf-8")
-    assert text.endswith("\n")
-    first, *more = text.split("\n")[:-1]
-    return [" ".join(first.split(" ")[:4]), *more]
+# --- the idle marker ------------------------------------------------------------------------------
 
 
 def standing(place: Place) -> Standing:
     """What a hook of a coding agent reads of a clone."""
     clone = place.root.parent
     (clone / ".git").mkdir(exist_ok=True)
-    (clone / ".git" / "gitlease").symlink_to(place.root)
+    if not (clone / ".git" / "gitlease").exists():
+        (clone / ".git" / "gitlease").symlink_to(place.root)
     found = standing_at(str(clone))
     assert found is not None
     return found
 
 
-def test_the_gate_says_how_to_tell_the_time_by_the_kernel(place: Place) -> None:
-    if not os.path.exists("/proc/sys/kernel/random/boot_id"):
-        pytest.skip("this kernel has no /proc")
-    place.watch.set_idle_marker(IdleMarker(1, 2, 3), NOTHING)
-    *_, offset, boot, who = place.gate.read_text().split()
-    up = float(Path("/proc/uptime").read_text().split()[0])
-    assert abs(up + int(offset) - time.time()) < 60
-    assert boot == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    assert who == ORIGIN.who
+def test_each_marker_is_dated_to_its_end(place: Place) -> None:
+    now = place.clock.now().wall_ms // 1_000
+    free = {MESSAGE: LONGEST, ACTIVITY: LONGEST}
+    for idle, markers, renew_at in (
+        (place.idle(), {COMMIT: 60, **free}, None),
+        (place.idle(0), free, None),
+        (place.idle(-5), free, None),
+        (place.idle(60, 300, 900), {COMMIT: 60, ACTIVITY: 300}, now + 300),
+        (place.idle(0, -10, 900), {ACTIVITY: -10}, now - 10),
+    ):
+        place.watch.set_idle_marker(idle, NOTHING)
+        assert place.markers == markers
+        assert standing(place).renew_at == renew_at
+        assert not list(place.root.glob("*.tmp"))
 
 
-def test_a_gate_is_as_old_as_the_settings_it_was_made_from(place: Place) -> None:
-    """A little older: what changed at that moment is not known to be in it."""
-    read_at = ORIGIN.read_at
+def test_a_commit_that_may_claim_is_idle_only_with_the_places_of_tasks(place: Place) -> None:
+    place.watch.set_idle_marker(place.idle(60, 0, 0, "tasks", "größe/a b"), NOTHING)
+    lines = place.marker.read_text(encoding="utf-8").split("\n")
+    assert lines[lines.index("") :] == [
+        *("", ":(top,literal,icase)tasks", ":(top,literal,icase)größe/a b", ""),
+    ]
+    assert ":(top" not in (place.root / MESSAGE).read_text(encoding="utf-8")
+    for odd in ("a\nb", "tasks\r", "../x", ""):
+        place.watch.set_idle_marker(place.idle(60, 0, 0, "tasks", odd), NOTHING)
+        assert sorted(place.markers) == [ACTIVITY, MESSAGE], odd
 
-    def dated() -> int:
-        return place.gate.stat().st_mtime_ns + SETTLED_NS - read_at
 
-    place.watch.set_idle_marker(IdleMarker(1, 2, 3), NOTHING)
-    assert dated() == 0
-    place.watching(read_at=read_at + 10**9).set_idle_marker(IdleMarker(1, 2, 3), NOTHING)
-    assert dated() == 10**9
+def test_a_marker_is_a_little_older_than_the_settings_it_was_made_from(place: Place) -> None:
+    """What changed at that moment is not known to be in it."""
+    for read_at in (ORIGIN.read_at, ORIGIN.read_at + 10**9):
+        place.watching(read_at=read_at).set_idle_marker(place.idle(), NOTHING)
+        assert (place.root / SINCE).stat().st_mtime_ns == read_at - SETTLED_NS
 
 
-def test_a_gate_names_whom_it_was_made_for_and_further_files(place: Place) -> None:
+def test_a_marker_names_whom_it_was_made_for_and_the_files_of_settings(place: Place) -> None:
     made = place.watching(who=".my  home:.größe ", files=("/etc/gitconfig", "/a b"))
-    made.set_idle_marker(IdleMarker(1, 2, 3, True, ("tasks",)), NOTHING)
-    first, *more = place.gate.read_text(encoding="utf-8").split("\n")
-    assert first.endswith(" .my  home:.größe ")
-    assert more == ["/etc/gitconfig", "/a b", "tasks", ""]
-    assert standing(place).idle == IdleMarker(1, 2, 3, True)
+    made.set_idle_marker(place.idle(60, 30, 90), NOTHING)
+    for name in (COMMIT, ACTIVITY):
+        text = (place.root / name).read_text(encoding="utf-8")
+        assert text.split("\n") == [".my  home:.größe ", "/etc/gitconfig", "/a b", "", ""]
 
 
-def test_where_whom_it_is_for_cannot_be_written_there_is_no_gate(place: Place) -> None:
-    place.watching(who=None).set_idle_marker(IdleMarker(1, 2, 3), NOTHING)
-    assert not place.gate.exists()
+def test_where_whom_it_is_for_cannot_be_written_there_is_no_marker(place: Place) -> None:
+    place.watch.set_idle_marker(place.idle(), NOTHING)
+    place.watching(who=None).set_idle_marker(place.idle(), NOTHING)
+    assert place.markers == {}
 
 
 def test_the_origin_is_what_the_environment_says_and_every_file_that_git_reads(
@@ -424,67 +424,53 @@ def test_the_origin_is_what_the_environment_says_and_every_file_that_git_reads(
     (repo / "deep").mkdir()
     found = origin_of(discover(str(repo / "deep")), clean_env({"GITLEASE_LAYER": "a b"}))
     assert found.read_at >= before
-    assert found.files == (str(repo / ".git" / "near"), str(far))
     home, settings = clean_env()["HOME"], clean_env()["GIT_CONFIG_GLOBAL"]
-    assert found.who == f".{home}::.{settings}::.1:.a b:"
+    here = {f"{repo}/.git/config", f"{repo}/.git/near", str(far), ".gitlease.yaml"}
+    assert {*found.files} == here | {f"{home}/.gitconfig", f"{home}/.config/git/config", settings}
+    assert found.who == f"{home}::{settings}::1::a b:"
     for odd in ("/a\nb", "/\udcff", "/\x1b"):
         assert origin_of(discover(str(repo)), {"HOME": odd}).who is None
     for url, known in (("https://jo:secret@example.com", False), ("https://example.com", True)):
         assert (origin_of(discover(str(repo)), {WHO[-1]: url}).who is not None) == known
+    assert origin_of(discover(str(repo)), {"GIT_CONFIG_COUNT": "1"}).who is None
 
 
-@pytest.mark.parametrize("text", [b"", b"1 2 3", b"1 2 3\nmore\n", b"\xff\xfe\n", b"9 9 9\n" * 999])
-def test_any_other_gate_is_replaced(place: Place, text: bytes) -> None:
-    place.root.mkdir()
-    place.gate.write_bytes(text)
-    place.watch.set_idle_marker(IdleMarker(1, 2, 3), NOTHING)
-    assert shown(place) == ["1 2 3 -"]
-
-
-def test_no_gate_is_left_by_what_was_known_before_the_head_moved(place: Place) -> None:
+def test_no_marker_is_left_by_what_was_known_before_the_head_moved(place: Place) -> None:
     place.knows(HEAD)
-    place.watch.set_idle_marker(IdleMarker(1, 2, 3), {"global": HEAD})
-    assert place.gate.exists()
+    place.watch.set_idle_marker(place.idle(), {"global": HEAD})
+    assert place.marker.exists()
     place.knows(OTHER, revision=2)
-    place.watch.set_idle_marker(IdleMarker(1, 2, 4), {"global": HEAD})
-    assert not place.gate.exists()
-    place.watch.set_idle_marker(IdleMarker(1, 2, 4), {"global": ""})
-    assert not place.gate.exists()
-    place.watch.set_idle_marker(IdleMarker(1, 2, 4), {"global": OTHER, "team": HEAD})
-    assert not place.gate.exists()
-    place.watch.set_idle_marker(IdleMarker(1, 2, 4), {"global": OTHER, "team": ""})
-    assert place.gate.exists()
+    place.watch.set_idle_marker(place.idle(), {"global": HEAD})
+    assert not place.marker.exists()
+    place.watch.set_idle_marker(place.idle(), {"global": ""})
+    assert not place.marker.exists()
+    place.watch.set_idle_marker(place.idle(), {"global": OTHER, "team": HEAD})
+    assert not place.marker.exists()
+    place.watch.set_idle_marker(place.idle(), {"global": OTHER, "team": ""})
+    assert place.marker.exists()
 
 
-def test_whoever_moves_the_head_takes_the_gate_away(place: Place) -> None:
+def test_whoever_moves_the_head_takes_the_marker_away(place: Place) -> None:
     place.knows(HEAD)
-    place.watch.set_idle_marker(IdleMarker(1, 2, 3), {"global": HEAD})
+    place.watch.set_idle_marker(place.idle(), {"global": HEAD})
     now = place.clock.now()
     folder = StateFolder(place.state("global"), on_move=lambda: drop_idle_marker(str(place.root)))
     known = Known(ledger_id="ledger-1", version=HEAD, revision=1, received=now, base=now)
     folder.save(known)
-    assert place.gate.exists()  # the head is the same
+    assert place.marker.exists()  # the head is the same
     folder.save(replace(known, version=OTHER, revision=2))
-    assert not place.gate.exists()
-    place.watch.set_idle_marker(IdleMarker(1, 2, 3), {"global": OTHER})
+    assert not place.marker.exists()
+    place.watch.set_idle_marker(place.idle(), {"global": OTHER})
     folder.forget()
-    assert not place.gate.exists()
+    assert not place.marker.exists()
 
 
-def test_a_gate_that_is_not_there_is_dropped_without_a_word(place: Place) -> None:
+def test_a_folder_in_the_place_of_a_marker_is_left_alone(place: Place) -> None:
     drop_idle_marker(str(place.root))
-    place.root.mkdir()
-    drop_idle_marker(str(place.root))
-    place.gate.mkdir()
-    drop_idle_marker(str(place.root))
-    assert place.gate.is_dir()
-
-
-def test_a_folder_in_the_place_of_the_gate_leaves_nothing_beside_it(place: Place) -> None:
-    place.gate.mkdir(parents=True)
-    for second in range(3):
-        place.watch.set_idle_marker(IdleMarker(second, 2, 3), NOTHING)
-    assert [x.name for x in place.root.iterdir()] == [MARKER_FILE]
+    place.marker.mkdir(parents=True)
+    for _ in range(3):
+        place.watch.set_idle_marker(place.idle(), NOTHING)
+    assert sorted(x.name for x in place.root.iterdir()) == [COMMIT, NOW, SINCE]
 
 
 # --- a remote that was not reached ----------------------------------------------------------------
@@ -539,11 +525,3 @@ def test_whatever_part_of_a_failure_is_damaged_the_guard_can_go_on(place: Place)
                 max_age=60,
             )
             assert guard.check([Touched("a")]).offline.startswith(BLIND), data
-
-
-def test_a_pipe_in_the_place_of_the_gate_is_not_waited_for(place: Place) -> None:
-    gate = place.gate
-    gate.parent.mkdir(parents=True, exist_ok=True)
-    os.mkfifo(gate)
-    place.watch.set_idle_marker(IdleMarker(1, 2, 3), {})
-    assert gate.read_text().startswith("1 2 3 ")

@@ -13,9 +13,8 @@ from support.repos import assert_untouched, git, snapshot
 
 from gitlease.core.errors import Invalid
 from gitlease.git.repository import discover
-from gitlease.guard.detached import Standing, find_common_dir, is_due, standing_at
+from gitlease.guard.detached import Standing, find_common_dir, is_due
 from gitlease.guard.detached import start_detached as start
-from gitlease.guard.ports import IdleMarker
 from gitlease.install.agents.files import install, is_installed, is_used, status, uninstall
 from gitlease.install.agents.hosts import HOSTS, entries, is_ours
 from gitlease.install.agents.place import Place, agents_md, place_of, write
@@ -351,28 +350,8 @@ def test_the_clone_is_found_without_git(repo: Path, clones: Callable[..., list[P
     assert find_common_dir(str(repo.parent / "odd")) is None
 
 
-@pytest.mark.parametrize(
-    ("text", "gate"),
-    [
-        ("10 20 30\n", IdleMarker(10, 20, 30)),
-        ("10 20 30 tasks\n", IdleMarker(10, 20, 30, True)),
-        ("10 20\n", None),
-        ("-1 2 3\n", None),
-        ("1" * 300, None),
-        ("", None),
-        (None, None),
-    ],
-)
-def test_an_odd_gate_says_nothing(repo: Path, text: str | None, gate: IdleMarker | None) -> None:
-    private = repo / ".git" / "gitlease"
-    private.mkdir()
-    if text is not None:
-        (private / "gate").write_text(text)
-    assert standing_at(str(repo)) == Standing(str(private), gate)
-
-
 def test_what_was_just_started_is_not_due(tmp_path: Path) -> None:
-    here = Standing(str(tmp_path), None)
+    here = Standing(str(tmp_path))
     assert is_due(here, "one", every=60, now=1_000.0)
     assert not is_due(here, "one", every=60, now=1_059.0)
     assert is_due(here, "two", every=60, now=1_059.0)

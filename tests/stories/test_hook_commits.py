@@ -654,7 +654,7 @@ class Settled:
             self.jo.put("docs/guide.md")
             pair.calls()
             goes_on(self.commit("jo"))
-        assert "pre-commit" not in pair.calls()  # by the gate
+        assert "pre-commit" not in pair.calls()  # by the idle marker
         self.jo.put("src/api/login.py")
 
     def file(self, name: str) -> Path:

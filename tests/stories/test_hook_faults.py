@@ -165,7 +165,7 @@ def test_while_nothing_is_held_gitlease_is_not_even_started(jo: Hooked, tmp_path
     in_the_way(jo, BROKEN["is killed"], tmp_path)
     assert jo.commit() == (0, [])
     assert jo.commit("b.txt", "--amend") == (0, [])
-    (jo.own / "gate").unlink()
+    (jo.own / "idle-commit").unlink()
     assert len(jo.commit()[1]) == 1
 
 
@@ -346,7 +346,7 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
     "a file for the store": lambda own: replaced(own / "store.git"),
     "a folder for the lock": lambda own: instead(own / "store.git.lock", link=False),
     "a loop for the lock": lambda own: instead(own / "store.git.lock", link=True),
-    "gate": lambda own: (own / "gate").write_bytes(b"\xff 1 9999999999999999999999\n"),
+    "idle markers": lambda own: garble(list(own.glob("idle-*")), b"\xff\n"),
     "words": lambda own: replaced(own / "words"),
     "a failure": lambda own: (own / "state" / "default" / "unreachable.json").write_text("{}"),
     "every file": lambda own: garble(every_file(own), b"\xff{"),

@@ -192,7 +192,7 @@ def test_a_run_claims_for_itself_and_other_runs_do_not_start_it_again(pair: Pair
 def test_a_task_that_others_may_be_told_of_is_claimed_though_nobody_holds_anything(
     pair: Pair,
 ) -> None:
-    """The gate lets commits pass without a look; one that starts a task is none of these."""
+    """The idle marker lets commits pass without a look; one that starts a task is none of these."""
     pair.jo.put("docs/guide.md")
     pair.jo.commit()
     pair.jo.put("docs/guide.md")

@@ -10,21 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from gitlease.guard import idle_marker as gate
+from gitlease.git.repository import discover
+from gitlease.guard.idle_marker import Origin, origin_of, write_idle_marker
+from gitlease.guard.ports import IdleMarker
 from gitlease.install.hooks import places
 from gitlease.install.hooks.places import Way
 from support.fences import clean_env
 from support.repos import commit_file, git, run_git
 
-GATE_FILE = ".git/gitlease/gate"
-
-
-def who(environ: Mapping[str, str]) -> str:
-    """What a gate says of whom it was made for."""
-    return ":".join(f".{environ[name]}" if name in environ else "" for name in gate.WHO)
-
-
-WHO = who(clean_env())
+HOUR = 3_600
+LATER = int(time.time()) + 8 * HOUR
+IDLE = IdleMarker(clear_until=LATER)
 
 
 @dataclass(frozen=True)
@@ -54,8 +50,12 @@ class HookRepo:
 
     def answer(self, status: int, *, broken: bool = False) -> None:
         """Let gitlease end with a status; ``broken``: whatever it is asked."""
-        version = "" if broken else '[ "$1" != --version ] || exit 0\n'
-        text = f'#!/bin/sh\n{version}echo "$2 $(cat | tr "\\n" ";")" >>"$CALLS"\nexit {status}\n'
+        text = "#!/bin/sh\n"
+        if not broken:
+            text += '[ "$1" != --version ] || exit 0\n'
+            answer = 'echo "gitlease-probe $2 v0 $0" >&2; exit 1'
+            text += f'[ -z "$GITLEASE_PROBE" ] || {{ {answer}; }}\n'
+        text += f'echo "$2 $(cat | tr "\\n" ";")" >>"$CALLS"\nexit {status}\n'
         file = self.bin / "gitlease"
         file.write_text(text, encoding="utf-8")
         file.chmod(0o755)
@@ -71,14 +71,24 @@ class HookRepo:
         done = run_git(self.root, "push", "-q", "origin", "HEAD:refs/heads/new", env=self.env)
         return done.returncode, done.stderr
 
-    def set_gate(self, text: str, end: str = "\n") -> Path:
-        """Write a gate that was made for whoever the fences name, after all settings were made."""
-        first, *more = text.split("\n")
-        line = " ".join([*first.split(" "), *["-"] * 6][:6])
-        gate = self.write(GATE_FILE, "\n".join((f"{line} {WHO}", *more)).encode() + end.encode())
-        later = time.time() + 60
-        os.utime(gate, (later, later))
-        return gate
+    @property
+    def private(self) -> Path:
+        return self.root / ".git" / "gitlease"
+
+    def set_idle(
+        self,
+        idle: IdleMarker = IDLE,
+        *,
+        files: tuple[str, ...] = (),
+        read_at: int | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        """Write the markers for whoever the fences name, after all settings were made."""
+        environ = clean_env(env or {})
+        made = time.time_ns() + HOUR * 10**9 if read_at is None else read_at
+        here = origin_of(discover(str(self.root)), environ)
+        origin = Origin(here.who, (*here.files, *files), made)
+        write_idle_marker(str(self.private), idle, origin, now=int(time.time()))
 
     def write(self, name: str, data: bytes, mode: int = 0o755) -> Path:
         """Write a file of the repository."""

@@ -83,7 +83,7 @@ def make_clone(remote: Remote, path: Path, email: str, name: str) -> Path:
 
 
 def settle(*files: Path) -> None:
-    """Date files of settings back: the gate passes nobody who changed them a moment ago."""
+    """Date files of settings back: the idle marker passes nobody who changed them a moment ago."""
     for file in files:
         before = file.stat().st_mtime - 3_600
         os.utime(file, (before, before))

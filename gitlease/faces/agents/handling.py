@@ -288,13 +288,12 @@ def _beat(event: Event, opener: Opener, standing: Standing) -> None:
     """Have the leases renewed in the background where it is time, by what the idle marker says."""
     from gitlease.wiring.hooks import is_due, start_detached
 
-    idle, now = standing.idle, time.time()
-    # A claim of a moment ago may not have reached the marker: look into "nothing held" at times.
-    blind = idle is None or now >= idle.held_until
-    if idle is not None and not blind and now < idle.renew_at:
+    renew_at = standing.renew_at
+    if renew_at is not None and time.time() < renew_at:
         return
+    # A claim of a moment ago may not have reached the marker: look into "nothing held" at times.
     name = f"{event.by} {event.session_id} {event.agent_id}"
-    if not is_due(standing, name, every=BLIND_BEAT if blind else BEAT):
+    if not is_due(standing, name, every=BLIND_BEAT if renew_at is None else BEAT):
         return
     context = _context(event, opener)
     if context is not None and context.family:

@@ -6,6 +6,7 @@ kept nowhere else, so that hooks can be taken out whoever put them in.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -16,7 +17,7 @@ from gitlease.install.hooks.places import PROGRAM, Place, Way, find_place, read_
 from gitlease.install.hooks.plan import plan_install
 from gitlease.install.hooks.removal import plan_uninstall
 from gitlease.install.hooks.shims import HOOKS
-from gitlease.install.hooks.write import Change, Plan, carry_out, drop_folders
+from gitlease.install.hooks.write import Change, Plan, carry_out
 
 
 def install(
@@ -49,7 +50,9 @@ def uninstall(repository: Repository, *, dry_run: bool = False) -> Plan:
     plan = plan_uninstall(place, repository)
     if not dry_run:
         carry_out(place, plan)
-        drop_folders(place)
+        for folder in {os.path.dirname(change.path) for change in plan.changes} - {""}:
+            with contextlib.suppress(OSError):  # somebody else's files are in it
+                os.rmdir(folder)
     return plan
 
 

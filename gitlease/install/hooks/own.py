@@ -14,20 +14,12 @@ from gitlease.install.hooks.managers import hook_lines
 from gitlease.install.hooks.places import HUSKY, Place, read_file
 from gitlease.install.hooks.shims import HOOKS, find_section
 
-# What starts nothing: a probe may pass over it.
-_QUIET = re.compile(r"#.*|set [-+].*|\w+=[\w./:-]*|")
-
 
 @dataclass(frozen=True, slots=True)
 class OwnCall:
-    """A call in a script of somebody's own.
-
-    ``first``: nothing else is started before it, so that a probe ends there. ``runs``: the script
-    may be executed.
-    """
+    """A call in a script of somebody's own. ``runs``: the script may be executed."""
 
     path: str
-    first: bool
     runs: bool
 
 
@@ -36,13 +28,9 @@ def own_call(place: Place, name: str) -> OwnCall | None:
     for folder in script_folders(place):
         path = os.path.join(folder, name)
         data = read_file(path)
-        if data is None or find_section(data, name) is not None:
-            continue
-        before = _before_call(data, name)
-        if before is not None:
-            called = path if folder == place.folder else os.path.join(place.folder, name)
-            first = all(_QUIET.fullmatch(line) for line in before)
-            return OwnCall(path, first, os.access(called, os.X_OK))
+        if data is not None and find_section(data, name) is None and _calls(data, name):
+            called = os.path.join(place.folder, name)
+            return OwnCall(path, os.access(called, os.X_OK))
     return None
 
 
@@ -64,20 +52,16 @@ def script_folders(place: Place) -> tuple[str, ...]:
 
 def _stays(data: bytes, name: str) -> bool:
     placed = find_section(data, name)
-    rest = data if placed is None else data[: placed.start] + data[placed.end :]
-    return _before_call(rest, name) is not None
+    return _calls(data if placed is None else data[: placed.start] + data[placed.end :], name)
 
 
-def _before_call(data: bytes, name: str) -> list[str] | None:
-    """The lines of a script before the printed ones; None where these are not in it.
-
-    Below a plain ``exit`` they are never run.
-    """
+def _calls(data: bytes, name: str) -> bool:
+    """Whether the printed lines are in a script. Below a plain ``exit`` they are never run."""
     lines = [line.strip() for line in data.decode("utf-8", "surrogateescape").split("\n")]
     printed = list(hook_lines(name))
     for at, line in enumerate(lines):
         if lines[at : at + len(printed)] == printed:
-            return lines[:at]
+            return True
         if re.match(r"exit\b", line):
-            return None
-    return None
+            return False
+    return False

@@ -1,4 +1,4 @@
-"""The shell that git calls: a section for each hook, which decides by the gate or calls gitlease.
+"""The shell that git calls: a section for each hook. It has nothing to do, or calls gitlease.
 
 A section stands between two lines that name it, so that it can be found and taken out again to the
 byte. It is the same in every repository: what differs is read from the clone's private folder.
@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from enum import Enum
 
 from gitlease.core.frozen import dataclass
-from gitlease.guard.idle_marker import WHO
+from gitlease.guard.idle_marker import ACTIVITY, COMMIT, MESSAGE, NOW, SINCE, WHO
 from gitlease.install.managed_text import find_marked
 
-VERSION = 1
+VERSION = 2
 HOOKS = (
     *("pre-commit", "prepare-commit-msg", "commit-msg", "post-commit", "post-checkout"),
     *("post-merge", "post-rewrite", "pre-push"),
@@ -24,7 +24,6 @@ SHEBANG = b"#!/bin/sh\n"
 ASIDE = ".before-gitlease"  # what a hook that is no shell script is called meanwhile
 PROBE, SKIP = "GITLEASE_PROBE", "GITLEASE_SKIP"
 ANSWER = "gitlease-probe"
-MOST_PLACES = 50  # where tasks are: of more of them gitlease itself thinks
 
 
 class Form(Enum):
@@ -85,138 +84,67 @@ def is_edited(placed: Placed, name: str) -> bool:
 
 
 def _body(name: str) -> list[str]:
-    reads = "" if name == "pre-push" else _READ_GATE.replace("@GATE@", _gate(name))
-    call = _ASK if name in CHECKED else _TELL
+    # A push has no idle marker: it asks the remote anyway.
+    idle = "" if name == "pre-push" else _IDLE
     return (
-        (_FIND + reads + _PROGRAM + call)
+        (_FIND + idle + _PROGRAM + (_ASK if name in CHECKED else _TELL))
+        .replace("@GIT@", _NOTHING_STAGED if name == "pre-commit" else "")
+        .replace("@MARKER@", _MARKERS.get(name, ACTIVITY))
         .replace("@NAME@", name)
         .replace("@WHAT@", CHECKED.get(name, ""))
         .replace("@INPUT@", "" if name == "pre-push" else " </dev/null")
-        .replace("@VERSION@", str(VERSION))
         .splitlines()
     )
 
 
-def _gate(name: str) -> str:
-    """When there is nothing to do, by the numbers of the gate.
-
-    A push has none: it asks the remote anyway, and what it sends is judged by what is true now.
-    """
-    if name == "pre-commit":
-        return _IF_CLEAR
-    if name in ("prepare-commit-msg", "commit-msg"):
-        late = '[ "$now" -ge "$held" ]'
-    else:
-        late = '[ "$now" -ge "$held" ] || [ "$now" -lt "$renew" ]'
-    idle = f'      if [ "$held" = 0 ]; then exit 0; fi\n{_NOW}'
-    return f"{idle}      if {{ {late}; }} 2>/dev/null; then exit 0; fi\n"
-
-
-# The time, without a process where the shell keeps it, or where the kernel tells how long it runs
-# and the gate says since when: in one boot, which has an id.
-_NOW = """\
-      now=${EPOCHSECONDS:-} up= id=
-      case ${offset:-x} in *[!0-9]*) ;; *)
-        if [ -z "$now" ] && read -r up id </proc/uptime && up=${up%%.*} &&
-          read -r id </proc/sys/kernel/random/boot_id && [ "$id" = "$boot" ]; then
-          case ${up:-x} in *[!0-9]*) ;; *) now=$((up + offset)) ;; esac
-        fi 2>/dev/null
-      esac
-      [ -n "$now" ] || now=$(date +%s)
-"""
-
-# The common directory of the clone, found by shell alone: a linked work tree points to it.
+_MARKERS = {"pre-commit": COMMIT, "prepare-commit-msg": MESSAGE, "commit-msg": MESSAGE}
+# The clone's private folder, found by shell alone: a linked work tree has the common directory two
+# levels up.
 _FIND = """\
   [ -z "${GITLEASE_SKIP-}" ] || exit 0
-  d=${GIT_DIR:-.git} c= p=
-  if [ -f "$d" ]; then IFS= read -r c <"$d" || :; d=${c#gitdir: } c=; fi
-  if [ -f "$d/commondir" ]; then IFS= read -r c <"$d/commondir" || :; fi
-  case $c in '') ;; /*) d=$c ;; *) d=$d/$c ;; esac
-  d=${GIT_COMMON_DIR:-$d}
+  d=${GIT_COMMON_DIR:-${GIT_DIR:-.git}}
+  [ ! -f "$d/commondir" ] || d=$d/../..; d=$d/gitlease
 """
 
 
 def _words(names: Sequence[str]) -> str:
-    """Whether each variable is set, and to what."""
-    return ":".join(f"${{{name}+.${name}}}" for name in names)
+    return ":".join(f"${{{name}-}}" for name in names)
 
 
-# A gate serves whom it was made for, as long as the settings that say who that is are older than
-# it: the places of git's settings go into the comparison, the files themselves by their dates. The
-# further lines of the gate begin with such files, by their full paths. What is not three numbers
-# lets nothing pass, and is not compared: ksh takes it for a sum. The file may go at any moment.
-# EPOCHSECONDS of the environment is no clock; a shell that keeps one ignores the assignment, but
-# for zsh, which would end there.
-_READ_GATE = f"""\
-  g=$d/gitlease/gate
-  who={_words(WHO[:3])}
-  who=$who:{_words(WHO[3:5])}
-  who=$who:{_words(WHO[5:])}
-  fits() {{ [ ! -e "$1" ] || [ "$g" -nt "$1" ]; }}
-  [ -n "${{ZSH_VERSION-}}" ] || EPOCHSECONDS=
-  if [ -z "${{GITLEASE_PROBE-}}" ] && [ -f "$g" ] && {{
-    fits "$d/config" && fits .gitlease.yaml && fits "${{HOME-}}/.gitconfig" &&
-      fits "${{XDG_CONFIG_HOME:-${{HOME-}}/.config}}/git/config" &&
-      fits "${{GIT_CONFIG_GLOBAL-}}" && {{
-        read -r clear renew held word offset boot made && [ "$made" = "$who" ] &&
-          while IFS= read -r line; do
-            case $line in /*) fits "$line" || clear=x ;; *) break ;; esac
-          done
-      }} <"$g"
-  }} 2>/dev/null; then
-    case $clear$renew${{held:-x}} in *[!0-9]*) ;; *)
-@GATE@    esac
-  fi
+# A marker is dated to when it ends, so that a shell tells without a process whether that is to
+# come: by a file that is emptied now (touch is a process, and what is written is waited for by some
+# file systems). It names whom it was made for, and after that, up to an empty line, the files of
+# settings, which must not have changed since. Settings for one command may name somebody else.
+_IDLE = f"""\
+  idle() {{
+    case ${{GIT_CONFIG_PARAMETERS-}} in *mail* | *lease* | *nclude*) return 1 ;; esac
+    true >"$d/{NOW}" && [ "$d/@MARKER@" -nt "$d/{NOW}" ] && IFS= read -r who || return 1
+    [ "$who" = "{_words(WHO[:4])}:\\
+{_words(WHO[4:])}" ] || return 1
+    while IFS= read -r f && [ -n "$f" ]; do [ ! "$f" -nt "$d/{SINCE}" ] || return 1; done
+@GIT@  }} 2>/dev/null <"$d/@MARKER@"
+  [ -n "${{GITLEASE_PROBE-}}" ] || ! idle || exit 0
 """
-# What is held here is another's for whoever git is told to be for this one command. Where a commit
-# may claim a task, git says whether anything is staged where tasks are: the further lines of the
-# gate. They are literal, but in upper or lower case, as in the settings; git takes no
-# dots out of them. What this clone alone cannot tell for certain is gitlease's to find out.
-_IF_CLEAR = f"""\
-{_NOW}      case $held:${{GIT_CONFIG_COUNT-}}:${{GIT_CONFIG_PARAMETERS-}} in
-        0:*) ;;
-        *:[0-9]*:* | *[eE][mM][aA][iI][lL]* | *[lL][eE][aA][sS][eE].* | *[iI]nclude*) clear=0 ;;
-      esac
-      if [ "$clear" != 0 ] && [ "$now" -lt "$clear" ] 2>/dev/null; then
-        case $word in '' | -) exit 0 ;; esac
-        if [ "$word" = tasks ] && (
-          exec <"$g" || exit 1
-          read -r again renew held word offset boot made || exit 1
-          [ "$again $word $made" = "$clear tasks $who" ] || exit 1
-          set --
-          while IFS= read -r line; do
-            case $#$line in 0/*) continue ;; esac
-            case /$line/ in *//* | */./* | */../*) exit 1 ;; esac
-            [ $# -lt {MOST_PLACES} ] || exit 1
-            set -- "$@" ":(top,literal,icase)$line"
-          done
-          [ $# -gt 0 ] && [ -z "$line" ] || exit 1
-          unset GIT_LITERAL_PATHSPECS GIT_GLOB_PATHSPECS GIT_NOGLOB_PATHSPECS GIT_ICASE_PATHSPECS
-          export GIT_ALLOW_PROTOCOL=none GIT_NO_LAZY_FETCH=1
-          exec git --no-replace-objects -c index.sparse=false diff-index --cached --quiet \\
-            --ignore-submodules=none HEAD -- "$@"
-        ) 2>/dev/null; then exit 0; fi
-      fi
+# Where a commit may claim a task, git says whether anything is staged where tasks are: the further
+# lines of the marker. What this clone alone cannot tell is gitlease's to find out.
+_NOTHING_STAGED = """\
+    while IFS= read -r f; do set -- "$@" "$f"; done
+    [ $# = 0 ] || GIT_ALLOW_PROTOCOL=none git --no-literal-pathspecs \\
+      diff-index --cached --quiet HEAD -- "$@"
 """
 _PROGRAM = """\
-  if [ -f "$d/gitlease/program" ]; then IFS= read -r p <"$d/gitlease/program" || :; fi
-  [ -f "$p" ] && [ -x "$p" ] || p=gitlease
-  command -v "$p" >/dev/null 2>&1 || p=
-  if [ -n "${GITLEASE_PROBE-}" ]; then echo "gitlease-probe @NAME@ v@VERSION@ $p" >&2; exit 1; fi
+  { IFS= read -r p <"$d/program" && [ -x "$p" ]; } 2>/dev/null || p=gitlease
 """
 # 1 is also what an interpreter ends with that cannot load gitlease: then nobody was asked.
 _ASK = """\
-  if [ -z "$p" ]; then echo "gitlease: not found, so this @WHAT@ is not checked" >&2; exit 0; fi
-  "$p" hook @NAME@ "$@"@INPUT@ && exit 0
-  s=$?
-  if [ $s = 1 ] && "$p" --version </dev/null >/dev/null 2>&1; then exit 1; fi
-  echo "gitlease: it failed with status $s, so this @WHAT@ is not checked" >&2
-  exit 0
+  command -v "$p" >/dev/null && "$p" hook @NAME@ "$@"@INPUT@; s=$?
+  [ $s != 1 ] || ! "$p" --version </dev/null >/dev/null 2>&1 || exit 1
+  [ $s = 0 ] || echo "gitlease: missing or failed (status $s), so this @WHAT@ is not checked" >&2
 """
-# These never stop git; what is missing is said once, by the hook that checks.
+# These never stop git, but for a probe; what is missing is said once, by the hook that checks.
 _TELL = """\
-  [ -z "$p" ] || "$p" hook @NAME@ "$@" </dev/null || :
-  exit 0
+  command -v "$p" >/dev/null || exit 0
+  "$p" hook @NAME@ "$@" </dev/null || [ -z "${GITLEASE_PROBE-}" ]
 """
 # Whoever does not read it all must not fail for that, whatever the script sets for its pipes.
 _KEEP_INPUT = """\

@@ -1,7 +1,8 @@
 """Which hooks are live: what the files say, and a probe that git itself is made to run.
 
 The probe ends each hook where our section stands, which is before anything else in it. What git
-would run besides, from its configuration or from a folder, is switched off for it.
+would run besides, from its configuration or from a folder, is switched off for it. A gitlease
+that is asked so does nothing but answer.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 
 from gitlease.core.frozen import dataclass
 from gitlease.git.repository import TIMEOUT, Repository
@@ -21,11 +21,20 @@ from gitlease.install.hooks.managers import (
     lefthook_hooks,
     pre_commit_hooks,
 )
-from gitlease.install.hooks.own import OwnCall, own_call
-from gitlease.install.hooks.places import HOOK_RUN, SCRIPTS, Place, Way, find_place, read_file
+from gitlease.install.hooks.own import own_call
+from gitlease.install.hooks.places import (
+    HOOK_RUN,
+    PROGRAM,
+    SCRIPTS,
+    Place,
+    Way,
+    find_place,
+    read_file,
+)
 from gitlease.install.hooks.shims import ANSWER, HOOKS, PROBE, SKIP, find_section, is_current
 
 OWN_WAY = "your own hook"
+NO_PROGRAM = "there is no gitlease that it could start"
 _ANSWER = re.compile(rf"^{ANSWER} ([a-z-]+) v(\d+) ?(.*)$", re.MULTILINE)
 
 
@@ -59,72 +68,49 @@ def _state(place: Place, name: str) -> HookState:
     script, way = _script(place, name)
     data = read_file(script)
     placed = None if data is None else find_section(data, name)
+    program = _program(place, noted=placed is not None)
     if placed is None:
-        own = own_call(place, name)
-        if own is not None:
-            return _own(place, name, own)
-        return HookState(name=name, problem="not installed")
+        return _own(place, name, program)
+    if program is None:
+        return HookState(name=name, way=way, problem=NO_PROGRAM)
+    live = os.access(script, os.X_OK)
+    problem = "" if live else "not executable"
+    proven = False
+    if place.git >= HOOK_RUN:
+        live = proven = _answers(place, name, files=script != _own_script(place, name))
+        problem = "" if live else "it is in place, but git does not get an answer from it"
     current = is_current(placed, name)
-    old = "" if current else "another version of it, or edited: gitlease hooks install"
-    if place.git < HOOK_RUN:
-        live = os.access(script, os.X_OK)
-        problem = old if live else "not executable"
-        return HookState(name=name, way=way, live=live, current=current, problem=problem)
-    answer = _probe(place, name, files=script != _own_script(place, name))
-    if answer is None:
-        problem = "it is in place, but git does not get an answer from it"
-        return HookState(name=name, way=way, current=current, problem=problem)
-    problem = old if answer else "there is no gitlease that it could start"
+    if live and not current:
+        problem = "another version of it, or edited: gitlease hooks install"
     return HookState(
         name=name,
         way=way,
-        live=bool(answer),
-        proven=True,
+        live=live,
+        proven=proven,
         current=current,
-        program=answer or None,
+        program=program,
         problem=problem,
     )
 
 
-def _own(place: Place, name: str, own: OwnCall) -> HookState:
-    """What a script of somebody's own calls us in.
-
-    It is run where a probe ends with our line: what else people have in hooks may take long, and
-    do anything.
-    """
-    if not own.runs:
-        problem = f"{own.path} calls it, but git does not run that: is it executable?"
-        return HookState(name=name, way=OWN_WAY, problem=problem)
-    program = shutil.which("gitlease")
+def _own(place: Place, name: str, program: str | None) -> HookState:
+    """What a script of somebody's own calls us in; it is not run, since it may do anything."""
+    own = own_call(place, name)
+    if own is None:
+        return HookState(name=name, problem="not installed")
+    problem = ""
     if program is None:
-        problem = "there is no gitlease that it could start"
-        return HookState(name=name, way=OWN_WAY, problem=problem)
-    safe = own.first and place.git >= HOOK_RUN and _answers(place, program, name)
-    if not safe:
-        return HookState(name=name, way=OWN_WAY, live=True, program=program)
-    if _probe(place, name, files=True) is None:
-        problem = f"{own.path} calls it, but git does not get an answer from it"
-        return HookState(name=name, way=OWN_WAY, problem=problem)
-    return HookState(name=name, way=OWN_WAY, live=True, proven=True, program=program)
+        problem = NO_PROGRAM
+    elif not own.runs:
+        problem = f"{own.path} calls it, but git does not run that: is it executable?"
+    return HookState(name=name, way=OWN_WAY, live=not problem, program=program, problem=problem)
 
 
-def _answers(place: Place, program: str, name: str) -> bool:
-    """Whether a gitlease answers a probe: another version's would go on, and the script as well."""
-    try:
-        asked = subprocess.run(
-            [program, "hook", name],
-            cwd=place.top,
-            env={**os.environ, PROBE: "1", SKIP: ""},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            timeout=TIMEOUT,
-            check=False,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return False
-    said = _ANSWER.finditer(asked.stderr.decode("utf-8", "replace"))
-    return asked.returncode == 1 and any(found[1] == name for found in said)
+def _program(place: Place, *, noted: bool) -> str | None:
+    """The gitlease that a hook starts: the one that was noted, or the one on PATH."""
+    path = os.fsdecode(read_file(os.path.join(place.private, PROGRAM)) or b"").partition("\n")[0]
+    there = noted and os.path.isfile(path) and os.access(path, os.X_OK)
+    return path if there else shutil.which("gitlease")
 
 
 def _own_script(place: Place, name: str) -> str:
@@ -160,11 +146,12 @@ def _managed(place: Place, name: str) -> HookState | None:
     return HookState(name=name, way=place.way.value, live=live, problem=problem)
 
 
-def _probe(place: Place, name: str, *, files: bool) -> str | None:
-    """The answer of our own hook, with those of others switched off; ``files``: it is in a file."""
+def _answers(place: Place, name: str, *, files: bool) -> bool:
+    """Whether our own hook answers, with those of others off; ``files``: it is in a file."""
     settings = [f"hook.{other}.enabled=false" for other in place.others]
     settings += [] if files else ["core.hooksPath=/dev/null"]
-    return ask_hook(name, place.top, *(word for one in settings for word in ("-c", one)))
+    options = (word for one in settings for word in ("-c", one))
+    return ask_hook(name, place.top, *options) is not None
 
 
 def ask_hook(name: str, cwd: str, *options: str, repository: bool = True) -> str | None:

@@ -6,13 +6,10 @@ import os
 
 from gitlease.core.errors import Invalid
 from gitlease.core.frozen import dataclass
-from gitlease.git.files import load_json, store_json
 from gitlease.git.repository import TIMEOUT
 from gitlease.git.run import run_git
-from gitlease.install.hooks.places import SCRIPTS, Place, Way
+from gitlease.install.hooks.places import Place, Way
 from gitlease.install.managed_text import mode_of, written_aside
-
-NOTED = "hooks.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +54,7 @@ def carry_out(place: Place, plan: Plan) -> None:
             if change.setting is not None:
                 _set(place.top, *change.setting)
             else:
-                _write(place, change)
+                _write(change)
         except OSError as error:
             raise Invalid(
                 f"{change.path} cannot be written: {error.strerror}",
@@ -72,7 +69,7 @@ def _set(top: str, key: str, value: str) -> None:
         raise Invalid(f"git cannot set {key}: {done.err.strip()[:200]}")
 
 
-def _write(place: Place, change: Change) -> None:
+def _write(change: Change) -> None:
     path = change.path
     if change.new is None:
         if change.back:
@@ -80,39 +77,8 @@ def _write(place: Place, change: Change) -> None:
         else:
             os.unlink(path)
         return
-    _make_folder(place, os.path.dirname(path))
+    os.makedirs(os.path.dirname(path), exist_ok=True)
     mode = None if change.aside else mode_of(path)
     with written_aside(path, change.new, mode=mode, new=change.mode):
         if change.aside:
             os.rename(path, change.aside)
-
-
-def _make_folder(place: Place, folder: str) -> None:
-    """Make a folder, and note that it is ours to remove."""
-    if os.path.isdir(folder):
-        return
-    os.makedirs(folder)
-    if folder == place.private:
-        return
-    os.makedirs(place.private, exist_ok=True)
-    noted = _noted(place)
-    store_json(os.path.join(place.private, NOTED), {"made": [*noted, folder]})
-
-
-def _noted(place: Place) -> list[str]:
-    data = load_json(os.path.join(place.private, NOTED), 65_536)
-    made = data.get("made") if isinstance(data, dict) else None
-    return [str(folder) for folder in made] if isinstance(made, list) else []
-
-
-def drop_folders(place: Place) -> None:
-    """Remove the folders that were made for hooks, where nothing else came into them."""
-    for folder in _noted(place):
-        if folder in (place.folder, place.scripts, os.path.join(place.private, SCRIPTS)):
-            try:
-                os.rmdir(folder)
-            except OSError:
-                continue  # somebody else's files are in it
-    noted = os.path.join(place.private, NOTED)
-    if os.path.lexists(noted):
-        os.unlink(noted)
