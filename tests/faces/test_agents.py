@@ -642,7 +642,7 @@ def test_hosts_share_the_section_of_agents_md_and_the_last_one_takes_it_out(clon
     assert "AGENTS.md keeps our section: another host has hooks of ours here" in told.stdout
     assert (one / "AGENTS.md").read_text() == section
     told = gitlease(one, "agent", "cursor", "uninstall")
-    assert "AGENTS.md is as it was before" in told.stdout
+    assert "took our part out of AGENTS.md" in told.stdout
     assert git(one, "status", "--porcelain") == ""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from gitlease.install.agents.place import Done, Place, read, take_out, write
+from gitlease.install.agents.place import Done, Place, read, write
 from gitlease.install.managed_text import find_marked, swap
 
 BEGIN, END = "<!-- BEGIN GITLEASE v=1 -->", "<!-- END GITLEASE -->"
@@ -23,40 +23,30 @@ SECTION = (
 
 
 def write_section(place: Place) -> Done:
-    """Write the marked section at the end of the file, or anew where it is."""
-    before = read(place)
-    text = before or b""
-    end = b"\r\n" if b"\r\n" in text else b"\n"
+    """Write the marked section after a line end of its own, or anew where it is."""
+    before = read(place) or b""
+    end = b"\r\n" if b"\r\n" in before else b"\n"
     section = end.join(line.encode() for line in SECTION) + end
-    found = _find(text)
-    if found:
-        after = swap(text, found, section)
-    else:
-        gap = b"" if not text else end if text.endswith(b"\n") else end + end
-        after = text + gap + section
+    found = _find(before)
+    after = swap(before, found, section) if found else before + (end if before else b"") + section
     if after == before:
         return Done(place.name, "unchanged")
-    original = before if not found else _without(text, found)
-    write(place, after, original=original, before=before)
+    write(place, after)
     return Done(place.name, "written")
 
 
 def remove_section(place: Place, *, keep: bool = False) -> Done:
-    """Take the section out, with the empty line that came with it; ``keep``: others need it yet."""
-    before = read(place)
-    found = _find(before or b"")
-    if before is None or found is None:
+    """Take the section out, with the line end before it; ``keep``: others need it yet."""
+    before = read(place) or b""
+    found = _find(before)
+    if found is None:
         return Done(place.name, "absent")
     if keep:
         return Done(place.name, "kept")
-    rest = _without(before, found)
-    return take_out(place, before, rest, nothing_left=not rest.strip())
+    head = before[: found.start()].removesuffix(b"\n").removesuffix(b"\r")
+    write(place, head + before[found.end() :])
+    return Done(place.name, "removed")
 
 
 def _find(text: bytes) -> re.Match[bytes] | None:
     return find_marked(text, b"<!-- BEGIN GITLEASE", rb"<!-- END GITLEASE -->[ \t]*")
-
-
-def _without(text: bytes, found: re.Match[bytes]) -> bytes:
-    before = text[: found.start()].removesuffix(b"\n").removesuffix(b"\r")
-    return before + text[found.end() :]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 
@@ -44,6 +45,9 @@ def set_up_agent(
     elif action == "uninstall":
         done.append(agent_files.uninstall(known, place))
     if repository is not None and not user:
+        if action == "install":  # a mark that gitlease is used here, for linked work trees too
+            with contextlib.suppress(OSError):
+                os.makedirs(os.path.join(repository.common_dir, "gitlease"), exist_ok=True)
         if action == "install" and section:
             done.append(write_section(agents_md(repository)))
         elif action == "uninstall":

@@ -27,11 +27,11 @@ its end. Only tools that edit files are judged: what a shell command writes is l
 git and to the checks behind them.
 
 The host's file of the work tree is changed, to be committed; with --user the person's own, for all
-repositories. It is rewritten as JSON with all that others have in it: order, indentation and
-numbers stay, spacing inside lines and the spelling of letters (\\u00fc) do not. Uninstall brings
-the former bytes back unless the file was changed meanwhile; then only our entries go. The section
-of AGENTS.md goes with the last host that has hooks here. ACTION may also be an event, as the hooks
-call it: JSON on standard input, a decision on standard output, exit 0.""",
+repositories. It is rewritten as JSON with all that others have in it: order and indentation stay,
+spacing inside lines and the spelling of letters (\\u00fc) and numbers do not. Uninstall takes our
+entries out again. The section of AGENTS.md goes with the last host that has hooks here. ACTION may
+also be an event, as the hooks call it: JSON on standard input, a decision on standard output,
+exit 0.""",
     examples=(
         "gitlease agent claude install",
         "gitlease agent codex install --keep     # leases stay after a session, until they lapse",
@@ -98,8 +98,7 @@ def _show(body: wire.Document) -> None:
     told = {
         "written": "wrote our hooks into {0}",
         "unchanged": "{0} has them: nothing to do",
-        "restored": "{0} is as it was before",
-        "removed": "took our part out of {0}; the rest is as others changed it",
+        "removed": "took our part out of {0}",
         "absent": "{0} has nothing of ours",
         "kept": "{0} keeps our section: another host has hooks of ours here",
     }
