@@ -6,6 +6,7 @@ itself, unless git's configuration has mode ``warn``.
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from enum import Enum
@@ -15,7 +16,6 @@ from gitlease.core.frozen import dataclass
 VERSION = 3
 NAME = "pre-receive"
 ASIDE_FOLDER = "gitlease.d"  # has the hook that was there before, under its own name
-OLD_ASIDE = ".before-gitlease"  # what version 1 added to its name instead
 ACCEPTED, REFUSED = 0, 9  # statuses of gitlease; with any other it has not judged
 
 
@@ -32,7 +32,6 @@ class Placed:
     """A hook of ours as it was found: its form, and the gitlease that it starts."""
 
     form: Form
-    version: int
     program: str
 
 
@@ -51,17 +50,21 @@ def shim(form: Form, program: str) -> bytes:
     return text.encode()
 
 
+def aside_of(hook: str) -> str:
+    """Where the hook that was there is set aside: many hooks go by the name they are called by."""
+    return os.path.join(os.path.dirname(hook), ASIDE_FOLDER, NAME)
+
+
 def find_shim(data: bytes) -> Placed | None:
     """What a hook file of ours says of itself; None for any other file."""
     found = _HEAD.match(data)
     if found is None:
         return None
     try:
-        words = shlex.split(found[3].decode("utf-8", "surrogateescape"))
+        words = shlex.split(found[2].decode("utf-8", "surrogateescape"))
     except ValueError:
         return None
-    program = words[0] if words else ""
-    return Placed(Form(found[2].decode()), int(found[1]), program)
+    return Placed(Form(found[1].decode()), words[0] if words else "")
 
 
 def is_current(data: bytes) -> bool:
@@ -71,7 +74,7 @@ def is_current(data: bytes) -> bool:
 
 
 _HEAD = re.compile(
-    rb"#!/bin/sh\n# gitlease pre-receive v(\d{1,6}) (file|chain|part): [^\n]*\np=([^\n]*)\n"
+    rb"#!/bin/sh\n# gitlease pre-receive v\d{1,6} (file|chain|part): [^\n]*\np=([^\n]*)\n"
 )
 # The mode is asked of git's files, where no client can write, and not of what the environment adds
 # to them.

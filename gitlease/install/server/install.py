@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import filecmp
 import os
 import re
-from collections.abc import Callable
+import shutil
 from enum import Enum
 
 from gitlease.core.errors import Invalid
@@ -15,14 +16,7 @@ from gitlease.git.run import run_git
 from gitlease.install.hooks.install import own_program
 from gitlease.install.hooks.places import hooks_folder, is_below, read_file
 from gitlease.install.managed_text import written_aside
-from gitlease.install.server.aside import (
-    aside_of,
-    drop_folder,
-    find_aside,
-    put_back,
-    set_aside,
-)
-from gitlease.install.server.hook import NAME, OLD_ASIDE, Form, find_shim, shim
+from gitlease.install.server.hook import NAME, Form, aside_of, find_shim, shim
 from gitlease.settings.schema import KEYS
 from gitlease.settings.server import (
     BLOCK,
@@ -35,7 +29,6 @@ from gitlease.settings.server import (
 )
 
 PART = "gitlease"  # its name in a folder of hooks
-FOLDER_KEY = "gitlease.made"  # the folder that was made for it
 
 # A script that hands on to a folder of hooks, as Gitea's, Forgejo's and Bitbucket's do.
 _HANDS_ON = re.compile(rb"^(?!\s*#).*(?:pre-receive|\$0|\$\w+|\$\{\w+\})[\"']?\.d\b", re.MULTILINE)
@@ -110,21 +103,15 @@ def install_server(
     Raises Invalid where something cannot be written.
     """
     place = find_server_place(repository)
-    program = program if program is not None else own_program() or ""
     changes: list[str] = []
     notes: list[str] = []
-
-    def settle(made: bool) -> None:
-        _set(repository, MODE_KEY, mode or repository.config.get(MODE_KEY) or BLOCK, changes)
-        if identity is not None:
-            _set(repository, IDENTITY_KEY, identity, changes)
-        _fix_prefix(repository, changes)
-        if made:
-            folder = os.path.basename(os.path.dirname(place.hook))
-            _set(repository, FOLDER_KEY, folder, changes)
-
+    _set(repository, MODE_KEY, mode or repository.config.get(MODE_KEY) or BLOCK, changes)
+    if identity is not None:
+        _set(repository, IDENTITY_KEY, identity, changes)
+    _fix_prefix(repository, changes)
     try:
-        _write(place, shim(place.form, program), settle, changes, notes)
+        new = shim(place.form, program if program is not None else own_program() or "")
+        _write(place, new, changes, notes)
     except OSError as error:
         raise Invalid(f"{place.hook} cannot be written: {error.strerror}") from None
     return Done(find_server_place(repository), tuple(changes), tuple(notes))
@@ -135,21 +122,19 @@ def uninstall_server(repository: Repository) -> Done:
     place = find_server_place(repository)
     changes: list[str] = []
     notes: list[str] = []
-    data = read_file(place.hook)
+    data, aside = read_file(place.hook), aside_of(place.hook)
     try:
         if data is not None and find_shim(data) is not None:
-            aside = find_aside(place.hook) if place.form is Form.CHAIN else None
-            if aside is not None:
-                put_back(place.hook, aside)
+            if place.form is Form.CHAIN and os.path.lexists(aside):
+                _put_back(place.hook, aside)
                 changes.append(f"put {place.hook} back as it was")
             else:
                 os.unlink(place.hook)
                 changes.append(f"removed {place.hook}")
-                _drop_made(repository, os.path.dirname(place.hook))
-        _drop_stray(place, changes)
+            _drop_folder(place.hook)
     except OSError as error:
         raise Invalid(f"{place.hook} cannot be taken out: {error.strerror}") from None
-    for key in (MODE_KEY, IDENTITY_KEY, FOLDER_KEY):
+    for key in (MODE_KEY, IDENTITY_KEY):
         _set(repository, key, "", changes)
     ours = repository.config.section("gitlease")
     if any(e.scope == "local" and e.key.endswith(f".{HOLDER}") for e in ours):
@@ -157,57 +142,70 @@ def uninstall_server(repository: Repository) -> Done:
     return Done(place, tuple(changes), tuple(notes))
 
 
-def _write(
-    place: ServerPlace,
-    new: bytes,
-    settle: Callable[[bool], None],
-    changes: list[str],
-    notes: list[str],
-) -> None:
-    """Write the hook. ``settle`` is called before it counts, with whether its folder is new."""
-    hook = place.hook
+def _write(place: ServerPlace, new: bytes, changes: list[str], notes: list[str]) -> None:
+    hook, aside = place.hook, aside_of(place.hook)
     data = read_file(hook)
     if data == new and os.access(hook, os.X_OK):
-        settle(False)
         return
-    ours = data is not None and find_shim(data) is not None
-    before = hook if os.path.lexists(hook) and not ours else None
-    old = hook + OLD_ASIDE
-    if before is not None:
-        if os.path.isdir(hook) and not os.path.islink(hook):
-            raise Invalid(f"{hook} is a folder")
-        if place.form is not Form.CHAIN:
-            raise Invalid(f"{hook} is there, and is not ours", hints=("move it away",))
-        if os.path.lexists(old):
-            raise Invalid(
-                f"{old} is there already, and {hook} is not ours",
-                hints=("something replaced our hook: see which of the two is yours",),
-            )
-    elif place.form is Form.CHAIN and os.path.lexists(old):
-        before = old
-    made = not os.path.isdir(os.path.dirname(hook))
+    others = os.path.lexists(hook) and (data is None or find_shim(data) is None)
+    if others and (place.form is not Form.CHAIN or os.path.isdir(hook)):
+        raise Invalid(f"{hook} is there, and is not ours", hints=("move it away",))
     os.makedirs(os.path.dirname(hook), exist_ok=True)
-    aside = aside_of(hook)
-    kept = os.path.lexists(aside)
-    try:
-        with written_aside(hook, new, mode=0o755):  # whoever runs git here need not be its owner
-            if before is not None:
-                set_aside(before, aside)
-            settle(made)
-    except BaseException:
-        if before is not None and not kept and read_file(hook) != new:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(aside)  # the hook itself is still in its place
-            drop_folder(hook)
-        raise
-    if before is not None:
+    with written_aside(hook, new, mode=0o755):  # whoever runs git here need not be its owner
+        if others:
+            _set_aside(hook, aside)
+    if others:
         if not os.access(aside, os.X_OK):
             notes.append(f"{hook} could not be run: it is kept, and not called")
-        if before == old:
-            os.unlink(old)
-        changes.append(f"set {before} aside as {aside}: it is called after ours")
+        changes.append(f"set {hook} aside as {aside}: it is called after ours")
         notes.append(f"{NAME} is called from another folder now: mind it where it goes by $0")
     changes.append(f"wrote {hook}")
+
+
+# A relative link leads to the same file from one folder further down with this before it.
+_UP = "../"
+
+
+def _set_aside(hook: str, aside: str) -> None:
+    """Have a hook under the name ``aside`` as well, so that there is no moment without one.
+
+    Raises Invalid where something else has that name.
+    """
+    target = os.readlink(hook) if os.path.islink(hook) else ""
+    target = target if os.path.isabs(target) or not target else _UP + target
+    if os.path.lexists(aside):  # of an install that was stopped half way, perhaps
+        link = os.readlink(aside) if os.path.islink(aside) else ""
+        if link != target or not (link or filecmp.cmp(hook, aside, shallow=False)):
+            raise Invalid(
+                f"{aside} is there already, and {hook} is not ours",
+                hints=("something replaced our hook: see which of the two is yours",),
+            )
+        return
+    folder = os.path.dirname(aside)
+    if not os.path.isdir(folder):
+        os.mkdir(folder)
+        shutil.copymode(os.path.dirname(folder), folder)  # whoever runs git here may go in
+    try:
+        os.symlink(target, aside) if target else shutil.copy2(hook, aside)
+    except BaseException:
+        _drop_folder(hook)
+        raise
+
+
+def _put_back(hook: str, aside: str) -> None:
+    target = os.readlink(aside) if os.path.islink(aside) else ""
+    if target.startswith(_UP):
+        temporary = f"{aside}.{os.getpid()}.tmp"
+        os.symlink(target.removeprefix(_UP), temporary)
+        os.replace(temporary, aside)
+    os.replace(aside, hook)
+
+
+def _drop_folder(hook: str) -> None:
+    """Remove the folders of the hook and of what was set aside, where nothing is in them."""
+    for folder in (os.path.dirname(aside_of(hook)), os.path.dirname(hook)):
+        with contextlib.suppress(OSError):  # somebody else's hooks are in it
+            os.rmdir(folder)
 
 
 def _fix_prefix(repository: Repository, changes: list[str]) -> None:
@@ -238,22 +236,6 @@ def _set(repository: Repository, key: str, value: str, changes: list[str]) -> No
     if done.code != 0 or done.timed_out:
         raise Invalid(f"git cannot set {key}: {done.err.strip()[:200]}")
     changes.append(f"set {key} to {value}" if value else f"unset {key}")
-
-
-def _drop_made(repository: Repository, folder: str) -> None:
-    """Remove the folder that was made for the hook, where nothing else came into it."""
-    if repository.config.get(FOLDER_KEY) == os.path.basename(folder):
-        with contextlib.suppress(OSError):  # somebody else's hooks are in it
-            os.rmdir(folder)
-
-
-def _drop_stray(place: ServerPlace, changes: list[str]) -> None:
-    """Remove a hook of ours from a folder that nothing calls any more."""
-    stray = os.path.join(os.path.dirname(place.hook), f"{NAME}.d", PART)
-    data = read_file(stray) if place.host is Host.PLAIN else None
-    if data is not None and find_shim(data) is not None:
-        os.unlink(stray)
-        changes.append(f"removed {stray}")
 
 
 def _hands_on(hook: str) -> bool:

@@ -8,8 +8,7 @@ from gitlease.core.frozen import dataclass
 from gitlease.git.repository import Repository
 from gitlease.install.hooks.places import read_file
 from gitlease.install.hooks.status import ask_hook
-from gitlease.install.server.aside import find_aside
-from gitlease.install.server.hook import NAME, Form, find_shim, is_current
+from gitlease.install.server.hook import NAME, Form, aside_of, find_shim, is_current
 from gitlease.install.server.install import Host, find_server_place
 from gitlease.settings.server import ServerSettings, server_settings
 
@@ -40,7 +39,7 @@ def server_state(repository: Repository) -> ServerState:
     data = read_file(place.hook)
     placed = None if data is None else find_shim(data)
     installed = data is not None and placed is not None
-    home = repository.common_dir
+    home, aside = repository.common_dir, aside_of(place.hook)
     answer = ask_hook(NAME, home, f"--git-dir={home}", repository=False) if installed else None
     problem = ""
     if not installed:
@@ -60,7 +59,7 @@ def server_state(repository: Repository) -> ServerState:
         proven=bool(answer),
         current=data is not None and is_current(data),
         program=answer or (placed.program if placed is not None and answer is None else None),
-        kept=find_aside(place.hook) if place.form is Form.CHAIN else None,
+        kept=aside if place.form is Form.CHAIN and os.path.lexists(aside) else None,
         settings=settings,
         problem=problem,
     )
