@@ -129,7 +129,7 @@ def test_who_is_whose_holder_is_the_hosts_own_word_and_stays(host: Host) -> None
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("install", "--mode", "off", "origin.git"), "block or warn"),
+        (("install", "--mode", "off", "origin.git"), "'off' is not one of 'block', 'warn'"),
         (("install", "--identity", "HTTP_X_USER", "origin.git"), "a client can set it"),
         (("install", "--identity", "LC_USER", "origin.git"), "a client can set it"),
         (("install", "--identity", "GIT_COMMITTER_EMAIL", "origin.git"), "a client can set it"),
@@ -138,7 +138,7 @@ def test_who_is_whose_holder_is_the_hosts_own_word_and_stays(host: Host) -> None
         (("install", "--identity", "SSH_CLIENT", "origin.git"), "SSH_CLIENT"),
         (("install", "--identity", "a b", "origin.git"), "is not the name of a variable"),
         (("status", "--mode", "warn", "origin.git"), "does not go with status"),
-        (("reinstall", "origin.git"), "known actions: install, status, uninstall"),
+        (("reinstall", "origin.git"), "'reinstall' is not one of 'install'"),
     ],
 )
 def test_bad_words_are_refused(

@@ -12,24 +12,13 @@ from gitlease.core.frozen import dataclass
 from gitlease.core.resources.resource import word_anywhere
 from gitlease.core.view import LeaseView
 from gitlease.faces import sentences
+from gitlease.faces.agents.events import Reply
 
 LONGEST_CONTEXT = 2_400  # characters: about 600 tokens
 LONGEST_LINE = 240
 LONGEST_PATH = 120
 LISTED = 5
 HELD = 5  # own leases that are spelt out at the start
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
-    """What to tell: ``deny`` stops the edit, ``context`` is for the model, ``notice`` for people.
-
-    An empty one changes nothing.
-    """
-
-    deny: str = ""
-    context: str = ""
-    notice: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

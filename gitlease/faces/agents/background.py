@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from gitlease.core.errors import GitleaseError
 
@@ -31,10 +31,16 @@ def renew(sessions: Sequence[str], opener: Opener) -> None:
     """Renew what is bound to each of these sessions; what is bound to none stays so."""
     for session in sessions[:MOST_SESSIONS]:
         workspace = opener(".", session=session)
-        resources = _bound(workspace, (session,)).get(session)
-        if resources:
-            kept = list(resources.values())
-            workspace.guard.beat(workspace.ledger, workspace.inbox, kept)
+        look = workspace.ledger.known_look()  # asks nobody
+        bound = {
+            lease.resource.key: lease.resource
+            for lease in (look.leases if look is not None else ())
+            if lease.session == session
+            and lease.state.value == "active"
+            and lease.same_holder(workspace.identity.actor)
+        }
+        if bound:
+            workspace.guard.beat(workspace.ledger, workspace.inbox, list(bound.values()))
 
 
 def release(sessions: Sequence[str], opener: Opener) -> None:
@@ -45,18 +51,3 @@ def release(sessions: Sequence[str], opener: Opener) -> None:
         workspace = opener(".", session=session)
         end_session(workspace.ledger, below=True, known=True)
         workspace.guard.refresh()
-
-
-def _bound(workspace: Workspace, sessions: Sequence[str]) -> Mapping[str, dict[str, Any]]:
-    """The resources that this person's sessions hold, by what this clone knows: asks nobody."""
-    look = workspace.ledger.known_look()
-    found: dict[str, dict[str, Any]] = {}
-    for lease in look.leases if look is not None else ():
-        name = lease.session
-        if name is None or lease.state.value != "active":
-            continue
-        if not lease.same_holder(workspace.identity.actor):
-            continue
-        if name in sessions:
-            found.setdefault(name, {})[lease.resource.key] = lease.resource
-    return found

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gitlease.faces.agents import cursor
-from gitlease.faces.agents.answers import Reply, like_claude
-from gitlease.faces.agents.events import Event, Kind, edited, text
+from gitlease.faces.agents.answers import like_claude
+from gitlease.faces.agents.events import Event, Kind, Reply, edited, text
 
 NAMES = {
     Kind.SESSION_START: "SessionStart",

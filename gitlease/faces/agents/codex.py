@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gitlease.faces.agents.answers import Reply, all_of, like_claude
+from gitlease.faces.agents.answers import all_of, like_claude
 from gitlease.faces.agents.claude import NAMES, in_this_shape
-from gitlease.faces.agents.events import Event, Kind
+from gitlease.faces.agents.events import Event, Kind, Reply
 
 PATHS = ("file_path", "path")
 

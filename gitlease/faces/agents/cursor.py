@@ -6,8 +6,8 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from gitlease.faces.agents.answers import Reply, all_of
-from gitlease.faces.agents.events import MAX_WORD, Event, Kind, edited, text
+from gitlease.faces.agents.answers import all_of
+from gitlease.faces.agents.events import MAX_WORD, Event, Kind, Reply, edited, text
 
 PATHS = ("file_path", "path", "target_file", "notebook_path", "target_notebook")
 

@@ -51,6 +51,18 @@ class Event:
     more: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """What to tell: ``deny`` stops the edit, ``context`` is for the model, ``notice`` for people.
+
+    An empty one changes nothing.
+    """
+
+    deny: str = ""
+    context: str = ""
+    notice: str = ""
+
+
 def parse(data: bytes) -> Mapping[str, Any]:
     """An event as its host wrote it. Invalid for what is no JSON object, or is too large."""
     if len(data) > MAX_BYTES:

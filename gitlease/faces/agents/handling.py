@@ -12,15 +12,14 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from gitlease.core.errors import GitleaseError, Invalid, NotARepository, clean
 from gitlease.core.frozen import replace
 from gitlease.core.instant import moment_of
-from gitlease.faces.agents.events import MAX_BYTES, Event, Kind, parse
+from gitlease.faces.agents.events import MAX_BYTES, Event, Kind, Reply, parse
 
 if TYPE_CHECKING:
-    from gitlease.faces.agents.answers import Reply
     from gitlease.wiring.agents import AgentContext
     from gitlease.wiring.hooks import Standing
 
@@ -68,7 +67,8 @@ def run(argv: Sequence[str], *, stdin: BinaryIO | None = None) -> int:
             return in_background(argv[2:], renews=argv[1] == RENEW)
         data = _read(stdin)
         answer, aside = handle(argv, data) if _is_known(argv) else _unknown(argv)
-        _say(answer, sys.stdout)
+        if answer is not None:
+            print(json.dumps(answer), flush=True)
         if aside and sys.stderr is not None:
             print(f"gitlease: {aside}", file=sys.stderr)
     except (OSError, ValueError):
@@ -113,16 +113,9 @@ def handle(
     except NotARepository:
         pass
     except Exception as error:  # whatever it is, an edit is not to hang on it
-        from gitlease.faces.agents.answers import Reply
-
         notice = _fault(kind, error)
         answer = module.answer(kind, Reply(notice=notice))
     return answer if answer or host == "cursor" else None, notice
-
-
-def _say(answer: dict[str, Any] | None, out: TextIO) -> None:
-    if answer is not None:
-        print(json.dumps(answer), file=out, flush=True)
 
 
 def _module(host: str) -> Any:
@@ -158,8 +151,6 @@ def _answers_itself(event: Event) -> bool:
 
 
 def _reply(event: Event, opener: Opener, *, keep: bool) -> Reply:
-    from gitlease.faces.agents.answers import Reply
-
     if event.kind is Kind.BEFORE_EDIT:
         return _before_edit(event, opener)
     if event.kind in (Kind.SESSION_START, Kind.SUBAGENT_START):
@@ -177,8 +168,6 @@ def _context(event: Event, opener: Opener) -> AgentContext | None:
 
 
 def _before_edit(event: Event, opener: Opener) -> Reply:
-    from gitlease.faces.agents import answers
-
     told: list[Reply] = []
     for start, paths in _places(event).items():
         try:
@@ -189,8 +178,8 @@ def _before_edit(event: Event, opener: Opener) -> Reply:
             told.append(_judged(context, event.cwd or start, paths))
     if event.more:
         said = "the edit names too many files: only the first of them were checked"
-        told.append(answers.Reply(context=said, notice=said))
-    return answers.Reply(
+        told.append(Reply(context=said, notice=said))
+    return Reply(
         deny="\n".join(x.deny for x in told if x.deny),
         context="\n".join(x.context for x in told if x.context),
         notice="\n".join(x.notice for x in told if x.notice),
@@ -216,24 +205,27 @@ def _judged(context: AgentContext, cwd: str, paths: Sequence[str]) -> Reply:
 
     touched = judging.touched(context.workspace, cwd, paths)
     if not touched:
-        return answers.Reply()
+        return Reply()
     guarded = context.workspace.guard.check(touched)
     if context.workspace.settings.guard_offline != "block":
         guarded = guarded.lenient()
     blocks, told = judging.split(context, guarded)
     now = _now(context)
-    said = [answers.one_line(text) for text in (*_left(context), *guarded.warnings)[:MOST_SAID]]
+    said = [
+        answers.one_line(text)
+        for text in (*context.workspace.inbox.take(), *guarded.warnings)[:MOST_SAID]
+    ]
     if guarded.offline and context.workspace.settings.guard_offline != "off":
         said.append(answers.one_line(guarded.offline))
     if blocks:
         deny = answers.blocked(blocks, now, context.options)
-        return answers.Reply(deny=deny, notice="\n".join(said))
+        return Reply(deny=deny, notice="\n".join(said))
     notes = [answers.noted(told, now)] if told else []
-    return answers.Reply(context="\n".join((*notes, *said)), notice="\n".join(said))
+    return Reply(context="\n".join((*notes, *said)), notice="\n".join(said))
 
 
 def _start(event: Event, opener: Opener) -> Reply:
-    from gitlease.faces.agents.answers import Reply, introduction
+    from gitlease.faces.agents.answers import introduction
 
     context = _context(event, opener)
     if context is None:
@@ -241,7 +233,11 @@ def _start(event: Event, opener: Opener) -> Reply:
     workspace, service = context.workspace, context.workspace.ledger
     fresh = workspace.guard.check(())  # within its own limit of time; nothing is judged
     look = service.known_look()
-    said = (*_left(context), *fresh.warnings, *([fresh.offline] if fresh.offline else []))
+    said = (
+        *context.workspace.inbox.take(),
+        *fresh.warnings,
+        *([fresh.offline] if fresh.offline else []),
+    )
     if look is None or look.head.ledger is None:
         return Reply(notice="\n".join(said[:2]))
     actor = workspace.identity.actor
@@ -266,7 +262,7 @@ def _start(event: Event, opener: Opener) -> Reply:
 
 def _after_tool(event: Event, opener: Opener) -> Reply:
     """Have the leases renewed in the background, and tell what came of it the last time."""
-    from gitlease.faces.agents.answers import Reply, one_line
+    from gitlease.faces.agents.answers import one_line
     from gitlease.wiring.hooks import standing_at
 
     standing = standing_at(event.cwd or ".")
@@ -274,14 +270,9 @@ def _after_tool(event: Event, opener: Opener) -> Reply:
         return Reply()
     said: Sequence[str] = ()
     if standing.inbox and (context := _context(event, opener)) is not None:
-        said = [one_line(text) for text in _left(context)[:MOST_SAID]]
+        said = [one_line(text) for text in context.workspace.inbox.take()[:MOST_SAID]]
     _beat(event, opener, standing)
     return Reply(context="\n".join(said))
-
-
-def _left(context: AgentContext) -> tuple[str, ...]:
-    """What the renewals in the background left to be said to this session."""
-    return context.workspace.inbox.take()
 
 
 def _beat(event: Event, opener: Opener, standing: Standing) -> None:

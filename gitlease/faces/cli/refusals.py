@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from gitlease.core.errors import GitleaseError
 from gitlease.faces import next_steps, sentences, wire
 from gitlease.faces.cli import output
 from gitlease.faces.codes import INTERNAL, exit_of
 
 if TYPE_CHECKING:
-    from gitlease.core.errors import GitleaseError
     from gitlease.faces.cli.call import Call
+
+
+class Violations(GitleaseError):
+    """What was looked at is not as it should be."""
+
+    code: ClassVar[str] = "violations"
 
 
 def tell(call: Call, error: GitleaseError, body: Mapping[str, Any] | None = None) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from gitlease.check.formats import github, text
 from gitlease.check.formats.report import Report
@@ -16,12 +16,6 @@ from gitlease.faces.codes import exit_of
 
 if TYPE_CHECKING:
     from gitlease.faces.cli.call import Call
-
-
-class ViolationsFound(GitleaseError):
-    """The check found something at or above the level that it fails on."""
-
-    code: ClassVar[str] = "violations"
 
 
 class Telling:
@@ -44,7 +38,7 @@ class Telling:
         said = f"{report.checked}: {report.result}"
         self._error: GitleaseError | None = None
         if report.fails(fail_on):
-            self._error = ViolationsFound(said)
+            self._error = refusals.Violations(said)
         elif report.unread or undone:
             self._error = Invalid(said, hints=(*report.unread, *undone))
         self._body = {

@@ -11,7 +11,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import click
 
@@ -30,12 +30,6 @@ KEPT = (
 WORKERS = ("ada", "bob")
 REF = "refs/gitlease/global"
 PATIENCE = 60  # seconds for one command
-
-
-class Differed(GitleaseError):
-    """A command of the play did not end as it should."""
-
-    code: ClassVar[str] = "violations"
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +105,7 @@ class Stage:
                 self._git(ada, "push", "--quiet", "origin", "HEAD:refs/heads/main")
 
     def play(self, scene: Scene) -> None:
-        """Run one command of a worker and compare how it ends. Raises Differed."""
+        """Run one command of a worker and compare how it ends. Raises refusals.Violations."""
         if scene.about:
             self.say(f"\n# {scene.about}")
         command = shlex.join(("gitlease", *scene.words))
@@ -126,10 +120,27 @@ class Stage:
 
     def _run(self, who: str, command: str, argv: Sequence[str], expected: int, says: str) -> str:
         self.say(f"{who}$ {command}")
-        cwd = os.path.join(self.folder, who) if who in WORKERS else self.folder
-        done = subprocess.run(
+        done = self._started(os.path.join(self.folder, who) if who in WORKERS else ".", argv)
+        self.steps.append(Step(who, command, expected, done.returncode, done.stdout))
+        self.say(done.stdout.rstrip("\n"))
+        if done.returncode != expected:
+            raise refusals.Violations(
+                f"{who}$ {command} ended with {done.returncode} instead of {expected}",
+            )
+        if says not in done.stdout:
+            raise refusals.Violations(f"{who}$ {command} did not say {says!r}")
+        return done.stdout
+
+    def _git(self, cwd: str, *words: str) -> None:
+        done = self._started(cwd, ("git", *words))
+        if done.returncode:
+            said = (done.stdout.strip() or "no reason given").splitlines()[-1]
+            raise refusals.Violations(f"git {words[0]} failed: {said}")
+
+    def _started(self, cwd: str, argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
             argv,
-            cwd=cwd,
+            cwd=os.path.join(self.folder, cwd),
             env=self.environment(),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -139,30 +150,6 @@ class Stage:
             timeout=PATIENCE,
             check=False,
         )
-        self.steps.append(Step(who, command, expected, done.returncode, done.stdout))
-        self.say(done.stdout.rstrip("\n"))
-        if done.returncode != expected:
-            raise Differed(
-                f"{who}$ {command} ended with {done.returncode} instead of {expected}",
-            )
-        if says not in done.stdout:
-            raise Differed(f"{who}$ {command} did not say {says!r}")
-        return done.stdout
-
-    def _git(self, cwd: str, *words: str) -> None:
-        done = subprocess.run(
-            ["git", *words],
-            cwd=cwd,
-            env=self.environment(),
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",
-            timeout=PATIENCE,
-            check=False,
-        )
-        if done.returncode:
-            said = (done.stderr.strip() or "no reason given").splitlines()[-1]
-            raise Differed(f"git {words[0]} failed: {said}")
 
     def environment(self) -> dict[str, str]:
         """What the commands of the play see."""
@@ -213,10 +200,10 @@ def demo_verb(call: Call, *, keep: bool) -> int:
     differed: GitleaseError | None = None
     try:
         _perform(stage)
-    except Differed as error:
+    except refusals.Violations as error:
         differed = error
     except (OSError, subprocess.TimeoutExpired) as error:
-        differed = Differed(f"the play broke off: {error}")
+        differed = refusals.Violations(f"the play broke off: {error}")
     finally:
         if not keep:
             shutil.rmtree(folder, ignore_errors=True)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import click
 
-from gitlease.core.errors import GitleaseError, UsageError, clean
-from gitlease.faces.cli import output
+from gitlease.core.errors import UsageError, clean
+from gitlease.faces.cli import output, refusals
 from gitlease.faces.cli.output import Row
 from gitlease.faces.cli.verb import Verb, flag
 from gitlease.faces.hooks.entry import HOOKS
@@ -19,10 +19,7 @@ if TYPE_CHECKING:
     from gitlease.wiring.hooks import HookPlan, HookState
 
 
-class HooksMissing(GitleaseError):
-    """Not every hook is live."""
-
-    code: ClassVar[str] = "violations"
+ACTIONS = ("install", "uninstall", "status")
 
 
 @click.command(
@@ -51,7 +48,7 @@ fails never stops git.""",
     no=("violations",),
     session=False,
 )
-@click.argument("action", metavar="install|uninstall|status")
+@click.argument("action", metavar="|".join(ACTIONS), type=click.Choice(ACTIONS))
 @flag("--dry-run", help="Say what would be done, and do nothing.")
 @flag("--yes", help="Write to the files of a hook manager as well.")
 @click.option(
@@ -66,36 +63,30 @@ def hooks_verb(
     call: Call, *, action: str, dry_run: bool, yes: bool, only: Sequence[str]
 ) -> int | None:
     """Install, uninstall or show."""
-    from gitlease.wiring.hooks import install_hooks, uninstall_hooks
+    from gitlease.wiring import hooks
     from gitlease.wiring.workspace import find_repository
 
-    if action not in ("install", "uninstall", "status"):
-        raise UsageError(
-            f"unknown action {action[:60]!r}", hints=("known actions: install, uninstall, status",)
-        )
     given = {"--yes": yes, "--only": bool(only), "--dry-run": dry_run}
     allowed = {"install": set(given), "uninstall": {"--dry-run"}, "status": {"--only"}}[action]
     if wrong := [name for name, used in given.items() if used and name not in allowed]:
         raise UsageError(f"{wrong[0]} does not go with {action}")
-    repository = find_repository(call.directory or ".")
+    repository, names = find_repository(call.directory or "."), only or tuple(HOOKS)
     if action == "status":
-        from gitlease.wiring.hooks import hook_states
-
-        wanted = only or tuple(HOOKS)
-        return _show(call, [state for state in hook_states(repository) if state.name in wanted])
+        return _show(
+            call, [state for state in hooks.hook_states(repository) if state.name in names]
+        )
     if action == "install":
-        plan = install_hooks(repository, only or tuple(HOOKS), yes=yes, dry_run=dry_run)
+        plan = hooks.install_hooks(repository, names, yes=yes, dry_run=dry_run)
     else:
-        plan = uninstall_hooks(repository, dry_run=dry_run)
+        plan = hooks.uninstall_hooks(repository, dry_run=dry_run)
     _answer(call, plan, action, dry_run=dry_run)
     return None
 
 
 def _answer(call: Call, plan: HookPlan, action: str, *, dry_run: bool) -> None:
-    way = plan.way.value
     body = {
         "action": action,
-        "way": way,
+        "way": plan.way.value,
         "dry_run": dry_run,
         "changes": list(plan.said),
         "to_add": list(plan.lines),
@@ -111,13 +102,8 @@ def _answer(call: Call, plan: HookPlan, action: str, *, dry_run: bool) -> None:
         for text in plan.lines:
             print(clean(text))  # lines to copy, with their indentation
 
-    status = call.typed("hooks", "status")
-    call.answer(
-        body,
-        warnings=plan.notes,
-        next_steps=[status] if action == "install" and plan.changes and not dry_run else [],
-        show=show,
-    )
+    steps = [call.typed("hooks", "status")] if action == "install" and plan.changes else []
+    call.answer(body, warnings=plan.notes, next_steps=[] if dry_run else steps, show=show)
 
 
 def _show(call: Call, states: Sequence[HookState]) -> int | None:
@@ -148,10 +134,8 @@ def _show(call: Call, states: Sequence[HookState]) -> int | None:
     if not missing:
         call.answer(body, show=show)
         return None
-    from gitlease.faces.cli import refusals
-
     if not call.json:
         show()
-    install = call.typed("hooks", "install")
-    error = HooksMissing(f"not live: {', '.join(missing)}", hints=(install,))
+    hints = (call.typed("hooks", "install"),)
+    error = refusals.Violations(f"not live: {', '.join(missing)}", hints=hints)
     return refusals.tell(call, error, body=body)

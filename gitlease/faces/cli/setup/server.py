@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from gitlease.core.errors import GitleaseError, UsageError
-from gitlease.faces.cli import output
+from gitlease.core.errors import UsageError
+from gitlease.faces.cli import output, refusals
 from gitlease.faces.cli.verb import Verb
 
 if TYPE_CHECKING:
@@ -16,12 +16,6 @@ if TYPE_CHECKING:
     from gitlease.wiring.server import Done, ServerState
 
 ACTIONS = ("install", "status", "uninstall")
-
-
-class ServerNotGuarded(GitleaseError):
-    """The hook of a server does not fire as it should."""
-
-    code: ClassVar[str] = "violations"
 
 
 @click.command(
@@ -59,9 +53,14 @@ setting.""",
     no=("violations",),
     session=False,
 )
-@click.argument("action", metavar="install|status|uninstall")
+@click.argument("action", metavar="|".join(ACTIONS), type=click.Choice(ACTIONS))
 @click.argument("folder", metavar="DIR")
-@click.option("--mode", metavar="block|warn", help="Refuse, or only say so (default: block).")
+@click.option(
+    "--mode",
+    metavar="block|warn",
+    type=click.Choice(("block", "warn")),
+    help="Refuse, or only say so (default: block).",
+)
 @click.option("--identity", metavar="VARIABLE", help="The variable that says who pushes.")
 @click.pass_obj
 def server_verb(
@@ -70,12 +69,6 @@ def server_verb(
     """Install, show or uninstall."""
     from gitlease.wiring import server
 
-    if action not in ACTIONS:
-        raise UsageError(
-            f"unknown action {action[:60]!r}", hints=(f"known actions: {', '.join(ACTIONS)}",)
-        )
-    if mode not in (None, "block", "warn"):
-        raise UsageError(f"--mode is block or warn, not {mode[:60]!r}")
     if action != "install" and (mode is not None or identity is not None):
         used = "--mode" if mode is not None else "--identity"
         raise UsageError(f"{used} does not go with {action}")
@@ -173,10 +166,8 @@ def _show(call: Call, state: ServerState, folder: str) -> int | None:
     if not missing:
         call.answer(body, warnings=_doubts(state), show=show)
         return None
-    from gitlease.faces.cli import refusals
-
     if not call.json:
         show()
-    install = call.typed("server", "install", folder)
-    error = ServerNotGuarded(f"the hook does not fire: {missing}", hints=(install,))
+    hints = (call.typed("server", "install", folder),)
+    error = refusals.Violations(f"the hook does not fire: {missing}", hints=hints)
     return refusals.tell(call, error, body=body)
