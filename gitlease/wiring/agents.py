@@ -57,13 +57,6 @@ def open_for_agent(
     return AgentContext(workspace, found.own, found.family, options)
 
 
-def agent_is_installed(host: str, directory: str) -> bool:
-    """Whether the hooks of a host are in its file of this work tree, or in the user's own."""
-    from gitlease.install.agents import setup as agent_setup
-
-    return agent_setup.agent_is_installed(host, directory)
-
-
 def set_up_agent(
     directory: str, host: str, action: str, *, user: bool, keep: bool, section: bool
 ) -> AgentSetup:
@@ -71,15 +64,14 @@ def set_up_agent(
 
     Raises NotARepository without ``user``, and Invalid for a file that cannot be used.
     """
-    from gitlease.install.agents import setup as agent_setup
+    from gitlease.install.agents import setup
 
-    return agent_setup.set_up_agent(directory, host, action, user=user, keep=keep, section=section)
+    return setup.set_up_agent(directory, host, action, user=user, keep=keep, section=section)
 
 
 __all__ = [
     "AgentContext",
     "Workspace",
-    "agent_is_installed",
     "open_for_agent",
     "open_workspace",
     "own_process",

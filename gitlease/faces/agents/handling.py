@@ -107,9 +107,8 @@ def handle(
         if data is None:
             raise Invalid("standard input cannot be read")
         event: Event = module.read(kind, parse(data))
-        if event.by == host or not _answers_itself(event):
-            reply = _reply(event, opener or _open_context, keep="--keep" in argv)
-            notice, answer = reply.notice, module.answer(kind, reply)
+        reply = _reply(event, opener or _open_context, keep="--keep" in argv)
+        notice, answer = reply.notice, module.answer(kind, reply)
     except NotARepository:
         pass
     except Exception as error:  # whatever it is, an edit is not to hang on it
@@ -138,13 +137,6 @@ def _fault(kind: Kind, error: Exception) -> str:
         why, hint = error.message, f" (hint: {error.hints[0]})" if error.hints else ""
     what = "this edit was not checked" if kind is Kind.BEFORE_EDIT else f"{kind.value} did nothing"
     return clean(f"{what}: {why}{hint}".replace("\n", " "))[:600]
-
-
-def _answers_itself(event: Event) -> bool:
-    """Whether another host runs this handler beside one of its own: Cursor does both."""
-    from gitlease.wiring.agents import agent_is_installed
-
-    return agent_is_installed(event.by, event.cwd or ".")
 
 
 # --- each event -------------------------------------------------------------------------------

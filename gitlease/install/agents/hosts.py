@@ -114,11 +114,9 @@ def is_ours(handler: object) -> bool:
     """Whether a handler calls gitlease, as this or an older version wrote it."""
     if not isinstance(handler, dict):
         return False
-    command, args = handler.get("command"), handler.get("args")
+    command = handler.get("command")
     if not isinstance(command, str) or len(command) > 1_000:
         return False
-    if isinstance(args, list):
-        command = " ".join([command, *(str(word) for word in args[:10])])
     return _OURS.fullmatch(command.strip()) is not None
 
 

@@ -6,16 +6,14 @@ import contextlib
 import os
 import shutil
 
-from gitlease.core.errors import Invalid, NotARepository
+from gitlease.core.errors import NotARepository
 from gitlease.core.frozen import dataclass
 from gitlease.git.repository import Repository, discover
 from gitlease.install.agents import files as agent_files
 from gitlease.install.agents.files import Installed
-from gitlease.install.agents.hosts import HOSTS, Host
+from gitlease.install.agents.hosts import HOSTS
 from gitlease.install.agents.place import Done, agents_md, place_of
 from gitlease.install.agents.section import remove_section, write_section
-
-RUNS_OURS_TOO = {"claude": "cursor", "cursor": "claude"}  # Cursor can load Claude Code's hooks
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,22 +58,7 @@ def set_up_agent(
     if state.events:
         hints = known.hints
         warnings += [] if program else ["gitlease is not on PATH: the hooks do nothing"]
-        warnings += _twice(known, directory, user=user)
     return AgentSetup(tuple(done), state, program, tuple(warnings), hints)
-
-
-def agent_is_installed(host: str, directory: str) -> bool:
-    """Whether the hooks of a host are in its file of the work tree around a folder, or the user's.
-
-    False where there is none, or nothing can be read.
-    """
-    if _of_user(HOSTS[host]).events:
-        return True
-    try:
-        root = discover(directory).toplevel
-    except (Invalid, NotARepository):
-        return False
-    return root is not None and agent_files.is_installed(host, root)
 
 
 def _repository(directory: str, *, user: bool) -> Repository | None:
@@ -92,20 +75,3 @@ def _others(host: str, repository: Repository) -> bool:
     root = repository.toplevel
     names = [name for name in HOSTS if name != host]
     return root is not None and any(agent_files.is_installed(name, root) for name in names)
-
-
-def _of_user(host: Host) -> Installed:
-    place = place_of(host, None, user=True, environ=os.environ)
-    return agent_files.status(host, place)
-
-
-def _twice(host: Host, directory: str, *, user: bool) -> list[str]:
-    """Where an event would be handled twice."""
-    said = []
-    own = _of_user(host)
-    if not user and own.events:
-        said.append(f"{own.file} has hooks of ours as well: each event is handled twice")
-    other = RUNS_OURS_TOO.get(host.name)
-    if other is not None and agent_is_installed(other, directory):
-        said.append("Cursor may load Claude Code's hooks too: those keep silent there")
-    return said

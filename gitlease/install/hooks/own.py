@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
 
 from gitlease.core.frozen import dataclass
 from gitlease.install.hooks.managers import hook_lines
 from gitlease.install.hooks.places import HUSKY, Place, read_file
-from gitlease.install.hooks.shims import HOOKS, find_section
+from gitlease.install.hooks.shims import find_section
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +24,7 @@ class OwnCall:
 
 def own_call(place: Place, name: str) -> OwnCall | None:
     """The call of one hook in a script of somebody's own; None where there is none, or ours."""
-    for folder in script_folders(place):
+    for folder in _script_folders(place):
         path = os.path.join(folder, name)
         data = read_file(path)
         if data is not None and find_section(data, name) is None and _calls(data, name):
@@ -34,25 +33,11 @@ def own_call(place: Place, name: str) -> OwnCall | None:
     return None
 
 
-def own_calls(folders: Iterable[str]) -> Iterator[str]:
-    """A sentence for each of these folders with scripts that call gitlease in others' lines."""
-    for folder in folders:
-        read = ((name, read_file(os.path.join(folder, name))) for name in HOOKS)
-        names = [name for name, data in read if data is not None and _stays(data, name)]
-        if names:
-            yield f"{', '.join(names)} in {folder} call gitlease in lines of your own"
-
-
-def script_folders(place: Place) -> tuple[str, ...]:
+def _script_folders(place: Place) -> tuple[str, ...]:
     """Where scripts of people are: husky's lie above the folder that git knows."""
     above, last = os.path.split(place.folder)
     husky = last == "_" and os.path.basename(above) == HUSKY
     return (*([above] if husky else []), place.folder)
-
-
-def _stays(data: bytes, name: str) -> bool:
-    placed = find_section(data, name)
-    return _calls(data if placed is None else data[: placed.start] + data[placed.end :], name)
 
 
 def _calls(data: bytes, name: str) -> bool:

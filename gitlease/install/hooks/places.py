@@ -104,12 +104,6 @@ def read_file(path: str) -> bytes | None:
     return data if len(data) <= MAX_BYTES else None
 
 
-def leads_outside(top: str, file: str) -> bool:
-    """Whether a file in the work tree lies outside of it, by a link of its own or of a folder."""
-    root, real = os.path.realpath(top), os.path.realpath(file)
-    return not is_below(real, root)
-
-
 def is_own(repository: Repository, folder: str) -> bool:
     """Whether a folder is this clone's own: in a work tree of it, or in its git directory."""
     common = repository.common_dir
@@ -144,7 +138,8 @@ def _git_version(top: str) -> tuple[int, int]:
 
 def _is_husky(top: str, folder: str) -> bool:
     home = os.path.join(top, HUSKY)
-    return folder in (home, os.path.join(home, "_")) and not leads_outside(top, folder)
+    inside = is_below(os.path.realpath(folder), os.path.realpath(top))
+    return inside and folder in (home, os.path.join(home, "_"))
 
 
 def is_below(path: str, root: str) -> bool:

@@ -46,9 +46,6 @@ def _told(own: Mapping[str, OwnCall]) -> Iterator[str]:
         names = [name for name, call in own.items() if os.path.dirname(call.path) == folder]
         said = "call gitlease already, in lines of your own: left as they are"
         yield f"{', '.join(names)} in {folder} {said}"
-    for name, call in own.items():
-        if not call.runs:
-            yield f"{call.path} is not run by git: it is not executable, or not called for {name}"
 
 
 def _by_config(place: Place, names: Sequence[str], yes: bool) -> Plan:
@@ -93,45 +90,31 @@ def _by_husky(place: Place, names: Sequence[str], yes: bool) -> Plan:
 
 def _by_pre_commit(place: Place, names: Sequence[str], yes: bool) -> Plan:
     path = os.path.join(place.top, place.file)
-    data = read_file(path)
-    types = " ".join(f"-t {name}" for name in names)
-    lines = (*pre_commit_lines(tuple(names)).splitlines(), f"pre-commit install {types}")
-    if data is None:
-        return Plan(place.way, (), lines, (f"{place.file} cannot be read as a file",))
-    if pre_commit_ids(data):
-        known = without_section(data)
-        if known is None:
-            return Plan(place.way, (), (), (f"{place.file} names our hooks already",))
-        data, renewed = known, data
-    else:
-        renewed = b""
-    new = add_to_pre_commit(data, tuple(names))
-    if new == renewed:
+    data = read_file(path) or b""
+    before = without_section(data)
+    if before is None and pre_commit_ids(data):
+        return Plan(place.way, (), (), (f"{place.file} names our hooks already",))
+    new = add_to_pre_commit(data if before is None else before, tuple(names))
+    if new == data:
         return Plan(place.way)
+    last = "pre-commit install " + " ".join(f"-t {name}" for name in names)
     if not yes or new is None:
         why = "add this" if new is None else "add this, or let --yes add it"
         said = f"pre-commit runs the hooks here: {why} to repos: in {place.file}"
-        return Plan(place.way, (), lines, (said,))
+        return Plan(place.way, (), (*pre_commit_lines(tuple(names)).splitlines(), last), (said,))
     change = Change(said=f"added our hooks to {place.file}", path=path, new=new)
-    return Plan(place.way, (change,), (lines[-1],), (f"{place.file} is to be committed",))
+    return Plan(place.way, (change,), (last,), (f"{place.file} is to be committed",))
 
 
 def _by_lefthook(place: Place, names: Sequence[str], yes: bool) -> Plan:
     path, snippet = (os.path.join(place.top, n) for n in (place.file, LEFTHOOK_SNIPPET))
-    data, there = read_file(path), read_file(snippet)
+    data, there = read_file(path) or b"", read_file(snippet)
     wanted = lefthook_snippet(tuple(names))
-    if (
-        there is not None
-        and not is_snippet(there)
-        and lefthook_hooks(there, data or b"") >= {*names}
-    ):
-        return Plan(place.way, (), (), (f"{place.file} names our hooks already",))
     if os.path.lexists(snippet) and (there is None or not is_snippet(there)):
+        if lefthook_hooks(there, data) >= {*names}:
+            return Plan(place.way, (), (), (f"{place.file} names our hooks already",))
         raise Invalid(f"{LEFTHOOK_SNIPPET} is here and is not ours", hints=("move it away",))
-    named = data is not None and LEFTHOOK_SNIPPET.encode() in data
-    new = None
-    if data is not None and not named and place.file.endswith((".yml", ".yaml")):
-        new = add_to_lefthook(data)
+    named = LEFTHOOK_SNIPPET.encode() in data
     if named and there == wanted:
         return Plan(place.way)
     typed = () if named else (f"extends: [{LEFTHOOK_SNIPPET}]",)
@@ -141,6 +124,8 @@ def _by_lefthook(place: Place, names: Sequence[str], yes: bool) -> Plan:
         more = (f"# {place.file}", *typed) if typed else ()
         return Plan(place.way, (), (*lines, *more), (f"{said}, or let --yes do it",))
     changes = [Change(said=f"wrote {LEFTHOOK_SNIPPET}", path=snippet, new=wanted, mode=0o644)]
+    is_yaml = place.file.endswith((".yml", ".yaml"))
+    new = add_to_lefthook(data) if is_yaml and not named else None
     if new is not None:
         changes.append(Change(said=f"added it to {place.file}", path=path, new=new))
         typed = ()
@@ -164,15 +149,11 @@ def _by_nobody(place: Place, names: Sequence[str], yes: bool) -> Plan:
 
 def _to_add(names: Sequence[str], folder: str = "") -> tuple[str, ...]:
     """The lines for each of these scripts, below a comment that names it."""
-    read = " (standard input is read, and given back to what follows)"
-    return tuple(
-        line
-        for name in names
-        for line in (
-            f"# {folder}{name}{read if name == 'pre-push' else ''}",
-            *hook_lines(name),
-        )
-    )
+    lines: list[str] = []
+    for name in names:
+        read = " (standard input is read, and given back to what follows)"
+        lines += [f"# {folder}{name}{read if name == 'pre-push' else ''}", *hook_lines(name)]
+    return tuple(lines)
 
 
 _PLANNERS = {

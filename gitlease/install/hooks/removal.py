@@ -12,7 +12,6 @@ from gitlease.install.hooks.managers import (
     pre_commit_ids,
     without_section,
 )
-from gitlease.install.hooks.own import own_calls, script_folders
 from gitlease.install.hooks.places import (
     HUSKY,
     LEFTHOOK_FILES,
@@ -23,7 +22,7 @@ from gitlease.install.hooks.places import (
     is_own,
     read_file,
 )
-from gitlease.install.hooks.shims import ASIDE, HOOKS, SHEBANG, Form, find_section, is_edited
+from gitlease.install.hooks.shims import ASIDE, HOOKS, SHEBANG, Form, find_section
 from gitlease.install.hooks.write import Change, Plan
 
 
@@ -35,8 +34,6 @@ def plan_uninstall(place: Place, repository: Repository) -> Plan:
         *_hooks_out(place, repository, notes),
         *_managers_out(place, notes),
     ]
-    folders = dict.fromkeys((*script_folders(place), *_folders(place, repository)))
-    notes += [f"{said}: they stay" for said in own_calls(folders)]
     private = [os.path.join(place.private, SCRIPTS, name) for name in HOOKS]
     private.append(os.path.join(place.private, PROGRAM))
     changes += [
@@ -80,8 +77,6 @@ def _hook_out(path: str, name: str, notes: list[str]) -> Iterator[Change]:
         if b"BEGIN gitlease" in data:
             notes.append(f"{path} has half a section of ours: take it out by hand")
         return
-    if is_edited(placed, name):
-        notes.append(f"{path}: our section was edited by hand; it is taken out all the same")
     rest = data[: placed.start] + data[placed.end :]
     own = placed.form is not Form.SECTION and rest == SHEBANG
     aside = path + ASIDE

@@ -39,7 +39,6 @@ class Placed:
     """A section that was found in a file, from byte ``start`` up to ``end``."""
 
     form: Form
-    version: int
     start: int
     end: int
     text: bytes
@@ -65,22 +64,17 @@ def section(name: str, form: Form) -> bytes:
 def find_section(data: bytes, name: str) -> Placed | None:
     """Our section in a hook, of whatever version; None where there is none, or half of one."""
     word = re.escape(name.encode())
-    begin = rb"# BEGIN gitlease " + word + rb" v(\d{1,6}) (file|section|chain):"
+    begin = rb"# BEGIN gitlease " + word + rb" v\d{1,6} (file|section|chain):"
     found = find_marked(data, begin, rb"# END gitlease " + word)
     if found is None:
         return None
-    form = Form(found[2].decode())
-    return Placed(form, int(found[1]), found.start(), found.end(), found[0])
+    form = Form(found[1].decode())
+    return Placed(form, found.start(), found.end(), found[0])
 
 
 def is_current(placed: Placed, name: str) -> bool:
     """Whether a section is what this version of gitlease writes."""
     return placed.text == section(name, placed.form)
-
-
-def is_edited(placed: Placed, name: str) -> bool:
-    """Whether somebody changed a section of this version by hand."""
-    return placed.version == VERSION and not is_current(placed, name)
 
 
 def _body(name: str) -> list[str]:
