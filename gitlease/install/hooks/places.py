@@ -9,7 +9,7 @@ from enum import Enum
 from gitlease.core.errors import Invalid
 from gitlease.core.frozen import dataclass
 from gitlease.git.files import open_regular, read_up_to
-from gitlease.git.repository import TIMEOUT, Repository
+from gitlease.git.repository import TIMEOUT, GitConfig, Repository
 from gitlease.git.run import run_git
 from gitlease.install.hooks.shims import HOOKS
 
@@ -40,7 +40,7 @@ class Place:
     """Where this clone's hooks go. ``folder`` is where git looks for hook files.
 
     ``file`` is the settings file of a hook manager, relative to the root of the work tree.
-    ``others`` are the hooks in git's configuration that are not ours.
+    ``config`` is the configuration of git.
     """
 
     way: Way
@@ -49,7 +49,14 @@ class Place:
     folder: str
     file: str = ""
     git: tuple[int, int] = (0, 0)
-    others: tuple[str, ...] = ()
+    config: GitConfig = GitConfig()
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """The hooks in git's configuration that are not ours."""
+        keys = (entry.key.removeprefix("hook.") for entry in self.config.section("hook"))
+        names = dict.fromkeys(key.rpartition(".")[0] for key in keys)
+        return tuple(x for x in names if x and x.removeprefix("gitlease-") not in HOOKS)
 
     @property
     def where(self) -> str:
@@ -75,10 +82,10 @@ def find_place(repository: Repository) -> Place:
             hints=("a server refuses pushes with a pre-receive or update hook of its own",),
         )
     private = os.path.join(repository.common_dir, "gitlease")
-    folder, git, others = hooks_folder(top), _git_version(top), _others(repository)
+    folder, git = hooks_folder(top), _git_version(top)
 
     def place(way: Way, file: str = "") -> Place:
-        return Place(way, top, private, folder, file, git, others)
+        return Place(way, top, private, folder, file, git, repository.config)
 
     if git >= CONFIG_HOOKS:
         return place(Way.CONFIG)
@@ -122,12 +129,6 @@ def hooks_folder(where: str, *options: str) -> str:
     if asked.code != 0 or asked.timed_out or not os.path.isabs(folder):
         raise Invalid(f"git does not say where its hooks are: {asked.err.strip()[:200]}")
     return os.path.normpath(folder)
-
-
-def _others(repository: Repository) -> tuple[str, ...]:
-    keys = (entry.key for entry in repository.config.section("hook"))
-    names = dict.fromkeys(key.removeprefix("hook.").rpartition(".")[0] for key in keys)
-    return tuple(name for name in names if name and name.removeprefix("gitlease-") not in HOOKS)
 
 
 def _git_version(top: str) -> tuple[int, int]:

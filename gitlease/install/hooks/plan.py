@@ -5,11 +5,9 @@ from __future__ import annotations
 import os
 import shlex
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 
 from gitlease.core.errors import Invalid
-from gitlease.git.repository import TIMEOUT
-from gitlease.git.run import run_git
 from gitlease.install.hooks.managers import (
     LEFTHOOK_SNIPPET,
     add_to_lefthook,
@@ -22,7 +20,7 @@ from gitlease.install.hooks.managers import (
     pre_commit_lines,
     without_section,
 )
-from gitlease.install.hooks.own import OwnCall, own_call
+from gitlease.install.hooks.own import own_call
 from gitlease.install.hooks.places import HUSKY, SCRIPTS, Place, Way, read_file
 from gitlease.install.hooks.shims import ASIDE, Form, find_section, is_current, section, shim
 from gitlease.install.hooks.write import Change, Plan
@@ -35,17 +33,12 @@ def plan_install(place: Place, names: Sequence[str], *, yes: bool) -> Plan:
 
     A hook in which somebody's own script calls us is done: a second call would do all of it twice.
     """
-    own = {name: call for name in names if (call := own_call(place, name)) is not None}
+    own = [name for name in names if own_call(place, name) is not None]
     rest = [name for name in names if name not in own]
     plan = _PLANNERS[place.way](place, rest, yes) if rest else Plan(place.way)
-    return Plan(plan.way, plan.changes, plan.lines, (*plan.notes, *_told(own)))
-
-
-def _told(own: Mapping[str, OwnCall]) -> Iterator[str]:
-    for folder in dict.fromkeys(os.path.dirname(call.path) for call in own.values()):
-        names = [name for name, call in own.items() if os.path.dirname(call.path) == folder]
-        said = "call gitlease already, in lines of your own: left as they are"
-        yield f"{', '.join(names)} in {folder} {said}"
+    said = "call gitlease already, in lines of your own: left as they are"
+    told = [f"{', '.join(own)} {said}"] if own else []
+    return Plan(plan.way, plan.changes, plan.lines, (*plan.notes, *told))
 
 
 def _by_config(place: Place, names: Sequence[str], yes: bool) -> Plan:
@@ -54,16 +47,13 @@ def _by_config(place: Place, names: Sequence[str], yes: bool) -> Plan:
     for name in names:
         script = os.path.join(place.private, SCRIPTS, name)
         quoted = shlex.quote(script)
-        command = f"test ! -x {quoted} || {quoted}"
         if read_file(script) != shim(name):
             changes.append(Change(said=f"wrote {script}", path=script, new=shim(name), quiet=True))
-        start = f"hook.gitlease-{name}"
-        if _setting(place.top, f"{start}.command") != command:
-            changes.append(
-                Change(said=f"set {start}.command", setting=(f"{start}.command", command))
-            )
-        if _setting(place.top, f"{start}.event") != name:
-            changes.append(Change(said=f"set {start}.event", setting=(f"{start}.event", name)))
+        wanted = {"command": f"test ! -x {quoted} || {quoted}", "event": name}
+        for setting, value in wanted.items():
+            key = f"hook.gitlease-{name}.{setting}"
+            if place.config.get(key) != value:
+                changes.append(Change(said=f"set {key}", setting=(key, value)))
     return Plan(place.way, tuple(changes))
 
 
@@ -212,8 +202,3 @@ def _after_shebang(path: str, data: bytes, *, husky: bool) -> int | None:
     runs = husky or os.access(path, os.X_OK)
     good = shell in SHELLS and newline and not line.endswith(b"\r") and b"\0" not in data
     return len(line) + 1 if runs and good else None
-
-
-def _setting(top: str, key: str) -> str | None:
-    asked = run_git(("config", "--local", "--get", key), cwd=top, timeout=TIMEOUT, repository=True)
-    return os.fsdecode(asked.out).removesuffix("\n") if asked.code == 0 else None
