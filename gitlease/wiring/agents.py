@@ -5,14 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from gitlease.engine.ports import Clock
 from gitlease.git.repository import discover
 from gitlease.wiring.workspace import Workspace, open_workspace, own_process
-
-if TYPE_CHECKING:
-    from gitlease.install.agents.setup import AgentSetup
 
 
 @dataclass(frozen=True)
@@ -57,23 +53,10 @@ def open_for_agent(
     return AgentContext(workspace, found.own, found.family, options)
 
 
-def set_up_agent(
-    directory: str, host: str, action: str, *, user: bool, keep: bool, section: bool
-) -> AgentSetup:
-    """``install``, ``uninstall`` or ``status`` of a host's hooks. Asks no remote.
-
-    Raises NotARepository without ``user``, and Invalid for a file that cannot be used.
-    """
-    from gitlease.install.agents import setup
-
-    return setup.set_up_agent(directory, host, action, user=user, keep=keep, section=section)
-
-
 __all__ = [
     "AgentContext",
     "Workspace",
     "open_for_agent",
     "open_workspace",
     "own_process",
-    "set_up_agent",
 ]

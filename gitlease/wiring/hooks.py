@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from gitlease.core.frozen import dataclass
@@ -27,8 +27,6 @@ from gitlease.wiring.ledger import LedgerPlace
 
 if TYPE_CHECKING:
     from gitlease.engine.ledger_session import LedgerSession
-    from gitlease.install.hooks.status import HookState
-    from gitlease.install.hooks.write import Plan as HookPlan
 
 BEAT_AGAIN = 60  # seconds after which a heartbeat that changed nothing is tried again
 
@@ -122,22 +120,6 @@ def open_hooks(
     )
 
 
-def install_hooks(
-    repository: Repository, names: Sequence[str], *, yes: bool = False, dry_run: bool = False
-) -> HookPlan:
-    """Have git call gitlease in these hooks, beside whatever it calls already."""
-    from gitlease.install.hooks.install import install
-
-    return install(repository, names, yes=yes, dry_run=dry_run)
-
-
-def uninstall_hooks(repository: Repository, *, dry_run: bool = False) -> HookPlan:
-    """Take every hook of gitlease's out of a clone, to the byte."""
-    from gitlease.install.hooks.install import uninstall
-
-    return uninstall(repository, dry_run=dry_run)
-
-
 def has_hooks(repository: Repository) -> bool:
     """Whether hooks were put in place in this clone, by what is kept of that."""
     return os.path.exists(os.path.join(repository.common_dir, "gitlease", "program"))
@@ -152,25 +134,13 @@ def probe_answer(name: str, program: str) -> str:
     return f"{ANSWER} {name} v{VERSION} {program}" if name in HOOKS else ""
 
 
-def hook_states(repository: Repository) -> tuple[HookState, ...]:
-    """Which hooks are live, proven by having git run them."""
-    from gitlease.install.hooks.status import hook_states as states
-
-    return states(repository)
-
-
 __all__ = [
     "HookContext",
-    "HookPlan",
-    "HookState",
     "Standing",
     "find_work_tree",
     "has_hooks",
-    "hook_states",
-    "install_hooks",
     "is_due",
     "open_hooks",
     "standing_at",
     "start_detached",
-    "uninstall_hooks",
 ]

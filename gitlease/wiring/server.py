@@ -1,4 +1,4 @@
-"""The composition root of a server: its hook, and the putting in place of it."""
+"""The composition root of a server: the judgement of its hook."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from gitlease.git.repository import Repository, discover
 from gitlease.git.system_clock import SystemClock
 
 if TYPE_CHECKING:
-    from gitlease.install.server.install import Done
-    from gitlease.install.server.status import ServerState
     from gitlease.server.receive import Refusal, Verdict
 
 
@@ -41,42 +39,9 @@ def find_bare(directory: str) -> Repository:
     return repository
 
 
-def check_identity(word: str) -> str:
-    """A variable that tells who pushes. UsageError for what a client could set."""
-    from gitlease.settings.server import read_variable
-
-    return read_variable(word)
-
-
-def install_server(directory: str, *, mode: str | None, identity: str | None) -> Done:
-    """Put the hook into a bare repository, beside whatever is there."""
-    from gitlease.install.server import install as server_install
-
-    return server_install.install_server(find_bare(directory), mode=mode, identity=identity)
-
-
-def uninstall_server(directory: str) -> Done:
-    """Take the hook out of a bare repository, to the byte."""
-    from gitlease.install.server import install as server_install
-
-    return server_install.uninstall_server(find_bare(directory))
-
-
-def server_state(directory: str) -> ServerState:
-    """What the hook of a bare repository does, proven by having git call it."""
-    from gitlease.install.server.status import server_state as state
-
-    return state(find_bare(directory))
-
-
 __all__ = [
-    "Done",
     "Refusal",
-    "ServerState",
     "Verdict",
-    "check_identity",
-    "install_server",
+    "find_bare",
     "judge_push",
-    "server_state",
-    "uninstall_server",
 ]

@@ -26,6 +26,7 @@ from gitlease.settings.server import (
     PREFIX_KEY,
     TRUSTED,
     project_settings,
+    read_variable,
 )
 
 PART = "gitlease"  # its name in a folder of hooks
@@ -100,14 +101,16 @@ def install_server(
     """Put the hook in place and set what holds for it; what was there before is kept.
 
     What ``mode`` and ``identity`` leave open (None) stays as it is; the usual mode is ``block``.
-    Raises Invalid where something cannot be written.
+    Raises Invalid where something cannot be written, and UsageError for an ``identity`` that a
+    client could set.
     """
+    variable = None if identity is None else read_variable(identity)
     place = find_server_place(repository)
     changes: list[str] = []
     notes: list[str] = []
     _set(repository, MODE_KEY, mode or repository.config.get(MODE_KEY) or BLOCK, changes)
-    if identity is not None:
-        _set(repository, IDENTITY_KEY, identity, changes)
+    if variable is not None:
+        _set(repository, IDENTITY_KEY, variable, changes)
     _fix_prefix(repository, changes)
     try:
         new = shim(place.form, program if program is not None else own_program() or "")

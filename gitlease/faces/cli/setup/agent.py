@@ -74,7 +74,7 @@ def agent_verb(
         )
     if user and agents_md:
         raise UsageError("AGENTS.md belongs to a work tree: --agents-md does not go with --user")
-    from gitlease.wiring.agents import set_up_agent
+    from gitlease.install.agents.setup import set_up_agent
 
     folder = call.directory or "."
     setup = set_up_agent(folder, host, action, user=user, keep=keep, section=agents_md)

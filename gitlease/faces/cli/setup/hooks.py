@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gitlease.faces.cli.call import Call
-    from gitlease.wiring.hooks import HookPlan, HookState
+    from gitlease.install.hooks.status import HookState
+    from gitlease.install.hooks.write import Plan
 
 
 ACTIONS = ("install", "uninstall", "status")
@@ -63,7 +64,7 @@ def hooks_verb(
     call: Call, *, action: str, dry_run: bool, yes: bool, only: Sequence[str]
 ) -> int | None:
     """Install, uninstall or show."""
-    from gitlease.wiring import hooks
+    from gitlease.install.hooks.install import install, uninstall
     from gitlease.wiring.workspace import find_repository
 
     given = {"--yes": yes, "--only": bool(only), "--dry-run": dry_run}
@@ -72,18 +73,18 @@ def hooks_verb(
         raise UsageError(f"{wrong[0]} does not go with {action}")
     repository, names = find_repository(call.directory or "."), only or tuple(HOOKS)
     if action == "status":
-        return _show(
-            call, [state for state in hooks.hook_states(repository) if state.name in names]
-        )
+        from gitlease.install.hooks.status import hook_states
+
+        return _show(call, [state for state in hook_states(repository) if state.name in names])
     if action == "install":
-        plan = hooks.install_hooks(repository, names, yes=yes, dry_run=dry_run)
+        plan = install(repository, names, yes=yes, dry_run=dry_run)
     else:
-        plan = hooks.uninstall_hooks(repository, dry_run=dry_run)
+        plan = uninstall(repository, dry_run=dry_run)
     _answer(call, plan, action, dry_run=dry_run)
     return None
 
 
-def _answer(call: Call, plan: HookPlan, action: str, *, dry_run: bool) -> None:
+def _answer(call: Call, plan: Plan, action: str, *, dry_run: bool) -> None:
     body = {
         "action": action,
         "way": plan.way.value,

@@ -13,7 +13,8 @@ from gitlease.faces.cli.verb import Verb
 
 if TYPE_CHECKING:
     from gitlease.faces.cli.call import Call
-    from gitlease.wiring.server import Done, ServerState
+    from gitlease.install.server.install import Done
+    from gitlease.install.server.status import ServerState
 
 ACTIONS = ("install", "status", "uninstall")
 
@@ -67,21 +68,21 @@ def server_verb(
     call: Call, *, action: str, folder: str, mode: str | None, identity: str | None
 ) -> int | None:
     """Install, show or uninstall."""
-    from gitlease.wiring import server
+    from gitlease.install.server.install import install_server, uninstall_server
+    from gitlease.install.server.status import server_state
+    from gitlease.wiring.server import find_bare
 
     if action != "install" and (mode is not None or identity is not None):
         used = "--mode" if mode is not None else "--identity"
         raise UsageError(f"{used} does not go with {action}")
-    place = os.path.join(call.directory or ".", folder)
+    place = find_bare(os.path.join(call.directory or ".", folder))
     if action == "status":
-        return _show(call, server.server_state(place), folder)
+        return _show(call, server_state(place), folder)
     if action == "uninstall":
-        done = server.uninstall_server(place)
-        _answer(call, done, action)
+        _answer(call, uninstall_server(place), action)
         return None
-    known = None if identity is None else server.check_identity(identity)
-    done = server.install_server(place, mode=mode, identity=known)
-    _answer(call, done, action, server.server_state(place), folder)
+    done = install_server(place, mode=mode, identity=identity)
+    _answer(call, done, action, server_state(find_bare(place.common_dir)), folder)
     return None
 
 
