@@ -17,7 +17,7 @@ from gitlease.guard.detached import Standing, find_common_dir, is_due
 from gitlease.guard.detached import start_detached as start
 from gitlease.install.agents.files import install, is_installed, is_used, status, uninstall
 from gitlease.install.agents.hosts import HOSTS, entries, is_ours
-from gitlease.install.agents.place import Place, agents_md, place_of
+from gitlease.install.agents.place import AgentFile, agents_md, place_of
 from gitlease.install.agents.section import BEGIN, SECTION, remove_section, write_section
 from gitlease.install.agents.sessions import agent_sessions
 
@@ -41,7 +41,7 @@ def repo(tmp_path: Path) -> Path:
     return path
 
 
-def place(repo: Path, host: str) -> Place:
+def place(repo: Path, host: str) -> AgentFile:
     return place_of(HOSTS[host], discover(str(repo)), user=False, environ={})
 
 

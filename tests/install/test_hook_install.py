@@ -30,7 +30,7 @@ from gitlease.install.hooks.places import Way
 from gitlease.install.hooks.shims import (
     CHECKED,
     HOOKS,
-    Form,
+    SectionForm,
     find_section,
     is_current,
     section,
@@ -127,9 +127,9 @@ def test_the_shims_are_tried_in_every_shell(shell: str) -> None:
         pytest.skip(f"there is no {shell} here")
 
 
-@pytest.mark.parametrize("form", Form)
+@pytest.mark.parametrize("form", SectionForm)
 @pytest.mark.parametrize("name", HOOKS)
-def test_a_section_is_found_again_and_every_shell_reads_it(name: str, form: Form) -> None:
+def test_a_section_is_found_again_and_every_shell_reads_it(name: str, form: SectionForm) -> None:
     data = shim(name, form)
     placed = find_section(data, name)
     assert placed is not None
@@ -141,7 +141,7 @@ def test_a_section_is_found_again_and_every_shell_reads_it(name: str, form: Form
 
 @pytest.mark.parametrize("name", HOOKS)
 def test_a_hook_has_at_most_twenty_lines(name: str) -> None:
-    assert len(section(name, Form.FILE).splitlines()) - 2 <= 20
+    assert len(section(name, SectionForm.FILE).splitlines()) - 2 <= 20
 
 
 @pytest.mark.parametrize("shell", SHELLS)
@@ -583,7 +583,7 @@ def test_only_what_is_checked_stops_git(repo: HookRepo, shell: str) -> None:
 @pytest.mark.parametrize("name", HOOKS)
 def test_a_strict_script_goes_on_after_our_section(repo: HookRepo, shell: str, name: str) -> None:
     """With -e and -u, a marker that holds, one that does not, and a gitlease that fails."""
-    data = b"set -eu\n" + section(name, Form.SECTION) + b'echo "mine $# ${1-}"\ncat\n'
+    data = b"set -eu\n" + section(name, SectionForm.SECTION) + b'echo "mine $# ${1-}"\ncat\n'
     hook = repo.write("hook", data)
     among = IdleMarker(clear_until=LATER, tasks=True, below=("a",))
     for idle in (IdleMarker(clear_until=LATER), among, IdleMarker()):
@@ -599,7 +599,7 @@ def test_a_strict_script_goes_on_after_our_section(repo: HookRepo, shell: str, n
 @pytest.mark.parametrize("shell", [s for s in SHELLS if s not in ("sh", "dash")])
 def test_a_push_that_nobody_reads_is_no_failure_of_a_pipe(repo: HookRepo, shell: str) -> None:
     lines = b"refs/heads/a 1 refs/heads/a 2\n" * 20_000
-    data = b"set -e -o pipefail\n" + section("pre-push", Form.SECTION) + b"cat\n"
+    data = b"set -e -o pipefail\n" + section("pre-push", SectionForm.SECTION) + b"cat\n"
     hook = repo.write("hook", data)
     (repo.bin / "gitlease").write_text("#!/bin/sh\nexit 0\n")
     for env in ({}, {"GITLEASE_SKIP": "1"}):

@@ -23,7 +23,7 @@ from support.repos import assert_untouched, git, run_git, snapshot
 from support.served import REF, Host, in_folder, own_program, serve
 
 from gitlease.faces.cli.app import run
-from gitlease.install.server.hook import Form, find_shim, is_current, shim
+from gitlease.install.server.hook import HookForm, find_shim, is_current, shim
 
 MINE = '#!/bin/sh\nwhile read -r old new ref; do echo "mine $ref" >>"$CALLS"; done\n'
 # What Gitea writes, as far as it matters: it hands its input to every hook of a folder.
@@ -403,7 +403,7 @@ def test_nothing_of_the_environment_is_a_setting(host: Host, forge: Forge) -> No
 
 
 def test_the_shell_is_what_this_version_writes() -> None:
-    for form in Form:
+    for form in HookForm:
         text = shim(form, "/opt/git lease's/bin/gitlease")
         placed = find_shim(text)
         assert placed is not None

@@ -16,7 +16,7 @@ from gitlease.core.frozen import dataclass
 from gitlease.git.files import load_json
 from gitlease.git.repository import Repository
 from gitlease.install.agents.hosts import HOSTS, Host, Json, entries, with_ours, without_ours
-from gitlease.install.agents.place import MAX_BYTES, Done, Place, read, write
+from gitlease.install.agents.place import MAX_BYTES, AgentFile, FileDone, read, write
 from gitlease.settings.file import FILE
 
 _PLAIN = ("make it plain JSON, without comments and trailing commas",)
@@ -33,31 +33,31 @@ class Installed:
     problem: str = ""
 
 
-def install(host: Host, place: Place, *, keep: bool) -> Done:
+def install(host: Host, place: AgentFile, *, keep: bool) -> FileDone:
     """Write today's entries; those of older versions go. Idempotent. Invalid for a bad file."""
     before = read(place) or b""
     data = _parse(place, before)
     wanted = with_ours(host, data, keep=keep)
     if wanted == data:
-        return Done(place.name, "unchanged")
+        return FileDone(place.name, "unchanged")
     write(place, _render(place, wanted, before))
     kept = not before.strip() or _render(place, data, before) == before
-    return Done(place.name, "written", () if kept else (f"the layout of {place.name} changed",))
+    return FileDone(place.name, "written", () if kept else (f"the layout of {place.name} changed",))
 
 
-def uninstall(host: Host, place: Place) -> Done:
+def uninstall(host: Host, place: AgentFile) -> FileDone:
     """Take our entries out, and the file where nothing else is in it."""
     before = read(place) or b""
     data = _parse(place, before)
     if not any(entries(data)):
-        return Done(place.name, "absent")
+        return FileDone(place.name, "absent")
     rest = without_ours(data)
     empty = rest == {} or (host.flat and rest == {"version": 1})
     write(place, b"" if empty else _render(place, rest, before))
-    return Done(place.name, "removed")
+    return FileDone(place.name, "removed")
 
 
-def status(host: Host, place: Place) -> Installed:
+def status(host: Host, place: AgentFile) -> Installed:
     """Which of our hooks a file has. What cannot be read is a problem, not an error."""
     try:
         data = _parse(place, read(place) or b"")
@@ -94,7 +94,7 @@ def is_used(repository: Repository) -> bool:
     )
 
 
-def _parse(place: Place, data: bytes) -> Json:
+def _parse(place: AgentFile, data: bytes) -> Json:
     if not data.strip():
         return {}
 
@@ -116,7 +116,7 @@ def _parse(place: Place, data: bytes) -> Json:
     return dict(found)
 
 
-def _render(place: Place, data: Json, like: bytes) -> bytes:
+def _render(place: AgentFile, data: Json, like: bytes) -> bytes:
     """JSON with the indentation, the line ends and the last line end of what was there.
 
     Raises Invalid for what others have in it and JSON has no word for, as a number without end.

@@ -18,7 +18,7 @@ AGENTS_MD = "AGENTS.md"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class AgentFile:
     """A file that may have our part: what it is called, and where it really is."""
 
     name: str
@@ -26,7 +26,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class FileDone:
     """What became of one file: ``written``, ``unchanged``, ``removed``, ``absent`` or ``kept``.
 
     ``removed``: our part was, or the file where nothing else is in it. ``kept``: our part is left
@@ -40,32 +40,32 @@ class Done:
 
 def place_of(
     host: Host, repository: Repository | None, *, user: bool, environ: Mapping[str, str]
-) -> Place:
+) -> AgentFile:
     """The host's file: the person's own, or that of the work tree. Invalid where there is none."""
     if user:
         file = os.path.join(os.path.abspath(host.user_folder(environ)), host.file)
-        return Place(file, os.path.realpath(file))
+        return AgentFile(file, os.path.realpath(file))
     if repository is None:
         raise Invalid("there is no work tree here", hints=("for all of them: --user",))
     return _inside(repository, os.path.join(host.folder, host.file))
 
 
-def agents_md(repository: Repository) -> Place:
+def agents_md(repository: Repository) -> AgentFile:
     """The AGENTS.md of a work tree. Raises Invalid where there is none."""
     return _inside(repository, AGENTS_MD)
 
 
-def _inside(repository: Repository, name: str) -> Place:
+def _inside(repository: Repository, name: str) -> AgentFile:
     if repository.toplevel is None:
         raise Invalid("there is no work tree here", hints=("for all of them: --user",))
     root = os.path.realpath(repository.toplevel)
     file = os.path.realpath(os.path.join(root, name))
     if not file.startswith(os.path.join(root, "")):
         raise Invalid(f"{name} leads out of the work tree", hints=("replace the link by a file",))
-    return Place(name, file)
+    return AgentFile(name, file)
 
 
-def read(place: Place) -> bytes | None:
+def read(place: AgentFile) -> bytes | None:
     """The bytes of a file, None where there is none. Invalid for what is no ordinary small file."""
     try:
         opened = open_regular(place.file)
@@ -82,7 +82,7 @@ def read(place: Place) -> bytes | None:
     return data
 
 
-def write(place: Place, data: bytes) -> None:
+def write(place: AgentFile, data: bytes) -> None:
     """Write a file, or remove it and its folder where nothing is left in them."""
     folder = os.path.dirname(place.file)
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from gitlease.install.agents.place import Done, Place, read, write
+from gitlease.install.agents.place import AgentFile, FileDone, read, write
 from gitlease.install.managed_text import find_marked, swap
 
 BEGIN, END = "<!-- BEGIN GITLEASE v=1 -->", "<!-- END GITLEASE -->"
@@ -22,7 +22,7 @@ SECTION = (
 )
 
 
-def write_section(place: Place) -> Done:
+def write_section(place: AgentFile) -> FileDone:
     """Write the marked section after a line end of its own, or anew where it is."""
     before = read(place) or b""
     end = b"\r\n" if b"\r\n" in before else b"\n"
@@ -30,22 +30,22 @@ def write_section(place: Place) -> Done:
     found = _find(before)
     after = swap(before, found, section) if found else before + (end if before else b"") + section
     if after == before:
-        return Done(place.name, "unchanged")
+        return FileDone(place.name, "unchanged")
     write(place, after)
-    return Done(place.name, "written")
+    return FileDone(place.name, "written")
 
 
-def remove_section(place: Place, *, keep: bool = False) -> Done:
+def remove_section(place: AgentFile, *, keep: bool = False) -> FileDone:
     """Take the section out, with the line end before it; ``keep``: others need it yet."""
     before = read(place) or b""
     found = _find(before)
     if found is None:
-        return Done(place.name, "absent")
+        return FileDone(place.name, "absent")
     if keep:
-        return Done(place.name, "kept")
+        return FileDone(place.name, "kept")
     head = before[: found.start()].removesuffix(b"\n").removesuffix(b"\r")
     write(place, head + before[found.end() :])
-    return Done(place.name, "removed")
+    return FileDone(place.name, "removed")
 
 
 def _find(text: bytes) -> re.Match[bytes] | None:

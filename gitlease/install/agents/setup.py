@@ -12,7 +12,7 @@ from gitlease.git.repository import Repository, discover
 from gitlease.install.agents import files as agent_files
 from gitlease.install.agents.files import Installed
 from gitlease.install.agents.hosts import HOSTS
-from gitlease.install.agents.place import Done, agents_md, place_of
+from gitlease.install.agents.place import FileDone, agents_md, place_of
 from gitlease.install.agents.section import remove_section, write_section
 
 
@@ -20,7 +20,7 @@ from gitlease.install.agents.section import remove_section, write_section
 class AgentSetup:
     """What became of a host's files, which hooks are there now, and what is to be known."""
 
-    done: tuple[Done, ...]
+    done: tuple[FileDone, ...]
     state: Installed
     program: str | None
     warnings: tuple[str, ...] = ()

@@ -13,11 +13,11 @@ from collections.abc import Iterator, Sequence
 
 from gitlease.core.frozen import replace
 from gitlease.git.repository import Repository
-from gitlease.install.hooks.places import PROGRAM, Place, Way, find_place, read_file
+from gitlease.install.hooks.places import PROGRAM, HookPlace, Way, find_place, read_file
 from gitlease.install.hooks.plan import plan_install
 from gitlease.install.hooks.removal import plan_uninstall
 from gitlease.install.hooks.shims import HOOKS
-from gitlease.install.hooks.write import Change, Plan, carry_out
+from gitlease.install.hooks.write import HookChange, Plan, carry_out
 
 
 def install(
@@ -66,11 +66,11 @@ def own_program() -> str | None:
     return None
 
 
-def _private(place: Place, program: str | None) -> Iterator[Change]:
+def _private(place: HookPlace, program: str | None) -> Iterator[HookChange]:
     """What hooks find in the private folder: which gitlease to start."""
     program = own_program() if program is None else program
     path = os.path.join(place.private, PROGRAM)
     if program:
         new = os.fsencode(program) + b"\n"
         if read_file(path) != new:
-            yield Change(said=f"noted {program}", path=path, new=new, mode=0o644, quiet=True)
+            yield HookChange(said=f"noted {program}", path=path, new=new, mode=0o644, quiet=True)

@@ -10,7 +10,7 @@ import re
 
 from gitlease.core.frozen import dataclass
 from gitlease.install.hooks.managers import hook_lines
-from gitlease.install.hooks.places import HUSKY, Place, read_file
+from gitlease.install.hooks.places import HUSKY, HookPlace, read_file
 from gitlease.install.hooks.shims import find_section
 
 
@@ -22,7 +22,7 @@ class OwnCall:
     runs: bool
 
 
-def own_call(place: Place, name: str) -> OwnCall | None:
+def own_call(place: HookPlace, name: str) -> OwnCall | None:
     """The call of one hook in a script of somebody's own; None where there is none, or ours."""
     for folder in _script_folders(place):
         path = os.path.join(folder, name)
@@ -33,7 +33,7 @@ def own_call(place: Place, name: str) -> OwnCall | None:
     return None
 
 
-def _script_folders(place: Place) -> tuple[str, ...]:
+def _script_folders(place: HookPlace) -> tuple[str, ...]:
     """Where scripts of people are: husky's lie above the folder that git knows."""
     above, last = os.path.split(place.folder)
     husky = last == "_" and os.path.basename(above) == HUSKY

@@ -36,7 +36,7 @@ class Way(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class HookPlace:
     """Where this clone's hooks go. ``folder`` is where git looks for hook files.
 
     ``file`` is the settings file of a hook manager, relative to the root of the work tree.
@@ -73,7 +73,7 @@ class Place:
         return self.folder
 
 
-def find_place(repository: Repository) -> Place:
+def find_place(repository: Repository) -> HookPlace:
     """Where hooks of this clone belong. Raises Invalid for a bare repository."""
     top = repository.toplevel
     if top is None:
@@ -84,8 +84,8 @@ def find_place(repository: Repository) -> Place:
     private = os.path.join(repository.common_dir, "gitlease")
     folder, git = hooks_folder(top), _git_version(top)
 
-    def place(way: Way, file: str = "") -> Place:
-        return Place(way, top, private, folder, file, git, repository.config)
+    def place(way: Way, file: str = "") -> HookPlace:
+        return HookPlace(way, top, private, folder, file, git, repository.config)
 
     if git >= CONFIG_HOOKS:
         return place(Way.CONFIG)

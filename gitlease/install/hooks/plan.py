@@ -21,14 +21,14 @@ from gitlease.install.hooks.managers import (
     without_section,
 )
 from gitlease.install.hooks.own import own_call
-from gitlease.install.hooks.places import HUSKY, SCRIPTS, Place, Way, read_file
-from gitlease.install.hooks.shims import ASIDE, Form, find_section, is_current, section, shim
-from gitlease.install.hooks.write import Change, Plan
+from gitlease.install.hooks.places import HUSKY, SCRIPTS, HookPlace, Way, read_file
+from gitlease.install.hooks.shims import ASIDE, SectionForm, find_section, is_current, section, shim
+from gitlease.install.hooks.write import HookChange, Plan
 
 SHELLS = ("sh", "bash", "dash", "ash", "ksh", "mksh", "zsh", "busybox")
 
 
-def plan_install(place: Place, names: Sequence[str], *, yes: bool) -> Plan:
+def plan_install(place: HookPlace, names: Sequence[str], *, yes: bool) -> Plan:
     """What has to be done for these hooks. Without ``yes`` no file of a manager is changed.
 
     A hook in which somebody's own script calls us is done: a second call would do all of it twice.
@@ -41,24 +41,26 @@ def plan_install(place: Place, names: Sequence[str], *, yes: bool) -> Plan:
     return Plan(plan.way, plan.changes, plan.lines, (*plan.notes, *told))
 
 
-def _by_config(place: Place, names: Sequence[str], yes: bool) -> Plan:
+def _by_config(place: HookPlace, names: Sequence[str], yes: bool) -> Plan:
     """git calls a script of the private folder; one that is gone is passed over, not a failure."""
     changes = []
     for name in names:
         script = os.path.join(place.private, SCRIPTS, name)
         quoted = shlex.quote(script)
         if read_file(script) != shim(name):
-            changes.append(Change(said=f"wrote {script}", path=script, new=shim(name), quiet=True))
+            changes.append(
+                HookChange(said=f"wrote {script}", path=script, new=shim(name), quiet=True)
+            )
         wanted = {"command": f"test ! -x {quoted} || {quoted}", "event": name}
         for setting, value in wanted.items():
             key = f"hook.gitlease-{name}.{setting}"
             if place.config.get(key) != value:
-                changes.append(Change(said=f"set {key}", setting=(key, value)))
+                changes.append(HookChange(said=f"set {key}", setting=(key, value)))
     return Plan(place.way, tuple(changes))
 
 
-def _by_files(place: Place, names: Sequence[str], yes: bool) -> Plan:
-    changes: list[Change] = []
+def _by_files(place: HookPlace, names: Sequence[str], yes: bool) -> Plan:
+    changes: list[HookChange] = []
     notes: list[str] = []
     for name in names:
         made = _hook_file(os.path.join(place.scripts, name), name, place, notes)
@@ -69,7 +71,7 @@ def _by_files(place: Place, names: Sequence[str], yes: bool) -> Plan:
     return Plan(place.way, tuple(changes), (), tuple(notes))
 
 
-def _by_husky(place: Place, names: Sequence[str], yes: bool) -> Plan:
+def _by_husky(place: HookPlace, names: Sequence[str], yes: bool) -> Plan:
     plan = _by_files(place, names, yes)
     if yes or not plan.changes:
         return plan
@@ -78,7 +80,7 @@ def _by_husky(place: Place, names: Sequence[str], yes: bool) -> Plan:
     return Plan(place.way, (), _to_add(hooks, f"{HUSKY}/"), (said,))
 
 
-def _by_pre_commit(place: Place, names: Sequence[str], yes: bool) -> Plan:
+def _by_pre_commit(place: HookPlace, names: Sequence[str], yes: bool) -> Plan:
     path = os.path.join(place.top, place.file)
     data = read_file(path) or b""
     before = without_section(data)
@@ -92,11 +94,11 @@ def _by_pre_commit(place: Place, names: Sequence[str], yes: bool) -> Plan:
         why = "add this" if new is None else "add this, or let --yes add it"
         said = f"pre-commit runs the hooks here: {why} to repos: in {place.file}"
         return Plan(place.way, (), (*pre_commit_lines(tuple(names)).splitlines(), last), (said,))
-    change = Change(said=f"added our hooks to {place.file}", path=path, new=new)
+    change = HookChange(said=f"added our hooks to {place.file}", path=path, new=new)
     return Plan(place.way, (change,), (last,), (f"{place.file} is to be committed",))
 
 
-def _by_lefthook(place: Place, names: Sequence[str], yes: bool) -> Plan:
+def _by_lefthook(place: HookPlace, names: Sequence[str], yes: bool) -> Plan:
     path, snippet = (os.path.join(place.top, n) for n in (place.file, LEFTHOOK_SNIPPET))
     data, there = read_file(path) or b"", read_file(snippet)
     wanted = lefthook_snippet(tuple(names))
@@ -113,18 +115,18 @@ def _by_lefthook(place: Place, names: Sequence[str], yes: bool) -> Plan:
         said = f"lefthook runs the hooks here: write these lines to {LEFTHOOK_SNIPPET}"
         more = (f"# {place.file}", *typed) if typed else ()
         return Plan(place.way, (), (*lines, *more), (f"{said}, or let --yes do it",))
-    changes = [Change(said=f"wrote {LEFTHOOK_SNIPPET}", path=snippet, new=wanted, mode=0o644)]
+    changes = [HookChange(said=f"wrote {LEFTHOOK_SNIPPET}", path=snippet, new=wanted, mode=0o644)]
     is_yaml = place.file.endswith((".yml", ".yaml"))
     new = add_to_lefthook(data) if is_yaml and not named else None
     if new is not None:
-        changes.append(Change(said=f"added it to {place.file}", path=path, new=new))
+        changes.append(HookChange(said=f"added it to {place.file}", path=path, new=new))
         typed = ()
     notes = [f"{LEFTHOOK_SNIPPET} and {place.file} are to be committed"]
     notes += [f"{place.file} is laid out otherwise: add the line to it"] if typed else []
     return Plan(place.way, tuple(changes), (*typed, "lefthook install"), tuple(notes))
 
 
-def _by_nobody(place: Place, names: Sequence[str], yes: bool) -> Plan:
+def _by_nobody(place: HookPlace, names: Sequence[str], yes: bool) -> Plan:
     return Plan(
         place.way,
         (),
@@ -156,10 +158,10 @@ _PLANNERS = {
 }
 
 
-def _hook_file(path: str, name: str, place: Place, notes: list[str]) -> Change | None:
+def _hook_file(path: str, name: str, place: HookPlace, notes: list[str]) -> HookChange | None:
     """What makes one hook file call us; None where it does already, or cannot."""
     if not os.path.lexists(path):
-        return Change(said=f"made {path}", path=path, new=shim(name))
+        return HookChange(said=f"made {path}", path=path, new=shim(name))
     if stat.S_ISDIR(os.lstat(path).st_mode):
         notes.append(f"{path} is a folder: left as it is")
         return None
@@ -169,20 +171,20 @@ def _hook_file(path: str, name: str, place: Place, notes: list[str]) -> Change |
         if is_current(placed, name):
             return None
         new = data[: placed.start] + section(name, placed.form) + data[placed.end :]
-        return Change(said=f"renewed our section in {path}", path=path, new=new)
+        return HookChange(said=f"renewed our section in {path}", path=path, new=new)
     at = None if data is None else _after_shebang(path, data, husky=place.way is Way.HUSKY)
     if data is not None and at is not None:
-        new = data[:at] + section(name, Form.SECTION) + data[at:]
-        return Change(said=f"added a section to {path}", path=path, new=new)
+        new = data[:at] + section(name, SectionForm.SECTION) + data[at:]
+        return HookChange(said=f"added a section to {path}", path=path, new=new)
     aside = path + ASIDE
     if place.way is Way.HUSKY or os.path.lexists(aside):
         why = "is no shell script" if place.way is Way.HUSKY else f"cannot be set aside as {aside}"
         notes.append(f"{path} {why}: left as it is")
         return None
-    return Change(
+    return HookChange(
         said=f"made {path}, which goes on to {aside}",
         path=path,
-        new=shim(name, Form.CHAIN),
+        new=shim(name, SectionForm.CHAIN),
         aside=aside,
     )
 

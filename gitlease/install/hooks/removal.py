@@ -18,15 +18,15 @@ from gitlease.install.hooks.places import (
     PRE_COMMIT_FILES,
     PROGRAM,
     SCRIPTS,
-    Place,
+    HookPlace,
     is_own,
     read_file,
 )
-from gitlease.install.hooks.shims import ASIDE, HOOKS, SHEBANG, Form, find_section
-from gitlease.install.hooks.write import Change, Plan
+from gitlease.install.hooks.shims import ASIDE, HOOKS, SHEBANG, SectionForm, find_section
+from gitlease.install.hooks.write import HookChange, Plan
 
 
-def plan_uninstall(place: Place, repository: Repository) -> Plan:
+def plan_uninstall(place: HookPlace, repository: Repository) -> Plan:
     """What has to be done, and what is left to a person and why."""
     notes: list[str] = []
     changes = [
@@ -37,14 +37,14 @@ def plan_uninstall(place: Place, repository: Repository) -> Plan:
     private = [os.path.join(place.private, SCRIPTS, name) for name in HOOKS]
     private.append(os.path.join(place.private, PROGRAM))
     changes += [
-        Change(said=f"removed {path}", path=path, quiet=True)
+        HookChange(said=f"removed {path}", path=path, quiet=True)
         for path in private
         if os.path.lexists(path)
     ]
     return Plan(place.way, tuple(changes), (), tuple(notes))
 
 
-def _settings_out(repository: Repository) -> Iterator[Change]:
+def _settings_out(repository: Repository) -> Iterator[HookChange]:
     sections = dict.fromkeys(
         entry.key.rpartition(".")[0]
         for entry in repository.config.section("hook")
@@ -52,10 +52,10 @@ def _settings_out(repository: Repository) -> Iterator[Change]:
     )
     for name in sections:
         if name.removeprefix("hook.gitlease-") in HOOKS:
-            yield Change(said=f"unset {name}", setting=(name, ""))
+            yield HookChange(said=f"unset {name}", setting=(name, ""))
 
 
-def _hooks_out(place: Place, repository: Repository, notes: list[str]) -> Iterator[Change]:
+def _hooks_out(place: HookPlace, repository: Repository, notes: list[str]) -> Iterator[HookChange]:
     for folder in _folders(place, repository):
         if not is_own(repository, folder):
             continue
@@ -63,12 +63,12 @@ def _hooks_out(place: Place, repository: Repository, notes: list[str]) -> Iterat
             yield from _hook_out(os.path.join(folder, name), name, notes)
 
 
-def _folders(place: Place, repository: Repository) -> tuple[str, ...]:
+def _folders(place: HookPlace, repository: Repository) -> tuple[str, ...]:
     folders = [place.scripts, place.folder, os.path.join(repository.common_dir, "hooks")]
     return tuple(dict.fromkeys((*folders, os.path.join(place.top, HUSKY))))
 
 
-def _hook_out(path: str, name: str, notes: list[str]) -> Iterator[Change]:
+def _hook_out(path: str, name: str, notes: list[str]) -> Iterator[HookChange]:
     data = read_file(path)
     if data is None:
         return
@@ -78,21 +78,21 @@ def _hook_out(path: str, name: str, notes: list[str]) -> Iterator[Change]:
             notes.append(f"{path} has half a section of ours: take it out by hand")
         return
     rest = data[: placed.start] + data[placed.end :]
-    own = placed.form is not Form.SECTION and rest == SHEBANG
+    own = placed.form is not SectionForm.SECTION and rest == SHEBANG
     aside = path + ASIDE
-    if own and placed.form is Form.CHAIN and os.path.lexists(aside):
-        yield Change(said=f"put {path} back", path=path, back=aside)
+    if own and placed.form is SectionForm.CHAIN and os.path.lexists(aside):
+        yield HookChange(said=f"put {path} back", path=path, back=aside)
     elif own:
-        yield Change(said=f"removed {path}", path=path)
+        yield HookChange(said=f"removed {path}", path=path)
     else:
-        if placed.form is not Form.SECTION:
+        if placed.form is not SectionForm.SECTION:
             notes.append(f"{path} has lines of yours: they stay, only our section is gone")
-        if placed.form is Form.CHAIN and os.path.lexists(aside):
+        if placed.form is SectionForm.CHAIN and os.path.lexists(aside):
             notes.append(f"{aside} is the hook that was here before: put it back by hand")
-        yield Change(said=f"took our section out of {path}", path=path, new=rest)
+        yield HookChange(said=f"took our section out of {path}", path=path, new=rest)
 
 
-def _managers_out(place: Place, notes: list[str]) -> Iterator[Change]:
+def _managers_out(place: HookPlace, notes: list[str]) -> Iterator[HookChange]:
     for name in (*PRE_COMMIT_FILES, *LEFTHOOK_FILES):
         path = os.path.join(place.top, name)
         data = read_file(path)
@@ -100,10 +100,10 @@ def _managers_out(place: Place, notes: list[str]) -> Iterator[Change]:
             continue
         new = without_section(data)
         if new is not None:
-            yield Change(said=f"took our lines out of {name}", path=path, new=new)
+            yield HookChange(said=f"took our lines out of {name}", path=path, new=new)
         if (new is None and pre_commit_ids(data)) or LEFTHOOK_SNIPPET.encode() in (new or data):
             notes.append(f"{name} names our hooks in lines of yours: they stay")
     snippet = os.path.join(place.top, LEFTHOOK_SNIPPET)
     data = read_file(snippet)
     if data is not None and is_snippet(data):
-        yield Change(said=f"removed {LEFTHOOK_SNIPPET}", path=snippet)
+        yield HookChange(said=f"removed {LEFTHOOK_SNIPPET}", path=snippet)

@@ -26,7 +26,7 @@ PROBE, SKIP = "GITLEASE_PROBE", "GITLEASE_SKIP"
 ANSWER = "gitlease-probe"
 
 
-class Form(Enum):
+class SectionForm(Enum):
     """How a section stands in its file: alone, in somebody's script, or before a hook set aside."""
 
     FILE = "file"
@@ -35,44 +35,44 @@ class Form(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class PlacedSection:
     """A section that was found in a file, from byte ``start`` up to ``end``."""
 
-    form: Form
+    form: SectionForm
     start: int
     end: int
     text: bytes
 
 
-def shim(name: str, form: Form = Form.FILE) -> bytes:
+def shim(name: str, form: SectionForm = SectionForm.FILE) -> bytes:
     """A whole hook file of ours."""
     return SHEBANG + section(name, form)
 
 
-def section(name: str, form: Form) -> bytes:
+def section(name: str, form: SectionForm) -> bytes:
     """The lines of one hook. They leave the script's standard input to what follows them."""
     begin, end = "(", ") || exit 1"
-    if name == "pre-push" and form is not Form.FILE:
+    if name == "pre-push" and form is not SectionForm.FILE:
         begin, end = _KEEP_INPUT, f"{end}\n{_GIVE_INPUT}"
-    if form is Form.CHAIN:
+    if form is SectionForm.CHAIN:
         end += f'\n[ ! -x "$0{ASIDE}" ] || exec "$0{ASIDE}" "$@"'
     lines = [f"# BEGIN gitlease {name} v{VERSION} {form.value}: see `gitlease hooks --help`"]
     lines += [begin, *_body(name), end, f"# END gitlease {name}"]
     return ("\n".join(lines) + "\n").encode()
 
 
-def find_section(data: bytes, name: str) -> Placed | None:
+def find_section(data: bytes, name: str) -> PlacedSection | None:
     """Our section in a hook, of whatever version; None where there is none, or half of one."""
     word = re.escape(name.encode())
     begin = rb"# BEGIN gitlease " + word + rb" v\d{1,6} (file|section|chain):"
     found = find_marked(data, begin, rb"# END gitlease " + word)
     if found is None:
         return None
-    form = Form(found[1].decode())
-    return Placed(form, found.start(), found.end(), found[0])
+    form = SectionForm(found[1].decode())
+    return PlacedSection(form, found.start(), found.end(), found[0])
 
 
-def is_current(placed: Placed, name: str) -> bool:
+def is_current(placed: PlacedSection, name: str) -> bool:
     """Whether a section is what this version of gitlease writes."""
     return placed.text == section(name, placed.form)
 

@@ -26,7 +26,7 @@ from gitlease.install.hooks.places import (
     HOOK_RUN,
     PROGRAM,
     SCRIPTS,
-    Place,
+    HookPlace,
     Way,
     find_place,
     read_file,
@@ -61,7 +61,7 @@ def hook_states(repository: Repository) -> tuple[HookState, ...]:
     return tuple(_state(place, name) for name in HOOKS)
 
 
-def _state(place: Place, name: str) -> HookState:
+def _state(place: HookPlace, name: str) -> HookState:
     managed = _managed(place, name)
     if managed is not None:
         return managed
@@ -93,7 +93,7 @@ def _state(place: Place, name: str) -> HookState:
     )
 
 
-def _own(place: Place, name: str, program: str | None) -> HookState:
+def _own(place: HookPlace, name: str, program: str | None) -> HookState:
     """What a script of somebody's own calls us in; it is not run, since it may do anything."""
     own = own_call(place, name)
     if own is None:
@@ -106,18 +106,18 @@ def _own(place: Place, name: str, program: str | None) -> HookState:
     return HookState(name=name, way=OWN_WAY, live=not problem, program=program, problem=problem)
 
 
-def _program(place: Place, *, noted: bool) -> str | None:
+def _program(place: HookPlace, *, noted: bool) -> str | None:
     """The gitlease that a hook starts: the one that was noted, or the one on PATH."""
     path = os.fsdecode(read_file(os.path.join(place.private, PROGRAM)) or b"").partition("\n")[0]
     there = noted and os.path.isfile(path) and os.access(path, os.X_OK)
     return path if there else shutil.which("gitlease")
 
 
-def _own_script(place: Place, name: str) -> str:
+def _own_script(place: HookPlace, name: str) -> str:
     return os.path.join(place.private, SCRIPTS, name)
 
 
-def _script(place: Place, name: str) -> tuple[str, str]:
+def _script(place: HookPlace, name: str) -> tuple[str, str]:
     """The file that should have our section, and by what it is called."""
     own = _own_script(place, name)
     if place.way is Way.CONFIG and os.path.lexists(own):
@@ -126,7 +126,7 @@ def _script(place: Place, name: str) -> tuple[str, str]:
     return os.path.join(place.scripts, name), way.value
 
 
-def _managed(place: Place, name: str) -> HookState | None:
+def _managed(place: HookPlace, name: str) -> HookState | None:
     """What a manager calls us in; it is not run, since it would run all of its hooks."""
     found = read_file(os.path.join(place.top, place.file)) if place.file else None
     data = found or b""
@@ -146,7 +146,7 @@ def _managed(place: Place, name: str) -> HookState | None:
     return HookState(name=name, way=place.way.value, live=live, problem=problem)
 
 
-def _answers(place: Place, name: str, *, files: bool) -> bool:
+def _answers(place: HookPlace, name: str, *, files: bool) -> bool:
     """Whether our own hook answers, with those of others off; ``files``: it is in a file."""
     settings = [f"hook.{other}.enabled=false" for other in place.others]
     settings += [] if files else ["core.hooksPath=/dev/null"]

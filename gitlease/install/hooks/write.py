@@ -8,12 +8,12 @@ from gitlease.core.errors import Invalid
 from gitlease.core.frozen import dataclass
 from gitlease.git.repository import TIMEOUT
 from gitlease.git.run import run_git
-from gitlease.install.hooks.places import Place, Way
+from gitlease.install.hooks.places import HookPlace, Way
 from gitlease.install.managed_text import mode_of, written_aside
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class HookChange:
     """One change that is to be made: of a file, or of one setting of git.
 
     ``new`` is what the file holds then, None to remove it. What is there goes to ``aside`` first;
@@ -38,7 +38,7 @@ class Plan:
     """
 
     way: Way
-    changes: tuple[Change, ...] = ()
+    changes: tuple[HookChange, ...] = ()
     lines: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     where: str = ""
@@ -48,7 +48,7 @@ class Plan:
         return tuple(change.said for change in self.changes if not change.quiet)
 
 
-def carry_out(place: Place, plan: Plan) -> None:
+def carry_out(place: HookPlace, plan: Plan) -> None:
     for change in plan.changes:
         try:
             if change.setting is not None:
@@ -69,7 +69,7 @@ def _set(top: str, key: str, value: str) -> None:
         raise Invalid(f"git cannot set {key}: {done.err.strip()[:200]}")
 
 
-def _write(change: Change) -> None:
+def _write(change: HookChange) -> None:
     path = change.path
     if change.new is None:
         if change.back:

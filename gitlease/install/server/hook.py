@@ -19,7 +19,7 @@ ASIDE_FOLDER = "gitlease.d"  # has the hook that was there before, under its own
 ACCEPTED, REFUSED = 0, 9  # statuses of gitlease; with any other it has not judged
 
 
-class Form(Enum):
+class HookForm(Enum):
     """How our hook stands: alone, before a hook that was set aside, or as one of a folder's."""
 
     FILE = "file"
@@ -28,14 +28,14 @@ class Form(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class PlacedHook:
     """A hook of ours as it was found: its form, and the gitlease that it starts."""
 
-    form: Form
+    form: HookForm
     program: str
 
 
-def shim(form: Form, program: str) -> bytes:
+def shim(form: HookForm, program: str) -> bytes:
     """A whole hook file of ours. ``program`` is tried before the gitlease on PATH."""
     text = (
         _SHIM.replace("@FORM@", form.value)
@@ -43,9 +43,9 @@ def shim(form: Form, program: str) -> bytes:
         .replace("@PROGRAM@", shlex.quote(program))
         .replace("@ACCEPTED@", str(ACCEPTED))
         .replace("@REFUSED@", str(REFUSED))
-        .replace("@READ@", _READ if form is Form.CHAIN else "")
-        .replace("@JUDGE@", _JUDGE_COPY if form is Form.CHAIN else _JUDGE)
-        .replace("@CHAIN@", _CHAIN if form is Form.CHAIN else "")
+        .replace("@READ@", _READ if form is HookForm.CHAIN else "")
+        .replace("@JUDGE@", _JUDGE_COPY if form is HookForm.CHAIN else _JUDGE)
+        .replace("@CHAIN@", _CHAIN if form is HookForm.CHAIN else "")
     )
     return text.encode()
 
@@ -55,7 +55,7 @@ def aside_of(hook: str) -> str:
     return os.path.join(os.path.dirname(hook), ASIDE_FOLDER, NAME)
 
 
-def find_shim(data: bytes) -> Placed | None:
+def find_shim(data: bytes) -> PlacedHook | None:
     """What a hook file of ours says of itself; None for any other file."""
     found = _HEAD.match(data)
     if found is None:
@@ -64,7 +64,7 @@ def find_shim(data: bytes) -> Placed | None:
         words = shlex.split(found[2].decode("utf-8", "surrogateescape"))
     except ValueError:
         return None
-    return Placed(Form(found[1].decode()), words[0] if words else "")
+    return PlacedHook(HookForm(found[1].decode()), words[0] if words else "")
 
 
 def is_current(data: bytes) -> bool:

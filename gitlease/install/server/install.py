@@ -16,7 +16,7 @@ from gitlease.git.run import run_git
 from gitlease.install.hooks.install import own_program
 from gitlease.install.hooks.places import hooks_folder, is_below, read_file
 from gitlease.install.managed_text import written_aside
-from gitlease.install.server.hook import NAME, Form, aside_of, find_shim, shim
+from gitlease.install.server.hook import NAME, HookForm, aside_of, find_shim, shim
 from gitlease.settings.schema import KEYS
 from gitlease.settings.server import (
     BLOCK,
@@ -35,7 +35,7 @@ PART = "gitlease"  # its name in a folder of hooks
 _HANDS_ON = re.compile(rb"^(?!\s*#).*(?:pre-receive|\$0|\$\w+|\$\{\w+\})[\"']?\.d\b", re.MULTILINE)
 
 
-class Host(Enum):
+class HookHost(Enum):
     """Who else keeps hooks in this repository."""
 
     PLAIN = "git"
@@ -47,13 +47,13 @@ class Host(Enum):
 class ServerPlace:
     """Where the hook of a bare repository belongs."""
 
-    host: Host
+    host: HookHost
     hook: str
-    form: Form
+    form: HookForm
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class ServerDone:
     """What was done, and what a person should know."""
 
     place: ServerPlace
@@ -71,7 +71,7 @@ def find_server_place(repository: Repository) -> ServerPlace:
     home = repository.common_dir
     custom = os.path.join(home, "custom_hooks")
     if os.path.isdir(custom):
-        return ServerPlace(Host.GITLAB, os.path.join(custom, f"{NAME}.d", PART), Form.PART)
+        return ServerPlace(HookHost.GITLAB, os.path.join(custom, f"{NAME}.d", PART), HookForm.PART)
     folder = hooks_folder(home, f"--git-dir={home}")
     if not is_below(os.path.realpath(folder), os.path.realpath(home)):
         raise Invalid(
@@ -85,10 +85,12 @@ def find_server_place(repository: Repository) -> ServerPlace:
     data = read_file(hook)
     placed = None if data is None else find_shim(data)
     if placed is not None:
-        return ServerPlace(Host.PLAIN, hook, placed.form)
+        return ServerPlace(HookHost.PLAIN, hook, placed.form)
     if os.path.isdir(parts) and _hands_on(hook):
-        return ServerPlace(Host.FOLDER, os.path.join(parts, PART), Form.PART)
-    return ServerPlace(Host.PLAIN, hook, Form.CHAIN if os.path.lexists(hook) else Form.FILE)
+        return ServerPlace(HookHost.FOLDER, os.path.join(parts, PART), HookForm.PART)
+    return ServerPlace(
+        HookHost.PLAIN, hook, HookForm.CHAIN if os.path.lexists(hook) else HookForm.FILE
+    )
 
 
 def install_server(
@@ -97,7 +99,7 @@ def install_server(
     mode: str | None = None,
     identity: str | None = None,
     program: str | None = None,
-) -> Done:
+) -> ServerDone:
     """Put the hook in place and set what holds for it; what was there before is kept.
 
     What ``mode`` and ``identity`` leave open (None) stays as it is; the usual mode is ``block``.
@@ -117,10 +119,10 @@ def install_server(
         _write(place, new, changes, notes)
     except OSError as error:
         raise Invalid(f"{place.hook} cannot be written: {error.strerror}") from None
-    return Done(find_server_place(repository), tuple(changes), tuple(notes))
+    return ServerDone(find_server_place(repository), tuple(changes), tuple(notes))
 
 
-def uninstall_server(repository: Repository) -> Done:
+def uninstall_server(repository: Repository) -> ServerDone:
     """Take the hook out; the one that was there before is in its place again, to the byte."""
     place = find_server_place(repository)
     changes: list[str] = []
@@ -128,7 +130,7 @@ def uninstall_server(repository: Repository) -> Done:
     data, aside = read_file(place.hook), aside_of(place.hook)
     try:
         if data is not None and find_shim(data) is not None:
-            if place.form is Form.CHAIN and os.path.lexists(aside):
+            if place.form is HookForm.CHAIN and os.path.lexists(aside):
                 _put_back(place.hook, aside)
                 changes.append(f"put {place.hook} back as it was")
             else:
@@ -142,7 +144,7 @@ def uninstall_server(repository: Repository) -> Done:
     ours = repository.config.section("gitlease")
     if any(e.scope == "local" and e.key.endswith(f".{HOLDER}") for e in ours):
         notes.append("who is whose holder stays in git's configuration: gitlease.USER.holder")
-    return Done(place, tuple(changes), tuple(notes))
+    return ServerDone(place, tuple(changes), tuple(notes))
 
 
 def _write(place: ServerPlace, new: bytes, changes: list[str], notes: list[str]) -> None:
@@ -151,7 +153,7 @@ def _write(place: ServerPlace, new: bytes, changes: list[str], notes: list[str])
     if data == new and os.access(hook, os.X_OK):
         return
     others = os.path.lexists(hook) and (data is None or find_shim(data) is None)
-    if others and (place.form is not Form.CHAIN or os.path.isdir(hook)):
+    if others and (place.form is not HookForm.CHAIN or os.path.isdir(hook)):
         raise Invalid(f"{hook} is there, and is not ours", hints=("move it away",))
     os.makedirs(os.path.dirname(hook), exist_ok=True)
     with written_aside(hook, new, mode=0o755):  # whoever runs git here need not be its owner

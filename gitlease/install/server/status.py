@@ -8,8 +8,8 @@ from gitlease.core.frozen import dataclass
 from gitlease.git.repository import Repository
 from gitlease.install.hooks.places import read_file
 from gitlease.install.hooks.status import ask_hook
-from gitlease.install.server.hook import NAME, Form, aside_of, find_shim, is_current
-from gitlease.install.server.install import Host, find_server_place
+from gitlease.install.server.hook import NAME, HookForm, aside_of, find_shim, is_current
+from gitlease.install.server.install import HookHost, find_server_place
 from gitlease.settings.server import ServerSettings, server_settings
 
 
@@ -46,7 +46,7 @@ def server_state(repository: Repository) -> ServerState:
         problem = "not installed"
     elif not os.access(place.hook, os.X_OK):
         problem = "it is not executable"
-    elif answer is None and place.host is not Host.GITLAB:
+    elif answer is None and place.host is not HookHost.GITLAB:
         problem = "it is in place, but git does not get an answer from it"
     elif answer == "":
         problem = "there is no gitlease that it could start"
@@ -59,7 +59,7 @@ def server_state(repository: Repository) -> ServerState:
         proven=bool(answer),
         current=data is not None and is_current(data),
         program=answer or (placed.program if placed is not None and answer is None else None),
-        kept=aside if place.form is Form.CHAIN and os.path.lexists(aside) else None,
+        kept=aside if place.form is HookForm.CHAIN and os.path.lexists(aside) else None,
         settings=settings,
         problem=problem,
     )

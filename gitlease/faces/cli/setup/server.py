@@ -13,7 +13,7 @@ from gitlease.faces.cli.verb import Verb
 
 if TYPE_CHECKING:
     from gitlease.faces.cli.call import Call
-    from gitlease.install.server.install import Done
+    from gitlease.install.server.install import ServerDone
     from gitlease.install.server.status import ServerState
 
 ACTIONS = ("install", "status", "uninstall")
@@ -87,7 +87,7 @@ def server_verb(
 
 
 def _answer(
-    call: Call, done: Done, action: str, state: ServerState | None = None, folder: str = ""
+    call: Call, done: ServerDone, action: str, state: ServerState | None = None, folder: str = ""
 ) -> None:
     body: dict[str, Any] = {
         "action": action,
