@@ -36,7 +36,7 @@ _MERGING = "GITHEAD_"  # of the environment of what git starts within a merge, w
 def staged(repository: Repository, *, amend_of: str | None = None) -> list[Changed]:
     """What the commit that is being made changes, by the index that git gives this process.
 
-    Of a merge that is what it changes on its own account (``changes_merge``): the rest is the work
+    Of a merge that is what it changes on its own account (``merges.rule``): the rest is the work
     of others that it brings. ``amend_of`` is the commit that is being replaced, which counts in
     full then.
     Raises Invalid where git does not answer.
@@ -49,7 +49,7 @@ def staged(repository: Repository, *, amend_of: str | None = None) -> list[Chang
         bases = _parents(repository, amend_of) or [_empty_tree(repository)]
     if len(bases) == 1:
         return list(read(_against(repository, bases[0])))
-    from gitlease.git.changes_merge import merged
+    from gitlease.git.merges.rule import merged
 
     return merged(repository, [_named(repository, base) for base in bases], None)
 
@@ -61,7 +61,7 @@ def committed(
 
     Without ``renames`` a rename is a D and an A, and no contents are compared to find it.
 
-    Of a merge that is what it changes on its own account (``changes_merge``). What a commit at the
+    Of a merge that is what it changes on its own account (``merges.rule``). What a commit at the
     edge of a shallow clone changes cannot be known: nothing. Raises Invalid where git does not
     answer.
     """
@@ -81,10 +81,10 @@ def committed(
             elif len(parents) > 1:
                 merges[commit] = parents
     if merges:
-        from gitlease.git.changes_merge import merged
+        from gitlease.git.merges.rule import merged
 
         for commit, parents in merges.items():
-            found[commit] = merged(repository, parents, commit, renames=renames)
+            found[commit] = merged(repository, parents, commit)
     return found
 
 

@@ -11,12 +11,12 @@ from support.task_trees import commit_all, make_repository, put
 
 from gitlease.core.errors import Invalid
 from gitlease.core.trailers import Authorship
-from gitlease.git import changes_merge
 from gitlease.git.changes import committed, staged
 from gitlease.git.changes_raw import Changed
+from gitlease.git.merges import history, rule
 from gitlease.git.repository import discover
 
-JO, KIM, LEE = (f"{name}@example.com" for name in ("jo", "kim", "lee"))
+JO, KIM, LEE, ZOE = (f"{name}@example.com" for name in ("jo", "kim", "lee", "zoe"))
 TOLD = "work\n\nGitlease: src/ token=7 scope=parser"
 
 
@@ -111,18 +111,18 @@ def test_what_no_side_has_is_the_merge_s_own(root: Path) -> None:
     assert people(merge(root, "main", "jo", path=marked)) == {"path": []}
 
 
-def test_what_git_alone_would_not_have_left_out_is_the_merge_s_own(root: Path) -> None:
-    """Nobody had anything against it, so there is no side to follow."""
-    assert people(merge(root, "main", "lee", path="as it was\n", lee="lee\n")) == {"path": []}
-    assert people(merge(root, "main", "lee")) == {"lee": []}
+def test_what_git_alone_would_not_have_left_out_is_given_up(root: Path) -> None:
+    """Where git has nothing against either side, as in a conflict."""
+    assert people(merge(root, "main", "lee", path="as it was\n", lee="lee\n")) == {"path": [KIM]}
+    assert people(merge(root, "main", "lee")) == {"lee": [LEE]}
     assert people(merge(root, "main", "lee", lee="lee\n")) == {}
 
 
 def test_a_merge_of_many_is_judged_as_one_of_two(root: Path) -> None:
     both = {"lee": "lee\n", "zoe": "zoe\n"}
     assert people(merge(root, "main", "lee", "zoe", **both)) == {}
-    assert people(merge(root, "main", "lee", "zoe", path="as it was\n", **both)) == {"path": []}
-    assert people(merge(root, "base", "main", "lee", lee="lee\n")) == {"path": []}
+    assert people(merge(root, "main", "lee", "zoe", path="as it was\n", **both)) == {"path": [KIM]}
+    assert people(merge(root, "base", "main", "lee", lee="lee\n")) == {"path": [KIM]}
     assert people(merge(root, "main", "lee", "jo", path="jo's\n", lee="lee\n")) == {"path": [KIM]}
     assert people(merge(root, "lee", "jo", "main", path="kim's\n")) == {"path": [JO]}
     assert people(merge(root, "main", "jo", "zoe", path="mine\n", zoe="zoe\n")) == {"path": []}
@@ -137,7 +137,7 @@ def test_the_work_of_each_side_that_is_given_up_counts(root: Path) -> None:
 
 @pytest.mark.parametrize("parents", ["base main main", "main main base", "main base main base"])
 def test_a_parent_counts_once(root: Path, parents: str) -> None:
-    assert people(merge(root, *parents.split(), path="as it was\n")) == {"path": []}
+    assert people(merge(root, *parents.split(), path="as it was\n")) == {"path": [KIM]}
     assert people(merge(root, *parents.split(), path="kim's\n")) == {}
     assert people(merge(root, "main", "main", path="as it was\n")) == {"path": []}
 
@@ -155,11 +155,11 @@ def test_all_of_one_side_s_work_on_a_path_is_given_up(root: Path) -> None:
     git(root, "switch", "-q", "main")
     saves(root, LEE, path="lee's on top\n")
     git(root, "switch", "-q", "-c", "side", "main~1")
-    saves(root, "zoe@example.com", path="zoe's on top\n")
+    saves(root, ZOE, path="zoe's on top\n")
     run_git(root, "merge", "-q", "main")
     saves(root, "mo@example.com", path="mo's of both\n")
     lost = people(merge(root, "jo", "side", path="jo's\n"))["path"]
-    assert sorted(lost) == [KIM, LEE, "mo@example.com", "zoe@example.com"]
+    assert sorted(lost) == [KIM, LEE, "mo@example.com", ZOE]
 
 
 def test_author_and_committer_both_stand_for_their_work(root: Path) -> None:
@@ -180,7 +180,7 @@ def test_what_is_staged_is_judged_like_the_commit(root: Path) -> None:
     git(root, "merge", "-q", "--no-commit", "lee", "zoe")
     assert staged(discover(str(root))) == []
     git(root, "checkout", "-q", "lee", "--", "path")
-    assert people(staged(discover(str(root)))) == {"path": []}
+    assert people(staged(discover(str(root)))) == {"path": [KIM]}
 
 
 def test_before_a_merge_is_made_git_names_what_is_merged_elsewhere(
@@ -197,16 +197,99 @@ def test_before_a_merge_is_made_git_names_what_is_merged_elsewhere(
 def test_a_git_that_cannot_merge_goes_by_the_sides(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(changes_merge, "_alone", lambda *_: None)
+    monkeypatch.setattr(rule, "merged_alone", lambda *_: None)
     assert people(merge(root, "main", "lee", lee="lee\n")) == {}
     assert people(merge(root, "main", "lee", path="as it was\n", lee="lee\n")) == {"path": [KIM]}
     assert people(merge(root, "main", "jo", path="both\n")) == {"path": []}
 
 
+LINES = [f"line {number}\n" for number in range(20)]
+KIMS, LEES, BOTH = (
+    "".join(f"{word} {number}\n" if number in where else LINES[number] for number in range(20))
+    for word, where in (("kim", {3}), ("lee", {3, 4}), ("both", {3}))
+)
+MOVED = ("src/b", "docs/a")
+
+
+def renamed(root: Path, to: str, mine: str | None, theirs: str) -> None:
+    """`mine`: kim's change of src/a, on main; `moved`: lee renames it, with another text."""
+    git(root, "switch", "-q", "main")
+    saves(root, LEE, **{"src/a": "".join(LINES)})
+    git(root, "switch", "-q", "-c", "moved")
+    saves(root, LEE, **{"src/a": None, to: theirs})
+    git(root, "switch", "-q", "main")
+    saves(root, KIM, **{"src/a": mine})
+
+
+@pytest.mark.parametrize("to", MOVED)
+@pytest.mark.parametrize("first", ["main", "moved"])
+@pytest.mark.parametrize("theirs", ["".join(LINES), LEES])
+def test_work_on_a_file_is_given_up_where_a_side_renamed_it(
+    root: Path, to: str, first: str, theirs: str
+) -> None:
+    """Where its name went with the side that is followed; whether or not that is a conflict."""
+    renamed(root, to, KIMS, theirs)
+    other = "moved" if first == "main" else "main"
+    found = merge(root, first, other, **{"src/a": None, to: theirs})
+    assert people(found)["src/a"] == [KIM]
+    assert people(merge(root, first, other, **{"src/a": None, to: BOTH}))["src/a"] == [KIM]
+    kept = people(merge(root, first, other, **{"src/a": None, to: KIMS}))
+    assert kept == ({} if theirs != LEES else {"src/a": [LEE], to: [LEE]})
+    back = people(merge(root, first, other, **{"src/a": KIMS, to: None}))
+    assert back == {"src/a": [LEE], to: [LEE]}
+
+
+def test_a_rename_that_git_alone_follows_is_nobody_s(root: Path) -> None:
+    theirs = "".join([*LINES[:10], "more\n", *LINES[10:]])
+    renamed(root, "docs/a", KIMS, theirs)
+    both = KIMS.replace(LINES[10], f"more\n{LINES[10]}")
+    assert people(merge(root, "main", "moved", **{"src/a": None, "docs/a": both})) == {}
+    found = merge(root, "main", "moved", **{"src/a": None, "docs/a": both + "mine\n"})
+    assert people(found) == {"docs/a": [], "src/a": [KIM]}
+
+
+@pytest.mark.parametrize("to", MOVED)
+@pytest.mark.parametrize("text", [LEES, "something else\n"])
+def test_a_deletion_is_given_up_where_the_file_has_another_name(
+    root: Path, to: str, text: str
+) -> None:
+    renamed(root, to, None, LEES)
+    assert KIM in people(merge(root, "main", "moved", **{to: text}))["src/a"]
+    assert people(merge(root, "main", "moved")) == {"src/a": [LEE], to: [LEE]}
+
+
+def test_a_file_is_given_up_where_its_folder_was_renamed(root: Path) -> None:
+    renamed(root, "src/b", KIMS, "".join(LINES))
+    git(root, "switch", "-q", "moved")
+    git(root, "mv", "src", "lib")
+    saves(root, LEE)
+    git(root, "switch", "-q", "main")
+    saves(root, KIM, **{"src/new": "kim's\n"})
+    moved = {"src/a": None, "src/new": None, "lib/b": KIMS}
+    assert people(merge(root, "main", "moved", **moved))["src/new"] == [KIM]
+    assert people(merge(root, "main", "moved", **moved, **{"lib/new": "kim's\n"})) == {}
+
+
+def test_what_a_merge_chose_is_its_maker_s_work(root: Path) -> None:
+    """Nothing is what it only brings: git alone would have made that of anybody."""
+    git(root, "switch", "-q", "-c", "chosen", "jo")
+    git(root, "merge", "-q", "-s", "ours", "-m", TOLD, "main~0", env=by(LEE))
+    git(root, "merge", "-q", "-m", "brought", "zoe", env=by("mo@example.com"))
+    git(root, "switch", "-q", "-c", "later", "main")
+    saves(root, KIM, path="kim's again\n")
+    found = merge(root, "chosen", "later", path="kim's again\n", zoe="zoe\n")
+    assert people(found) == {"path": [JO, LEE]}
+    assert found[0].lost[1].named == (work_named(root),)
+    assert people(merge(root, "chosen", "later", path="jo's\n", zoe=None)) == {
+        "path": [KIM],
+        "zoe": [ZOE],
+    }
+
+
 def test_histories_with_nothing_in_common_are_merged_as_well(root: Path) -> None:
     git(root, "switch", "-q", "--orphan", "else")
     saves(root, LEE, path="lee's\n")
-    assert people(merge(root, "main", "else", path="lee's\n")) == {"path": [KIM, JO]}
+    assert people(merge(root, "main", "else", path="lee's\n")) == {"path": [JO, KIM]}
     git(root, "switch", "-q", "main")
 
 
@@ -220,7 +303,7 @@ def test_odd_names_are_looked_up_as_they_are(root: Path, name: str) -> None:
 
 
 def test_more_paths_than_one_process_takes(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(changes_merge, "NAMES_AT_ONCE", 9)
+    monkeypatch.setattr(history, "PATHS_TOLD", 9)
     names = [f"f{number}" for number in range(9)]
     git(root, "switch", "-q", "main")
     saves(root, KIM, **dict.fromkeys(names, "kim's\n"))
@@ -233,11 +316,11 @@ def test_more_paths_than_one_process_takes(root: Path, monkeypatch: pytest.Monke
 def test_what_is_too_much_to_look_at_is_an_error(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(changes_merge, "MAX_PARENTS", 3)
+    monkeypatch.setattr(rule, "MAX_PARENTS", 3)
     assert people(merge(root, "main", "lee", "lee", "main", lee="lee\n")) == {}
     with pytest.raises(Invalid, match="a merge of more than 3 commits"):
         merge(root, "main", "lee", "jo", "zoe")
-    monkeypatch.setattr(changes_merge, "MAX_WORK", 0)
+    monkeypatch.setattr(history, "MAX_WORK", 0)
     with pytest.raises(Invalid, match="gives up more than 0 commits"):
         merge(root, "main", "jo", path="jo's\n")
 
@@ -250,8 +333,8 @@ def test_looking_at_merges_leaves_nothing_behind(root: Path) -> None:
     after = sorted((root / ".git/objects").rglob("*"))
     assert people(committed(discover(str(root)), [made])[made]) == {
         "path": [JO],
-        "lee": [],
-        "zoe": [],
+        "lee": [LEE],
+        "zoe": [ZOE],
     }
     assert sorted((root / ".git/objects").rglob("*")) == after != before
     assert list((root / ".git").rglob("gitlease*")) == []

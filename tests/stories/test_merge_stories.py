@@ -16,7 +16,8 @@ from support.served import Host, User, serve
 
 LOGIN = "src/auth/login.py"
 EARLY = "src/auth/early.py"
-BRANCHES = ("one", "two", "old", "gone", "early")
+ELSEWHERE = "docs/login.py"
+BRANCHES = ("one", "two", "old", "gone", "early", "moved")
 SKIP = {"GITLEASE_SKIP": "1"}
 TAKE_OLD = ("checkout", "-q", "one", "--", LOGIN)
 DELETED = ("rm", "-q", LOGIN)
@@ -45,6 +46,13 @@ COMMITTED: dict[str, Steps] = {
         ("switch", "-q", "--detach", "base"),
         ("merge", "-q", "-s", "ours", "-m", "merged", "main", "one"),
     ),
+    "their side, where they renamed the file": (
+        ("merge", "-q", "--no-edit", "-X", "theirs", "moved"),
+    ),
+    "our own side, that renamed the file": (
+        ("switch", "-q", "--detach", "moved"),
+        ("merge", "-q", "-s", "ours", "-m", "merged", "main"),
+    ),
     "our own side, of an old branch": (
         ("switch", "-q", "--detach", "old"),
         ("merge", "-q", "-s", "ours", "-m", "merged", "main"),
@@ -56,6 +64,11 @@ KEPT: dict[str, Steps] = {
         ("checkout", "-q", "--ours", "--", LOGIN),
     ),
     "the holder's side, where another deleted it": (("!merge", "-q", "gone"),),
+    "the holder's side of a file that another renamed": (
+        ("!merge", "-q", "moved"),
+        ("checkout", "-q", "--ours", "--", ELSEWHERE),
+    ),
+    "nothing of what nobody landed": (("merge", "-q", "--no-commit", "-s", "ours", "early"),),
     "a merge of three": (("merge", "-q", "--no-commit", "one", "two"),),
     "the holder's side of a conflict of three": (
         ("!merge", "-q", "--no-commit", "one", "old"),
@@ -78,6 +91,9 @@ def made(tmp_path_factory: pytest.TempPathFactory, servers: Servers) -> Path:
         for name in BRANCHES:
             kim.git("switch", "-q", "-c", name, "base")
             if name == "gone":
+                kim.git("rm", "-q", LOGIN)
+            elif name == "moved":
+                kim.put(ELSEWHERE, "lee's\n" + CODE)
                 kim.git("rm", "-q", LOGIN)
             elif name == "early":
                 kim.put(EARLY, "early\n")
@@ -182,6 +198,16 @@ def test_the_holder_may_decide_it_either_way(host: Host, jo: User) -> None:
     assert kim.git("show", f"HEAD:{LOGIN}") == "old"
     done = kim.run("push", "-q", "origin", "HEAD:main")
     assert done.returncode == 0, done.stderr
+
+
+def test_what_the_holder_chose_in_a_merge_is_not_taken_back(host: Host, jo: User) -> None:
+    """It is the holder's work, though it is as another made it."""
+    kim = host.person("kim")
+    kim.git("merge", "-q", "--no-edit", "-X", "theirs", "origin/old")
+    kim.git("push", "-q", "origin", "HEAD:main")
+    jo.git("fetch", "-q", "origin")
+    jo.git("merge", "-q", "-s", "ours", "-m", "merged", "origin/main")
+    is_refused_everywhere(host, jo)
 
 
 def test_a_merge_is_judged_before_git_makes_it_where_that_is_asked(jo: User) -> None:

@@ -136,11 +136,8 @@ class Landed:
         return {
             path
             for path in HELD
-            if (
-                self._gives_up(path, files, tips)
-                if path in conflicts
-                else files.get(path) != alone.get(path)
-            )
+            if (path in conflicts or files.get(path) != alone.get(path))
+            and self._gives_up(path, files, tips)
         }
 
     def _gives_up(self, path: str, files: Files, tips: Sequence[Made]) -> bool:
