@@ -286,6 +286,29 @@ def test_what_a_merge_chose_is_its_maker_s_work(root: Path) -> None:
     }
 
 
+@pytest.mark.parametrize("folder", ["", "deep/"])
+def test_attributes_and_drivers_count_as_they_would_on_a_server(root: Path, folder: str) -> None:
+    """Those of the files count, and those of the clone do not."""
+    git(root, "switch", "-q", "main")
+    rules = "joined merge=union\ndriven merge=mine\n"
+    saves(root, KIM, **{f"{folder}.gitattributes": rules})
+    names = [f"{folder}{name}" for name in ("joined", "driven")]
+    saves(root, KIM, **dict.fromkeys(names, "as it was\n"))
+    git(root, "switch", "-q", "-c", "side")
+    saves(root, LEE, **dict.fromkeys(names, "lee's\n"))
+    git(root, "switch", "-q", "main")
+    saves(root, KIM, **dict.fromkeys(names, "kim's\n"))
+    git(root, "config", "merge.mine.driver", "echo driven >%A")
+    git(root, "merge", "-q", "-m", "both", "side")
+    assert (root / names[0]).read_text() == "kim's\nlee's\n"
+    assert (root / names[1]).read_text() == "driven\n"
+    made = git(root, "rev-parse", "HEAD")
+    bare = root.parent / "bare"
+    git(root, "clone", "-q", "--bare", ".", str(bare))
+    for place in (root, bare):
+        assert people(committed(discover(str(place)), [made])[made]) == {names[1]: []}
+
+
 def test_histories_with_nothing_in_common_are_merged_as_well(root: Path) -> None:
     git(root, "switch", "-q", "--orphan", "else")
     saves(root, LEE, path="lee's\n")

@@ -1,11 +1,16 @@
-"""What git alone makes of the parents of a merge, in a folder beside the repository."""
+"""What git alone makes of the parents of a merge, the same wherever it is asked.
+
+It merges by git's own settings and by the attributes that the first parent's files give, without
+the merge drivers of this clone: a server has neither them nor a work tree. All that it makes is in
+a folder beside the repository.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
 
-from gitlease.core.frozen import dataclass
+from gitlease.core.frozen import dataclass, replace
 from gitlease.git.changes import shallow
 from gitlease.git.query import as_entry, ask, is_id, refusal
 from gitlease.git.repository import Repository
@@ -18,7 +23,16 @@ _NOBODY = {
     for who in ("AUTHOR", "COMMITTER")
     for what, text in (("NAME", "gitlease"), ("EMAIL", "gitlease"), ("DATE", "@0 +0000"))
 }
+_SETTINGS = (
+    *("-c", f"core.attributesFile={os.devnull}", "-c", "merge.default=text"),
+    *("-c", "merge.renames=true", "-c", "merge.directoryRenames=conflict"),
+    *("-c", "merge.renormalize=false"),
+)
+_AS_TEXT = "git merge-file -q --marker-size=%L %A %O %B"
 _MERGE = ("merge-tree", "--write-tree", "--allow-unrelated-histories", "-z")
+# No hook of the user's runs, and no folder is left out.
+_CHECKOUT = ("-c", "core.hooksPath=/dev/null", "-c", "core.sparseCheckout=false", "checkout", "-q")
+_ATTRIBUTES = ":(glob)**/.gitattributes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +53,13 @@ def merged_alone(repository: Repository, parents: Sequence[str], folder: str) ->
     where git fails: the rule for sides alone would let through what it cannot see.
     """
     env = _beside(repository, folder)
+    inner = _with_attributes(repository, parents[0], folder)
+    drivers = (x.key for x in repository.config.section("merge") if x.key.endswith(".driver"))
+    settings = (*_SETTINGS, *(word for x in drivers for word in ("-c", f"{x}={_AS_TEXT}")))
     current, *others = parents
     conflicts: frozenset[str] = frozenset()
     for number, other in enumerate(others, 1):
-        said = ask(repository, *_MERGE, current, other, env=env)
+        said = ask(inner, *settings, *_MERGE, current, other, env=env)
         tree, *rest = said.out.split(b"\0")
         named = tree.decode("ascii", "replace")
         if said.code not in (0, 1) or not is_id(named):  # 1: with conflicts, which are in the tree
@@ -66,8 +83,19 @@ def _beside(repository: Repository, folder: str) -> dict[str, str]:
     return {
         "GIT_OBJECT_DIRECTORY": folder,
         "GIT_ALTERNATE_OBJECT_DIRECTORIES": os.pathsep.join(filter(None, (as_entry(own), others))),
+        "GIT_ATTR_NOSYSTEM": "1",
         **_NOBODY,
     }
+
+
+def _with_attributes(repository: Repository, commit: str, folder: str) -> Repository:
+    """The repository as if of a commit only the attributes were checked out."""
+    top = os.path.join(folder, "tree")
+    os.mkdir(top)
+    inner = replace(repository, toplevel=top)
+    env = {"GIT_INDEX_FILE": os.path.join(folder, "index"), "GIT_LITERAL_PATHSPECS": "0"}
+    ask(inner, *_CHECKOUT, commit, "--", _ATTRIBUTES, env=env)  # fails where there are none
+    return inner
 
 
 def _see_that_it_may_fail(repository: Repository, said: GitResult) -> None:
