@@ -130,17 +130,25 @@ def test_what_a_merge_gives_up_breaks_only_the_claim_of_whose_work_it_is(
 
 
 @pytest.mark.parametrize(
-    ("at_merge", "by", "expected"),
-    [(30, JO.holder, MAYBE), (30, KIM.holder, []), (-1, JO.holder, []), (60, JO.holder, [])],
+    ("at_merge", "recorded", "by", "expected"),
+    [
+        (30, 30, JO.holder, MAYBE),
+        (30, 80, JO.holder, MAYBE),
+        (-999, 30, JO.holder, MAYBE),
+        (-999, 30, KIM.holder, []),
+        (-1, -1, JO.holder, []),
+        (60, 60, JO.holder, []),
+    ],
 )
 def test_work_from_before_a_lease_counts_when_it_was_merged(
-    at_merge: float, by: str, expected: object
+    at_merge: float, recorded: float, by: str, expected: object
 ) -> None:
-    """It is brought by the first merge on the branch, not by one of the branch that it was on."""
+    """By either date of the merge, which is the first one on the branch, not on another."""
     early = replace(commit(-50, by=("x@example.com",)), id="1" * 40)
     side = replace(commit(30, touched=()), id="2" * 40, parents=("0" * 40, early.id))
     main = replace(commit(-60, touched=()), id="3" * 40)
-    merge = replace(commit(at_merge, by=(by,), touched=()), id="4" * 40, parents=(main.id, side.id))
+    merge = commit(at_merge, recorded=recorded, by=(by,), touched=())
+    merge = replace(merge, id="4" * 40, parents=(main.id, side.id))
     later = replace(commit(30, touched=()), id="5" * 40, parents=(merge.id, early.id))
     assert found(early, tenure(0, 60), others=(side, main, merge, later)) == expected
     own = tenure(-55, -45, holder="x@example.com")

@@ -10,8 +10,8 @@ Which time counts, since a commit has two and neither is proven:
 - A commit was made under another's lease when its author date lies in the time of that lease. When
   only the committer date does, it may have been moved or made then: that is a warning, never an
   error. Git tells time in seconds, and all of the second counts.
-- When neither does, but that of the merge which brought it to the branch does, it landed then, or
-  had landed before on another: a warning as well, unless the holder merged it.
+- When neither does, but either date of the merge which brought it to the branch does, it landed
+  then, or had landed before on another: a warning as well, unless the holder merged it.
 - Work that fell under a lease of one of its own people when it was made is theirs. When it was only
   recorded under one, what its author date says is a warning: a commit may be amended later.
 - So it is where the date lies in the second in which the other lease began or ended, and where the
@@ -107,7 +107,7 @@ class BrokenClaims:
         if tenure.meets(commit.recorded):
             return words.held_then(tenure, paths, level=Level.WARNING)
         merge = self._merges.get(commit.id)
-        landed = merge is not None and tenure.meets(merge.made(now))
+        landed = merge is not None and any(map(tenure.meets, (merge.made(now), merge.recorded)))
         if merge is not None and landed and not keys & self._by.addresses.of_all(merge.emails):
             return words.held_then(tenure, paths, level=Level.WARNING, merge=merge)
         return None
