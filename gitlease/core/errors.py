@@ -13,6 +13,7 @@
     │   └── HeadGone         unavailable        the state that was read is no more: read the new one
     ├── PolicyRefused        policy             the ledger's policy says no
     ├── Invalid              invalid            a damaged record, setting or repository
+    │   ├── TooMuch          invalid            more than can be judged
     │   └── Rollback         rollback           the ledger is older than what is known here
     │       └── AnotherLedger  rollback         it is not the one that is known here
     ├── NotFound             not_found          no such thing
@@ -145,6 +146,10 @@ class Invalid(GitleaseError):
     """A damaged or foreign record, a bad setting, or a repository that cannot be used."""
 
     code = "invalid"
+
+
+class TooMuch(Invalid):
+    """Work of which more would have to be looked at than anybody waits for."""
 
 
 class Rollback(Invalid):

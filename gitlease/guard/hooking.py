@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from gitlease.core.errors import Denied, GitleaseError, LeaseHeld
+from gitlease.core.errors import Denied, GitleaseError, LeaseHeld, TooMuch
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.holder import person_key
 from gitlease.core.lease import Lease
@@ -94,7 +94,13 @@ class Hooks:
         """Whether what is to be pushed may be, with what the remote knows now."""
         if self._rules.mode == OFF:
             return HookDecision()
-        work = self._worktree.pushed(lines, remote)
+        try:
+            work = self._worktree.pushed(lines, remote)
+        except TooMuch as error:  # a server would refuse it too
+            self._guard.check((), strict=True)
+            if not self._guard.others_hold():
+                return HookDecision(warnings=(error.message,))
+            return HookDecision(blocked=self._rules.mode == BLOCK, refused=_unjudged(error))
         refused = next(map(_of_a_ledger, work.ledgers), None)
         stops = refused is not None and self._rules.mode == BLOCK
         if not work.touched and not work.unknown:
@@ -196,6 +202,11 @@ def _of_a_ledger(ref: str) -> Denied:
         f"{ref} belongs to everybody's leases, and only gitlease changes it: "
         "push branches and tags only"
     )
+
+
+def _unjudged(error: TooMuch) -> Denied:
+    hint = "leave it out of the push, or wait until nobody holds anything"
+    return Denied(f"{error.message} while others hold leases", hints=(hint,))
 
 
 def _blind(names: Sequence[str], remote: str) -> Denied:

@@ -115,7 +115,7 @@ class PushedWork:
 class Worktree(Protocol):
     """The user's repository as a hook of git finds it.
 
-    Raises Invalid where git does not answer.
+    Raises Invalid where git does not answer, and TooMuch for more than can be judged.
     """
 
     def staged(self, *, amended: bool | None = False) -> StagedChange:

@@ -216,9 +216,9 @@ def renamed(root: Path, to: str, mine: str | None, theirs: str) -> None:
     git(root, "switch", "-q", "main")
     saves(root, LEE, **{"src/a": "".join(LINES)})
     git(root, "switch", "-q", "-c", "moved")
-    saves(root, LEE, **{"src/a": None, to: theirs})
+    saves(root, LEE, "work", **{"src/a": None, to: theirs})
     git(root, "switch", "-q", "main")
-    saves(root, KIM, **{"src/a": mine})
+    saves(root, KIM, "work", **{"src/a": mine})
 
 
 @pytest.mark.parametrize("to", MOVED)

@@ -14,7 +14,7 @@ from support.service import LeaseService
 from support.tasks import MemoryTasks, task
 from support.watching import MemoryWatch
 
-from gitlease.core.errors import Invalid, LeaseHeld
+from gitlease.core.errors import Invalid, LeaseHeld, TooMuch
 from gitlease.core.lease import Actor, Lease, State
 from gitlease.core.resources.resource import parse_resource
 from gitlease.core.trailers import read_trailer
@@ -40,6 +40,7 @@ class FakeWorktree:
 
     change: StagedChange = field(default_factory=StagedChange)
     push: PushedWork = field(default_factory=PushedWork)
+    large: str = ""
     carries: tuple[Carried, ...] | None = None
     asked: list[object] = field(default_factory=list)
     named: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
@@ -52,6 +53,8 @@ class FakeWorktree:
 
     def pushed(self, lines: Sequence[str], remote: str) -> PushedWork:
         self.asked.append((tuple(lines), remote))
+        if self.large:
+            raise TooMuch(self.large)
         return self.push
 
     def carried(self, lines: Sequence[str], remote: str) -> Sequence[Carried]:
@@ -523,6 +526,17 @@ def test_what_nobody_here_knows_is_not_replaced_while_others_hold_anything(world
     assert decision.refused is not None
     assert decision.refused.message.startswith("what main has there is not known here")
     assert decision.refused.hints == ("git fetch origin",)
+    assert not world.hooks("warn").pre_push((), "origin").blocked
+
+
+def test_what_cannot_be_judged_is_not_pushed_while_others_hold_anything(world: World) -> None:
+    world.tree.large = "this is too much"
+    assert world.hooks().pre_push((), "origin").warnings == ("this is too much",)
+    world.claims(KIM, "docs/")
+    decision = world.hooks().pre_push((), "origin")
+    assert decision.blocked
+    assert decision.refused is not None
+    assert decision.refused.message == "this is too much while others hold leases"
     assert not world.hooks("warn").pre_push((), "origin").blocked
 
 

@@ -178,6 +178,18 @@ def test_a_parent_that_is_named_twice_changes_nothing(host: Host, jo: User, agai
     is_refused_everywhere(host, jo)
 
 
+def test_a_merge_of_more_than_can_be_judged_does_not_land(host: Host, jo: User) -> None:
+    tree, main = jo.head("main^{tree}"), jo.head("main")
+    each = [f"{number}@example.com" for number in range(101)]
+    parents = [commit_by_hand(jo.root, tree, [main], email) for email in each]
+    jo.git("reset", "-q", "--hard", commit_by_hand(jo.root, tree, parents, jo.email))
+    for more in ([], ["--no-verify"]):
+        done = jo.run("push", "-q", *more, "origin", "HEAD:main")
+        assert done.returncode == 1, done.stderr
+        assert "a merge of more than 100 commits cannot be looked at" in done.stderr
+    assert host.tip("refs/heads/main") == main
+
+
 @pytest.mark.parametrize("how", KEPT)
 def test_a_merge_in_which_the_holder_s_work_stands_lands(host: Host, jo: User, how: str) -> None:
     """Though another side differs: that gives up nothing of the holder's."""

@@ -13,7 +13,7 @@ from functools import reduce
 from itertools import combinations, groupby, islice
 from operator import or_
 
-from gitlease.core.errors import Invalid
+from gitlease.core.errors import TooMuch
 from gitlease.core.trailers import Authorship, read_trailer
 from gitlease.git.changes_raw import FORM, NO_RENAMES, by_commit
 from gitlease.git.message import KEY
@@ -59,14 +59,14 @@ class MergeHistory:
         return tuple(dict.fromkeys(x for n, x in enumerate(self._works) if bits >> n & 1))
 
     def add(self, header: str, files: set[Names]) -> None:
-        """One more commit, after those that it stands on. Raises Invalid for too many."""
+        """One more commit, after those that it stands on. Raises TooMuch."""
         ids, *words = header.split("\n")
         commit, *parents = ids.split()
         sides = [self._upto.get(parent, 0) for parent in parents]
         upto = reduce(or_, sides, 0)
         if files := files | self._chosen(sides):
             if len(self._works) >= MAX_WORK:
-                raise Invalid(
+                raise TooMuch(
                     f"a merge that gives up more than {MAX_WORK} commits cannot be judged"
                 )
             bit = 1 << len(self._works)
@@ -103,7 +103,7 @@ def read_history(
     out = _answer(ask(repository, *words, env=env, timeout=SECONDS))
     for number, (header, each) in enumerate(groupby(by_commit(out), lambda x: x[0])):
         if number == MAX_HISTORY:
-            raise Invalid(f"a merge of more than {MAX_HISTORY} commits cannot be judged")
+            raise TooMuch(f"a merge of more than {MAX_HISTORY} commits cannot be judged")
         history.add(header, {by_name[x.path] for _, x in each if x and x.path in by_name})
     return history
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from gitlease.core.errors import Invalid
+from gitlease.core.errors import TooMuch
 from gitlease.core.frozen import dataclass, replace
 from gitlease.git.changes_raw import NO_RENAMES, RENAMES, Changed, differs, read
 from gitlease.git.merges.alone import MergedAlone, merged_alone
@@ -27,13 +27,13 @@ MAX_PARENTS = 100
 def merged(repository: Repository, parents: Sequence[str], made: str | None) -> list[Changed]:
     """What the merge of ``parents`` that is the commit ``made``, or the index, changes by itself.
 
-    Raises Invalid for more than ``MAX_PARENTS``, and where git does not answer.
+    Raises TooMuch for more than can be judged, and Invalid where git does not answer.
     """
     from tempfile import TemporaryDirectory
 
     parents = list(dict.fromkeys(parents))
     if len(parents) > MAX_PARENTS:
-        raise Invalid(f"a merge of more than {MAX_PARENTS} commits cannot be looked at")
+        raise TooMuch(f"a merge of more than {MAX_PARENTS} commits cannot be looked at")
     if len(parents) == 1:
         return list(read(differs(repository, parents[0], made, NO_RENAMES)))
     with TemporaryDirectory(prefix="gitlease-") as folder:
