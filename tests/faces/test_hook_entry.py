@@ -133,7 +133,8 @@ def test_no_name_of_ones_own_is_said_and_stops_nothing(hooked: Hooked) -> None:
 def test_whatever_goes_wrong_is_one_line_and_no_obstacle(
     name: str, error: Exception, hooked: Hooked
 ) -> None:
-    checks = {"pre-commit": "this commit is not checked", "pre-push": "this push is not checked"}
+    checked = {"pre-commit": "commit", "pre-merge-commit": "merge", "pre-push": "push"}
+    checks = {hook: f"this {what} is not checked" for hook, what in checked.items()}
     status, said = hooked.run(name, "x", opener=failing(error))
     if isinstance(error, GitleaseError) and name not in checks:
         assert (status, said) == (0, [])  # every hook of a commit meets it: the first one tells

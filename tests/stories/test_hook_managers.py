@@ -20,7 +20,7 @@ from gitlease.install.hooks import places
 from gitlease.install.hooks.install import install, uninstall
 from gitlease.install.hooks.managers import hook_lines, lefthook_snippet, pre_commit_lines
 from gitlease.install.hooks.places import Way
-from gitlease.install.hooks.shims import HOOKS
+from gitlease.install.hooks.shims import CHECKED, HOOKS
 from gitlease.install.hooks.status import hook_states
 from gitlease.install.hooks.write import Plan
 
@@ -468,7 +468,7 @@ def test_the_commands_for_managers_stop_git_only_for_what_was_checked(repo: Hook
     for status in (0, 1, 70):
         repo.answer(status)
         for name, words in commands():
-            stops = status == 1 and name in ("pre-commit", "pre-push")
+            stops = status == 1 and name in CHECKED
             assert run(repo, words).returncode == int(stops), words
     repo.answer(1, broken=True)
     for _, words in commands():

@@ -149,6 +149,7 @@ def told(context: HookContext) -> None:
 
 HOOKS: dict[str, Callable[[HookContext, Sequence[str]], int]] = {
     "pre-commit": pre_commit,
+    "pre-merge-commit": pre_commit,
     "prepare-commit-msg": prepare_commit_msg,
     "commit-msg": commit_msg,
     "post-commit": post,
@@ -158,7 +159,11 @@ HOOKS: dict[str, Callable[[HookContext, Sequence[str]], int]] = {
     "pre-push": pre_push,
 }
 IN_BACKGROUND: dict[str, Callable[[HookContext, Sequence[str]], int]] = {"beat": beat}
-NOT_CHECKED = {"pre-commit": "this commit is not checked", "pre-push": "this push is not checked"}
+NOT_CHECKED = {
+    "pre-commit": "this commit is not checked",
+    "pre-merge-commit": "this merge is not checked",
+    "pre-push": "this push is not checked",
+}
 
 
 def say(text: str) -> None:

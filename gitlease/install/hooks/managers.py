@@ -74,7 +74,7 @@ def pre_commit_lines(names: tuple[str, ...], indent: str = "  ") -> str:
     """The entry for ``repos:`` in ``.pre-commit-config.yaml`` that calls these hooks."""
     lines = ["- repo: local", "  hooks:"]
     for item, title, hook, stages in _ITEMS:
-        wanted = [s for s in stages if s in names or (s == "pre-merge-commit" and hook in names)]
+        wanted = [stage for stage in stages if stage in names]
         if not wanted:
             continue
         words = _PRE_COMMIT.get(hook, "")

@@ -16,10 +16,11 @@ from gitlease.install.managed_text import find_marked
 
 VERSION = 2
 HOOKS = (
-    *("pre-commit", "prepare-commit-msg", "commit-msg", "post-commit", "post-checkout"),
-    *("post-merge", "post-rewrite", "pre-push"),
+    *("pre-commit", "pre-merge-commit", "prepare-commit-msg", "commit-msg", "post-commit"),
+    *("post-checkout", "post-merge", "post-rewrite", "pre-push"),
 )
-CHECKED = {"pre-commit": "commit", "pre-push": "push"}  # what a hook may stop; the others never do
+# What a hook may stop; the others never do. Of a merge without a conflict git asks one of its own.
+CHECKED = {"pre-commit": "commit", "pre-merge-commit": "merge", "pre-push": "push"}
 SHEBANG = b"#!/bin/sh\n"
 ASIDE = ".before-gitlease"  # what a hook that is no shell script is called meanwhile
 PROBE, SKIP = "GITLEASE_PROBE", "GITLEASE_SKIP"
@@ -82,7 +83,7 @@ def _body(name: str) -> list[str]:
     idle = "" if name == "pre-push" else _IDLE
     return (
         (_FIND + idle + _PROGRAM + (_ASK if name in CHECKED else _TELL))
-        .replace("@GIT@", _NOTHING_STAGED if name == "pre-commit" else "")
+        .replace("@GIT@", _NOTHING_STAGED if _MARKERS.get(name) == COMMIT else "")
         .replace("@MARKER@", _MARKERS.get(name, ACTIVITY))
         .replace("@NAME@", name)
         .replace("@WHAT@", CHECKED.get(name, ""))
@@ -91,7 +92,10 @@ def _body(name: str) -> list[str]:
     )
 
 
-_MARKERS = {"pre-commit": COMMIT, "prepare-commit-msg": MESSAGE, "commit-msg": MESSAGE}
+_MARKERS = {
+    **dict.fromkeys(("pre-commit", "pre-merge-commit"), COMMIT),
+    **dict.fromkeys(("prepare-commit-msg", "commit-msg"), MESSAGE),
+}
 # The clone's private folder, found by shell alone: a linked work tree has the common directory two
 # levels up.
 _FIND = """\
