@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 
 from gitlease.core.errors import GitleaseError, LeaseLost, Unavailable
 from gitlease.core.expiry import Moment
-from gitlease.core.frozen import replace
+from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import MS, Instant
 from gitlease.core.loss import Hold, Loss, Lost, early_ms, ending, still_held
 from gitlease.core.moves.operations import Grant
@@ -25,7 +25,6 @@ from gitlease.engine.answers import Answer
 from gitlease.engine.hold import renew_grants
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.ports import Clock, Snapshot
-from gitlease.engine.ports_keeping import Beat
 from gitlease.engine.waiting.head_watcher import HeadWatcher
 
 AT_ONCE = 200  # grants of one push: as many events as one commit tells
@@ -36,6 +35,19 @@ EVENTS_SEARCHED = 500
 GLANCES_SKIPPED = 30  # after one that failed
 NO_ANSWER = "the remote has not answered yet"
 DOUBTED = 10  # looks, one a second, for which a release is taken for the end of the work
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beat:
+    """What one heartbeat came to: ``renewed`` count anew, ``lost`` are lost for good.
+
+    ``failure`` is why nothing is known of the others, which is to be tried again.
+    """
+
+    asked: tuple[Hold, ...]
+    renewed: tuple[Hold, ...] = ()
+    lost: tuple[Lost, ...] = ()
+    failure: GitleaseError | None = None
 
 
 class _Kept:

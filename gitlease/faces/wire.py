@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from gitlease.engine.queue.order import Carry, Entry
     from gitlease.engine.waiting.watching import WatchEvent
     from gitlease.push.fenced_push import PushAnswer
-    from gitlease.runs.background_rules import RunRecord
     from gitlease.runs.running import Ended
+    from gitlease.runs.runs import RunRecord
 
 SCHEMA = 1
 Document = dict[str, Any]

@@ -10,6 +10,7 @@ import signal
 import sys
 from collections.abc import Callable, Mapping
 
+from gitlease.core.errors import GitleaseError, Invalid, NotFound
 from gitlease.core.frozen import dataclass
 from gitlease.git.processes import started_at
 
@@ -21,12 +22,12 @@ NEVER_RAN = 127  # what a child ends with that could not become the command; nob
 Dispositions = Mapping[int, signal.Handlers]
 
 
-class CannotExecute(Exception):
-    """A command that cannot be started: ``missing`` says that there is no such command."""
+class NoCommand(NotFound):
+    """There is no such command."""
 
-    def __init__(self, message: str, *, missing: bool) -> None:
-        super().__init__(message)
-        self.message, self.missing = message, missing
+
+class CannotExecute(Invalid):
+    """The command is there, and cannot be executed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,41 +38,53 @@ class Child:
     started: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Launch:
-    """What to start, and how. ``dispositions`` are the signals as this process found them."""
-
-    words: tuple[str, ...]
-    env: Mapping[str, str]
-    cwd: str
-    dispositions: Dispositions
-
-
 def check_executable(word: str, *, env: Mapping[str, str], cwd: str) -> None:
-    """See that a command could be executed. CannotExecute where it could not."""
+    """See that a command could be executed. NoCommand or CannotExecute where it could not."""
     if not word:
-        raise CannotExecute("the command is empty", missing=True)
+        raise NoCommand("the command is empty")
     if os.sep in word:
         path = os.path.join(cwd, word)
         if not os.path.lexists(path):
-            raise CannotExecute(f"{word}: no such file", missing=True)
+            raise NoCommand(f"{word}: no such file")
         if os.path.isdir(path) or not os.access(path, os.X_OK):
-            raise CannotExecute(f"{word} cannot be executed", missing=False)
+            raise CannotExecute(f"{word} cannot be executed")
         return
     where = env.get("PATH", os.defpath)
     folders = os.pathsep.join(os.path.join(cwd, folder) for folder in where.split(os.pathsep))
     if shutil.which(word, path=folders) is None:
         there = shutil.which(word, mode=os.F_OK, path=folders)
-        said = f"{word}: command not found" if there is None else f"{there} cannot be executed"
-        raise CannotExecute(said, missing=there is None)
+        if there is None:
+            raise NoCommand(f"{word}: command not found")
+        raise CannotExecute(f"{there} cannot be executed")
 
 
-def start(launch: Launch, before: Callable[[Child], None]) -> Child:
+def start(
+    words: tuple[str, ...],
+    env: Mapping[str, str],
+    cwd: str,
+    dispositions: Dispositions,
+    before: Callable[[Child], None],
+) -> Child:
     """Start a command; ``before`` is called once it has its group and before it runs.
 
-    It must be called before this process has threads. Raises CannotExecute, and whatever
+    ``dispositions`` are the signals as this process found them, and as the command gets them. It
+    must be called before this process has threads. Raises NoCommand, CannotExecute, and whatever
     ``before`` raises: then the command never ran.
     """
+
+    def become() -> None:
+        die_with_us()
+        signal.set_wakeup_fd(-1)
+        for signum, found in dispositions.items():
+            signal.signal(signum, found)
+        for own in PYTHONS_OWN:
+            signal.signal(own, signal.SIG_DFL)
+        if os.read(told, 1) != b"!":
+            os._exit(NEVER_RAN)
+        os.chdir(cwd)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        os.execvpe(words[0], words, dict(env))  # noqa: S606 - no shell
+
     die_with_us = _parent_death()
     told, tell = os.pipe()  # closed without a word when this process dies first
     failed, fail = os.pipe()
@@ -79,7 +92,7 @@ def start(launch: Launch, before: Callable[[Child], None]) -> Child:
     try:
         pid = os.fork()
         if pid == 0:
-            _become(launch, told, fail, (tell, failed), mask, die_with_us)
+            _in_child(become, fail, (tell, failed))
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     os.close(told)
@@ -100,34 +113,17 @@ def start(launch: Launch, before: Callable[[Child], None]) -> Child:
         why = opened.read(64)
     if why:
         os.waitpid(pid, 0)
-        raise _refused(launch, int(why))
+        raise _refused(words[0], env, cwd, int(why))
     return child
 
 
-def _become(
-    launch: Launch,
-    told: int,
-    fail: int,
-    others: tuple[int, int],
-    mask: set[int | signal.Signals],
-    die_with_us: Callable[[], object],
-) -> None:
-    """In the child: become the command, or end. Signals are blocked until nothing is ours."""
+def _in_child(become: Callable[[], None], fail: int, others: tuple[int, int]) -> None:
+    """Become the command, or end. Signals are blocked until nothing is ours."""
     try:
         for handle in others:
             os.close(handle)
         os.setpgid(0, 0)
-        die_with_us()
-        signal.set_wakeup_fd(-1)
-        for signum, found in launch.dispositions.items():
-            signal.signal(signum, found)
-        for own in PYTHONS_OWN:
-            signal.signal(own, signal.SIG_DFL)
-        if os.read(told, 1) != b"!":
-            os._exit(NEVER_RAN)
-        os.chdir(launch.cwd)
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        os.execvpe(launch.words[0], launch.words, dict(launch.env))  # noqa: S606 - no shell
+        become()
     except OSError as error:
         os.write(fail, str(error.errno or errno.EIO).encode())
     except BaseException:
@@ -154,15 +150,15 @@ def _parent_death() -> Callable[[], object]:
     return lambda: prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL))
 
 
-def _refused(launch: Launch, number: int) -> CannotExecute:
-    word, why = launch.words[0], os.strerror(number).lower()
+def _refused(word: str, env: Mapping[str, str], cwd: str, number: int) -> GitleaseError:
+    why = os.strerror(number).lower()
     if number == errno.ENOENT:
         try:
-            check_executable(word, env=launch.env, cwd=launch.cwd)
-        except CannotExecute as refused:
+            check_executable(word, env=env, cwd=cwd)
+        except (NoCommand, CannotExecute) as refused:
             return refused
         why = "there is no such interpreter, or no such folder to run it in"
-    return CannotExecute(f"{word} cannot be executed: {why}", missing=False)
+    return CannotExecute(f"{word} cannot be executed: {why}")
 
 
 def exit_status(raw: int) -> int:

@@ -7,15 +7,14 @@ from collections.abc import Callable, Sequence
 from gitlease.core.errors import LeaseHeld, NotFound
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import Resource, parse_resource
-from gitlease.runs.background_rules import RunRecord
-from gitlease.runs.ports import Runs
 from gitlease.runs.running import Ended
+from gitlease.runs.runs import RunRecord, RunsFolder
 
 RUNNING, ENDED, LOST, STOPPED = "running", "ended", "lost", "stopped"
 FAILED, KILLED = "failed", "killed"
 
 
-def state_of(record: RunRecord, runs: Runs) -> str:
+def state_of(record: RunRecord, runs: RunsFolder) -> str:
     """What a run is: ``killed`` is one whose runner is gone without a word."""
     if record.outcome is not None:
         return record.outcome
@@ -36,7 +35,7 @@ def message_of(ended: Ended) -> str | None:
     return ended.lost[0].error.message if ended.lost else ended.failure
 
 
-def latest(runs: Runs, resource: Resource, layer: str, *, running: bool = False) -> RunRecord:
+def latest(runs: RunsFolder, resource: Resource, layer: str, *, running: bool = False) -> RunRecord:
     """The newest run of a resource; ``running``: one that still runs, where there is one.
 
     NotFound where none is remembered.
@@ -48,7 +47,7 @@ def latest(runs: Runs, resource: Resource, layer: str, *, running: bool = False)
     return next(live, found[0]) if running else found[0]
 
 
-def running_one(runs: Runs, matches: Callable[[RunRecord], bool]) -> RunRecord | None:
+def running_one(runs: RunsFolder, matches: Callable[[RunRecord], bool]) -> RunRecord | None:
     """The newest of some runs that still runs."""
     every = (record for record in runs.every() if matches(record))
     return next((record for record in every if state_of(record, runs) == RUNNING), None)
@@ -58,7 +57,7 @@ def _is_of(record: RunRecord, resource: Resource) -> bool:
     return any(parse_resource(text) == resource for text in record.resources)
 
 
-def refuse_second(runs: Runs, lease_ids: Sequence[str]) -> None:
+def refuse_second(runs: RunsFolder, lease_ids: Sequence[str]) -> None:
     """Refuse a lease that a run has already: it was only joined. LeaseHeld names the run."""
     record = running_one(runs, lambda x: not set(lease_ids).isdisjoint(x.lease_ids))
     if record is not None:
@@ -72,7 +71,7 @@ def refuse_second(runs: Runs, lease_ids: Sequence[str]) -> None:
 
 
 def run_in_the_way(
-    runs: Runs, sessions: Sequence[str | None], resource: str | None, layer: str
+    runs: RunsFolder, sessions: Sequence[str | None], resource: str | None, layer: str
 ) -> RunRecord | None:
     """The run in the background of this clone that a refusal is about, while it runs.
 

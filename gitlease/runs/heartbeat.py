@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 
 from gitlease.core.loss import Hold, Lost
-from gitlease.engine.ports_keeping import Beat, Keeping
+from gitlease.engine.keeping import Beat, Keeper
 
 RENEWING, WATCHING = "renewing", "watching"
 LONGEST_NAP = 1.0  # seconds: a wait does not count suspended time, so the clocks are read again
@@ -32,7 +32,7 @@ class Heartbeat:
 
     def __init__(
         self,
-        keeping: Keeping,
+        keeping: Keeper,
         *,
         name: str = "gitlease heartbeat",
         glance: Glance = lambda _holds: (),

@@ -12,12 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from gitlease.core.errors import GitleaseError, Invalid, NotFound
+from gitlease.core.errors import GitleaseError
 from gitlease.core.frozen import dataclass
 from gitlease.core.instant import MS, Instant
 from gitlease.core.loss import Hold, Lost, early_ms
 from gitlease.engine.ports import Clock
-from gitlease.runs.ports import Command, Pulse
+from gitlease.runs.child import CannotExecute, NoCommand
+from gitlease.runs.heartbeat import Heartbeat
+from gitlease.runs.supervised import SupervisedProcess
 
 GRACE = 10  # seconds from TERM to KILL, unless given
 SHARE = 6  # the grace is at most this part of a lease's time
@@ -32,14 +34,6 @@ CANNOT_EXECUTE, NO_COMMAND = 126, 127
 REFUSED = frozenset({"held", "wait_timeout", "nothing_left", "policy", "lost", "not_holder"})
 UNGUARDED = "its guardian cannot be started"
 UNENDED = "it could not be ended"
-
-
-class NoCommand(NotFound):
-    """There is no such command."""
-
-
-class CannotExecute(Invalid):
-    """The command is there, and cannot be executed."""
 
 
 def exit_of_refusal(refusal: GitleaseError) -> int:
@@ -92,8 +86,8 @@ class Run:
 
     def __init__(
         self,
-        command: Command,
-        pulse: Pulse,
+        command: SupervisedProcess,
+        pulse: Heartbeat,
         holds: Sequence[Hold],
         *,
         clock: Clock,

@@ -10,14 +10,14 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from gitlease.core.frozen import dataclass
 from gitlease.git.files import drop_leftovers, load_json, open_regular, store_json
 from gitlease.git.local_lock import exclusive
 from gitlease.git.processes import still_runs
-from gitlease.runs.background_rules import RunRecord
 
 FOLDER = "runs"
 KEPT = 50  # ended runs
@@ -31,10 +31,37 @@ STEP = 0.05
 RECORD, LOG = ".json", ".log"
 FORMAT = 1
 
-_TEXTS = ("id", "holder", "session", "layer", "scope", "log", "boot_id")
-_STARTS = ("runner_started", "pid_started")
-_NUMBERS = ("began_at", "grace_ms", "runner", "pid")
-_LISTS = ("resources", "lease_ids", "command")
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRecord:
+    """What is known of a run in the background. Times are wall-clock milliseconds.
+
+    ``runner`` is the process that holds the leases, ``pid`` the command's, each with when it
+    started. ``outcome`` is None while it runs, and stays so where the runner was killed;
+    ``message`` says more. ``log`` is the file that has all that was printed.
+    """
+
+    id: str
+    holder: str
+    session: str
+    layer: str
+    resources: tuple[str, ...]
+    scope: str
+    lease_ids: tuple[str, ...]
+    tokens: tuple[int, ...]
+    command: tuple[str, ...]
+    log: str
+    began_at: int
+    boot_id: str
+    grace_ms: int = 0
+    runner: int = 0
+    runner_started: str = ""
+    pid: int = 0
+    pid_started: str = ""
+    ended_at: int | None = None
+    outcome: str | None = None
+    exit: int | None = None
+    message: str | None = None
 
 
 class RunsFolder:
@@ -67,10 +94,12 @@ class RunsFolder:
             os.umask(before)
 
     def every(self) -> tuple[RunRecord, ...]:
+        """All that are remembered, the newest first."""
         found = [record for name in self._names() if (record := self._load(name)) is not None]
         return tuple(sorted(found, key=lambda x: (x.began_at, x.id), reverse=True))
 
     def runs(self, record: RunRecord) -> bool:
+        """Whether its runner still runs."""
         same_boot = record.boot_id == self._boot_id
         return same_boot and still_runs(record.runner, record.runner_started)
 
@@ -140,8 +169,7 @@ class RunsFolder:
         number = name.removesuffix(RECORD)
         if not isinstance(found, dict) or found.get("format") != FORMAT:
             return None
-        record = _read({**found, "id": number, "log": self.log_of(number)})
-        return record
+        return _read({**found, "id": number, "log": self.log_of(number)})
 
 
 def _plain(record: RunRecord) -> dict[str, Any]:
@@ -155,24 +183,27 @@ def _plain(record: RunRecord) -> dict[str, Any]:
 
 def _read(found: dict[str, Any]) -> RunRecord | None:
     """A record as it was kept; None for anything else."""
-    values: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value
-        for name, value in found.items()
-        if name in RunRecord.__annotations__
-    }
-    texts = all(isinstance(values.get(name), str) for name in (*_TEXTS, *_STARTS))
-    numbers = all(type(values.get(name)) is int for name in _NUMBERS)
-    lists = all(
-        isinstance(values.get(name), tuple) and all(isinstance(x, str) for x in values[name])
-        for name in _LISTS
-    )
-    tokens = values.get("tokens")
-    listed = isinstance(tokens, tuple) and all(type(x) is int for x in tokens)
-    ends = all(isinstance(values.get(name), int | None) for name in ("ended_at", "exit"))
-    said = all(isinstance(values.get(name), str | None) for name in ("outcome", "message"))
-    if not (texts and numbers and lists and listed and ends and said):
-        return None
+    values: dict[str, Any] = {}
+    for name, kind in RunRecord.__annotations__.items():
+        value = found.get(name)
+        values[name] = tuple(value) if isinstance(value, list) else value
+        if not _KINDS[kind](values[name]):
+            return None
     return RunRecord(**values)
+
+
+def _is_whole(value: object) -> bool:
+    return type(value) is int
+
+
+_KINDS: dict[str, Callable[[Any], bool]] = {
+    "str": lambda x: isinstance(x, str),
+    "int": _is_whole,
+    "str | None": lambda x: isinstance(x, str | None),
+    "int | None": lambda x: x is None or _is_whole(x),
+    "tuple[str, ...]": lambda x: isinstance(x, tuple) and all(isinstance(y, str) for y in x),
+    "tuple[int, ...]": lambda x: isinstance(x, tuple) and all(map(_is_whole, x)),
+}
 
 
 def _shorten(log: str) -> None:

@@ -14,7 +14,7 @@ from types import FrameType, TracebackType
 from typing import Self
 
 from gitlease.git.processes import group_is_left, signal_group
-from gitlease.runs.child import Child, Launch, exit_status, start
+from gitlease.runs.child import Child, exit_status, start
 from gitlease.runs.guardian import Guardian, GuardianFailed, readable, whom
 from gitlease.runs.terminal import Terminal, is_talked_to, stop_like
 
@@ -36,8 +36,9 @@ SOON = 5.0  # seconds for another one to start
 class SupervisedProcess:
     """One command of this process, which is a context: signals are its own inside.
 
-    ``stops``: the signals that end are a wish to stop it (TERM, grace, KILL), as is fit where
-    nobody but gitlease is there to send them; else they are passed on as they are.
+    ``stops``: the signals that end ask to stop it (TERM, grace, KILL), as is fit where nobody but
+    gitlease is there to send them: then ``to_stop`` is set. Else they are passed on as they are.
+    ``told_to_end``: one of them has come.
     """
 
     def __init__(self, *, grace: int, stops: bool = False) -> None:
@@ -106,10 +107,11 @@ class SupervisedProcess:
     def start(
         self, words: tuple[str, ...], env: dict[str, str], cwd: str, *, until_ms: int
     ) -> None:
-        """Start it, guarded from its first moment on. GuardianFailed, CannotExecute."""
+        """Start it, guarded from its first moment on. GuardianFailed, and as ``child.start``."""
         self._guardian.start()
-        launch = Launch(words=words, env=env, cwd=cwd, dispositions=self._found)
-        self._child = start(launch, lambda child: self._ready(child, until_ms))
+        self._child = start(
+            words, env, cwd, self._found, lambda child: self._ready(child, until_ms)
+        )
         # Whoever renews meanwhile is in the background, and must not ask for a password.
         os.environ.setdefault(NO_PROMPT, "0")
 
@@ -121,6 +123,10 @@ class SupervisedProcess:
     # --- what whoever decides asks --------------------------------------------------------------
 
     def wait(self, seconds: float) -> int | None:
+        """Wait for its end: its exit status, 128 + n when signal n ended it.
+
+        None after so many seconds, or earlier when something is to be decided.
+        """
         end = time.monotonic() + seconds
         while True:
             self._reap()
@@ -133,6 +139,7 @@ class SupervisedProcess:
             self._hear(left)
 
     def wait_for_group(self, seconds: float) -> bool:
+        """After its end, wait for the rest of its group; whether nothing is left of it."""
         end = time.monotonic() + seconds
         while group_is_left(self.pid):
             left = end - time.monotonic()
@@ -142,13 +149,19 @@ class SupervisedProcess:
         return True
 
     def ask(self) -> None:
+        """Ask its group to end (TERM), stopped ones too."""
         signal_group(self.pid, signal.SIGTERM)
         signal_group(self.pid, signal.SIGCONT)
 
     def kill(self) -> None:
+        """End its group (KILL)."""
         signal_group(self.pid, signal.SIGKILL)
 
     def guard(self, until_ms: int) -> bool:
+        """Let its guardian know until when, by the boot clock, it may live without another word.
+
+        False where it is not guarded any more, and cannot be.
+        """
         if self._child is not None and self._guardian.is_gone():
             self._guardian.close()
             self._guardians += 1
@@ -164,6 +177,7 @@ class SupervisedProcess:
         return True
 
     def wake(self) -> None:
+        """Have ``wait`` return now. Safe for threads."""
         with contextlib.suppress(OSError):
             os.write(self._wake, b"\0")
 

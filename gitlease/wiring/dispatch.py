@@ -17,10 +17,9 @@ from gitlease.engine.keeping import holds_of
 from gitlease.engine.transaction import fresh_id
 from gitlease.git.processes import started_at
 from gitlease.runs.background import go_on_alone
-from gitlease.runs.background_rules import RunRecord
 from gitlease.runs.dispatching import message_of, outcome_of, refuse_second
 from gitlease.runs.running import grace_ms
-from gitlease.runs.runs import RunsFolder
+from gitlease.runs.runs import RunRecord, RunsFolder
 from gitlease.runs.supervised import ENDING as ENDINGS
 from gitlease.runs.supervised import SupervisedProcess
 from gitlease.wiring.holding import CONTACTS, ENDING, in_a_run

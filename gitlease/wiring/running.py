@@ -18,9 +18,9 @@ from gitlease.core.resources.resource import Resource, word_anywhere
 from gitlease.engine import end
 from gitlease.engine.answers import Answer
 from gitlease.engine.keeping import holds_of
-from gitlease.runs import child
+from gitlease.runs.child import check_executable
 from gitlease.runs.guardian import GuardianFailed
-from gitlease.runs.running import CannotExecute, Ended, NoCommand, Run, early_by, grace_ms
+from gitlease.runs.running import Ended, Run, early_by, grace_ms
 from gitlease.runs.supervised import SupervisedProcess
 from gitlease.wiring.holding import at_the_end, new_heartbeat
 from gitlease.wiring.workspace import Workspace
@@ -38,7 +38,7 @@ class RunRequest:
 
     ``directory`` is where it runs; ``grace`` in seconds, None for the usual; ``note``, ``scope``
     and ``commit`` are those of the release at its end. ``layer``: one that a flag named.
-    ``stops``: signals that end are a wish to stop it, and not passed on.
+    ``stops``: signals that end ask to stop it, and are not passed on.
     """
 
     words: tuple[str, ...]
@@ -56,10 +56,7 @@ def check_command(request: RunRequest) -> None:
 
     Raises NoCommand or CannotExecute.
     """
-    try:
-        child.check_executable(request.words[0], env=os.environ, cwd=request.directory)
-    except child.CannotExecute as refused:
-        raise _refusal(refused) from None
+    check_executable(request.words[0], env=os.environ, cwd=request.directory)
 
 
 def claimed(
@@ -141,8 +138,6 @@ def run_under_leases(
             on_start(process)
             run = Run(process, pulse, holds, clock=clock, grace=grace, on_stop=on_stop)
             return run.attend()
-    except child.CannotExecute as refused:
-        raise _refusal(refused) from None
     except GuardianFailed as failed:
         raise Invalid(f"the guardian of the command cannot be started: {failed}") from None
     finally:
@@ -225,7 +220,3 @@ def _take_back(workspace: Workspace, wanted: Sequence[Resource]) -> None:
     )
     if ours or list(ledger.store.pending(ledger.layer)):
         end.release(ledger, wanted)
-
-
-def _refusal(refused: child.CannotExecute) -> GitleaseError:
-    return NoCommand(refused.message) if refused.missing else CannotExecute(refused.message)

@@ -16,9 +16,8 @@ from gitlease.core.lease import Actor
 from gitlease.core.loss import Hold, Loss, Lost
 from gitlease.core.resources.resource import Resource, parse_resource
 from gitlease.engine.answers import ClaimOptions
-from gitlease.engine.keeping import DOUBTED, GLANCES_SKIPPED, Keeper, Sight, holds_of
+from gitlease.engine.keeping import DOUBTED, GLANCES_SKIPPED, Beat, Keeper, Sight, holds_of
 from gitlease.engine.ledger_session import LedgerSession
-from gitlease.engine.ports_keeping import Beat
 from gitlease.store.ref_store import RefLedgerStore
 
 TTL = 900

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from typing import cast
 
 import pytest
 
@@ -12,7 +13,7 @@ from gitlease.core.instant import Instant
 from gitlease.core.loss import Hold, Loss, Lost
 from gitlease.core.moves.operations import Grant
 from gitlease.core.resources.resource import parse_resource
-from gitlease.engine.ports_keeping import Beat
+from gitlease.engine.keeping import Beat, Keeper
 from gitlease.runs.heartbeat import Heartbeat
 
 LONG = 30.0
@@ -91,7 +92,7 @@ def script() -> Iterator[Script]:
 @pytest.fixture
 def beat(script: Script) -> Iterator[Heartbeat]:
     name = f"test {id(script)}"
-    made = Heartbeat(script, name=name)
+    made = Heartbeat(cast(Keeper, script), name=name)
     yield made
     script.gate.set()
     script.kept.clear()
@@ -208,7 +209,7 @@ def knowing() -> Knowing:
 def seeing(script: Script, knowing: Knowing) -> Iterator[Heartbeat]:
     """A heartbeat that looks only at what it was told to."""
     name = f"seeing {id(script)}"
-    made = Heartbeat(script, name=name, glance=knowing, sharp=False)
+    made = Heartbeat(cast(Keeper, script), name=name, glance=knowing, sharp=False)
     yield made
     script.kept.clear()
     made.drop([], ignore)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from typing import cast
 
 import pytest
 from core.values import F001, JO, KIM
@@ -19,16 +20,10 @@ from gitlease.core.resources.resource import parse_resource
 from gitlease.engine.answers import ClaimOptions
 from gitlease.engine.keeping import Keeper, holds_of
 from gitlease.engine.ledger_session import LedgerSession
-from gitlease.runs.running import (
-    FAILED,
-    CannotExecute,
-    Ended,
-    NoCommand,
-    Run,
-    early_by,
-    exit_of_refusal,
-    grace_ms,
-)
+from gitlease.runs.child import CannotExecute, NoCommand
+from gitlease.runs.heartbeat import Heartbeat
+from gitlease.runs.running import FAILED, Ended, Run, early_by, exit_of_refusal, grace_ms
+from gitlease.runs.supervised import SupervisedProcess
 
 TTL = 900
 RUN = Actor(JO.holder, session="run-1", session_explicit=True)
@@ -71,8 +66,8 @@ class World:
 
     def attend(self, command: ScriptedCommand) -> Ended:
         run = Run(
-            command,
-            self,
+            cast(SupervisedProcess, command),
+            cast(Heartbeat, self),
             self.holds,
             clock=self.clock,
             grace=self.grace,

@@ -17,9 +17,8 @@ from gitlease.core.resources.resource import parse_resource
 from gitlease.git import processes
 from gitlease.git.processes import group_is_left, started_at, still_runs
 from gitlease.runs import runs
-from gitlease.runs.background_rules import RunRecord
 from gitlease.runs.dispatching import latest, refuse_second, run_in_the_way, state_of
-from gitlease.runs.runs import RunsFolder
+from gitlease.runs.runs import RunRecord, RunsFolder
 
 F001 = parse_resource("F001")
 

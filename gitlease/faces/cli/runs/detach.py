@@ -14,7 +14,7 @@ from gitlease.faces.cli.runs.request import RunCall
 if TYPE_CHECKING:
     from gitlease.engine.answers import Answer
     from gitlease.faces.cli.call import Call
-    from gitlease.runs.background_rules import RunRecord
+    from gitlease.runs.runs import RunRecord
     from gitlease.wiring.workspace import Workspace
 
 

@@ -21,8 +21,7 @@ from gitlease.faces.cli.verb import LEASE_EXITS, Verb, flag
 
 if TYPE_CHECKING:
     from gitlease.faces.cli.call import Call
-    from gitlease.runs.background_rules import RunRecord
-    from gitlease.runs.runs import RunsFolder
+    from gitlease.runs.runs import RunRecord, RunsFolder
 
 HEADINGS = ("RESOURCE", "STATE", "SINCE", "SESSION", "PID", "COMMAND", "LOG")
 STYLES = {"running": "green", "lost": "red", "failed": "red", "killed": "red"}
