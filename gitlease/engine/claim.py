@@ -102,15 +102,13 @@ def wait(
     completed work, which no waiting makes free.
     """
     from gitlease.core.duration import LONGEST
-    from gitlease.engine.waiting.head_watcher import HeadWatcher
-    from gitlease.engine.waiting.wait_conditions import Decider, ToBeFree
+    from gitlease.engine.waiting.wait_conditions import WaitCondition
     from gitlease.engine.waiting.waiting import Waiter
 
     wanted, options = several(resources), ClaimOptions(scope=scope, any_name=True, commit=False)
-    decider = Decider(
+    condition = WaitCondition(
         session, _asked(session, lambda: session.edges.plan_claim(wanted, options), options)
     )
-    condition = ToBeFree(decider, HeadWatcher(session))
     limit = LONGEST if seconds is None else seconds
     return Waiter(session, condition, wanted, scope, seconds=limit, on_wait=on_wait).get()
 
@@ -132,10 +130,10 @@ def _claim_when_free(
 
     if wait is None:
         return attempt(NO_TURN)
-    from gitlease.engine.waiting.wait_conditions import Decider, ToClaim
+    from gitlease.engine.waiting.wait_conditions import WaitCondition
     from gitlease.engine.waiting.waiting import Waiter
 
-    condition = ToClaim(Decider(session, asked), attempt)
+    condition = WaitCondition(session, asked, attempt)
     return Waiter(session, condition, resources, options.scope, seconds=wait, on_wait=on_wait).get()
 
 

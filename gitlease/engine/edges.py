@@ -8,7 +8,8 @@ says which.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from gitlease.core.edge import Assignee, EdgeEdit, People, Progress, Task
 from gitlease.core.errors import Invalid, NotFound, PolicyRefused
@@ -18,6 +19,7 @@ from gitlease.core.resources.resource import Resource
 from gitlease.engine.answers import ClaimOptions
 from gitlease.engine.ports import Intent, TaskChange, TaskFiles, TaskList, Written
 
+T = TypeVar("T", bound=Hashable)
 NEAR = 3  # names shown for one that is unknown
 
 
@@ -183,6 +185,34 @@ class Edges:
     def check(self, planned: Iterable[Planned], *, commit: bool | None) -> None:
         """See that what is planned could be written. Raises Invalid, and nothing has happened."""
         self.files.check(changes_of(planned), commit=self.recorded(commit))
+
+    def writable(
+        self,
+        wanted: Iterable[T],
+        plan: Callable[[Sequence[T]], Sequence[Planned]],
+        *,
+        commit: bool | None,
+    ) -> tuple[list[Planned], list[tuple[T, Invalid]]]:
+        """Plans for what can be written; what cannot, each with what speaks against it."""
+
+        def checked(some: Sequence[T]) -> Sequence[Planned]:
+            planned = plan(some)
+            self.check(planned, commit=commit)
+            return planned
+
+        each = list(dict.fromkeys(wanted))
+        planned: list[Planned] = []
+        against: list[tuple[T, Invalid]] = []
+        try:
+            return list(checked(each)), against
+        except Invalid:
+            pass  # which of them it is about is found out one by one
+        for one in each:
+            try:
+                planned += checked([one])
+            except Invalid as error:
+                against.append((one, error))
+        return planned, against
 
     def recorded(self, commit: bool | None) -> bool:
         """Whether edges are recorded as a commit: as asked, else as the settings say."""

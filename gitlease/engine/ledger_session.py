@@ -18,13 +18,13 @@ from gitlease.core.ledger import MAX_STEP, Fate
 from gitlease.core.moves.operations import Acknowledge, Operation
 from gitlease.core.policy import DEFAULT_POLICY, Policy
 from gitlease.core.resources.resource import GLOBAL_LAYER
-from gitlease.core.view import LeaseView, view_lease
+from gitlease.core.view import LeaseView
 from gitlease.engine.answers import named
 from gitlease.engine.edges import EdgeRules, Edges, NoTaskFiles
 from gitlease.engine.intents import Intents
 from gitlease.engine.notices import NoInbox, is_to, told, unread_notices
 from gitlease.engine.ports import Clock, Inbox, LedgerStore, Pending, Snapshot
-from gitlease.engine.transaction import PATIENCE, Step, Transaction, fresh_id
+from gitlease.engine.transaction import PATIENCE, Step, Transaction, fresh_id, views_of
 
 T = TypeVar("T")
 
@@ -119,12 +119,7 @@ class LedgerSession:
         self, head: Snapshot, leases: Sequence[Lease], moment: Moment | None = None
     ) -> tuple[LeaseView, ...]:
         """Leases of a state as this actor sees them, now or at a moment."""
-        when = moment or self.moment(head)
-        policy = head.ledger.header.policy if head.ledger else DEFAULT_POLICY
-        return tuple(
-            view_lease(x, layer=head.layer, actor=self.actor, policy=policy, moment=when)
-            for x in leases
-        )
+        return views_of(head, leases, self.actor, moment or self.moment(head))
 
     def moment(self, head: Snapshot) -> Moment:
         """Now, with what this clone has seen of a state."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from gitlease.core.errors import GitleaseError, Invalid, UsageError
+from gitlease.core.errors import UsageError
 from gitlease.core.expiry import holder_has
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.lease import Lease, State
@@ -14,7 +14,6 @@ from gitlease.core.moves.parking import PARKED, RELEASED
 from gitlease.core.resources.resource import Resource
 from gitlease.core.view import LeaseView
 from gitlease.engine.answers import Answer, several
-from gitlease.engine.edges import Edges, Planned
 from gitlease.engine.intents import ENDED
 from gitlease.engine.ledger_session import LedgerSession, Look
 from gitlease.engine.stepping import change, change_with_edges
@@ -150,7 +149,11 @@ def _end(
     """One step: the leases, and the edges of those that are tasks, unless they are parked."""
     if end.park:
         return change(session, "session end", [replace(end, grants=_grants(leases))])
-    planned, refused = _plans(session.edges, [x.resource for x in leases], commit)
+    edges = session.edges
+    planned, against = edges.writable([x.resource for x in leases], edges.plan_end, commit=commit)
+    for resource, error in against:
+        error.resource = error.resource or resource.text
+    refused = tuple(error for _, error in against)
     whole = {p.resource for p in planned}
     grants = _grants([x for x in leases if x.resource in whole])
     if not grants:
@@ -160,33 +163,6 @@ def _end(
         session, "session end", lambda: (ops, planned), goal=ENDED, commit=commit, checked=True
     )
     return replace(answer, refused=refused + answer.refused)
-
-
-def _plans(
-    edges: Edges, resources: Sequence[Resource], commit: bool | None
-) -> tuple[list[Planned], tuple[GitleaseError, ...]]:
-    """What the end means for the task files, and what speaks against it: each by itself."""
-    wanted = list(dict.fromkeys(resources))
-    try:
-        return _checked_plans(edges, wanted, commit), ()
-    except Invalid:
-        planned: list[Planned] = []
-        refused: list[GitleaseError] = []
-    for resource in wanted:
-        try:
-            planned += _checked_plans(edges, [resource], commit)
-        except Invalid as error:
-            error.resource = error.resource or resource.text
-            refused.append(error)
-    return planned, tuple(refused)
-
-
-def _checked_plans(
-    edges: Edges, resources: Sequence[Resource], commit: bool | None
-) -> list[Planned]:
-    planned = edges.plan_end(resources)
-    edges.check(planned, commit=commit)
-    return planned
 
 
 def _bound(look: Look, session: str, *, below: bool, live: bool) -> list[Lease]:

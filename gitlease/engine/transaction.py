@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from gitlease.core.errors import (
     Denied,
@@ -25,13 +25,13 @@ from gitlease.core.errors import (
 from gitlease.core.expiry import Moment
 from gitlease.core.frozen import dataclass
 from gitlease.core.instant import Instant
-from gitlease.core.lease import Actor, State
+from gitlease.core.lease import Actor, Lease, State
 from gitlease.core.ledger import Fate, Ledger
 from gitlease.core.moves.operations import Barrier, Create, Operation
 from gitlease.core.moves.step_record import Decided, decide
 from gitlease.core.moves.transitions import Applied, create
 from gitlease.core.policy import DEFAULT_POLICY
-from gitlease.core.view import view_lease
+from gitlease.core.view import LeaseView, view_lease
 from gitlease.engine.ports import Cause, Change, Clock, LedgerStore, Prepared, Snapshot, Swapped
 
 PATIENCE = 60.0  # seconds for which a contended or undecided change is tried again
@@ -284,12 +284,18 @@ def with_views(
     refusal: GitleaseError, head: Snapshot, actor: Actor, moment: Moment
 ) -> GitleaseError:
     """The refusal with the leases in its way as the caller sees them."""
-    policy = head.ledger.header.policy if head.ledger else DEFAULT_POLICY
-    refusal.views = tuple(
-        view_lease(x, layer=head.layer, actor=actor, policy=policy, moment=moment)
-        for x in refusal.conflicts
-    )
+    refusal.views = views_of(head, refusal.conflicts, actor, moment)
     return refusal
+
+
+def views_of(
+    head: Snapshot, leases: Iterable[Lease], actor: Actor, moment: Moment
+) -> tuple[LeaseView, ...]:
+    """Leases of a state as an actor sees them at a moment."""
+    policy = head.ledger.header.policy if head.ledger else DEFAULT_POLICY
+    return tuple(
+        view_lease(x, layer=head.layer, actor=actor, policy=policy, moment=moment) for x in leases
+    )
 
 
 def _is_plain(applied: Applied) -> bool:

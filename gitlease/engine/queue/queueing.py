@@ -163,17 +163,11 @@ class TaskQueue:
         self, tasks: Sequence[Task], options: ClaimOptions
     ) -> tuple[list[Planned], tuple[str, ...]]:
         """Plans for the tasks whose files can be written; what to say of the others."""
-        plans: list[Planned] = []
-        said: list[str] = []
-        for task in tasks:
-            plan = self._edges.claim_of(task)
-            try:
-                self._edges.check([plan], commit=options.commit)
-            except Invalid as error:
-                said.append(f"passed over: {error.message}")
-            else:
-                plans.append(plan)
-        return plans, tuple(said)
+        edges = self._edges
+        plans, against = edges.writable(
+            tasks, lambda some: [edges.claim_of(task) for task in some], commit=options.commit
+        )
+        return plans, tuple(f"passed over: {error.message}" for _, error in against)
 
     def _around(self, look: Look | None) -> Surroundings:
         return Surroundings(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 from gitlease.core.errors import GitleaseError, HeadGone, LeaseHeld
 from gitlease.core.moves.operations import Claim
@@ -14,72 +13,48 @@ from gitlease.engine.ports import Snapshot
 from gitlease.engine.waiting.head_watcher import HeadWatcher
 
 
-class WaitCondition(Protocol):
-    """What is waited for; ``in_line``: those who wait for the same are let go first."""
+class WaitCondition:
+    """That the claim which ``plan`` makes is granted; without ``claim``, that it would be.
 
-    in_line: bool
+    ``plan`` reads the task files as they are now. ``in_line``: those who wait for the same are let
+    go first, and the wait has a place among them.
+    """
+
+    def __init__(
+        self,
+        session: LedgerSession,
+        plan: Callable[[Turn], tuple[Sequence[Claim], Sequence[Planned]]],
+        claim: Callable[[Turn], Answer] | None = None,
+    ) -> None:
+        self._transaction, self._plan, self._claim = session.transaction, plan, claim
+        self._watcher = HeadWatcher(session)
+        self.in_line = claim is not None
 
     def refusal(self, head: Snapshot, turn: Turn) -> LeaseHeld | None:
         """What stands in the way in this state; None where an attempt is worth it."""
+        try:
+            self._decide(head, turn)
+        except LeaseHeld as held:
+            return held
+        except GitleaseError:  # what waiting does not change is left for an attempt to say
+            return None
+        return None
 
     def attempt(self, turn: Turn, *, looked: bool) -> Answer:
         """Have it, or raise LeaseHeld from fresh knowledge.
 
         ``looked``: what this clone knows is fresh already.
         """
-
-
-Asked = Callable[[Turn], tuple[Sequence[Claim], Sequence[Planned]]]
-"""Plans a claim on the task files as they are now."""
-
-
-class Decider:
-    """Decides claims on a known state, and carries nothing out."""
-
-    def __init__(self, session: LedgerSession, asked: Asked) -> None:
-        self._transaction, self._asked = session.transaction, asked
-
-    def decide(self, head: Snapshot, turn: Turn) -> None:
-        """Raise whatever refusal the claim would get in this state."""
-        self._transaction.decided(head, self._asked(turn)[0])
-
-    def refusal(self, head: Snapshot, turn: Turn) -> LeaseHeld | None:
-        """What stands in the way; what waiting does not change is left for an attempt to say."""
-        try:
-            self.decide(head, turn)
-        except LeaseHeld as held:
-            return held
-        except GitleaseError:
-            return None
-        return None
-
-
-class ToClaim:
-    """That a claim is granted."""
-
-    in_line = True
-
-    def __init__(self, decider: Decider, claim: Callable[[Turn], Answer]) -> None:
-        self.refusal, self._claim = decider.refusal, claim
-
-    def attempt(self, turn: Turn, *, looked: bool) -> Answer:
-        return self._claim(turn)
-
-
-class ToBeFree:
-    """That a claim would be granted: nothing is claimed, and nobody stands in line for it."""
-
-    in_line = False
-
-    def __init__(self, decider: Decider, watcher: HeadWatcher) -> None:
-        self.refusal, self._decider, self._watcher = decider.refusal, decider, watcher
-
-    def attempt(self, turn: Turn, *, looked: bool) -> Answer:
+        if self._claim is not None:
+            return self._claim(turn)
         known = self._watcher.refresh()
         head = known if looked and known is not None else self._watcher.look()
         try:
-            self._decider.decide(head, NO_TURN)
+            self._decide(head, NO_TURN)
         except HeadGone:
             head = self._watcher.fetch()
-            self._decider.decide(head, NO_TURN)
+            self._decide(head, NO_TURN)
         return Answer(status="free", changed=False, warnings=head.warnings)
+
+    def _decide(self, head: Snapshot, turn: Turn) -> None:
+        self._transaction.decided(head, self._plan(turn)[0])
