@@ -6,6 +6,7 @@ import contextlib
 import os
 import shlex
 import signal
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from gitlease.core.errors import GitleaseError, Invalid, LeaseLost
@@ -74,13 +75,17 @@ def claimed(
 
 @contextlib.contextmanager
 def ends_orderly() -> Iterator[None]:
-    """Let the signals that end a process end it by SystemExit, with whatever is to be done then."""
+    """Let the signals that end a process end it by SystemExit, with whatever is to be done then.
+
+    In a thread other than the main one it changes nothing.
+    """
 
     def leave(signum: int, _frame: object) -> None:
         raise SystemExit(128 + signum)
 
     before = {}
-    for signum in (signal.SIGTERM, signal.SIGHUP):
+    handled = threading.current_thread() is threading.main_thread()
+    for signum in (signal.SIGTERM, signal.SIGHUP) if handled else ():
         if signal.getsignal(signum) is signal.SIG_DFL:
             before[signum] = signal.signal(signum, leave)
     try:

@@ -53,16 +53,15 @@ no tasks need --any.""",
 def claim_verb(
     call: Call, /, *, words: tuple[str, ...], paths: tuple[str, ...], **options: Any
 ) -> None:
-    """Parse everything, then claim."""
+    """Claim."""
     from gitlease.engine import claim
 
-    wish = claiming.Wish(**options)
-    wish.terms()  # bad words are told before the repository is opened
-    patience = wish.patience()
+    asked = claiming.ClaimRequest(**options)
     resources, covered = call.resources(words), call.paths(paths)
-    terms = wish.terms(covered)
-    call.retry = claiming.again(call, "claim", resources, wish, covered=covered)
-    with claiming.ended_by_sigterm(patience):
-        tell = claiming.tell_waiting(call, wish.wait)
-        answer = claim.claim(call.ledger, resources, terms, wait=patience, on_wait=tell)
-    claiming.answer_claim(call, answer, scope=wish.scope)
+    call.retry = asked.waiting(call, "claim", resources, covered=covered)
+    with claiming.ended_by_signals(asked.wait):
+        tell = claiming.tell_waiting(call, asked.wait)
+        answer = claim.claim(
+            call.ledger, resources, asked.options(covered), wait=asked.wait, on_wait=tell
+        )
+    claiming.answer_claim(call, answer, scope=asked.scope)

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import gc
-import signal
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import click
 
-from gitlease.core.duration import parse_duration
+from gitlease.core.duration import format_duration
 from gitlease.core.frozen import dataclass
-from gitlease.core.resources.resource import WHOLE, parse_scope
+from gitlease.core.resources.resource import WHOLE
 from gitlease.faces import next_steps, sentences
-from gitlease.faces.cli import output
+from gitlease.faces.cli import output, types
 from gitlease.faces.cli.verb import flag
 from gitlease.faces.next_steps import WAIT
 
@@ -30,9 +28,21 @@ LENGTHS = (
     "Prefer short and renew while you work: a lease you forget ends by itself.",
 )
 
-ttl_option = click.option("--ttl", metavar="D", help="How long it lasts unless renewed (15m, 1h).")
-wait_option = click.option("--wait", metavar="D", help="Wait until it is free, at most this long.")
-reason_option = click.option("--reason", metavar="TEXT", help="Why: shown to whoever is refused.")
+ttl_option = click.option(
+    "--ttl",
+    metavar="D",
+    type=types.duration("ttl"),
+    help="How long it lasts unless renewed (15m, 1h).",
+)
+wait_option = click.option(
+    "--wait",
+    metavar="D",
+    type=types.duration("wait"),
+    help="Wait until it is free, at most this long.",
+)
+reason_option = click.option(
+    "--reason", metavar="TEXT", type=types.reason, help="Why: shown to whoever is refused."
+)
 takeover_option = flag("--takeover", help="Also replace another's assignment; needs --reason.")
 reopen_option = flag("--reopen", help="Also claim what was completed.")
 commit_option = flag(
@@ -44,11 +54,11 @@ commit_option = flag(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
-    """How a claim is asked for, in the words that were typed; None for what was not given."""
+class ClaimRequest:
+    """How a claim is asked for, by the options of its verb; None for what was not given."""
 
-    ttl: str | None = None
-    wait: str | None = None
+    ttl: int | None = None
+    wait: int | None = None
     reason: str | None = None
     takeover: bool = False
     reopen: bool = False
@@ -56,91 +66,69 @@ class Wish:
     any: bool = False
     commit: bool | None = None
 
-    def terms(self, covered: Sequence[Resource] = ()) -> ClaimOptions:
-        """The words as values, with the paths to cover. UsageError for bad ones."""
+    def options(self, covered: Sequence[Resource] = ()) -> ClaimOptions:
+        """The same for the engine, with the paths to cover."""
         from gitlease.engine.answers import ClaimOptions
 
         return ClaimOptions(
-            scope=WHOLE if self.scope is None else parse_scope(self.scope),
-            ttl=None if self.ttl is None else parse_duration(self.ttl, what="ttl"),
+            scope=WHOLE if self.scope is None else self.scope,
+            ttl=self.ttl,
             paths=tuple(found for path in covered if (found := path.pattern) is not None),
-            reason=checked_reason(self.reason),
+            reason=self.reason,
             takeover=self.takeover,
             reopen=self.reopen,
             any_name=self.any,
             commit=self.commit,
         )
 
-    def patience(self) -> int | None:
-        """Seconds for which it may wait; None not to wait at all."""
-        return None if self.wait is None else parse_duration(self.wait, what="wait")
-
-    def waiting(self) -> list[str]:
-        """The options of the same claim, waiting; it asks for nothing that is another's."""
-        given = (("--scope", self.scope), ("--ttl", self.ttl), ("--reason", self.reason))
-        words = [word for name, value in given if value is not None for word in (name, value)]
-        return [*words, *(["--any"] if self.any else []), *recorded(self.commit)]
-
-
-def again(
-    call: Call,
-    verb: str,
-    resources: Sequence[Resource],
-    wish: Wish,
-    *,
-    then: Sequence[str] = (),
-    covered: Sequence[Resource] = (),
-) -> str:
-    """The same command, waiting."""
-    paths = [word for path in covered for word in ("--path", call.word(path))]
-    options = ["--wait", WAIT, *paths, *wish.waiting()]
-    return call.typed(verb, *resources, then=then, options=options)
+    def waiting(
+        self,
+        call: Call,
+        verb: str,
+        resources: Sequence[Resource],
+        *,
+        then: Sequence[str] = (),
+        covered: Sequence[Resource] = (),
+    ) -> str:
+        """The command of the same claim, waiting; it asks for nothing that is another's."""
+        ttl = None if self.ttl is None else format_duration(self.ttl)
+        given: list[tuple[str, str | None]] = [
+            ("--wait", WAIT),
+            *(("--path", call.word(path)) for path in covered),
+        ]
+        given += [("--scope", self.scope), ("--ttl", ttl), ("--reason", self.reason)]
+        options = [word for name, value in given if value is not None for word in (name, value)]
+        options += ["--any"] if self.any else []
+        if self.commit is not None:
+            options.append("--commit" if self.commit else "--no-commit")
+        return call.typed(verb, *resources, then=then, options=options)
 
 
-def recorded(commit: bool | None) -> list[str]:
-    """The switch of a commit as it was given."""
-    return [] if commit is None else ["--commit" if commit else "--no-commit"]
-
-
-def checked_reason(reason: str | None) -> str | None:
-    """A reason that may be stored and shown. UsageError otherwise."""
-    from gitlease.core.moves.operations import MAX_REASON, check_text
-
-    return None if reason is None else check_text(reason, what="reason", limit=MAX_REASON)
-
-
-def tell_waiting(call: Call, wait: str | None) -> Callable[[LeaseHeld], None]:
+def tell_waiting(call: Call, seconds: int | None) -> Callable[[LeaseHeld], None]:
     """Tell who is waited for, once for each lease in the way."""
     told: list[str] = []
+    limit = f" up to {format_duration(seconds)}" if seconds else ""
 
     def tell(held: LeaseHeld) -> None:
         who = held.views[0].lease_id if held.views else held.message
-        if told[-1:] == [who]:
-            return
-        told.append(who)
-        limit = f" up to {wait}" if wait else ""
-        output.aside(f"waiting{limit}: {sentences.refusal(held, call.now())}")
+        if told[-1:] != [who]:
+            told.append(who)
+            output.aside(f"waiting{limit}: {sentences.refusal(held, call.now())}")
 
     return tell
 
 
 @contextmanager
-def ended_by_sigterm(patience: int | None) -> Iterator[None]:
-    """Let SIGTERM end a wait like Ctrl-C does, so that the place in the line is given back."""
-    if patience is not None:
-        gc.enable()  # off in a short call, and a wait may be long
-    if patience is None or threading.current_thread() is not threading.main_thread():
+def ended_by_signals(wait: int | None) -> Iterator[None]:
+    """Let a signal end a wait like Ctrl-C does, so that the place in the line is given back."""
+    if wait is None:
         yield
         return
+    from gitlease.wiring.running import ends_orderly
 
-    def leave(number: int, _frame: object) -> None:
-        raise SystemExit(128 + number)
-
-    before = signal.signal(signal.SIGTERM, leave)
-    try:
+    gc.enable()  # off in a short call, and a wait may be long
+    with ends_orderly():
         yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def answer_claim(

@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gitlease.core.moves.operations import MAX_NOTE, check_text
 from gitlease.core.resources.pattern import fold
-from gitlease.core.resources.resource import parse_scope
 from gitlease.faces import sentences, task_words, wire
-from gitlease.faces.cli import output
+from gitlease.faces.cli import output, types
 from gitlease.faces.cli.leases.claiming import commit_option
 from gitlease.faces.cli.leases.holding import OWN_SCOPES
 from gitlease.faces.cli.verb import LEASE_EXITS, Verb
@@ -41,7 +39,7 @@ note tells whoever comes next how far you got.""",
     scope=OWN_SCOPES,
 )
 @click.argument("words", metavar="RESOURCE...", nargs=-1, required=True)
-@click.option("--note", metavar="TEXT", help="Leave a note for the next holder.")
+@click.option("--note", metavar="TEXT", type=types.note, help="Leave a note for the next holder.")
 @commit_option
 @click.pass_obj
 def release_verb(
@@ -55,20 +53,13 @@ def release_verb(
     """Release one's own leases of these resources."""
     from gitlease.engine import end
 
-    part = None if scope is None else parse_scope(scope)
-    text = None if note is None else checked_note(note)
     resources = call.resources(words)
-    answer = end.release(call.ledger, resources, scope=part, note=text, commit=commit)
+    answer = end.release(call.ledger, resources, scope=scope, note=note, commit=commit)
     call.answer(
         wire.ended(answer),
         warnings=answer.warnings,
-        show=lambda: _show_released(answer, resources, text),
+        show=lambda: _show_released(answer, resources, note),
     )
-
-
-def checked_note(text: str) -> str:
-    """A note that may be stored and shown. UsageError otherwise."""
-    return check_text(text, what="note", limit=MAX_NOTE, lines=True)
 
 
 def _show_released(answer: Answer, resources: Sequence[Resource], note: str | None) -> None:
@@ -108,8 +99,7 @@ def done_verb(call: Call, *, word: str, commit: bool | None, scope: str | None) 
     """Complete a resource."""
     from gitlease.engine import end
 
-    part = None if scope is None else parse_scope(scope)
-    answer_done(call, end.complete(call.ledger, call.resource(word), scope=part, commit=commit))
+    answer_done(call, end.complete(call.ledger, call.resource(word), scope=scope, commit=commit))
 
 
 def answer_done(call: Call, answer: Answer) -> None:

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from gitlease.core.errors import UsageError
-from gitlease.core.resources.resource import parse_scope
 from gitlease.faces import sentences, wire
-from gitlease.faces.cli import output
+from gitlease.faces.cli import output, types
 from gitlease.faces.cli.verb import LEASE_EXITS, Verb
 
 if TYPE_CHECKING:
@@ -33,16 +32,14 @@ EXITS = tuple(status for status in LEASE_EXITS if status != 1)
     done="the note is left",
 )
 @click.argument("word", metavar="RESOURCE")
-@click.argument("text", metavar="TEXT")
+@click.argument("text", metavar="TEXT", type=types.note)
 @click.pass_obj
 def note_verb(call: Call, *, word: str, text: str) -> None:
     """Leave a note."""
     from gitlease.engine import govern
-    from gitlease.faces.cli.leases.ending import checked_note
 
-    said = checked_note(text)
     resource = call.resource(word)
-    answer = govern.note(call.ledger, resource, said)
+    answer = govern.note(call.ledger, resource, text)
     body = wire.changed(answer.status, answer.edge, answer.leases)
     call.answer(
         body | {"notes": [wire.note(n) for n in answer.notes]},
@@ -68,7 +65,13 @@ the admins are is the ledger's policy (`config --ledger admins`); until it is se
     scope="Only this scope (default: all).",
 )
 @click.argument("word", metavar="RESOURCE", required=False)
-@click.option("--reason", metavar="TEXT", required=True, help="Why: the holder is shown it.")
+@click.option(
+    "--reason",
+    metavar="TEXT",
+    type=types.reason,
+    required=True,
+    help="Why: the holder is shown it.",
+)
 @click.option("--expect-holder", metavar="H", help="Only if H holds it; refused otherwise.")
 @click.option("--record", metavar="FILE", help="Drop this damaged record instead.")
 @click.pass_obj
@@ -82,22 +85,19 @@ def revoke_verb(
     scope: str | None,
 ) -> None:
     """Revoke the leases of a resource, or drop a damaged record."""
-    from gitlease.core.moves.operations import MAX_REASON, check_text
     from gitlease.engine import govern
 
-    why = check_text(reason, what="reason", limit=MAX_REASON)
-    part = None if scope is None else parse_scope(scope)
     if (word is None) == (record is None):
         raise UsageError("name a resource or, with --record, the file of a damaged record")
     if word is None and record is not None:
-        if expect_holder is not None or part is not None:
+        if expect_holder is not None or scope is not None:
             raise UsageError("--record takes neither --scope nor --expect-holder")
-        dropped = govern.drop_record(call.ledger, record, reason=why)
+        dropped = govern.drop_record(call.ledger, record, reason=reason)
         _answer(call, dropped, f"dropped the damaged record {record}")
     elif word is not None:
         resource = call.resource(word)
         revoked = govern.revoke(
-            call.ledger, resource, reason=why, scope=part, expect_holder=expect_holder
+            call.ledger, resource, reason=reason, scope=scope, expect_holder=expect_holder
         )
         _answer(call, revoked, f"{resource} is not leased: nothing to revoke")
 

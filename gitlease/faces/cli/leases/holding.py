@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gitlease.core.duration import format_duration, parse_duration
+from gitlease.core.duration import format_duration
 from gitlease.core.errors import UsageError
-from gitlease.core.resources.resource import parse_scope
 from gitlease.faces import sentences, wire
-from gitlease.faces.cli import output, refusals
+from gitlease.faces.cli import output, refusals, types
 from gitlease.faces.cli.verb import LEASE_EXITS, Verb, flag
 
 if TYPE_CHECKING:
@@ -40,10 +39,15 @@ never taken back by this: the answer is exit 3, and you must stop what you did u
 )
 @click.argument("words", metavar="[RESOURCE]...", nargs=-1)
 @flag("--all", help="Everything that this session holds.")
-@click.option("--ttl", metavar="D", help="How long each lasts from now on (default: as before).")
+@click.option(
+    "--ttl",
+    metavar="D",
+    type=types.duration("ttl"),
+    help="How long each lasts from now on (default: as before).",
+)
 @click.pass_obj
 def renew_verb(
-    call: Call, *, words: tuple[str, ...], all: bool, ttl: str | None, scope: str | None
+    call: Call, *, words: tuple[str, ...], all: bool, ttl: int | None, scope: str | None
 ) -> int:
     """Renew what is named, or everything of the session."""
     from gitlease.engine import hold
@@ -52,9 +56,7 @@ def renew_verb(
         raise UsageError("--all renews everything: it takes no resources")
     if not all and not words:
         raise UsageError("name what to renew, or use --all")
-    seconds = None if ttl is None else parse_duration(ttl, what="ttl")
-    part = None if scope is None else parse_scope(scope)
-    answer = hold.renew(call.ledger, call.resources(words), scope=part, ttl=seconds)
+    answer = hold.renew(call.ledger, call.resources(words), scope=scope, ttl=ttl)
     if answer.refused:
         return _partly(call, answer)
     call.answer(
@@ -106,15 +108,13 @@ never shortens a lease.""",
     scope=OWN_SCOPES,
 )
 @click.argument("word", metavar="RESOURCE")
-@click.argument("duration", metavar="DURATION")
+@click.argument("seconds", metavar="DURATION", type=types.duration("duration"))
 @click.pass_obj
-def extend_verb(call: Call, *, word: str, duration: str, scope: str | None) -> None:
+def extend_verb(call: Call, *, word: str, seconds: int, scope: str | None) -> None:
     """Stretch one's own leases of a resource."""
     from gitlease.engine import hold
 
-    seconds = parse_duration(duration)
-    part = None if scope is None else parse_scope(scope)
-    answer = hold.extend(call.ledger, call.resource(word), seconds, scope=part)
+    answer = hold.extend(call.ledger, call.resource(word), seconds, scope=scope)
     body = wire.changed(answer.status, answer.edge, answer.leases)
     body |= {"capped_to_max": answer.capped_to_max, "max_ttl_seconds": answer.max_ttl_seconds}
     call.answer(

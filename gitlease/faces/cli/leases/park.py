@@ -6,12 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gitlease.core.duration import format_duration, parse_duration
-from gitlease.core.resources.resource import parse_scope
+from gitlease.core.duration import format_duration
 from gitlease.faces import next_steps, sentences, wire
-from gitlease.faces.cli import output
-from gitlease.faces.cli.leases.claiming import checked_reason
-from gitlease.faces.cli.leases.ending import checked_note
+from gitlease.faces.cli import output, types
+from gitlease.faces.cli.leases.claiming import reason_option
 from gitlease.faces.cli.verb import Verb
 
 if TYPE_CHECKING:
@@ -44,15 +42,23 @@ of yours holds: it is lost to that run.""",
     scope="Only this scope (default: all that are yours).",
 )
 @click.argument("words", metavar="RESOURCE...", nargs=-1, required=True)
-@click.option("--for", "period", metavar="D", help="How long others are kept out (3h, 1d).")
-@click.option("--reason", metavar="TEXT", help="Why: shown to whoever is refused.")
-@click.option("--note", metavar="TEXT", help="Leave a note for whoever goes on with it.")
+@click.option(
+    "--for",
+    "seconds",
+    metavar="D",
+    type=types.duration("duration"),
+    help="How long others are kept out (3h, 1d).",
+)
+@reason_option
+@click.option(
+    "--note", metavar="TEXT", type=types.note, help="Leave a note for whoever goes on with it."
+)
 @click.pass_obj
 def park_verb(
     call: Call,
     *,
     words: tuple[str, ...],
-    period: str | None,
+    seconds: int | None,
     reason: str | None,
     note: str | None,
     scope: str | None,
@@ -60,11 +66,13 @@ def park_verb(
     """Park one's own leases of these resources."""
     from gitlease.engine import sessions
 
-    seconds = None if period is None else parse_duration(period)
-    part = None if scope is None else parse_scope(scope)
-    why, text = checked_reason(reason), None if note is None else checked_note(note)
     answer = sessions.park(
-        call.ledger, call.resources(words), seconds=seconds, scope=part, reason=why, note=text
+        call.ledger,
+        call.resources(words),
+        seconds=seconds,
+        scope=scope,
+        reason=reason,
+        note=note,
     )
     steps = next_steps.after_park(call, answer.leases)
     call.answer(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gitlease.core.resources.resource import WHOLE, parse_scope, scopes_overlap
+from gitlease.core.resources.resource import WHOLE, scopes_overlap
 from gitlease.engine.queue.order import WhyNot
 from gitlease.faces import sentences, task_words, wire
 from gitlease.faces.cli import output
@@ -48,7 +48,7 @@ def show_verb(call: Call, *, word: str, ref: str | None, scope: str | None, cach
     """Show one resource."""
     from gitlease.engine.reading import read_leases
 
-    part = WHOLE if scope is None else parse_scope(scope)
+    part = WHOLE if scope is None else scope
     resource = call.resource(word)
     chosen = (("--ref", ref), ("--scope", scope))
     given = [word for name, value in chosen if value is not None for word in (name, value)]

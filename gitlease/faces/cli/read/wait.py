@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gitlease.core.duration import format_duration, parse_duration
+from gitlease.core.duration import format_duration
 from gitlease.core.errors import UsageError
-from gitlease.core.resources.resource import WHOLE, parse_scope
+from gitlease.core.resources.resource import WHOLE
 from gitlease.faces import next_steps, sentences, wire
-from gitlease.faces.cli import output
+from gitlease.faces.cli import output, types
 from gitlease.faces.cli.leases import claiming
 from gitlease.faces.cli.verb import LEASE_EXITS, READING_EXITS, Verb
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from gitlease.core.errors import GitleaseError
     from gitlease.engine.waiting.watching import WatchEvent
     from gitlease.faces.cli.call import Call
+
+TIMEOUT = types.duration("timeout")
 
 
 @click.command(
@@ -43,29 +45,33 @@ and so does a lapsed lease; completed work is never free.""",
     scope="Only this part of its work (default: the whole).",
 )
 @click.argument("words", metavar="RESOURCE...", nargs=-1, required=True)
-@click.option("--timeout", metavar="D", help="Wait at most this long (default: for ever).")
+@click.option(
+    "--timeout",
+    "seconds",
+    metavar="D",
+    type=TIMEOUT,
+    help="Wait at most this long (default: for ever).",
+)
 @click.pass_obj
 def wait_verb(
-    call: Call, *, words: tuple[str, ...], timeout: str | None, scope: str | None
+    call: Call, *, words: tuple[str, ...], seconds: int | None, scope: str | None
 ) -> None:
     """Wait until all of them are free."""
     from gitlease.engine import claim
 
     gc.enable()
-    part = WHOLE if scope is None else parse_scope(scope)
-    seconds = None if timeout is None else parse_duration(timeout, what="timeout")
+    part = WHOLE if scope is None else scope
     resources = call.resources(words)
     given = [] if scope is None else ["--scope", scope]
-    call.retry = call.typed(
-        "wait", *resources, options=["--timeout", timeout or next_steps.WAIT, *given]
-    )
+    limit = next_steps.WAIT if seconds is None else format_duration(seconds)
+    call.retry = call.typed("wait", *resources, options=["--timeout", limit, *given])
     began = call.now()
     answer = claim.wait(
         call.ledger,
         resources,
         scope=part,
         seconds=seconds,
-        on_wait=claiming.tell_waiting(call, timeout),
+        on_wait=claiming.tell_waiting(call, seconds),
     )
     waited = max(0, int((call.now() - began).total_seconds()))
     names = [resource.text for resource in resources]
@@ -107,10 +113,16 @@ scope, holder, session, token.""",
     scope="Only what shares work with this scope.",
 )
 @click.argument("words", metavar="[RESOURCE]...", nargs=-1)
-@click.option("--timeout", metavar="D", help="Stop after this long (default: never).")
+@click.option(
+    "--timeout",
+    "seconds",
+    metavar="D",
+    type=TIMEOUT,
+    help="Stop after this long (default: never).",
+)
 @click.pass_obj
 def watch_verb(
-    call: Call, *, words: tuple[str, ...], timeout: str | None, scope: str | None
+    call: Call, *, words: tuple[str, ...], seconds: int | None, scope: str | None
 ) -> None:
     """Stream events."""
     gc.enable()
@@ -118,8 +130,7 @@ def watch_verb(
         raise UsageError("--scope needs a resource")
     from gitlease.engine.waiting.watching import Watcher
 
-    part = WHOLE if scope is None else parse_scope(scope)
-    seconds = None if timeout is None else parse_duration(timeout, what="timeout")
+    part = WHOLE if scope is None else scope
     parts = [(resource, part) for resource in call.resources(words)]
     output.warn([*call.warnings, *call.ledger.store.warnings])
     watcher = Watcher(call.ledger, parts, on_trouble=_tell_trouble)

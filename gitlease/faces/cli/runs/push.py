@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from gitlease.core.errors import GitleaseError, UsageError
-from gitlease.core.resources.resource import parse_scope
 from gitlease.faces import sentences, wire
 from gitlease.faces.cli import output, refusals
 from gitlease.faces.cli.verb import LEASE_EXITS, Verb, flag
@@ -158,6 +156,13 @@ def _line(one: WorkRef, remote: str, *, would: bool) -> str:
     return f"{'would push' if would else 'pushed'} {name} to {remote}: {ends}{kind}"
 
 
+def read_token(text: str) -> int:
+    """A token as it was handed on. UsageError for what is none."""
+    if not (text.isascii() and text.isdigit() and len(text) <= 18 and int(text)):
+        raise UsageError("a token is a positive whole number, as `gitlease claim --json` shows it")
+    return int(text)
+
+
 @click.command(
     "fence",
     cls=Verb,
@@ -176,26 +181,16 @@ refuse smaller ones is better protected than by any check beforehand.""",
     scope="Only this scope (default: whichever has the token).",
 )
 @click.argument("word", metavar="RESOURCE")
-@click.argument("token", metavar="TOKEN")
+@click.argument("token", metavar="TOKEN", type=read_token)
 @click.pass_obj
-def fence_verb(call: Call, *, word: str, token: str, scope: str | None) -> None:
+def fence_verb(call: Call, *, word: str, token: int, scope: str | None) -> None:
     """Check a token against the lease that there is now."""
-    number = read_token(token)
-    part = None if scope is None else parse_scope(scope)
-    view = _fencing(call).fence(call.resource(word), number, scope=part)
+    view = _fencing(call).fence(call.resource(word), token, scope=scope)
+    now = call.now()
     call.answer(
         {"status": "held", "leases": [wire.lease(view)], "lease": wire.lease(view)},
         views=[view],
-        show=lambda: _show_held([sentences.named(view), sentences.until(view, call.now())], number),
+        show=lambda: output.line(
+            f"{sentences.named(view)} is held with token {token} {sentences.until(view, now)}"
+        ),
     )
-
-
-def _show_held(words: Sequence[str], token: int) -> None:
-    output.line(f"{words[0]} is held with token {token} {words[1]}")
-
-
-def read_token(text: str) -> int:
-    """A token as it was handed on. UsageError for what is none."""
-    if not (text.isascii() and text.isdigit() and len(text) <= 18 and int(text)):
-        raise UsageError("a token is a positive whole number, as `gitlease claim --json` shows it")
-    return int(text)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from gitlease.core.errors import GitleaseError, UsageError
+from gitlease.faces.cli import types
 from gitlease.faces.cli.leases import claiming
 from gitlease.faces.cli.verb import flag
 
@@ -28,11 +29,12 @@ path_option = click.option(
     "--path", "paths", metavar="P", multiple=True, help="Cover this path as well."
 )
 note_option = click.option(
-    "--note", metavar="TEXT", help="Leave a note for the next holder at its end."
+    "--note", metavar="TEXT", type=types.note, help="Leave a note for the next holder at its end."
 )
 grace_option = click.option(
     "--grace",
     metavar="D",
+    type=types.duration("grace"),
     help="From TERM to KILL, where it is stopped (default: 10s; at most a sixth of the TTL).",
 )
 any_option = flag("--any", help="Also names that are no tasks.")
@@ -60,8 +62,6 @@ class RunCall:
     def __init__(
         self, call: Call, verb: str, command: Sequence[str], options: dict[str, Any]
     ) -> None:
-        from gitlease.core.duration import parse_duration
-        from gitlease.faces.cli.leases.ending import checked_note
         from gitlease.wiring.running import RunRequest
 
         if not command:
@@ -77,21 +77,19 @@ class RunCall:
         if not self._from_queue and not words:
             raise UsageError("missing resource: name one, or use --next")
         paths: Sequence[str] = options.pop("paths")
-        note, grace = options.pop("note"), options.pop("grace")
-        self.call, self.wish = call, claiming.Wish(**options)
-        terms, self.patience = self.wish.terms(), self.wish.patience()
-        self.grace = None if grace is None else parse_duration(grace, what="grace")
+        note, self.grace = options.pop("note"), options.pop("grace")
+        self.call, self.asked = call, claiming.ClaimRequest(**options)
         self.request: RunRequest = RunRequest(
             words=tuple(command),
             directory=os.path.abspath(call.directory or "."),
-            scope=terms.scope,
+            scope=self.asked.options().scope,
             grace=self.grace,
-            note=None if note is None else checked_note(note),
-            commit=terms.commit,
+            note=note,
+            commit=self.asked.commit,
             layer=call.layer,
             stops=verb != "run",
         )
-        self._verb, self._terms, self._words, self._paths = verb, terms, words, paths
+        self._verb, self._words, self._paths = verb, words, paths
 
     def claim(self) -> Answer:
         """Claim it, or the first task. NoCommand or CannotExecute before that."""
@@ -102,18 +100,18 @@ class RunCall:
         if self._from_queue:
             check_command(self.request)
             with ends_orderly():
-                return call.queue.claim_next(self._terms)[0]
+                return call.queue.claim_next(self.asked.options())[0]
         resources = call.resources(self._words)
         covered = call.paths(self._paths)
-        again = claiming.again(call, self._verb, resources, self.wish, covered=covered)
+        again = self.asked.waiting(call, self._verb, resources, covered=covered)
         call.retry = f"{again} -- {shlex.join(self.request.words)}"
         check_command(self.request)
-        terms = self.wish.terms(covered)
-        tell = _quiet if call.json else claiming.tell_waiting(call, self.wish.wait)
+        options, wait = self.asked.options(covered), self.asked.wait
+        tell = _quiet if call.json else claiming.tell_waiting(call, wait)
         return claimed(
             call.workspace,
             resources,
-            lambda: claim.claim(call.ledger, resources, terms, wait=self.patience, on_wait=tell),
+            lambda: claim.claim(call.ledger, resources, options, wait=wait, on_wait=tell),
         )
 
     def remarks(self, answer: Answer) -> list[str]:

@@ -10,9 +10,8 @@ from gitlease.core.duration import humanize_duration, parse_duration
 from gitlease.core.errors import UsageError
 from gitlease.core.moves.operations import MAX_WORD, check_text
 from gitlease.faces import next_steps, sentences, task_words, wire
-from gitlease.faces.cli import output, refusals
+from gitlease.faces.cli import output, refusals, types
 from gitlease.faces.cli.leases.claiming import commit_option
-from gitlease.faces.cli.leases.ending import checked_note
 from gitlease.faces.cli.leases.park import capped, show_parked
 from gitlease.faces.cli.output import Row
 from gitlease.faces.cli.verb import LEASE_EXITS, Verb
@@ -63,7 +62,7 @@ leases, since, expires_at, resources.""",
     flag_value=LONGEST,
     help="Park them, for D or as long as the ledger allows, instead of giving them back.",
 )
-@click.option("--note", metavar="TEXT", help="Leave a note with each of them.")
+@click.option("--note", metavar="TEXT", type=types.note, help="Leave a note with each of them.")
 @commit_option
 @click.pass_obj
 def session_verb(
@@ -102,11 +101,10 @@ def _end(
 ) -> int | None:
     from gitlease.engine import sessions
 
-    text = None if note is None else checked_note(note)
     seconds = _period(park)
     session = _named(call, name)
     answer = sessions.end_session(
-        call.ledger, session, park=park is not None, seconds=seconds, note=text, commit=commit
+        call.ledger, session, park=park is not None, seconds=seconds, note=note, commit=commit
     )
     body = {"session": session} | wire.ended(answer)
     steps: list[str] = []
@@ -138,8 +136,7 @@ def _period(park: str | None) -> int | None:
 def _named(call: Call, name: str | None) -> str:
     """The session that is to end. UsageError where none is named and none is known."""
     if name is not None:
-        checked = check_text(name, what="the session", limit=MAX_WORD)
-        return checked
+        return check_text(name, what="the session", limit=MAX_WORD)
     if call.actor.session is not None:
         return call.actor.session
     raise UsageError(

@@ -193,7 +193,7 @@ def next_verb(
     call: Call,
     *,
     claim: bool,
-    ttl: str | None,
+    ttl: int | None,
     reason: str | None,
     commit: bool | None,
     ref: str | None,
@@ -205,7 +205,7 @@ def next_verb(
             raise UsageError("--claim changes the work tree: it cannot be combined with --ref")
         if cached:
             raise UsageError("a claim needs the remote: --claim cannot be combined with --cached")
-        _claim_next(call, claiming.Wish(ttl=ttl, reason=reason, commit=commit))
+        _claim_next(call, claiming.ClaimRequest(ttl=ttl, reason=reason, commit=commit))
         return
     for name, given in (("--ttl", ttl), ("--reason", reason), ("--commit", commit)):
         if given is not None:
@@ -233,8 +233,8 @@ def _show_next(call: Call, ref: str | None, cached: bool) -> None:
     )
 
 
-def _claim_next(call: Call, wish: claiming.Wish) -> None:
-    answer, picked = call.queue.claim_next(wish.terms())
+def _claim_next(call: Call, asked: claiming.ClaimRequest) -> None:
+    answer, picked = call.queue.claim_next(asked.options())
     entry = call.queue.find(picked.resource).entry  # as its file is now
     task, waits_for = (entry.task, entry.waits_for) if entry else (picked, ())
     said = (task_words.titled(task), f"in {task_words.path(task.file)}")

@@ -52,7 +52,7 @@ committed.""",
 @click.pass_obj
 def start_verb(call: Call, /, *, word: str, **options: Any) -> None:
     """Claim, with the status."""
-    _start(call, call.resource(word), claiming.Wish(**options))
+    _start(call, call.resource(word), claiming.ClaimRequest(**options))
 
 
 @click.command(
@@ -88,43 +88,42 @@ def set_verb(call: Call, /, *, word: str, status: str, **options: Any) -> None:
     """Do what the status means."""
     from gitlease.faces.statuses import read_status
 
-    wish, resource = claiming.Wish(**options), call.resource(word)
+    asked, resource = claiming.ClaimRequest(**options), call.resource(word)
     meant = read_status(status, call.ledger.edges)
     if meant.progress is Progress.IN_PROGRESS:
-        _start(call, resource, wish, status=meant.word)
+        _start(call, resource, asked, status=meant.word)
         return
-    _refuse_terms(wish, meant)
+    _refuse_terms(asked, meant)
     if meant.progress is Progress.DONE:
-        _finish(call, resource, wish, meant)
+        _finish(call, resource, asked, meant)
     else:
-        _set(call, resource, wish, meant)
+        _set(call, resource, asked, meant)
 
 
 def _start(
-    call: Call, resource: Resource, wish: claiming.Wish, *, status: str | None = None
+    call: Call, resource: Resource, asked: claiming.ClaimRequest, *, status: str | None = None
 ) -> None:
     from gitlease.engine import claim
 
-    terms, patience = wish.terms(), wish.patience()
     verb, then = ("start", ()) if status is None else ("set", (status,))
-    call.retry = claiming.again(call, verb, [resource], wish, then=then)
-    with claiming.ended_by_sigterm(patience):
+    call.retry = asked.waiting(call, verb, [resource], then=then)
+    with claiming.ended_by_signals(asked.wait):
         answer = claim.start(
             call.ledger,
             resource,
-            terms,
+            asked.options(),
             status=status,
-            wait=patience,
-            on_wait=claiming.tell_waiting(call, wish.wait),
+            wait=asked.wait,
+            on_wait=claiming.tell_waiting(call, asked.wait),
         )
-    claiming.answer_claim(call, answer, scope=wish.scope)
+    claiming.answer_claim(call, answer, scope=asked.scope)
 
 
-def _refuse_terms(wish: claiming.Wish, meant: Status) -> None:
+def _refuse_terms(asked: claiming.ClaimRequest, meant: Status) -> None:
     """Refuse the options of a claim where nothing is claimed."""
     done = meant.progress is Progress.DONE
     for name in CLAIMING:
-        given = getattr(wish, name) not in (None, False)
+        given = getattr(asked, name) not in (None, False)
         if given and not (done and name == "scope"):
             raise UsageError(
                 f"--{name} needs a status that claims, and {printable(meant.word)} does not",
@@ -132,23 +131,23 @@ def _refuse_terms(wish: claiming.Wish, meant: Status) -> None:
             )
 
 
-def _finish(call: Call, resource: Resource, wish: claiming.Wish, meant: Status) -> None:
-    from gitlease.core.resources.resource import parse_scope
+def _finish(call: Call, resource: Resource, asked: claiming.ClaimRequest, meant: Status) -> None:
     from gitlease.engine import end
     from gitlease.faces.cli.leases.ending import answer_done
 
     call.ledger.edges.task(resource)
-    part = None if wish.scope is None else parse_scope(wish.scope)
-    answer = end.complete(call.ledger, resource, scope=part, commit=wish.commit, status=meant.word)
+    answer = end.complete(
+        call.ledger, resource, scope=asked.scope, commit=asked.commit, status=meant.word
+    )
     answer_done(call, answer)
 
 
-def _set(call: Call, resource: Resource, wish: claiming.Wish, meant: Status) -> None:
+def _set(call: Call, resource: Resource, asked: claiming.ClaimRequest, meant: Status) -> None:
     from gitlease.engine import end
     from gitlease.faces import wire
 
     task = call.ledger.edges.task(resource)
-    answer = end.set_status(call.ledger, resource, meant.word, commit=wish.commit)
+    answer = end.set_status(call.ledger, resource, meant.word, commit=asked.commit)
     call.answer(
         wire.ended(answer),
         warnings=answer.warnings,

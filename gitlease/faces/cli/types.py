@@ -1,0 +1,30 @@
+"""How words of several verbs are read, as types of options: a bad one is told before all else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gitlease.core.duration import parse_duration
+
+
+def duration(what: str) -> Callable[[str], int]:
+    """Whole seconds; ``what`` names it in messages."""
+
+    def read(text: str) -> int:
+        return parse_duration(text, what=what)
+
+    return read
+
+
+def note(text: str) -> str:
+    """A note that may be stored and shown. UsageError otherwise."""
+    from gitlease.core.moves.operations import MAX_NOTE, check_text
+
+    return check_text(text, what="note", limit=MAX_NOTE, lines=True)
+
+
+def reason(text: str) -> str:
+    """A reason that may be stored and shown. UsageError otherwise."""
+    from gitlease.core.moves.operations import MAX_REASON, check_text
+
+    return check_text(text, what="reason", limit=MAX_REASON)
