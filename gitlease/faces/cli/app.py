@@ -186,10 +186,6 @@ def run(argv: Sequence[str], *, prog: str = "gitlease", opener: Opener = open_re
         from gitlease.faces.cli import refusals
 
         traceback = "--traceback" in options or sys.flags.dev_mode
-        if call.command == "run":
-            from gitlease.faces.cli.runs.refusals import tell_fault
-
-            return tell_fault(call, error, traceback=traceback)
         return refusals.tell_fault(call, error, traceback=traceback)
 
 
@@ -215,10 +211,6 @@ def _carry_out(call: Call, argv: Sequence[str]) -> int:
 def _refuse(call: Call, error: GitleaseError) -> int:
     from gitlease.faces.cli import refusals
 
-    if call.command == "run":  # an exit status of ours must not be taken for the command's
-        from gitlease.faces.cli.runs.refusals import tell_refusal
-
-        return tell_refusal(call, error)
     return refusals.tell(call, error)
 
 

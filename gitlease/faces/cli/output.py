@@ -33,6 +33,11 @@ def document(content: dict[str, Any]) -> None:
     print(json.dumps(content, indent=2 if on_terminal() else None), flush=True)
 
 
+def last_line(content: dict[str, Any]) -> None:
+    """One line of JSON on standard error, where standard output is a command's."""
+    print(json.dumps(content), file=sys.stderr, flush=True)
+
+
 def line(text: str) -> None:
     """Print one line of the answer."""
     print(_paragraph(text))
@@ -61,15 +66,18 @@ def hint(hints: Sequence[str]) -> None:
         aside(f"hint: {text}")
 
 
-def table(headings: Sequence[str], rows: Sequence[Row]) -> None:
-    """An aligned table for a person; for a pipe one tab-separated line a row, nothing cut off."""
-    if not rows:
-        return
+def table(headings: Sequence[str], rows: Sequence[Row], *, otherwise: str = "") -> None:
+    """An aligned table for a person; for a pipe one tab-separated line a row, nothing cut off.
+
+    ``otherwise`` is what a person is told where there are no rows.
+    """
     if not on_terminal():
         for row in rows:
             print("\t".join(_field(text) for text in row.fields))
-        return
-    _rich_table(headings, rows)
+    elif rows:
+        _rich_table(headings, rows)
+    elif otherwise:
+        line(otherwise)
 
 
 def _field(text: str) -> str:

@@ -1,9 +1,14 @@
-"""How a refusal is told: the fact, what else stands in the way, and what to type next."""
+"""How a refusal is told: the fact, what else stands in the way, and what to type next.
+
+The exit status of ``run`` is its command's, so a refusal of it has others, and what it says goes to
+standard error, where nobody may be listening.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from gitlease.core.errors import GitleaseError
@@ -21,33 +26,62 @@ class Violations(GitleaseError):
     code: ClassVar[str] = "violations"
 
 
+class Fault(GitleaseError):
+    """A fault of gitlease itself."""
+
+    code: ClassVar[str] = INTERNAL
+
+
 def tell(call: Call, error: GitleaseError, body: Mapping[str, Any] | None = None) -> int:
     """Print a refusal and give its exit status. ``body`` is what was done besides."""
+    if call.command != "run":
+        return _tell(call, error, body, exit_of(error.code))
+    from gitlease.runs.running import exit_of_refusal
+
+    status = exit_of_refusal(error)
+    with contextlib.suppress(OSError, ValueError):
+        _tell(call, error, body, status)
+    return status
+
+
+def _tell(call: Call, error: GitleaseError, body: Mapping[str, Any] | None, status: int) -> int:
     steps, now = next_steps.after_refusal(call, error), call.now()
     warnings = tuple(
         dict.fromkeys((*call.warnings, *error.warnings, *sentences.skew_warnings(error.views)))
     )
     if call.json:
         more = dict(body or {}) | ({"warnings": list(warnings)} if warnings else {})
-        output.document(wire.failure(call.command, error, now=now, next_steps=steps, body=more))
+        said = wire.failure(call.command, error, now=now, next_steps=steps, body=more)
+        said["error"]["exit"] = status
+        if call.command == "run":
+            output.last_line(said)
+            return status
+        output.document(said)
     output.aside(sentences.refusal(error, now))
     for text in sentences.others_in_the_way(error, now):
         output.aside(text)
     if not call.json:
         output.warn(warnings)
     output.hint([*error.hints, *next_steps.advice(call, error), *steps])
-    return exit_of(error.code)
+    return status
+
+
+def tell_partly(call: Call, refused: Sequence[GitleaseError], body: Mapping[str, Any]) -> int:
+    """Some of it was done, which has been told, and some could not be: the first refusal counts."""
+    now = call.now()
+    if not call.json:
+        for error in refused[1:]:
+            output.aside(sentences.refusal(error, now))
+    more = {"refused": [wire.refusal(error, now=now) for error in refused]}
+    return tell(call, refused[0], {**body, **more})
 
 
 def tell_fault(call: Call, error: Exception, *, traceback: bool) -> int:
     """Print a fault of gitlease itself: one line, and how to learn more."""
-    message = f"internal error: {type(error).__name__}: {error}".splitlines()[0]
-    if call.json:
-        output.document(wire.fault(call.command, INTERNAL, message))
     if traceback:
         import traceback as tracebacks
 
         tracebacks.print_exception(error, file=sys.stderr)
-    output.aside(message)
-    output.hint(["run it again with --traceback and report what it prints"])
-    return exit_of(INTERNAL)
+    message = f"internal error: {type(error).__name__}: {error}".splitlines()[0]
+    hint = "run it again with --traceback and report what it prints"
+    return tell(call, Fault(message, hints=(hint,)))

@@ -57,8 +57,13 @@ def renew_verb(
     if not all and not words:
         raise UsageError("name what to renew, or use --all")
     answer = hold.renew(call.ledger, call.resources(words), scope=scope, ttl=ttl)
-    if answer.refused:
-        return _partly(call, answer)
+    if answer.refused:  # both are told, and the refusal counts
+        call.warnings += answer.warnings
+        if not call.json:
+            _show_renewed(call, answer)
+        renewed = [wire.lease(view) for view in answer.leases]
+        body = {"status": answer.status, "leases": renewed}
+        return refusals.tell_partly(call, answer.refused, body)
     call.answer(
         wire.changed(answer.status, answer.edge, answer.leases),
         warnings=answer.warnings,
@@ -66,22 +71,6 @@ def renew_verb(
         show=lambda: _show_renewed(call, answer),
     )
     return 0
-
-
-def _partly(call: Call, answer: Answer) -> int:
-    """Some were renewed and some could not be: the refusal counts, and both are told."""
-    now = call.now()
-    call.warnings += answer.warnings
-    body = {
-        "status": answer.status,
-        "leases": [wire.lease(view) for view in answer.leases],
-        "refused": [wire.refusal(refused, now=now) for refused in answer.refused],
-    }
-    if not call.json:
-        _show_renewed(call, answer)
-        for refused in answer.refused[1:]:
-            output.aside(sentences.refusal(refused, now))
-    return refusals.tell(call, answer.refused[0], body=body)
 
 
 def _show_renewed(call: Call, answer: Answer) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 import click
@@ -15,20 +15,13 @@ from gitlease.faces.cli.read.reading import is_current
 from gitlease.faces.cli.verb import READING_EXITS, Verb
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from gitlease.core.view import LeaseView
     from gitlease.engine.answers import Reading
     from gitlease.faces.cli.call import Call
 
 
-@dataclass(frozen=True, slots=True)
-class Active:
-    """One holder's share of the live leases."""
-
-    holder: str
-    leases: int
-    last: datetime
+Active = tuple[str, int, datetime]
+"""A holder, how many leases it has, and when it was last active."""
 
 
 @click.command(
@@ -55,8 +48,8 @@ def status_verb(call: Call, *, cached: bool) -> None:
         "session": call.actor.session,
         "ledger": _ledger(call, reading),
         "active": [
-            {"holder": a.holder, "leases": a.leases, "last_activity": wire.seconds(a.last)}
-            for a in active
+            {"holder": holder, "leases": count, "last_activity": wire.seconds(last)}
+            for holder, count, last in active
         ],
     }
     call.answer(
@@ -72,8 +65,8 @@ def _active(views: Sequence[LeaseView]) -> list[Active]:
     grouped: dict[str, list[LeaseView]] = {}
     for view in views:
         grouped.setdefault(view.holder, []).append(view)
-    found = [Active(h, len(vs), max(v.renewed_at for v in vs)) for h, vs in grouped.items()]
-    return sorted(found, key=lambda a: a.last, reverse=True)
+    found = [(h, len(views), max(v.renewed_at for v in views)) for h, views in grouped.items()]
+    return sorted(found, key=lambda active: active[2], reverse=True)
 
 
 def _ledger(call: Call, reading: Reading) -> wire.Document:
@@ -92,28 +85,21 @@ def _show_status(
     now, actor, ledger = call.now(), call.actor, _ledger(call, reading)
     mine = sum(view.mine for view in views)
     known = f"id {ledger['id']}, revision {ledger['revision']}" if ledger["id"] else "none yet"
-    output.facts(
-        [
-            ("ledger", f"{ledger['layer']} on {ledger['place']}, {known}", (ledger["place"],)),
-            ("layer", "", (ledger["layer"],)),
-            ("id", "", (ledger["id"] or "",)),
-            ("revision", "", (str(ledger["revision"]),)),
-            (
-                "you",
-                f"{actor.holder}, session {actor.session or 'none'}",
-                (actor.holder, actor.session or ""),
-            ),
-            ("leases", f"{len(views)} live, {mine} yours", (str(len(views)), str(mine))),
-            *(_active_fact(a, now) for a in active),
-        ]
-    )
-
-
-def _active_fact(active: Active, now: datetime) -> tuple[str, str, tuple[str, ...]]:
-    ago = humanize_duration(int((now - active.last).total_seconds()))
-    count = "1 lease" if active.leases == 1 else f"{active.leases} leases"
-    fields = (active.holder, str(active.leases), wire.seconds(active.last))
-    return "active", f"{active.holder}, {count}, last seen {ago} ago", fields
+    you = f"{actor.holder}, session {actor.session or 'none'}"
+    facts = [
+        ("ledger", f"{ledger['layer']} on {ledger['place']}, {known}", (ledger["place"],)),
+        ("layer", "", (ledger["layer"],)),
+        ("id", "", (ledger["id"] or "",)),
+        ("revision", "", (str(ledger["revision"]),)),
+        ("you", you, (actor.holder, actor.session or "")),
+        ("leases", f"{len(views)} live, {mine} yours", (str(len(views)), str(mine))),
+    ]
+    for holder, count, last in active:
+        ago = humanize_duration(int((now - last).total_seconds()))
+        leases = "1 lease" if count == 1 else f"{count} leases"
+        fields = (holder, str(count), wire.seconds(last))
+        facts.append(("active", f"{holder}, {leases}, last seen {ago} ago", fields))
+    output.facts(facts)
 
 
 @click.command(

@@ -80,10 +80,9 @@ def list_verb(call: Call, *, mine: bool, all: bool, cached: bool) -> None:
 
 
 def _show_list(call: Call, views: Sequence[LeaseView], now: datetime) -> None:
-    if not views and output.on_terminal():
-        output.line("no leases")
     headings = "WHOSE RESOURCE SCOPE HOLDER SESSION STATE EXPIRES WHERE REASON"
-    output.table(headings.split(), [_row(view, call.actor, now) for view in views])
+    rows = [_row(view, call.actor, now) for view in views]
+    output.table(headings.split(), rows, otherwise="no leases")
 
 
 def _row(view: LeaseView, actor: Actor, now: datetime) -> Row:
@@ -147,11 +146,10 @@ def log_verb(call: Call, *, word: str | None, limit: str, cached: bool) -> None:
 
 
 def _show_log(reading: Reading) -> None:
-    if not reading.events and output.on_terminal():
-        output.line("nothing has happened yet")
     output.table(
         ("WHEN", "WHAT", "RESOURCE", "SCOPE", "BY", "SESSION", "TOKEN", "WHY"),
         [_event_row(event) for event in reading.events],
+        otherwise="nothing has happened yet",
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -110,14 +109,8 @@ def _list(call: Call) -> None:
     rows = [_row(record, state, call.now()) for record, state in found]
     call.answer(
         {"runs": [wire.background(record, state) for record, state in found]},
-        show=lambda: _table(rows),
+        show=lambda: output.table(HEADINGS, rows, otherwise="no background runs in this clone"),
     )
-
-
-def _table(rows: Sequence[Row]) -> None:
-    if not rows and output.on_terminal():
-        output.line("no background runs in this clone")
-    output.table(HEADINGS, rows)
 
 
 def _row(record: RunRecord, state: str, now: datetime) -> Row:

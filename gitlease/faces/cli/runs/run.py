@@ -11,8 +11,7 @@ import click
 
 from gitlease.core.errors import GitleaseError
 from gitlease.faces import sentences
-from gitlease.faces.cli import output
-from gitlease.faces.cli.runs.refusals import document, tell_refusal
+from gitlease.faces.cli import output, refusals
 from gitlease.faces.cli.runs.request import LENGTHS, SCOPE, RunCall, run_options
 from gitlease.faces.cli.verb import Verb, flag
 
@@ -136,7 +135,7 @@ def _under_leases(call: Call, asked: RunCall) -> int:
         if answer is not None:
             left = give_back(call.workspace, answer, asked.request)
             _say(call, [f"warning: {x}" for x in left])
-        return tell_refusal(call, refusal)
+        return refusals.tell(call, refusal)
     except BaseException:
         if answer is not None and not started:  # a fault of ours: what never ran needs no lease
             give_back(call.workspace, answer, asked.request)
@@ -164,5 +163,6 @@ def _tell_end(call: Call, answer: Answer, ended: Ended, warnings: Sequence[str])
         from gitlease.faces import wire
 
         said = tuple(dict.fromkeys(warnings))
-        document(wire.ran("run", answer, ended, now=call.now(), warnings=said))
+        with contextlib.suppress(OSError, ValueError):
+            output.last_line(wire.ran("run", answer, ended, now=call.now(), warnings=said))
     return ended.exit

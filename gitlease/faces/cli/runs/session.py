@@ -111,8 +111,11 @@ def _end(
     if park is not None:
         body |= capped(answer)
         steps = list(next_steps.after_park(call, answer.leases))
-    if answer.refused:
-        return _partly(call, answer, body)
+    if answer.refused:  # both are told, and the refusal counts
+        call.warnings += answer.warnings
+        if not call.json:
+            _show_leases(call, answer)
+        return refusals.tell_partly(call, answer.refused, body)
     call.answer(
         body,
         warnings=answer.warnings,
@@ -148,18 +151,6 @@ def _named(call: Call, name: str | None) -> str:
     )
 
 
-def _partly(call: Call, answer: Answer, body: wire.Document) -> int:
-    """Some were ended and some could not be: the refusal counts, and both are told."""
-    now = call.now()
-    call.warnings += answer.warnings
-    body |= {"refused": [wire.refusal(refused, now=now) for refused in answer.refused]}
-    if not call.json:
-        _show_leases(call, answer)
-        for refused in answer.refused[1:]:
-            output.aside(sentences.refusal(refused, now))
-    return refusals.tell(call, answer.refused[0], body=body)
-
-
 def _show_ended(call: Call, session: str, answer: Answer) -> None:
     _show_leases(call, answer)
     if not answer.leases:
@@ -187,7 +178,11 @@ def _list(call: Call, *, cached: bool) -> None:
     call.answer(
         {"sessions": [_document(found, now) for found in reading.sessions]},
         warnings=reading.warnings,
-        show=lambda: _show_list([_row(found, now) for found in reading.sessions]),
+        show=lambda: output.table(
+            ("SESSION", "CURRENT", "LEASES", "FOR", "UNTIL", "RESOURCES"),
+            [_row(found, now) for found in reading.sessions],
+            otherwise="no session of yours holds anything",
+        ),
     )
 
 
@@ -230,9 +225,3 @@ def _row(found: OwnSession, now: datetime) -> Row:
         ),
         style="green" if found.current else "",
     )
-
-
-def _show_list(rows: list[Row]) -> None:
-    if not rows and output.on_terminal():
-        output.line("no session of yours holds anything")
-    output.table(("SESSION", "CURRENT", "LEASES", "FOR", "UNTIL", "RESOURCES"), rows)

@@ -83,18 +83,12 @@ def queue_verb(call: Call, *, mine: bool, all: bool, ref: str | None, cached: bo
     call.answer(
         {"tasks": tasks},
         warnings=reading.warnings,
-        show=lambda: _show(headings, rows, nothing),
+        show=lambda: output.table(headings, rows, otherwise=nothing),
     )
 
 
 def _from(ref: str | None) -> list[str]:
     return [] if ref is None else ["--ref", ref]
-
-
-def _show(headings: Sequence[str], rows: Sequence[Row], nothing: str) -> None:
-    if not rows and output.on_terminal():
-        output.line(nothing)
-    output.table(headings, rows)
 
 
 def lease_of(found: Entry | Carry, reading: QueueReading) -> LeaseView | None:
