@@ -9,7 +9,7 @@ from gitlease.core.errors import UsageError
 from gitlease.core.expiry import holder_has
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.lease import Lease, State
-from gitlease.core.moves.operations import EndSession, Grant, Park
+from gitlease.core.moves.operations import MAX_WORD, EndSession, Grant, Park, check_text
 from gitlease.core.moves.parking import PARKED, RELEASED
 from gitlease.core.resources.resource import Resource
 from gitlease.core.view import LeaseView
@@ -98,6 +98,8 @@ def end_session(
     cannot be ended, since its task file cannot be edited, is among ``refused``. Raises
     UsageError where there is no session.
     """
+    if name is not None:
+        check_text(name, what="the session", limit=MAX_WORD)
     name = session.actor.session if name is None else name
     if name is None:
         raise UsageError(

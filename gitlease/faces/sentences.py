@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from gitlease.core import instant
 from gitlease.core.duration import humanize_duration
+from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import WHOLE
 
 if TYPE_CHECKING:
@@ -33,31 +34,34 @@ def clock_time(at: datetime, now: datetime) -> str:
 
 def whose(view: LeaseView) -> str:
     """Holder and where they hold it: ``jo@example.com (session build-7 on laptop)``."""
-    place = where(view)
-    return f"{view.holder} ({place})" if place else view.holder
+    return view.holder + where(view)
 
 
-def where(view: LeaseView, *, asked: str | None = None) -> str:
-    """Session, host and branch, and the lease's own name where another was asked for."""
+def where(view: LeaseView, *, asked: str | None = None, short: bool = False) -> str:
+    """Session, host and branch, and the lease's own name where another was asked for: `` (…)``.
+
+    ``short`` leaves out host and branch. Nothing where there is nothing to tell.
+    """
     words = []
-    if asked is not None and view.resource.casefold() != asked.casefold():
+    if asked is not None and fold(view.resource) != fold(asked):
         words.append(f"lease of {view.resource}")
-    if view.scope != WHOLE:
-        words.append(f"scope {view.scope}")
+    words += [f"scope {view.scope}"] if view.scope != WHOLE else []
     run = [f"session {view.session}"] if view.session else []
-    run += [f"on {view.host}"] if view.host else []
+    run += [f"on {view.host}"] if view.host and not short else []
     words += [" ".join(run)] if run else []
-    if view.branch:
-        words.append(f"branch {view.branch}")
-    return ", ".join(words)
+    words += [f"branch {view.branch}"] if view.branch and not short else []
+    return f" ({', '.join(words)})" if words else ""
 
 
-def until(view: LeaseView, now: datetime) -> str:
-    """How long it lasts, or since when it does not and when others may take it."""
+def until(view: LeaseView, now: datetime, *, short: bool = False) -> str:
+    """How long it lasts, or since when it does not and when others may take it.
+
+    ``short``: of a live lease the absolute time alone.
+    """
     at = clock_time(view.expires_at, now)
-    if view.state == "active" and view.expires_in > 0:
-        parked = "parked " if view.parked else ""
-        return f"{parked}until {at}, expires in {glance(view.expires_in)}"
+    if _runs(view):
+        left = "" if short else f", expires in {glance(view.expires_in)}"
+        return f"{'parked ' if view.parked else ''}until {at}{left}"
     if view.state == "completed":
         return f"completed at {clock_time(view.renewed_at, now)}"
     if view.state in ("released", "revoked"):
@@ -90,8 +94,7 @@ def refusal(error: GitleaseError, now: datetime) -> str:
     view = error.views[0] if error.views else None
     if view is None or error.code not in IN_THE_WAY:
         return error.message
-    place = where(view, asked=error.resource)
-    line = f"{error.message} ({place})" if place else error.message
+    line = error.message + where(view, asked=error.resource)
     if error.free_at is not None:
         line += " " + until(view, now) if _runs(view) else ", " + until(view, now)
     more = len(error.views) - 1
@@ -100,8 +103,7 @@ def refusal(error: GitleaseError, now: datetime) -> str:
 
 def held(path: str, view: LeaseView, now: datetime) -> str:
     """Why a file is not one's own to change: who has it, where, until when and why."""
-    place = where(view, asked=path)
-    holder = f"{view.holder} ({place})" if place else view.holder
+    holder = view.holder + where(view, asked=path)
     link = " " if _runs(view) else ", "
     return f"is held by {holder}{link}{until(view, now)}{quoted(view.reason)}"
 
@@ -150,11 +152,9 @@ def happened(event: WatchEvent, now: datetime) -> str:
     view = event.lease
     if view is None:
         return line + ("" if event.scope == WHOLE else f" (scope {event.scope})")
-    place = where(view)
     verb = "of" if event.kind in ("lapsed", "revoked") else "by"
-    line += f" {verb} {view.holder}" + (f" ({place})" if place else "")
-    live = view.state == "active" and view.expires_in > 0
-    return line + (f" {until(view, now)}" if live else "") + quoted(view.reason)
+    left = f" {until(view, now)}" if _runs(view) else ""
+    return f"{line} {verb} {whose(view)}{left}{quoted(view.reason)}"
 
 
 def stopping(why: Lost | str | None) -> str:

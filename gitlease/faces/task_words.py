@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from gitlease.core.duration import humanize_duration
 from gitlease.core.edge import printable
 from gitlease.core.instant import rfc3339
-from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import WHOLE
 from gitlease.faces import sentences
 
@@ -76,7 +75,11 @@ def why_not(entry: Entry, view: LeaseView | None, now: datetime) -> str:
 
     task = entry.task
     if entry.why_not is None:
-        return f"yours, {_until(view, now)}" if entry.parked and view is not None else ""
+        return (
+            f"yours, {sentences.until(view, now, short=True)}"
+            if entry.parked and view is not None
+            else ""
+        )
     if entry.why_not is WhyNot.DONE:
         return "done" if task.is_done or view is None else f"completed by {view.holder}"
     if entry.why_not is WhyNot.STATUS:
@@ -84,8 +87,9 @@ def why_not(entry: Entry, view: LeaseView | None, now: datetime) -> str:
     if entry.why_not is WhyNot.ASSIGNED or view is None:
         return f"assigned to {entry.who}"
     if entry.why_not is WhyNot.YOURS:
-        return f"yours, live {_until(view, now)}"
-    return f"held by {view.holder}{_part(view, task.resource.text)} {_until(view, now)}"
+        return f"yours, live {sentences.until(view, now, short=True)}"
+    part = sentences.where(view, asked=task.resource.text, short=True)
+    return f"held by {view.holder}{part} {sentences.until(view, now, short=True)}"
 
 
 def how(carry: Carry, view: LeaseView | None, now: datetime) -> str:
@@ -94,30 +98,14 @@ def how(carry: Carry, view: LeaseView | None, now: datetime) -> str:
 
     if view is None:
         return "assigned, no lease"
-    part = _part(view, view.resource)
+    part = sentences.where(view, short=True)
     if carry.state is Carried.TAKEN_OVER:
-        return f"taken over by {view.holder}{part} {_until(view, now)}"
+        return f"taken over by {view.holder}{part} {sentences.until(view, now, short=True)}"
     if carry.state in (Carried.LIVE, Carried.PARKED):
         live = "live " if carry.state is Carried.LIVE else ""
         return f"{live}{sentences.until(view, now)}{part}"
     at = sentences.clock_time(view.expires_at, now)
     return f"lapsed {humanize_duration(view.expires_in)} ago at {at}{part}"
-
-
-def _until(view: LeaseView, now: datetime) -> str:
-    """When it ends, short enough for a column."""
-    if view.state == "active" and view.expires_in > 0:
-        parked = "parked " if view.parked else ""
-        return f"{parked}until {sentences.clock_time(view.expires_at, now)}"
-    return sentences.until(view, now)
-
-
-def _part(view: LeaseView, asked: str) -> str:
-    """Which lease it is, where that is not plain: of what, which scope, which session."""
-    words = [f"lease of {view.resource}"] if fold(view.resource) != fold(asked) else []
-    words += [f"scope {view.scope}"] if view.scope != WHOLE else []
-    words += [f"session {view.session}"] if view.session else []
-    return f" ({', '.join(words)})" if words else ""
 
 
 def was_taken(taken: Taken) -> str:

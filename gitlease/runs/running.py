@@ -72,6 +72,20 @@ class Ended:
     failure: str | None = None
 
     @property
+    def outcome(self) -> str:
+        """How it ended, in a word."""
+        if self.lost:
+            return "lost"
+        if self.failure is not None:
+            return "failed"
+        return "stopped" if self.stopped else "ended"
+
+    @property
+    def message(self) -> str | None:
+        """What more is to be said of how it ended."""
+        return self.lost[0].error.message if self.lost else self.failure
+
+    @property
     def exit(self) -> int:
         """The exit status of the run."""
         failed = self.lost or self.failure is not None or self.status is None

@@ -10,11 +10,14 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from gitlease.core.errors import LeaseHeld, NotFound
 from gitlease.core.frozen import dataclass
+from gitlease.core.resources.pattern import fold
+from gitlease.core.resources.resource import Resource, parse_resource
 from gitlease.git.files import drop_leftovers, load_json, open_regular, store_json
 from gitlease.git.local_lock import exclusive
 from gitlease.git.processes import still_runs
@@ -30,6 +33,7 @@ PATIENCE = 10.0
 STEP = 0.05
 RECORD, LOG = ".json", ".log"
 FORMAT = 1
+RUNNING, KILLED = "running", "killed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +107,53 @@ class RunsFolder:
         same_boot = record.boot_id == self._boot_id
         return same_boot and still_runs(record.runner, record.runner_started)
 
+    def state_of(self, record: RunRecord) -> str:
+        """What a run is: ``killed`` is one whose runner is gone without a word."""
+        if record.outcome is not None:
+            return record.outcome
+        return RUNNING if self.runs(record) else KILLED
+
+    def latest(self, resource: Resource, layer: str, *, running: bool = False) -> RunRecord:
+        """The newest run of a resource; ``running``: one that still runs, where there is one.
+
+        NotFound where none is remembered.
+        """
+        found = [x for x in self.every() if x.layer == layer and _is_of(x, resource)]
+        if not found:
+            raise NotFound(f"no run of {resource} is known in this clone", resource=resource.text)
+        live = (x for x in found if self.state_of(x) == RUNNING)
+        return next(live, found[0]) if running else found[0]
+
+    def refuse_second(self, lease_ids: Sequence[str]) -> None:
+        """Refuse a lease that a run has already: it was only joined. LeaseHeld names the run."""
+        record = self._running(lambda x: not set(lease_ids).isdisjoint(x.lease_ids))
+        if record is not None:
+            shared = next(x for x in record.lease_ids if x in lease_ids)
+            resource = record.resources[record.lease_ids.index(shared)]
+            raise LeaseHeld(
+                f"{resource} is held by your own run of session {record.session}",
+                resource=resource,
+                holder=record.holder,
+            )
+
+    def in_the_way(
+        self, sessions: Sequence[str | None], resource: str | None, layer: str
+    ) -> RunRecord | None:
+        """The run in the background of this clone that a refusal is about, while it runs.
+
+        ``sessions`` are those of the leases in the way. Without any it is one's own lease, refused
+        by the run that has it and not by the ledger.
+        """
+        names = {fold(session) for session in sessions if session is not None}
+        if sessions:
+            return self._running(lambda x: fold(x.session) in names)
+        return self._running(lambda x: x.layer == layer and resource in x.resources)
+
+    def _running(self, matches: Callable[[RunRecord], bool]) -> RunRecord | None:
+        """The newest of some runs that still runs."""
+        every = (record for record in self.every() if matches(record))
+        return next((record for record in every if self.state_of(record) == RUNNING), None)
+
     def end(self, record: RunRecord, patience: float) -> bool:
         """Ask the runner of a run to end, and wait; whether it has ended."""
         over = time.monotonic() + patience
@@ -170,6 +221,10 @@ class RunsFolder:
         if not isinstance(found, dict) or found.get("format") != FORMAT:
             return None
         return _read({**found, "id": number, "log": self.log_of(number)})
+
+
+def _is_of(record: RunRecord, resource: Resource) -> bool:
+    return any(parse_resource(text) == resource for text in record.resources)
 
 
 def _plain(record: RunRecord) -> dict[str, Any]:

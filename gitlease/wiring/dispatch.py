@@ -17,12 +17,11 @@ from gitlease.engine.keeping import holds_of
 from gitlease.engine.transaction import fresh_id
 from gitlease.git.processes import started_at
 from gitlease.runs.background import go_on_alone
-from gitlease.runs.dispatching import message_of, outcome_of, refuse_second
 from gitlease.runs.running import grace_ms
 from gitlease.runs.runs import RunRecord, RunsFolder
 from gitlease.runs.supervised import ENDING as ENDINGS
 from gitlease.runs.supervised import SupervisedProcess
-from gitlease.wiring.holding import CONTACTS, ENDING, in_a_run
+from gitlease.wiring.holding import CONTACTS, ENDING
 from gitlease.wiring.running import RunRequest, give_back, run_under_leases
 from gitlease.wiring.workspace import Workspace
 
@@ -34,14 +33,6 @@ STEP = 0.2
 
 Say = Callable[[str], None]
 OnStop = Callable[[Lost | str | None], None]
-
-
-def in_its_own_session(workspace: Workspace, given: str | None) -> Workspace:
-    """The same place in the session that a flag named, else in a random one of its own.
-
-    That of the environment is of whoever dispatches, who may dispatch others as well.
-    """
-    return workspace if given else in_a_run(workspace, "dispatch", always=True)
 
 
 def runs_of(workspace: Workspace) -> RunsFolder:
@@ -64,7 +55,7 @@ def dispatch(
     try:
         runs.make()
         with runs.alone():
-            refuse_second(runs, record.lease_ids)
+            runs.refuse_second(record.lease_ids)
             runs.save(record)
         _, word = go_on_alone(
             record.log,
@@ -174,9 +165,9 @@ def _in_background(
         replace(
             record,
             ended_at=workspace.ledger.clock.now().wall_ms,
-            outcome=outcome_of(ended),
+            outcome=ended.outcome,
             exit=ended.status,
-            message=message_of(ended),
+            message=ended.message,
         )
     )
     for signum in ENDINGS:  # to stop it comes too late: what is left to do is to release

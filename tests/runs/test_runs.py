@@ -17,7 +17,6 @@ from gitlease.core.resources.resource import parse_resource
 from gitlease.git import processes
 from gitlease.git.processes import group_is_left, started_at, still_runs
 from gitlease.runs import runs
-from gitlease.runs.dispatching import latest, refuse_second, run_in_the_way, state_of
 from gitlease.runs.runs import RunRecord, RunsFolder
 
 F001 = parse_resource("F001")
@@ -95,7 +94,7 @@ def test_a_record_reads_back_and_is_for_its_owner_alone(folder: RunsFolder, tmp_
     finally:
         os.umask(before)
     assert folder.every() == (second, first)
-    assert [state_of(x, folder) for x in folder.every()] == ["ended", "running"]
+    assert [folder.state_of(x) for x in folder.every()] == ["ended", "running"]
     modes = {stat.S_IMODE(x.stat().st_mode) for x in (tmp_path / "runs").iterdir()}
     assert modes == {0o600}
     assert stat.S_IMODE((tmp_path / "runs").stat().st_mode) & 0o077 == 0
@@ -132,9 +131,9 @@ def test_a_field_of_another_kind_spoils_the_record(
 
 def test_a_run_of_before_a_reboot_runs_no_more(folder: RunsFolder) -> None:
     old = replace(record(1, folder), boot_id="boot-0")
-    assert (folder.runs(old), state_of(old, folder)) == (False, "killed")
+    assert (folder.runs(old), folder.state_of(old)) == (False, "killed")
     gone = replace(record(1, folder), runner_started="0")
-    assert state_of(gone, folder) == "killed"
+    assert folder.state_of(gone) == "killed"
     assert folder.end(gone, 0.0), "a process of the same number is left alone"
 
 
@@ -183,23 +182,23 @@ def test_a_run_is_found_by_its_resource(folder: RunsFolder) -> None:
     folder.save(older)
     folder.save(newer)
     folder.save(record(3, folder, resource="F002"))
-    assert latest(folder, F001, "global") == newer
-    assert latest(folder, F001, "global", running=True) == older
-    assert latest(folder, parse_resource("F002"), "global", running=True).began_at == 3
+    assert folder.latest(F001, "global") == newer
+    assert folder.latest(F001, "global", running=True) == older
+    assert folder.latest(parse_resource("F002"), "global", running=True).began_at == 3
     with pytest.raises(NotFound, match="no run of F003"):
-        latest(folder, parse_resource("F003"), "global")
+        folder.latest(parse_resource("F003"), "global")
     with pytest.raises(NotFound):
-        latest(folder, F001, "elsewhere")
-    assert run_in_the_way(folder, ["dispatch-1"], "F001", "global") == older
-    assert run_in_the_way(folder, ["dispatch-2", None], "F001", "global") is None
-    assert run_in_the_way(folder, [], "F001", "global") == older
-    assert run_in_the_way(folder, [], "F001", "elsewhere") is None
+        folder.latest(F001, "elsewhere")
+    assert folder.in_the_way(["dispatch-1"], "F001", "global") == older
+    assert folder.in_the_way(["dispatch-2", None], "F001", "global") is None
+    assert folder.in_the_way([], "F001", "global") == older
+    assert folder.in_the_way([], "F001", "elsewhere") is None
 
 
 def test_a_lease_that_a_run_has_is_not_given_to_a_second(folder: RunsFolder) -> None:
     folder.save(record(1, folder))
     with pytest.raises(LeaseHeld, match="session dispatch-1"):
-        refuse_second(folder, ["id-9", "id-1"])
-    refuse_second(folder, ["id-9"])
+        folder.refuse_second(["id-9", "id-1"])
+    folder.refuse_second(["id-9"])
     folder.save(replace(record(1, folder), outcome="ended"))
-    refuse_second(folder, ["id-1"])
+    folder.refuse_second(["id-1"])

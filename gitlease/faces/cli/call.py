@@ -79,6 +79,11 @@ class Call:
             )
         return self._opened
 
+    def open_as(self, change: Callable[[Workspace], Workspace]) -> None:
+        """Have the workspace changed as it is opened: to another session, say."""
+        opener = self.opener
+        self.opener = lambda directory, **options: change(opener(directory, **options))
+
     @property
     def ledger(self) -> LedgerSession:
         return self.workspace.ledger

@@ -3,33 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
-import warnings
 from collections.abc import Callable, Iterable, Mapping
-from types import TracebackType
+from functools import partial
 from typing import Self
 from weakref import WeakKeyDictionary
 
-from gitlease.core.errors import GitleaseError, LeaseHeld, LeaseLost, UsageError
+from gitlease.core.errors import GitleaseError, LeaseHeld, UsageError
 from gitlease.core.frozen import replace
-from gitlease.core.loss import Hold, Loss, Lost
-from gitlease.core.moves.operations import MAX_NOTE
+from gitlease.core.loss import Loss, Lost
 from gitlease.core.resources.resource import WHOLE
 from gitlease.core.view import LeaseView
-from gitlease.engine import claim, end
+from gitlease.engine import claim
 from gitlease.engine.answers import ClaimOptions
-from gitlease.engine.keeping import holds_of
+from gitlease.faces.library.kept import KeptLeases, call_aside
 from gitlease.faces.library.values import (
     Duration,
     check_listener,
+    to_note,
     to_paths,
     to_resources,
     to_seconds,
     to_terms,
-    to_text,
 )
-from gitlease.wiring.holding import at_the_end, heartbeat_of, in_a_run, waking_clock
+from gitlease.wiring.holding import in_a_run, waking_clock
 from gitlease.wiring.workspace import Workspace, open_workspace
 
 # What each task, or thread without one, holds: to wait for one of these would be to wait for
@@ -94,7 +91,7 @@ def hold(
         terms,
         paths=paths,
         wait=to_seconds(wait, "wait"),
-        note=to_text(note, "note", MAX_NOTE, lines=True),
+        note=to_note(note),
         on_lost=on_lost,
     )
 
@@ -121,8 +118,10 @@ class Holding:
         self.warnings: tuple[str, ...] = ()
         """What a person should know of the claim."""
         self._open, self._words, self._paths = opener, tuple(resources), paths
-        self._terms, self._wait, self._note = terms, wait, note
-        self._on_lost = on_lost
+        self._terms, self._wait, self._on_lost = terms, wait, on_lost
+        self._at_end = partial(
+            KeptLeases.release, scope=terms.scope, note=note, commit=terms.commit
+        )
         self._why: Lost | None = None
         self._given_up = threading.Event()
         self._waiters: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
@@ -130,10 +129,9 @@ class Holding:
         self._entered = False
         self._runner: object = None  # the task or thread that runs the block
         self._mine: frozenset[str] = frozenset()  # what that held before
-        self._pid = os.getpid()
-        self._workspace: Workspace | None = None
+        self._session: str | None = None
         self._views: tuple[LeaseView, ...] = ()
-        self._holds: tuple[Hold, ...] = ()
+        self._kept: KeptLeases | None = None
 
     # --- what one may ask -----------------------------------------------------------------------
 
@@ -157,7 +155,7 @@ class Holding:
     @property
     def session(self) -> str | None:
         """Which run holds it; None before it was entered."""
-        return self._workspace.identity.actor.session if self._workspace else None
+        return self._session
 
     @property
     def loss(self) -> Loss | None:
@@ -167,10 +165,7 @@ class Holding:
     @property
     def seconds_left(self) -> float:
         """For how long it may be relied on without another renewal; 0.0 when it is over."""
-        if not self._is_here() or self.lost.is_set() or self._workspace is None:
-            return 0.0
-        beat = heartbeat_of(self._workspace)
-        return min((beat.left_ms(x) for x in self._ids), default=0) / 1_000
+        return self._kept.seconds_left() if self._kept else 0.0
 
     def check(self) -> None:
         """Return while every lease is held. Raises LeaseLost, with why, once one is not.
@@ -178,15 +173,9 @@ class Holding:
         It asks nobody, so it is cheap: what happened at the remote is known after the next renewal.
         What cannot be undone is better fenced by ``token``.
         """
-        if not self._is_here():
-            raise UsageError(
-                f"this lease is held by process {self._pid}: a forked child has no part in it"
-            )
-        if self._workspace is None or not self._holds:
+        if self._kept is None:
             raise UsageError("nothing is held: enter the hold by a with block first")
-        heartbeat_of(self._workspace).look()
-        if self._why is not None:
-            raise self._why.error
+        self._kept.check()
 
     async def wait_lost(self) -> Loss:
         """Wait until a lease is lost: to be cancelled with the work, or to cancel it."""
@@ -206,17 +195,10 @@ class Holding:
         self._mark()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if not self._is_here():
-            return
-        self._unmark()
-        self._release()
-        self._end(error)
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if (kept := self._left()) is not None:
+            self._at_end(kept)
+            kept.end(error)
 
     async def __aenter__(self) -> Self:
         self._enter()
@@ -230,17 +212,10 @@ class Holding:
         self._mark()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if not self._is_here():
-            return
-        self._unmark()
-        await asyncio.shield(asyncio.create_task(asyncio.to_thread(self._release)))
-        self._end(error)
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if (kept := self._left()) is not None:
+            await asyncio.shield(asyncio.create_task(asyncio.to_thread(self._at_end, kept)))
+            kept.end(error)
 
     # --- how ------------------------------------------------------------------------------------
 
@@ -252,7 +227,8 @@ class Holding:
         self._mine = _held_by.get(self._runner, frozenset())
 
     def _claim(self) -> None:
-        workspace = self._workspace = self._open()
+        workspace = self._open()
+        self._session = workspace.identity.actor.session
         waited = workspace.again(clock=waking_clock(self._given_up))
         wanted, mine = to_resources(workspace, self._words), self._mine
         terms = replace(self._terms, paths=to_paths(workspace, self._paths))
@@ -263,8 +239,9 @@ class Holding:
             wait=self._wait,
             on_wait=lambda held: _refuse_oneself(held, mine),
         )
-        self.warnings, self._views, self._holds = answer.warnings, answer.leases, holds_of(answer)
-        heartbeat_of(workspace).keep(self._holds, self._lose, sharp=True)
+        self.warnings, self._views = answer.warnings, answer.leases
+        self._kept = KeptLeases(workspace, self.lost, self._lose, sharp=True)
+        self._kept.learn(answer)
 
     def _lose(self, lost: Lost) -> None:
         with self._lock:
@@ -272,68 +249,31 @@ class Holding:
                 return
             self._why = lost
             waiters = list(self._waiters)
-        self.lost.set()
         for loop, told in waiters:
             if not loop.is_closed():
                 loop.call_soon_threadsafe(told.set)
         if self._on_lost is not None:
-            threading.Thread(
-                target=self._on_lost, args=(self,), name="gitlease on_lost", daemon=True
-            ).start()
-
-    def _release(self) -> None:
-        """Give back what this block was granted; what it joined is another's to release."""
-        if self._workspace is None or not self._holds:
-            return
-        beat = heartbeat_of(self._workspace)
-        beat.look()
-        beat.drop(self._ids, self._lose)
-        lost = {self._why.hold.grant.lease_id} if self._why else set()
-        ours = self._granted - lost
-        wanted = [x.grant.resource for x in self._holds if x.grant.lease_id in ours]
-        if not wanted:
-            return
-        terms = self._terms
-        try:
-            ledger = at_the_end(self._workspace, ours)
-            end.release(ledger, wanted, scope=terms.scope, note=self._note, commit=terms.commit)
-        except GitleaseError as error:
-            # The work is done, and the lease ends by itself: no reason to fail what succeeded.
-            told = f"gitlease: not released, and ends by itself: {error.message}"
-            warnings.warn(told, RuntimeWarning, stacklevel=3)
-
-    def _end(self, error: BaseException | None) -> None:
-        if self._why is None:
-            return
-        if error is None:
-            raise self._why.error
-        if not isinstance(error, LeaseLost):
-            error.add_note(f"gitlease: {self._why.error.message}")
+            call_aside(self._on_lost, self)
 
     async def _give_back(self, claiming: asyncio.Task[None]) -> None:
         try:
             await claiming
         except (GitleaseError, InterruptedError):
             return
-        await asyncio.to_thread(self._release)
-
-    @property
-    def _ids(self) -> list[str]:
-        return [hold.grant.lease_id for hold in self._holds]
-
-    @property
-    def _granted(self) -> set[str]:
-        """Which of the leases are new: one that was renewed by the claim had been held before."""
-        return {view.lease_id for view in self._views if not view.renewals}
+        if self._kept is not None:
+            await asyncio.to_thread(self._at_end, self._kept)
 
     def _mark(self) -> None:
-        _held_by[self._runner] = _held_by.get(self._runner, frozenset()) | set(self._ids)
+        ids = self._kept.ids if self._kept else set()
+        _held_by[self._runner] = _held_by.get(self._runner, frozenset()) | ids
 
-    def _unmark(self) -> None:
-        _held_by[self._runner] = _held_by.get(self._runner, frozenset()) - self._granted
-
-    def _is_here(self) -> bool:
-        return os.getpid() == self._pid
+    def _left(self) -> KeptLeases | None:
+        """What this block has to give back; nothing in a forked child."""
+        kept = self._kept
+        if kept is None or not kept.is_here:
+            return None
+        _held_by[self._runner] = _held_by.get(self._runner, frozenset()) - kept.granted
+        return kept
 
 
 def _runs_here() -> object:

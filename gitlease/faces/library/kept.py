@@ -1,4 +1,4 @@
-"""What a session of the library has claimed: renewed while it lasts, released at its end."""
+"""What a block of the library holds: renewed while it lasts, released at its end."""
 
 from __future__ import annotations
 
@@ -18,66 +18,104 @@ from gitlease.wiring.workspace import Workspace
 
 
 class KeptLeases:
-    """The leases of one session. ``lost`` is set once any of them is lost."""
+    """The leases of one block. ``lost`` is set once any of them is lost, ``on_loss`` told of each.
 
-    def __init__(self, workspace: Workspace, on_lost: Callable[[LeaseLost], object] | None) -> None:
-        self.lost = threading.Event()
-        self._workspace, self._on_lost, self._pid = workspace, on_lost, os.getpid()
-        self._kept: set[str] = set()
+    A forked child has no part in them: its parent holds them, and its end there releases nothing.
+    ``sharp``: a loss is told as soon as this clone knows of it, not only with the next renewal.
+    """
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        lost: threading.Event,
+        on_loss: Callable[[Lost], object],
+        *,
+        sharp: bool | None = None,
+    ) -> None:
+        self._workspace, self._lost, self._on_loss = workspace, lost, on_loss
+        self._beat, self._sharp, self._pid = heartbeat_of(workspace), sharp, os.getpid()
         self._granted: dict[str, Resource] = {}
         self._losses: list[Lost] = []
+        self.ids: set[str] = set()
+
+    @property
+    def is_here(self) -> bool:
+        """Whether this is the process that holds them."""
+        return os.getpid() == self._pid
+
+    @property
+    def granted(self) -> set[str]:
+        """Those that are new: what a claim renewed had been held before, and is not released."""
+        return set(self._granted)
 
     def learn(self, answer: Answer) -> None:
         """Keep what was claimed, and what has ended no more."""
-        beat, holds = heartbeat_of(self._workspace), holds_of(answer)
+        holds = holds_of(answer)
         live = {hold.grant.lease_id for hold in holds}
-        ended = {view.lease_id for view in answer.leases} & self._kept - live
-        beat.drop(sorted(ended | (live & self._kept)), self._lose)
-        beat.keep(holds, self._lose)
-        self._kept = (self._kept - ended) | live
+        ended = {view.lease_id for view in answer.leases} & self.ids - live
+        self._beat.drop(sorted(ended | (live & self.ids)), self._lose)
+        self._beat.keep(holds, self._lose, sharp=self._sharp)
+        self.ids = (self.ids - ended) | live
         new = {view.lease_id for view in answer.leases if not view.renewals}
-        for hold in holds:
-            if hold.grant.lease_id in new:
-                self._granted[hold.grant.lease_id] = hold.grant.resource
+        self._granted |= {
+            x.grant.lease_id: x.grant.resource for x in holds if x.grant.lease_id in new
+        }
         for lease_id in ended:
             self._granted.pop(lease_id, None)
 
+    def seconds_left(self) -> float:
+        """For how long all of them may be relied on without another renewal."""
+        if not self.is_here or self._losses:
+            return 0.0
+        return min((self._beat.left_ms(x) for x in self.ids), default=0) / 1_000
+
     def check(self) -> None:
         """Raises LeaseLost for the first lease that was lost."""
-        if os.getpid() != self._pid:
+        if not self.is_here:
             raise UsageError(
-                f"this session is process {self._pid}'s: a forked child has no part in it"
+                f"these leases are held by process {self._pid}: a forked child has no part in them"
             )
-        heartbeat_of(self._workspace).look()
+        self._beat.look()
         if self._losses:
             raise self._losses[0].error
 
-    def release(self, *, failed: bool) -> None:
-        """Release what was granted here. Raises LeaseLost, unless the block has ``failed``."""
-        if os.getpid() != self._pid:
+    def release(
+        self, *, scope: str | None = None, note: str | None = None, commit: bool | None = None
+    ) -> None:
+        """Release what was granted here and not lost; a failure is a warning."""
+        if not self.is_here:
             return
-        beat = heartbeat_of(self._workspace)
-        beat.look()
-        beat.drop(sorted(self._kept), self._lose)
+        self._beat.look()
+        self._beat.drop(sorted(self.ids), self._lose)
         lost = {one.hold.grant.lease_id for one in self._losses}
         ours = {x: resource for x, resource in self._granted.items() if x not in lost}
+        if not ours:
+            return
         try:
-            if ours:
-                end.release(at_the_end(self._workspace, ours), [*ours.values()])
+            ledger = at_the_end(self._workspace, ours)
+            end.release(ledger, [*ours.values()], scope=scope, note=note, commit=commit)
         except GitleaseError as refusal:
             # The work is done, and leases end by themselves: no reason to fail what succeeded.
-            session = self._workspace.identity.actor.session
-            message = f"gitlease: what session {session} has was not released, and ends by "
-            message += f"itself: {refusal.message}"
-            warnings.warn(message, RuntimeWarning, stacklevel=3)
-        if self._losses and not failed:
-            raise self._losses[0].error
+            names = ", ".join(resource.text for resource in ours.values())
+            told = f"gitlease: {names} was not released, and ends by itself: {refusal.message}"
+            warnings.warn(told, RuntimeWarning, stacklevel=3)
+
+    def end(self, error: BaseException | None) -> None:
+        """Raise LeaseLost where any was lost; with an ``error`` of the block, say so in that."""
+        if not self._losses or not self.is_here:
+            return
+        lost = self._losses[0].error
+        if error is None:
+            raise lost
+        if not isinstance(error, LeaseLost):
+            error.add_note(f"gitlease: {lost.message}")
 
     def _lose(self, lost: Lost) -> None:
         self._losses.append(lost)
-        self.lost.set()
-        if self._on_lost is not None:
-            words = (lost.error,)
-            threading.Thread(
-                target=self._on_lost, args=words, name="gitlease on_lost", daemon=True
-            ).start()
+        self._lost.set()
+        self._on_loss(lost)
+
+
+def call_aside(listener: Callable[..., object], *words: object) -> None:
+    """Call a listener of the program's in a thread of its own."""
+    threading.Thread(target=listener, args=words, name="gitlease on_lost", daemon=True).start()

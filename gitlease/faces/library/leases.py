@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Self
 
 from gitlease.core.edge import Task
 from gitlease.core.errors import LeaseLost, UsageError
-from gitlease.core.moves.operations import MAX_NOTE, MAX_REASON, MAX_WORD, check_text
 from gitlease.core.resources.resource import WHOLE, Resource, parse_scope
 from gitlease.core.view import LeaseView
 from gitlease.engine import claim, end, govern, hold, sessions
@@ -17,16 +17,17 @@ from gitlease.engine.queue.order import Entry
 from gitlease.engine.reading import read_leases
 from gitlease.engine.sessions import OwnSession
 from gitlease.engine.waiting.watching import Watcher, WatchEvent
-from gitlease.faces.library.kept import KeptLeases
+from gitlease.faces.library.kept import KeptLeases, call_aside
 from gitlease.faces.library.values import (
     Duration,
     Said,
+    to_note,
+    to_reason,
     to_resource,
     to_resources,
     to_scope,
     to_seconds,
     to_terms,
-    to_text,
 )
 from gitlease.faces.library.watching import Callback, Subscription, subscribing
 from gitlease.faces.push_words import push_wish
@@ -145,13 +146,10 @@ class Leases:
         session of the person resumes it, under a new token. Raises LeaseLost, NotHolder, and
         PolicyRefused where nothing may be parked.
         """
+        wanted, part = [self._resource(resource)], to_scope(scope)
+        seconds, why, text = to_seconds(duration, "duration"), to_reason(reason), to_note(note)
         answer = sessions.park(
-            self._ledger,
-            [self._resource(resource)],
-            seconds=to_seconds(duration, "duration"),
-            scope=to_scope(scope),
-            reason=to_text(reason, "reason", MAX_REASON),
-            note=to_text(note, "note", MAX_NOTE, lines=True),
+            self._ledger, wanted, seconds=seconds, scope=part, reason=why, note=text
         )
         return self._heard(answer).leases[0]
 
@@ -164,8 +162,7 @@ class Leases:
         commit: bool | None = None,
     ) -> None:
         """Drop one's lease and edge; with none it succeeds. Raises LeaseHeld for someone else's."""
-        wanted, text = [self._resource(resource)], to_text(note, "note", MAX_NOTE, lines=True)
-        part = to_scope(scope)
+        wanted, part, text = [self._resource(resource)], to_scope(scope), to_note(note)
         self._heard(end.release(self._ledger, wanted, scope=part, note=text, commit=commit))
 
     def done(self, resource: str, *, scope: str | None = None, commit: bool | None = None) -> None:
@@ -182,17 +179,15 @@ class Leases:
         expect_holder: str | None = None,
     ) -> tuple[LeaseView, ...]:
         """End someone else's lease: for the ledger's admins. Returns what was ended."""
-        wanted, why = self._resource(resource), check_text(reason, what="reason", limit=MAX_REASON)
-        part = to_scope(scope)
+        wanted, part, why = self._resource(resource), to_scope(scope), to_reason(reason)
         answer = govern.revoke(
-            self._ledger, wanted, reason=why, scope=part, expect_holder=expect_holder
+            self._ledger, wanted, reason=why or "", scope=part, expect_holder=expect_holder
         )
         return self._heard(answer).leases
 
     def note(self, resource: str, text: str) -> None:
         """Leave a note for the next holder."""
-        said = check_text(text, what="note", limit=MAX_NOTE, lines=True)
-        self._heard(govern.note(self._ledger, self._resource(resource), said))
+        self._heard(govern.note(self._ledger, self._resource(resource), to_note(text) or ""))
 
     def list(
         self, *, mine: bool = False, all: bool = False, cached: bool = False
@@ -279,10 +274,10 @@ class Leases:
         """
         answer = sessions.end_session(
             self._ledger,
-            to_text(id, "the session", MAX_WORD),
+            id,
             park=park is not False,
             seconds=None if isinstance(park, bool) else to_seconds(park, "park"),
-            note=to_text(note, "note", MAX_NOTE, lines=True),
+            note=to_note(note),
             commit=commit,
         )
         return _none_refused(self._heard(answer))
@@ -381,15 +376,18 @@ class Session(Leases):
 
     def __init__(self, workspace: Workspace, *, on_lost: OnLost | None = None) -> None:
         super().__init__(in_a_run(workspace, "session"))
-        self._kept = KeptLeases(self._workspace, on_lost and partial(on_lost, self))
-        self.lost = self._kept.lost
+        self.lost = threading.Event()
+        told = on_lost and partial(call_aside, on_lost, self)
+        self._kept = KeptLeases(self._workspace, self.lost, lambda lost: told and told(lost.error))
 
     def check(self) -> None:
         """Return while everything that was claimed here is held. LeaseLost for the first lost."""
         self._kept.check()
 
     def __exit__(self, *raised: object) -> None:
-        self._kept.release(failed=any(raised))
+        self._kept.release()
+        error = next((x for x in raised if isinstance(x, BaseException)), None)
+        self._kept.end(error)
 
     def _heard(self, answer: Said) -> Said:
         if isinstance(answer, Answer):

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from gitlease.core.duration import parse_duration
 from gitlease.core.errors import UsageError
-from gitlease.core.moves.operations import MAX_REASON, check_text
+from gitlease.core.moves.operations import MAX_NOTE, MAX_REASON, check_text
 from gitlease.core.resources.resource import (
     WHOLE,
     Resource,
@@ -77,7 +77,7 @@ def to_terms(
         scope=parse_scope(scope),
         ttl=to_seconds(ttl, "ttl"),
         paths=to_paths(workspace, paths) if workspace else (),
-        reason=to_text(reason, "reason", MAX_REASON),
+        reason=to_reason(reason),
         takeover=takeover,
         reopen=reopen,
         any_name=any,
@@ -100,6 +100,11 @@ def check_listener(on_lost: object) -> None:
         raise UsageError("on_lost must be a function that is called, not one to be awaited")
 
 
-def to_text(value: str | None, what: str, limit: int, *, lines: bool = False) -> str | None:
-    """A text that may be stored and shown, where one was given. UsageError otherwise."""
-    return None if value is None else check_text(value, what=what, limit=limit, lines=lines)
+def to_note(text: str | None) -> str | None:
+    """A note that may be stored and shown, where one was given. UsageError otherwise."""
+    return None if text is None else check_text(text, what="note", limit=MAX_NOTE, lines=True)
+
+
+def to_reason(text: str | None) -> str | None:
+    """A reason that may be stored and shown, where one was given. UsageError otherwise."""
+    return None if text is None else check_text(text, what="reason", limit=MAX_REASON)

@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gitlease.core.errors import UsageError
+from gitlease.core.errors import LeaseHeld, UsageError
 from gitlease.core.instant import moment_of
-from gitlease.faces import sentences
+from gitlease.faces import next_steps, sentences
 from gitlease.faces.cli import output
+from gitlease.faces.cli.leases import claiming
 from gitlease.faces.cli.output import Row
-from gitlease.faces.cli.runs.detach import run_detached
-from gitlease.faces.cli.runs.request import LENGTHS, SCOPE, run_options
+from gitlease.faces.cli.runs.request import LENGTHS, SCOPE, RunCall, run_options
 from gitlease.faces.cli.verb import LEASE_EXITS, Verb, flag
 
 if TYPE_CHECKING:
+    from gitlease.engine.answers import Answer
     from gitlease.faces.cli.call import Call
     from gitlease.runs.runs import RunRecord, RunsFolder
 
@@ -96,16 +97,85 @@ def dispatch_verb(
         _stop(call, stop)
 
 
+# --- dispatching ----------------------------------------------------------------------------------
+
+
+def run_detached(call: Call, command: tuple[str, ...], options: dict[str, Any]) -> None:
+    """Claim, and leave the command to a process of its own."""
+    from gitlease.wiring.dispatch import dispatch
+    from gitlease.wiring.holding import in_a_run
+
+    call.command = "dispatch"
+    asked = RunCall(call, "dispatch", command, options)
+    # A session of the environment is whoever's who dispatches, and may dispatch others as well.
+    own = call.session is None
+    call.open_as(lambda workspace: in_a_run(workspace, "dispatch", always=own))
+    try:
+        answer = asked.claim()
+        record = dispatch(
+            call.workspace,
+            answer,
+            asked.request,
+            say=_print,
+            on_stop=lambda why: _print(sentences.stopping(why)),
+        )
+    except LeaseHeld as held:
+        held.hints = (*held.hints, *_where_it_runs(call, held))
+        raise
+    call.warnings += asked.remarks(answer)
+    _answer(call, answer, record)
+
+
+def _print(text: str) -> None:
+    """A line of the log."""
+    output.aside(f"gitlease: {text}")
+    sys.stderr.flush()
+
+
+def _where_it_runs(call: Call, held: LeaseHeld) -> list[str]:
+    """How to look after the run in the background that has it, where it is one of this clone."""
+    from gitlease.wiring.dispatch import runs_of
+
+    runs, sessions = runs_of(call.workspace), [view.session for view in held.views]
+    record = runs.in_the_way(sessions, held.resource, call.workspace.layer)
+    if record is None:
+        return []
+    return [call.typed("dispatch", options=["--logs", record.resources[0]])]
+
+
+def _answer(call: Call, answer: Answer, record: RunRecord) -> None:
+    from gitlease.faces import wire
+
+    steps = next_steps.after_dispatch(call, record.resources[0])
+    body = wire.claimed(answer) | {
+        "status": "dispatched",
+        "run": wire.background(record, "running"),
+    }
+    call.answer(
+        body,
+        warnings=answer.warnings,
+        views=answer.leases,
+        next_steps=[*steps],
+        hints=next_steps.hints(steps),
+        show=lambda: _show(call, answer, record),
+    )
+
+
+def _show(call: Call, answer: Answer, record: RunRecord) -> None:
+    claiming.show_claimed(call, answer)
+    output.line(f"dispatched as process {record.runner}, session {record.session}")
+    output.line(f"log: {record.log}")
+
+
 # --- looking after it -----------------------------------------------------------------------------
 
 
 def _list(call: Call) -> None:
     from gitlease.faces import wire
-    from gitlease.runs.dispatching import state_of
     from gitlease.wiring.dispatch import runs_of
 
     runs = runs_of(call.workspace)
-    found = [(record, state_of(record, runs)) for record in runs.every()]
+    found = [(record, runs.state_of(record)) for record in runs.every()]
     rows = [_row(record, state, call.now()) for record, state in found]
     call.answer(
         {"runs": [wire.background(record, state) for record, state in found]},
@@ -135,18 +205,18 @@ def _row(record: RunRecord, state: str, now: datetime) -> Row:
 
 def _logs(call: Call, word: str, *, follow: bool) -> None:
     from gitlease.faces import wire
-    from gitlease.runs.dispatching import latest, state_of
-    from gitlease.wiring import dispatch as bootstrap_dispatch
+    from gitlease.wiring.dispatch import follow as follow_log
+    from gitlease.wiring.dispatch import runs_of
 
-    runs = bootstrap_dispatch.runs_of(call.workspace)
-    record = latest(runs, call.resource(word), call.workspace.layer)
+    runs = runs_of(call.workspace)
+    record = runs.latest(call.resource(word), call.workspace.layer)
     if call.json:
         text, cut = _end_of(runs, record)
-        body = {"run": wire.background(record, state_of(record, runs)), "text": text, "cut": cut}
+        body = {"run": wire.background(record, runs.state_of(record)), "text": text, "cut": cut}
         call.answer(body, show=lambda: None)
         return
     if follow:
-        bootstrap_dispatch.follow(runs, record, _write)
+        follow_log(runs, record, _write)
         return
     for part in runs.parts(record):
         _write(part)
@@ -167,18 +237,17 @@ def _write(part: bytes) -> None:
 
 def _stop(call: Call, word: str) -> None:
     from gitlease.faces import wire
-    from gitlease.runs.dispatching import RUNNING, STOPPED, latest, state_of
     from gitlease.wiring.dispatch import runs_of, stop
 
     runs = runs_of(call.workspace)
-    record = latest(runs, call.resource(word), call.workspace.layer, running=True)
-    was_running = state_of(record, runs) == RUNNING
+    record = runs.latest(call.resource(word), call.workspace.layer, running=True)
+    was_running = runs.state_of(record) == "running"
     record = stop(runs, record)
-    state = state_of(record, runs)
+    state = runs.state_of(record)
     said = f"the run of session {record.session} "
     said += f"has ended: {state}" if was_running else f"had ended before: {state}"
     said += "" if record.exit is None else f", exit {record.exit}"
-    status = "stopped" if was_running and state == STOPPED else "ended"
+    status = "stopped" if was_running and state == "stopped" else "ended"
     call.answer(
         {"status": status, "run": wire.background(record, state)},
         show=lambda: output.line(said),

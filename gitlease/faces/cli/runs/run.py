@@ -85,7 +85,7 @@ def run_verb(
     import gc
 
     if detach:
-        from gitlease.faces.cli.runs.detach import run_detached
+        from gitlease.faces.cli.runs.dispatch import run_detached
 
         run_detached(call, command, options)
         return None
@@ -95,22 +95,11 @@ def run_verb(
     return _under_leases(call, asked)
 
 
-def in_own_session(call: Call, kind: str) -> None:
-    """Have the workspace opened in the session that was named, else in a random one."""
-    from gitlease.wiring.holding import in_a_run
-
-    opener = call.opener
-
-    def open_in_a_run(directory: str, **options: Any) -> Any:
-        return in_a_run(opener(directory, **options), kind)
-
-    call.opener = open_in_a_run
-
-
 def _under_leases(call: Call, asked: RunCall) -> int:
+    from gitlease.wiring.holding import in_a_run
     from gitlease.wiring.running import give_back, run_under_leases
 
-    in_own_session(call, "run")
+    call.open_as(lambda workspace: in_a_run(workspace, "run"))
     answer: Answer | None = None
     said: list[str] = []
     started = False

@@ -8,7 +8,6 @@ import click
 
 from gitlease.core.duration import humanize_duration, parse_duration
 from gitlease.core.errors import UsageError
-from gitlease.core.moves.operations import MAX_WORD, check_text
 from gitlease.faces import next_steps, sentences, task_words, wire
 from gitlease.faces.cli import output, refusals, types
 from gitlease.faces.cli.leases.claiming import commit_option
@@ -139,7 +138,7 @@ def _period(park: str | None) -> int | None:
 def _named(call: Call, name: str | None) -> str:
     """The session that is to end. UsageError where none is named and none is known."""
     if name is not None:
-        return check_text(name, what="the session", limit=MAX_WORD)
+        return name
     if call.actor.session is not None:
         return call.actor.session
     raise UsageError(
