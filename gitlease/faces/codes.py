@@ -1,19 +1,27 @@
 """The one table from ``error.code`` to what each face makes of it.
 
-A test holds the exit statuses to the contract. Two outcomes have no ``GitleaseError``: ``internal``
-is a fault of gitlease itself (70, EX_SOFTWARE of sysexits.h), and a command that was interrupted
-or whose reader went away ends as the shell would say it, with 128 + the signal.
+A test holds the exit statuses to the contract. ``internal`` is a
+fault of gitlease itself (70, EX_SOFTWARE of sysexits.h). A command that was interrupted or whose
+reader went away ends as the shell would say it, with 128 + the signal.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import ClassVar
 
+from gitlease.core.errors import GitleaseError
 from gitlease.core.frozen import dataclass
 
 INTERNAL = "internal"
 INTERRUPTED = 130
 BROKEN_PIPE = 141
+
+
+class Fault(GitleaseError):
+    """A fault of gitlease itself."""
+
+    code: ClassVar[str] = INTERNAL
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,18 +16,13 @@ REFUSED: Mapping[str, str] = {
     "--receive-pack": "what receives the push is the remote's own setting",
     "--exec": "what receives the push is the remote's own setting",
 }
-_FLAGS = {
-    "force": "--force",
-    "force_if_includes": "--force-if-includes",
-    "tags": "--tags",
-    "all": "--all",
-    "delete": "--delete",
-}
+_CHOOSING = ("force", "force_if_includes", "tags", "all", "delete", "force_with_lease")
+_SENDING = ("push_option", "signed", "ipv4", "ipv6")
 _SUBMODULES = ("check", "no")
 _SIGNED = ("true", "false", "if-asked", "yes", "no")
 
 
-def push_wish(
+def push_request(
     remote: str | None,
     refspecs: Sequence[str],
     options: Mapping[str, Any],
@@ -36,42 +31,35 @@ def push_wish(
     hooks: bool,
 ) -> PushWish:
     """What is to be pushed, and how. UsageError for options that do not go."""
+    submodules, signed = options.get("recurse_submodules"), options.get("signed")
+    if submodules not in (None, *_SUBMODULES):
+        raise UsageError(
+            "submodules are pushed by themselves: no lease would guard what is pushed along",
+            hints=("--recurse-submodules=check refuses what is missing there",),
+        )
+    if signed not in (None, *_SIGNED):
+        raise UsageError(f"--signed is one of {', '.join(_SIGNED)}")
+    choosing = _words(options, _CHOOSING)
+    if (follow := options.get("follow_tags")) is not None:
+        choosing.append("--follow-tags" if follow else "--no-follow-tags")
     return PushWish(
         remote=remote,
         refspecs=tuple(refspecs),
-        choosing=_choosing(options),
-        sending=_sending(options),
+        choosing=(*choosing, *_words(options, ("recurse_submodules",))),
+        sending=tuple(_words(options, _SENDING)),
         upstream=upstream,
         hooks=hooks,
     )
 
 
-def _choosing(options: Mapping[str, Any]) -> tuple[str, ...]:
-    """The options that say what is pushed, as words for git. UsageError for what does not go."""
-    words = [word for name, word in _FLAGS.items() if options.get(name)]
-    for value in options.get("force_with_lease") or ():
-        words.append(f"--force-with-lease={value}" if value else "--force-with-lease")
-    follow = options.get("follow_tags")
-    words += [] if follow is None else ["--follow-tags" if follow else "--no-follow-tags"]
-    how = options.get("recurse_submodules")
-    if how is not None:
-        if how not in _SUBMODULES:
-            raise UsageError(
-                "submodules are pushed by themselves: no lease would guard what is pushed along",
-                hints=("--recurse-submodules=check refuses what is missing there",),
-            )
-        words.append(f"--recurse-submodules={how}")
-    return tuple(words)
-
-
-def _sending(options: Mapping[str, Any]) -> tuple[str, ...]:
-    """The options that say how it is sent, as words for git."""
-    words = [f"--push-option={text}" for text in options.get("push_option") or ()]
-    signed = options.get("signed")
-    if signed is not None:
-        if signed not in _SIGNED:
-            raise UsageError(f"--signed is one of {', '.join(_SIGNED)}")
-        words.append(f"--signed={signed}")
-    words += ["--ipv4"] if options.get("ipv4") else []
-    words += ["--ipv6"] if options.get("ipv6") else []
-    return tuple(words)
+def _words(options: Mapping[str, Any], names: Sequence[str]) -> list[str]:
+    """Options as words for git: switches that are on, and each value that was given."""
+    words = []
+    for name in names:
+        word, given = f"--{name.replace('_', '-')}", options.get(name)
+        if isinstance(given, bool):
+            words += [word] if given else []
+        elif given is not None:
+            values = (given,) if isinstance(given, str) else given
+            words += [f"{word}={value}" if value else word for value in values]
+    return words

@@ -75,11 +75,9 @@ def why_not(entry: Entry, view: LeaseView | None, now: datetime) -> str:
 
     task = entry.task
     if entry.why_not is None:
-        return (
-            f"yours, {sentences.until(view, now, short=True)}"
-            if entry.parked and view is not None
-            else ""
-        )
+        if view is None or not entry.parked:
+            return ""
+        return f"yours, {sentences.until(view, now, short=True)}"
     if entry.why_not is WhyNot.DONE:
         return "done" if task.is_done or view is None else f"completed by {view.holder}"
     if entry.why_not is WhyNot.STATUS:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from gitlease.core.instant import moment_of, rfc3339
+from gitlease.core.instant import rfc3339
 from gitlease.faces import sentences
-from gitlease.faces.codes import exit_of
+from gitlease.faces.codes import Fault, exit_of
 
 if TYPE_CHECKING:
     from gitlease.core.edge import Task
@@ -77,7 +76,7 @@ def ran(
     if ended.lost:
         head = failure(command, ended.lost[0].error, now=now)
     elif ended.exit != ended.status:
-        head = fault(command, "internal", f"the command was stopped: {ended.failure}")
+        head = failure(command, Fault(f"the command was stopped: {ended.failure}"), now=now)
     if not head["ok"]:
         head["error"]["exit"] = ended.exit
     body: Document = {
@@ -163,24 +162,6 @@ def refusal(error: GitleaseError, *, now: datetime, next_steps: Sequence[str] = 
         "hints": list(error.hints),
         "next": list(next_steps),
     }
-
-
-def fault(
-    command: str | None,
-    code: str,
-    message: str,
-    *,
-    resource: str | None = None,
-    next_steps: Sequence[str] = (),
-) -> Document:
-    """The document of a failure that no ``GitleaseError`` stands for."""
-    from gitlease.core.errors import GitleaseError
-
-    plain = GitleaseError(message, resource=resource)
-    now = moment_of(time.time_ns() // 1_000_000)
-    document = failure(command, plain, now=now, next_steps=next_steps)
-    document["error"] |= {"code": code, "exit": exit_of(code)}
-    return document
 
 
 def lease(view: LeaseView) -> Document:

@@ -10,7 +10,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Self
 
 from gitlease.git.processes import group_is_left, signal_group
@@ -67,12 +67,7 @@ class SupervisedProcess:
             self._handle(signum, signal.SIG_IGN)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         ended_by_signal = self._status is None or self._status > 128
         self._terminal.take_back(restore=ended_by_signal)
         self._terminal.close()

@@ -9,14 +9,14 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
-from gitlease.core.errors import GitleaseError
 from gitlease.faces import next_steps, sentences, wire
 from gitlease.faces.cli import output
-from gitlease.faces.codes import INTERNAL, exit_of
+from gitlease.faces.codes import Fault, exit_of
 
 if TYPE_CHECKING:
+    from gitlease.core.errors import GitleaseError
     from gitlease.faces.cli.call import Call
 
 
@@ -24,12 +24,6 @@ class Violations(GitleaseError):
     """What was looked at is not as it should be."""
 
     code: ClassVar[str] = "violations"
-
-
-class Fault(GitleaseError):
-    """A fault of gitlease itself."""
-
-    code: ClassVar[str] = INTERNAL
 
 
 def tell(call: Call, error: GitleaseError, body: Mapping[str, Any] | None = None) -> int:

@@ -14,7 +14,7 @@ from gitlease.faces.codes import CODES
 if TYPE_CHECKING:
     from gitlease.faces.cli.call import Call
 
-_Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 LEASE_EXITS = (1, 2, 4, 5, 6, 7, 128)
@@ -39,12 +39,12 @@ class Flag(click.Option):
         return record and (record[0].split(" / ")[0], record[1])
 
 
-def flag(name: str, help: str, **settings: Any) -> Callable[[_Decorated], _Decorated]:
+def flag(name: str, help: str, **settings: Any) -> Callable[[Decorated], Decorated]:
     """Decorate a verb with a switch; with ``default=None`` it tells when it was not given."""
     return click.option(name, cls=Flag, help=help, **settings)
 
 
-def ref_option(verb: _Decorated) -> _Decorated:
+def ref_option(verb: Decorated) -> Decorated:
     """Decorate a reading verb with the ref whose task files it reads."""
     text = "Read the task files of this branch, tag or commit (default: the work tree)."
     return click.option("--ref", metavar="REF", help=text)(verb)

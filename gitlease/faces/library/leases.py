@@ -30,7 +30,7 @@ from gitlease.faces.library.values import (
     to_terms,
 )
 from gitlease.faces.library.watching import Callback, Subscription, subscribing
-from gitlease.faces.push_words import push_wish
+from gitlease.faces.push_words import push_request
 from gitlease.faces.statuses import set_status
 from gitlease.push.fenced_push import PushAnswer
 from gitlease.wiring.holding import in_a_run
@@ -310,9 +310,9 @@ class Leases:
         if isinstance(require, str):
             raise UsageError("required leases are given as a list", resource=require)
         chosen = {"force": force, "tags": tags, "delete": delete, "push_option": tuple(options)}
-        wish = push_wish(remote, refspecs, chosen, upstream=upstream, hooks=hooks)
+        request = push_request(remote, refspecs, chosen, upstream=upstream, hooks=hooks)
         required = [self._resource(word) for word in require]
-        answer = open_push(self._workspace).push(wish, require=required, dry_run=dry_run)
+        answer = open_push(self._workspace).push(request, require=required, dry_run=dry_run)
         self.warnings = answer.warnings
         return answer
 

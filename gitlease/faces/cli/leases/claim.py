@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gitlease.faces.cli.leases import claiming
-from gitlease.faces.cli.verb import LEASE_EXITS, Verb, flag
+from gitlease.faces.cli.verb import LEASE_EXITS, Verb
 
 if TYPE_CHECKING:
     from gitlease.faces.cli.call import Call
@@ -41,13 +41,9 @@ no tasks need --any.""",
     scope="Take only this part of its work (default: the whole).",
 )
 @click.argument("words", metavar="RESOURCE...", nargs=-1, required=True)
-@click.option("--path", "paths", metavar="P", multiple=True, help="Cover this path as well.")
-@claiming.ttl_option
-@claiming.wait_option
-@claiming.reason_option
-@claiming.takeover_option
-@claiming.reopen_option
-@flag("--any", help="Also names that are no tasks.")
+@claiming.path_option
+@claiming.claim_options
+@claiming.any_option
 @claiming.commit_option
 @click.pass_obj
 def claim_verb(

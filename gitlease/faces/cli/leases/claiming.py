@@ -14,7 +14,7 @@ from gitlease.core.frozen import dataclass
 from gitlease.core.resources.resource import WHOLE
 from gitlease.faces import next_steps, sentences
 from gitlease.faces.cli import output, types
-from gitlease.faces.cli.verb import flag
+from gitlease.faces.cli.verb import Decorated, flag
 from gitlease.faces.next_steps import WAIT
 
 if TYPE_CHECKING:
@@ -45,12 +45,24 @@ reason_option = click.option(
 )
 takeover_option = flag("--takeover", help="Also replace another's assignment; needs --reason.")
 reopen_option = flag("--reopen", help="Also claim what was completed.")
+any_option = flag("--any", help="Also names that are no tasks.")
+path_option = click.option(
+    "--path", "paths", metavar="P", multiple=True, help="Cover this path as well."
+)
 commit_option = flag(
     "--commit",
     help="Record the change of the task file as a commit of its own; --no-commit leaves it in the "
     "work tree (default: edges.commit).",
     default=None,
 )
+CLAIMING = (ttl_option, wait_option, reason_option, takeover_option, reopen_option)
+
+
+def claim_options(verb: Decorated) -> Decorated:
+    """Decorate a verb with the options of a claim that every verb has which may wait for one."""
+    for option in reversed(CLAIMING):
+        verb = option(verb)
+    return verb
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from gitlease.core.errors import GitleaseError, UsageError
 from gitlease.faces import sentences, wire
 from gitlease.faces.cli import output, refusals
 from gitlease.faces.cli.verb import LEASE_EXITS, Verb, flag
-from gitlease.faces.push_words import REFUSED, push_wish
+from gitlease.faces.push_words import REFUSED, push_request
 
 if TYPE_CHECKING:
     from gitlease.core.work_push import WorkRef
@@ -109,10 +109,10 @@ def push_verb(
     """Push, fenced by the leases of the work."""
     options["all"] = options.pop("all_")
     remote = words[0] if words else None
-    wish = push_wish(remote, words[1:], options, upstream=set_upstream, hooks=not no_verify)
+    request = push_request(remote, words[1:], options, upstream=set_upstream, hooks=not no_verify)
     fencing, required = _fencing(call), call.resources(require)
     try:
-        answer = fencing.push(wish, require=required, dry_run=dry_run, tell=output.aside)
+        answer = fencing.push(request, require=required, dry_run=dry_run, tell=output.aside)
     except GitleaseError as refusal:
         refs = getattr(refusal, "refs", ())
         if not refs:

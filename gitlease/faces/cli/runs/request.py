@@ -4,29 +4,24 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from gitlease.core.errors import GitleaseError, UsageError
 from gitlease.faces.cli import types
 from gitlease.faces.cli.leases import claiming
-from gitlease.faces.cli.verb import flag
+from gitlease.faces.cli.verb import Decorated, flag
 
 if TYPE_CHECKING:
     from gitlease.engine.answers import Answer
     from gitlease.faces.cli.call import Call
     from gitlease.wiring.running import RunRequest
 
-Verb = TypeVar("Verb", bound=Callable[..., Any])
-
 LENGTHS = (
     "a few minutes: it is renewed while the command runs, and others wait no longer than the TTL",
     "where this machine dies, or loses the remote",
-)
-path_option = click.option(
-    "--path", "paths", metavar="P", multiple=True, help="Cover this path as well."
 )
 note_option = click.option(
     "--note", metavar="TEXT", type=types.note, help="Leave a note for the next holder at its end."
@@ -37,19 +32,17 @@ grace_option = click.option(
     type=types.duration("grace"),
     help="From TERM to KILL, where it is stopped (default: 10s; at most a sixth of the TTL).",
 )
-any_option = flag("--any", help="Also names that are no tasks.")
 RUN_OPTIONS = (
     click.argument("words", metavar="[RESOURCE]...", nargs=-1),
     flag("--next", help="Take the first task of the queue."),
-    *(path_option, claiming.ttl_option, claiming.wait_option, claiming.reason_option),
-    *(claiming.takeover_option, claiming.reopen_option, any_option, claiming.commit_option),
+    *(claiming.path_option, claiming.claim_options, claiming.any_option, claiming.commit_option),
     *(note_option, grace_option),
 )
 NOT_NEXT = ("paths", "wait", "takeover", "reopen", "any", "scope")
 SCOPE = "Take only this part of its work (default: the whole)."
 
 
-def run_options(verb: Verb) -> Verb:
+def run_options(verb: Decorated) -> Decorated:
     """Decorate a verb with what is asked of leases that a command runs under, in this order."""
     for option in reversed(RUN_OPTIONS):
         verb = option(verb)

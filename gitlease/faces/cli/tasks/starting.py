@@ -43,11 +43,7 @@ committed.""",
     scope=SCOPE,
 )
 @click.argument("word", metavar="RESOURCE")
-@claiming.ttl_option
-@claiming.wait_option
-@claiming.reason_option
-@claiming.takeover_option
-@claiming.reopen_option
+@claiming.claim_options
 @claiming.commit_option
 @click.pass_obj
 def start_verb(call: Call, /, *, word: str, **options: Any) -> None:
@@ -77,11 +73,7 @@ the status alone, and who is assigned stays so; of another's task it is refused.
 )
 @click.argument("word", metavar="RESOURCE")
 @click.argument("status", metavar="STATUS")
-@claiming.ttl_option
-@claiming.wait_option
-@claiming.reason_option
-@claiming.takeover_option
-@claiming.reopen_option
+@claiming.claim_options
 @claiming.commit_option
 @click.pass_obj
 def set_verb(call: Call, /, *, word: str, status: str, **options: Any) -> None:
