@@ -11,6 +11,7 @@ from support.clock import ManualClock
 from support.memory import MemoryClone, MemoryRemote, memory_ledger_store
 from support.remotes import Remote
 from support.repos import make_clone
+from support.session import ledger_session
 
 import gitlease
 from benchmarks.bench import BARE, ROOT, Bench, environment
@@ -20,7 +21,6 @@ from gitlease.engine.answers import ClaimOptions
 from gitlease.engine.claim import claim
 from gitlease.engine.hold import renew_grants
 from gitlease.engine.keeping import Keeper, holds_of
-from gitlease.engine.ledger_session import LedgerSession
 from gitlease.wiring.workspace import open_workspace
 
 COUNTS = (1, 10, 50)
@@ -91,7 +91,7 @@ def per_hour(count: int) -> int:
     """Pushes of one process in an hour that holds ``count`` leases of 15 minutes; exact."""
     clock, remote = ManualClock(), MemoryRemote()
     store = memory_ledger_store(remote, clock=clock, clone=MemoryClone(), place="memory")
-    session = LedgerSession(store, clock=clock, actor=Actor("jo@example.com", session="bench"))
+    session = ledger_session(store, clock=clock, actor=Actor("jo@example.com", session="bench"))
     keeper = Keeper(lambda _limit: session, clock=clock, dice=random.Random(7))
     names = [parse_resource(f"t{n}") for n in range(count)]
     keeper.add(holds_of(claim(session, names, ClaimOptions(ttl=TTL))))

@@ -17,7 +17,7 @@ from gitlease.core.frozen import dataclass, field
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import Resource
 from gitlease.engine.answers import ClaimOptions
-from gitlease.engine.ports import Intent, TaskChange, TaskFiles, TaskList, Written
+from gitlease.engine.ports import TaskChange, TaskFiles, TaskList
 
 T = TypeVar("T", bound=Hashable)
 NEAR = 3  # names shown for one that is unknown
@@ -304,31 +304,3 @@ class _Known:
             hints.append("a name that is no task is claimed with --any")
         message = f"there is no task {resource}: no task file has this id"
         return NotFound(message, resource=resource.text, hints=tuple(hints))
-
-
-class NoTaskFiles:
-    """The task files of a repository that can have none: all names are just names."""
-
-    def exist(self) -> bool:
-        return False
-
-    def read(self, ref: str | None = None) -> TaskList:
-        return TaskList()
-
-    def check(self, changes: Sequence[TaskChange], *, commit: bool) -> None:
-        """Nothing can be changed, and nothing is asked to be."""
-
-    def write(self, changes: Sequence[TaskChange], *, commit: bool) -> tuple[Written, ...]:
-        return ()
-
-    def intend(self, intent: Intent) -> None:
-        """Nothing is ever written here."""
-
-    def settled(self, intent: Intent) -> None:
-        """Nothing was intended."""
-
-    def at(self, root: str) -> None:
-        return None
-
-    def left_behind(self) -> Sequence[Intent]:
-        return ()

@@ -17,12 +17,11 @@ from gitlease.core.lease import Actor, Lease
 from gitlease.core.ledger import MAX_STEP, Fate
 from gitlease.core.moves.operations import Acknowledge, Operation
 from gitlease.core.policy import DEFAULT_POLICY, Policy
-from gitlease.core.resources.resource import GLOBAL_LAYER
 from gitlease.core.view import LeaseView
 from gitlease.engine.answers import named
-from gitlease.engine.edges import EdgeRules, Edges, NoTaskFiles
+from gitlease.engine.edges import Edges
 from gitlease.engine.intents import Intents
-from gitlease.engine.notices import NoInbox, is_to, told, unread_notices
+from gitlease.engine.notices import is_to, told, unread_notices
 from gitlease.engine.ports import Clock, Inbox, LedgerStore, Pending, Snapshot
 from gitlease.engine.transaction import PATIENCE, Step, Transaction, fresh_id, views_of
 
@@ -67,17 +66,16 @@ class LedgerSession:
         *,
         clock: Clock,
         actor: Actor,
-        layer: str = GLOBAL_LAYER,
-        edges: Edges | None = None,
-        inbox: Inbox | None = None,
-        default_ttl: int = 900,
-        ttl_is_default: bool = True,
+        layer: str,
+        edges: Edges,
+        inbox: Inbox,
+        default_ttl: int,
+        ttl_is_default: bool,
         patience: float = PATIENCE,
         dice: random.Random | None = None,
     ) -> None:
         self.store, self.clock, self.actor, self.layer = store, clock, actor, layer
-        self.edges = edges or Edges(NoTaskFiles(), EdgeRules(), holder=actor.holder)
-        self.inbox = inbox or NoInbox()
+        self.edges, self.inbox = edges, inbox
         self.default_ttl, self.ttl_is_default = default_ttl, ttl_is_default
         self.dice = dice or random.SystemRandom()
         self.intents = Intents(self.edges)

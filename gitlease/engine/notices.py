@@ -58,13 +58,3 @@ def unreadable_line(ledger: Ledger, resource: Resource | None) -> tuple[str, ...
     """That it cannot be read who waits for a resource, which keeps nobody from claiming it."""
     problem = None if resource is None else ledger.tickets_damage(resource)
     return () if problem is None else (problem,)
-
-
-class NoInbox:
-    """Where no work is done in the background, nothing is left to be said."""
-
-    def leave(self, texts: Sequence[str]) -> None:
-        """Nobody would find them."""
-
-    def take(self) -> tuple[str, ...]:
-        return ()

@@ -24,11 +24,6 @@ Steps = dict[str, str]
 """Commands, each with what it is for."""
 
 
-def hints(steps: Steps) -> list[str]:
-    """The commands as a person likes them."""
-    return [f"{step}  # {use}" for step, use in steps.items()]
-
-
 def scoped(scope: str | None) -> list[str]:
     """The option of a scope that is a part."""
     return [] if scope in (None, WHOLE) else ["--scope", f"{scope}"]

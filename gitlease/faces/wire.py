@@ -42,9 +42,9 @@ def success(
     return head | dict(body) | {"warnings": list(warnings), "next": list(next_steps)}
 
 
-def changed(status: str, edge: str, views: Sequence[LeaseView]) -> Document:
+def changed(answer: Answer) -> Document:
     """The body of a lease verb: ``lease`` is there when there is exactly one."""
-    return {"status": status, "edge": edge} | _leases(views)
+    return {"status": answer.status, "edge": answer.edge} | _leases(answer.leases)
 
 
 def ended(answer: Answer) -> Document:

@@ -13,6 +13,7 @@ from core.values import F001, JO, KIM
 from support.clock import ManualClock
 from support.memory import MemoryClone, MemoryRemote, memory_ledger_store
 from support.service import LeaseService
+from support.session import ledger_session
 from support.tasks import Killed, MemoryTasks, task
 
 from gitlease.check.stale.activity import GitActivity
@@ -26,7 +27,6 @@ from gitlease.core.lease import Actor
 from gitlease.core.resources.resource import parse_resource
 from gitlease.engine.answers import ClaimOptions
 from gitlease.engine.edges import EdgeRules, Edges
-from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.ports import TaskProblem
 from gitlease.engine.queue.queueing import TaskQueue
 from gitlease.engine.sessions import AT_ONCE
@@ -105,7 +105,7 @@ class World:
         rules = EdgeRules(people=self.people)
         edges = Edges(self.files[who.holder], rules, holder=who.holder)
         return LeaseService(
-            LedgerSession(
+            ledger_session(
                 store,
                 clock=self.clock,
                 actor=who,

@@ -12,6 +12,7 @@ from core.values import F001, JO, KIM
 from support.clock import ManualClock
 from support.memory import Fault, MemoryClone, MemoryRemote, memory_ledger_store
 from support.service import LeaseService
+from support.session import ledger_session
 from support.tasks import Killed, MemoryTasks, task
 
 from gitlease.core.edge import People, Progress
@@ -28,7 +29,6 @@ from gitlease.core.lease import Actor
 from gitlease.core.resources.resource import parse_resource
 from gitlease.engine.answers import ClaimOptions
 from gitlease.engine.edges import EdgeRules, Edges
-from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.ports import TaskProblem
 from gitlease.engine.queue.order import Carried, WhyNot
 from gitlease.engine.queue.queueing import TaskQueue
@@ -54,7 +54,7 @@ class World:
         )
         edges = Edges(self.files[who.holder], EdgeRules(**rules), holder=who.holder)  # type: ignore[arg-type]
         return LeaseService(
-            LedgerSession(
+            ledger_session(
                 store, clock=self.clock, actor=who, edges=edges, dice=random.Random(7), patience=5.0
             )
         )

@@ -14,6 +14,7 @@ from core.values import F001, JO, KIM
 from support.clock import ManualClock
 from support.memory import Fault, MemoryClone, MemoryRemote, memory_ledger_store
 from support.service import LeaseService
+from support.session import ledger_session
 
 from gitlease.core.errors import (
     Denied,
@@ -28,7 +29,6 @@ from gitlease.core.lease import Actor
 from gitlease.core.resources.resource import Resource, parse_resource
 from gitlease.core.work_push import Became, WorkPush, WorkRef
 from gitlease.engine.answers import ClaimOptions
-from gitlease.engine.ledger_session import LedgerSession
 from gitlease.guard.ports import PushedWork
 from gitlease.guard.rules import Carried, Touched
 from gitlease.push.fenced_push import UNFENCED, FencedPush, PushAnswer, PushRefused
@@ -96,7 +96,7 @@ class World:
 
     def of(self, who: Actor, *, layer: str = "global", clone: str | None = None) -> LeaseService:
         return LeaseService(
-            LedgerSession(
+            ledger_session(
                 self.store(who, clone=clone),
                 clock=self.clock,
                 actor=who,

@@ -11,6 +11,7 @@ from core.values import F001, JO, KIM
 from support.clock import ManualClock
 from support.memory import Broken, Fault, MemoryClone, MemoryRemote, memory_ledger_store
 from support.service import LeaseService
+from support.session import ledger_session
 
 from gitlease.core.lease import Actor
 from gitlease.core.loss import Hold, Loss, Lost
@@ -47,7 +48,7 @@ class World:
         )
         dice = random.Random(7)
         return LeaseService(
-            LedgerSession(store, clock=self.clock, actor=who, patience=patience, dice=dice)
+            ledger_session(store, clock=self.clock, actor=who, patience=patience, dice=dice)
         )
 
     def hold(self, *words: str, who: Actor = RUN, ttl: int = TTL) -> tuple[Hold, ...]:

@@ -10,6 +10,7 @@ from core.values import F001, JO, KIM
 from support.clock import ManualClock
 from support.memory import Broken, Fault, MemoryClone, MemoryRemote, memory_ledger_store
 from support.service import LeaseService
+from support.session import ledger_session
 
 from gitlease.core.errors import (
     Denied,
@@ -26,7 +27,6 @@ from gitlease.core.errors import (
 from gitlease.core.lease import Actor
 from gitlease.core.resources.resource import parse_resource
 from gitlease.engine.answers import ClaimOptions
-from gitlease.engine.ledger_session import LedgerSession
 
 F002 = parse_resource("F002")
 
@@ -44,7 +44,7 @@ class World:
             self.remote, clock=self.clock, clone=self.clones[who.holder], place="origin"
         )
         return LeaseService(
-            LedgerSession(
+            ledger_session(
                 store,
                 clock=self.clock,
                 actor=who,

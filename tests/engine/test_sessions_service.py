@@ -12,6 +12,7 @@ from support.clock import ManualClock
 from support.memory import Fault, MemoryClone, MemoryRemote, memory_ledger_store
 from support.memory_remote import Broken
 from support.service import LeaseService
+from support.session import ledger_session
 from support.tasks import Killed, MemoryTasks, task
 from support.watching import MemoryWatch
 
@@ -28,7 +29,6 @@ from gitlease.core.ledger import MAX_STEP
 from gitlease.core.resources.resource import parse_resource
 from gitlease.engine.answers import ClaimOptions
 from gitlease.engine.edges import EdgeRules, Edges
-from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.queue.order import Carried
 from gitlease.engine.queue.queueing import TaskQueue
 from gitlease.engine.sessions import AT_ONCE
@@ -56,7 +56,7 @@ class World:
         store = memory_ledger_store(self.remote, clock=self.clock, clone=self.clones[name])
         edges = Edges(self.files[name], EdgeRules(), holder=who.holder)
         return LeaseService(
-            LedgerSession(
+            ledger_session(
                 store, clock=self.clock, actor=who, edges=edges, dice=random.Random(7), patience=5.0
             )
         )

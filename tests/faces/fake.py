@@ -14,6 +14,7 @@ from typing import Any
 
 from support.clock import ManualClock
 from support.service import LeaseService
+from support.session import ledger_session
 from support.tasks import MemoryTasks
 
 from gitlease.core.edge import Task
@@ -24,7 +25,6 @@ from gitlease.core.lease import Actor, Lease
 from gitlease.core.ledger import Fate, Ledger
 from gitlease.core.outcome import Event
 from gitlease.engine.edges import EdgeRules, Edges
-from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.ports import Change, Pending, Prepared, Snapshot, Swapped, TaskList
 from gitlease.engine.queue.queueing import TaskQueue
 from gitlease.faces.cli.app import run
@@ -170,7 +170,7 @@ class Desk:
         )
         layer = "local" if options["local"] else options["layer"] or "global"
         service = LeaseService(
-            LedgerSession(
+            ledger_session(
                 self.store,
                 clock=self.clock,
                 actor=actor,

@@ -11,6 +11,7 @@ from support.clock import ManualClock
 from support.memory import Fault, MemoryClone, MemoryRemote, memory_ledger_store
 from support.memory_remote import Broken
 from support.service import LeaseService
+from support.session import ledger_session
 from support.watching import MemoryWatch
 
 from gitlease.core.errors import Invalid
@@ -18,7 +19,6 @@ from gitlease.core.lease import Actor, Lease, State
 from gitlease.core.policy import DEFAULT_POLICY
 from gitlease.core.resources.resource import parse_resource
 from gitlease.core.trailers import Authorship, Named
-from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.ports import LedgerStore
 from gitlease.guard.guarding import GuardService
 from gitlease.guard.ports import IdleMarker
@@ -151,7 +151,7 @@ class World:
         )
 
     def claims(self, who: Actor, name: str = SRC) -> None:
-        service = LeaseService(LedgerSession(self.store(who), clock=self.clock, actor=who))
+        service = LeaseService(ledger_session(self.store(who), clock=self.clock, actor=who))
         service.claim([parse_resource(name)])
 
     def guard(self, who: Actor = JO, *, layers: tuple[str, ...] = ("global",)) -> GuardService:
@@ -332,7 +332,7 @@ def test_where_others_may_pass_there_is_no_gate(world: World) -> None:
 
 def test_both_layers_are_looked_at(world: World) -> None:
     service = LeaseService(
-        LedgerSession(world.store(KIM), clock=world.clock, actor=KIM, layer="team")
+        ledger_session(world.store(KIM), clock=world.clock, actor=KIM, layer="team")
     )
     service.claim([parse_resource(SRC)])
     assert world.guard().check([LOGIN]).findings == ()

@@ -11,6 +11,7 @@ from core.values import JO, KIM, SKEW, TTL, lease
 from support.clock import ManualClock
 from support.memory import Fault, MemoryClone, MemoryRemote, memory_ledger_store
 from support.service import LeaseService
+from support.session import ledger_session
 from support.tasks import MemoryTasks, task
 from support.watching import MemoryWatch
 
@@ -93,7 +94,7 @@ class World:
         files = self.files if who.holder == JO.holder else MemoryTasks()
         edges = Edges(files, EdgeRules(), holder=who.holder)
         return LeaseService(
-            LedgerSession(
+            ledger_session(
                 self.store(who), clock=self.clock, actor=who, layer=layer, edges=edges, patience=5.0
             )
         )

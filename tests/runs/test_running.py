@@ -12,6 +12,7 @@ from core.values import F001, JO, KIM
 from support.clock import ManualClock
 from support.memory import Fault, MemoryClone, MemoryRemote, memory_ledger_store
 from support.service import LeaseService
+from support.session import ledger_session
 
 from gitlease.core.errors import GitleaseError
 from gitlease.core.lease import Actor
@@ -19,7 +20,6 @@ from gitlease.core.loss import Hold, Loss, Lost, early_ms
 from gitlease.core.resources.resource import parse_resource
 from gitlease.engine.answers import ClaimOptions
 from gitlease.engine.keeping import Keeper, holds_of
-from gitlease.engine.ledger_session import LedgerSession
 from gitlease.runs.child import CannotExecute, NoCommand
 from gitlease.runs.heartbeat import Heartbeat
 from gitlease.runs.running import FAILED, Ended, Run, early_by, exit_of_refusal, grace_ms
@@ -57,7 +57,7 @@ class World:
         )
         dice = random.Random(7)
         return LeaseService(
-            LedgerSession(store, clock=self.clock, actor=who, patience=patience, dice=dice)
+            ledger_session(store, clock=self.clock, actor=who, patience=patience, dice=dice)
         )
 
     def after(self, seconds: float, what: Callable[[], object]) -> None:

@@ -15,12 +15,12 @@ import pytest
 from simulation.stage import Actor, Stage
 from support.memory import MemoryClone, MemoryRemote, memory_ledger_store
 from support.service import LeaseService
+from support.session import ledger_session
 
 from gitlease.core import lease as domain
 from gitlease.core.errors import WaitTimeout
 from gitlease.core.resources.resource import Resource, parse_resource
 from gitlease.engine.answers import ClaimOptions
-from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.waiting import head_watcher as polling
 from gitlease.engine.waiting import waiting
 from gitlease.faces import wire
@@ -56,7 +56,7 @@ class Queue:
         store = memory_ledger_store(self.remote, clock=self.stage, clone=MemoryClone())
         who = domain.Actor(f"{name}@example.com", session, session_explicit=True)
         dice = random.Random(f"{self.seed} {name}")
-        return LeaseService(LedgerSession(store, clock=self.stage, actor=who, dice=dice))
+        return LeaseService(ledger_session(store, clock=self.stage, actor=who, dice=dice))
 
     def holds(self, name: str, seconds: float, *what: Resource) -> None:
         """Somebody has it from the beginning."""

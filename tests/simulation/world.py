@@ -20,6 +20,7 @@ from support.memory import (
     memory_ledger_store,
 )
 from support.service import LeaseService
+from support.session import ledger_session
 
 from gitlease.core.errors import GitleaseError
 from gitlease.core.expiry import Moment, holder_has
@@ -28,7 +29,6 @@ from gitlease.core.lease import Actor, Lease, State, same_person
 from gitlease.core.resources import pattern
 from gitlease.core.resources.resource import Resource, parse_resource, scopes_overlap
 from gitlease.engine.answers import Answer, ClaimOptions, Reading
-from gitlease.engine.ledger_session import LedgerSession
 
 LAYER = "global"
 NAMES = ("F001", "F002", "F003")
@@ -217,7 +217,7 @@ class World:
         store = memory_ledger_store(self.remote, clock=person.clock, clone=person.clone)
         actor = replace(person.actor, branch=number or None)
         return LeaseService(
-            LedgerSession(store, clock=person.clock, actor=actor, layer=LAYER, dice=self.dice)
+            ledger_session(store, clock=person.clock, actor=actor, layer=LAYER, dice=self.dice)
         )
 
     def _resource(self) -> Resource:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from gitlease.core.lease import Actor
     from gitlease.core.resources.resource import Resource
     from gitlease.core.view import LeaseView
+    from gitlease.engine.answers import Answer
     from gitlease.engine.ledger_session import LedgerSession
     from gitlease.engine.queue.queueing import TaskQueue
     from gitlease.wiring.workspace import Workspace
@@ -183,13 +184,14 @@ class Call:
         *,
         warnings: Sequence[str] = (),
         views: Sequence[LeaseView] = (),
-        next_steps: Sequence[str] = (),
-        hints: Sequence[str] | None = None,
+        next_steps: Sequence[str] | Mapping[str, str] = (),
+        hints: Sequence[str] = (),
         show: Callable[[], None],
     ) -> None:
         """Give the answer: one JSON document, or ``show`` and then warnings and hints.
 
-        ``hints`` are the next steps as a person likes them.
+        ``next_steps`` are commands, each with what it is for where that is said; ``hints`` is what
+        a person is told besides.
         """
         from gitlease.faces import sentences, wire
 
@@ -197,9 +199,26 @@ class Call:
         said = tuple(dict.fromkeys(said))
         if self.json:
             output.document(
-                wire.success(self.command or "", body=body, warnings=said, next_steps=next_steps)
+                wire.success(
+                    self.command or "", body=body, warnings=said, next_steps=list(next_steps)
+                )
             )
             return
         show()
         output.warn(said)
-        output.hint(next_steps if hints is None else hints)
+        uses = next_steps if isinstance(next_steps, Mapping) else {}
+        output.hint([f"{step}  # {uses[step]}" if step in uses else step for step in next_steps])
+        output.hint(hints)
+
+    def answer_verb(
+        self,
+        answer: Answer,
+        body: dict[str, Any],
+        *,
+        next_steps: Sequence[str] | Mapping[str, str] = (),
+        show: Callable[[], None],
+    ) -> None:
+        """Give the answer of a verb that changes leases."""
+        self.answer(
+            body, warnings=answer.warnings, views=answer.leases, next_steps=next_steps, show=show
+        )

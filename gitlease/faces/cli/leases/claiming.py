@@ -154,13 +154,10 @@ def answer_claim(
     """Give the answer of a claim; ``more`` is its own body, and ``also`` its own lines."""
     from gitlease.faces import wire
 
-    steps = next_steps.after_claim(call, answer.leases, scope)
-    call.answer(
+    call.answer_verb(
+        answer,
         wire.claimed(answer) | (more or {}),
-        warnings=answer.warnings,
-        views=answer.leases,
-        next_steps=list(steps),
-        hints=next_steps.hints(steps),
+        next_steps=next_steps.after_claim(call, answer.leases, scope),
         show=lambda: show_claimed(call, answer, also),
     )
 

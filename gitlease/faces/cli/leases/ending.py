@@ -55,10 +55,8 @@ def release_verb(
 
     resources = call.resources(words)
     answer = end.release(call.ledger, resources, scope=scope, note=note, commit=commit)
-    call.answer(
-        wire.ended(answer),
-        warnings=answer.warnings,
-        show=lambda: _show_released(answer, resources, note),
+    call.answer_verb(
+        answer, wire.ended(answer), show=lambda: _show_released(answer, resources, note)
     )
 
 
@@ -104,11 +102,7 @@ def done_verb(call: Call, *, word: str, commit: bool | None, scope: str | None) 
 
 def answer_done(call: Call, answer: Answer) -> None:
     """Give the answer of work that is finished."""
-    call.answer(
-        wire.ended(answer),
-        warnings=answer.warnings,
-        show=lambda: _show_completed(answer),
-    )
+    call.answer_verb(answer, wire.ended(answer), show=lambda: _show_completed(answer))
 
 
 def _show_completed(answer: Answer) -> None:

@@ -40,10 +40,9 @@ def note_verb(call: Call, *, word: str, text: str) -> None:
 
     resource = call.resource(word)
     answer = govern.note(call.ledger, resource, text)
-    body = wire.changed(answer.status, answer.edge, answer.leases)
-    call.answer(
-        body | {"notes": [wire.note(n) for n in answer.notes]},
-        warnings=answer.warnings,
+    call.answer_verb(
+        answer,
+        wire.changed(answer) | {"notes": [wire.note(n) for n in answer.notes]},
         show=lambda: output.line(f"left your note for the next holder of {resource}"),
     )
 
@@ -109,8 +108,4 @@ def _answer(call: Call, answer: Answer, otherwise: str) -> None:
         if not answer.leases:
             output.line(otherwise)
 
-    call.answer(
-        wire.changed(answer.status, answer.edge, answer.leases),
-        warnings=answer.warnings,
-        show=show,
-    )
+    call.answer_verb(answer, wire.changed(answer), show=show)

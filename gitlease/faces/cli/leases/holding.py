@@ -64,12 +64,7 @@ def renew_verb(
         renewed = [wire.lease(view) for view in answer.leases]
         body = {"status": answer.status, "leases": renewed}
         return refusals.tell_partly(call, answer.refused, body)
-    call.answer(
-        wire.changed(answer.status, answer.edge, answer.leases),
-        warnings=answer.warnings,
-        views=answer.leases,
-        show=lambda: _show_renewed(call, answer),
-    )
+    call.answer_verb(answer, wire.changed(answer), show=lambda: _show_renewed(call, answer))
     return 0
 
 
@@ -104,14 +99,9 @@ def extend_verb(call: Call, *, word: str, seconds: int, scope: str | None) -> No
     from gitlease.engine import hold
 
     answer = hold.extend(call.ledger, call.resource(word), seconds, scope=scope)
-    body = wire.changed(answer.status, answer.edge, answer.leases)
+    body = wire.changed(answer)
     body |= {"capped_to_max": answer.capped_to_max, "max_ttl_seconds": answer.max_ttl_seconds}
-    call.answer(
-        body,
-        warnings=answer.warnings,
-        views=answer.leases,
-        show=lambda: _show_extended(call, answer),
-    )
+    call.answer_verb(answer, body, show=lambda: _show_extended(call, answer))
 
 
 def _show_extended(call: Call, answer: Answer) -> None:

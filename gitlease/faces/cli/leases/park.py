@@ -74,13 +74,10 @@ def park_verb(
         reason=reason,
         note=note,
     )
-    steps = next_steps.after_park(call, answer.leases)
-    call.answer(
-        wire.changed(answer.status, answer.edge, answer.leases) | capped(answer),
-        warnings=answer.warnings,
-        views=answer.leases,
-        next_steps=list(steps),
-        hints=next_steps.hints(steps),
+    call.answer_verb(
+        answer,
+        wire.changed(answer) | capped(answer),
+        next_steps=next_steps.after_park(call, answer.leases),
         show=lambda: show_parked(call, answer),
     )
 

@@ -146,17 +146,14 @@ def _where_it_runs(call: Call, held: LeaseHeld) -> list[str]:
 def _answer(call: Call, answer: Answer, record: RunRecord) -> None:
     from gitlease.faces import wire
 
-    steps = next_steps.after_dispatch(call, record.resources[0])
     body = wire.claimed(answer) | {
         "status": "dispatched",
         "run": wire.background(record, "running"),
     }
-    call.answer(
+    call.answer_verb(
+        answer,
         body,
-        warnings=answer.warnings,
-        views=answer.leases,
-        next_steps=[*steps],
-        hints=next_steps.hints(steps),
+        next_steps=next_steps.after_dispatch(call, record.resources[0]),
         show=lambda: _show(call, answer, record),
     )
 

@@ -115,10 +115,9 @@ def _end(
         if not call.json:
             _show_leases(call, answer)
         return refusals.tell_partly(call, answer.refused, body)
-    call.answer(
+    call.answer_verb(
+        answer,
         body,
-        warnings=answer.warnings,
-        views=answer.leases,
         next_steps=steps,
         show=lambda: _show_ended(call, session, answer),
     )

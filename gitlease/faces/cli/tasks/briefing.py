@@ -51,12 +51,10 @@ def brief_verb(call: Call, *, ref: str | None, cached: bool) -> None:
         "notes": [wire.note(n) for n in reading.notes],
         "next_tasks": [wire.entry(e, reading.views) for e in reading.next_up[:NEXT]],
     }
-    steps = next_steps.after_brief(call, reading)
     call.answer(
         body,
         warnings=reading.warnings,
-        next_steps=list(steps),
-        hints=next_steps.hints(steps),
+        next_steps=next_steps.after_brief(call, reading),
         show=lambda: _show(call, reading),
     )
 

@@ -24,16 +24,8 @@ if TYPE_CHECKING:
     from gitlease.engine.queue.order import Carry, Entry
     from gitlease.faces.cli.call import Call
 
-HEADINGS: Sequence[str] = (
-    "TASK",
-    "PRIORITY",
-    "STATUS",
-    "ASSIGNED",
-    "TITLE",
-    "WAITS FOR",
-    "WHY NOT",
-)
-OWN_HEADINGS: Sequence[str] = ("TASK", "LEASE", "PRIORITY", "STATUS", "TITLE", "WAITS FOR")
+HEADINGS = ("TASK", "PRIORITY", "STATUS", "ASSIGNED", "TITLE", "WAITS FOR", "WHY NOT")
+OWN_HEADINGS = ("TASK", "LEASE", "PRIORITY", "STATUS", "TITLE", "WAITS FOR")
 STYLES = {WhyNot.YOURS: "green", WhyNot.HELD: "yellow", WhyNot.ASSIGNED: "yellow", None: ""}
 OWN_STYLES = {Carried.LIVE: "green", Carried.PARKED: "cyan", Carried.TAKEN_OVER: "yellow"}
 
@@ -74,7 +66,8 @@ def queue_verb(call: Call, *, mine: bool, all: bool, ref: str | None, cached: bo
         waits = open_dependencies(reading)
         tasks = [carried_document(c, reading, waits) for c in reading.carried]
         rows = [_own_row(c, reading, waits, now) for c in reading.carried]
-        headings, nothing = OWN_HEADINGS, "you carry nothing"
+        headings: Sequence[str] = OWN_HEADINGS
+        nothing = "you carry nothing"
     else:
         shown = [e for e in reading.entries if all or e.claimable]
         tasks = [wire.entry(e, reading.views) for e in shown]
