@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from gitlease.core.errors import GitleaseError, UsageError
 from gitlease.core.frozen import dataclass, field
 from gitlease.core.instant import Instant
-from gitlease.core.ledger import MAX_STEP, Damage, Note, Ticket
+from gitlease.core.ledger import MAX_STEP, Note, Ticket
 from gitlease.core.moves.operations import Operation
 from gitlease.core.outcome import Event
 from gitlease.core.policy import DEFAULT_POLICY, Policy
@@ -88,7 +88,6 @@ class Reading:
     notes: tuple[Note, ...] = ()
     waiting: tuple[Ticket, ...] = ()
     events: tuple[Event, ...] = ()
-    damage: tuple[Damage, ...] = ()
     policy: Policy = DEFAULT_POLICY
     ledger_id: str | None = None
     revision: int = 0

@@ -32,11 +32,9 @@ def read_leases(
         if ledger is None:
             return Reading()
         if resource is None:
-            damage = tuple(ledger.damage())
             found = Reading(
                 leases=session.views_in(head, ledger.every_lease()),
-                damage=damage,
-                warnings=of_damage(damage),
+                warnings=of_damage(tuple(ledger.damage())),
             )
         else:
             found = _of_resource(session, head, ledger, resource)

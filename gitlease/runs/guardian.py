@@ -102,10 +102,6 @@ class Guardian:
         """To be waited on: it becomes readable when the guardian is gone. -1 without one."""
         return -1 if self._line is None else self._line.fileno()
 
-    @property
-    def pid(self) -> int:
-        return 0 if self._process is None else self._process.pid
-
     def is_gone(self) -> bool:
         """Whether it is no more; asked without waiting."""
         if self._line is None:

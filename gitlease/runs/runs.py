@@ -40,8 +40,8 @@ RUNNING, KILLED = "running", "killed"
 class RunRecord:
     """What is known of a run in the background. Times are wall-clock milliseconds.
 
-    ``runner`` is the process that holds the leases, ``pid`` the command's, each with when it
-    started. ``outcome`` is None while it runs, and stays so where the runner was killed;
+    ``runner`` is the process that holds the leases, with when it started, ``pid`` the command's.
+    ``outcome`` is None while it runs, and stays so where the runner was killed;
     ``message`` says more. ``log`` is the file that has all that was printed.
     """
 
@@ -61,7 +61,6 @@ class RunRecord:
     runner: int = 0
     runner_started: str = ""
     pid: int = 0
-    pid_started: str = ""
     ended_at: int | None = None
     outcome: str | None = None
     exit: int | None = None

@@ -94,11 +94,6 @@ class SupervisedProcess:
     def pid(self) -> int:
         return self._child.pid if self._child else 0
 
-    @property
-    def started(self) -> str:
-        """When the command began, as ``processes`` says it."""
-        return self._child.started if self._child else ""
-
     def start(
         self, words: tuple[str, ...], env: dict[str, str], cwd: str, *, until_ms: int
     ) -> None:

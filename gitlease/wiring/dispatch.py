@@ -149,7 +149,7 @@ def _in_background(
 
     def on_start(process: SupervisedProcess) -> None:
         nonlocal record, started
-        record = replace(record, pid=process.pid, pid_started=process.started)
+        record = replace(record, pid=process.pid)
         runs.save(record)
         started = True
         tell(STARTED)

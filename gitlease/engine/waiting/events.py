@@ -94,14 +94,7 @@ def events_between(before: Scene, after: Scene, parts: Sequence[Part] = ()) -> l
     ``parts`` leaves out what shares no work with any of them, and tells of each when it becomes
     available; without any of them all is told, of each lease that kept others out.
     """
-    old = {x.key: x for x in _leases(before.ledger, parts)}
-    new = {x.key: x for x in _leases(after.ledger, parts)}
-    found = [
-        *_endings(before, after, old, new),
-        *_beginnings(after, old, new),
-        *_lapses(before, after, old, new),
-    ]
-    return found + list(_openings(before, after, parts, list(old.values()), found))
+    return _Comparison(before, after, parts).events()
 
 
 def next_lapse(scene: Scene, parts: Sequence[Part] = ()) -> int | None:
@@ -138,41 +131,6 @@ def _rivals(
         return ()  # what cannot be read is no news
 
 
-def _endings(
-    before: Scene, after: Scene, old: dict[LeaseKey, Lease], new: dict[LeaseKey, Lease]
-) -> Iterator[Happening]:
-    for key, lease in old.items():
-        now = new.get(key)
-        same = now is not None and now.lease_id == lease.lease_id
-        if lease.state is State.ACTIVE and not same:
-            yield from _gone(before, after, lease, now)
-
-
-def _lapses(
-    before: Scene, after: Scene, old: dict[LeaseKey, Lease], new: dict[LeaseKey, Lease]
-) -> Iterator[Happening]:
-    for key, lease in new.items():
-        was = old.get(key)
-        known = was is not None and was.lease_id == lease.lease_id and before.lapsed(was)
-        if after.lapsed(lease) and not known:
-            yield _of(Kind.LAPSED, lease, free_at(lease, after.policy, after.moment))
-
-
-def _gone(before: Scene, after: Scene, lease: Lease, now: Lease | None) -> Iterator[Happening]:
-    """How an active lease ended that is there no more, or has another grant in its place."""
-    notice = _notice(after.ledger, lease)
-    at = after.moment.now.wall_ms
-    if notice is not None and notice.what == "revoked":
-        yield _of(Kind.REVOKED, lease, notice.at)
-    elif notice is not None:
-        return  # taken over: told of whoever has it now
-    elif now is None:
-        if _readable(after.ledger, lease.resource) and not _was_cleared(after.ledger, lease):
-            yield _of(Kind.RELEASED, lease, at)
-    elif _was_given_up(before, lease, now):
-        yield _of(Kind.RELEASED, lease, at)
-
-
 def _readable(ledger: Ledger | None, resource: Resource) -> bool:
     """Whether no record of it is damaged: what cannot be read was not given up."""
     try:
@@ -181,79 +139,105 @@ def _readable(ledger: Ledger | None, resource: Resource) -> bool:
         return False
 
 
-def _was_cleared(ledger: Ledger | None, lease: Lease) -> bool:
-    """Whether it ran out and a later claim of its holder's took its place: that claim is told."""
-    rivals = _rivals(ledger, lease.resource, lease.scope, lease.paths) if ledger else ()
-    return any(
-        same_person(x.holder, lease.holder) and x.claimed_at >= lease.expires_at for x in rivals
-    )
+class _Comparison:
+    """Two states of a ledger, as far as their leases share work with some parts."""
 
+    def __init__(self, before: Scene, after: Scene, parts: Sequence[Part]) -> None:
+        self._before, self._after, self._parts = before, after, parts
+        self._old = {x.key: x for x in _leases(before.ledger, parts)}
+        self._new = {x.key: x for x in _leases(after.ledger, parts)}
 
-def _was_given_up(before: Scene, lease: Lease, now: Lease) -> bool:
-    """Whether a lease must have been released before another grant stepped into its place.
+    def events(self) -> list[Happening]:
+        found = [*self._endings(), *self._beginnings(), *self._lapses()]
+        return found + list(self._openings(found))
 
-    What was parked is resumed by a new grant, and not released before.
-    """
-    if lease.parked and same_person(lease.holder, now.holder):
-        return False
-    if now.state is not State.ACTIVE or before.lapsed(lease):
-        return False
-    return now.claimed_at < lease.expires_at
+    def _endings(self) -> Iterator[Happening]:
+        for key, lease in self._old.items():
+            now = self._new.get(key)
+            if lease.state is not State.ACTIVE or (now and now.lease_id == lease.lease_id):
+                continue
+            notice = self._notice(lease)
+            if notice is None and self._was_released(lease, now):
+                yield _of(Kind.RELEASED, lease, self._after.moment.now.wall_ms)
+            elif notice is not None and notice.what == "revoked":
+                yield _of(Kind.REVOKED, lease, notice.at)
+            # What was taken over is told of whoever has it now.
 
+    def _was_released(self, lease: Lease, now: Lease | None) -> bool:
+        """Whether a grant that is there no more was given back, and did not run out before.
 
-def _beginnings(
-    after: Scene, old: dict[LeaseKey, Lease], new: dict[LeaseKey, Lease]
-) -> Iterator[Happening]:
-    for key, lease in new.items():
-        was = old.get(key)
-        same = was is not None and was.lease_id == lease.lease_id
-        if lease.state is State.COMPLETED:
-            if was is None or was.state is not State.COMPLETED or not same:
-                yield _of(Kind.COMPLETED, lease, lease.renewed_at)
-        elif not same:
-            taken = _takes_over(after.ledger, lease, was, old.values())
-            yield _of(Kind.TAKEN_OVER if taken else Kind.CLAIMED, lease, lease.claimed_at)
-        elif was is not None and was.operation != lease.operation:
-            kind = Kind.PARKED if lease.parked and not was.parked else Kind.RENEWED
-            yield _of(kind, lease, lease.renewed_at)
+        What was parked is resumed by a new grant, and not released before.
+        """
+        if now is None:
+            return _readable(self._after.ledger, lease.resource) and not self._was_cleared(lease)
+        if now.state is not State.ACTIVE or self._before.lapsed(lease):
+            return False
+        resumed = lease.parked and same_person(lease.holder, now.holder)
+        return not resumed and now.claimed_at < lease.expires_at
 
+    def _was_cleared(self, lease: Lease) -> bool:
+        """Whether it ran out and a later claim of its holder's took its place: that is told."""
+        ledger = self._after.ledger
+        rivals = _rivals(ledger, lease.resource, lease.scope, lease.paths) if ledger else ()
+        return any(
+            same_person(x.holder, lease.holder) and x.claimed_at >= lease.expires_at for x in rivals
+        )
 
-def _takes_over(
-    ledger: Ledger | None, lease: Lease, was: Lease | None, old: Iterable[Lease]
-) -> bool:
-    """Whether a grant displaced another's lease: its holder was told so, or it had run out."""
-    if was is not None and was.state is State.ACTIVE and not same_person(was.holder, lease.holder):
-        notice = _notice(ledger, was)
-        if notice is not None:
-            return notice.what == "taken_over"
-        return lease.claimed_at >= was.expires_at
-    for other in old:
-        if other.state is State.ACTIVE and other is not was:
-            notice = _notice(ledger, other)
-            if notice is not None and notice.what == "taken_over" and notice.at == lease.claimed_at:
-                return True
-    return False
+    def _beginnings(self) -> Iterator[Happening]:
+        for key, lease in self._new.items():
+            was = self._old.get(key)
+            same = was is not None and was.lease_id == lease.lease_id
+            if lease.state is State.COMPLETED:
+                if was is None or was.state is not State.COMPLETED or not same:
+                    yield _of(Kind.COMPLETED, lease, lease.renewed_at)
+            elif not same:
+                taken = self._takes_over(lease, was)
+                yield _of(Kind.TAKEN_OVER if taken else Kind.CLAIMED, lease, lease.claimed_at)
+            elif was is not None and was.operation != lease.operation:
+                kind = Kind.PARKED if lease.parked and not was.parked else Kind.RENEWED
+                yield _of(kind, lease, lease.renewed_at)
 
+    def _takes_over(self, lease: Lease, was: Lease | None) -> bool:
+        """Whether a grant displaced another's lease: its holder was told so, or it had run out."""
+        active = was is not None and was.state is State.ACTIVE
+        if was is not None and active and not same_person(was.holder, lease.holder):
+            notice = self._notice(was)
+            if notice is not None:
+                return notice.what == "taken_over"
+            return lease.claimed_at >= was.expires_at
+        others = (x for x in self._old.values() if x.state is State.ACTIVE and x is not was)
+        notices = (notice for x in others if (notice := self._notice(x)) is not None)
+        return any(n.what == "taken_over" and n.at == lease.claimed_at for n in notices)
 
-def _openings(
-    before: Scene,
-    after: Scene,
-    parts: Sequence[Part],
-    old: Iterable[Lease],
-    found: Sequence[Happening],
-) -> Iterator[Happening]:
-    """What nothing stands against any more, each part once."""
-    asked: list[tuple[Resource, str, tuple[str, ...]]] = [(r, s, ()) for r, s in parts]
-    if not asked:
-        asked = [
-            (x.resource, x.scope, x.paths)
-            for x in old
-            if x.state is State.ACTIVE and before.blocks(x)
-        ]
-    for resource, scope, paths in asked:
-        if before.blocked(resource, scope, paths) and not after.blocked(resource, scope, paths):
-            at = _since(found, resource, scope) or after.moment.now.wall_ms
-            yield Happening(Kind.AVAILABLE, resource, scope, at)
+    def _lapses(self) -> Iterator[Happening]:
+        after = self._after
+        for key, lease in self._new.items():
+            was = self._old.get(key)
+            known = was and was.lease_id == lease.lease_id and self._before.lapsed(was)
+            if after.lapsed(lease) and not known:
+                yield _of(Kind.LAPSED, lease, free_at(lease, after.policy, after.moment))
+
+    def _openings(self, found: Sequence[Happening]) -> Iterator[Happening]:
+        """What nothing stands against any more, each part once."""
+        asked: list[tuple[Resource, str, tuple[str, ...]]] = [(r, s, ()) for r, s in self._parts]
+        if not asked:
+            asked = [
+                (x.resource, x.scope, x.paths)
+                for x in self._old.values()
+                if x.state is State.ACTIVE and self._before.blocks(x)
+            ]
+        for asked_of in asked:
+            if self._before.blocked(*asked_of) and not self._after.blocked(*asked_of):
+                resource, scope, _ = asked_of
+                at = _since(found, resource, scope) or self._after.moment.now.wall_ms
+                yield Happening(Kind.AVAILABLE, resource, scope, at)
+
+    def _notice(self, lease: Lease) -> Notice | None:
+        """What its holder was told of the end of a lease, as long as that stands in the ledger."""
+        ledger, end = self._after.ledger, f"-{lease.lease_id[:8]}"
+        notices = () if ledger is None else ledger.notices(lease.holder)
+        about = (n for n in notices if fold(n.resource) == fold(lease.resource.text))
+        return next((n for n in about if n.id.endswith(end)), None)
 
 
 def _since(found: Sequence[Happening], resource: Resource, scope: str) -> int | None:
@@ -265,21 +249,6 @@ def _since(found: Sequence[Happening], resource: Resource, scope: str) -> int | 
         if x.kind in ends and x.resource == resource and scopes_overlap(x.scope, scope)
     ]
     return max(times, default=None)
-
-
-def _notice(ledger: Ledger | None, lease: Lease) -> Notice | None:
-    """What its holder was told of the end of a lease, as long as that stands in the ledger."""
-    if ledger is None:
-        return None
-    end = f"-{lease.lease_id[:8]}"
-    return next(
-        (
-            n
-            for n in ledger.notices(lease.holder)
-            if n.id.endswith(end) and fold(n.resource) == fold(lease.resource.text)
-        ),
-        None,
-    )
 
 
 def _of(kind: Kind, lease: Lease, at: int) -> Happening:

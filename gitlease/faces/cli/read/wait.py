@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import click
@@ -15,14 +16,18 @@ from gitlease.core.resources.resource import WHOLE
 from gitlease.faces import next_steps, sentences, wire
 from gitlease.faces.cli import output, types
 from gitlease.faces.cli.leases import claiming
-from gitlease.faces.cli.verb import LEASE_EXITS, READING_EXITS, Verb
+from gitlease.faces.cli.verb import LEASE_EXITS, READING_EXITS, Decorated, Verb
 
 if TYPE_CHECKING:
     from gitlease.core.errors import GitleaseError
     from gitlease.engine.waiting.watching import WatchEvent
     from gitlease.faces.cli.call import Call
 
-TIMEOUT = types.duration("timeout")
+
+def _timeout(text: str) -> Callable[[Decorated], Decorated]:
+    return click.option(
+        "--timeout", "seconds", metavar="D", type=types.duration("timeout"), help=text
+    )
 
 
 @click.command(
@@ -45,13 +50,7 @@ and so does a lapsed lease; completed work is never free.""",
     scope="Only this part of its work (default: the whole).",
 )
 @click.argument("words", metavar="RESOURCE...", nargs=-1, required=True)
-@click.option(
-    "--timeout",
-    "seconds",
-    metavar="D",
-    type=TIMEOUT,
-    help="Wait at most this long (default: for ever).",
-)
+@_timeout("Wait at most this long (default: for ever).")
 @click.pass_obj
 def wait_verb(
     call: Call, *, words: tuple[str, ...], seconds: int | None, scope: str | None
@@ -113,13 +112,7 @@ scope, holder, session, token.""",
     scope="Only what shares work with this scope.",
 )
 @click.argument("words", metavar="[RESOURCE]...", nargs=-1)
-@click.option(
-    "--timeout",
-    "seconds",
-    metavar="D",
-    type=TIMEOUT,
-    help="Stop after this long (default: never).",
-)
+@_timeout("Stop after this long (default: never).")
 @click.pass_obj
 def watch_verb(
     call: Call, *, words: tuple[str, ...], seconds: int | None, scope: str | None
