@@ -136,31 +136,24 @@ class Watcher:
         return Scene(head.ledger, Moment(now=self._clock.now(), seen=head.seen))
 
     def _told(self, happening: Happening, scene: Scene) -> WatchEvent:
-        lease, session = happening.lease, self._session
-        event = WatchEvent(
+        lease, session, view = happening.lease, self._session, None
+        if lease is not None:
+            view = view_lease(
+                replace(lease, state=ENDED.get(happening.kind, lease.state)),
+                layer=session.layer,
+                actor=session.actor,
+                policy=scene.policy,
+                moment=scene.moment,
+            )
+        return WatchEvent(
             kind=happening.kind.value,
             resource=happening.resource.text,
             scope=happening.scope,
             layer=session.layer,
             at=moment_of(happening.at),
-        )
-        if lease is None:
-            return event
-        if happening.kind in ENDED:
-            lease = replace(lease, state=ENDED[happening.kind])
-        view = view_lease(
-            lease,
-            layer=session.layer,
-            actor=session.actor,
-            policy=scene.policy,
-            moment=scene.moment,
-        )
-        return replace(
-            event,
-            resource=lease.resource.text,
-            holder=lease.holder,
-            session=lease.session,
-            token=lease.token,
+            holder=view.holder if view else None,
+            session=view.session if view else None,
+            token=view.token if view else None,
             lease=view,
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,6 +41,12 @@ def last_line(content: dict[str, Any]) -> None:
 def line(text: str) -> None:
     """Print one line of the answer."""
     print(_paragraph(text))
+
+
+def lines(texts: Iterable[str]) -> None:
+    """Print lines of the answer."""
+    for text in texts:
+        line(text)
 
 
 def aside(text: str) -> None:

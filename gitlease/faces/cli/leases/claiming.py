@@ -176,9 +176,6 @@ def show_claimed(call: Call, answer: Answer, also: Sequence[str] = ()) -> None:
 
         for name in task_words.unassigned(answer, call.ledger.edges.rules.people):
             output.line(f"taken over from {name}")
-        for text in task_words.edited(answer):
-            output.line(text)
-    for text in also:
-        output.line(text)
-    for note in answer.notes:
-        output.line(sentences.noted(note))
+        output.lines(task_words.edited(answer))
+    output.lines(also)
+    output.lines(sentences.noted(note) for note in answer.notes)

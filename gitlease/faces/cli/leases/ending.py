@@ -61,10 +61,8 @@ def release_verb(
 
 
 def _show_released(answer: Answer, resources: Sequence[Resource], note: str | None) -> None:
-    for view in answer.leases:
-        output.line(f"released {sentences.named(view)}")
-    for text in task_words.edited(answer):
-        output.line(text)
+    output.lines(f"released {sentences.named(view)}" for view in answer.leases)
+    output.lines(task_words.edited(answer))
     ended = {fold(view.resource) for view in answer.leases} | task_words.settled(answer)
     for resource in dict.fromkeys(resources):
         if not {fold(resource.text), resource.key} & ended:
@@ -109,5 +107,4 @@ def _show_completed(answer: Answer) -> None:
     for view in answer.leases:
         before = "" if answer.changed else f" already, by {view.holder}"
         output.line(f"completed {sentences.named(view)}{before}")
-    for text in task_words.edited(answer):
-        output.line(text)
+    output.lines(task_words.edited(answer))

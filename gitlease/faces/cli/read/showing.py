@@ -69,8 +69,7 @@ def show_verb(call: Call, *, word: str, ref: str | None, scope: str | None, cach
         _show_resource(call, found, views)
         if not views:
             output.line(_unleased(resource, part, found, call.now()))
-        for note in reading.notes:
-            output.line(sentences.noted(note))
+        output.lines(sentences.noted(note) for note in reading.notes)
         for place, ticket in enumerate(tickets, start=1):
             output.line(sentences.in_line(place, ticket, call.now()))
 

@@ -85,8 +85,7 @@ def wait_verb(
 def _show_free(names: list[str], scope: str, waited: int) -> None:
     after = f" after {format_duration(waited)}" if waited else ""
     part = "" if scope == WHOLE else f" (scope {scope})"
-    for name in names:
-        output.line(f"{name}{part} is free{after}")
+    output.lines(f"{name}{part} is free{after}" for name in names)
 
 
 @click.command(

@@ -159,10 +159,8 @@ def _show_leases(call: Call, answer: Answer) -> None:
     if answer.status == "parked":
         show_parked(call, answer)
         return
-    for view in answer.leases:
-        output.line(f"released {sentences.named(view)}")
-    for text in task_words.edited(answer):
-        output.line(text)
+    output.lines(f"released {sentences.named(view)}" for view in answer.leases)
+    output.lines(task_words.edited(answer))
 
 
 # --- list -----------------------------------------------------------------------------------------

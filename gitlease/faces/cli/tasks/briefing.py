@@ -81,8 +81,7 @@ def _section(title: str, lines: Sequence[str], limit: int, *, otherwise: str = "
         return
     output.line("")
     output.line(f"{title}:" if lines else otherwise)
-    for text in lines[:limit]:
-        output.line(f"  {text}")
+    output.lines(f"  {text}" for text in lines[:limit])
     if len(lines) > limit:
         output.line(f"  and {len(lines) - limit} more")
 

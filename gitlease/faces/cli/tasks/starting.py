@@ -153,8 +153,7 @@ def _show(answer: Answer, file: str, meant: Status) -> None:
 
     lines = task_words.edited(answer)
     same = f"the status in {task_words.path(file)} is {printable(meant.word)} already"
-    for text in lines or [same]:
-        output.line(text)
+    output.lines(lines or [same])
 
 
 def _completed(call: Call, resource: Resource) -> list[str]:
