@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gitlease.core.duration import parse_duration
-
 
 def duration(what: str) -> Callable[[str], int]:
     """Whole seconds; ``what`` names it in messages."""
 
     def read(text: str) -> int:
+        from gitlease.core.duration import parse_duration
+
         return parse_duration(text, what=what)
 
     return read
+
+
+def scope(text: str) -> str:
+    """A scope of a resource's work. UsageError for a bad one."""
+    from gitlease.core.resources.resource import parse_scope
+
+    return parse_scope(text)
 
 
 def note(text: str) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from gitlease.core.resources.resource import parse_scope
+from gitlease.faces.cli import types
 from gitlease.faces.codes import CODES
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class Verb(click.Command):
         self.examples, self.exits, self.done, self.advice = examples, exits, done, advice
         self.no, self.own_exits = no, own_exits
         if scope:
-            self.params.append(click.Option(["--scope"], metavar="S", type=parse_scope, help=scope))
+            self.params.append(click.Option(["--scope"], metavar="S", type=types.scope, help=scope))
         if cached:
             text = "Answer from what this clone knows, without asking the remote."
             self.params.append(Flag(["--cached"], help=text))
