@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 
-from gitlease.core.holder import person_key
+from gitlease.core.holder import login_of, person_key
 from gitlease.core.lease import same_person
-
-# What GitHub writes where somebody keeps their address private: the login is in it.
-_NO_REPLY = re.compile(r"(?:[0-9]+\+)?([^+@\s]+)@users\.noreply\.github\.com")
 
 
 class Addresses:
@@ -46,8 +42,8 @@ class Addresses:
         keys = {person_key(known_as)}
         for address in (email, known_as):
             keys |= {_name_key(n) for e, n in self._names.items() if same_person(e, address)}
-            login = _NO_REPLY.fullmatch(person_key(address))
-            keys |= {_name_key(login[1])} if login else set()
+            login = login_of(address)
+            keys |= {_name_key(login)} if login else set()
         return frozenset(keys)
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import string
 
+# What GitHub writes where somebody keeps their address private: the login is in it.
+_NO_REPLY = r"(?:[0-9]+\+)?([^+@\s]+)@users\.noreply\.github\.com"  # compiled where it is used
 _LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 
 
@@ -15,3 +18,9 @@ def person_key(email: str) -> str:
     mailboxes, and often two persons.
     """
     return email.lower() if email.isascii() else email.translate(_LOWER)
+
+
+def login_of(email: str) -> str | None:
+    """The login of a host that an address hides behind; None for any other address."""
+    found = re.fullmatch(_NO_REPLY, person_key(email))
+    return None if found is None else found[1]

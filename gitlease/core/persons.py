@@ -6,16 +6,12 @@ person's. Both are asked at once, so that nobody is called idle who works under 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 
 from gitlease.core.edge import Assignee, People
-from gitlease.core.holder import person_key
+from gitlease.core.holder import login_of, person_key
 
 ADDRESSES = 8  # of one person, who are told of something
-
-# What GitHub writes where somebody keeps their address private: the login is in it.
-_NO_REPLY = re.compile(r"(?:[0-9]+\+)?([^+@\s]+)@users\.noreply\.github\.com")
 
 
 class Persons:
@@ -38,9 +34,8 @@ class Persons:
             self._same.setdefault(self.usual(email), []).append(email)
             for word in (person_key(email), person_key(email.partition("@")[0])):
                 self._by_word.setdefault(word, []).append(email)
-            login = _NO_REPLY.fullmatch(person_key(email))
-            if login is not None:
-                self._by_login.setdefault(login[1], []).append(email)
+            if login := login_of(email):
+                self._by_login.setdefault(login, []).append(email)
         self._found: dict[str, tuple[str, ...]] = {}
         self._folded: dict[str, frozenset[str]] = {}
 

@@ -175,11 +175,7 @@ class _Push:
             self.warnings.append(f"{self._problem}: tasks are looked for where they usually are")
         after = {move.ref: move.new for move in self._ledgers}
         layers = (GLOBAL_LAYER, self._project.layer)
-        heads = [
-            head
-            for prefix in self._prefixes
-            for head in heads_of(self._refs, layers, prefix, after)
-        ]
+        heads = heads_of(self._refs, layers, self._prefixes, after)
         if not heads:
             return
         guard = WorkGuard(

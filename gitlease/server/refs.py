@@ -69,7 +69,7 @@ def read_refs(
 
 
 def heads_of(
-    refs: ServerRefs, layers: Sequence[str], prefix: str, moves: Mapping[str, str]
+    refs: ServerRefs, layers: Sequence[str], prefixes: Sequence[str], moves: Mapping[str, str]
 ) -> list[str]:
     """The commits of some layers' ledgers: as they are, and once ``moves`` of them are accepted.
 
@@ -77,7 +77,8 @@ def heads_of(
     """
     heads = dict.fromkeys(
         head
-        for layer in dict.fromkeys(layers)
+        for prefix in prefixes
+        for layer in layers
         for ref in (f"{prefix}/{layer}",)
         for head in (refs.now(ref), moves.get(ref, ""))
     )

@@ -243,31 +243,29 @@ def changed_records(old: Ledger | None, new: Ledger) -> list[tuple[str, bool | N
     Only the folders of records are looked into, two levels deep, and only where they differ:
     whatever else somebody pushed costs nothing. Without an old state all may have been there.
     """
-    changed: list[tuple[str, bool]] = []
-    gone: set[str] = set()
+    before: Entries = {}
+    after: Entries = {}
     for top in LEASE_FOLDERS:
-        before = {} if old is None else _entries(old, top)
-        after = _entries(new, top)
-        for fan in before.keys() | after.keys():
-            if before.get(fan) == after.get(fan) or not _FAN.fullmatch(fan):
-                continue
-            was = _entries(old, f"{top}/{fan}") if old is not None and fan in before else {}
-            now = _entries(new, f"{top}/{fan}") if fan in after else {}
-            gone |= {f"{top}/{fan}/{name}" for name in was.keys() - now.keys()}
-            changed += [
-                (f"{top}/{fan}/{name}", name in was)
-                for name, entry in now.items()
-                if was.get(name) != entry
-            ]
+        was, now = _entries(old, top), _entries(new, top)
+        for fan in was.keys() | now.keys():
+            if was.get(fan) != now.get(fan) and _FAN.fullmatch(fan):
+                folder = f"{top}/{fan}"
+                before |= {f"{folder}/{name}": x for name, x in _entries(old, folder).items()}
+                after |= {f"{folder}/{name}": x for name, x in _entries(new, folder).items()}
+    gone = before.keys() - after.keys()
     # A record that gains paths moves from one folder to the other: that is a change as well.
     moved = {file.partition("/")[2] for file in gone}
     found: list[tuple[str, bool | None]] = [(file, None) for file in gone]
-    for file, there in changed:
-        found.append((file, old is None or there or file.partition("/")[2] in moved))
+    for file, entry in after.items():
+        if before.get(file) != entry:
+            there = file in before or file.partition("/")[2] in moved
+            found.append((file, old is None or there))
     return found
 
 
-def _entries(ledger: Ledger, folder: str) -> Entries:
+def _entries(ledger: Ledger | None, folder: str) -> Entries:
+    if ledger is None:
+        return {}
     try:
         return cast("GitRecords", ledger.records).entries(folder)
     except (Invalid, CacheDamaged):
