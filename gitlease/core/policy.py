@@ -39,9 +39,6 @@ class Margins:
     grace: int = 5
     rule: Rule = Rule.WALL
 
-    def __str__(self) -> str:
-        return f"skew {self.skew}s, drift {self.drift} ppm, grace {self.grace}s, {self.rule.value}"
-
     def widest(self, other: Margins) -> Margins:
         """The larger of each margin; of the rules ``observed``, which needs no common clock."""
         return Margins(

@@ -25,7 +25,6 @@ from gitlease.store.heads import Heads
 if TYPE_CHECKING:
     from gitlease.core.work_push import WorkPush
 
-NO_REF = ""
 GONE = "this clone's copy of the ledger was damaged, and the ledger has moved on: try again"
 REPAIRS = 8
 PAUSE = 0.05  # seconds, times the number of tries: others of this clone may be at it as well

@@ -24,7 +24,6 @@ from gitlease.core.resources.pattern import (
     fold,
     overlap,
     parse,
-    unescape_literal,
 )
 
 
@@ -319,10 +318,10 @@ def test_limits_are_allowed() -> None:
 def test_literals_keep_their_spelling() -> None:
     assert parse("src/").is_literal
     assert not parse("src/*").is_literal
-    assert unescape_literal(parse("/Src/a b.py/")) == "Src/a b.py"
-    assert unescape_literal(parse(r"a\*\[b\]\\c")) == r"a*[b]\c"
-    assert unescape_literal(parse("cafe\u0301")) == "cafe\u0301"
-    assert unescape_literal(parse("*.py")) is None
+    assert parse("/Src/a b.py/").path == "Src/a b.py"
+    assert parse(r"a\*\[b\]\\c").path == r"a*[b]\c"
+    assert parse("cafe\u0301").path == "cafe\u0301"
+    assert parse("*.py").path is None
     assert parse("src/") is parse("src/")
     assert parse("a*").text == "a*"
 
@@ -333,7 +332,7 @@ def test_escaped_text_is_literal(name: str) -> None:
     assume(name not in (".", ".."))
     for path in (name, f"{name}/{name}", f"x/{name}"):
         pattern = parse(escape(path))
-        assert unescape_literal(pattern) == path
+        assert pattern.path == path
         assert covers(pattern, path)
 
 

@@ -15,12 +15,11 @@ from gitlease.core.work_push import WorkPush
 from gitlease.engine.ports import Change, Clock, Pending
 from gitlease.store.heads import Heads
 from gitlease.store.records import lease_file
-from gitlease.store.ref_store import NO_REF, Move, Pushed, RefLedgerStore
+from gitlease.store.ref_store import Move, Pushed, RefLedgerStore
 from gitlease.store.state import Known, StateFolder
 from support.memory_remote import Broken, Fault, MemoryRemote, Step
 
 __all__ = [
-    "NO_REF",
     "Broken",
     "Fault",
     "MemoryClone",

@@ -21,7 +21,7 @@ from gitlease.core.outcome import Event
 from gitlease.core.resources.resource import Resource
 from gitlease.core.work_push import WorkRef
 from gitlease.engine.ports import Cause, Change
-from gitlease.store.ref_store import NO_REF, Move, Pushed
+from gitlease.store.ref_store import Move, Pushed
 
 T = TypeVar("T")
 
@@ -57,7 +57,7 @@ class Step:
     notices: Mapping[str, tuple[Notice, ...]] = field(default_factory=dict)
     broken: Mapping[str, Broken] = field(default_factory=dict)
     tickets: Mapping[str, tuple[Ticket, ...]] = field(default_factory=dict)
-    parent: str = NO_REF
+    parent: str = ""
     renewal: bool = False
     events: tuple[Event, ...] = ()
 
@@ -251,7 +251,7 @@ class MemoryRemote:
         return True
 
     def _move(self, moves: Iterable[Move]) -> bool:
-        if any(self.refs.get(move.layer, NO_REF) != move.expected for move in moves):
+        if any(self.refs.get(move.layer, "") != move.expected for move in moves):
             return False
         self.refs |= {move.layer: move.new for move in moves}
         return True

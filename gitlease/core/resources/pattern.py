@@ -51,7 +51,10 @@ class PatternError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A parsed pattern, made by `parse`. Patterns of equal text are equal."""
+    """A parsed pattern, made by `parse`. Patterns of equal text are equal.
+
+    `path` is what a literal one names, in its original spelling; None for any other.
+    """
 
     text: str
     path: str | None = field(compare=False, repr=False)
@@ -98,11 +101,6 @@ def overlap(a: Pattern, b: Pattern) -> bool:
 def escape(literal: str) -> str:
     """The pattern text that reads `literal`, a path or one segment of it, as it stands."""
     return re.sub(r"^!|[\\*?\[]", r"\\\g<0>", literal)
-
-
-def unescape_literal(pattern: Pattern) -> str | None:
-    """The path that a literal pattern names, in its original spelling; None for any other."""
-    return pattern.path
 
 
 @lru_cache(maxsize=8192)
