@@ -183,7 +183,7 @@ def test_a_marker_ends_when_its_time_is_over(repo: HookRepo, shell: str) -> None
 @pytest.mark.parametrize("shell", SHELLS)
 def test_whoever_git_is_told_to_be_is_judged_by_gitlease(repo: HookRepo, shell: str) -> None:
     repo.set_idle()
-    for given in ("'user.email'='kim@example.com'", "'USER.Email=k'", "'lease.session'='x'",
+    for given in ("'user.email'='kim@example.com'", "'USER.EMAIL=k'", "'LEASE.session'='x'",
                   "'include.path'='x'", "'includeIf.x.path'='x'"):  # fmt: skip
         assert asked(repo, shell, GIT_CONFIG_PARAMETERS=given), given
     assert asked(repo, shell, GIT_CONFIG_COUNT="1")
@@ -554,12 +554,12 @@ def test_a_partial_clone_connects_to_nobody(repo: HookRepo) -> None:
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-@pytest.mark.parametrize("what", ["folder", "no leave", "link to nothing", "nothing to write to"])
+@pytest.mark.parametrize("what", ["folder", "pipe", "no leave", "link to nothing", "no clock"])
 def test_a_marker_that_is_no_file_lets_nothing_pass(repo: HookRepo, shell: str, what: str) -> None:
     repo.set_idle()
     assert not asked(repo, shell)
     marker, now = repo.private / COMMIT, repo.private / NOW
-    if what == "nothing to write to":
+    if what == "no clock":
         now.unlink()
         now.mkdir()
     elif what == "no leave":
@@ -568,7 +568,8 @@ def test_a_marker_that_is_no_file_lets_nothing_pass(repo: HookRepo, shell: str, 
             pytest.skip("whoever runs this may read everything")
     else:
         marker.unlink()
-        marker.mkdir() if what == "folder" else marker.symlink_to("nothing")
+        make = {"folder": marker.mkdir, "pipe": lambda: os.mkfifo(marker)}
+        make.get(what, lambda: marker.symlink_to("nothing"))()
     assert asked(repo, shell)
 
 

@@ -112,16 +112,18 @@ def _words(names: Sequence[str]) -> str:
 # A marker is dated to when it ends, so that a shell tells without a process whether that is to
 # come: by a file that is emptied now (touch is a process, and what is written is waited for by some
 # file systems). It names whom it was made for, and after that, up to an empty line, the files of
-# settings, which must not have changed since. Settings for one command may name somebody else.
+# settings, which must not have changed since. Settings for one command may name somebody else
+# (email, lease, include). Some shells end where the file that a function reads is not there.
+_TELLING = "*[mM][aA][iI]* | *[eE][aA][sS]* | *[nN][cC][lL]*"
 _IDLE = f"""\
   idle() {{
-    case ${{GIT_CONFIG_PARAMETERS-}} in *mail* | *lease* | *nclude*) return 1 ;; esac
+    case ${{GIT_CONFIG_PARAMETERS-}} in {_TELLING}) return 1 ;; esac
     true >"$d/{NOW}" && [ "$d/@MARKER@" -nt "$d/{NOW}" ] && IFS= read -r who || return 1
     [ "$who" = "{_words(WHO[:4])}:\\
 {_words(WHO[4:])}" ] || return 1
     while IFS= read -r f && [ -n "$f" ]; do [ ! "$f" -nt "$d/{SINCE}" ] || return 1; done
-@GIT@  }} 2>/dev/null <"$d/@MARKER@"
-  [ -n "${{GITLEASE_PROBE-}}" ] || ! idle || exit 0
+@GIT@  }} 2>/dev/null
+  [ -n "${{GITLEASE_PROBE-}}" ] || [ ! -f "$d/@MARKER@" ] || ! idle <"$d/@MARKER@" || exit 0
 """
 # Where a commit may claim a task, git says whether anything is staged where tasks are: the further
 # lines of the marker. What this clone alone cannot tell is gitlease's to find out.
