@@ -6,7 +6,7 @@ Every verb is made of these three; it has nothing else to do with the store.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from gitlease.core.errors import GitleaseError, HeadGone, NotFound
@@ -14,7 +14,7 @@ from gitlease.core.expiry import Moment
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import MS
 from gitlease.core.lease import Actor, Lease
-from gitlease.core.ledger import MAX_STEP, Fate
+from gitlease.core.ledger import MAX_STEP
 from gitlease.core.moves.operations import Acknowledge, Operation
 from gitlease.core.policy import DEFAULT_POLICY, Policy
 from gitlease.core.view import LeaseView
@@ -22,17 +22,11 @@ from gitlease.engine.answers import named
 from gitlease.engine.edges import Edges
 from gitlease.engine.intents import Intents
 from gitlease.engine.notices import is_to, told, unread_notices
-from gitlease.engine.ports import Clock, Inbox, LedgerStore, Pending, Snapshot
+from gitlease.engine.ports import Clock, Inbox, LedgerStore, Snapshot
+from gitlease.engine.settling import Settled, settle, told_by
 from gitlease.engine.transaction import PATIENCE, Step, Transaction, fresh_id, views_of
 
 T = TypeVar("T")
-
-BECAME = {
-    Fate.APPLIED: "had reached the remote",
-    Fate.LOST: "did not reach the remote, and no longer can",
-    Fate.UNKNOWN: "is too long ago to be found out",
-    Fate.UNDECIDED: "has not reached the remote so far, and cannot once the ledger changes",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +41,6 @@ class Look:
     @property
     def policy(self) -> Policy:
         return self.head.ledger.header.policy if self.head.ledger else DEFAULT_POLICY
-
-
-@dataclass(frozen=True, slots=True)
-class Settled:
-    """What there is to say of earlier changes, and those of them that may land yet."""
-
-    said: tuple[str, ...] = ()
-    open: tuple[Pending, ...] = ()
 
 
 class LedgerSession:
@@ -145,9 +131,7 @@ class LedgerSession:
     def _head(self, *, cached: bool) -> tuple[Snapshot, tuple[str, ...]]:
         if not cached:
             head = self.store.fetch(self.layer)
-            settled = self._judged(self.store.pending(self.layer), head)
-            said = settled.said + self._open_still(settled.open)
-            return head, said + self._repair_edges(head)
+            return head, told_by(self.store, head) + self._repair_edges(head)
         known = self.store.known(self.layer)
         if known is None:
             raise NotFound(
@@ -212,31 +196,13 @@ class LedgerSession:
     def settled(self) -> Settled:
         """What became of changes whose outcome an earlier command could not know."""
         waiting = list(self.store.pending(self.layer))
-        return self._judged(waiting, self.store.fetch(self.layer)) if waiting else Settled()
+        if not waiting:
+            return Settled()
+        return settle(self.store, waiting, self.store.fetch(self.layer))
 
     def came_of(self, settled: Settled, head: Snapshot | None) -> tuple[str, ...]:
         """What a step decided of changes that were left open before it, by the head after it."""
-        if not settled.open or head is None:
-            return ()
-        after = self._judged(settled.open, head)
-        return after.said + self._open_still(after.open)
-
-    def _judged(self, waiting: Iterable[Pending], head: Snapshot) -> Settled:
-        said, still = [], []
-        for pending in list(waiting):
-            became = self.store.settle(pending, head)
-            if became is Fate.UNDECIDED:
-                still.append(pending)
-            else:
-                said.append(_became(pending, became))
-        return Settled(tuple(said), tuple(still))
-
-    def _open_still(self, still: Sequence[Pending]) -> tuple[str, ...]:
-        """That they may land yet, said once in this clone."""
-        if not still:
-            return ()
-        before = self.store.shown(self.layer, [x.operations[0] for x in still])
-        return tuple(_became(x, Fate.UNDECIDED) for x in still if x.operations[0] not in before)
+        return () if head is None else told_by(self.store, head, settled.open)
 
     def _repair_edges(self, head: Snapshot | None = None) -> tuple[str, ...]:
         """Finish, or forget, what killed commands meant to write to task files."""
@@ -258,7 +224,3 @@ def _read_anew(read: Callable[[], T]) -> T:
         return read()
     except HeadGone:
         return read()
-
-
-def _became(pending: Pending, fate: Fate) -> str:
-    return f"{pending.what}, whose outcome was not known, {BECAME[fate]}"

@@ -24,8 +24,9 @@ from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import Resource
 from gitlease.core.view import LeaseView
 from gitlease.core.work_push import Became, WorkPush, WorkRef
-from gitlease.engine.ledger_session import LedgerSession, Settled
+from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.ports import Prepared, Snapshot, Swapped, WorkStore
+from gitlease.engine.settling import Settled, told_by
 from gitlease.engine.transaction import Step, with_views
 from gitlease.push.ports import PlannedPush, Work
 from gitlease.push.pushing import PushCase
@@ -82,25 +83,30 @@ class FencedPush:
 
     # --- the check of a token ---------------------------------------------------------------------
 
-    def fence(self, resource: Resource, token: int, *, scope: str | None = None) -> LeaseView:
+    def fence(
+        self, resource: Resource, token: int, *, scope: str | None = None
+    ) -> tuple[LeaseView, tuple[str, ...]]:
         """The live lease of a resource, if it has exactly this token now. LeaseLost where not.
 
-        Asks the remote whatever is known. Raises Invalid where the record is damaged.
+        With it what became of earlier changes. Asks the remote whatever is known. Raises Invalid
+        where the record is damaged.
         """
         session = self._session
         head = session.store.fetch(session.layer)
+        warnings = told_by(session.store, head)
         moment = session.moment(head)
         leases = head.ledger.leases_of(resource) if head.ledger else []
         asked = [x for x in leases if scope is None or fold(x.scope) == fold(scope)]
         found = next((x for x in asked if x.token == token), None)
         if found is not None and _is_live(found, moment):
-            return session.views_in(head, [found], moment)[0]
+            return session.views_in(head, [found], moment)[0], warnings
         refusal = LeaseLost(
             f"{resource} is not held with token {token} any more: {_instead(found, asked, moment)}",
             resource=resource.text,
             scope=scope,
             conflicts=tuple(x for x in asked if x.state is State.ACTIVE),
         )
+        refusal.warnings = warnings
         raise with_views(refusal, head, session.actor, moment)
 
     # --- the push -------------------------------------------------------------------------------

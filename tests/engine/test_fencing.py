@@ -526,7 +526,7 @@ def test_a_dry_run_judges_and_moves_nothing(world: World) -> None:
 
 
 def fence(world: World, who: Actor, token: int, *, scope: str | None = None) -> int:
-    return world.fencing(who, world.work()).fence(API, token, scope=scope).token
+    return world.fencing(who, world.work()).fence(API, token, scope=scope)[0].token
 
 
 def test_a_token_that_is_live_passes_for_anyone(world: World) -> None:
@@ -571,8 +571,8 @@ def test_what_is_parked_is_nobody_s_token(world: World) -> None:
 def test_a_scope_is_looked_at_alone(world: World) -> None:
     world.of(JO).claim([F001], ClaimOptions(scope="parser"))
     check = world.fencing(JO, world.work())
-    assert check.fence(F001, 2).scope == "parser"
-    assert check.fence(F001, 2, scope="PARSER").token == 2
+    assert check.fence(F001, 2)[0].scope == "parser"
+    assert check.fence(F001, 2, scope="PARSER")[0].token == 2
     with pytest.raises(LeaseLost):
         check.fence(F001, 2, scope="lexer")
 

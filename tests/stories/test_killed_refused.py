@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from support.remotes import Remote
+from support.repos import git
 from support.running import Desk, until
 
 SO_FAR = "has not reached the remote so far"
@@ -48,6 +49,37 @@ def test_the_next_command_tells_it_though_it_only_reads(left: Desk, verb: list[s
     assert "F001" not in str(left.document("list")["warnings"]), "it is told once"
     left.document("claim", "F002", "--any")
     assert "F001" not in str(left.document("list")["leases"])
+
+
+def told(desk: Desk, *argv: str, expect: int = 0) -> str:
+    """What a command says besides its answer, typed by a person."""
+    done = desk.ask(*argv)
+    assert done.returncode == expect, done
+    return "".join(line for line in done.stderr.splitlines() if "outcome was not known" in line)
+
+
+@pytest.mark.parametrize(
+    ("verb", "expect"),
+    [
+        (["wait", "F001"], 0),
+        (["watch", "--timeout", "1s"], 0),
+        (["fence", "F001", "1"], 3),
+        (["check", "HEAD~1..HEAD"], 0),
+    ],
+)
+def test_a_command_that_asks_for_something_else_tells_it_once(
+    left: Desk, verb: list[str], expect: int
+) -> None:
+    (left.clone / "work.txt").write_text("work")
+    git(left.clone, "add", "work.txt")
+    git(left.clone, "commit", "-q", "-m", "work")
+    assert SO_FAR in told(left, *verb, expect=expect)
+    assert not told(left, *verb, expect=expect)
+
+
+def test_whoever_waits_in_vain_is_told_it_too(left: Desk, kim: Desk) -> None:
+    kim.document("claim", "F001", "--any")
+    assert NO_LONGER in told(left, "wait", "F001", "--timeout", "1s", expect=1)
 
 
 def test_a_command_that_changes_the_ledger_tells_what_it_came_to_at_once(left: Desk) -> None:

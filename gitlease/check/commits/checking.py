@@ -23,6 +23,7 @@ from gitlease.core.policy import DEFAULT_POLICY
 from gitlease.core.resources.pattern import fold
 from gitlease.engine.notices import unread_records
 from gitlease.engine.ports import Clock, LedgerStore, Snapshot, TaskFiles
+from gitlease.engine.settling import told_by
 from gitlease.guard.commit_facts import CommitFacts, CommitReader
 from gitlease.store.history_reader import HistoryReader, LedgerHistory
 
@@ -163,6 +164,8 @@ class CheckService:
         elif cached:
             age = head.received.elapsed_at_most(self._clock.now()) // MS
             yield f"by what this clone knew of the ledger {head.layer} {age}s ago"
+        if not cached:
+            yield from told_by(self._store, head)
 
     def _placed(self, found: list[Finding]) -> tuple[list[Finding], list[str]]:
         """The findings at the edge's line of the task's file, where the claim is one of a task."""

@@ -10,6 +10,7 @@ from gitlease.engine.answers import NO_TURN, Answer, Turn
 from gitlease.engine.edges import Planned
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.ports import Snapshot
+from gitlease.engine.settling import told_by
 from gitlease.engine.waiting.head_watcher import HeadWatcher
 
 
@@ -27,7 +28,7 @@ class WaitCondition:
         claim: Callable[[Turn], Answer] | None = None,
     ) -> None:
         self._transaction, self._plan, self._claim = session.transaction, plan, claim
-        self._watcher = HeadWatcher(session)
+        self._store, self._watcher = session.store, HeadWatcher(session)
         self.in_line = claim is not None
 
     def refusal(self, head: Snapshot, turn: Turn) -> LeaseHeld | None:
@@ -49,12 +50,22 @@ class WaitCondition:
             return self._claim(turn)
         known = self._watcher.refresh()
         head = known if looked and known is not None else self._watcher.look()
+        said = told_by(self._store, head)
+        try:
+            said = self._free(head).warnings + said
+        except GitleaseError as refusal:
+            refusal.warnings += said
+            raise
+        return Answer(status="free", changed=False, warnings=said)
+
+    def _free(self, head: Snapshot) -> Snapshot:
+        """The state in which a claim would be granted; raises what stands in its way."""
         try:
             self._decide(head, NO_TURN)
         except HeadGone:
             head = self._watcher.fetch()
             self._decide(head, NO_TURN)
-        return Answer(status="free", changed=False, warnings=head.warnings)
+        return head
 
     def _decide(self, head: Snapshot, turn: Turn) -> None:
         self._transaction.decided(head, self._plan(turn)[0])

@@ -54,7 +54,7 @@ class Watcher:
     """Watches some parts of a layer, or all of it, for one session.
 
     ``on_trouble`` is told when the remote cannot be reached, once until it answers again;
-    ``on_begin`` is called after the first look, from when on nothing is missed.
+    ``on_begin`` gets the first state that was seen, from when on nothing is missed.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Watcher:
         *,
         dice: random.Random | None = None,
         on_trouble: Callable[[GitleaseError], None] = lambda _error: None,
-        on_begin: Callable[[], None] = lambda: None,
+        on_begin: Callable[[Snapshot], None] = lambda _head: None,
     ) -> None:
         self._session, self._parts, self._clock = session, tuple(parts), session.clock
         self._dice = dice or random.SystemRandom()
@@ -80,8 +80,9 @@ class Watcher:
         Raises what the first look at the remote raises, and later whatever no patience helps with.
         """
         began = self._looked = self._clock.now()
-        scene = self._scene(self._watcher.fetch())
-        self._on_begin()
+        head = self._watcher.fetch()
+        scene = self._scene(head)
+        self._on_begin(head)
         limit = LONGEST if seconds is None else seconds
         while (left := limit - self._seconds_since(began)) > 0:
             woken = self._nap(scene, left)

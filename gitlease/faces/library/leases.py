@@ -322,7 +322,8 @@ class Leases:
         if isinstance(token, bool) or not isinstance(token, int) or token < 1:
             raise UsageError("a token is a positive whole number", resource=resource)
         wanted, part = self._resource(resource), to_scope(scope)
-        return open_push(self._workspace).fence(wanted, token, scope=part)
+        view, self.warnings = open_push(self._workspace).fence(wanted, token, scope=part)
+        return view
 
     def wait(self, *resources: str, scope: str = WHOLE, timeout: Duration | None = None) -> None:
         """Return once a claim of all of these would be granted; nothing is claimed. Raises

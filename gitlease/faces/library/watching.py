@@ -87,7 +87,7 @@ class Subscription(Generic[Callback]):
 
     def _watch(self) -> None:
         ledger = self._opened(self._stopped).ledger
-        events = Watcher(ledger, self._parts, on_begin=self._ready.set).events()
+        events = Watcher(ledger, self._parts, on_begin=lambda _head: self._ready.set()).events()
         for event in events:
             if self._stopped.is_set():
                 return

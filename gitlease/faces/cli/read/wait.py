@@ -120,12 +120,19 @@ def watch_verb(
     gc.enable()
     if scope is not None and not words:
         raise UsageError("--scope needs a resource")
+    from gitlease.engine.settling import told_by
     from gitlease.engine.waiting.watching import Watcher
 
     part = WHOLE if scope is None else scope
     parts = [(resource, part) for resource in call.resources(words)]
-    output.warn([*call.warnings, *call.ledger.store.warnings])
-    watcher = Watcher(call.ledger, parts, on_trouble=_tell_trouble)
+    store = call.ledger.store
+    output.warn([*call.warnings, *store.warnings])
+    watcher = Watcher(
+        call.ledger,
+        parts,
+        on_trouble=_tell_trouble,
+        on_begin=lambda head: output.warn(told_by(store, head)),
+    )
     for event in watcher.events(seconds=seconds):
         if call.json:
             print(json.dumps(wire.watched(event)), flush=True)

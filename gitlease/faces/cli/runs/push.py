@@ -185,10 +185,11 @@ refuse smaller ones is better protected than by any check beforehand.""",
 @click.pass_obj
 def fence_verb(call: Call, *, word: str, token: int, scope: str | None) -> None:
     """Check a token against the lease that there is now."""
-    view = _fencing(call).fence(call.resource(word), token, scope=scope)
+    view, warnings = _fencing(call).fence(call.resource(word), token, scope=scope)
     now = call.now()
     call.answer(
         {"status": "held", "leases": [wire.lease(view)], "lease": wire.lease(view)},
+        warnings=warnings,
         views=[view],
         show=lambda: output.line(
             f"{sentences.named(view)} is held with token {token} {sentences.until(view, now)}"
