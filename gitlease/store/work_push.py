@@ -22,6 +22,7 @@ from gitlease.store.transport import is_far, read_push
 
 # What git finds missing at the other end before it sends anything.
 UNABLE = re.compile(r"(?m)^fatal: the receiving end (does not support [a-z -]+)")
+_SENT_BY_CONFIG = "push.pushOption in git config sends some: git -c push.pushOption= lease push"
 _ALTERNATES = "GIT_ALTERNATE_OBJECT_DIRECTORIES"
 
 
@@ -53,6 +54,8 @@ def push_work(
     unable = UNABLE.search(result.err)
     if result.code and unable is not None:
         said = f"the remote {unable[1]}"
+        if "push options" in said and not any(x.startswith("--push-option") for x in work.words):
+            said += f", and {_SENT_BY_CONFIG}"
         return Pushed(clean=False, sent=False, cause=Cause.WORK, detail=said)
     if objects and result.code and not result.timed_out and not result.out:
         blamed = [x for x in result.err.splitlines() if x.startswith(("fatal:", "error:"))]

@@ -951,6 +951,20 @@ def test_words_for_the_server_reach_it(stage: Stage, capsys: pytest.CaptureFixtu
     assert stage.ledger == ledger
 
 
+def test_words_that_settings_send_are_named_where_the_server_takes_none(
+    stage: Stage, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    git(stage.remote.bare, "config", "receive.advertisePushOptions", "false")
+    git(stage.jo.root, "config", "push.pushOption", "ci.skip")
+    stage.jo.commits()
+    assert run(typed(stage.jo, "push")) == 4
+    said = json.loads(capsys.readouterr().out)["error"]["message"]
+    assert "the remote does not support push options, and push.pushOption in git config" in said
+    assert said.endswith("sends some: git -c push.pushOption= lease push")
+    monkeypatch.setenv("GIT_CONFIG_PARAMETERS", "'push.pushOption'=''")  # as `git -c` has it
+    assert run(typed(stage.jo, "push")) == 0
+
+
 def test_the_library_speaks_the_same(stage: Stage) -> None:
     made = stage.jo.commits()
     leases = stage.jo.leases
