@@ -106,7 +106,8 @@ class Swapped:
 
     ``sent`` is False where it is certain that no request for this change, by this try or another,
     left this machine, so that it cannot land later. ``detail`` is what the remote said, without
-    secrets, and ``said`` the lines that it printed at a clean success.
+    secrets, ``said`` the lines that it printed at a clean success, and ``hints`` those that its
+    hooks gave with a refusal.
     """
 
     fate: Fate
@@ -115,6 +116,7 @@ class Swapped:
     sent: bool = True
     detail: str = ""
     said: tuple[str, ...] = ()
+    hints: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -306,7 +306,7 @@ def _is_plain(applied: Applied) -> bool:
 
 def _failure(swapped: Swapped, what: str) -> GitleaseError:
     if swapped.cause in (Cause.REFUSED, Cause.WORK):
-        return Denied(f"the remote refused {what}: {swapped.detail}")
+        return Denied(f"the remote refused {what}: {swapped.detail}", hints=swapped.hints)
     if swapped.cause is Cause.BUSY:
         return Unavailable(
             f"the ledger's ref is locked on the remote: {swapped.detail}",

@@ -223,7 +223,7 @@ class GitWork:
             return pushed.said
         if pushed.cause is Cause.UNREACHABLE:
             raise unknown(pushed.detail)
-        raise Denied(f"the remote refused the push: {pushed.detail}")
+        raise Denied(f"the remote refused the push: {pushed.detail}", hints=pushed.hints)
 
     def follow(self, plan: PlannedPush) -> None:
         commands: list[list[str]] = []

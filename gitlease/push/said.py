@@ -23,7 +23,11 @@ _WRONG = (
 )
 _SUBMODULES = "submodule paths contain changes"
 _NOT_ATOMIC = "does not support --atomic"
-_BY_GIT = ("error: failed to push", "error: atomic push failed", "hint:", "To ")
+_BY_GIT = (
+    "error: failed to push",
+    "error: atomic push failed",
+    "fatal: the remote end hung up",  # a receiving git on this machine, after a dry run
+)
 
 
 def parts_of(result: GitResult) -> tuple[tuple[str, ...], list[str] | None]:
@@ -45,7 +49,7 @@ class Heard:
     """
 
     def __init__(self, tell: Callable[[str], None]) -> None:
-        self._tell, self._rest = tell, b""
+        self._tell, self._rest, self._failed = tell, b"", False
         self._kept: list[str] | None = None
 
     def more(self, data: bytes) -> None:
@@ -53,7 +57,10 @@ class Heard:
         for line in lines:
             text = without_secrets(line.decode("utf-8", "replace").rstrip())
             if not text or text.startswith(_BY_GIT):
+                self._failed = self._failed or bool(text)
                 continue
+            if self._failed and text.startswith("hint:"):
+                continue  # git's advice follows on its error; what came before is a hook's
             if self._kept is None and text.startswith("fatal: "):
                 self._kept = []
             (self._tell if self._kept is None else self._kept.append)(text)

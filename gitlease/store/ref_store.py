@@ -36,7 +36,7 @@ class Pushed:
     """What was said of a push. ``clean``: our refs were updated by this very push, and it is done.
 
     ``sent`` is False only when it is certain that no request to update a ref left this machine.
-    ``said`` has the lines that the server printed.
+    ``said`` has the lines that the server printed, and ``hints`` the hints among them.
     """
 
     clean: bool
@@ -44,6 +44,7 @@ class Pushed:
     cause: Cause = Cause.NONE
     detail: str = ""
     said: tuple[str, ...] = ()
+    hints: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,7 +288,14 @@ class RefLedgerStore:
             fate = Fate.LOST  # git itself saw that the ref had moved on, and sent nothing
         if fate is Fate.APPLIED and work is not None and there and work.is_undone(there):
             fate = Fate.LOST  # the server came to its end between the two: the work is still to do
-        return Swapped(fate=fate, heads=heads, cause=pushed.cause, sent=sent, detail=pushed.detail)
+        return Swapped(
+            fate=fate,
+            heads=heads,
+            cause=pushed.cause,
+            sent=sent,
+            detail=pushed.detail,
+            hints=pushed.hints,
+        )
 
 
 def _fate(pending: Pending, head: Snapshot) -> Fate:

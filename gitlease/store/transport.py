@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from gitlease.core.errors import Denied, GitleaseError, Invalid, Unavailable
 from gitlease.core.frozen import dataclass, replace
+from gitlease.core.printable import clean
 from gitlease.engine.ports import Cause
 from gitlease.git.query import denies, detail_of, is_id, without_secrets
 from gitlease.git.run import GitResult, run_git
@@ -19,6 +20,7 @@ from gitlease.store.damage import CacheDamaged
 from gitlease.store.ref_store import Pushed
 
 TIME_LIMIT = 30.0  # seconds for one fetch or push
+HINTS = 5  # of a server's hooks that are passed on
 
 # Nothing that the clone's or the user's settings say may touch more than the one ref.
 _SETTINGS = {
@@ -43,6 +45,7 @@ _BUSY = (
 )
 _NO_TRANSPORT = r"transport '.*' not allowed|is not a git command|remote helper"
 _STALE = "[rejected] (stale info)"
+_HINT = re.compile(r"(?:gitlease: )?hint: *(.+)")
 # What is said of a ref that only shares the fate of another.
 _ALONG_WITH = ("[rejected] (atomic push failed", "[remote rejected] (atomic ")
 # What the receiving git on this machine says before it has offered anything to be updated.
@@ -194,14 +197,14 @@ def read_push(
         ref, _, note = rest.partition("\t")
         if tab and len(flag) == 1:
             flags[ref.rpartition(":")[2]] = (flag, note)
-    clean = (
+    took = (
         result.code == 0
         and not result.timed_out
         and "Done" in lines
         and all(flags.get(ref, ("", ""))[0] in (" ", "+", "*") for ref in ours)
         and all(flags.get(ref, ("", ""))[0] in (" ", "+", "*", "-", "=") for ref in work)
     )
-    if clean:
+    if took:
         return Pushed(clean=True, said=_by_server(said))
     notes = " ".join(note for flag, note in flags.values() if flag in ("!", "="))
     detail = detail_of([*said, *([notes] if notes else [])], result, timeout)
@@ -209,7 +212,10 @@ def read_push(
     if flags and all(note == _STALE for _, note in flags.values()):
         sent = False  # git itself saw that the ref is not what was expected, before it sent
     cause = _cause(result, notes, said)
-    pushed = Pushed(clean=False, sent=sent, cause=cause, detail=detail, said=_by_server(said))
+    printed = _by_server(said)
+    pushed = Pushed(
+        clean=False, sent=sent, cause=cause, detail=detail, said=printed, hints=_hints_in(printed)
+    )
     if not work:
         return pushed
     refused = {ref: note for ref, (flag, note) in flags.items() if flag == "!"}
@@ -221,13 +227,21 @@ def read_push(
     if not own or cause is Cause.BUSY:
         return pushed
     detail = "; ".join(f"{ref}: {without_secrets(note)}" for ref, note in sorted(own.items()))
-    return replace(pushed, cause=Cause.WORK, detail=detail)
+    why = next((f" remote: {clean(x)[:300]}" for x in printed if not _HINT.match(x)), "")
+    return replace(pushed, cause=Cause.WORK, detail=detail + why)
 
 
 def _by_server(said: Sequence[str]) -> tuple[str, ...]:
     """What the server had to say, as it said it."""
     lines = (line.removeprefix("remote:").strip() for line in said if line.startswith("remote:"))
     return tuple(without_secrets(line) for line in lines if line)
+
+
+def _hints_in(printed: Sequence[str]) -> tuple[str, ...]:
+    """The hints that the server's hooks gave with a refusal, as ours are given."""
+    found = map(_HINT.match, printed)
+    hints = dict.fromkeys(clean(hint[1])[:300] for hint in found if hint)
+    return tuple(hints)[:HINTS]
 
 
 def _was_sent(trace: Sequence[str]) -> bool:

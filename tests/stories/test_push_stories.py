@@ -311,6 +311,22 @@ def test_one_s_own_hook_that_refuses_leaves_everything(stage: Stage) -> None:
     assert stage.jo.push(hooks=False).fenced, "the fence stays, whatever is skipped"
 
 
+def test_the_hints_of_one_s_own_hook_are_passed_on_and_not_those_of_git(stage: Stage) -> None:
+    said = ["tests are red", "hint: make fix", "To push anyway: --no-verify"]
+    stage.jo.hook("".join(f"echo '{line}' >&2\n" for line in said) + "exit 1\n")
+    stage.jo.commits()
+    with pytest.raises(Denied, match="a pre-push hook"):
+        stage.jo.push()
+    assert stage.jo.told == said
+    stage.jo.hook("echo 'hint: all is well' >&2\n")
+    stage.jo.told.clear()
+    stage.kim.commits("other.txt")
+    stage.kim.git("push", "-q", "origin", "main")
+    with pytest.raises(PushRefused, match="fetch first"):
+        stage.jo.push()
+    assert stage.jo.told == ["hint: all is well"]
+
+
 def test_what_a_hook_commits_is_not_pushed_along(stage: Stage) -> None:
     """As with git itself: what is pushed was looked up before."""
     made = stage.jo.commits()
@@ -367,6 +383,20 @@ def test_a_server_that_refuses_everything_is_not_asked_for_long(stage: Stage) ->
         stage.jo.push()
     assert (stage.main, stage.ledger) == (before, ledger)
     assert stage.remote.pushes() - pushes <= 3
+
+
+def test_the_hints_of_a_server_s_hook_come_with_its_refusal(stage: Stage) -> None:
+    hook = stage.remote.bare / "hooks" / "pre-receive"
+    script(hook, "echo closed for today; echo 'hint: ask ops' >&2; echo hint: or wait; exit 1\n")
+    stage.jo.commits()
+    for refused in (stage.jo.push, lambda: stage.jo.leases.claim("F099", any=True)):
+        with pytest.raises(Denied, match="closed for today") as caught:
+            refused()
+        assert set(caught.value.hints) == {"ask ops", "or wait"}
+    stage.kim.commits("other.txt")
+    with pytest.raises(Denied, match="closed for today") as caught:
+        stage.kim.push()
+    assert set(caught.value.hints) == {"ask ops", "or wait"}
 
 
 def test_what_a_server_says_is_passed_on(stage: Stage) -> None:
