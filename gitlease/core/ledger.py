@@ -23,6 +23,7 @@ RING_SIZE = 128
 MAX_STEP = 64  # operations of one step: two whole steps at least stand in the ring
 NOTES_KEPT = 20
 NOTICES_KEPT = 50
+HOLDERS_TOLD = 256  # by one step
 TICKETS_KEPT = 256  # of one resource
 EPOCH_SIZE = 10**12
 
@@ -268,10 +269,14 @@ class Ledger:
         return replace(self, changes=replace(self.changes, notes=kept))
 
     def with_notices(self, holder: str, notices: tuple[Notice, ...]) -> Ledger:
-        """With these notices for a holder; the oldest beyond the limit are dropped."""
-        last = notices[-NOTICES_KEPT:]
-        to = last[0].to if last else holder
-        kept = {**self.changes.notices, person_key(holder): (to, last)}
+        """With these notices for a holder; the oldest beyond the limit are dropped.
+
+        Those of more holders than one step may tell are left as they are: a notice is a courtesy.
+        """
+        told, last = self.changes.notices, notices[-NOTICES_KEPT:]
+        if len(told) >= HOLDERS_TOLD and person_key(holder) not in told:
+            return self
+        kept = {**told, person_key(holder): (last[0].to if last else holder, last)}
         return replace(self, changes=replace(self.changes, notices=kept))
 
     def with_tickets(self, resource: Resource, tickets: tuple[Ticket, ...]) -> Ledger:

@@ -10,9 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from gitlease.core.errors import Denied, GitleaseError, Invalid, Unavailable
+from gitlease.core.errors import Denied, GitleaseError, Invalid, Unavailable, clean
 from gitlease.core.frozen import dataclass, replace
-from gitlease.core.printable import clean
 from gitlease.engine.ports import Cause
 from gitlease.git.query import denies, detail_of, is_id, without_secrets
 from gitlease.git.run import GitResult, run_git

@@ -37,7 +37,7 @@ from gitlease.core.errors import (
 )
 from gitlease.core.expiry import Sighting
 from gitlease.core.lease import Actor, Lease, State
-from gitlease.core.ledger import Ledger
+from gitlease.core.ledger import HOLDERS_TOLD, Ledger
 from gitlease.core.loss import Loss, ending, still_held
 from gitlease.core.moves.operations import Retire, Retirement
 from gitlease.core.moves.retiring import may_retire
@@ -179,6 +179,13 @@ def test_every_address_of_somebody_is_told_but_never_oneself() -> None:
     before = holding(lease())
     ledger, _ = after(before, JO, item(*leases_in(before)))
     assert ledger.notices(JO.holder) == ()
+
+
+def test_one_step_tells_a_bounded_number_of_people() -> None:
+    many = Assignee("@all", tuple(f"{n}@example.com" for n in range(HOLDERS_TOLD + 1)))
+    ledger, _ = after(holding(), JO, item(unassigned=(many, many)))
+    told = [len(ledger.notices(holder)) for holder in many.holders]
+    assert told == [2] * HOLDERS_TOLD + [0]
 
 
 @pytest.mark.parametrize("scope", ["*", "parser"])

@@ -12,7 +12,7 @@ from core.values import F001, JO, KIM, NOON, TTL, claim, empty, fresh, moment, r
 from gitlease.core.errors import Invalid, LeaseHeld, PolicyRefused, UsageError
 from gitlease.core.instant import MS
 from gitlease.core.lease import Actor
-from gitlease.core.ledger import TICKETS_KEPT, Ledger, Ticket
+from gitlease.core.ledger import MAX_STEP, TICKETS_KEPT, Ledger, Ticket
 from gitlease.core.moves.operations import LeaveTicket, TakeTicket
 from gitlease.core.moves.tickets import LONGEST_TICKET, SKEW, NotYourTurn, line, place
 from gitlease.core.moves.transitions import apply
@@ -150,6 +150,17 @@ def test_a_ticket_for_nothing_is_a_slip() -> None:
     op = TakeTicket(id=fresh(), actor=JO, resources=(), ticket="t", until=SOON)
     with pytest.raises(UsageError):
         apply(empty(), [op], moment())
+
+
+def test_one_step_stands_in_a_bounded_number_of_lines() -> None:
+    def ask(count: int, first: int = 0) -> TakeTicket:
+        names = tuple(parse_resource(f"T{n}") for n in range(first, first + count))
+        return TakeTicket(id=fresh(), actor=JO, resources=names, ticket=fresh(), until=SOON)
+
+    assert apply(empty(), [ask(MAX_STEP)], moment()).changed
+    for asked in ([ask(MAX_STEP + 1)], [ask(MAX_STEP), ask(1, MAX_STEP)]):
+        with pytest.raises(UsageError, match=f"at most {MAX_STEP} resources"):
+            apply(empty(), asked, moment())
 
 
 def test_a_ticket_that_nobody_can_believe_is_passed_over() -> None:

@@ -606,6 +606,14 @@ def merge_commit(f: Forge) -> Draft:
     return replace(draft, parents=(*draft.parents, f.parents(f.tip())[0]))
 
 
+@other("commit")
+def signature_beyond_measure(f: Forge) -> str:
+    made = f.repo[f.write(f.honest(barrier()))].read_raw()
+    head, _, message = made.partition(b"\n\n")
+    signed = head + b"\ngpgsig x" + b"\n x" * 10_000 + b"\n\n" + message
+    return write_object(f.path, signed, "commit")
+
+
 @other("held")
 def several_commits_with_an_illegal_one_in_the_middle(f: Forge) -> str:
     first = f.write(f.honest(claim()))
@@ -772,6 +780,14 @@ def ticket_of_another_taken_for_ones_own(f: Forge) -> Draft:
     (mine,) = (t for t in line if t.id == op.ticket)
     stolen = draft.changes(tickets={"f002": (resource, (replace(mine, id="jo-waits"),))})
     return stolen.naming(replace(op, ticket="jo-waits"))
+
+
+@illegal("usage")
+def tickets_beyond_measure(f: Forge) -> Draft:
+    names = tuple(parse_resource(f"T{n}") for n in range(MAX_STEP + 1))
+    until = f.later(HOUR).wall_ms
+    op = TakeTicket(id=fresh(), actor=KIM, resources=names[:1], ticket="t", until=until)
+    return f.honest(op).naming(replace(op, resources=names))
 
 
 # --- time and the message -----------------------------------------------------------------------

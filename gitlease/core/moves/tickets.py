@@ -15,7 +15,7 @@ from gitlease.core.errors import LeaseHeld, PolicyRefused, UsageError
 from gitlease.core.expiry import Moment
 from gitlease.core.frozen import dataclass
 from gitlease.core.lease import Actor, same_person
-from gitlease.core.ledger import TICKETS_KEPT, Ledger, Ticket
+from gitlease.core.ledger import MAX_STEP, TICKETS_KEPT, Ledger, Ticket
 from gitlease.core.moves.operations import Claim, LeaveTicket, TakeTicket
 from gitlease.core.outcome import Event, Outcome
 from gitlease.core.resources.resource import Resource, scopes_overlap
@@ -72,6 +72,8 @@ def take(ledger: Ledger, op: TakeTicket, moment: Moment) -> tuple[Ledger, Outcom
     now = moment.now.wall_ms
     if not op.resources:
         raise UsageError("a ticket needs a resource to wait for")
+    if len(op.resources) + len(ledger.changes.tickets) > MAX_STEP:
+        raise UsageError(f"one step stands in line for at most {MAX_STEP} resources")
     state, said = ledger, list[Event]()
     for resource in op.resources:
         waiting = line(ledger.tickets(resource), now)
