@@ -19,7 +19,11 @@ def main() -> None:
     # A call is short and gives everything back to the system at its end: collecting garbage and
     # taking the imported libraries apart would be a quarter of its time.
     gc.disable()
-    status = _status(sys.argv[1:], prog)
+    _end_orderly()
+    try:
+        status = _status(sys.argv[1:], prog)
+    except SystemExit as told:
+        status = int(told.code or 0)
     for stream in (sys.stdout, sys.stderr):
         try:
             if stream is not None:
@@ -27,6 +31,18 @@ def main() -> None:
         except (OSError, ValueError):
             continue  # nobody listens any more
     os._exit(status)
+
+
+def _end_orderly() -> None:
+    """Let signals end this process by SystemExit, on which it ends the git that it waits for."""
+    import signal
+
+    def leave(signum: int, _frame: object) -> None:
+        raise SystemExit(128 + signum)
+
+    for signum in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(signum) is signal.SIG_DFL:
+            signal.signal(signum, leave)
 
 
 def _status(argv: list[str], prog: str) -> int:

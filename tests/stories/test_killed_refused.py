@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -22,14 +23,32 @@ exit 1
 
 
 @pytest.fixture
-def left(path_remote: Remote, jo: Desk, tmp_path: Path) -> Desk:
-    """Jo's desk after that; the server takes what comes next."""
+def gates(path_remote: Remote, tmp_path: Path) -> Path:
+    """Where the server tells that it was asked, and is told to go on."""
     gates = tmp_path / "gates"
     gates.mkdir()
     hook = path_remote.bare / "hooks" / "pre-receive"
     hook.parent.mkdir(exist_ok=True)
     hook.write_text(HOOK.format(gates))
     hook.chmod(0o755)
+    return gates
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGHUP])
+def test_a_command_that_is_told_to_end_takes_its_push_along(
+    jo: Desk, gates: Path, how: signal.Signals
+) -> None:
+    claim = jo.start("claim", "F001")
+    until((gates / "asked").exists, "the push")
+    claim.send_signal(how)
+    _, err = claim.communicate(timeout=60)
+    assert (claim.returncode, err) == (128 + how, "")
+    jo.all_gone()
+
+
+@pytest.fixture
+def left(jo: Desk, gates: Path) -> Desk:
+    """Jo's desk after that; the server takes what comes next."""
     claim = jo.start("claim", "F001")
     until((gates / "asked").exists, "the push")
     os.kill(claim.pid, 9)

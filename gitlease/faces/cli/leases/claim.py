@@ -55,9 +55,9 @@ def claim_verb(
     asked = claiming.ClaimRequest(**options)
     resources, covered = call.resources(words), call.paths(paths)
     call.retry = asked.waiting(call, "claim", resources, covered=covered)
-    with claiming.ended_by_signals(asked.wait):
-        tell = claiming.tell_waiting(call, asked.wait)
-        answer = claim.claim(
-            call.ledger, resources, asked.options(covered), wait=asked.wait, on_wait=tell
-        )
+    claiming.expect_wait(asked.wait)
+    tell = claiming.tell_waiting(call, asked.wait)
+    answer = claim.claim(
+        call.ledger, resources, asked.options(covered), wait=asked.wait, on_wait=tell
+    )
     claiming.answer_claim(call, answer, scope=asked.scope)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -130,17 +129,10 @@ def tell_waiting(call: Call, seconds: int | None) -> Callable[[LeaseHeld], None]
     return tell
 
 
-@contextmanager
-def ended_by_signals(wait: int | None) -> Iterator[None]:
-    """Let a signal end a wait like Ctrl-C does, so that the place in the line is given back."""
-    if wait is None:
-        yield
-        return
-    from gitlease.wiring.running import ends_orderly
-
-    gc.enable()  # off in a short call, and a wait may be long
-    with ends_orderly():
-        yield
+def expect_wait(wait: int | None) -> None:
+    """Collect garbage again, which a short call goes without, where it may be a long one."""
+    if wait is not None:
+        gc.enable()
 
 
 def answer_claim(

@@ -99,15 +99,15 @@ def _start(
 
     verb, then = ("start", ()) if status is None else ("set", (status,))
     call.retry = asked.waiting(call, verb, [resource], then=then)
-    with claiming.ended_by_signals(asked.wait):
-        answer = claim.start(
-            call.ledger,
-            resource,
-            asked.options(),
-            status=status,
-            wait=asked.wait,
-            on_wait=claiming.tell_waiting(call, asked.wait),
-        )
+    claiming.expect_wait(asked.wait)
+    answer = claim.start(
+        call.ledger,
+        resource,
+        asked.options(),
+        status=status,
+        wait=asked.wait,
+        on_wait=claiming.tell_waiting(call, asked.wait),
+    )
     claiming.answer_claim(call, answer, scope=asked.scope)
 
 
