@@ -101,13 +101,16 @@ def run_git(
     on_err: Callable[[bytes], None] | None = None,
     source: str | None = None,
     on_out: Callable[[bytes], None] | None = None,
+    memory: int | None = None,
 ) -> GitResult:
     """Run ``git ARGS`` and wait at most ``timeout`` seconds; then it and all it started are killed.
 
     ``env`` is added on top of the cleaned environment; with ``repository`` the variables that
     name the user's repository are kept, to ask about it. ``on_err`` gets what it says on standard
     error as it comes, and ``on_out`` its output, of which nothing is kept then and whose handling
-    takes no time from git. ``source`` is a file that it reads as its standard input. Raises Invalid
+    takes no time from git. ``source`` is a file that it reads as its standard input. ``memory`` is
+    how many bytes each of its processes may have for data, where the system has such a limit: a
+    server that says very much without a line break makes git itself keep all of it. Raises Invalid
     where git is missing.
     """
     base = dict(os.environ) if repository else clean_environment(os.environ)
@@ -136,6 +139,8 @@ def run_git(
     finally:
         if given != subprocess.DEVNULL:
             os.close(given)
+    if memory is not None:
+        _limit_memory(process.pid, memory)
     try:
         out, err, timed_out = _collect(process, time.monotonic() + timeout, on_err, on_out)
     except BaseException:
@@ -143,6 +148,18 @@ def run_git(
         process.wait()
         raise
     return GitResult(process.returncode, out, err.decode("utf-8", "replace"), timed_out)
+
+
+def _limit_memory(pid: int, most: int) -> None:
+    """Set a limit that a process hands on to what it starts from now on; Linux alone has a call."""
+    import resource
+
+    if not hasattr(resource, "prlimit"):
+        return
+    with contextlib.suppress(OSError, ValueError):  # it has ended already, or must not be limited
+        _, hard = resource.prlimit(pid, resource.RLIMIT_DATA)
+        most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.prlimit(pid, resource.RLIMIT_DATA, (most, hard))
 
 
 def _collect(

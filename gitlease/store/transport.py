@@ -19,6 +19,7 @@ from gitlease.store.damage import CacheDamaged
 from gitlease.store.ref_store import Pushed
 
 TIME_LIMIT = 30.0  # seconds for one fetch or push
+MEMORY = 1024**3  # bytes that git may have for the few objects of a ledger
 HINTS = 5  # of a server's hooks that are passed on
 
 # Nothing that the clone's or the user's settings say may touch more than the one ref.
@@ -175,7 +176,7 @@ def _git(
     words = [f"--git-dir={store}"]
     for key, value in settings:
         words += ["-c", f"{key}={value}"]
-    return run_git([*words, *args], cwd=remote.folder, timeout=timeout, env=env)
+    return run_git([*words, *args], cwd=remote.folder, timeout=timeout, env=env, memory=MEMORY)
 
 
 def read_push(

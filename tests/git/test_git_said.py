@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import resource
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.fences import clean_env
 from support.hooked import script
+from support.ledgers import door
 from support.remotes import Remote
 from support.repos import git
 
-from gitlease.git.run import SAID, run_git
+from gitlease.git.run import SAID, GitResult, run_git
+from gitlease.store import transport
 
 Clones = Callable[..., list[Path]]
 MOST = 100 * 1024  # kilobytes of memory that any process may take, while 20 MB are said
@@ -44,6 +48,30 @@ def test_of_very_much_the_beginning_and_the_end_are_kept(line: str, tmp_path: Pa
     assert sum(heard) > 20_000_000
     if line:
         assert len({one for one in done.err.splitlines() if one}) < 5, "lines are kept whole"
+
+
+@pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="a limit of Linux")
+def test_git_may_be_limited_in_memory(tmp_path: Path) -> None:
+    own = "until grep -q '^Max data size  *67108864 ' /proc/$PPID/limits; do :; done"
+    words = ["-c", f"alias.x=!{own}", "x"]
+    done = run_git(words, cwd=str(tmp_path), timeout=30, memory=64 * 2**20)
+    assert (done.code, done.timed_out) == (0, False)
+
+
+def test_what_is_sent_and_fetched_of_ledgers_is_limited_in_memory(
+    path_remote: Remote, clones: Clones, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits: dict[str, object] = {}
+
+    def limited(words: Sequence[str], **more: Any) -> GitResult:
+        limits.update((verb, more["memory"]) for verb in ("push", "fetch") if verb in words)
+        return run_git(words, **more)
+
+    monkeypatch.setattr(transport, "run_git", limited)
+    one, other = clones(2)
+    door(one).claim("F001")
+    door(other).list()
+    assert limits == {"push": transport.MEMORY, "fetch": transport.MEMORY}
 
 
 def test_little_is_kept_as_it_is(tmp_path: Path) -> None:
