@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from gitlease.core.errors import Denied, Unavailable
 from gitlease.git.query import ask, denies, detail_of, is_id, without_secrets
 from gitlease.git.repository import Repository
+from gitlease.git.rev_range import commit_ids
 from gitlease.git.run import run_git
 
 SECONDS = 5.0  # for the remote to say what it has
@@ -35,16 +36,20 @@ def is_main(ref: str, main: Collection[str]) -> bool:
 def refs_known(repository: Repository, names: Iterable[str]) -> dict[str, str]:
     """The branches of these remotes as they were last seen here, by their full names there."""
     places = [f"refs/remotes/{name}/" for name in names]
-    if not places:
-        return {}
-    said = ask(repository, "for-each-ref", "--format=%(objectname) %(refname) %(symref)", *places)
     found = {}
-    for line in os.fsdecode(said.out).splitlines():
-        oid, ref, symref = line.split(" ")
+    for oid, ref, symref in _listed(repository, places):
         place = next((x for x in places if ref.startswith(x)), None)
         if place is not None and not symref:
-            found[f"refs/heads/{ref.removeprefix(place)}"] = oid
+            found[HEADS + ref.removeprefix(place)] = oid
     return found
+
+
+def _listed(repository: Repository, places: Sequence[str]) -> list[list[str]]:
+    """The id, the name and what it stands for of each ref in some places."""
+    if not places:
+        return []
+    said = ask(repository, "for-each-ref", "--format=%(objectname) %(refname) %(symref)", *places)
+    return [line.split(" ") for line in os.fsdecode(said.out).splitlines()]
 
 
 def heads_known(repository: Repository, remote: str) -> list[tuple[str, str]]:
@@ -58,10 +63,10 @@ def heads_known(repository: Repository, remote: str) -> list[tuple[str, str]]:
         now = heads_asked(repository, _push_url(repository, remote), seconds=SECONDS)
     except (Unavailable, Denied):
         return []
-    known = _known(repository, now.values())
-    moved_on = {ref for ref, oid in now.items() if oid not in known}
+    here = set(commit_ids(repository, list(now.values())))
+    moved_on = {ref for ref, oid in now.items() if oid not in here}
     before = [(ref, oid) for ref, oid in _fetched(repository, remote) if ref in moved_on]
-    return [(ref, oid) for ref, oid in now.items() if oid in known] + before
+    return [(ref, oid) for ref, oid in now.items() if oid in here] + before
 
 
 def heads_asked(repository: Repository, remote: str, *, seconds: float) -> dict[str, str]:
@@ -105,6 +110,11 @@ def _fetched(repository: Repository, remote: str) -> list[tuple[str, str]]:
     return [(HEADS + x["branch"], x["oid"]) for x in found if x and _place(x["place"]) in places]
 
 
+def _place(url: str) -> str:
+    """A URL as FETCH_HEAD shows it: without a password, a last slash and ``.git``."""
+    return without_secrets(url).rstrip("/").removesuffix(".git")
+
+
 def _push_url(repository: Repository, remote: str) -> str:
     """Where a push to a remote goes: it need not be where it is fetched from."""
     if remote not in repository.remote_names():
@@ -114,24 +124,6 @@ def _push_url(repository: Repository, remote: str) -> str:
     return found[0] if found else remote
 
 
-def _known(repository: Repository, oids: Iterable[str]) -> frozenset[str]:
-    """Those of some ids that are known here."""
-    from tempfile import NamedTemporaryFile
-
-    with NamedTemporaryFile("w", prefix="gitlease-", encoding="ascii") as names:
-        names.write("".join(f"{oid}\n" for oid in oids))
-        names.flush()
-        words = ("cat-file", "--batch-check=%(objectname) %(objecttype)")
-        said = ask(repository, *words, source=names.name)
-    lines = (line.split(" ") for line in os.fsdecode(said.out).splitlines())
-    return frozenset(oid for oid, kind in lines if kind == "commit")
-
-
-def _place(url: str) -> str:
-    """A URL as FETCH_HEAD shows it: without a password, a last slash and ``.git``."""
-    return without_secrets(url).rstrip("/").removesuffix(".git")
-
-
 def main_branches(repository: Repository, names: Iterable[str]) -> dict[str, list[str]]:
     """The main branches of these remotes: what they call so, and what is usual.
 
@@ -139,12 +131,8 @@ def main_branches(repository: Repository, names: Iterable[str]) -> dict[str, lis
     """
     found: dict[str, list[str]] = {branch: [] for branch in _USUAL}
     places = {f"refs/remotes/{name}/": name for name in names}
-    if not places:
-        return found
     refs = [f"{place}{branch}" for place in places for branch in (*_USUAL, "HEAD")]
-    said = ask(repository, "for-each-ref", "--format=%(objectname) %(refname) %(symref)", *refs)
-    for line in os.fsdecode(said.out).splitlines():
-        oid, ref, symref = line.split(" ")
+    for oid, ref, symref in _listed(repository, refs):
         for place in places:
             named = symref or ref
             if ref.startswith(place) and named.startswith(place):

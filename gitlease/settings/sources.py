@@ -30,18 +30,6 @@ from gitlease.settings.schema import (
     usual_handles,
 )
 
-__all__ = (
-    "Location",
-    "Setting",
-    "Settings",
-    "Tasks",
-    "git_source",
-    "load_settings",
-    "looks_like_url",
-    "resolve_remote",
-    "set_config",
-)
-
 BUILT_IN = "built-in"
 DEFAULT_REMOTE = "origin"
 

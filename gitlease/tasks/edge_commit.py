@@ -24,7 +24,6 @@ from gitlease.store.private_store import make_folder
 from gitlease.tasks.edge_git import HEAD, INDEX, Entry, UserGit, refusal
 from gitlease.tasks.edit import edit_task
 from gitlease.tasks.scan import MAX_BYTES, printable
-from gitlease.tasks.text import read_task
 
 TRIES = 5
 
@@ -136,7 +135,8 @@ def _read(objects: BatchObjects, entry: Entry, file: str, where: str) -> bytes:
     try:
         return objects.read(entry.blob, BLOB, MAX_BYTES)
     except Unreadable as why:
-        raise Invalid(f"{printable(file)} cannot be read {where}: it {why}") from None
+        message = f"{printable(file)} cannot be read {where}: it {why}"
+        raise refusal(message, "make it smaller, or fetch it, and commit that first") from None
 
 
 def _check_entries(file: str, committed: Entry | None, staged: Sequence[Entry]) -> None:
@@ -161,10 +161,7 @@ def _edited(
     for change in changes:
         file = printable(change.file)
         try:
-            task = read_task(data, file=file, tasks=tasks)
-            if task is None or task.resource != change.resource:
-                raise Invalid(f"{file} is not {change.resource}")
-            after = edit_task(data, file=file, tasks=tasks, edit=change.edit)
+            after = edit_task(data, file=file, tasks=tasks, edit=change.edit, of=change.resource)
         except Invalid as error:
             way = f"{'commit' if where is HEAD else 'stage'} the file as it should be first"
             raise refusal(f"{error.message} ({where})", *error.hints, way) from None

@@ -16,6 +16,7 @@ from gitlease.core.edge import EdgeEdit, Task, same_name
 from gitlease.core.errors import Invalid, shown
 from gitlease.core.frozen import replace
 from gitlease.core.resources.pattern import fold
+from gitlease.core.resources.resource import Resource
 from gitlease.settings.sources import Tasks
 from gitlease.tasks.change import assign, leaves, set_status
 from gitlease.tasks.fields import Document, outline, read_document
@@ -24,13 +25,17 @@ from gitlease.tasks.splice import CannotCut, line_break
 from gitlease.tasks.text import field_names, task_of
 
 
-def edit_task(data: bytes, *, file: str, tasks: Tasks, edit: EdgeEdit) -> bytes:
+def edit_task(
+    data: bytes, *, file: str, tasks: Tasks, edit: EdgeEdit, of: Resource | None = None
+) -> bytes:
     """The bytes of a task file after an edit; the very same where it is made already.
 
-    Raises Invalid, which names file and line, for a file that is no task, is broken, or is written
-    so that it cannot be edited without a guess.
+    ``of`` is the task that it must be. Raises Invalid, which names file and line, for a file that
+    is no task or another one, is broken, or is written so that it cannot be edited without a guess.
     """
     before = _open(data, file, tasks)
+    if of is not None and before[1].resource != of:
+        raise bad(file, 1, f"this is not the task file of {of}")
     conflict = conflict_behind(data, before[0].front)
     if conflict is not None:
         raise conflict

@@ -19,7 +19,7 @@ from gitlease.git.repository import TIMEOUT, Repository
 from gitlease.git.run import run_git
 from gitlease.settings.sources import Tasks
 from gitlease.store.private_store import make_folder
-from gitlease.tasks.scan import Wanted, WorkTree, printable, walk
+from gitlease.tasks.scan import Wanted, WorkTree, walk
 
 if TYPE_CHECKING:
     from gitlease.tasks.edge_journal import EdgeJournal
@@ -143,14 +143,10 @@ class GitTaskFiles:
     def _edit(self, change: TaskChange, data: bytes) -> bytes:
         """The bytes with the change made. Invalid where they are not those of its task."""
         from gitlease.tasks.edit import edit_task
-        from gitlease.tasks.text import read_task
 
-        task = read_task(data, file=change.file, tasks=self._tasks)
-        if task is None or task.resource != change.resource:
-            raise Invalid(
-                f"{printable(change.file)} is not the task file of {change.resource} any more"
-            )
-        return edit_task(data, file=change.file, tasks=self._tasks, edit=change.edit)
+        return edit_task(
+            data, file=change.file, tasks=self._tasks, edit=change.edit, of=change.resource
+        )
 
     def _root(self) -> str:
         if self._repository.toplevel is None:

@@ -794,18 +794,31 @@ def test_a_version_that_cannot_be_edited_is_named(clone: Clone) -> None:
     assert clone.refused().message.endswith("(in the last commit)")
 
 
-@pytest.mark.parametrize("content", ["no task\n", text("F999"), ""])
-def test_another_task_in_the_same_file_is_refused(clone: Clone, content: str) -> None:
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        ("no task\n", "this is no task: it has no id"),
+        (text("F999"), "this is not the task file of F001"),
+    ],
+)
+def test_another_task_in_the_same_file_is_refused(clone: Clone, content: str, why: str) -> None:
     clone.write(FILE, content)
     clone.git("add", FILE)
-    assert clone.refused().message == f"{FILE} is not F001 (as it is staged)"
+    assert (
+        clone.refused().message == f"{FILE}:1: this is not the task file of F001 (as it is staged)"
+    )
     clone.git("commit", "-q", "-m", "other")
-    assert clone.refused().message == f"{FILE} is not F001 (in the last commit)"
+    assert (
+        clone.refused().message
+        == f"{FILE}:1: this is not the task file of F001 (in the last commit)"
+    )
 
 
 def test_a_huge_version_is_refused_before_it_is_read(clone: Clone) -> None:
     clone.write(FILE, text(body="x" * 1024 * 1024), commit=True)
-    assert clone.refused().message == f"{FILE} is larger than 1024 KiB in the last commit"
+    assert clone.refused().message == (
+        f"{FILE} cannot be read in the last commit: it is larger than 1024 KiB"
+    )
 
 
 def test_old_modes_in_a_tree_are_written_as_git_does_today(clone: Clone) -> None:

@@ -339,10 +339,10 @@ def test_a_file_that_cannot_be_edited_safely_is_refused(root: Path) -> None:
 
 
 def test_a_file_that_is_not_that_tasks_any_more_is_refused(root: Path) -> None:
-    message = "tasks/F001.md is not the task file of F002 any more"
+    message = "tasks/F001.md:1: this is not the task file of F002"
     assert refused(root, change_of(FILE, "F002")).message == message
     put(root, FILE, "# moved\n")
-    message = "tasks/F001.md is not the task file of F001 any more"
+    message = "tasks/F001.md:1: this is no task: it has no id"
     assert refused(root, change_of(FILE)).message == message
 
 
