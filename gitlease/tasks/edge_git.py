@@ -148,9 +148,13 @@ class UserGit:
 
     def stage(self, new: Mapping[str, Entry]) -> None:
         """Put other entries into the index, once no other git has it."""
+        words = ["update-index", *_cached(new)]
+        if skipped := [file for file, entry in new.items() if entry.flag in "Ss"]:
+            # Without all its entries git takes a file below a folded-up folder for a new one.
+            words = ["-c", "index.sparse=false", *words, "--skip-worktree", "--", *skipped]
 
         def locked() -> bool:
-            said = self.run("update-index", *_cached(new))
+            said = self.run(*words)
             if said.code != 0 and not ("index.lock" in said.err and "File exists" in said.err):
                 raise Invalid(f"git did not stage the edge: {reason_of(said)}")
             return said.code != 0

@@ -538,10 +538,10 @@ def test_no_hook_runs(clone: Clone, tmp_path: Path) -> None:
 def test_only_few_processes_are_started(clone: Clone, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = counted(monkeypatch)
     clone.check()
-    assert len(calls) == 7
+    assert len(calls) == 5
     calls.clear()
     clone.commit()
-    assert len(calls) == 15
+    assert len(calls) == 12
 
 
 # --- identity, encoding, signature --------------------------------------------------------------
@@ -588,12 +588,6 @@ def test_a_signature_that_fails_leaves_branch_and_index(clone: Clone, tmp_path: 
     assert (clone.head(), clone.git("ls-files", "-s")) == old
     clone.git("config", "commit.gpgSign", "off")
     assert clone.commit()
-
-
-def test_a_bad_setting_is_told(clone: Clone) -> None:
-    clone.git("config", "commit.gpgSign", "perhaps")
-    with pytest.raises(Invalid, match=r"commit\.gpgSign cannot be read: bad boolean"):
-        clone.commit()
 
 
 @pytest.mark.parametrize("who", ["AUTHOR", "COMMITTER"])
@@ -804,14 +798,9 @@ def test_a_version_that_cannot_be_edited_is_named(clone: Clone) -> None:
 def test_another_task_in_the_same_file_is_refused(clone: Clone, content: str, why: str) -> None:
     clone.write(FILE, content)
     clone.git("add", FILE)
-    assert (
-        clone.refused().message == f"{FILE}:1: this is not the task file of F001 (as it is staged)"
-    )
+    assert clone.refused().message == f"{FILE}:1: {why} (as it is staged)"
     clone.git("commit", "-q", "-m", "other")
-    assert (
-        clone.refused().message
-        == f"{FILE}:1: this is not the task file of F001 (in the last commit)"
-    )
+    assert clone.refused().message == f"{FILE}:1: {why} (in the last commit)"
 
 
 def test_a_huge_version_is_refused_before_it_is_read(clone: Clone) -> None:
@@ -1182,7 +1171,7 @@ def test_after_a_kill_at_any_step_it_is_completed_by_the_same_again(
         assert clone.staged() == ["-Work.", "+Staged work."]
         clone.git("update-ref", "refs/heads/main", start)
         (clone.root / ".git/index").write_bytes(index)
-    assert killed >= 15
+    assert killed >= 12
     assert not list((clone.root / ".git/gitlease").glob("edge-*/"))
 
 
