@@ -8,38 +8,29 @@ from __future__ import annotations
 from gitlease.check.formats.report import Report, one_line, worst_first
 from gitlease.core.finding import Finding, Level
 
-LIMIT = 1024 * 1024  # bytes of all that one step adds: GitHub drops the whole of what is larger
-ROOM = 2_000  # bytes for what stands at the end
+# GitHub drops the whole of what is larger than 1 MiB, and each character may need six.
+SHOWN = 40  # findings
+LONGEST = 500  # characters of one text
 
 _SPELT = {ord(c): f"&#{ord(c)};" for c in "\\`*_{}[]<>()|~#@&\"':$!"}
 _SIGNS = {Level.ERROR: "**error**", Level.WARNING: "warning"}
 
 
-def render(report: Report, *, limit: int = LIMIT) -> str:
-    """The summary, of at most so many bytes: what has no room is counted."""
+def render(report: Report) -> str:
+    """The summary; of very many findings some are only counted."""
     found = worst_first(report.findings)
-    says_more = report.findings or report.fixed or report.unread
+    shown, left = found[:SHOWN], len(found[SHOWN:])
+    says_more = found or report.fixed or report.unread
     title = "## gitlease: " + (report.result if says_more else "every claim is kept")
-    start = [title, "", f"Checked: {_plain(report.checked)}.", ""]
-    end = _ending(report)
-    room = limit - ROOM - len("\n".join([*start, *end]).encode())
-    rows, details, left = [], [], 0
-    for number, one in enumerate(found):
-        row, detail = _row(report, one), _detail(one)
-        room -= len(row.encode()) + len(detail.encode()) + 2
-        if room < 0:
-            left = len(found) - number
-            break
-        rows.append(row)
-        details.append(detail)
-    lines = start
-    if rows:
+    lines = [title, "", f"Checked: {_plain(report.checked)}.", ""]
+    if shown:
+        rows = [_row(report, one) for one in shown]
         lines += ["| | claim | what | where |", "| --- | --- | --- | --- |", *rows, ""]
-        lines += ["<details><summary>Evidence, and what to do</summary>", "", *details]
-        lines += ["", "</details>", ""]
+        lines += ["<details><summary>Evidence, and what to do</summary>", ""]
+        lines += [*map(_detail, shown), "", "</details>", ""]
     if left:
         lines += [f"{left} more had no room here: `gitlease check --format text` lists them.", ""]
-    return "\n".join([*lines, *end])
+    return "\n".join([*lines, *_ending(report)])
 
 
 def failure(message: str, hints: tuple[str, ...] = ()) -> str:
@@ -75,4 +66,5 @@ def _detail(found: Finding) -> str:
 
 def _plain(text: str) -> str:
     """A text that means nothing to Markdown or HTML."""
-    return one_line(text).translate(_SPELT)
+    short = text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+    return one_line(short).translate(_SPELT)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -55,7 +54,9 @@ class Telling:
         if form == "json":
             return self._document()
         if form == "github":
-            _summarise(summary, report)
+            from gitlease.check.formats.summary import render
+
+            _append(summary, render(report))
         sys.stdout.write(self.rendered(form))
         output.warn([github.tame(x) if form == "github" else x for x in report.warnings])
         return None if self._error is None else exit_of(self._error.code)
@@ -108,17 +109,6 @@ def fail_github(place: str, error: GitleaseError) -> None:
 
     sys.stdout.write(github.failure(error.message, error.hints))
     _append(place, summary.failure(error.message, error.hints))
-
-
-def _summarise(place: str, report: Report) -> None:
-    """Add to the summary, which has something already: together they must not be too large."""
-    from gitlease.check.formats import summary
-
-    try:
-        size = os.path.getsize(place)
-    except OSError:
-        size = 0
-    _append(place, summary.render(report, limit=summary.LIMIT - size))
 
 
 def _append(path: str, content: str) -> None:
