@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import posixpath
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -127,12 +126,9 @@ def _blobs(sides: Iterable[Sides]) -> list[str]:
 
 
 def _side(file: str, mode: str, blob: str, wanted: Wanted) -> _Side | None:
-    from gitlease.tasks.scan import OWN
-
-    if not blob or mode == GITLINK or posixpath.basename(file).startswith(OWN):
+    if not blob or mode == GITLINK or not wanted.covers(file):
         return None
-    covered = any(rule.covers(file) for rule in wanted.rules)
-    return _Side(file, blob, mode == LINK) if covered else None
+    return _Side(file, blob, mode == LINK)
 
 
 def _touched(one: Changed, said: _Said, before: _Side | None, after: _Side | None) -> TaskTouched:

@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Sequence
 
-from gitlease.git.files import WORD, drop_leftovers, open_regular, read_up_to
+from gitlease.git.files import WORD, drop_leftovers, open_regular, read_up_to, replace_file
 from gitlease.guard.idle_marker import drop_idle_marker
 
 FOLDER = "words"
@@ -38,10 +38,8 @@ class InboxFolder:
             name = f"{time.time_ns():020d}-{os.urandom(4).hex()}{WORD}"
             with contextlib.suppress(OSError):
                 os.makedirs(folder, exist_ok=True)
-                temporary = os.path.join(folder, f".{name}.tmp")
-                with open(temporary, "xb") as opened:
-                    opened.write(text[:LONGEST].encode("utf-8", "replace"))
-                os.rename(temporary, os.path.join(folder, name))
+                data = text[:LONGEST].encode("utf-8", "replace")
+                replace_file(os.path.join(folder, name), data)
         if texts:
             drop_idle_marker(self._private)
             self._drop_old()
@@ -61,7 +59,7 @@ class InboxFolder:
             return ()
         folder = self._folder
         try:
-            names = sorted(name for name in os.listdir(folder) if name[0] != ".")
+            names = sorted(name for name in os.listdir(folder) if not name.endswith(".tmp"))
         except OSError:
             return ()
         said = []

@@ -98,6 +98,11 @@ class Wanted:
         self._done = tuple(_rule(text, done=True) for text in tasks.completed)
         self.rules: Rules = files + self._done
 
+    def covers(self, path: str) -> bool:
+        """Whether a file is called a task file, and is none of our own half-written ones."""
+        own = path.rpartition("/")[2].startswith(OWN)
+        return not own and any(rule.covers(path) for rule in self.rules)
+
     def done(self, path: str) -> bool:
         return any(rule.covers(path) for rule in self._done)
 

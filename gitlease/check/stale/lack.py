@@ -18,7 +18,7 @@ from gitlease.git.remote_branches import HEADS, heads_asked
 from gitlease.git.repository import Repository, is_on
 from gitlease.settings.sources import Tasks
 from gitlease.store.transport import TIME_LIMIT
-from gitlease.tasks.scan import OWN, Wanted
+from gitlease.tasks.scan import Wanted
 
 SHOWN = 5  # names in a sentence
 SHALLOW = Lack(
@@ -90,10 +90,8 @@ def left_out(repository: Repository, tasks: Tasks, places: Sequence[str]) -> lis
     for line in said.out.split(b"\0"):
         kind, _, name = line.partition(b" ")
         path = os.fsdecode(name)
-        if kind not in (b"S", b"s") or os.path.basename(path).startswith(OWN):
-            continue
-        covered = any(rule.covers(path) for rule in wanted.rules)
-        if covered and not os.path.lexists(os.path.join(root, path)):
+        skipped = kind in (b"S", b"s") and wanted.covers(path)
+        if skipped and not os.path.lexists(os.path.join(root, path)):
             found.append(path)
     return found
 
