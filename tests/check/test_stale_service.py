@@ -311,7 +311,7 @@ def test_one_push_and_one_commit_retire_it_and_those_concerned_are_told(world: W
     assert files.commits == ["unassign F001 from kim@example.com: idle since 2027-01-15"]
     assert files["F001"].assigned == ()
     assert world.records() == []
-    assert (fixed.changed, fixed.findings) == (True, ())
+    assert fixed.findings == ()
     assert [f.rule.id for f in fixed.fixed] == ["stale-edge", "lapsed-lease"]
     assert [(v.resource, v.state) for v in fixed.leases] == [
         ("F001", "expired"),
@@ -346,7 +346,7 @@ def test_the_second_time_does_nothing(world: World) -> None:
     assert (found.findings, found.fixable) == ((), ())
     world.remote.requests.clear()
     again = world.stale(JO).fix(found)
-    assert (again.changed, world.remote.requests) == (False, [])
+    assert (again.leases, world.remote.requests) == ((), [])
     assert len(world.files[JO.holder].commits) == 1
 
 
@@ -357,7 +357,7 @@ def test_what_was_found_before_somebody_else_fixed_it_changes_nothing_more(world
     world.stale(KIM, release=False).fix(world.stale(KIM, release=False).find())
     version = world.remote.refs["global"]
     lapsed = replace(found, fixable=tuple(f for f in found.fixable if not f.wish.planned))
-    assert not world.stale(JO).fix(lapsed).changed
+    assert world.stale(JO).fix(lapsed).leases == ()
     assert world.remote.refs["global"] == version
 
 
@@ -405,7 +405,7 @@ def test_what_is_live_or_for_a_person_to_decide_stays(world: World) -> None:
         ("lease-on-done", "it is live: only its holder ends it"),
         ("unknown-assignee", "that is for a person to decide"),
     }
-    assert (fixed.fixed, fixed.changed) == ((), False)
+    assert (fixed.fixed, fixed.leases) == ((), ())
     world.clock.advance(DAY)
     assert [f.rule.id for f in stale.fix(stale.find()).fixed] == ["lease-on-done"]
     assert world.of(JO).read(resource=F001).notes == ()  # nobody comes next

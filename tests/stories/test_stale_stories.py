@@ -330,7 +330,7 @@ def test_where_a_branch_of_the_remote_is_missing_nothing_is_called_stale(
         f" of origin are here (git fetch origin '{ALL}' brings the rest)",
     )
     with story.counted() as said:
-        assert (story.fix(clone, found).changed, said) == (False, said)
+        assert story.fix(clone, found).leases == ()
     assert (said["pushes"], said["commits"]) == (0, 0)
     git(clone, "fetch", "-q", "origin", ALL, env=story.env())
     found = story.find(clone)
@@ -457,7 +457,7 @@ def test_one_push_and_one_commit_retire_it_and_nothing_else_changes(story: Story
     assert (story.jo / "src/new.py").read_text() == "untracked\n"
     with story.counted() as said:
         again = story.fix()
-    assert (said["pushes"], said["commits"], again.changed) == (0, 0, False)
+    assert (said["pushes"], said["commits"], again.leases) == (0, 0, ())
 
 
 def test_a_retirement_whose_commit_never_came_hides_nothing(story: Story) -> None:
@@ -510,7 +510,7 @@ def test_a_claim_that_came_in_between_wins(story: Story) -> None:
     LeaseService(story.at(story.kim).ledger).claim([F001])
     with story.counted() as said:
         fixed = story.fix(found=found)
-    assert (said["commits"], fixed.fixed, fixed.changed) == (0, (), False)
+    assert (said["commits"], fixed.fixed, fixed.leases) == (0, (), ())
     said_why = "not fixed: not any more: F001 is held by w2@example.com"
     assert fixed.findings[0].evidence[-1] == said_why
     assert KIM in (story.jo / "tasks/F001.md").read_text()

@@ -70,7 +70,6 @@ class Fixed:
     undone: tuple[str, ...] = ()
     refused: tuple[GitleaseError, ...] = ()
     commit: str | None = None
-    changed: bool = False
     warnings: tuple[str, ...] = ()
 
 

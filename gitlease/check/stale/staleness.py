@@ -155,7 +155,6 @@ class StaleService:
             undone=tuple(unwritten(w) for w in written if w.problem),
             refused=tuple(refusal for answer in answers for refusal in answer.refused),
             commit=next((w.commit for w in written if w.commit is not None), None),
-            changed=any(answer.changed for answer in answers),
             warnings=tuple(dict.fromkeys(x for answer in answers for x in answer.warnings)),
         )
 
