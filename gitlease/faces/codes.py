@@ -18,6 +18,12 @@ INTERRUPTED = 130
 BROKEN_PIPE = 141
 
 
+class Violations(GitleaseError):
+    """What was looked at is not as it should be."""
+
+    code: ClassVar[str] = "violations"
+
+
 class Fault(GitleaseError):
     """A fault of gitlease itself."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from gitlease.faces import next_steps, sentences, wire
 from gitlease.faces.cli import output
@@ -18,12 +18,6 @@ from gitlease.faces.codes import Fault, exit_of
 if TYPE_CHECKING:
     from gitlease.core.errors import GitleaseError
     from gitlease.faces.cli.call import Call
-
-
-class Violations(GitleaseError):
-    """What was looked at is not as it should be."""
-
-    code: ClassVar[str] = "violations"
 
 
 def tell(call: Call, error: GitleaseError, body: Mapping[str, Any] | None = None) -> int:

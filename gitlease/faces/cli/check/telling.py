@@ -11,7 +11,7 @@ from gitlease.check.formats.report import Report
 from gitlease.core.errors import GitleaseError, Invalid, UsageError
 from gitlease.faces import wire
 from gitlease.faces.cli import output, refusals
-from gitlease.faces.codes import exit_of
+from gitlease.faces.codes import Violations, exit_of
 
 if TYPE_CHECKING:
     from gitlease.faces.cli.call import Call
@@ -37,7 +37,7 @@ class Telling:
         said = f"{report.checked}: {report.result}"
         self._error: GitleaseError | None = None
         if report.fails(fail_on):
-            self._error = refusals.Violations(said)
+            self._error = Violations(said)
         elif report.unread or undone:
             self._error = Invalid(said, hints=(*report.unread, *undone))
         self._body = {

@@ -18,6 +18,7 @@ import click
 from gitlease.core.errors import GitleaseError, UsageError
 from gitlease.faces.cli import output, refusals
 from gitlease.faces.cli.verb import Verb, flag
+from gitlease.faces.codes import Violations
 
 if TYPE_CHECKING:
     from gitlease.faces.cli.call import Call
@@ -105,7 +106,7 @@ class Stage:
                 self._git(ada, "push", "--quiet", "origin", "HEAD:refs/heads/main")
 
     def play(self, scene: Scene) -> None:
-        """Run one command of a worker and compare how it ends. Raises refusals.Violations."""
+        """Run one command of a worker and compare how it ends. Raises Violations."""
         if scene.about:
             self.say(f"\n# {scene.about}")
         command = shlex.join(("gitlease", *scene.words))
@@ -124,18 +125,18 @@ class Stage:
         self.steps.append(Step(who, command, expected, done.returncode, done.stdout))
         self.say(done.stdout.rstrip("\n"))
         if done.returncode != expected:
-            raise refusals.Violations(
+            raise Violations(
                 f"{who}$ {command} ended with {done.returncode} instead of {expected}",
             )
         if says not in done.stdout:
-            raise refusals.Violations(f"{who}$ {command} did not say {says!r}")
+            raise Violations(f"{who}$ {command} did not say {says!r}")
         return done.stdout
 
     def _git(self, cwd: str, *words: str) -> None:
         done = self._started(cwd, ("git", *words))
         if done.returncode:
             said = (done.stdout.strip() or "no reason given").splitlines()[-1]
-            raise refusals.Violations(f"git {words[0]} failed: {said}")
+            raise Violations(f"git {words[0]} failed: {said}")
 
     def _started(self, cwd: str, argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -200,10 +201,10 @@ def demo_verb(call: Call, *, keep: bool) -> int:
     differed: GitleaseError | None = None
     try:
         _perform(stage)
-    except refusals.Violations as error:
+    except Violations as error:
         differed = error
     except (OSError, subprocess.TimeoutExpired) as error:
-        differed = refusals.Violations(f"the play broke off: {error}")
+        differed = Violations(f"the play broke off: {error}")
     finally:
         if not keep:
             shutil.rmtree(folder, ignore_errors=True)

@@ -10,6 +10,7 @@ from gitlease.core.errors import UsageError, clean
 from gitlease.faces.cli import output, refusals
 from gitlease.faces.cli.output import Row
 from gitlease.faces.cli.verb import Verb, flag
+from gitlease.faces.codes import Violations
 from gitlease.faces.hooks.entry import HOOKS
 
 if TYPE_CHECKING:
@@ -138,5 +139,5 @@ def _show(call: Call, states: Sequence[HookState]) -> int | None:
     if not call.json:
         show()
     hints = (call.typed("hooks", "install"),)
-    error = refusals.Violations(f"not live: {', '.join(missing)}", hints=hints)
+    error = Violations(f"not live: {', '.join(missing)}", hints=hints)
     return refusals.tell(call, error, body=body)

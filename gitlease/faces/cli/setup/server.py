@@ -10,6 +10,7 @@ import click
 from gitlease.core.errors import UsageError
 from gitlease.faces.cli import output, refusals
 from gitlease.faces.cli.verb import Verb
+from gitlease.faces.codes import Violations
 
 if TYPE_CHECKING:
     from gitlease.faces.cli.call import Call
@@ -170,5 +171,5 @@ def _show(call: Call, state: ServerState, folder: str) -> int | None:
     if not call.json:
         show()
     hints = (call.typed("server", "install", folder),)
-    error = refusals.Violations(f"the hook does not fire: {missing}", hints=hints)
+    error = Violations(f"the hook does not fire: {missing}", hints=hints)
     return refusals.tell(call, error, body=body)
