@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import posixpath
 
 from gitlease.core.errors import Invalid
 from gitlease.git.changes_raw import LINK
@@ -12,27 +13,47 @@ from gitlease.git.query import GitFailed, ask, refusal
 from gitlease.git.repository import Repository
 from gitlease.settings.file import FILE, MAX_BYTES, CommittedFile
 
+MAX_LINKS = 5
+
 
 def committed_settings(where: Repository, commit: str) -> CommittedFile:
     """The file at the root of a commit, by its full id.
 
-    Raises Invalid for what is no regular file, or is too large, and GitFailed for what is not in
-    these objects: what cannot be read is never taken for a file that is not there.
+    Raises Invalid for what is no regular file, is too large, or is not in these objects: what
+    cannot be read is never taken for a file that is not there.
     """
-    place = f"{FILE} in {commit[:10]}"
-    said = ask(where, "ls-tree", "-z", "--full-tree", commit, "--", FILE)
+    path = FILE
+    for _ in range(MAX_LINKS):
+        found = _entry(where, commit, path)
+        if found is None and path == FILE:
+            return CommittedFile(None, commit)
+        if found is None:
+            raise Invalid(f"{FILE} in {commit[:10]} is a link to nowhere")
+        mode, data = found
+        if mode != LINK:
+            return CommittedFile(data, commit)
+        path = posixpath.normpath(posixpath.join(posixpath.dirname(path), os.fsdecode(data)))
+        if path.startswith(("/", "..")) or "\0" in path:
+            raise Invalid(f"{FILE} in {commit[:10]} is a link to outside of the repository")
+    raise Invalid(f"{FILE} in {commit[:10]} is a link to a link, and so on")
+
+
+def _entry(where: Repository, commit: str, path: str) -> tuple[str, bytes] | None:
+    """The mode and the bytes of a file or link; None where there is none of that name."""
+    words = ("--literal-pathspecs", "ls-tree", "-z", "--full-tree", commit, "--", path)
+    said = ask(where, *words)
     if said.code != 0:
-        raise refusal(said, f"{place} cannot be read")
-    entry = os.fsdecode(said.out).partition("\t")[0]
+        raise refusal(said, f"{FILE} in {commit[:10]} cannot be read")
+    entry = os.fsdecode(said.out)
     if not entry:
-        return CommittedFile(None, commit)
-    mode, kind, blob = entry.split(" ")
-    if kind != "blob" or mode == LINK:
-        what = "a symbolic link, not a regular file" if mode == LINK else "not a regular file"
-        raise Invalid(f"{place} is {what}")
+        return None
+    mode, kind, rest = entry.split(" ", 2)
+    if kind != "blob":
+        raise Invalid(f"{FILE} in {commit[:10]} is not a regular file")
+    blob = rest.partition("\t")[0]
     try:
-        return CommittedFile(BatchObjects(where).read(blob, BLOB, MAX_BYTES), commit)
+        return mode, BatchObjects(where).read(blob, BLOB, MAX_BYTES)
     except TooLarge as large:
-        raise Invalid(f"{place} {large}") from None
+        raise Invalid(f"{FILE} in {commit[:10]} {large}") from None
     except Unreadable as why:
-        raise GitFailed(f"{place} cannot be read: it {why}") from None
+        raise GitFailed(f"{FILE} in {commit[:10]} cannot be read: it {why}") from None

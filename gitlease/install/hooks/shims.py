@@ -133,7 +133,7 @@ _NOTHING_STAGED = """\
       diff-index --cached --quiet HEAD -- "$@"
 """
 _PROGRAM = """\
-  { IFS= read -r p <"$d/program" && [ -x "$p" ]; } 2>/dev/null || p=gitlease
+  { [ -f "$d/program" ] && IFS= read -r p <"$d/program" && [ -x "$p" ]; } 2>/dev/null || p=gitlease
 """
 # 1 is also what an interpreter ends with that cannot load gitlease: then nobody was asked.
 _ASK = """\

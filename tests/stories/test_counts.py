@@ -1,0 +1,27 @@
+"""What everyday commands cost at most, in modules and in gits: the numbers may only fall."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from support.counting import costs
+
+MOST = {  # modules of gitlease, and gits that it starts, the one that pushes or fetches among them
+    "claim deploy": (80, 3),
+    "renew deploy": (80, 3),
+    "list": (77, 3),
+    "release deploy": (82, 3),
+    "hook pre-commit": (50, 3),
+    "check HEAD~1..HEAD": (100, 9),
+    "check --stale": (120, 8),
+}
+
+
+def test_no_command_costs_more_than_it_did(tmp_path: Path) -> None:
+    found = costs(tmp_path)
+    assert {
+        name: (len(cost.modules), len(cost.gits))
+        for name, cost in found.items()
+        if len(cost.modules) > MOST[name][0] or len(cost.gits) > MOST[name][1]
+    } == {}
+    assert found["claim deploy"].gits_before_push <= 3

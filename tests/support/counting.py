@@ -1,0 +1,82 @@
+"""What one command costs, counted exactly: the modules that it loads, and the gits it starts."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from support.repos import git
+from support.task_trees import commit_all, put
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The cost of one command: ``modules`` are those of gitlease, packages left out."""
+
+    modules: tuple[str, ...]
+    gits: tuple[tuple[str, ...], ...]
+    """The words of each git that was started, but for what git starts itself."""
+
+    @property
+    def gits_before_push(self) -> int:
+        """How many were started before the first push."""
+        pushes = [number for number, words in enumerate(self.gits) if "push" in words]
+        return pushes[0] if pushes else len(self.gits)
+
+
+def cost_of(
+    words: Sequence[str], *, cwd: Path, env: Mapping[str, str] | None = None, input: str = ""
+) -> Cost:
+    """Run ``gitlease`` with these words, which must succeed, and count."""
+    with tempfile.TemporaryDirectory() as folder:
+        trace = Path(folder, "trace")
+        done = subprocess.run(
+            [sys.executable, "-X", "importtime", "-m", "gitlease", *words],
+            cwd=cwd,
+            env={**os.environ, **(env or {}), "GIT_TRACE2_EVENT": str(trace)},
+            input=input,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr[-2_000:]
+        text = trace.read_text(encoding="utf-8") if trace.exists() else ""
+    names = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if "|" in line}
+    ours = sorted(name for name in names if name.split(".")[0] == "gitlease")
+    packages = {name.rpartition(".")[0] for name in ours}
+    events = map(json.loads, text.splitlines())
+    return Cost(
+        tuple(name for name in ours if name not in packages),
+        tuple(tuple(x["argv"]) for x in events if x["event"] == "start" and "/" not in x["sid"]),
+    )
+
+
+def costs(folder: Path) -> dict[str, Cost]:
+    """The cost of everyday commands in clones of a remote on this machine, made in this folder.
+
+    One clone has no task files, and knows that another person holds something elsewhere. The other
+    has a commit with a task file to be checked.
+    """
+    git(folder, "init", "-q", "--bare", "-b", "main", "origin.git")
+    jo, kim = (folder / name for name in ("jo", "kim"))
+    for clone in (jo, kim):
+        git(folder, "clone", "-q", "origin.git", clone.name)
+        git(clone, "config", "user.email", f"{clone.name}@example.com")
+    for name in ("README", "tasks/T1.md"):
+        put(jo, name, "---\nid: T1\nstatus: todo\nassigned: []\n---\n")
+        commit_all(jo)
+    git(jo, "push", "-q", "origin", "HEAD:main")
+    cost_of(["claim", "docs/", "--ttl", "1h"], cwd=jo)
+    cost_of(["list"], cwd=kim)
+    verbs = ("claim deploy", "renew deploy", "list", "release deploy", "hook pre-commit")
+    found = {verb: cost_of(verb.split(), cwd=kim) for verb in verbs}
+    for verb in ("check HEAD~1..HEAD", "check --stale"):
+        found[verb] = cost_of(verb.split(), cwd=jo)
+    return found
