@@ -22,6 +22,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 sys.path.insert(0, str(ROOT))
 
 import pytest  # noqa: E402
+from support.counting import costs  # noqa: E402
 from support.fences import raise_fences  # noqa: E402
 from support.remotes import Remote, Servers, open_remote  # noqa: E402
 
@@ -182,17 +183,27 @@ def main(argv: Sequence[str] | None = None) -> int:
         hold=not options.no_hold,
         checks=not options.no_check,
     )
+    with tempfile.TemporaryDirectory(prefix="gitlease-benchmark-") as folder:
+        counts = {
+            name: {"modules": len(cost.modules), "git_processes": len(cost.gits)}
+            for name, cost in costs(Path(folder)).items()
+        }
     hourly = {} if options.no_hold else {count: per_hour(count) for count in COUNTS}
     if options.json:
         document = {
             "schema": 1,
             "rounds": options.rounds,
             "rows": [vars(row) for row in rows],
+            "counts": counts,
             "pushes_per_hour": hourly,
         }
         print(json.dumps(document, indent=2))
     else:
         print(table(rows, options.rounds))
+        print(f"\n{'':7}{'modules, git processes':<33}{'modules':>9}{'gits':>9}")
+        for name, cost in counts.items():
+            print(f"{'':7}{name:<33}{cost['modules']:>9}{cost['git_processes']:>9}")
+        print()
         for count, pushes in hourly.items():
             word = "lease" if count == 1 else "leases"
             print(

@@ -10,11 +10,11 @@ from gitlease.core.frozen import dataclass, replace
 from gitlease.engine.ports import TaskProblem
 from gitlease.git.changes_raw import GITLINK, LINK, Changed
 from gitlease.git.files import Unreadable
-from gitlease.git.objects import BLOB, BatchObjects, GitObjects
 from gitlease.git.repository import Repository
 from gitlease.guard.rules import Touched
 
 if TYPE_CHECKING:
+    from gitlease.git.objects import GitObjects
     from gitlease.settings.sources import Tasks
     from gitlease.tasks.scan import Wanted
 
@@ -68,6 +68,8 @@ def task_status_changes(
     sides = _sides(changed, wanted)
     if not sides:
         return []
+    from gitlease.git.objects import BatchObjects
+
     some = _blobs(sides)[:MAX_READ]
     said = _Said(tasks, wanted, objects or BatchObjects(repository, some), set(some))
     return _reunited([_touched(one, said, before, after) for one, before, after in sides])
@@ -167,6 +169,7 @@ class _Said:
     def of(self, side: _Side | None) -> Says:
         if side is None:
             return None, frozenset(), ""
+        from gitlease.git.objects import BLOB
         from gitlease.tasks.scan import MAX_BYTES, printable
         from gitlease.tasks.text import possible_keys, value_of
 

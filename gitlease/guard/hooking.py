@@ -14,10 +14,8 @@ from gitlease.core.errors import Denied, GitleaseError, LeaseHeld, TooMuch
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.holder import person_key
 from gitlease.core.lease import Lease
-from gitlease.core.moves.conflicts import assigned_error
 from gitlease.core.resources.resource import GLOBAL_LAYER, WHOLE
 from gitlease.core.view import LeaseView
-from gitlease.engine import claim
 from gitlease.guard.guarding import Guarded, GuardService
 from gitlease.guard.ports import PushedWork, StagedChange, Started, Worktree
 from gitlease.guard.rules import Finding, Severity
@@ -157,7 +155,8 @@ class Hooks:
         if decision.guarded.offline:
             names = ", ".join(x.resource.text for x in staged.started)
             return replace(decision, warnings=(*decision.warnings, f"{names}: not claimed"))
-        from gitlease.engine.answers import ClaimOptions  # most commits start no task
+        from gitlease.engine import claim  # most commits start no task
+        from gitlease.engine.answers import ClaimOptions
 
         try:
             service = self._open()
@@ -188,6 +187,8 @@ class Hooks:
 
         The file alone would not refuse it any more: the edge is out of it already.
         """
+        from gitlease.core.moves.conflicts import assigned_error
+
         people, holder = service.edges.rules.people, service.actor.holder
         held = {lease.resource.key for _, lease in self._guard.held()}
         for one in started:

@@ -4,29 +4,24 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from gitlease.core.errors import Invalid
 from gitlease.core.frozen import replace
 from gitlease.core.lease import same_person
 from gitlease.git.ancestry import commit_words, is_forced_push, is_mirror_push
 from gitlease.git.changes import committed, staged
-from gitlease.git.changes_push import LEDGER, Push, announced, landed, outgoing, removed_by
 from gitlease.git.changes_raw import Changed
-from gitlease.git.message import (
-    Reading,
-    read_message,
-    reading,
-    says_nothing,
-    with_trailers,
-    write_message,
-)
 from gitlease.git.query import ask
-from gitlease.git.remote_branches import names_of
 from gitlease.git.repository import Repository, is_on
 from gitlease.guard.changes_tasks import TaskTouched, task_status_changes, touched
 from gitlease.guard.ports import PushedWork, StagedChange, Started
 from gitlease.guard.rules import Carried, Touched, merged
 from gitlease.settings.sources import Tasks
+
+if TYPE_CHECKING:  # of each hook only what it needs is loaded
+    from gitlease.git.changes_push import Push
+    from gitlease.git.message import Reading
 
 
 class HookWorktree:
@@ -68,6 +63,8 @@ class HookWorktree:
         )
 
     def pushed(self, lines: Sequence[str], remote: str) -> PushedWork:
+        from gitlease.git.changes_push import announced, removed_by
+
         if not self._is_shared(remote):
             return self.brought(lines, remote)
         asked, target = announced(self._repository, lines, remote, self._environ, self._ref_prefix)
@@ -84,6 +81,8 @@ class HookWorktree:
         self, lines: Sequence[str], remote: str, lost: Sequence[str] = (), *, cut: bool = False
     ) -> PushedWork:
         """What a push brings, with the commits that it takes away; ``cut``: those are not all."""
+        from gitlease.git.changes_push import LEDGER
+
         pushes = self._pushes(lines, remote)
         commits = dict.fromkeys(commit for push in pushes for commit in push.every)
         found = committed(self._repository, list(dict.fromkeys((*commits, *lost))))
@@ -103,6 +102,7 @@ class HookWorktree:
         return PushedWork(touched, gone, tuple(ledgers), warnings=tuple(dict.fromkeys(warnings)))
 
     def carried(self, lines: Sequence[str], remote: str) -> tuple[Carried, ...]:
+        from gitlease.git.changes_push import landed
         from gitlease.guard.commit_facts import CommitReader
 
         pushes = self._pushes(lines, remote)
@@ -117,6 +117,8 @@ class HookWorktree:
         )
 
     def _pushes(self, lines: Sequence[str], remote: str) -> list[Push]:
+        from gitlease.git.changes_push import outgoing
+
         return outgoing(
             self._repository,
             lines,
@@ -134,18 +136,23 @@ class HookWorktree:
     def _is_shared(self, remote: str) -> bool:
         """Whether it is the remote of the ledger; of another one main is nobody else's branch."""
         remote = self._environ.get("PRE_COMMIT_REMOTE_NAME") or remote
-        return self._shared is not None and self._shared in names_of(self._repository, remote)
+        return self._shared is not None and self._shared in self._names(remote)
+
+    def _names(self, remote: str) -> Sequence[str]:
+        from gitlease.git.remote_branches import names_of
+
+        return names_of(self._repository, remote)
 
     def _is_forced(self, remote: str) -> bool:
         """Whether a push may replace what it does not know: by its words, or by the settings."""
-        names = names_of(self._repository, remote)
+        names = self._names(remote)
         config = self._repository.config
         specs = (spec for name in names for spec in config.get_all(f"remote.{name}.push"))
         return is_forced_push() or any(spec.startswith("+") for spec in specs)
 
     def _is_mirrored(self, remote: str) -> bool:
         """Whether the push takes away from the remote whatever is not here, as every ledger."""
-        names = names_of(self._repository, remote)
+        names = self._names(remote)
         said = (self._repository.config.get(f"remote.{name}.mirror") for name in names)
         return is_mirror_push() or any(map(is_on, said))
 
@@ -161,17 +168,23 @@ class HookWorktree:
     def set_trailers(
         self, message_file: str, trailers: Sequence[str], *, stale: Sequence[str] = ()
     ) -> None:
+        from gitlease.git.message import read_message, with_trailers, write_message
+
         data = read_message(message_file)
         told = with_trailers(data, trailers, self._reading(data), stale=stale)
         if told != data:
             write_message(message_file, told)
 
     def empty_if_bare(self, message_file: str) -> None:
+        from gitlease.git.message import read_message, says_nothing, write_message
+
         data = read_message(message_file)
         if says_nothing(data, self._reading(data), self._template()):
             write_message(message_file, b"")
 
     def _template(self) -> bytes:
+        from gitlease.git.message import read_message
+
         place = self._repository.config.get("commit.template")
         if not place:
             return b""
@@ -182,6 +195,8 @@ class HookWorktree:
             return b""
 
     def _reading(self, message: bytes) -> Reading:
+        from gitlease.git.message import reading
+
         config, words = self._repository.config, commit_words()
         asked = words.cleanup if words is not None else ""
         return reading(

@@ -10,10 +10,10 @@ MOST = {  # modules of gitlease, and gits that it starts, the one that pushes or
     "claim deploy": (80, 3),
     "renew deploy": (80, 3),
     "list": (77, 3),
-    "release deploy": (82, 3),
+    "release deploy": (83, 3),
     "hook pre-commit": (50, 3),
-    "check HEAD~1..HEAD": (100, 9),
-    "check --stale": (120, 8),
+    "check HEAD~1..HEAD": (109, 10),
+    "check --stale": (126, 4),
 }
 
 

@@ -72,10 +72,15 @@ def costs(folder: Path) -> dict[str, Cost]:
     for name in ("README", "tasks/T1.md"):
         put(jo, name, "---\nid: T1\nstatus: todo\nassigned: []\n---\n")
         commit_all(jo)
-    git(jo, "push", "-q", "origin", "HEAD:main")
+        git(jo, "push", "-q", "origin", "HEAD:main")
+        if name == "README":
+            git(kim, "pull", "-q", "origin", "main")
+    put(kim, "README", "staged")
+    git(kim, "add", "README")
     cost_of(["claim", "docs/", "--ttl", "1h"], cwd=jo)
-    cost_of(["list"], cwd=kim)
-    verbs = ("claim deploy", "renew deploy", "list", "release deploy", "hook pre-commit")
+    for words in (["list"], ["hook", "pre-commit"]):  # after that, what is known is fresh
+        cost_of(words, cwd=kim)
+    verbs = ("hook pre-commit", "claim deploy", "renew deploy", "list", "release deploy")
     found = {verb: cost_of(verb.split(), cwd=kim) for verb in verbs}
     for verb in ("check HEAD~1..HEAD", "check --stale"):
         found[verb] = cost_of(verb.split(), cwd=jo)

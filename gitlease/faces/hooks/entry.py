@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from gitlease.core.errors import GitleaseError, Invalid, NotARepository, clean
-from gitlease.push.work import JUDGED
 
 if TYPE_CHECKING:
     from gitlease.guard.hooking import HookDecision
@@ -103,6 +102,8 @@ def commit_msg(context: HookContext, args: Sequence[str]) -> int:
 
 def pre_push(context: HookContext, args: Sequence[str]) -> int:
     """Check again, with what the remote knows now."""
+    from gitlease.push.work import JUDGED
+
     told(context)
     remote = args[0] if args else ""
     if remote and context.environ.get(JUDGED) == remote:
@@ -178,11 +179,12 @@ def tell(context: HookContext, decision: HookDecision, what: str) -> None:
     """Everything that was found: who, where, until when and why; never a way around it."""
     from gitlease.core.errors import Denied
     from gitlease.core.instant import moment_of
-    from gitlease.faces import sentences
     from gitlease.guard.rules import Severity
 
     now = moment_of(context.clock.now().wall_ms)
     findings, views = decision.guarded.findings, decision.guarded.views
+    if findings or decision.refused is not None:
+        from gitlease.faces import sentences
     for finding in findings[:SHOWN]:
         view = views[finding.lease.lease_id]
         line = f"{finding.path} {sentences.held(finding.path, view, now)}"
