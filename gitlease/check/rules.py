@@ -4,59 +4,61 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gitlease.core.finding import Finding, Level, Rule
+from gitlease.core.finding import CheckRule, Finding, Level
 
 ERROR, WARNING = Level.ERROR, Level.WARNING
 
 # --- of commits -----------------------------------------------------------------------------------
 
-HELD_THEN = Rule("held-then", ERROR, "a commit touches what another person held when it was made")
-HELD_NOW = Rule("held-now", ERROR, "a commit touches what another person holds now")
-SUPERSEDED = Rule(
+HELD_THEN = CheckRule(
+    "held-then", ERROR, "a commit touches what another person held when it was made"
+)
+HELD_NOW = CheckRule("held-now", ERROR, "a commit touches what another person holds now")
+SUPERSEDED = CheckRule(
     "token-superseded",
     ERROR,
     "a commit names a token after somebody else had been granted the same",
 )
-UNKNOWN = Rule(
+UNKNOWN = CheckRule(
     "token-unknown",
     ERROR,
     "a commit names a token that was never given for that, or to its people",
 )
-NO_TRAILER = Rule("no-trailer", ERROR, "a commit names no lease, and the project requires one")
-UNREADABLE = Rule(
+NO_TRAILER = CheckRule("no-trailer", ERROR, "a commit names no lease, and the project requires one")
+UNREADABLE = CheckRule(
     "trailer-unreadable", WARNING, "a trailer of a commit names no lease that can be read"
 )
-NO_LEDGER = Rule(
+NO_LEDGER = CheckRule(
     "no-ledger", WARNING, "there is no ledger: nobody has claimed yet, or it was deleted"
 )
 
 # --- of claims ------------------------------------------------------------------------------------
 
-STALE_EDGE = Rule(
+STALE_EDGE = CheckRule(
     "stale-edge",
     ERROR,
     "a task is assigned to somebody who has no lease of it and has not worked on it for longer"
     " than stale.after",
 )
-LAPSED_LEASE = Rule(
+LAPSED_LEASE = CheckRule(
     "lapsed-lease", WARNING, "a lease ran out, and nobody cleaned it up or took it over"
 )
-LEASE_ON_DONE = Rule("lease-on-done", WARNING, "a task is done, and a lease of it is left")
-LEASE_ON_GONE = Rule(
+LEASE_ON_DONE = CheckRule("lease-on-done", WARNING, "a task is done, and a lease of it is left")
+LEASE_ON_GONE = CheckRule(
     "lease-on-gone", WARNING, "the file of a task was deleted, and a lease of it is left"
 )
-LEASE_WITHOUT_EDGE = Rule(
+LEASE_WITHOUT_EDGE = CheckRule(
     "lease-without-edge",
     WARNING,
     "somebody holds a task whose file does not say so, on no branch that this clone knows",
 )
-UNKNOWN_ASSIGNEE = Rule(
+UNKNOWN_ASSIGNEE = CheckRule(
     "unknown-assignee",
     WARNING,
     "a task is assigned to a name that is nobody's: not in people, no author, no holder",
 )
-DUPLICATE_ID = Rule("duplicate-id", ERROR, "several task files have one id")
-BAD_TASK_FILE = Rule("bad-task-file", ERROR, "a task file cannot be used")
+DUPLICATE_ID = CheckRule("duplicate-id", ERROR, "several task files have one id")
+BAD_TASK_FILE = CheckRule("bad-task-file", ERROR, "a task file cannot be used")
 
 STALE_RULES = (
     STALE_EDGE,

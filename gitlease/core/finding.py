@@ -20,7 +20,7 @@ class Level(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class CheckRule:
     """What can be found: a stable id in kebab case, its usual level, and what it means."""
 
     id: str
@@ -38,7 +38,7 @@ class Finding:
     takes a lease from its holder.
     """
 
-    rule: Rule
+    rule: CheckRule
     level: Level
     message: str
     resource: str | None = None

@@ -45,7 +45,7 @@ class Verdict(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class Verdicts:
     """One row: what claim, renew (and extend), release (and done), and park do."""
 
     claim: Verdict
@@ -54,17 +54,21 @@ class Row:
     park: Verdict
 
 
-TABLE: Mapping[Relation, Row] = {
-    Relation.MINE: Row(Verdict.YES, Verdict.YES, Verdict.YES, Verdict.YES),
-    Relation.PARKED: Row(Verdict.YES, Verdict.LOST, Verdict.YES, Verdict.YES),
-    Relation.MINE_LAPSED: Row(Verdict.TAKE, Verdict.LOST, Verdict.YES, Verdict.LOST),
-    Relation.MY_RUN: Row(Verdict.HELD, Verdict.NOT_HOLDER, Verdict.YES, Verdict.WHILE_LIVE),
-    Relation.MY_OTHER_RUN: Row(Verdict.HELD, Verdict.NOT_HOLDER, Verdict.HELD, Verdict.NOT_HOLDER),
-    Relation.THEIRS: Row(Verdict.HELD, Verdict.NOT_HOLDER, Verdict.HELD, Verdict.NOT_HOLDER),
-    Relation.THEIRS_LAPSED: Row(Verdict.TAKE, Verdict.LOST, Verdict.FREE, Verdict.LOST),
-    Relation.THEIRS_ASSIGNED: Row(Verdict.NEEDS_TAKEOVER, Verdict.LOST, Verdict.HELD, Verdict.LOST),
-    Relation.COMPLETED: Row(Verdict.NEEDS_REOPEN, Verdict.LOST, Verdict.FREE, Verdict.LOST),
-    Relation.GONE: Row(Verdict.TAKE, Verdict.LOST, Verdict.FREE, Verdict.LOST),
+TABLE: Mapping[Relation, Verdicts] = {
+    Relation.MINE: Verdicts(Verdict.YES, Verdict.YES, Verdict.YES, Verdict.YES),
+    Relation.PARKED: Verdicts(Verdict.YES, Verdict.LOST, Verdict.YES, Verdict.YES),
+    Relation.MINE_LAPSED: Verdicts(Verdict.TAKE, Verdict.LOST, Verdict.YES, Verdict.LOST),
+    Relation.MY_RUN: Verdicts(Verdict.HELD, Verdict.NOT_HOLDER, Verdict.YES, Verdict.WHILE_LIVE),
+    Relation.MY_OTHER_RUN: Verdicts(
+        Verdict.HELD, Verdict.NOT_HOLDER, Verdict.HELD, Verdict.NOT_HOLDER
+    ),
+    Relation.THEIRS: Verdicts(Verdict.HELD, Verdict.NOT_HOLDER, Verdict.HELD, Verdict.NOT_HOLDER),
+    Relation.THEIRS_LAPSED: Verdicts(Verdict.TAKE, Verdict.LOST, Verdict.FREE, Verdict.LOST),
+    Relation.THEIRS_ASSIGNED: Verdicts(
+        Verdict.NEEDS_TAKEOVER, Verdict.LOST, Verdict.HELD, Verdict.LOST
+    ),
+    Relation.COMPLETED: Verdicts(Verdict.NEEDS_REOPEN, Verdict.LOST, Verdict.FREE, Verdict.LOST),
+    Relation.GONE: Verdicts(Verdict.TAKE, Verdict.LOST, Verdict.FREE, Verdict.LOST),
 }
 
 

@@ -27,7 +27,7 @@ _AUTO = frozenset(c.encode() for c in "#;@!$%^&|:")  # what core.commentChar = a
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class MessageReading:
     """What git takes for no part of a message: lines that begin so, all below ``scissors``."""
 
     comments: tuple[bytes, ...] = ()
@@ -40,16 +40,16 @@ class Reading:
         return self.scissors and _SCISSORS.fullmatch(line) is not None
 
 
-def reading(message: bytes, *, edited: bool, cleanup: str, char: str | None) -> Reading:
+def reading(message: bytes, *, edited: bool, cleanup: str, char: str | None) -> MessageReading:
     """How git will read a message, by ``--cleanup`` or its setting, and ``core.commentChar``.
 
     A message that nobody edits has no comments, unless it was asked for.
     """
     if cleanup == "strip":
-        return Reading(_comment(message, char), scissors=edited)
+        return MessageReading(_comment(message, char), scissors=edited)
     if cleanup == "default" and edited:
-        return Reading(_comment(message, char), scissors=True)
-    return Reading(scissors=edited)
+        return MessageReading(_comment(message, char), scissors=True)
+    return MessageReading(scissors=edited)
 
 
 def _comment(message: bytes, char: str | None) -> tuple[bytes, ...]:
@@ -65,7 +65,7 @@ def _comment(message: bytes, char: str | None) -> tuple[bytes, ...]:
 
 
 def with_trailers(
-    message: bytes, values: Sequence[str], how: Reading, *, stale: Sequence[str] = ()
+    message: bytes, values: Sequence[str], how: MessageReading, *, stale: Sequence[str] = ()
 ) -> bytes:
     """The message with a trailer for each value, each once, as its last paragraph.
 
@@ -100,7 +100,7 @@ def with_trailers(
     return b"".join([*text, *blank, *added, *rest])
 
 
-def says_nothing(message: bytes, how: Reading, template: bytes = b"") -> bool:
+def says_nothing(message: bytes, how: MessageReading, template: bytes = b"") -> bool:
     """Whether a message has a trailer of ours, and else only what git takes for nothing.
 
     That are a sign-off, and the ``template`` as it was.
@@ -109,7 +109,7 @@ def says_nothing(message: bytes, how: Reading, template: bytes = b"") -> bool:
     return bool(ours) and _words(message, how) in ([], _words(template, how))
 
 
-def _words(message: bytes, how: Reading) -> list[bytes]:
+def _words(message: bytes, how: MessageReading) -> list[bytes]:
     said = (line.rstrip() for line in _spoken(message.splitlines(), how))
     return [x for x in said if x and not _OURS.fullmatch(x) and not x.startswith(_BY_GIT[0])]
 
@@ -151,7 +151,7 @@ def _ours(lines: Sequence[bytes], leases: Collection[object]) -> list[bytes]:
     return [line.rstrip() for line in lines if _lease(line) in leases]
 
 
-def _spoken(lines: Sequence[bytes], how: Reading) -> Iterator[bytes]:
+def _spoken(lines: Sequence[bytes], how: MessageReading) -> Iterator[bytes]:
     """The lines above the scissors that are no comments."""
     for line in lines:
         if how.cuts(line):
@@ -160,7 +160,7 @@ def _spoken(lines: Sequence[bytes], how: Reading) -> Iterator[bytes]:
             yield line
 
 
-def _end(lines: Sequence[bytes], how: Reading) -> int:
+def _end(lines: Sequence[bytes], how: MessageReading) -> int:
     """How many lines there are up to the last that says something."""
     end = 0
     for number, line in enumerate(lines, 1):
@@ -171,7 +171,7 @@ def _end(lines: Sequence[bytes], how: Reading) -> int:
     return end
 
 
-def _last_paragraph(lines: Sequence[bytes], how: Reading) -> list[bytes]:
+def _last_paragraph(lines: Sequence[bytes], how: MessageReading) -> list[bytes]:
     """The lines behind the last blank one; none where that is the first paragraph."""
     paragraphs: list[list[bytes]] = [[]]
     for line in lines:

@@ -23,7 +23,7 @@ STAMPS = "agents"  # the folder, in the private state, of what was last started 
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class MarkerStanding:
     """What the files of a clone say at a glance.
 
     ``renew_at`` is when the leases held here are due, in seconds since the epoch; None where none
@@ -57,14 +57,14 @@ def start_detached(words: Sequence[str], *, cwd: str, env: Mapping[str, str] | N
     return False
 
 
-def standing_at(start: str) -> Standing | None:
+def standing_at(start: str) -> MarkerStanding | None:
     """What this clone's markers say, found without starting git; None where there is no clone."""
     common = find_common_dir(start)
     if common is None:
         return None
     private = os.path.join(common, "gitlease")
     inbox = os.path.isdir(os.path.join(private, FOLDER))
-    return Standing(private, _renew_at(private), inbox)
+    return MarkerStanding(private, _renew_at(private), inbox)
 
 
 def find_work_tree(path: str) -> str | None:
@@ -101,7 +101,7 @@ def _root_around(folder: str) -> str | None:
     return folder
 
 
-def is_due(standing: Standing, name: str, *, every: int, now: float | None = None) -> bool:
+def is_due(standing: MarkerStanding, name: str, *, every: int, now: float | None = None) -> bool:
     """Whether what is called ``name`` was not started for ``every`` seconds; marks it as started.
 
     Two hooks at the same moment may both be told so: what they start is safe to do twice.

@@ -19,8 +19,8 @@ from gitlease.engine.notices import of_damage, told, unread_notices
 from gitlease.engine.ports import Clock, Inbox, LedgerStore, Snapshot
 from gitlease.guard.ports import IdleMarker, Unreachable, Watched, WatchFiles
 from gitlease.guard.rules import (
-    Carried,
-    Finding,
+    GuardFinding,
+    PushedCommit,
     Severity,
     Touched,
     Viewpoint,
@@ -44,7 +44,7 @@ class Guarded:
     not answer; ``old`` are the ids of the leases that this is all that is known of.
     """
 
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[GuardFinding, ...] = ()
     views: Mapping[str, LeaseView] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     offline: str = ""
@@ -91,7 +91,7 @@ class GuardService:
 
     def check(self, touched: Sequence[Touched], *, strict: bool = False) -> Guarded:
         """What of the touched paths others hold. ``strict``: asks the remote whatever is known."""
-        findings: list[Finding] = []
+        findings: list[GuardFinding] = []
         views: dict[str, LeaseView] = {}
         old: set[str] = set()
         look = _Look()
@@ -113,7 +113,7 @@ class GuardService:
         )
 
     def but_their_own(
-        self, guarded: Guarded, carried: Sequence[Carried], *, lost: Sequence[Touched]
+        self, guarded: Guarded, carried: Sequence[PushedCommit], *, lost: Sequence[Touched]
     ) -> Guarded:
         """The same without what only the own work of those leases touches, and not of what is lost.
 

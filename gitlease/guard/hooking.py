@@ -18,7 +18,7 @@ from gitlease.core.resources.resource import GLOBAL_LAYER, WHOLE
 from gitlease.core.view import LeaseView
 from gitlease.guard.guarding import Guarded, GuardService
 from gitlease.guard.ports import PushedWork, StagedChange, Started, Worktree
-from gitlease.guard.rules import Finding, Severity
+from gitlease.guard.rules import GuardFinding, Severity
 
 if TYPE_CHECKING:
     from gitlease.engine.ledger_session import LedgerSession
@@ -230,7 +230,7 @@ def _is_news_of_others(started: Started, service: LedgerSession) -> bool:
     return bool(others) and not any(person_key(x.name) in before for x in others)
 
 
-def _is_run(found: Finding, service: LedgerSession) -> bool:
+def _is_run(found: GuardFinding, service: LedgerSession) -> bool:
     return found.severity is Severity.WARN and found.lease.same_holder(service.actor)
 
 

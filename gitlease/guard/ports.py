@@ -11,7 +11,7 @@ from gitlease.core.instant import Instant
 from gitlease.core.lease import Lease
 from gitlease.core.policy import DEFAULT_POLICY, Policy
 from gitlease.core.resources.resource import Resource
-from gitlease.guard.rules import Carried, Touched
+from gitlease.guard.rules import PushedCommit, Touched
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +131,7 @@ class Worktree(Protocol):
         It takes away what the main branches of the remote of the ledger have not any more then.
         """
 
-    def carried(self, lines: Sequence[str], remote: str) -> Sequence[Carried]:
+    def carried(self, lines: Sequence[str], remote: str) -> Sequence[PushedCommit]:
         """The commits of such a push, without those that turn out to be there already.
 
         Asks the remote what it has, and goes by what is known here where it does not answer.

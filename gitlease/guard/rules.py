@@ -71,7 +71,7 @@ class Touched:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class GuardFinding:
     """A touched path that is covered by somebody's lease."""
 
     path: str
@@ -80,7 +80,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Carried:
+class PushedCommit:
     """A commit that a push carries: what it touches, who recorded it, and the grants it names."""
 
     touched: tuple[Touched, ...]
@@ -105,7 +105,7 @@ class Viewpoint:
     policy: Policy
     moment: Moment
 
-    def judge(self, touched: Sequence[Touched], leases: Iterable[Lease]) -> list[Finding]:
+    def judge(self, touched: Sequence[Touched], leases: Iterable[Lease]) -> list[GuardFinding]:
         """Everything touched that a lease of others covers: what blocks comes first, then by path.
 
         A lease covers its own path, those of its task, and its task's file.
@@ -114,7 +114,7 @@ class Viewpoint:
         against = [(x, severity) for x, severity in judged if severity is not None]
         cover = Cover([x for x, _ in against])
         found = [
-            Finding(one.path, *against[n])
+            GuardFinding(one.path, *against[n])
             for one in touched
             for n in cover.of(one)
             if one.concerns(against[n][0], self.actor)
@@ -156,7 +156,9 @@ class Viewpoint:
         return relation(lease, actor, self.policy, self.moment)
 
 
-def stands(finding: Finding, carried: Iterable[Carried], *, layer: str, actor: Actor) -> bool:
+def stands(
+    finding: GuardFinding, carried: Iterable[PushedCommit], *, layer: str, actor: Actor
+) -> bool:
     """Whether any of these commits touches what was found without being that lease's own work.
 
     The holder's own commits may be landed by anybody, as the holder recorded them: who rebases or
@@ -170,7 +172,7 @@ def stands(finding: Finding, carried: Iterable[Carried], *, layer: str, actor: A
     )
 
 
-def _is_work_of(commit: Carried, lease: Lease, layer: str, actor: Actor) -> bool:
+def _is_work_of(commit: PushedCommit, lease: Lease, layer: str, actor: Actor) -> bool:
     if not lease.same_holder(actor):
         return same_person(lease.holder, commit.committer)
     return any(

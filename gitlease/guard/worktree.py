@@ -16,12 +16,12 @@ from gitlease.git.query import ask
 from gitlease.git.repository import Repository, is_on
 from gitlease.guard.changes_tasks import TaskTouched, task_status_changes, touched
 from gitlease.guard.ports import PushedWork, StagedChange, Started
-from gitlease.guard.rules import Carried, Touched, merged
+from gitlease.guard.rules import PushedCommit, Touched, merged
 from gitlease.settings.sources import Tasks
 
 if TYPE_CHECKING:  # of each hook only what it needs is loaded
     from gitlease.git.changes_push import Push
-    from gitlease.git.message import Reading
+    from gitlease.git.message import MessageReading
 
 
 class HookWorktree:
@@ -101,7 +101,7 @@ class HookWorktree:
         touched = merged((*brings, *gone))
         return PushedWork(touched, gone, tuple(ledgers), warnings=tuple(dict.fromkeys(warnings)))
 
-    def carried(self, lines: Sequence[str], remote: str) -> tuple[Carried, ...]:
+    def carried(self, lines: Sequence[str], remote: str) -> tuple[PushedCommit, ...]:
         from gitlease.git.changes_push import landed
         from gitlease.guard.commit_facts import CommitReader
 
@@ -111,7 +111,7 @@ class HookWorktree:
         every = dict.fromkeys(x for push in pushes for x in push.every if x not in there.on_main)
         commits = CommitReader(self._repository, self._tasks).read(list(every))
         return tuple(
-            Carried(commit.touched, commit.committer, commit.named)
+            PushedCommit(commit.touched, commit.committer, commit.named)
             for commit in commits
             if not there.has(commit.id, own=self._is_own(commit.emails))
         )
@@ -194,7 +194,7 @@ class HookWorktree:
         except Invalid:
             return b""
 
-    def _reading(self, message: bytes) -> Reading:
+    def _reading(self, message: bytes) -> MessageReading:
         from gitlease.git.message import reading
 
         config, words = self._repository.config, commit_words()

@@ -19,7 +19,7 @@ from gitlease.git.query import ask
 from gitlease.git.remote_branches import main_branches, names_of
 from gitlease.git.repository import TIMEOUT, TRUE, Repository
 from gitlease.guard.ports import PushedWork
-from gitlease.guard.rules import Carried
+from gitlease.guard.rules import PushedCommit
 from gitlease.guard.worktree import HookWorktree
 from gitlease.push.place import elsewhere, rewritten, unfollowed, work_at
 from gitlease.push.ports import PlannedPush
@@ -178,7 +178,7 @@ class GitWork:
         lost, cut = self._lost(plan)
         return self._worktree.brought(lines, plan.remote, lost, cut=cut)
 
-    def carried(self, plan: PlannedPush) -> tuple[Carried, ...]:
+    def carried(self, plan: PlannedPush) -> tuple[PushedCommit, ...]:
         return self._worktree.carried(self._lines(plan), plan.remote)
 
     def _lines(self, plan: PlannedPush) -> list[str]:

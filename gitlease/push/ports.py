@@ -8,7 +8,7 @@ from typing import Protocol
 from gitlease.core.frozen import dataclass
 from gitlease.core.work_push import WorkPush, WorkRef
 from gitlease.guard.ports import PushedWork
-from gitlease.guard.rules import Carried
+from gitlease.guard.rules import PushedCommit
 from gitlease.push.work import PushWish
 
 
@@ -49,7 +49,7 @@ class Work(Protocol):
         it is not known here what that is.
         """
 
-    def carried(self, plan: PlannedPush) -> Sequence[Carried]:
+    def carried(self, plan: PlannedPush) -> Sequence[PushedCommit]:
         """The commits that such a push brings, without those that turn out to be there already.
 
         Asks the remote what it has.

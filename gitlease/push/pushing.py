@@ -16,7 +16,7 @@ from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.notices import of_damage
 from gitlease.engine.ports import Snapshot
 from gitlease.engine.transaction import fresh_id, with_views
-from gitlease.guard.rules import Carried, Finding, Severity, Touched, Viewpoint, stands
+from gitlease.guard.rules import GuardFinding, PushedCommit, Severity, Touched, Viewpoint, stands
 
 NOBODY = Actor(holder="")
 
@@ -31,7 +31,7 @@ class PushCase:
         require: Sequence[Resource],
         *,
         lost: Sequence[Touched],
-        carried: Callable[[], Sequence[Carried]],
+        carried: Callable[[], Sequence[PushedCommit]],
         before: Mapping[str, Snapshot],
     ) -> None:
         """``touched`` is all of it, ``lost`` what it takes away; ``carried`` tells its commits.
@@ -41,7 +41,7 @@ class PushCase:
         self._touched, self._require = touched, require
         self._gone = {one.path for one in lost}
         self._ask_carried = carried
-        self._carried: Sequence[Carried] | None = None
+        self._carried: Sequence[PushedCommit] | None = None
         self._believed: dict[str, dict[str, Grant]] = {}
         self.warnings: tuple[str, ...] = ()
         wanted = {resource.key for resource in require}
@@ -76,7 +76,7 @@ class PushCase:
         self.warnings = tuple(dict.fromkeys(said))
         return steps
 
-    def _stops(self, found: Finding, layer: str) -> bool:
+    def _stops(self, found: GuardFinding, layer: str) -> bool:
         """Whether it is not only carried along: the holder's own work, or what has landed."""
         if found.path in self._gone:
             return True
@@ -122,7 +122,7 @@ class PushCase:
             if x.key not in places:  # a later grant of the same is another one
                 believed[x.lease_id] = Grant(x.resource, x.scope, x.session, x.lease_id, x.token)
 
-    def _against(self, found: Sequence[Finding], head: Snapshot, moment: Moment) -> LeaseHeld:
+    def _against(self, found: Sequence[GuardFinding], head: Snapshot, moment: Moment) -> LeaseHeld:
         first, leases = found[0], tuple(dict.fromkeys(f.lease for f in found))
         name = first.lease.resource
         is_it = first.path == name.text
@@ -155,7 +155,7 @@ def _covering(touched: Sequence[Touched], own: Sequence[Lease], moment: Moment) 
     return list(dict.fromkeys(f.lease for f in found))
 
 
-def _warning(finding: Finding) -> str:
+def _warning(finding: GuardFinding) -> str:
     lease = finding.lease
     run = f", session {lease.session}" if lease.session else ""
     return f"{finding.path} falls under a lease of {lease.resource} by {lease.holder}{run}"

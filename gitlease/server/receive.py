@@ -54,7 +54,7 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class PushVerdict:
     """What a push comes to. ``blocked``: git must refuse all of it."""
 
     blocked: bool
@@ -68,7 +68,7 @@ def receive(
     environ: Mapping[str, str] | None = None,
     clock: Clock,
     directory: str = ".",
-) -> Verdict:
+) -> PushVerdict:
     """Judge a push by the lines of its pre-receive hook, in the environment that git gave it.
 
     Raises GitleaseError where the repository, its refs, or the settings of its hook cannot be used,
@@ -82,14 +82,14 @@ def receive(
         try:
             push = _Push(repository, settings, read_moves(data), environ, clock.now().wall_ms)
         except Illegal as refused:
-            return Verdict(blocks, (_refusal("", refused),))
+            return PushVerdict(blocks, (_refusal("", refused),))
         # What is refused leaves the ledgers as they are, and has no more to be judged.
         refusals = push.stale()
         if not refusals or not blocks:
             refusals += push.judge_ledgers()
         if not refusals or not blocks:
             refusals += push.judge_work()
-        return Verdict(bool(refusals) and blocks, tuple(refusals), tuple(push.warnings))
+        return PushVerdict(bool(refusals) and blocks, tuple(refusals), tuple(push.warnings))
 
 
 def _refusal(ref: str, refused: Illegal) -> Refusal:

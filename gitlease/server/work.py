@@ -26,7 +26,7 @@ from gitlease.git.query import ask_line
 from gitlease.git.repository import Repository
 from gitlease.git.rev_range import rev_range
 from gitlease.guard.changes_tasks import TaskTouched, task_status_changes, touched
-from gitlease.guard.rules import Finding, Severity, Touched, Viewpoint
+from gitlease.guard.rules import GuardFinding, Severity, Touched, Viewpoint
 from gitlease.server.changes import changes_of
 from gitlease.server.lines import RefMove
 from gitlease.server.lost import lost
@@ -47,10 +47,10 @@ FINDINGS = 1_000  # beyond so many no more are looked for
 
 
 @dataclass(frozen=True, slots=True)
-class Guarded:
+class JudgedWork:
     """What a push touches that others hold, and which records could not be judged."""
 
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[GuardFinding, ...] = ()
     warnings: tuple[str, ...] = ()
 
 
@@ -79,14 +79,14 @@ class WorkGuard:
         self._holders = pusher.holders or ()
         self._now = now_ms
         self._damaged: dict[str, None] = {}
-        self._blocking: dict[tuple[str, str], Finding] = {}
-        self._warned: dict[tuple[str, str], Finding] = {}
+        self._blocking: dict[tuple[str, str], GuardFinding] = {}
+        self._warned: dict[tuple[str, str], GuardFinding] = {}
         self._tasks = 0
 
-    def check(self, moves: Sequence[RefMove]) -> Guarded:
+    def check(self, moves: Sequence[RefMove]) -> JudgedWork:
         """What the work of these moves touches. Illegal for more than can be looked at."""
         if not any(map(_holds_anything, self._ledgers)):
-            return Guarded()
+            return JudgedWork()
         again = [move for move in moves if move.old]
         if len(again) > MOVES_JUDGED:
             raise Illegal(
@@ -109,7 +109,7 @@ class WorkGuard:
             while chunk := list(islice(rest, COMMITS_AT_ONCE)):
                 self._look_at(chunk)
         findings = (self._warned | self._blocking).values()
-        return Guarded(tuple(findings), tuple(self._damaged))
+        return JudgedWork(tuple(findings), tuple(self._damaged))
 
     def _commits(self, moves: Sequence[RefMove], again: Sequence[RefMove]) -> list[str] | None:
         """The commits to judge: new ones, those that land where others had them, and lost ones.
@@ -163,7 +163,7 @@ class WorkGuard:
                 raise _unjudged(f"more than {MAX_TASKS} task files cannot be judged")
         return touched(changed, named)
 
-    def _judged(self, some: Sequence[Touched]) -> Iterator[Finding]:
+    def _judged(self, some: Sequence[Touched]) -> Iterator[GuardFinding]:
         for ledger in self._ledgers:
             leases = self._leases(ledger, some)
             while chunk := list(islice(leases, LEASES_AT_ONCE)):

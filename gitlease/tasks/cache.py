@@ -22,7 +22,7 @@ from gitlease.core.resources.resource import name_resource
 from gitlease.engine.ports import TaskProblem
 from gitlease.git.files import load_json, store_json
 from gitlease.settings.sources import Tasks
-from gitlease.tasks.scan import MAX_PATH, Found, printable
+from gitlease.tasks.scan import MAX_PATH, FoundFile, printable
 from gitlease.tasks.text import Value
 
 FORMAT = 2
@@ -56,7 +56,7 @@ class TaskCache:
     def __contains__(self, key: object) -> bool:
         return key in self._rows
 
-    def get(self, found: Found) -> Value | Unknown:
+    def get(self, found: FoundFile) -> Value | Unknown:
         """What is known of a find, if it did not change."""
         key = found.key
         row = self._rows.get(key)
@@ -70,7 +70,7 @@ class TaskCache:
                 return UNKNOWN
         return self._values[key]
 
-    def put(self, found: Found, value: Value) -> None:
+    def put(self, found: FoundFile, value: Value) -> None:
         self._rows[found.key] = [list(found.stamp), _row(value)]
         self._values[found.key] = value
         self._used[found.key] = None

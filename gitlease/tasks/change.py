@@ -10,7 +10,7 @@ import re
 
 from gitlease.core.edge import EdgeEdit, same_name
 from gitlease.git.yaml_nodes import Node
-from gitlease.tasks.fields import Document, Field, Form
+from gitlease.tasks.fields import Document, Field, FieldForm
 from gitlease.tasks.splice import (
     CannotCut,
     add_item,
@@ -80,9 +80,9 @@ def _replace(document: Document, field: Field, number: int, name: str) -> str:
 def _add(document: Document, field: Field, name: str) -> str:
     colon = _check(document, field)
     new = _written(document, name, field.items)
-    if field.form is Form.SCALAR:
+    if field.form is FieldForm.SCALAR:
         return _add_to_single(document, field, colon, new)
-    if field.form is Form.FLOW:
+    if field.form is FieldForm.FLOW:
         return _add_in_brackets(document, field, new)
     last = field.items[-1]
     _check_item(document, last)
@@ -131,9 +131,9 @@ def _remove(document: Document, field: Field, number: int) -> str:
     text, item = document.text, field.items[number]
     colon = _check(document, field)
     _check_item(document, item)
-    if field.form is Form.BLOCK:
+    if field.form is FieldForm.BLOCK:
         return _cut_block_item(document, item)
-    if field.form is Form.FLOW:
+    if field.form is FieldForm.FLOW:
         if len(field.items) == 2 and _was_single(text, field):
             other = field.items[1 - number]
             return _put(text, field.start, field.end, text[other.start : other.end])
@@ -185,7 +185,7 @@ def _check(document: Document, field: Field) -> int:
     colon = _COLON.fullmatch(text, key.end, field.start)
     if colon is None:
         raise CannotCut("there is something between the name of the field and its value")
-    if not document.flow and field.form is not Form.BLOCK:
+    if not document.flow and field.form is not FieldForm.BLOCK:
         _check_rest(text, field.end)
     return text.index(":", key.end) + 1
 

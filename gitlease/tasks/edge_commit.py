@@ -21,7 +21,7 @@ from gitlease.git.query import reason_of
 from gitlease.git.repository import TIMEOUT, Repository
 from gitlease.settings.sources import Tasks
 from gitlease.store.private_store import make_folder
-from gitlease.tasks.edge_git import HEAD, INDEX, Entry, UserGit, refusal
+from gitlease.tasks.edge_git import HEAD, INDEX, IndexEntry, UserGit, refusal
 from gitlease.tasks.edit import edit_task
 from gitlease.tasks.scan import MAX_BYTES, printable
 
@@ -36,8 +36,8 @@ class _Plan:
 
     branch: str
     head: str
-    in_head: dict[str, tuple[Entry, bytes]] = field(default_factory=dict)
-    in_index: dict[str, tuple[Entry, bytes]] = field(default_factory=dict)
+    in_head: dict[str, tuple[IndexEntry, bytes]] = field(default_factory=dict)
+    in_index: dict[str, tuple[IndexEntry, bytes]] = field(default_factory=dict)
     made: list[TaskChange] = field(default_factory=list)
 
 
@@ -131,7 +131,7 @@ def _plan(git: UserGit, tasks: Tasks, changes: Sequence[TaskChange]) -> _Plan:
     return plan
 
 
-def _read(objects: BatchObjects, entry: Entry, file: str, where: str) -> bytes:
+def _read(objects: BatchObjects, entry: IndexEntry, file: str, where: str) -> bytes:
     try:
         return objects.read(entry.blob, BLOB, MAX_BYTES)
     except Unreadable as why:
@@ -139,7 +139,7 @@ def _read(objects: BatchObjects, entry: Entry, file: str, where: str) -> bytes:
         raise refusal(message, "make it smaller, or fetch it, and commit that first") from None
 
 
-def _check_entries(file: str, committed: Entry | None, staged: Sequence[Entry]) -> None:
+def _check_entries(file: str, committed: IndexEntry | None, staged: Sequence[IndexEntry]) -> None:
     name = printable(file)
     here = f":/{name}" if name == file and " " not in name else "it"
     if committed is None:

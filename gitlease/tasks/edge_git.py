@@ -35,7 +35,7 @@ _PLAIN_INDEX = tuple(
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class IndexEntry:
     """A file in HEAD's tree or in the index; ``flag`` is how ``git ls-files -v`` marks it."""
 
     mode: str
@@ -47,7 +47,7 @@ def refusal(message: str, *hints: str) -> Invalid:
     return Invalid(message, hints=hints)
 
 
-def _cached(new: Mapping[str, Entry]) -> list[str]:
+def _cached(new: Mapping[str, IndexEntry]) -> list[str]:
     return [x for f, e in new.items() for x in ("--cacheinfo", f"{e.mode},{e.blob},{f}")]
 
 
@@ -98,18 +98,18 @@ class UserGit:
             raise refusal("HEAD is detached: no branch to commit on", "first: git switch BRANCH")
         return name, commit
 
-    def committed(self, head: str, files: list[str]) -> dict[str, Entry]:
+    def committed(self, head: str, files: list[str]) -> dict[str, IndexEntry]:
         """The entries of some files in a commit."""
         words = ("ls-tree", "-z", "--full-tree", head, "--", *files)
         listed = self._listed(*words, what="the last commit")
-        return {path: Entry(mode, oid) for path, (mode, _kind, oid) in listed}
+        return {path: IndexEntry(mode, oid) for path, (mode, _kind, oid) in listed}
 
-    def staged(self, files: list[str]) -> dict[str, list[Entry]]:
+    def staged(self, files: list[str]) -> dict[str, list[IndexEntry]]:
         """The index's entries of some files: several for one that is unmerged."""
-        found: dict[str, list[Entry]] = {}
+        found: dict[str, list[IndexEntry]] = {}
         words = ("ls-files", "-s", "-v", "-z", "--", *files)
         for path, (flag, mode, oid, _stage) in self._listed(*words, what="the index"):
-            found.setdefault(path, []).append(Entry(mode, oid, flag))
+            found.setdefault(path, []).append(IndexEntry(mode, oid, flag))
         return found
 
     def _listed(self, *words: str, what: str) -> Iterator[tuple[str, list[str]]]:
@@ -128,7 +128,7 @@ class UserGit:
             words = ("hash-object", "-w", "--no-filters", "--", *names)
             return self.ask(*words, what="git did not write the edge").decode().split()
 
-    def tree(self, head: str, new: Mapping[str, Entry]) -> str:
+    def tree(self, head: str, new: Mapping[str, IndexEntry]) -> str:
         """Write the tree of a commit with other entries for some of its files; its id."""
         what, plain = "git did not write the edge", _PLAIN_INDEX
         with TemporaryDirectory(prefix="edge-", dir=self.state) as folder:
@@ -146,7 +146,7 @@ class UserGit:
         what = "git did not make the commit"
         return self.ask(*words, tree, what=what, timeout=SIGNING).decode().strip()
 
-    def stage(self, new: Mapping[str, Entry]) -> None:
+    def stage(self, new: Mapping[str, IndexEntry]) -> None:
         """Put other entries into the index, once no other git has it."""
         words = ["update-index", *_cached(new)]
         if skipped := [file for file, entry in new.items() if entry.flag in "Ss"]:

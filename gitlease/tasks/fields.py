@@ -16,7 +16,7 @@ from gitlease.tasks.front_matter import Front, find_front, is_yaml, looks_like_f
 MAX_DEPTH = 40
 
 
-class Form(Enum):
+class FieldForm(Enum):
     """How the values of a field are written."""
 
     SCALAR = "a single value"
@@ -33,7 +33,7 @@ class Field:
     """
 
     key: Node
-    form: Form
+    form: FieldForm
     items: list[Node]
     start: int
     end: int
@@ -140,7 +140,7 @@ def _hide(document: Document, key: Node, message: str) -> None:
 def _take(document: Document, key: Node, value: Node, number: int) -> None:
     _check_plain(document, key)
     form, items = _values(document, value)
-    end = items[-1].end if form is Form.BLOCK and items else value.end
+    end = items[-1].end if form is FieldForm.BLOCK and items else value.end
     if key.text in document.fields:
         first = document.front.line(document.fields[key.text].key.start)
         document.fault(key.start, f"{shown(key.text)} is here twice, first in line {first}")
@@ -148,12 +148,12 @@ def _take(document: Document, key: Node, value: Node, number: int) -> None:
         document.fields[key.text] = Field(key, form, items, value.start, end, number)
 
 
-def _values(document: Document, value: Node) -> tuple[Form, list[Node]]:
+def _values(document: Document, value: Node) -> tuple[FieldForm, list[Node]]:
     _check_plain(document, value)
     if value.shape is Shape.TEXT:
-        return Form.SCALAR, [value]
+        return FieldForm.SCALAR, [value]
     if value.shape is not Shape.LIST:
-        return Form.OTHER, []
+        return FieldForm.OTHER, []
     items = []
     for item in value.nodes:
         if item.shape is Shape.TEXT:
@@ -161,7 +161,7 @@ def _values(document: Document, value: Node) -> tuple[Form, list[Node]]:
             items.append(item)
         else:
             document.fault(item.start, "an entry must be a single value")
-    return Form.FLOW if value.flow else Form.BLOCK, items
+    return FieldForm.FLOW if value.flow else FieldForm.BLOCK, items
 
 
 def _check_plain(document: Document, node: Node) -> None:

@@ -11,7 +11,7 @@ from gitlease.engine.ports import TaskList, TaskProblem
 from gitlease.git.files import CACHE, Unreadable
 from gitlease.settings.sources import Tasks
 from gitlease.tasks.cache import UNKNOWN, TaskCache
-from gitlease.tasks.scan import Found, Kind, Place, printable, walk
+from gitlease.tasks.scan import FileKind, FoundFile, TaskPlace, printable, walk
 from gitlease.tasks.text import Value, is_utf8, possible_keys, problem_of, value_of
 
 REFS = "refs"
@@ -27,16 +27,16 @@ class TaskReader:
         self._folder = folder
         self._caches: dict[str, TaskCache] = {}
 
-    def read(self, place: Place, name: str) -> TaskList:
+    def read(self, place: TaskPlace, name: str) -> TaskList:
         """Every task of a place; ``name`` is that of its cache. Raises Invalid for too many."""
         cache = self._cache(name)
         values: dict[str, Value] = {}
-        links: list[Found] = []
+        links: list[FoundFile] = []
         problems: list[TaskProblem] = []
         for found in walk(place, cache):
-            if found.kind is Kind.PROBLEM:
+            if found.kind is FileKind.PROBLEM:
                 problems.append(problem_of(found.path, found.message))
-            elif found.kind is Kind.LINK:
+            elif found.kind is FileKind.LINK:
                 links.append(found)
             else:
                 value = cache.get(found)
@@ -61,7 +61,7 @@ class TaskReader:
             self._caches[name] = TaskCache(file, self._tasks, keep=keep)
         return self._caches[name]
 
-    def _parse(self, place: Place, found: Found, cache: TaskCache) -> Value:
+    def _parse(self, place: TaskPlace, found: FoundFile, cache: TaskCache) -> Value:
         try:
             content = place.load(found)
         except Unreadable as error:

@@ -31,7 +31,7 @@ RACY_NS = 2_000_000_000  # a file may change again without its time of change do
 Stamp = tuple[int, ...]
 
 
-class Kind(Enum):
+class FileKind(Enum):
     """What was found in the place of a task file."""
 
     FILE = "file"
@@ -39,14 +39,14 @@ class Kind(Enum):
     PROBLEM = "problem"
 
 
-class Found(NamedTuple):
+class FoundFile(NamedTuple):
     """One find: its path relative to the root, and what a cache knows it by.
 
     A file with the same ``key`` and ``stamp`` has the same content. ``message`` is the problem.
     """
 
     path: str
-    kind: Kind = Kind.FILE
+    kind: FileKind = FileKind.FILE
     key: str = ""
     stamp: Stamp = ()
     message: str = ""
@@ -63,7 +63,7 @@ class Content(NamedTuple):
     settled: bool = True
 
 
-class Rule(NamedTuple):
+class PatternRule(NamedTuple):
     """A pattern of the settings, and what lets most paths be passed over quickly.
 
     ``tail`` is the literal end of whatever the pattern names; ``segments`` how deep that lies at
@@ -87,7 +87,7 @@ class Rule(NamedTuple):
         return self.deep or depth < self.segments or self.covers(folder)
 
 
-Rules = tuple[Rule, ...]
+Rules = tuple[PatternRule, ...]
 
 
 class Wanted:
@@ -115,7 +115,7 @@ class Wanted:
         )
 
 
-def _rule(text: str, *, done: bool) -> Rule:
+def _rule(text: str, *, done: bool) -> PatternRule:
     try:
         pattern = parse(path_resource(resolve_path(text)).pattern or text)
     except (PatternError, UsageError) as error:
@@ -127,7 +127,7 @@ def _rule(text: str, *, done: bool) -> Rule:
         if not isinstance(token, str):
             break
         tail = token + tail
-    return Rule(pattern, done, tail, tokens.count("/"), Jump.DEEP in tokens)
+    return PatternRule(pattern, done, tail, tokens.count("/"), Jump.DEEP in tokens)
 
 
 class Listed(NamedTuple):
@@ -141,7 +141,7 @@ class Listed(NamedTuple):
     item: Any
 
 
-class Place(Protocol):
+class TaskPlace(Protocol):
     """Where task files lie: a work tree, or a commit."""
 
     wanted: Wanted
@@ -149,20 +149,20 @@ class Place(Protocol):
     def entries(self, folder: str) -> Iterable[Listed]:
         """What lies in a folder, ``""`` is the root. Raises Unreadable."""
 
-    def found(self, path: str, entry: Listed) -> Found | None:
+    def found(self, path: str, entry: Listed) -> FoundFile | None:
         """The find that a file is, None when it is gone. Raises Unreadable."""
 
     def leads_to_folder(self, path: str) -> bool:
         """Whether a link may lead to a folder."""
 
-    def load(self, found: Found) -> Content | None:
+    def load(self, found: FoundFile) -> Content | None:
         """The bytes of a file that was found, None when it is gone. Raises Unreadable."""
 
     def linked(self, path: str) -> tuple[str | None, bytes]:
         """Where a link leads to in this place, and the beginning of what is there."""
 
 
-def walk(place: Place, known: Container[str] = ()) -> Iterator[Found]:
+def walk(place: TaskPlace, known: Container[str] = ()) -> Iterator[FoundFile]:
     """Everything in the place of a task file. ``known`` keys are covered for certain.
 
     Raises Invalid when there is too much.
@@ -237,9 +237,11 @@ class WorkTree:
             if entry.name.lower() != ".git"
         ]
 
-    def found(self, path: str, entry: Listed) -> Found | None:
+    def found(self, path: str, entry: Listed) -> FoundFile | None:
         try:
-            return Found(path, Kind.FILE, path, stamp_of(entry.item.stat(follow_symlinks=False)))
+            return FoundFile(
+                path, FileKind.FILE, path, stamp_of(entry.item.stat(follow_symlinks=False))
+            )
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -248,7 +250,7 @@ class WorkTree:
     def leads_to_folder(self, path: str) -> bool:
         return os.path.isdir(os.path.join(self.root, path))
 
-    def load(self, found: Found) -> Content | None:
+    def load(self, found: FoundFile) -> Content | None:
         return self._load(os.path.join(self.root, found.path))
 
     def linked(self, path: str) -> tuple[str | None, bytes]:
@@ -278,7 +280,7 @@ class WorkTree:
         return Content(data, stamp_of(status), status.st_mtime_ns + RACY_NS < now)
 
 
-def _link(path: str, rules: Rules, depth: int, place: Place) -> Found | None:
+def _link(path: str, rules: Rules, depth: int, place: TaskPlace) -> FoundFile | None:
     """What a symbolic link is to the rules: in the place of their folder, or of a file."""
     inner = [rule for rule in rules if rule.enters(path, depth)]
     for rule in inner:
@@ -288,7 +290,7 @@ def _link(path: str, rules: Rules, depth: int, place: Place) -> Found | None:
             return problem(path, "is a symbolic link: its task files cannot be edited safely")
     if any(rule.covers(path) for rule in rules):
         message = f"{printable(path)}: a symbolic link cannot be edited safely"
-        return Found(path, Kind.LINK, message=message)
+        return FoundFile(path, FileKind.LINK, message=message)
     return None
 
 
@@ -300,9 +302,9 @@ def _heads_to(rules: Rules, name: str, depth: int) -> bool:
     )
 
 
-def problem(path: str, what: str) -> Found:
+def problem(path: str, what: str) -> FoundFile:
     """A find that cannot be used, and that nobody knows the tasks of."""
-    return Found(path, Kind.PROBLEM, message=f"{printable(path)} {what}")
+    return FoundFile(path, FileKind.PROBLEM, message=f"{printable(path)} {what}")
 
 
 def stamp_of(status: os.stat_result) -> Stamp:

@@ -14,7 +14,7 @@ from gitlease.core.resources.resource import Resource, name_resource, path_resou
 from gitlease.engine.ports import TaskProblem
 from gitlease.git.yaml_nodes import Node
 from gitlease.settings.sources import Tasks
-from gitlease.tasks.fields import Document, Field, Form, read_document
+from gitlease.tasks.fields import Document, Field, FieldForm, read_document
 from gitlease.tasks.scan import MAX_BYTES, MAX_PATH, Wanted, printable
 
 Value = Task | TaskProblem | None
@@ -151,7 +151,7 @@ def _resource(document: Document, found: Field) -> Resource:
 def _single(document: Document, found: Field | None, limit: int = MAX_TEXT) -> str:
     if found is None:
         return ""
-    if found.form is not Form.SCALAR:
+    if found.form is not FieldForm.SCALAR:
         raise _misshapen(document, found, "a single value")
     item = found.items[0]
     return "" if item.null else _short(document, found, item, limit)
@@ -161,7 +161,7 @@ def _entries(document: Document, found: Field | None) -> list[Node]:
     """What a list names, which may be written as one value as well."""
     if found is None:
         return []
-    if found.form is Form.OTHER:
+    if found.form is FieldForm.OTHER:
         raise _misshapen(document, found, "a list")
     if len(found.items) > MAX_ENTRIES:
         message = f"{shown(found.key.text)} has more than {MAX_ENTRIES} entries"
@@ -198,7 +198,7 @@ def _is_exempt(document: Document, word: str) -> bool:
     for name, field in document.fields.items():
         words = [part for item in field.items if not item.null for part in item.text.split(",")]
         said = [fold(part.strip().removeprefix("#")) for part in words]
-        if fold(name) == word and (field.form is Form.OTHER or set(said) - NO):
+        if fold(name) == word and (field.form is FieldForm.OTHER or set(said) - NO):
             return True
         if name in LABELS and word in said:
             return True

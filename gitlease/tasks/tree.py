@@ -24,7 +24,7 @@ from gitlease.git.objects import (
 )
 from gitlease.git.query import ask
 from gitlease.git.repository import Repository
-from gitlease.tasks.scan import MAX_BYTES, Content, Found, Kind, Listed, Wanted
+from gitlease.tasks.scan import MAX_BYTES, Content, FileKind, FoundFile, Listed, Wanted
 
 MAX_TREE = 16 * 1024 * 1024  # bytes of one folder
 MAX_ENTRIES = 2_000_000  # of all folders: the same one may lie in many places
@@ -55,13 +55,13 @@ class RefTree:
         is_file, is_link = entry.mode in _BLOBS, entry.mode == _LINK
         return Listed(entry.name, f"{entry.id}:{path}", is_folder, is_file, is_link, entry.id)
 
-    def found(self, path: str, entry: Listed) -> Found:
-        return Found(path, Kind.FILE, entry.key)
+    def found(self, path: str, entry: Listed) -> FoundFile:
+        return FoundFile(path, FileKind.FILE, entry.key)
 
     def leads_to_folder(self, path: str) -> bool:
         return True
 
-    def load(self, found: Found) -> Content:
+    def load(self, found: FoundFile) -> Content:
         return Content(self._objects.read(self._files[found.path], BLOB, MAX_BYTES))
 
     def linked(self, path: str) -> tuple[str | None, bytes]:

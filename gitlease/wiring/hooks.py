@@ -12,7 +12,7 @@ from gitlease.git.repository import Repository, discover
 from gitlease.git.run import clean_environment
 from gitlease.git.system_clock import SystemClock
 from gitlease.guard.detached import (
-    Standing,
+    MarkerStanding,
     find_work_tree,
     is_due,
     standing_at,
@@ -52,7 +52,7 @@ class HookContext:
         if not self.guard.due():
             return False
         run = f"{self.identity.actor.holder} {self.identity.actor.session}"
-        if not is_due(Standing(self.place.private), run, every=BEAT_AGAIN):
+        if not is_due(MarkerStanding(self.place.private), run, every=BEAT_AGAIN):
             return False
         env = clean_environment(self.environ)
         env |= {k: v for k, v in self.environ.items() if k in ("GIT_DIR", "GIT_WORK_TREE")}
@@ -136,7 +136,7 @@ def probe_answer(name: str, program: str) -> str:
 
 __all__ = [
     "HookContext",
-    "Standing",
+    "MarkerStanding",
     "find_work_tree",
     "has_hooks",
     "is_due",

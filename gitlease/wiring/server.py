@@ -13,12 +13,12 @@ from gitlease.git.repository import Repository, discover
 from gitlease.git.system_clock import SystemClock
 
 if TYPE_CHECKING:
-    from gitlease.server.receive import Refusal, Verdict
+    from gitlease.server.receive import PushVerdict, Refusal
 
 
 def judge_push(
     data: bytes, *, environ: Mapping[str, str] | None = None, clock: Clock | None = None
-) -> Verdict:
+) -> PushVerdict:
     """Judge a push as git's pre-receive hook: by its input, in the environment it was given.
 
     Raises GitleaseError where the repository or its settings cannot be used.
@@ -40,8 +40,8 @@ def find_bare(directory: str) -> Repository:
 
 
 __all__ = [
+    "PushVerdict",
     "Refusal",
-    "Verdict",
     "find_bare",
     "judge_push",
 ]

@@ -13,7 +13,7 @@ from support.task_trees import commit_all, make_repository, put, put_task, tasks
 from support.tasks import task
 
 from gitlease.check.stale.activity import MAX_VERSIONS, GitActivity
-from gitlease.check.stale.facts import FileQuery, Lack, Past, Work
+from gitlease.check.stale.facts import BranchWork, FileQuery, Lack, Past
 from gitlease.core.errors import Invalid, Unavailable
 from gitlease.git.commit_log import Commit, read_answer
 from gitlease.git.objects import read_blobs
@@ -225,7 +225,7 @@ def test_work_is_the_authors_on_their_date_and_the_committers_on_theirs(root: Pa
     git(root, "commit", "-qm", "work\n\nCo-authored-by: Lee <lee@example.com>", env=env)
     (work,) = activity(root).works().commits
     then = (NOW - 9 * DAY) * 1_000
-    assert work == Work(
+    assert work == BranchWork(
         git(root, "rev-parse", "HEAD"),
         ((KIM, then), (JO, NOW * 1_000), ("lee@example.com", then)),
         ("src/x.py",),

@@ -11,7 +11,7 @@ from core.values import JO, KIM, NOON, SKEW, TTL, lease, moment
 from support.tasks import task
 
 from gitlease.check.rules import STALE_RULES
-from gitlease.check.stale.facts import Deleted, Edge, Held, Past, Version, Work, held
+from gitlease.check.stale.facts import BranchWork, Deleted, Edge, Held, Past, Version, held
 from gitlease.check.stale.found import (
     Board,
     gone_names,
@@ -151,7 +151,7 @@ def judged(
     the_past: Past,
     *,
     days: float = 30,
-    works: Iterable[Work] = (),
+    works: Iterable[BranchWork] = (),
     leases: Sequence[Lease] = (),
     events: Sequence[Event] = (),
     who: Persons | None = None,
@@ -219,32 +219,32 @@ def test_a_note_of_the_assignees_is_a_sign_of_life() -> None:
 def test_a_commit_of_theirs_that_touches_the_task_or_its_paths_counts(
     who: str, path: str, counts: bool
 ) -> None:
-    work = Work("beef", ((who, when(6)),), ("README", path))
+    work = BranchWork("beef", ((who, when(6)),), ("README", path))
     assert since(judged(WRITTEN, days=12, works=[work])) == ([] if counts else [0])
     assert since(judged(WRITTEN, days=14, works=[work])) == ([6] if counts else [0])
 
 
 def test_a_commit_under_another_address_counts() -> None:
     who = persons(mailmap={KIM.holder: KIM_AT_WORK, KIM_HOME: KIM_AT_WORK})
-    work = Work("beef", ((KIM_AT_WORK, when(6)),), ("src/api/x.py",))
+    work = BranchWork("beef", ((KIM_AT_WORK, when(6)),), ("src/api/x.py",))
     assert since(judged(WRITTEN, days=12, works=[work], who=who)) == []
 
 
 def test_the_rebase_of_another_is_no_work_of_the_authors() -> None:
-    work = Work("beef", ((KIM.holder, when(1)), (JO.holder, when(6))), ("src/api/x.py",))
+    work = BranchWork("beef", ((KIM.holder, when(1)), (JO.holder, when(6))), ("src/api/x.py",))
     assert since(judged(WRITTEN, days=12, works=[work])) == [1]
 
 
 def test_the_name_that_a_file_had_before_counts_as_the_file() -> None:
     moved = past(version(0, KIM.holder), former=("tasks/old.md",))
-    work = Work("beef", ((KIM.holder, when(6)),), ("tasks/old.md",))
+    work = BranchWork("beef", ((KIM.holder, when(6)),), ("tasks/old.md",))
     assert since(judged(moved, days=12, works=[work])) == []
 
 
 def test_nobody_was_seen_in_the_future() -> None:
-    work = Work("beef", ((KIM.holder, when(9_999)),), ("src/api/x.py",))
+    work = BranchWork("beef", ((KIM.holder, when(9_999)),), ("src/api/x.py",))
     assert since(judged(WRITTEN, days=12, works=[work])) == since(judged(WRITTEN, days=12)) != []
-    slow = Work("beef", ((KIM.holder, when(12.5)),), ("src/api/x.py",))
+    slow = BranchWork("beef", ((KIM.holder, when(12.5)),), ("src/api/x.py",))
     assert since(judged(WRITTEN, days=12, works=[slow])) == []
     far = past(version(9_999, KIM.holder))
     assert since(judged(far, days=12)) == []
@@ -261,7 +261,7 @@ def test_what_cannot_be_known_is_not_stale() -> None:
     assert judged(shallow) == Judged(unknown=(EDGE,))
     seen = past(version(0, KIM.holder), whole=False)
     assert judged(seen) == Judged(unknown=(EDGE,))
-    work = Work("beef", ((KIM.holder, when(28)),), ("src/api/x.py",))
+    work = BranchWork("beef", ((KIM.holder, when(28)),), ("src/api/x.py",))
     assert judged(shallow, works=[work]) == Judged()  # what is seen is enough
     assert judged(past(), days=30) == Judged(unknown=(EDGE,))  # nowhere written
 
@@ -274,14 +274,14 @@ def test_of_what_was_not_looked_at_it_counts_as_if_all_had_been_done_last() -> N
 
 
 def test_the_evidence_names_every_sign_the_newest_first() -> None:
-    work = Work("beefbeefbeef", ((KIM.holder, when(2)),), ("src/api/x.py",))
+    work = BranchWork("beefbeefbeef", ((KIM.holder, when(2)),), ("src/api/x.py",))
     (idle,) = judged(WRITTEN, days=20, works=[work], events=[event("released", 1)]).idle
     assert [sign.what for sign in idle.signs] == [
         "worked on it in beefbeefbe",
         "released, says the ledger",
         "assigned in c0ffee",
     ]
-    own = Work("c0ffee", ((KIM.holder, when(0)),), ("tasks/F001.md",))
+    own = BranchWork("c0ffee", ((KIM.holder, when(0)),), ("tasks/F001.md",))
     (idle,) = judged(WRITTEN, days=20, works=[own]).idle
     assert [sign.what for sign in idle.signs] == ["assigned in c0ffee"]
 

@@ -17,7 +17,7 @@ from support.session import ledger_session
 from support.tasks import Killed, MemoryTasks, task
 
 from gitlease.check.stale.activity import GitActivity
-from gitlease.check.stale.facts import Deleted, FileQuery, Lack, Past, Version, Work, Works
+from gitlease.check.stale.facts import BranchWork, Deleted, FileQuery, Lack, Past, Version, Works
 from gitlease.check.stale.idle import StaleRules
 from gitlease.check.stale.staleness import StaleService
 from gitlease.core.edge import People, Progress
@@ -41,7 +41,7 @@ BEGINNING = ManualClock().wall_ms
 class Told:
     """What commits are said to tell: every edge was written at the beginning, and that was all."""
 
-    work: list[Work] = field(default_factory=list)
+    work: list[BranchWork] = field(default_factory=list)
     gone: dict[str, Deleted] = field(default_factory=dict)
     lack: Lack | None = None
     contents: Lack | None = None
@@ -176,7 +176,7 @@ def test_commits_are_read_only_where_something_is_in_doubt(world: World) -> None
 def test_whoever_works_on_it_keeps_it(world: World) -> None:
     world.kims_left()
     now = world.clock.wall_ms
-    world.told.work = [Work("beef", ((KIM.holder, now - DAY * 1000),), ("tasks/F001.md",))]
+    world.told.work = [BranchWork("beef", ((KIM.holder, now - DAY * 1000),), ("tasks/F001.md",))]
     assert rules_of(world) == ["lapsed-lease deploy"]
 
 

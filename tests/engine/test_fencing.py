@@ -30,7 +30,7 @@ from gitlease.core.resources.resource import Resource, parse_resource
 from gitlease.core.work_push import Became, WorkPush, WorkRef
 from gitlease.engine.answers import ClaimOptions
 from gitlease.guard.ports import PushedWork
-from gitlease.guard.rules import Carried, Touched
+from gitlease.guard.rules import PushedCommit, Touched
 from gitlease.push.fenced_push import UNFENCED, FencedPush, PushAnswer, PushRefused
 from gitlease.push.ports import PlannedPush
 from gitlease.push.work import PushWish
@@ -66,8 +66,8 @@ class FakeWork:
             remote="origin",
         )
 
-    def carried(self, plan: PlannedPush) -> Sequence[Carried]:
-        return [Carried(self.brought(plan).touched)]
+    def carried(self, plan: PlannedPush) -> Sequence[PushedCommit]:
+        return [PushedCommit(self.brought(plan).touched)]
 
     def brought(self, plan: PlannedPush) -> PushedWork:
         return PushedWork(tuple(Touched(path) for path in self.touched if plan.push.refs))

@@ -25,7 +25,7 @@ from support.watching import MemoryWatch
 
 from gitlease.core.errors import NotARepository, Unavailable
 from gitlease.faces.agents import answers, background, claude, codex, cursor, handling
-from gitlease.faces.agents.events import MAX_BYTES, Kind
+from gitlease.faces.agents.events import MAX_BYTES, EventKind
 from gitlease.guard.guarding import GuardService
 from gitlease.guard.idle_marker import ACTIVITY, MESSAGE
 from gitlease.guard.inbox import InboxFolder
@@ -139,7 +139,7 @@ def nothing(host: str) -> dict[str, Any] | None:
 @pytest.mark.parametrize("name", names(""))
 def test_every_recorded_event_is_read(name: str) -> None:
     host, word = words(name)
-    event = HOSTS[host].read(Kind(word), json.loads(recorded(name)))
+    event = HOSTS[host].read(EventKind(word), json.loads(recorded(name)))
     assert (event.by, event.kind.value, event.cwd) == (host, word, "/repo")
     assert event.session_id
     assert bool(event.paths) == (word == "before-edit")
@@ -148,17 +148,17 @@ def test_every_recorded_event_is_read(name: str) -> None:
 
 
 def test_a_patch_names_every_file_that_it_changes() -> None:
-    event = codex.read(Kind.BEFORE_EDIT, json.loads(recorded("codex-before-edit")))
+    event = codex.read(EventKind.BEFORE_EDIT, json.loads(recorded("codex-before-edit")))
     assert event.paths == ("src/new.py", "src/auth/login.py", "src/auth/signin.py", "src/old.py")
 
 
 def test_the_content_of_a_file_is_no_patch() -> None:
-    event = claude.read(Kind.BEFORE_EDIT, json.loads(recorded("claude-before-edit-write")))
+    event = claude.read(EventKind.BEFORE_EDIT, json.loads(recorded("claude-before-edit-write")))
     assert event.paths == ("/repo/src/auth/login.py",)
 
 
 def test_cursor_may_run_the_hooks_of_claude_code() -> None:
-    event = claude.read(Kind.BEFORE_EDIT, json.loads(recorded("cursor-before-edit")))
+    event = claude.read(EventKind.BEFORE_EDIT, json.loads(recorded("cursor-before-edit")))
     assert (event.by, event.cwd) == ("cursor", "/repo")
 
 
@@ -175,7 +175,7 @@ def test_cursor_may_run_the_hooks_of_claude_code() -> None:
     ],
 )
 def test_odd_events_say_less_and_break_nothing(host: str, odd: dict[str, Any]) -> None:
-    for kind in Kind:
+    for kind in EventKind:
         assert HOSTS[host].read(kind, odd).paths == ()
 
 

@@ -299,7 +299,7 @@ def test_demo_fails_when_something_differs(
     from gitlease.faces.cli.app import run
     from gitlease.faces.cli.setup import demo
 
-    monkeypatch.setattr(demo, "PLAY", (demo.Scene("ada", ("whoami",), 3),))
+    monkeypatch.setattr(demo, "PLAY", (demo.DemoScene("ada", ("whoami",), 3),))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     assert run(["demo", "--json"]) == 1
     error = json.loads(capsys.readouterr().out)["error"]

@@ -22,7 +22,7 @@ from gitlease.core.trailers import Authorship, Named
 from gitlease.engine.ports import LedgerStore
 from gitlease.guard.guarding import GuardService
 from gitlease.guard.ports import IdleMarker
-from gitlease.guard.rules import Carried, Severity, Touched, Viewpoint, merged, stands
+from gitlease.guard.rules import PushedCommit, Severity, Touched, Viewpoint, merged, stands
 
 LAPSED = TTL + SKEW + 1
 JO_CI = replace(JO, session="ci")
@@ -113,9 +113,9 @@ def test_a_side_that_a_merge_gives_up_concerns_whoever_did_its_work(
         found = Viewpoint(who, DEFAULT_POLICY, moment(10)).judge(touched, [held])
         if not found:
             return False
-        carried = [Carried(touched, who.holder)]
+        carried = [PushedCommit(touched, who.holder)]
         assert stands(found[0], carried, layer="global", actor=who)
-        other = Carried((replace(LOGIN, lost=(Authorship(("x@example.com",)),)),), who.holder)
+        other = PushedCommit((replace(LOGIN, lost=(Authorship(("x@example.com",)),)),), who.holder)
         assert not stands(found[0], [other], layer="global", actor=who)
         return True
 

@@ -26,7 +26,7 @@ from gitlease.engine.ports import LedgerStore
 from gitlease.guard.guarding import GuardService
 from gitlease.guard.hooking import HookRules, Hooks, trailer
 from gitlease.guard.ports import PushedWork, StagedChange, Started
-from gitlease.guard.rules import Carried, Severity, Touched
+from gitlease.guard.rules import PushedCommit, Severity, Touched
 
 LAPSED = TTL + SKEW + 1
 SRC = "src/auth/**"
@@ -42,7 +42,7 @@ class FakeWorktree:
     change: StagedChange = field(default_factory=StagedChange)
     push: PushedWork = field(default_factory=PushedWork)
     large: str = ""
-    carries: tuple[Carried, ...] | None = None
+    carries: tuple[PushedCommit, ...] | None = None
     asked: list[object] = field(default_factory=list)
     named: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
     stale: list[tuple[str, ...]] = field(default_factory=list)
@@ -58,9 +58,9 @@ class FakeWorktree:
             raise TooMuch(self.large)
         return self.push
 
-    def carried(self, lines: Sequence[str], remote: str) -> Sequence[Carried]:
+    def carried(self, lines: Sequence[str], remote: str) -> Sequence[PushedCommit]:
         if self.carries is None:  # one commit of nobody in particular
-            return [Carried(self.push.touched)]
+            return [PushedCommit(self.push.touched)]
         return self.carries
 
     def set_trailers(
@@ -549,9 +549,9 @@ def test_the_holder_s_own_commits_are_landed_by_anybody(
 ) -> None:
     world.claims(KIM, "src/auth/")
     world.tree.push = PushedWork((LOGIN,))
-    world.tree.carries = (Carried((LOGIN,), email),)
+    world.tree.carries = (PushedCommit((LOGIN,), email),)
     assert world.hooks().pre_push((), "origin").blocked == stops
-    world.tree.carries += (Carried((LOGIN,), JO.holder),)
+    world.tree.carries += (PushedCommit((LOGIN,), JO.holder),)
     assert world.hooks().pre_push((), "origin").blocked, "one of them is not"
     world.tree.carries = ()
     assert not world.hooks().pre_push((), "origin").blocked, "all of it is there already"
@@ -576,7 +576,7 @@ def test_of_the_runs_of_one_person_the_message_tells_whose_commit_it_is(
     world.tree.push = PushedWork((LOGIN,))
     trailer_of = read_trailer(named)
     assert trailer_of is not None
-    world.tree.carries = (Carried((LOGIN,), JO.holder, (trailer_of,)),)
+    world.tree.carries = (PushedCommit((LOGIN,), JO.holder, (trailer_of,)),)
     assert world.hooks(who=other).pre_push((), "origin").blocked == stops
 
 

@@ -27,7 +27,7 @@ from gitlease.engine.ports import LedgerStore
 from gitlease.faces import sentences
 from gitlease.git.repository import discover
 from gitlease.guard import watch as watch_module
-from gitlease.guard.detached import Standing, standing_at
+from gitlease.guard.detached import MarkerStanding, standing_at
 from gitlease.guard.guarding import BLIND, GuardService
 from gitlease.guard.idle_marker import (
     ACTIVITY,
@@ -351,7 +351,7 @@ def test_a_folder_that_cannot_be_written_is_no_failure(place: Place) -> None:
 # --- the idle marker ------------------------------------------------------------------------------
 
 
-def standing(place: Place) -> Standing:
+def standing(place: Place) -> MarkerStanding:
     """What a hook of a coding agent reads of a clone."""
     clone = place.root.parent
     (clone / ".git").mkdir(exist_ok=True)

@@ -55,7 +55,7 @@ from gitlease.core.moves.operations import (
 from gitlease.core.resources.resource import parse_resource
 from gitlease.faces.cli.app import run
 from gitlease.git.system_clock import SystemClock
-from gitlease.server.receive import Verdict, receive
+from gitlease.server.receive import PushVerdict, receive
 from gitlease.store.tree import read_ledger
 
 NOTHING = "0" * 40
@@ -281,7 +281,7 @@ def grant_of(lease: Lease) -> Grant:
     return Grant(lease.resource, lease.scope, lease.session, lease.lease_id, lease.token)
 
 
-def judged(forge: Forge, made: str, ref: str = REF, user: str = "kim") -> Verdict:
+def judged(forge: Forge, made: str, ref: str = REF, user: str = "kim") -> PushVerdict:
     """What the server says of a push that is in quarantine."""
     line = f"{forge.tip(ref) or NOTHING} {made or NOTHING} {ref}\n".encode()
     environ = forge.environ(GL_USER=user)

@@ -25,7 +25,7 @@ from support.task_trees import (
 from gitlease.core.errors import Invalid
 from gitlease.settings.sources import Tasks
 from gitlease.tasks import scan as task_scan
-from gitlease.tasks.scan import Kind, Wanted, WorkTree, walk
+from gitlease.tasks.scan import FileKind, Wanted, WorkTree, walk
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def root(tmp_path: Path) -> Path:
 def files(root: Path, tasks: Tasks) -> list[str]:
     """The regular files that a walk finds."""
     found = walk(WorkTree(str(root), Wanted(tasks)))
-    return sorted(one.path for one in found if one.kind is Kind.FILE)
+    return sorted(one.path for one in found if one.kind is FileKind.FILE)
 
 
 def keys(root: Path, file: str, tasks: Tasks | None = None) -> frozenset[str]:

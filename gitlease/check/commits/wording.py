@@ -9,7 +9,7 @@ from typing import Any
 from gitlease.check.commits.timeline import Granted, Tenure
 from gitlease.check.rules import HELD_NOW, HELD_THEN, NO_TRAILER, SUPERSEDED, UNKNOWN, UNREADABLE
 from gitlease.core.edge import printable
-from gitlease.core.finding import Finding, Level, Rule
+from gitlease.core.finding import CheckRule, Finding, Level
 from gitlease.core.frozen import replace
 from gitlease.core.instant import rfc3339
 from gitlease.core.resources.resource import GLOBAL_LAYER, LOCAL_LAYER, WHOLE
@@ -132,7 +132,7 @@ class Wording:
 
     def _broken(
         self,
-        rule: Rule,
+        rule: CheckRule,
         tenure: Tenure,
         paths: Sequence[str],
         said: str,
@@ -164,7 +164,7 @@ class Wording:
 
     def _token(
         self,
-        rule: Rule,
+        rule: CheckRule,
         level: Level,
         said: str,
         named: Named,
@@ -186,7 +186,7 @@ class Wording:
         )
 
     def _finding(
-        self, rule: Rule, said: str, evidence: tuple[str, ...], step: str, **about: Any
+        self, rule: CheckRule, said: str, evidence: tuple[str, ...], step: str, **about: Any
     ) -> Finding:
         about = {"level": rule.level, "file": self._paths[0] if self._paths else None} | about
         return Finding(

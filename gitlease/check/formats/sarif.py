@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from gitlease.check.formats.report import Report, details, one_line
 from gitlease.check.rules import RULES
-from gitlease.core.finding import Finding, Rule
+from gitlease.core.finding import CheckRule, Finding
 from gitlease.core.instant import rfc3339
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
@@ -36,7 +36,7 @@ def render(report: Report, *, version: str) -> str:
     return json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2) + "\n"
 
 
-def _rule(rule: Rule) -> Json:
+def _rule(rule: CheckRule) -> Json:
     return {
         "id": rule.id,
         "name": "".join(word.capitalize() for word in rule.id.split("-")),

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
 from gitlease.check.stale import lack
-from gitlease.check.stale.facts import Deleted, FileQuery, Lack, Past, Version, Work, Works
+from gitlease.check.stale.facts import BranchWork, Deleted, FileQuery, Lack, Past, Version, Works
 from gitlease.core.edge import Task
 from gitlease.core.errors import Invalid
 from gitlease.core.frozen import replace
@@ -237,14 +237,14 @@ def _closure(file: str, renamed: Mapping[str, set[str]]) -> set[str]:
     return found
 
 
-def _work(commit: Commit, paths: Sequence[str]) -> Work:
+def _work(commit: Commit, paths: Sequence[str]) -> BranchWork:
     """A commit as somebody's work: the author's on the author's date, the committer's on theirs.
 
     Whoever rebases the work of another shows no sign of that other.
     """
     by = [(commit.author_usual, commit.authored), (commit.committer_usual, commit.committed)]
     by += [(email, commit.authored) for email in commit.co_authors]
-    return Work(commit.id, tuple(by), tuple(paths))
+    return BranchWork(commit.id, tuple(by), tuple(paths))
 
 
 # --- the past of one file -------------------------------------------------------------------------

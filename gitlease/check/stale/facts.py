@@ -105,7 +105,7 @@ def is_among(names: Iterable[str], name: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class BranchWork:
     """A commit: whose it is, each with when by their own date, and the paths that it touches.
 
     Addresses are as they stand in the mailmap; times are wall-clock milliseconds.
@@ -120,7 +120,7 @@ class Work:
 class Works:
     """The commits that this clone has; those before ``horizon`` were not looked at."""
 
-    commits: Sequence[Work] = ()
+    commits: Sequence[BranchWork] = ()
     horizon: int | None = None
 
 

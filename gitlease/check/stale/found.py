@@ -20,7 +20,7 @@ from gitlease.check.stale.facts import Deleted, Edge, Held, Past, by_resource
 from gitlease.check.stale.idle import SHORT, Idle, StaleRules, is_done
 from gitlease.core.duration import humanize_duration
 from gitlease.core.edge import Task, printable
-from gitlease.core.finding import Finding, Rule
+from gitlease.core.finding import CheckRule, Finding
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import MS, rfc3339
 from gitlease.core.persons import Persons
@@ -82,7 +82,7 @@ def of_unknown(edge: Edge, past: Past | None) -> Finding:
 
 
 def _of_edge(
-    rule: Rule, edge: Edge, said: str, facts: Sequence[str], steps: Sequence[str]
+    rule: CheckRule, edge: Edge, said: str, facts: Sequence[str], steps: Sequence[str]
 ) -> Finding:
     text = edge.task.resource.text
     return Finding(
@@ -182,7 +182,7 @@ def _of_record(
 
 
 def _finding(
-    rule: Rule,
+    rule: CheckRule,
     message: str,
     record: Held,
     board: Board,
@@ -213,7 +213,7 @@ def _finding(
     )
 
 
-def _steps(rule: Rule, record: Held, board: Board) -> tuple[str, ...]:
+def _steps(rule: CheckRule, record: Held, board: Board) -> tuple[str, ...]:
     """What to type: one's own is ended, of others one asks."""
     name = quote(record.lease.resource.text)
     if board.own(record.lease.holder):

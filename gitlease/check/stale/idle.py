@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from gitlease.check.stale.facts import Edge, Held, Past, Sign, Work, by_resource, is_among
+from gitlease.check.stale.facts import BranchWork, Edge, Held, Past, Sign, by_resource, is_among
 from gitlease.core.edge import Task
 from gitlease.core.frozen import dataclass
 from gitlease.core.instant import MS
@@ -168,7 +168,7 @@ class Signs:
         return None
 
     def in_commits(
-        self, edges: Sequence[Edge], pasts: Mapping[str, Past], works: Iterable[Work]
+        self, edges: Sequence[Edge], pasts: Mapping[str, Past], works: Iterable[BranchWork]
     ) -> Mapping[Edge, Sign]:
         """The last commit of each assignee that touches the task's file or its paths."""
         touches = _Touches(edges, pasts)

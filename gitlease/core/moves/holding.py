@@ -26,7 +26,7 @@ from gitlease.core.moves.conflicts import (
 )
 from gitlease.core.moves.operations import Complete, Extend, Release, Renew
 from gitlease.core.outcome import Event, Outcome
-from gitlease.core.relation import TABLE, Relation, Row, Verdict, relation
+from gitlease.core.relation import TABLE, Relation, Verdict, Verdicts, relation
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import WHOLE, Resource, scopes_overlap
 
@@ -179,7 +179,7 @@ def _in_scope(lease: Lease, scope: str | None) -> bool:
 def _pick(
     stood: list[tuple[Lease, Relation]],
     scope: str | None,
-    verb: Callable[[Row], Verdict],
+    verb: Callable[[Verdicts], Verdict],
     moment: Moment,
 ) -> list[Lease]:
     def may(lease: Lease, verdict: Verdict) -> bool:
@@ -192,7 +192,7 @@ def _pick(
 def _blockers(
     stood: list[tuple[Lease, Relation]],
     scope: str | None,
-    verb: Callable[[Row], Verdict],
+    verb: Callable[[Verdicts], Verdict],
     verdict: Verdict,
 ) -> list[tuple[Lease, Relation]]:
     return [
@@ -208,7 +208,7 @@ def held_for(
     scope: str | None,
     actor: Actor,
     moment: Moment,
-    verb: Callable[[Row], Verdict] = lambda row: row.renew,
+    verb: Callable[[Verdicts], Verdict] = lambda row: row.renew,
 ) -> list[Lease]:
     """The caller's live leases of a resource that a verb may change.
 

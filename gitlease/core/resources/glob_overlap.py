@@ -37,7 +37,7 @@ class Chars:
 Token = str | Chars | Jump  # a str is one character; "/" ends a segment
 
 
-class Row:
+class StateRow:
     """A token row to run others against: bit n of each mask stands for the place before token n.
 
     DEEP stands only where a segment starts, and neither DEEP nor STAR stands twice in a row.

@@ -12,7 +12,7 @@ from functools import cache, lru_cache
 from itertools import chain, groupby, takewhile
 
 from gitlease.core.frozen import dataclass, field
-from gitlease.core.resources.glob_overlap import Chars, Jump, Row, Token
+from gitlease.core.resources.glob_overlap import Chars, Jump, StateRow, Token
 
 MAX_LENGTH = 512
 MAX_WILDCARDS = 32
@@ -59,8 +59,8 @@ class Pattern:
     text: str
     path: str | None = field(compare=False, repr=False)
     head: tuple[str, ...] = field(compare=False, repr=False)  # folded literal leading segments
-    exact: Row = field(compare=False, repr=False)  # read against paths
-    loose: Row = field(compare=False, repr=False)  # read against patterns, see `_folded`
+    exact: StateRow = field(compare=False, repr=False)  # read against paths
+    loose: StateRow = field(compare=False, repr=False)  # read against patterns, see `_folded`
 
     @property
     def is_literal(self) -> bool:
@@ -143,8 +143,8 @@ def _parse(text: str) -> Pattern:
     exact, loose = (
         tuple(_row(segments, anchored, folder and path is None, loose)) for loose in (False, True)
     )
-    row = Row(exact)
-    return Pattern(text, path, head, row, row if loose == exact else Row(loose))
+    row = StateRow(exact)
+    return Pattern(text, path, head, row, row if loose == exact else StateRow(loose))
 
 
 def _segments(text: str) -> list[list[Token]]:

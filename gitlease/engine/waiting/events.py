@@ -22,7 +22,7 @@ from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import Resource, scopes_overlap
 
 
-class Kind(Enum):
+class WatchKind(Enum):
     """What can happen. AVAILABLE follows whatever left a resource to be claimed by anyone."""
 
     CLAIMED = "claimed"
@@ -44,7 +44,7 @@ class Happening:
     available is nobody's.
     """
 
-    kind: Kind
+    kind: WatchKind
     resource: Resource
     scope: str
     at: int
@@ -158,9 +158,9 @@ class _Comparison:
                 continue
             notice = self._notice(lease)
             if notice is None and self._was_released(lease, now):
-                yield _of(Kind.RELEASED, lease, self._after.moment.now.wall_ms)
+                yield _of(WatchKind.RELEASED, lease, self._after.moment.now.wall_ms)
             elif notice is not None and notice.what == "revoked":
-                yield _of(Kind.REVOKED, lease, notice.at)
+                yield _of(WatchKind.REVOKED, lease, notice.at)
             # What was taken over is told of whoever has it now.
 
     def _was_released(self, lease: Lease, now: Lease | None) -> bool:
@@ -189,12 +189,14 @@ class _Comparison:
             same = was is not None and was.lease_id == lease.lease_id
             if lease.state is State.COMPLETED:
                 if was is None or was.state is not State.COMPLETED or not same:
-                    yield _of(Kind.COMPLETED, lease, lease.renewed_at)
+                    yield _of(WatchKind.COMPLETED, lease, lease.renewed_at)
             elif not same:
                 taken = self._takes_over(lease, was)
-                yield _of(Kind.TAKEN_OVER if taken else Kind.CLAIMED, lease, lease.claimed_at)
+                yield _of(
+                    WatchKind.TAKEN_OVER if taken else WatchKind.CLAIMED, lease, lease.claimed_at
+                )
             elif was is not None and was.operation != lease.operation:
-                kind = Kind.PARKED if lease.parked and not was.parked else Kind.RENEWED
+                kind = WatchKind.PARKED if lease.parked and not was.parked else WatchKind.RENEWED
                 yield _of(kind, lease, lease.renewed_at)
 
     def _takes_over(self, lease: Lease, was: Lease | None) -> bool:
@@ -215,7 +217,7 @@ class _Comparison:
             was = self._old.get(key)
             known = was and was.lease_id == lease.lease_id and self._before.lapsed(was)
             if after.lapsed(lease) and not known:
-                yield _of(Kind.LAPSED, lease, free_at(lease, after.policy, after.moment))
+                yield _of(WatchKind.LAPSED, lease, free_at(lease, after.policy, after.moment))
 
     def _openings(self, found: Sequence[Happening]) -> Iterator[Happening]:
         """What nothing stands against any more, each part once."""
@@ -230,7 +232,7 @@ class _Comparison:
             if self._before.blocked(*asked_of) and not self._after.blocked(*asked_of):
                 resource, scope, _ = asked_of
                 at = _since(found, resource, scope) or self._after.moment.now.wall_ms
-                yield Happening(Kind.AVAILABLE, resource, scope, at)
+                yield Happening(WatchKind.AVAILABLE, resource, scope, at)
 
     def _notice(self, lease: Lease) -> Notice | None:
         """What its holder was told of the end of a lease, as long as that stands in the ledger."""
@@ -242,7 +244,7 @@ class _Comparison:
 
 def _since(found: Sequence[Happening], resource: Resource, scope: str) -> int | None:
     """When the last lease of it ended."""
-    ends = (Kind.RELEASED, Kind.REVOKED, Kind.LAPSED)
+    ends = (WatchKind.RELEASED, WatchKind.REVOKED, WatchKind.LAPSED)
     times = [
         x.at
         for x in found
@@ -251,5 +253,5 @@ def _since(found: Sequence[Happening], resource: Resource, scope: str) -> int | 
     return max(times, default=None)
 
 
-def _of(kind: Kind, lease: Lease, at: int) -> Happening:
+def _of(kind: WatchKind, lease: Lease, at: int) -> Happening:
     return Happening(kind, lease.resource, lease.scope, at, lease)

@@ -20,14 +20,21 @@ from gitlease.core.lease import State
 from gitlease.core.view import LeaseView, view_lease
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.ports import Snapshot
-from gitlease.engine.waiting.events import Happening, Kind, Part, Scene, events_between, next_lapse
+from gitlease.engine.waiting.events import (
+    Happening,
+    Part,
+    Scene,
+    WatchKind,
+    events_between,
+    next_lapse,
+)
 from gitlease.engine.waiting.head_watcher import HeadWatcher
 
 LOOK = 7.0  # seconds between looks in the first minute, and while something happens
 LOOK_MOST = 30.0
 SLOWER = 1.3
 MINUTE = 60.0
-ENDED = {Kind.RELEASED: State.RELEASED, Kind.REVOKED: State.REVOKED}
+ENDED = {WatchKind.RELEASED: State.RELEASED, WatchKind.REVOKED: State.REVOKED}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

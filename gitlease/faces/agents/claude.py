@@ -7,30 +7,32 @@ from typing import Any
 
 from gitlease.faces.agents import cursor
 from gitlease.faces.agents.answers import like_claude
-from gitlease.faces.agents.events import Event, Kind, Reply, edited, text
+from gitlease.faces.agents.events import AgentEvent, EventKind, Reply, edited, text
 
 NAMES = {
-    Kind.SESSION_START: "SessionStart",
-    Kind.SUBAGENT_START: "SubagentStart",
-    Kind.BEFORE_EDIT: "PreToolUse",
-    Kind.AFTER_TOOL: "PostToolUse",
-    Kind.SUBAGENT_STOP: "SubagentStop",
-    Kind.SESSION_END: "SessionEnd",
+    EventKind.SESSION_START: "SessionStart",
+    EventKind.SUBAGENT_START: "SubagentStart",
+    EventKind.BEFORE_EDIT: "PreToolUse",
+    EventKind.AFTER_TOOL: "PostToolUse",
+    EventKind.SUBAGENT_STOP: "SubagentStop",
+    EventKind.SESSION_END: "SessionEnd",
 }
 PATHS = ("file_path", "notebook_path")
 
 
-def read(kind: Kind, data: Mapping[str, Any]) -> Event:
+def read(kind: EventKind, data: Mapping[str, Any]) -> AgentEvent:
     """One event of Claude Code, or of Cursor, which can run the hooks of Claude Code."""
     if "cursor_version" in data or ("conversation_id" in data and "session_id" not in data):
         return cursor.read(kind, data)
     return in_this_shape(kind, data, by="claude", paths=PATHS)
 
 
-def in_this_shape(kind: Kind, data: Mapping[str, Any], *, by: str, paths: Sequence[str]) -> Event:
+def in_this_shape(
+    kind: EventKind, data: Mapping[str, Any], *, by: str, paths: Sequence[str]
+) -> AgentEvent:
     """An event in the shape of Claude Code's; ``paths`` are the arguments that name files."""
-    found, more = edited(data, paths) if kind is Kind.BEFORE_EDIT else ((), False)
-    return Event(
+    found, more = edited(data, paths) if kind is EventKind.BEFORE_EDIT else ((), False)
+    return AgentEvent(
         kind=kind,
         by=by,
         session_id=text(data, "session_id"),
@@ -42,6 +44,6 @@ def in_this_shape(kind: Kind, data: Mapping[str, Any], *, by: str, paths: Sequen
     )
 
 
-def answer(kind: Kind, reply: Reply) -> dict[str, Any]:
+def answer(kind: EventKind, reply: Reply) -> dict[str, Any]:
     """The JSON on standard output; empty: none is needed."""
     return like_claude(reply, NAMES[kind])

@@ -7,15 +7,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from gitlease.faces.agents.answers import all_of
-from gitlease.faces.agents.events import MAX_WORD, Event, Kind, Reply, edited, text
+from gitlease.faces.agents.events import MAX_WORD, AgentEvent, EventKind, Reply, edited, text
 
 PATHS = ("file_path", "path", "target_file", "notebook_path", "target_notebook")
 
 
-def read(kind: Kind, data: Mapping[str, Any]) -> Event:
+def read(kind: EventKind, data: Mapping[str, Any]) -> AgentEvent:
     """One event of Cursor. Without a folder it is the root of the workspace that has the file."""
-    paths, more = edited(data, PATHS) if kind is Kind.BEFORE_EDIT else ((), False)
-    return Event(
+    paths, more = edited(data, PATHS) if kind is EventKind.BEFORE_EDIT else ((), False)
+    return AgentEvent(
         kind=kind,
         by="cursor",
         session_id=text(data, "conversation_id", "session_id"),
@@ -37,9 +37,9 @@ def _root(data: Mapping[str, Any], paths: tuple[str, ...]) -> str:
     return roots[0] if roots else ""
 
 
-def answer(kind: Kind, reply: Reply) -> dict[str, Any]:
+def answer(kind: EventKind, reply: Reply) -> dict[str, Any]:
     """The JSON on standard output; Cursor wants some in any case."""
-    if kind is Kind.BEFORE_EDIT:
+    if kind is EventKind.BEFORE_EDIT:
         if reply.deny:
             return {
                 "permission": "deny",

@@ -21,7 +21,7 @@ MAX_WORD = 4_096
 PATCH = ("*** Add File:", "*** Update File:", "*** Delete File:", "*** Move to:")
 
 
-class Kind(Enum):
+class EventKind(Enum):
     """The moments of a session; the values are the words of the command line."""
 
     SESSION_START = "session-start"
@@ -33,7 +33,7 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
+class AgentEvent:
     """One event. Texts are as the host gave them, ``""`` where it gave none.
 
     ``paths`` are the files about to be edited, absolute or relative to ``cwd``; ``reason`` is why
@@ -41,7 +41,7 @@ class Event:
     host whose handler was called; ``more`` says that there were too many paths to look at.
     """
 
-    kind: Kind
+    kind: EventKind
     by: str
     session_id: str = ""
     agent_id: str = ""

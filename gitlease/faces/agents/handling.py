@@ -17,17 +17,17 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from gitlease.core.errors import GitleaseError, Invalid, NotARepository, clean
 from gitlease.core.frozen import replace
 from gitlease.core.instant import moment_of
-from gitlease.faces.agents.events import MAX_BYTES, Event, Kind, Reply, parse
+from gitlease.faces.agents.events import MAX_BYTES, AgentEvent, EventKind, Reply, parse
 
 if TYPE_CHECKING:
     from gitlease.wiring.agents import AgentContext
-    from gitlease.wiring.hooks import Standing
+    from gitlease.wiring.hooks import MarkerStanding
 
 Opener = Callable[..., "AgentContext | None"]
 
 HOSTS = ("claude", "codex", "cursor")
 ACTIONS = ("install", "uninstall", "status")  # what people type in the place of an event
-EVENTS = {kind.value: kind for kind in Kind}
+EVENTS = {kind.value: kind for kind in EventKind}
 RENEW, RELEASE = "renew-now", "release-now"  # the words of the process in the background
 WORDS = frozenset({*EVENTS, RENEW, RELEASE})
 BEAT = 60  # seconds between two heartbeats of one session, at least
@@ -106,7 +106,7 @@ def handle(
     try:
         if data is None:
             raise Invalid("standard input cannot be read")
-        event: Event = module.read(kind, parse(data))
+        event: AgentEvent = module.read(kind, parse(data))
         reply = _reply(event, opener or _open_context, keep="--keep" in argv)
         notice, answer = reply.notice, module.answer(kind, reply)
     except NotARepository:
@@ -131,35 +131,39 @@ def _open_context(directory: str, **who: str) -> AgentContext | None:
     return open_for_agent(directory, **who)  # type: ignore[arg-type]
 
 
-def _fault(kind: Kind, error: Exception) -> str:
+def _fault(kind: EventKind, error: Exception) -> str:
     why, hint = f"internal error: {error!r}", ""
     if isinstance(error, GitleaseError):
         why, hint = error.message, f" (hint: {error.hints[0]})" if error.hints else ""
-    what = "this edit was not checked" if kind is Kind.BEFORE_EDIT else f"{kind.value} did nothing"
+    what = (
+        "this edit was not checked"
+        if kind is EventKind.BEFORE_EDIT
+        else f"{kind.value} did nothing"
+    )
     return clean(f"{what}: {why}{hint}".replace("\n", " "))[:600]
 
 
 # --- each event -------------------------------------------------------------------------------
 
 
-def _reply(event: Event, opener: Opener, *, keep: bool) -> Reply:
-    if event.kind is Kind.BEFORE_EDIT:
+def _reply(event: AgentEvent, opener: Opener, *, keep: bool) -> Reply:
+    if event.kind is EventKind.BEFORE_EDIT:
         return _before_edit(event, opener)
-    if event.kind in (Kind.SESSION_START, Kind.SUBAGENT_START):
+    if event.kind in (EventKind.SESSION_START, EventKind.SUBAGENT_START):
         return _start(event, opener)
-    if event.kind is Kind.AFTER_TOOL:
+    if event.kind is EventKind.AFTER_TOOL:
         return _after_tool(event, opener)
     if not keep:
         _end(event, opener)
     return Reply()
 
 
-def _context(event: Event, opener: Opener) -> AgentContext | None:
+def _context(event: AgentEvent, opener: Opener) -> AgentContext | None:
     cwd = event.cwd or "."
     return opener(cwd, host=event.by, session_id=event.session_id, agent_id=event.agent_id)
 
 
-def _before_edit(event: Event, opener: Opener) -> Reply:
+def _before_edit(event: AgentEvent, opener: Opener) -> Reply:
     told: list[Reply] = []
     for start, paths in _places(event).items():
         try:
@@ -178,7 +182,7 @@ def _before_edit(event: Event, opener: Opener) -> Reply:
     )
 
 
-def _places(event: Event) -> dict[str, list[str]]:
+def _places(event: AgentEvent) -> dict[str, list[str]]:
     """The paths by the folder to open for them: an agent edits beyond its own work tree, too."""
     from gitlease.wiring.hooks import find_work_tree
 
@@ -216,7 +220,7 @@ def _judged(context: AgentContext, cwd: str, paths: Sequence[str]) -> Reply:
     return Reply(context="\n".join((*notes, *said)), notice="\n".join(said))
 
 
-def _start(event: Event, opener: Opener) -> Reply:
+def _start(event: AgentEvent, opener: Opener) -> Reply:
     from gitlease.faces.agents.answers import introduction
 
     context = _context(event, opener)
@@ -252,7 +256,7 @@ def _start(event: Event, opener: Opener) -> Reply:
     return Reply(context=text)
 
 
-def _after_tool(event: Event, opener: Opener) -> Reply:
+def _after_tool(event: AgentEvent, opener: Opener) -> Reply:
     """Have the leases renewed in the background, and tell what came of it the last time."""
     from gitlease.faces.agents.answers import one_line
     from gitlease.wiring.hooks import standing_at
@@ -267,7 +271,7 @@ def _after_tool(event: Event, opener: Opener) -> Reply:
     return Reply(context="\n".join(said))
 
 
-def _beat(event: Event, opener: Opener, standing: Standing) -> None:
+def _beat(event: AgentEvent, opener: Opener, standing: MarkerStanding) -> None:
     """Have the leases renewed in the background where it is time, by what the idle marker says."""
     from gitlease.wiring.hooks import is_due, start_detached
 
@@ -284,11 +288,11 @@ def _beat(event: Event, opener: Opener, standing: Standing) -> None:
         start_detached(words, cwd=event.cwd or ".")
 
 
-def _end(event: Event, opener: Opener) -> None:
+def _end(event: AgentEvent, opener: Opener) -> None:
     """Have what this session, or this sub-agent, holds given back in the background."""
     from gitlease.wiring.hooks import start_detached
 
-    if event.kind is Kind.SUBAGENT_STOP and not event.agent_id:
+    if event.kind is EventKind.SUBAGENT_STOP and not event.agent_id:
         return
     context = _context(event, opener)
     if context is not None and context.session:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gitlease.core.resources.pattern import fold
 from gitlease.faces.agents.answers import Blocked
-from gitlease.guard.rules import Finding, Severity, Touched
+from gitlease.guard.rules import GuardFinding, Severity, Touched
 
 if TYPE_CHECKING:
     from gitlease.guard.guarding import Guarded
@@ -67,13 +67,13 @@ def split(context: AgentContext, guarded: Guarded) -> tuple[list[Blocked], list[
     return _told(guarded, blocks), _told(guarded, rest)
 
 
-def _in_family(context: AgentContext, finding: Finding) -> bool:
+def _in_family(context: AgentContext, finding: GuardFinding) -> bool:
     lease = finding.lease
     mine = lease.same_holder(context.workspace.identity.actor)
     return mine and (lease.session is None or lease.session in context.family)
 
 
-def _told(guarded: Guarded, findings: Sequence[Finding]) -> list[Blocked]:
+def _told(guarded: Guarded, findings: Sequence[GuardFinding]) -> list[Blocked]:
     views = guarded.views
     return [
         Blocked(path=f.path, view=views[f.lease.lease_id])

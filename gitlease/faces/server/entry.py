@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from gitlease.core.errors import GitleaseError, Invalid, clean
 
 if TYPE_CHECKING:
-    from gitlease.wiring.server import Refusal, Verdict
+    from gitlease.wiring.server import PushVerdict, Refusal
 
 ACCEPTED, REFUSED, USAGE, FAULT = 0, 9, 2, 70
 HOOK, END = "pre-receive", "end"
@@ -47,7 +47,7 @@ def run_server_hook(argv: Sequence[str]) -> int:
     return REFUSED if verdict.blocked else ACCEPTED
 
 
-def _judged(*, marked: bool) -> Verdict:
+def _judged(*, marked: bool) -> PushVerdict:
     from gitlease.wiring.server import judge_push
 
     gc.enable()  # there is no telling how much is judged
@@ -58,7 +58,7 @@ def _judged(*, marked: bool) -> Verdict:
     return judge_push(data.removesuffix(mark) + b"\n")
 
 
-def tell(verdict: Verdict) -> None:
+def tell(verdict: PushVerdict) -> None:
     """Everything that was found; what refuses comes first, since clients show the first line."""
     shown = verdict.refusals[:SHOWN]
     for refusal in shown:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 LEDGER, BUILT_IN = "ledger", "built-in"
 
 
-class Entry(NamedTuple):
+class ShownSetting(NamedTuple):
     """One setting as it is shown."""
 
     key: str
@@ -76,11 +76,11 @@ def _settings(call: Call, key: str | None, value: str | None) -> None:
         from gitlease.wiring.workspace import write_setting
 
         name = write_setting(call.workspace.repository, key, value)
-        shown = [Entry(name, value or None, f"git config (local) {name}")]
+        shown = [ShownSetting(name, value or None, f"git config (local) {name}")]
         done = f"set {name} to {value}" if value else f"unset {name}"
         call.answer({"settings": [e._asdict() for e in shown]}, show=lambda: output.line(done))
         return
-    table = [Entry(s.key, s.value, s.source) for s in call.workspace.settings.table()]
+    table = [ShownSetting(s.key, s.value, s.source) for s in call.workspace.settings.table()]
     remote = call.workspace.location.name
     if remote is not None:  # where nothing is set, the remote that is taken all the same
         chosen = [e.key == "lease.remote" and e.value is None for e in table]
@@ -102,7 +102,7 @@ def _ledger_policy(call: Call, key: str | None, value: str | None, cached: bool)
         reading = read_leases(call.ledger, cached=cached)
         warnings = reading.warnings
     source = LEDGER if reading.ledger_id else BUILT_IN
-    table = [Entry(k, v, source) for k, v in policy_words(reading.policy).items()]
+    table = [ShownSetting(k, v, source) for k, v in policy_words(reading.policy).items()]
     _answer(call, table, key, warnings, changed=value is not None)
 
 
@@ -117,7 +117,7 @@ def _check_policy(key: str, value: str | None) -> None:
 
 def _answer(
     call: Call,
-    table: Sequence[Entry],
+    table: Sequence[ShownSetting],
     key: str | None,
     warnings: Sequence[str],
     *,

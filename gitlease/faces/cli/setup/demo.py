@@ -34,7 +34,7 @@ PATIENCE = 60  # seconds for one command
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class DemoScene:
     """Who types what, how that must end, and a word that must be in what is printed."""
 
     who: str
@@ -45,34 +45,38 @@ class Scene:
 
 
 PLAY = (
-    Scene("ada", ("init",), about="ada sets the repository up: the ledger is made on the remote"),
-    Scene(
+    DemoScene(
+        "ada", ("init",), about="ada sets the repository up: the ledger is made on the remote"
+    ),
+    DemoScene(
         "ada",
         ("config", "--ledger", "skew", "0s"),
         about="for a quick play: trust the clocks, and allow very short leases",
     ),
-    Scene("ada", ("config", "--ledger", "ttl_min", "2s")),
-    Scene("ada", ("claim", "F001", "--reason", "rate limits"), about="ada takes a lease"),
-    Scene("bob", ("claim", "F001"), 1, "ada@example.com", "bob collides, and is told with whom"),
-    Scene("ada", ("renew", "F001"), about="ada renews: the heartbeat"),
-    Scene("ada", ("extend", "F001", "12h"), 0, "maximum of 8h", "a long gap is capped"),
-    Scene("ada", ("claim", "F002", "--ttl", "3s"), about="ada takes another, and goes silent"),
-    Scene(
+    DemoScene("ada", ("config", "--ledger", "ttl_min", "2s")),
+    DemoScene("ada", ("claim", "F001", "--reason", "rate limits"), about="ada takes a lease"),
+    DemoScene(
+        "bob", ("claim", "F001"), 1, "ada@example.com", "bob collides, and is told with whom"
+    ),
+    DemoScene("ada", ("renew", "F001"), about="ada renews: the heartbeat"),
+    DemoScene("ada", ("extend", "F001", "12h"), 0, "maximum of 8h", "a long gap is capped"),
+    DemoScene("ada", ("claim", "F002", "--ttl", "3s"), about="ada takes another, and goes silent"),
+    DemoScene(
         "bob",
         ("claim", "F002", "--wait", "20s"),
         0,
         "taken over from ada@example.com",
         "bob waits: the lease runs out, and is his",
     ),
-    Scene("ada", ("renew", "F002"), 3, "bob@example.com", "ada is back too late: it is lost"),
-    Scene("ada", ("list",), says="theirs", about="ours and theirs"),
-    Scene("ada", ("release", "F001", "--note", "tests are red"), about="ada hands over"),
-    Scene("bob", ("claim", "F001"), 0, "tests are red", "and bob goes on"),
+    DemoScene("ada", ("renew", "F002"), 3, "bob@example.com", "ada is back too late: it is lost"),
+    DemoScene("ada", ("list",), says="theirs", about="ours and theirs"),
+    DemoScene("ada", ("release", "F001", "--note", "tests are red"), about="ada hands over"),
+    DemoScene("bob", ("claim", "F001"), 0, "tests are red", "and bob goes on"),
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class DemoStep:
     """A command that was run, and how it ended."""
 
     who: str
@@ -88,7 +92,7 @@ class Stage:
 
     folder: str
     quiet: bool
-    steps: list[Step] = field(default_factory=list)
+    steps: list[DemoStep] = field(default_factory=list)
 
     def build(self) -> None:
         """Make the remote and the clones; each worker has a name of its own, and no settings."""
@@ -105,7 +109,7 @@ class Stage:
                 self._git(ada, "commit", "--quiet", "--allow-empty", "-m", "begin")
                 self._git(ada, "push", "--quiet", "origin", "HEAD:refs/heads/main")
 
-    def play(self, scene: Scene) -> None:
+    def play(self, scene: DemoScene) -> None:
         """Run one command of a worker and compare how it ends. Raises Violations."""
         if scene.about:
             self.say(f"\n# {scene.about}")
@@ -122,7 +126,7 @@ class Stage:
     def _run(self, who: str, command: str, argv: Sequence[str], expected: int, says: str) -> str:
         self.say(f"{who}$ {command}")
         done = self._started(os.path.join(self.folder, who) if who in WORKERS else ".", argv)
-        self.steps.append(Step(who, command, expected, done.returncode, done.stdout))
+        self.steps.append(DemoStep(who, command, expected, done.returncode, done.stdout))
         self.say(done.stdout.rstrip("\n"))
         if done.returncode != expected:
             raise Violations(
