@@ -25,6 +25,7 @@ from gitlease.store.tree import MAX_COMMIT
 if TYPE_CHECKING:
     import pygit2
 
+MAX_MESSAGE = 512 * 1024  # bytes of one step
 MAX_EVENTS = 200  # of one step, in its message
 MAX_STEPS = 1_000_000
 RENEWAL = "step: renewal"
@@ -47,7 +48,7 @@ def commit_bytes(
     name = email.split("@", 1)[0].strip() or "gitlease"
     who = pygit2.Signature(name, email, record.at // MS, 0, "utf-8")
     message = write_message(applied.events, record, renewal=applied.only_renews)
-    if len(message.encode()) > MAX_COMMIT // 2:
+    if len(message.encode()) > MAX_MESSAGE:
         raise UsageError("this is too much for one step of a ledger: do it in parts")
     ids = [pygit2.Oid(hex=parent) for parent in parents]
     text = repo.create_commit_string(who, who, message, pygit2.Oid(hex=tree), [*ids])

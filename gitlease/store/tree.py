@@ -48,7 +48,7 @@ from gitlease.store.records import (
 if TYPE_CHECKING:
     import pygit2
 
-MAX_COMMIT = 1024 * 1024
+MAX_COMMIT = 8 * 1024 * 1024  # whatever its message: of the commit only the tree is needed
 MAX_TREE = 8 * 1024 * 1024  # bytes of one folder: far beyond 100,000 records of one resource
 MAX_RECORDS = 200_000
 LEASE_FOLDERS = ("leases", "paths")

@@ -10,7 +10,7 @@ from simulation.world import Broken, World
 
 STEPS = 120
 FEW = range(6)
-MANY = range(100, 200)
+MANY = range(100, 140)
 
 
 def live(
