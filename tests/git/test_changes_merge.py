@@ -361,3 +361,14 @@ def test_looking_at_merges_leaves_nothing_behind(root: Path) -> None:
     }
     assert sorted((root / ".git/objects").rglob("*")) == after != before
     assert list((root / ".git").rglob("gitlease*")) == []
+
+
+@pytest.mark.parametrize("text", ["kim's\n", "jo's\n"])
+def test_a_file_that_only_one_side_renamed_hides_no_other(root: Path, text: str) -> None:
+    """Every side has it, if under another name: nobody loses anything by its old one."""
+    git(root, "switch", "-q", "jo")
+    git(root, "mv", "other", "moved")
+    git(root, "commit", "-q", "-m", "rename", env=by(JO))
+    found = people(merge(root, "main", "jo", path=text))
+    assert found.pop("path", []) == ([KIM] if text == "jo's\n" else [JO])
+    assert found == {}
