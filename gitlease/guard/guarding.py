@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gitlease.core.duration import humanize_duration
-from gitlease.core.errors import Denied, GitleaseError, Unavailable
+from gitlease.core.errors import Denied, GitleaseError, Rollback, Unavailable
 from gitlease.core.expiry import Moment, Sighting
 from gitlease.core.frozen import dataclass, field, replace
 from gitlease.core.instant import MS, rfc3339
@@ -218,6 +218,8 @@ class GuardService:
                 self._watch.set_unreachable(look.failure)
             except GitleaseError as error:
                 look.is_blind(error.message)
+                if strict and isinstance(error, Rollback):  # what is held is not known: S10
+                    look.failure = Unreachable(self._clock.now(), error.message)
                 return kept
         if kept is None:
             look.is_blind()

@@ -67,6 +67,18 @@ def test_what_this_clone_knew_a_moment_ago_is_not_enough(pair: Pair) -> None:
     is_stopped(pair)
 
 
+def test_a_push_stops_where_the_ledger_was_rolled_back(pair: Pair) -> None:
+    """What others hold is not known then, and a push needs to know."""
+    pair.kim.claim("docs/")
+    before = pair.ledger().strip()
+    pair.kim.claim("F001")
+    pair.jo.at().guard.check((), strict=True)  # it has seen what is gone now
+    git(pair.remote, "update-ref", "refs/gitlease/global", before)
+    pair.jo.put(LOGIN)
+    pair.jo.commit("--no-verify")
+    assert "was rolled back" in is_stopped(pair)
+
+
 def test_what_was_committed_past_the_check_is_not_pushed(pair: Pair) -> None:
     pair.kim.claim("F001", reason="rate limits")
     pair.jo.put(LOGIN)
