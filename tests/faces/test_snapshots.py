@@ -199,7 +199,7 @@ def cleaned(text: str, folder: Path) -> str:
     for pattern, word in (
         (re.escape(str(folder)), "FOLDER"),
         (r"\d{4}-\d\d-\d\dT[\d:.]+Z", "TIME"),
-        (r"\b\d\d:\d\d:\d\dZ?", "CLOCK"),
+        (r"\b\d\d:\d\d:\d\dZ?", "TIME"),  # with its date where that is not today
         (r"\b(\d+h)?(\d+m)?\d+s\b|\b(\d+h)?\d+m\b|\b\d+h\b", "SPAN"),
         (r"\b[0-9a-f]{16,64}\b", "HEX"),
         (rf"\b{re.escape(socket.gethostname())}\b", "HOST"),
