@@ -251,7 +251,7 @@ def classes() -> Iterator[tuple[str, ast.ClassDef]]:
 
 
 def test_a_class_has_a_name_of_its_own() -> None:
-    names = Counter(node.name for _, node in classes() if not node.name.startswith("_"))
+    names = Counter(node.name for _, node in classes())
     assert [name for name, times in names.items() if times > 1] == []
 
 

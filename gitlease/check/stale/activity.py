@@ -117,7 +117,7 @@ class GitActivity:
             if change.kind == "R":
                 renamed.setdefault(change.path, set()).add(change.old or "")
         heads = self._in_head([one.task.file for one in asked])
-        contents = _Contents(self._repository, self._tasks)
+        contents = _TaskVersions(self._repository, self._tasks)
         mine: list[tuple[FileQuery, set[str], list[Edit]]] = []
         for one in asked:
             names = _closure(one.task.file, renamed)
@@ -158,7 +158,7 @@ class GitActivity:
         words = ("--ignore-missing", "-M100%", "--diff-filter=D", "HEAD", "--", *self._places())
         log = read_log(self._repository, words)
         gone = [(commit, change) for commit, change in log if change and change.blob_before]
-        contents = _Contents(self._repository, self._tasks)
+        contents = _TaskVersions(self._repository, self._tasks)
         contents.want(keys, [change.blob_before for _, change in gone])
         contents.read()
         found: dict[str, Deleted] = {}
@@ -254,7 +254,7 @@ def _past(
     one: FileQuery,
     edits: Sequence[Edit],
     head: str,
-    contents: _Contents,
+    contents: _TaskVersions,
     cut_off: frozenset[str],
     horizon: int | None,
 ) -> Past:
@@ -286,7 +286,7 @@ def _past(
     return Past(versions=tuple(versions), committed=committed, whole=whole, horizon=horizon)
 
 
-class _Contents:
+class _TaskVersions:
     """What versions of task files say of who is assigned, as far as words are asked for.
 
     A file without the letters of any of them needs no parsing.

@@ -55,7 +55,7 @@ class MergeHistory:
         for parent, is_kept in zip(self._parents, kept, strict=True):
             upto = self._upto.get(parent, 0)
             has, lacks = (has | upto, lacks) if is_kept else (has, lacks | upto)
-        bits = lacks & ~has & self._on.get(file, 0)  # not read of what every side has
+        bits = lacks & ~has & self._on[file]
         return tuple(dict.fromkeys(x for n, x in enumerate(self._works) if bits >> n & 1))
 
     def add(self, header: str, files: set[Names]) -> None:

@@ -93,6 +93,8 @@ class _File:
 
     def changes(self, asked: Collection[str], history: MergeHistory) -> Iterator[Changed]:
         """What is changed by itself; ``asked`` is all that git alone has not made."""
+        if all(self.kept):
+            return  # every side has it, under whatever name
         for name in self.names:
             each = [side[name] for side in self.differs if name in side]
             one = next((x for x in each if x.blob_before), each[0] if each else _same(name))
