@@ -25,6 +25,7 @@ PACKAGE = ROOT / "gitlease"
 
 # Package -> the packages that it may import. An arrow goes down only; core is open to all.
 _FEATURES = {"core", "engine", "git", "settings", "store", "tasks", "guard"}
+_FEATURES_SHOWN = {"runs", "check", "verify", "push", "install"}
 ARROWS: dict[str, set[str]] = {
     "core": set(),
     "engine": {"core"},
@@ -38,8 +39,10 @@ ARROWS: dict[str, set[str]] = {
     "server": _FEATURES,
     "push": _FEATURES,
     "install": _FEATURES,
-    "wiring": {*_FEATURES, "runs", "check", "server", "push", "install"},
-    "faces": {"core", "engine", "guard", "runs", "check", "push", "install", "wiring", "door"},
+    # None of the product's rules: it judges by its own what these have written.
+    "verify": {"git"},
+    "wiring": {*_FEATURES, "runs", "check", "verify", "server", "push", "install"},
+    "faces": {"core", "engine", "guard", "wiring", "door", *_FEATURES_SHOWN},
     "door": {"core", "engine", "faces"},
 }
 # Third parties, by the packages that may know them.
@@ -72,6 +75,7 @@ EXCEPTIONS = {
     "gitlease.wiring.workspace": {"os.environ"},  # where a caller names no environment
     "gitlease.wiring.agents": {"os.environ"},
     "gitlease.wiring.hooks": {"os.environ"},
+    "gitlease.wiring.verify": {"os.environ"},
     "gitlease.wiring.running": {"os.environ"},  # the environment that a command gets
     "gitlease.faces.cli.app": {"os.environ"},  # the shell's own way to ask for completions
     "gitlease.faces.cli.setup.demo": {"subprocess", "os.environ"},  # it plays the real command
@@ -351,6 +355,15 @@ def test_what_needs_no_repository_asks_no_git(words: list[str]) -> None:
     loaded = loaded_by(code)
     assert not loaded & HEAVY
     assert not {name for name in loaded if name.startswith(("gitlease.git", "gitlease.store"))}
+
+
+def test_the_independent_check_loads_no_rule_of_the_product() -> None:
+    loaded = loaded_by("import gitlease.verify.checker")
+    packages = {name.split(".")[1] for name in loaded if name.startswith("gitlease.")}
+    assert packages == {"core", "git", "verify"}
+    # What git's side needs of the core: errors, values and clocks.
+    rules = ("expiry", "ledger", "lease", "policy", "relation", "moves", "resources", "holder")
+    assert not {f"gitlease.core.{name}" for name in rules} & loaded
 
 
 def test_no_package_hides_a_name_of_the_door() -> None:

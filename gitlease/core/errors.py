@@ -57,6 +57,10 @@ class GitleaseError(Exception):
         self.hints = hints
         self.holder = holder
         """Who has it, where no lease says so: the assignee of a task."""
+        self.layer: str | None = None
+        """The layer it is about, where a command spoke of several."""
+        self.by_edge = False
+        """Whether an assignment stands in the way that no live lease goes with."""
         self.views: tuple[LeaseView, ...] = ()
         """``conflicts`` as the caller sees them, where the ledger was read."""
         self.warnings: tuple[str, ...] = ()
@@ -156,6 +160,10 @@ class Rollback(Invalid):
     """The ledger on the remote is older than this clone has seen, or is another ledger."""
 
     code = "rollback"
+    version = ""
+    """The version that is there, of the ledger which this clone knows; ``""`` for another one."""
+    token = 0
+    """The last fencing token given there."""
 
 
 class AnotherLedger(Rollback):

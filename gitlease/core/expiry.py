@@ -16,7 +16,7 @@ from enum import Enum
 from gitlease.core.frozen import dataclass
 from gitlease.core.instant import MS, Instant
 from gitlease.core.lease import Lease
-from gitlease.core.policy import Policy, Rule
+from gitlease.core.policy import Margins, Policy, Rule
 
 MILLION = 1_000_000
 
@@ -73,67 +73,76 @@ def holder_has(lease: Lease, moment: Moment) -> bool:
 
 def standing(lease: Lease, policy: Policy, moment: Moment) -> Standing:
     """How a contender must see this lease now."""
-    if moment.now.wall_ms > free_at(lease, policy, moment) and _waited(lease, policy, moment):
+    terms = _terms(lease, policy, moment)
+    elapsed = terms.seen.at.elapsed_at_least(moment.now)
+    # Every wait must be over by the smaller of the clocks, too.
+    if moment.now.wall_ms > terms.ends and elapsed >= terms.wait:
         return Standing.LAPSED
-    return Standing.EXPIRED if _ran_out(lease, policy, moment) else Standing.LIVE
+    if terms.by_wall and moment.now.wall_ms < lease.expires_at:
+        return Standing.LIVE
+    return Standing.LIVE if terms.observed and elapsed < terms.duration else Standing.EXPIRED
 
 
 def clock_skewed(lease: Lease, policy: Policy, moment: Moment) -> bool:
     """Whether the record is from the future by more than the allowance: a clock is wrong."""
-    allowance = policy.margins.widest(lease.margins).skew
-    return lease.renewed_at > moment.now.wall_ms + allowance * MS
+    return _is_future(lease, policy.margins.widest(lease.margins), moment)
 
 
 def free_at(lease: Lease, policy: Policy, moment: Moment) -> int:
     """Wall-clock milliseconds, on this reader's clock, after which anyone may take it."""
-    seen, duration = moment.sighting(lease), _duration(lease, policy, moment)
-    ends = [seen.at.wall_ms + wait for wait in _waits(lease, policy, moment, seen, duration)]
-    if Rule.WALL in _rules(lease, policy, moment):
-        ends.append(lease.expires_at + policy.margins.widest(lease.margins).skew * MS)
-    return max(ends)
+    return _terms(lease, policy, moment).ends
 
 
-def _waited(lease: Lease, policy: Policy, moment: Moment) -> bool:
-    """Whether every wait counted from the sighting is over by the smaller of the clocks."""
-    seen, duration = moment.sighting(lease), _duration(lease, policy, moment)
-    elapsed = seen.at.elapsed_at_least(moment.now)
-    return all(elapsed >= wait for wait in _waits(lease, policy, moment, seen, duration))
+def abandoned_at(lease: Lease, policy: Policy) -> int | None:
+    """Wall-clock milliseconds after which its edge protects no longer; None where it always does.
 
-
-def _waits(
-    lease: Lease, policy: Policy, moment: Moment, seen: Sighting, duration: int
-) -> list[int]:
-    """Milliseconds that must pass since the sighting, by rule.
-
-    Under ``wall`` only a change seen here counts: it proves that the holder was alive then.
+    The record alone says so: it counts from when the lease ran out.
     """
-    margins = policy.margins.widest(lease.margins)
-    waits = []
-    if Rule.OBSERVED in _rules(lease, policy, moment):
-        waits.append(duration + -(-duration * margins.drift // MILLION) + margins.grace * MS)
-    elif seen.changed:
-        waits.append(duration)
-    return waits
+    if not lease.edge or not policy.abandoned_after:
+        return None
+    margin = policy.margins.widest(lease.margins).skew
+    return lease.expires_at + (policy.abandoned_after + margin) * MS
 
 
-def _rules(lease: Lease, policy: Policy, moment: Moment) -> set[Rule]:
-    """The rules that must all agree: the policy's and the record's own."""
-    if clock_skewed(lease, policy, moment):
-        return {Rule.OBSERVED}  # its timestamps mean nothing on this clock
-    return {policy.rule, lease.margins.rule}
+@dataclass(frozen=True, slots=True)
+class _Terms:
+    """What a contender judges a lease by. All but ``ends`` are milliseconds of duration.
+
+    ``by_wall`` and ``observed``: the rules that must agree, the policy's and the record's own.
+    ``wait`` must pass since the record was ``seen``, and ``ends`` on the reader's wall clock.
+    """
+
+    seen: Sighting
+    by_wall: bool
+    observed: bool
+    duration: int
+    wait: int
+    ends: int
 
 
-def _duration(lease: Lease, policy: Policy, moment: Moment) -> int:
-    if clock_skewed(lease, policy, moment):
+def _terms(lease: Lease, policy: Policy, moment: Moment) -> _Terms:
+    margins, seen, duration = (
+        policy.margins.widest(lease.margins),
+        moment.sighting(lease),
+        lease.duration_ms,
+    )
+    future = _is_future(lease, margins, moment)
+    if future:
         longest = max(policy.ttl_max, policy.park_max) if lease.parked else policy.ttl_max
-        return min(lease.duration_ms, longest * MS)
-    return lease.duration_ms
+        duration = min(duration, longest * MS)
+    # The timestamps of a record from the future mean nothing on this clock.
+    by_wall = not future and Rule.WALL in (policy.rule, lease.margins.rule)
+    observed = future or margins.rule is Rule.OBSERVED
+    wait = 0
+    if observed:
+        wait = duration + -(-duration * margins.drift // MILLION) + margins.grace * MS
+    elif seen.changed:
+        wait = duration  # under ``wall`` only a change seen here proves that the holder was alive
+    ends = [seen.at.wall_ms + wait] if wait else []
+    if by_wall:
+        ends.append(lease.expires_at + margins.skew * MS)
+    return _Terms(seen, by_wall, observed, duration, wait, max(ends))
 
 
-def _ran_out(lease: Lease, policy: Policy, moment: Moment) -> bool:
-    if Rule.WALL in _rules(lease, policy, moment) and moment.now.wall_ms < lease.expires_at:
-        return False
-    if Rule.OBSERVED in _rules(lease, policy, moment):
-        seen, duration = moment.sighting(lease), _duration(lease, policy, moment)
-        return seen.at.elapsed_at_least(moment.now) >= duration
-    return True
+def _is_future(lease: Lease, margins: Margins, moment: Moment) -> bool:
+    return lease.renewed_at > moment.now.wall_ms + margins.skew * MS

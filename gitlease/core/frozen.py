@@ -34,11 +34,12 @@ else:
 
     def replace(value: Any, /, **changes: Any) -> Any:
         """A copy with some fields changed."""
-        if not changes.keys() <= value.__frozen_fields__.keys():
-            unknown = ", ".join(changes.keys() - value.__frozen_fields__.keys())
-            raise TypeError(f"{type(value).__name__} has no {unknown}")
         copy = object.__new__(type(value))
-        copy.__dict__.update(value.__dict__, **changes)
+        values = copy.__dict__
+        values.update(value.__dict__, **changes)
+        if len(values) != len(value.__dict__):
+            unknown = ", ".join(changes.keys() - value.__dict__.keys())
+            raise TypeError(f"{type(value).__name__} has no {unknown}")
         return copy
 
 
@@ -118,21 +119,31 @@ def _share(cls: Any, fields: dict[str, _Field]) -> None:
     cls.__dataclass_fields__ = _Standard()
     setattr(cls, "__match_args__", placed)  # noqa: B010
 
-    def __init__(self: Any, *args: Any, **given: Any) -> None:
-        values = dict(zip(placed, args, strict=False), **given)
-        if len(args) > len(placed) or len(values) != len(args) + len(given):
+    left_out: dict[tuple[Any, ...], dict[str, Any]] = {}  # by the way of calling, its defaults
+
+    def check(count: int, given: tuple[str, ...]) -> dict[str, Any]:
+        if count > len(placed) or not set(placed[:count]).isdisjoint(given):
             raise TypeError(f"{cls.__name__} takes {len(placed)} positional arguments")
-        for name in names:
-            if name not in values:
-                if name in defaults:
-                    values[name] = defaults[name]
-                elif name in factories:
-                    values[name] = factories[name]()
-                else:
-                    raise TypeError(f"{cls.__name__} needs {name}")
-        if len(values) != len(names):
-            raise TypeError(f"{cls.__name__} has no {', '.join(values.keys() - set(names))}")
-        self.__dict__.update(values)
+        left = [name for name in names if name not in placed[:count] and name not in given]
+        if needed := [name for name in left if name not in defaults and name not in factories]:
+            raise TypeError(f"{cls.__name__} needs {', '.join(needed)}")
+        if len(left) + count + len(given) != len(names):
+            raise TypeError(f"{cls.__name__} has no {', '.join(set(given) - set(names))}")
+        left_out[count, *given] = {name: defaults[name] for name in left if name in defaults}
+        return left_out[count, *given]
+
+    def __init__(self: Any, *args: Any, **given: Any) -> None:
+        values = self.__dict__
+        rest = left_out.get((len(args), *given))
+        if rest is None:
+            rest = check(len(args), tuple(given))
+        if rest:
+            values.update(rest)
+        if factories:
+            values.update({name: make() for name, make in factories.items()})
+        if args:
+            values.update(zip(placed, args, strict=False))
+        values.update(given)
 
     def __setattr__(self: Any, name: str, value: Any) -> None:
         raise _frozen_error(f"cannot assign to field {name!r}")
@@ -144,6 +155,8 @@ def _share(cls: Any, fields: dict[str, _Field]) -> None:
         if other.__class__ is not self.__class__:
             return NotImplemented
         mine, theirs = self.__dict__, other.__dict__
+        if compared == names:
+            return mine == theirs
         return all(mine[name] == theirs[name] for name in compared)
 
     def __hash__(self: Any) -> int:

@@ -26,7 +26,8 @@ class Actor:
     """Who asks: the authenticated holder, and which of its runs.
 
     ``session_explicit`` says that the session came from a flag or the environment, which is what
-    may bind a person-scoped lease to it. ``host`` and ``branch`` tell people where that was.
+    may bind a person-scoped lease to it. ``host`` (see ``place``) and ``branch`` tell people where
+    that was.
     """
 
     holder: str
@@ -67,6 +68,10 @@ class Lease:
     parked: bool = False
 
     @property
+    def place(self) -> Place:
+        return place(self.host)
+
+    @property
     def key(self) -> LeaseKey:
         return lease_key(self.resource, self.scope)
 
@@ -93,6 +98,16 @@ class Lease:
         started, own = self.session, actor.session
         by = started is not None and own is not None and own.startswith(f"{started}/")
         return by and self.same_holder(actor)
+
+
+Place = tuple[str | None, int | None]
+"""A machine's name, and the process there that leads the caller's terminal session, or its run."""
+
+
+def place(host: str | None) -> Place:
+    """What a record's ``host`` says: ``laptop:4711``, or ``laptop`` alone."""
+    name, colon, pid = (host or "").rpartition(":")
+    return (name, int(pid)) if colon and pid.isdecimal() and pid.isascii() else (host, None)
 
 
 LeaseKey = tuple[str, str]

@@ -70,7 +70,10 @@ class Header:
 
     def entry(self, operation: str) -> RingEntry | None:
         """What the ring knows of an operation id."""
-        return next((e for e in self.ring if e.operation == operation), None)
+        for entry in self.ring:
+            if entry.operation == operation:
+                return entry
+        return None
 
     def fate(self, operations: Iterable[str], base_revision: int) -> Fate:
         """What became of operations that were decided on ``base_revision``."""
@@ -89,7 +92,7 @@ class Header:
         ring = (*self.ring, *entries)
         while len(ring) > RING_SIZE:
             oldest = ring[0].revision
-            ring = tuple(entry for entry in ring if entry.revision != oldest)
+            ring = ring[next(n for n, entry in enumerate(ring) if entry.revision != oldest) :]
         digest = self._chained(entries) if decision else self.digest
         return replace(self, revision=self.revision + 1, ring=ring, digest=digest)
 
@@ -203,8 +206,7 @@ class Ledger:
 
     def leases_of(self, resource: Resource) -> list[Lease]:
         """The records of a resource, any scope, in the order of their scopes."""
-        kept = [x for x in self.records.of(resource) if x.key not in self.changes.leases]
-        return sorted(kept + self._changed(lambda x: x.resource == resource), key=_order)
+        return self._as_changed(self.records.of(resource), lambda x: x.resource == resource)
 
     def lease(self, resource: Resource, scope: str) -> Lease | None:
         """The record of one scope of a resource; None where there is none."""
@@ -213,14 +215,12 @@ class Ledger:
 
     def leases_with_paths(self) -> list[Lease]:
         """The records that cover paths."""
-        kept = [x for x in self.records.with_paths() if x.key not in self.changes.leases]
-        return sorted(kept + self._changed(lambda x: bool(x.patterns)), key=_order)
+        return self._as_changed(self.records.with_paths(), lambda x: bool(x.patterns))
 
     def every_lease(self) -> list[Lease]:
         """All readable records; damaged ones are passed over (see ``damage``)."""
         read = (x for x in self.records.every() if isinstance(x, Lease))
-        kept = [x for x in read if x.key not in self.changes.leases]
-        return sorted(kept + self._changed(lambda _: True), key=_order)
+        return self._as_changed(read, lambda _: True)
 
     def damage(self) -> list[Damage]:
         """Every record that cannot be read."""
@@ -299,8 +299,12 @@ class Ledger:
             return self.changes.leases[lease.key][0]
         return next((x for x in self.records.of(lease.resource) if x.key == lease.key), None)
 
-    def _changed(self, wanted: Callable[[Lease], bool]) -> list[Lease]:
-        return [new for _, new in self.changes.leases.values() if new is not None and wanted(new)]
+    def _as_changed(self, read: Iterable[Lease], wanted: Callable[[Lease], bool]) -> list[Lease]:
+        found, changes = list(read), self.changes.leases
+        if changes:
+            found = [x for x in found if x.key not in changes]
+            found += (new for _, new in changes.values() if new is not None and wanted(new))
+        return sorted(found, key=_order) if len(found) > 1 else found
 
 
 def _order(lease: Lease) -> tuple[str, str]:

@@ -15,7 +15,7 @@ from gitlease.core.expiry import Moment, holder_has
 from gitlease.core.frozen import dataclass
 from gitlease.core.instant import MS, Instant
 from gitlease.core.lease import Actor, Lease, State, same_person
-from gitlease.core.ledger import Ledger
+from gitlease.core.ledger import Ledger, Notice
 from gitlease.core.moves.operations import Grant
 from gitlease.core.outcome import LAPSED, Event
 
@@ -81,7 +81,7 @@ def said(loss: Loss, by: str | None = None) -> str:
         Loss.REVOKED: f"{who} revoked it",
         Loss.EXPIRED: "it ran out before it was renewed",
         Loss.RELEASED_ELSEWHERE: "it was released elsewhere",
-        Loss.UNREACHABLE: "the remote could not be reached before it ran out",
+        Loss.UNREACHABLE: "it could not be renewed before it ran out",
     }[loss]
 
 
@@ -103,15 +103,30 @@ def still_held(ledger: Ledger, grant: Grant, holder: str, moment: Moment) -> Lea
     )
 
 
+def lost_by(notice: Notice) -> LeaseLost:
+    """The refusal for what another took, as the ledger has it for whoever held it."""
+    loss = Loss.EXPIRED if notice.what == "retired" else Loss(notice.what)
+    why = f': "{notice.reason}"' if notice.reason else ""
+    return LeaseLost(
+        f"you no longer hold {notice.resource}: {said(loss, notice.by)}{why}",
+        resource=notice.resource,
+        scope=notice.scope,
+        holder=notice.by,
+        loss=loss.value,
+    )
+
+
 def _judged(
     ledger: Ledger, found: Lease | None, grant: Grant, holder: str, moment: Moment
 ) -> tuple[Loss | None, str | None]:
     if found is not None and found.lease_id == grant.lease_id:
-        if found.state is not State.ACTIVE or found.parked:
+        live = holder_has(found, moment)
+        ended = found.session is None and grant.session is not None and not live  # by its session
+        if found.state is not State.ACTIVE or found.parked or ended:
             return Loss.RELEASED_ELSEWHERE, found.holder
         if not found.answers_to(Actor(holder, grant.session)):
             return Loss.TAKEN_OVER, found.holder  # bound to another run since
-        return (None, None) if holder_has(found, moment) else (Loss.EXPIRED, None)
+        return (None, None) if live else (Loss.EXPIRED, None)
     for notice in reversed(ledger.notices(holder)):
         about = (notice.resource, notice.scope, notice.session)
         if about == (grant.resource.text, grant.scope, grant.session):
@@ -129,6 +144,7 @@ ENDINGS = {
     "revoked": Loss.REVOKED,
     "retired": Loss.EXPIRED,
     LAPSED: Loss.EXPIRED,
+    "run_out": Loss.RELEASED_ELSEWHERE,
     "released": Loss.RELEASED_ELSEWHERE,
     "completed": Loss.RELEASED_ELSEWHERE,
     "parked": Loss.RELEASED_ELSEWHERE,

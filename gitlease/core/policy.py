@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
+from functools import lru_cache
 
 from gitlease.core.duration import LONGEST, format_duration, parse_duration
 from gitlease.core.errors import UsageError
@@ -41,6 +42,8 @@ class Margins:
 
     def widest(self, other: Margins) -> Margins:
         """The larger of each margin; of the rules ``observed``, which needs no common clock."""
+        if other is self:
+            return self
         return Margins(
             skew=max(self.skew, other.skew),
             drift=max(self.drift, other.drift),
@@ -63,10 +66,11 @@ class Policy:
     history: History = History.REPLACE
     keep_completed: int = 30 * 86_400
     park_max: int = 86_400  # 0: nothing may be parked
+    abandoned_after: int = 7 * 86_400  # 0: never
 
     @property
     def margins(self) -> Margins:
-        return Margins(skew=self.skew, drift=self.drift, grace=self.grace, rule=self.rule)
+        return _margins(self.skew, self.drift, self.grace, self.rule)
 
     def is_admin(self, holder: str) -> bool:
         return any(person_key(holder) == person_key(admin) for admin in self.admins)
@@ -85,15 +89,24 @@ class Policy:
             return "keep_completed must be at most ten years"
         if not 0 <= self.park_max <= LONGEST:
             return "park_max must be at most ten years"
+        if self.abandoned_after and not 86_400 <= self.abandoned_after <= LONGEST:
+            return "edges.abandoned_after must be never, or between 1d and ten years"
         if len(self.admins) > MAX_ADMINS:
             return f"at most {MAX_ADMINS} admins"
         return None
 
 
+@lru_cache(maxsize=16)
+def _margins(skew: int, drift: int, grace: int, rule: Rule) -> Margins:
+    return Margins(skew=skew, drift=drift, grace=grace, rule=rule)
+
+
 DEFAULT_POLICY = Policy()
 
 DURATION_KEYS = frozenset({"ttl_max", "ttl_min", "skew", "grace", "keep_completed", "park_max"})
-KEYS = tuple(Policy.__annotations__)
+NO_ADMINS = "none"
+EDGES = "edges.abandoned_after"
+KEYS = tuple(EDGES if key == "abandoned_after" else key for key in Policy.__annotations__)
 
 
 def change_policy(policy: Policy, changes: Mapping[str, str]) -> Policy:
@@ -104,7 +117,7 @@ def change_policy(policy: Policy, changes: Mapping[str, str]) -> Policy:
             raise UsageError(
                 f"{key!r} is not a policy of the ledger", hints=("it has " + ", ".join(KEYS),)
             )
-        values[key] = _value(key, text)
+        values[key.removeprefix("edges.")] = _value(key, text)
     changed = replace(policy, **values)  # type: ignore[arg-type]
     if wrong := changed.problem():
         raise UsageError(wrong)
@@ -114,10 +127,14 @@ def change_policy(policy: Policy, changes: Mapping[str, str]) -> Policy:
 def _value(key: str, text: str) -> object:
     if key in DURATION_KEYS:
         return 0 if text.strip() in ("0", "0s") else parse_duration(text, what=key)
+    if key == EDGES:
+        return 0 if text.strip().lower() == "never" else parse_duration(text, what=key)
     if key == "drift":
         return _drift(text)
     if key == "admins":
-        words = tuple(dict.fromkeys(w for w in text.replace(",", " ").split() if w))
+        words = admin_words(text)
+        if words[:1] == (NO_ADMINS,):
+            return ()  # what follows is who confirms that
         if odd := next((w for w in words if len(w) > 254 or not w.isprintable()), None):
             raise UsageError(f"{odd[:40]!r} is not a holder")
         return words
@@ -127,6 +144,11 @@ def _value(key: str, text: str) -> object:
     except ValueError:
         allowed = " or ".join(choice.value for choice in choices)
         raise UsageError(f"{key} is {allowed}, not {text[:40]!r}") from None
+
+
+def admin_words(text: str) -> tuple[str, ...]:
+    """The words of a list of admins; after ``none`` comes who confirms that it is empty."""
+    return tuple(dict.fromkeys(text.replace(",", " ").split()))
 
 
 def _drift(text: str) -> int:
@@ -148,5 +170,6 @@ def policy_words(policy: Policy) -> dict[str, str]:
         "rule": policy.rule.value,
         "history": policy.history.value,
         "admins": " ".join(policy.admins),
+        EDGES: format_duration(policy.abandoned_after) if policy.abandoned_after else "never",
     }
     return {key: words[key] for key in KEYS}

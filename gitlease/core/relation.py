@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum
 
-from gitlease.core.expiry import Moment, Standing, holder_has, standing
+from gitlease.core.expiry import Moment, Standing, abandoned_at, holder_has, standing
 from gitlease.core.frozen import dataclass
 from gitlease.core.instant import MS
 from gitlease.core.lease import Actor, Lease, State
@@ -26,6 +26,7 @@ class Relation(Enum):
     THEIRS = "another person's, live or expired but not lapsed"
     THEIRS_LAPSED = "another person's, lapsed, no edge"
     THEIRS_ASSIGNED = "another person's, lapsed, the task still assigned to them"
+    THEIRS_ABANDONED = "another person's, lapsed so long ago that the edge protects no longer"
     COMPLETED = "completed work"
     GONE = "completed so long ago that it no longer counts"
 
@@ -39,6 +40,7 @@ class Verdict(Enum):
     TAKE = "the record may be taken over"
     HELD = "held"
     NEEDS_TAKEOVER = "held, unless taken over with a reason"
+    NEEDS_LOOK = "held, unless nobody was seen at work, or taken over with a reason"
     LOST = "lost"
     NOT_HOLDER = "not_holder"
     NEEDS_REOPEN = "policy, unless reopened"
@@ -67,6 +69,9 @@ TABLE: Mapping[Relation, Verdicts] = {
     Relation.THEIRS_ASSIGNED: Verdicts(
         Verdict.NEEDS_TAKEOVER, Verdict.LOST, Verdict.HELD, Verdict.LOST
     ),
+    Relation.THEIRS_ABANDONED: Verdicts(
+        Verdict.NEEDS_LOOK, Verdict.LOST, Verdict.HELD, Verdict.LOST
+    ),
     Relation.COMPLETED: Verdicts(Verdict.NEEDS_REOPEN, Verdict.LOST, Verdict.FREE, Verdict.LOST),
     Relation.GONE: Verdicts(Verdict.TAKE, Verdict.LOST, Verdict.FREE, Verdict.LOST),
 }
@@ -88,7 +93,11 @@ def relation(lease: Lease, actor: Actor, policy: Policy, moment: Moment) -> Rela
         return Relation.MY_RUN if actor.session is None else Relation.MY_OTHER_RUN
     if not lapsed:
         return Relation.THEIRS
-    return Relation.THEIRS_ASSIGNED if lease.edge else Relation.THEIRS_LAPSED
+    if not lease.edge:
+        return Relation.THEIRS_LAPSED
+    until = abandoned_at(lease, policy)
+    gone = until is not None and moment.now.wall_ms > until
+    return Relation.THEIRS_ABANDONED if gone else Relation.THEIRS_ASSIGNED
 
 
 def state_of(lease: Lease, policy: Policy, moment: Moment, *, mine: bool) -> State:

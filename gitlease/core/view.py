@@ -17,10 +17,11 @@ class LeaseView:
     """A lease with what follows from the clock: state, time left, and whether it is the caller's.
 
     Times are aware UTC datetimes. ``expires_in`` is whole seconds rounded down, negative when
-    past. ``free_at`` is when others may take it; None once it has ended. ``assigned``: the
-    task is its holder's by an edge as well, and stays so when it lapses. ``skewed`` says that its
-    times lie in the future: a clock is wrong. ``parked``: it is kept for a later session of its
-    holder, and none renews it.
+    past. ``free_at`` is when others may take it; None once it has ended, and where an edge keeps
+    them out. ``assigned``: the task is its holder's by an edge as well, and stays so when it
+    lapses. ``skewed`` says that its times lie in the future: a clock is wrong. ``parked``: it is
+    kept for a later session of its holder, and none renews it. ``pid`` leads the terminal session
+    on ``host``, or is the run's own.
     """
 
     resource: str
@@ -46,6 +47,7 @@ class LeaseView:
     assigned: bool = False
     skewed: bool = False
     parked: bool = False
+    pid: int | None = None
 
 
 def view_lease(
@@ -68,11 +70,12 @@ def view_lease(
         renewed_at=moment_of(lease.renewed_at),
         expires_at=moment_of(lease.expires_at),
         expires_in=(lease.expires_at - moment.now.wall_ms) // MS,
-        free_at=moment_of(free_at(lease, policy, moment)) if active else None,
+        free_at=moment_of(free_at(lease, policy, moment)) if active and not lease.edge else None,
         renewals=lease.renewals,
         paths=lease.paths,
         reason=lease.reason,
-        host=lease.host,
+        host=lease.place[0],
+        pid=lease.place[1],
         branch=lease.branch,
         mine=mine,
         assigned=active and lease.edge,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gitlease.core.errors import GitleaseError, UsageError
-from gitlease.core.frozen import dataclass, field
+from gitlease.core.frozen import dataclass, field, replace
 from gitlease.core.instant import Instant
 from gitlease.core.ledger import MAX_STEP, Note, Ticket
 from gitlease.core.moves.operations import Operation
@@ -26,8 +26,9 @@ MAX_RESOURCES = MAX_STEP  # of one command, which is one step
 class ClaimOptions:
     """How a claim is to be made, for all verbs that claim.
 
-    ``ttl`` in seconds. ``any_name`` lets names pass that are no tasks. ``commit`` records the edges
-    as a commit of their own; None: as the settings say.
+    ``ttl`` in seconds. ``new`` refuses to renew what is one's own already, and ``bind`` has the
+    session bind what its person holds without one. ``any_name`` lets names pass that are no tasks.
+    ``commit`` records the edges as a commit of their own; None: as the settings say.
     """
 
     scope: str = WHOLE
@@ -35,7 +36,10 @@ class ClaimOptions:
     paths: tuple[str, ...] = ()
     reason: str | None = None
     takeover: bool = False
+    expect_holder: str | None = None
     reopen: bool = False
+    new: bool = False
+    bind: bool = False
     any_name: bool = False
     commit: bool | None = None
 
@@ -58,6 +62,7 @@ NO_TURN = Turn()
 class Answer:
     """What a verb came to. ``refused`` has what could not be done of several leases.
 
+    ``bound`` are the ids of those leases that its session bound for a time.
     ``displaced`` has whose place was taken, ``unassigned`` the names whose edge was; ``written``
     what became of task files, ``notes`` those left for the next holder, ``warnings`` what a person
     should know besides. ``at`` is the instant from which its leases count, where the ledger was
@@ -66,6 +71,7 @@ class Answer:
 
     status: str
     leases: tuple[LeaseView, ...] = ()
+    bound: tuple[str, ...] = ()
     displaced: tuple[LeaseView, ...] = ()
     unassigned: tuple[str, ...] = ()
     edge: str = "none"
@@ -125,7 +131,8 @@ class FoundTask:
 class QueueReading:
     """The tasks as one actor finds them. ``views`` has the leases of all parts by lease id.
 
-    ``entries`` are in the order of the queue, ``next_up`` what is handed out, best first.
+    ``entries`` are in the order of the queue, ``next_up`` what is handed out, best first;
+    ``others`` has what others hold, in every layer in use.
     """
 
     entries: tuple[Entry, ...] = ()
@@ -133,6 +140,7 @@ class QueueReading:
     carried: tuple[Carry, ...] = ()
     taken: tuple[Taken, ...] = ()
     notes: tuple[Note, ...] = ()
+    others: tuple[LeaseView, ...] = ()
     views: Mapping[str, LeaseView] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
 
@@ -154,12 +162,29 @@ def overall(statuses: Sequence[str]) -> str:
     return statuses[0] if statuses else "renewed"
 
 
-def several(resources: Sequence[Resource]) -> tuple[Resource, ...]:
-    """The resources of one command, each once; UsageError for more than one push should carry."""
-    found = tuple(dict.fromkeys(resources))
-    if len(found) > MAX_RESOURCES:
+def joined(one: Answer, other: Answer) -> Answer:
+    """Both as one answer: several steps of one command, or of several layers."""
+    return replace(
+        other,
+        leases=one.leases + other.leases,
+        edge=other.edge if one.edge == "none" else one.edge,
+        written=one.written + other.written,
+        refused=one.refused + other.refused,
+        capped_to_max=one.capped_to_max or other.capped_to_max,
+        changed=one.changed or other.changed,
+        warnings=tuple(dict.fromkeys(one.warnings + other.warnings)),
+    )
+
+
+def several(resources: Sequence[Resource], *, besides: int = 0) -> tuple[Resource, ...]:
+    """The resources of one command, each once; UsageError for more than one push should carry.
+
+    ``besides`` is the number of operations that its step has beside one for each.
+    """
+    found, most = tuple(dict.fromkeys(resources)), MAX_RESOURCES - besides
+    if len(found) > most:
         raise UsageError(
-            f"{len(found)} resources are more than the {MAX_RESOURCES} of one command",
+            f"{len(found)} resources are more than the {most} of one command",
             hints=("a folder or a pattern covers many files",),
         )
     return found

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from gitlease.core.duration import humanize_duration
 from gitlease.core.edge import Progress, Task
 from gitlease.core.errors import LeaseHeld
 from gitlease.core.frozen import replace
-from gitlease.core.lease import LeaseKey
-from gitlease.core.moves.operations import Claim, Pick
+from gitlease.core.instant import MS
+from gitlease.core.lease import LeaseKey, place
+from gitlease.core.moves.operations import Bind, Claim, Operation, Pick
 from gitlease.core.resources.resource import WHOLE, Resource
 from gitlease.engine.answers import NO_TURN, Answer, ClaimOptions, Turn, several
 from gitlease.engine.edges import Planned
@@ -35,7 +37,7 @@ def claim(
     ``wait`` blocks for at most that many seconds. Raises LeaseHeld, WaitTimeout, PolicyRefused,
     NotFound, Invalid, and what the remote gives.
     """
-    wanted = several(resources)
+    wanted = several(resources, besides=options.bind)
     return _claim_when_free(
         session, lambda: session.edges.plan_claim(wanted, options), wanted, options, wait, on_wait
     )
@@ -70,16 +72,23 @@ def pick(
     options: ClaimOptions,
     *,
     scopes: Mapping[Resource, str],
+    abandoned: bool,
     among: frozenset[str],
     parked: frozenset[LeaseKey],
 ) -> Answer:
     """Claim the first of these tasks that is free, whoever else picks. NothingLeft if none is.
 
-    The plans have been checked; ``scopes`` has those of tasks that are resumed. Raises
-    ParkedMeanwhile where the caller parked one ``among`` these names that is not in ``parked``.
+    The plans have been checked; ``scopes`` has those of tasks that are resumed. ``abandoned``:
+    these are, and nobody was seen at work on them. Raises ParkedMeanwhile where the caller parked
+    one ``among`` these names that is not in ``parked``.
     """
     claims = tuple(
-        _claim_of(session, p, replace(options, scope=scopes.get(p.resource, options.scope)))
+        _claim_of(
+            session,
+            p,
+            replace(options, scope=scopes.get(p.resource, options.scope)),
+            abandoned=abandoned,
+        )
         for p in planned
     )
     op = Pick(id=fresh_id(), actor=session.actor, claims=claims, tasks=among, parked=parked)
@@ -106,9 +115,8 @@ def wait(
     from gitlease.engine.waiting.waiting import Waiter
 
     wanted, options = several(resources), ClaimOptions(scope=scope, any_name=True, commit=False)
-    condition = WaitCondition(
-        session, _asked(session, lambda: session.edges.plan_claim(wanted, options), options)
-    )
+    asked = _Asked(session, lambda: session.edges.plan_claim(wanted, options), options)
+    condition = WaitCondition(session, asked, again=asked.again)
     limit = LONGEST if seconds is None else seconds
     return Waiter(session, condition, wanted, scope, seconds=limit, on_wait=on_wait).get()
 
@@ -121,12 +129,23 @@ def _claim_when_free(
     wait: int | None,
     on_wait: OnWait,
 ) -> Answer:
-    asked = _asked(session, plan, options)
+    asked = _Asked(session, plan, options)
 
     def attempt(turn: Turn) -> Answer:
-        return change_with_edges(
-            session, "claim", lambda: asked(turn), goal=HELD, commit=options.commit
-        )
+        said: tuple[str, ...] = ()
+        while True:
+            try:
+                answer = change_with_edges(
+                    session, "claim", lambda: asked(turn), goal=HELD, commit=options.commit
+                )
+            except LeaseHeld as held:
+                said += held.warnings
+                if not asked.again(held):
+                    held.warnings = said
+                    raise
+            else:
+                said += answer.warnings + _claimed_elsewhere(session, answer)
+                return replace(answer, warnings=said)
 
     if wait is None:
         return attempt(NO_TURN)
@@ -137,18 +156,48 @@ def _claim_when_free(
     return Waiter(session, condition, resources, options.scope, seconds=wait, on_wait=on_wait).get()
 
 
-def _asked(
-    session: LedgerSession, plan: Plan, options: ClaimOptions
-) -> Callable[[Turn], tuple[Sequence[Claim], Sequence[Planned]]]:
-    def asked(turn: Turn) -> tuple[Sequence[Claim], Sequence[Planned]]:
-        planned = plan()
-        return [_claim_of(session, p, options, turn) for p in planned], planned
+class _Asked:
+    """The claims of a command, with what they mean for the task files as they are now."""
 
-    return asked
+    def __init__(self, session: LedgerSession, plan: Plan, options: ClaimOptions) -> None:
+        self._session, self._plan, self._options = session, plan, options
+        self._abandoned: set[Resource] = set()
+
+    def __call__(self, turn: Turn) -> tuple[Sequence[Operation], Sequence[Planned]]:
+        gone, options = self._abandoned, self._options
+        planned = [p.alone if p.resource in gone else p for p in self._plan()]
+        claims = [
+            _claim_of(self._session, p, options, turn, abandoned=p.resource in gone)
+            for p in planned
+        ]
+        if not options.bind:
+            return claims, planned
+        resources, actor = tuple(p.resource for p in planned), self._session.actor
+        bind = Bind(id=fresh_id(), actor=actor, resources=resources, scope=options.scope)
+        return [bind, *claims], planned
+
+    def again(self, held: LeaseHeld) -> bool:
+        """Whether to claim once more, and take what turned out to be abandoned."""
+        if not held.by_edge:
+            return False
+        from gitlease.engine.abandonment import is_abandoned
+
+        one = next((p for p in self._plan() if p.resource.text == held.resource), None)
+        if one is None or one.resource in self._abandoned:
+            return False
+        if not is_abandoned(self._session, held, one):
+            return False
+        self._abandoned.add(one.resource)
+        return True
 
 
 def _claim_of(
-    session: LedgerSession, planned: Planned, options: ClaimOptions, turn: Turn = NO_TURN
+    session: LedgerSession,
+    planned: Planned,
+    options: ClaimOptions,
+    turn: Turn = NO_TURN,
+    *,
+    abandoned: bool = False,
 ) -> Claim:
     return Claim(
         id=fresh_id(),
@@ -162,9 +211,31 @@ def _claim_of(
         paths=tuple(dict.fromkeys((*options.paths, *planned.paths))),
         reason=options.reason,
         takeover=options.takeover,
+        expect_holder=options.expect_holder,
+        abandoned=abandoned,
         reopen=options.reopen,
+        new=options.new,
         edge=planned.task is not None,
         assigned=planned.others,
         ticket=turn.ticket,
         passing=turn.passing,
     )
+
+
+def _claimed_elsewhere(session: LedgerSession, answer: Answer) -> tuple[str, ...]:
+    """What to say of what the same person claimed without a session elsewhere, and maybe uses."""
+    here, pid = place(session.actor.host)
+    now, said = session.clock.now().wall_ms, []
+    for view in answer.leases:
+        if not view.renewals or view.session is not None or view.host is None:
+            continue
+        other_terminal = None not in (view.pid, pid) and view.pid != pid
+        if view.host == here and not other_terminal:
+            continue
+        where = f"(pid {view.pid} on {view.host})" if view.pid else f"on {view.host}"
+        age = max(0, (now - round(view.claimed_at.timestamp() * MS)) // MS)
+        said.append(
+            f"{view.resource}: renewed your own lease, claimed {humanize_duration(age)} ago "
+            f"in another terminal {where}"
+        )
+    return tuple(said)

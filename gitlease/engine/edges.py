@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from gitlease.core.edge import Assignee, EdgeEdit, People, Progress, Task
 from gitlease.core.errors import Invalid, NotFound, PolicyRefused
-from gitlease.core.frozen import dataclass, field
+from gitlease.core.frozen import dataclass, field, replace
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import Resource
 from gitlease.engine.answers import ClaimOptions
@@ -68,6 +68,11 @@ class Planned:
     @property
     def paths(self) -> tuple[str, ...]:
         return self.task.paths if self.task else ()
+
+    @property
+    def alone(self) -> Planned:
+        """The same, with all other names leaving the file."""
+        return replace(self, edit=replace(self.edit, remove=tuple(a.name for a in self.others)))
 
     @property
     def change(self) -> TaskChange | None:
@@ -158,11 +163,18 @@ class Edges:
         return self.files.exist() if required is None else required
 
     def plan_end(
-        self, resources: Sequence[Resource], *, status: str | None = None
+        self,
+        resources: Sequence[Resource],
+        *,
+        status: str | None = None,
+        keep_status: bool = False,
     ) -> list[Planned]:
-        """What the end of leases means for the files: one's own names go. Raises Invalid."""
+        """What the end of leases means for the files: one's own names go. Raises Invalid.
+
+        Without a ``status`` to set, one of in progress goes back to to do with the last name.
+        """
         known = self._known(resources)
-        return [self._ended(r, known, status) for r in resources]
+        return [self._ended(r, known, status, keep_status) for r in resources]
 
     def task(self, resource: Resource) -> Task:
         """The task of a name. NotFound when there is none, Invalid when its file is broken."""
@@ -235,13 +247,18 @@ class Edges:
                 hints=("a finished task is claimed again only by reopening it",),
             )
 
-    def _ended(self, resource: Resource, known: _Known, status: str | None) -> Planned:
+    def _ended(
+        self, resource: Resource, known: _Known, status: str | None, keep_status: bool
+    ) -> Planned:
         task = known.task(resource, lenient=True)
         if task is None:
             return Planned(resource=resource)
         people = self.rules.people
         mine = tuple(n for n in task.assigned if people.is_mine(n, self.holder))
         done = f"finish {task.resource}" if status else f"unassign {task.resource}"
+        moved = task.progress is Progress.IN_PROGRESS and mine == task.assigned != ()
+        if moved and status is None and not keep_status:
+            status = self.rules.word(Progress.TODO)
         return Planned(
             resource=task.resource,
             task=task,

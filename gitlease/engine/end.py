@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gitlease.core.edge import Progress
-from gitlease.core.errors import Invalid
+from gitlease.core.errors import Invalid, LeaseHeld
 from gitlease.core.frozen import replace
+from gitlease.core.lease import same_person
 from gitlease.core.moves.operations import Complete, Operation, Release
 from gitlease.core.resources.resource import WHOLE, Resource
 from gitlease.engine.answers import Answer, several
 from gitlease.engine.edges import Planned, changes_of
-from gitlease.engine.intents import COMPLETED, ENDED
+from gitlease.engine.intents import COMPLETED, ENDED, PART
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.stepping import change_with_edges
 from gitlease.engine.transaction import fresh_id
@@ -23,16 +24,66 @@ def release(
     *,
     scope: str | None = None,
     note: str | None = None,
+    keep_status: bool = False,
     commit: bool | None = None,
 ) -> Answer:
     """Drop one's leases of these resources and retire one's edges; all or none.
 
-    With nothing to drop it succeeds all the same.
+    With nothing to drop it succeeds all the same. A status of in progress goes back to to do,
+    unless it is to be kept. One's own name goes from a task file of this clone also while another
+    person has the lease.
     """
     wanted = several(resources)
+    try:
+        return _release(session, wanted, scope, note, commit, keep_status=keep_status)
+    except LeaseHeld as refusal:
+        if note is not None or not _lingers(session, wanted, refusal):
+            raise
+        return _retire_edge(session, wanted[0], refusal, commit)
+
+
+def _lingers(session: LedgerSession, wanted: Sequence[Resource], refusal: LeaseHeld) -> bool:
+    """Whether all that there is of the caller's is a name in a file, and no name of the holder's.
+
+    One name may stand for both of them.
+    """
+    who = refusal.views[0].holder if refusal.views else refusal.holder
+    if len(wanted) != 1 or who is None or same_person(who, session.actor.holder):
+        return False
+    people, (planned,) = session.edges.rules.people, session.edges.plan_end(wanted)
+    return bool(planned.mine) and not any(people.is_mine(name, who) for name in planned.mine)
+
+
+def _retire_edge(
+    session: LedgerSession, resource: Resource, refusal: LeaseHeld, commit: bool | None
+) -> Answer:
+    edges = session.edges
+    planned = edges.plan_end([resource], keep_status=True)
+    edges.check(planned, commit=commit)
+    written = edges.files.write(changes_of(planned), commit=edges.recorded(commit))
+    problem = next((w.problem for w in written if w.problem), None)
+    if problem is not None:
+        raise Invalid(f"{written[0].change.file}: {problem}", resource=resource.text)
+    who = refusal.views[0].holder if refusal.views else refusal.holder
+    said = f"{who} still holds {resource}: only your name in this clone's task file was retired"
+    warnings = (*refusal.warnings, said)
+    return Answer(
+        status="released", edge="removed", written=written, changed=False, warnings=warnings
+    )
+
+
+def _release(
+    session: LedgerSession,
+    wanted: Sequence[Resource],
+    scope: str | None,
+    note: str | None,
+    commit: bool | None,
+    *,
+    keep_status: bool,
+) -> Answer:
 
     def plan() -> tuple[Sequence[Operation], Sequence[Planned]]:
-        planned = session.edges.plan_end(wanted)
+        planned = session.edges.plan_end(wanted, keep_status=keep_status)
         return [
             Release(
                 id=fresh_id(),
@@ -59,11 +110,11 @@ def complete(
     """Finish: the lease ends completed, one's edge goes, and the task's status is done.
 
     ``status`` is the word for it, where it is not the project's first. It stays as it is where
-    only a scope is finished, or others still work on theirs.
+    others still work on other scopes, and where the only scope of all is finished.
     """
     edges = session.edges
     whole = scope is None or scope == WHOLE
-    word = (status or edges.rules.word(Progress.DONE)) if whole else None
+    word = status or edges.rules.word(Progress.DONE)
     planned: list[Planned] = []
 
     def plan() -> tuple[Sequence[Operation], Sequence[Planned]]:
@@ -79,7 +130,8 @@ def complete(
         )
         return [op], planned
 
-    answer = change_with_edges(session, "done", plan, goal=COMPLETED, commit=commit)
+    goal = COMPLETED if whole else PART
+    answer = change_with_edges(session, "done", plan, goal=goal, commit=commit)
     task = planned[0].task
     if task is None or task.is_done or any(w.change.edit.status for w in answer.written):
         return answer

@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
-from gitlease.core.moves.operations import AddNote, Barrier, DropRecord, Revoke, SetPolicy
+from collections.abc import Mapping
+
+from gitlease.core.errors import Rollback
+from gitlease.core.frozen import replace
+from gitlease.core.moves.operations import (
+    AddNote,
+    Barrier,
+    DropRecord,
+    Restore,
+    Revoke,
+    SetPolicy,
+)
+from gitlease.core.moves.step_record import Decided
 from gitlease.core.resources.resource import Resource
 from gitlease.engine.answers import Answer, Reading
 from gitlease.engine.ledger_session import LedgerSession
+from gitlease.engine.ports import Prepared, Snapshot, Swapped
 from gitlease.engine.stepping import change
 from gitlease.engine.transaction import fresh_id
 
@@ -48,12 +61,61 @@ def set_policy(session: LedgerSession, changes: dict[str, str]) -> Answer:
     return change(session, "config", [op])
 
 
-def confirm(session: LedgerSession) -> Reading:
-    """Accept the ledger that the remote has now; makes one where there is none."""
-    head = session.store.confirm(session.layer)
+def confirm(session: LedgerSession, *, rolled_back: bool = False) -> Reading:
+    """Accept the ledger that the remote has now; makes one where there is none.
+
+    Another past of the ledger known before is accepted where it is said to be ``rolled_back``; its
+    tokens then go on above those seen. Raises Rollback.
+    """
+    known = session.store.known(session.layer)
+    head = session.store.confirm(session.layer, rolled_back=rolled_back)
     if head.ledger is None:
         change(session, "init", [Barrier(id=fresh_id(), actor=session.actor)])
-        head = session.store.known(session.layer) or head
+    elif known is not None and known.ledger is not None:
+        before, after = known.ledger.header, head.ledger.header
+        if before.ledger_id == after.ledger_id and after.token < before.token:
+            _restore(session, above=before.token)
+    return _confirmed(session, head)
+
+
+def undo_rollback(session: LedgerSession) -> Reading:
+    """Bring back the past that this clone has seen, in place of whatever the remote has now.
+
+    Tokens go on above those of both, also where an admin of the server has brought it back. Raises
+    Rollback where the server refuses that, or there is another ledger.
+    """
+    try:
+        head = session.store.fetch(session.layer)
+    except Rollback as there:
+        known = session.store.known(session.layer)
+        if not there.version or known is None or known.ledger is None:
+            raise
+        head, above = known, max(known.ledger.header.token + 1, there.token)
+        _restore(session, above=above, instead_of=there.version)
+    else:
+        if head.ledger is not None:
+            _restore(session, above=head.ledger.header.token + 1)
+    return _confirmed(session, head)
+
+
+def _restore(session: LedgerSession, *, above: int, instead_of: str | None = None) -> None:
+    op = Restore(id=fresh_id(), actor=session.actor, above=above)
+    if instead_of is None:
+        change(session, "init", [op])
+        return
+    expected = {session.layer: instead_of}
+
+    def decide(heads: Mapping[str, Snapshot]) -> Mapping[str, Decided]:
+        return {layer: session.transaction.decided(head, [op]) for layer, head in heads.items()}
+
+    def send(prepared: Prepared) -> Swapped:
+        return session.store.swap(replace(prepared, expected=expected))
+
+    session.transaction.carry_out_on([session.layer], decide, what="the restoration", send=send)
+
+
+def _confirmed(session: LedgerSession, head: Snapshot) -> Reading:
+    head = session.store.known(session.layer) or head
     warnings = session.warnings_of(head)
     if head.ledger is None:
         return Reading(warnings=warnings)

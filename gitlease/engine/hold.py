@@ -4,34 +4,66 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gitlease.core.errors import LeaseLost
+from gitlease.core.frozen import replace
+from gitlease.core.loss import lost_by
+from gitlease.core.moves.holding import of_session
 from gitlease.core.moves.operations import Extend, Grant, Renew
 from gitlease.core.resources.resource import Resource
 from gitlease.engine.answers import Answer, several
 from gitlease.engine.ledger_session import LedgerSession
-from gitlease.engine.stepping import change
+from gitlease.engine.stepping import change, in_every
 from gitlease.engine.transaction import fresh_id
 
 
 def renew(
     session: LedgerSession,
-    resources: Sequence[Resource] = (),
+    resources: Sequence[Resource],
     *,
     scope: str | None = None,
     ttl: int | None = None,
 ) -> Answer:
-    """Bump expiry; with no resource, everything of this session, in one push.
+    """Bump the expiry of what is named, in one push.
 
-    Raises LeaseLost or NotHolder where nothing of what was named can be renewed.
+    Raises LeaseLost or NotHolder where nothing of it can be renewed.
     """
-    wanted: list[Resource | None] = [*several(resources)] or [None]
     operations = [
-        Renew(id=fresh_id(), actor=session.actor, resource=r, scope=scope, ttl=ttl) for r in wanted
+        Renew(id=fresh_id(), actor=session.actor, resource=r, scope=scope, ttl=ttl)
+        for r in several(resources)
     ]
     answer = change(session, "renew", operations, together=False)
     if answer.refused and not answer.leases:
         answer.refused[0].warnings = answer.warnings
         raise answer.refused[0]
     return answer
+
+
+def renew_all(layers: Sequence[LedgerSession], *, ttl: int | None = None) -> Answer:
+    """Bump the expiry of everything of this session in these layers, one push for each.
+
+    What it lost and does not know of yet is among ``refused``, and so is why a layer could not be
+    asked; nothing is raised where there is another one.
+    """
+    return in_every(layers, "renewed", lambda session: _renew_all(session, ttl))
+
+
+def _renew_all(session: LedgerSession, ttl: int | None) -> Answer:
+    before = session.untold()
+    op = Renew(id=fresh_id(), actor=session.actor, ttl=ttl)
+    answer = change(session, "renew", [op], together=False)
+    head = session.store.known(session.layer)
+    if head is None or head.ledger is None:
+        return answer
+    # The table names one of them where nothing is left, and knows nothing of what others took.
+    _, over = of_session(head.ledger, session.actor, session.moment(head))
+    lost = list(over)
+    for refused in lost:
+        refused.views = session.views_in(head, refused.conflicts)
+    back = {(view.resource, view.scope) for view in answer.leases}
+    notices = {n.id: n for n in (*before, *session.untold())}.values()
+    lost += [lost_by(n) for n in notices if (n.resource, n.scope) not in back]
+    others = [x for x in answer.refused if not isinstance(x, LeaseLost)]
+    return replace(answer, refused=(*lost, *others))
 
 
 def renew_grants(session: LedgerSession, grants: Sequence[Grant]) -> Answer:

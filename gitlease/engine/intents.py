@@ -14,13 +14,23 @@ from gitlease.core.errors import GitleaseError
 from gitlease.core.frozen import replace
 from gitlease.core.lease import Lease, State, same_person
 from gitlease.core.ledger import Ledger
-from gitlease.core.moves.operations import Claim, EndSession, Operation, Pick, Retire
+from gitlease.core.moves.operations import (
+    Bind,
+    Claim,
+    Complete,
+    EndSession,
+    Operation,
+    Pick,
+    Retire,
+)
 from gitlease.core.outcome import Outcome
+from gitlease.core.resources.resource import WHOLE
 from gitlease.engine.edges import Edges, Planned, changes_of
 from gitlease.engine.ports import Intent, TaskChange, TaskList, Written
 
 # What an intent waits for.
 HELD, ENDED, COMPLETED, RETIRED = "held", "ended", "completed", "retired"
+PART = "completed part"  # of a task, which is done with the last of several
 
 
 class Intents:
@@ -127,9 +137,10 @@ class Intents:
             made = ledger is not None and any(map(ledger.header.entry, intent.operations))
             return change if made and not self._at_work(change, leases) else None
         if intent.goal == ENDED and not held:
-            return change
-        if intent.goal == COMPLETED and done and not held:
-            return replace(change, edit=finished(change.edit, leases, intent.holder))
+            return replace(change, edit=given_back(change.edit, leases, intent.holder))
+        if intent.goal in (COMPLETED, PART) and done and not held:
+            part = intent.goal == PART
+            return replace(change, edit=finished(change.edit, leases, intent.holder, part=part))
         return None
 
     def _at_work(self, change: TaskChange, leases: Iterable[Lease]) -> bool:
@@ -157,7 +168,8 @@ def matched(
         retired = set(outcomes[operations[0].id].retired)
         yield from ((operations[0], p) for p in planned if p.resource in retired)
     else:
-        yield from zip(operations, planned, strict=True)
+        about_files = (op for op in operations if not isinstance(op, Bind))
+        yield from zip(about_files, planned, strict=True)
 
 
 def decided(
@@ -177,7 +189,11 @@ def decided(
     # A name that stands for several people stays with whoever of them is at work.
     live = [x.holder for x in leases if x.state is State.ACTIVE]
     gone = tuple(n for n in edit.remove if not any(people.is_mine(n, who) for who in live))
-    return replace(planned, edit=finished(replace(edit, remove=gone), leases, op.actor.holder))
+    edit = replace(edit, remove=gone)
+    if isinstance(op, Complete):
+        part = op.scope not in (None, WHOLE)
+        return replace(planned, edit=finished(edit, leases, op.actor.holder, part=part))
+    return replace(planned, edit=given_back(edit, leases, op.actor.holder))
 
 
 def left_to_others(planned: Sequence[Planned], outcomes: Iterable[Outcome]) -> tuple[str, ...]:
@@ -210,10 +226,22 @@ def _edge_word(planned: Planned, changed: set[str]) -> str:
     return "kept" if planned.mine else "none"
 
 
-def finished(edit: EdgeEdit, leases: Iterable[Lease], holder: str) -> EdgeEdit:
-    """The edit of a task that its holder has done: it is not done while others work on it."""
+def finished(
+    edit: EdgeEdit, leases: Sequence[Lease], holder: str, *, part: bool = False
+) -> EdgeEdit:
+    """The edit of a task that its holder has done: it is not done while others work on it.
+
+    A ``part`` finishes the task where it is the last of several that were claimed.
+    """
     others = any(x.state is State.ACTIVE and not same_person(x.holder, holder) for x in leases)
-    return replace(edit, status=None) if others else edit
+    only = part and sum(x.state is State.COMPLETED for x in leases) < 2
+    return replace(edit, status=None) if others or only else edit
+
+
+def given_back(edit: EdgeEdit, leases: Sequence[Lease], holder: str) -> EdgeEdit:
+    """The edit of a task that is given back: its status stays where a part of it is finished."""
+    some = any(x.state is State.COMPLETED for x in leases)
+    return replace(edit, status=None) if some else finished(edit, leases, holder)
 
 
 def _found(

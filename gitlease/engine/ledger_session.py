@@ -14,7 +14,7 @@ from gitlease.core.expiry import Moment
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import MS
 from gitlease.core.lease import Actor, Lease
-from gitlease.core.ledger import MAX_STEP
+from gitlease.core.ledger import MAX_STEP, Notice
 from gitlease.core.moves.operations import Acknowledge, Operation
 from gitlease.core.policy import DEFAULT_POLICY, Policy
 from gitlease.core.view import LeaseView
@@ -22,7 +22,7 @@ from gitlease.engine.answers import named
 from gitlease.engine.edges import Edges
 from gitlease.engine.intents import Intents
 from gitlease.engine.notices import is_to, told, unread_notices
-from gitlease.engine.ports import Clock, Inbox, LedgerStore, Snapshot
+from gitlease.engine.ports import Clock, Inbox, LedgerStore, LookForLife, Snapshot
 from gitlease.engine.settling import Settled, settle, told_by
 from gitlease.engine.transaction import PATIENCE, Step, Transaction, fresh_id, views_of
 
@@ -59,7 +59,9 @@ class LedgerSession:
         ttl_is_default: bool,
         patience: float = PATIENCE,
         dice: random.Random | None = None,
+        look_for_life: LookForLife | None = None,
     ) -> None:
+        self.look_for_life = look_for_life
         self.store, self.clock, self.actor, self.layer = store, clock, actor, layer
         self.edges, self.inbox = edges, inbox
         self.default_ttl, self.ttl_is_default = default_ttl, ttl_is_default
@@ -115,6 +117,12 @@ class LedgerSession:
         unread = unread_notices(self.store, self.layer, notices, self.actor)
         return (*(told(notice) for notice in unread), *self.inbox.take())
 
+    def untold(self) -> tuple[Notice, ...]:
+        """What this run lost, by what is known, and has not been told in any answer of a step."""
+        head = self.store.known(self.layer)
+        notices = head.ledger.notices(self.actor.holder) if head and head.ledger else ()
+        return tuple(n for n in notices if is_to(n, self.actor))
+
     def warnings_of(self, head: Snapshot, *, cached: bool = False) -> tuple[str, ...]:
         """What a person should know of the store, and of a state and its age."""
         said = self.store.warnings + head.warnings
@@ -157,7 +165,7 @@ class LedgerSession:
         settled, self._settled = self._settled or Settled(), None
         known = self.store.known(self.layer)
         said = settled.said + self.news(known)
-        batch = [*operations, *self._acknowledged(known)][: max(MAX_STEP, len(operations))]
+        batch = [*operations, *self._acknowledged()][: max(MAX_STEP, len(operations))]
         try:
             step = self.transaction.carry_out(
                 batch, together=together, what=named(what, operations)
@@ -175,9 +183,8 @@ class LedgerSession:
             set(operations) & set(pending.operations) for pending in self.store.pending(self.layer)
         )
 
-    def _acknowledged(self, head: Snapshot | None) -> list[Operation]:
-        notices = head.ledger.notices(self.actor.holder) if head and head.ledger else ()
-        ids = tuple(n.id for n in notices if is_to(n, self.actor))
+    def _acknowledged(self) -> list[Operation]:
+        ids = tuple(n.id for n in self.untold())
         if not ids:
             return []
         return [Acknowledge(id=fresh_id(), actor=self.actor, notices=ids)]

@@ -21,7 +21,8 @@ def unread_notices(
     """
     if not notices:
         return []
-    keys = {n.id if is_to(n, actor) else f"{n.id} of another run": n for n in notices}
+    run = f" to {actor.session}" if actor.session else ""
+    keys = {n.id + run if is_to(n, actor) else f"{n.id} of another run": n for n in notices}
     before = store.shown(layer, list(keys))
     return [n for key, n in keys.items() if key not in before]
 

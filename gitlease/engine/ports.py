@@ -80,13 +80,19 @@ class Prepared:
     """Changes whose objects are written, ready to be swapped; the same bytes on every try.
 
     ``replacing`` has the layers whose last renewal would be replaced in history, ``appended`` those
-    where it would have been, but for a server that refuses that.
+    where it would have been, but for a server that refuses that. ``expected`` has versions of other
+    pasts that are to be replaced, by their layers.
     """
 
     changes: Mapping[str, Change]
     versions: Mapping[str, str]
     replacing: frozenset[str] = frozenset()
     appended: frozenset[str] = frozenset()
+    expected: Mapping[str, str] = field(default_factory=dict)
+
+    def replaces(self, layer: str) -> str:
+        """The version that the ref of a layer must have."""
+        return self.expected.get(layer, self.changes[layer].base.version)
 
 
 class Cause(Enum):
@@ -173,8 +179,11 @@ class LedgerStore(Protocol):
     def append_only(self, prepared: Prepared) -> Prepared:
         """The same changes as additions to history, for a server that refuses replacements."""
 
-    def confirm(self, layer: str) -> Snapshot:
-        """Accept whatever ledger the remote has now as the one of this clone."""
+    def confirm(self, layer: str, *, rolled_back: bool = False) -> Snapshot:
+        """Accept the ledger that the remote has now as the one of this clone.
+
+        Another past of the same ledger only where it is said to be ``rolled_back``.
+        """
 
     def pending(self, layer: str) -> Iterable[Pending]:
         """Operations of commands that ended without knowing their outcome."""
@@ -262,9 +271,9 @@ class Written:
 class Intent:
     """A change of task files that goes with a step of the ledger, kept until both are made.
 
-    ``goal`` is what the ledger must show for the change to be right: ``held``, ``ended`` or
-    ``completed`` for ``holder``, or ``retired``, by whomever. ``operations`` are the ids of the
-    step.
+    ``goal`` is what the ledger must show for the change to be right: ``held``, ``ended``,
+    ``completed`` or ``completed part`` for ``holder``, or ``retired``, by whomever. ``operations``
+    are the ids of the step.
     """
 
     id: str
@@ -274,6 +283,25 @@ class Intent:
     changes: tuple[TaskChange, ...]
     commit: bool = False
     root: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LastSeen:
+    """The last sign of life of a task's assignees: ``at`` in ms, and ``what`` was seen of them.
+
+    ``doubt`` says why this clone may lack a later one, ``""`` where it does not.
+    """
+
+    at: int | None = None
+    what: str = ""
+    doubt: str = ""
+
+
+LookForLife = Callable[[Task, Sequence[str], bool], LastSeen]
+"""Finds the last sign of life on a task of some holders, or of names as its file has them.
+
+With True it asks the remote whether this clone lacks any of the work, and never fails.
+"""
 
 
 class TaskFiles(Protocol):

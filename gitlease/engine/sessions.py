@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
+from functools import partial
 
 from gitlease.core.errors import UsageError
 from gitlease.core.expiry import holder_has
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.lease import Lease, State
-from gitlease.core.moves.operations import MAX_WORD, EndSession, Grant, Park, check_text
-from gitlease.core.moves.parking import PARKED, RELEASED
+from gitlease.core.moves.operations import (
+    MAX_WORD,
+    EndSession,
+    Grant,
+    Park,
+    RunOut,
+    Unbind,
+    check_text,
+    grant_of,
+)
+from gitlease.core.moves.parking import PARKED, RELEASED, RUN_OUT
 from gitlease.core.resources.resource import Resource
 from gitlease.core.view import LeaseView
-from gitlease.engine.answers import Answer, several
+from gitlease.engine.answers import Answer, joined, several
 from gitlease.engine.intents import ENDED
 from gitlease.engine.ledger_session import LedgerSession, Look
-from gitlease.engine.stepping import change, change_with_edges
+from gitlease.engine.stepping import change, change_with_edges, in_every
 from gitlease.engine.transaction import fresh_id
 
 AT_ONCE = 128  # leases that one step ends: the audit trail has a line for each
@@ -79,46 +89,75 @@ def park(
     return change(session, "park", operations)
 
 
+def unbind(session: LedgerSession, grants: Sequence[Grant]) -> Answer:
+    """Give back to its person what a run bound; what is bound to it no more is no refusal.
+
+    Raises NotHolder for a session that is not that run's.
+    """
+    op = Unbind(id=fresh_id(), actor=session.actor, grants=tuple(grants))
+    return change(session, "unbind", [op])
+
+
 def end_session(
-    session: LedgerSession,
+    layers: Sequence[LedgerSession],
     name: str | None = None,
     *,
     below: bool = False,
     known: bool = False,
+    release: bool = False,
     park: bool = False,
     seconds: int | None = None,
     note: str | None = None,
     commit: bool | None = None,
 ) -> Answer:
-    """Release, or park, everything that is bound to a session of the caller's; None: its own.
+    """Have everything run out that is bound to a session of the caller's; None: its own.
 
-    One push, and another for each further ``AT_ONCE`` leases; none where nothing is held, which
-    is no error. ``below``: of the sessions named ``SESSION/…`` too, which work for it.
+    What has an edge stays assigned, the rest is released. ``release`` retires the edges as well,
+    and ``park`` keeps the leases for a later session.
+
+    One push a layer, and another for each further ``AT_ONCE`` leases; none where nothing is held,
+    which is no error. ``below``: of the sessions named ``SESSION/…`` too, which work for it.
     ``known``: what this clone knows of is enough, and the remote is not asked for more. What
-    cannot be ended, since its task file cannot be edited, is among ``refused``. Raises
+    cannot be ended, as where a task file cannot be edited, is among ``refused``. Raises
     UsageError where there is no session.
     """
+    actor = layers[0].actor
     if name is not None:
         check_text(name, what="the session", limit=MAX_WORD)
-    name = session.actor.session if name is None else name
+    name = actor.session if name is None else name
     if name is None:
         raise UsageError(
             "there is no session here to end",
             hints=("name one; `session list` shows those of yours that hold anything",),
         )
-    end = EndSession(
-        id=fresh_id(), actor=session.actor, grants=(), park=park, seconds=seconds, note=note
-    )
-    done = Answer(status=PARKED if park else RELEASED, changed=False)
+    if release and park:
+        raise UsageError("release and park exclude each other")
+    end: EndSession | RunOut = RunOut(id="", actor=actor, grants=(), note=note)
+    if park or release:
+        end = EndSession(id="", actor=actor, grants=(), park=park, seconds=seconds, note=note)
+    status = PARKED if park else RELEASED if release else RUN_OUT
+    whose = partial(_bound, session=name, below=below, live=park)
+    nothing = Answer(status=status, changed=False)
+    return in_every(layers, status, lambda x: _end_all(x, end, whose, nothing, known, commit))
+
+
+def _end_all(
+    session: LedgerSession,
+    end: EndSession | RunOut,
+    whose: Callable[[Look], list[Lease]],
+    done: Answer,
+    fresh: bool,
+    commit: bool | None,
+) -> Answer:
     tried: set[str] = set()
     session.settle()
-    look, fresh = session.known_look(), known
+    look = session.known_look()
     while True:
-        found = () if look is None else _bound(look, name, below=below, live=park)
+        found = () if look is None else whose(look)
         left = [x for x in found if _is_own(session, x) and x.lease_id not in tried][:AT_ONCE]
         if left:
             tried |= {x.lease_id for x in left}
-            done = _joined(done, _end(session, replace(end, id=fresh_id()), left, commit))
+            done = joined(done, _end(session, replace(end, id=fresh_id()), left, commit))
             look = session.known_look()
         elif fresh:
             return done
@@ -128,17 +167,20 @@ def end_session(
         fresh = True
 
 
-def sessions(session: LedgerSession, *, cached: bool = False) -> SessionsReading:
-    """The sessions of this person that have live leases."""
-    look = session.look(cached=cached)
-    own = [x for x in look.leases if x.session is not None and _is_own(session, x)]
+def sessions(layers: Sequence[LedgerSession], *, cached: bool = False) -> SessionsReading:
+    """The sessions of this person that have live leases in these layers."""
     found: dict[str, list[LeaseView]] = {}
-    for view in session.views(look, own):
-        if view.state == State.ACTIVE.value and view.session is not None:
-            found.setdefault(view.session, []).append(view)
-    current = session.actor.session
-    sessions = (OwnSession(name, tuple(found[name]), name == current) for name in sorted(found))
-    return SessionsReading(tuple(sessions), look.warnings)
+    said: list[str] = []
+    for session in layers:
+        look = session.look(cached=cached)
+        said += look.warnings
+        own = [x for x in look.leases if x.session is not None and _is_own(session, x)]
+        for view in session.views(look, own):
+            if view.state == State.ACTIVE.value and view.session is not None:
+                found.setdefault(view.session, []).append(view)
+    current = layers[0].actor.session
+    every = (OwnSession(name, tuple(found[name]), name == current) for name in sorted(found))
+    return SessionsReading(tuple(every), tuple(dict.fromkeys(said)))
 
 
 def _is_own(session: LedgerSession, lease: Lease) -> bool:
@@ -146,10 +188,10 @@ def _is_own(session: LedgerSession, lease: Lease) -> bool:
 
 
 def _end(
-    session: LedgerSession, end: EndSession, leases: Sequence[Lease], commit: bool | None
+    session: LedgerSession, end: EndSession | RunOut, leases: Sequence[Lease], commit: bool | None
 ) -> Answer:
-    """One step: the leases, and the edges of those that are tasks, unless they are parked."""
-    if end.park:
+    """One step: the leases, and the edges of those tasks that are released."""
+    if isinstance(end, RunOut) or end.park:
         return change(session, "session end", [replace(end, grants=_grants(leases))])
     edges = session.edges
     planned, against = edges.writable([x.resource for x in leases], edges.plan_end, commit=commit)
@@ -167,7 +209,7 @@ def _end(
     return replace(answer, refused=refused + answer.refused)
 
 
-def _bound(look: Look, session: str, *, below: bool, live: bool) -> list[Lease]:
+def _bound(look: Look, *, session: str, below: bool, live: bool) -> list[Lease]:
     """The records of a session, whoever's; only ``live`` ones where the others stay."""
     return [
         x
@@ -179,18 +221,4 @@ def _bound(look: Look, session: str, *, below: bool, live: bool) -> list[Lease]:
 
 
 def _grants(leases: Sequence[Lease]) -> tuple[Grant, ...]:
-    return tuple(Grant(x.resource, x.scope, x.session, x.lease_id, x.token) for x in leases)
-
-
-def _joined(one: Answer, other: Answer) -> Answer:
-    """Both as one answer: several steps of one command."""
-    return replace(
-        other,
-        leases=one.leases + other.leases,
-        edge=other.edge if one.edge == "none" else one.edge,
-        written=one.written + other.written,
-        refused=one.refused + other.refused,
-        capped_to_max=one.capped_to_max or other.capped_to_max,
-        changed=one.changed or other.changed,
-        warnings=tuple(dict.fromkeys(one.warnings + other.warnings)),
-    )
+    return tuple(map(grant_of, leases))

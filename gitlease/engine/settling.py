@@ -11,7 +11,7 @@ from gitlease.engine.ports import LedgerStore, Pending, Snapshot
 BECAME = {
     Fate.APPLIED: "had reached the remote",
     Fate.LOST: "did not reach the remote, and no longer can",
-    Fate.UNKNOWN: "is too long ago to be found out",
+    Fate.UNKNOWN: "is too long ago to tell what became of it",
     Fate.UNDECIDED: "has not reached the remote so far, and cannot once the ledger changes",
 }
 
@@ -55,4 +55,4 @@ def _open_still(store: LedgerStore, layer: str, still: Sequence[Pending]) -> tup
 
 
 def _became(pending: Pending, fate: Fate) -> str:
-    return f"{pending.what}, whose outcome was not known, {BECAME[fate]}"
+    return f"an earlier {pending.what.removeprefix('this ')} {BECAME[fate]}"

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from gitlease.core.errors import GitleaseError, Invalid, LeaseHeld
 from gitlease.core.frozen import replace
 from gitlease.core.ledger import Note
-from gitlease.core.moves.operations import Claim, Operation, Pick
+from gitlease.core.moves.operations import Bind, Claim, Operation, Pick
 from gitlease.core.resources.resource import Resource
-from gitlease.engine.answers import Answer, overall
+from gitlease.engine.answers import Answer, joined, overall
 from gitlease.engine.edges import Planned, says_so
 from gitlease.engine.intents import decided, edge_word, left_to_others, matched
 from gitlease.engine.ledger_session import LedgerSession
@@ -20,6 +20,28 @@ Planning = Callable[[], tuple[Sequence[Operation], Sequence[Planned]]]
 
 A Pick has the plans of all its claims, and the end of a session those of all its leases.
 """
+
+
+def in_every(
+    layers: Sequence[LedgerSession], status: str, do: Callable[[LedgerSession], Answer]
+) -> Answer:
+    """Do something in each of these layers, and answer for all of them.
+
+    What a layer refuses is among ``refused``, with its name, and keeps the others from nothing: it
+    is raised where there is only one.
+    """
+    done = Answer(status=status, changed=False)
+    for session in layers:
+        try:
+            one = do(session)
+        except GitleaseError as error:
+            if len(layers) == 1:
+                raise
+            one = Answer(status=status, refused=(error,), changed=False, warnings=error.warnings)
+        for refused in one.refused:
+            refused.layer = session.layer
+        done = joined(done, one)
+    return done
 
 
 def change(
@@ -87,7 +109,9 @@ def _answer(
     notes_of: Sequence[Resource] = (),
 ) -> Answer:
     ids = {op.id for op in operations}
-    outcomes = [o for o in step.applied.outcomes if o.operation in ids]
+    binds = {op.id for op in operations if isinstance(op, Bind)}
+    bound = [x for o in step.applied.outcomes if o.operation in binds for x in o.leases]
+    outcomes = [o for o in step.applied.outcomes if o.operation in ids - binds]
     refused = [r for r in step.applied.results if isinstance(r, GitleaseError)]
     refused += [r for o in outcomes for r in o.refused]
     ledger = step.applied.ledger
@@ -96,9 +120,8 @@ def _answer(
     for refusal in refused:
         refusal.views = session.views_in(head, refusal.conflicts, moment)
     noted = list(notes_of)
-    for op, outcome in zip(operations, outcomes, strict=False):
-        if isinstance(op, Claim | Pick):
-            noted += [lease.resource for lease in outcome.leases]
+    claims = {op.id for op in operations if isinstance(op, Claim | Pick)}
+    noted += [x.resource for o in outcomes if o.operation in claims for x in o.leases]
     notes: list[Note] = []
     for resource in dict.fromkeys(noted):
         try:
@@ -109,6 +132,7 @@ def _answer(
     return Answer(
         status=overall([o.status for o in outcomes]),
         leases=session.views_in(head, [x for o in outcomes for x in o.leases], moment),
+        bound=tuple(x.lease_id for x in bound),
         displaced=session.views_in(head, displaced, moment),
         unassigned=tuple(name for o in outcomes for name in o.unassigned),
         notes=tuple(notes),

@@ -9,8 +9,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gitlease.core.errors import AnotherLedger
+from gitlease.core.errors import AnotherLedger, LeaseLost
 from gitlease.core.lease import same_person
+from gitlease.core.loss import Loss
 from gitlease.core.resources.resource import WHOLE
 
 if TYPE_CHECKING:
@@ -27,6 +28,12 @@ Steps = dict[str, str]
 def scoped(scope: str | None) -> list[str]:
     """The option of a scope that is a part."""
     return [] if scope in (None, WHOLE) else ["--scope", f"{scope}"]
+
+
+def claiming(call: Call, resource: str, scope: str | None, *, layer: str | None = None) -> str:
+    """The claim that goes on with something; a name that is no task here needs ``--any``."""
+    known = ["--any"] if call.needs_any(resource) else []
+    return call.typed("claim", resource, options=[*scoped(scope), *known], layer=layer)
 
 
 def after_claim(call: Call, views: Sequence[LeaseView], scope: str | None) -> Steps:
@@ -49,16 +56,16 @@ def after_dispatch(call: Call, resource: str) -> Steps:
 
 
 def after_park(call: Call, views: Iterable[LeaseView]) -> Steps:
-    """How to go on with what was parked: one command for each scope."""
+    """How to go on with what was parked: one command for each scope and layer."""
     later = replace(call, session=None, no_session=False)  # whoever types it speaks for itself
-    by_scope: dict[str, list[str]] = {}
+    found: dict[tuple[str, str], list[str]] = {}
     for view in views:
-        by_scope.setdefault(view.scope, []).append(view.resource)
+        found.setdefault((view.scope, view.layer), []).append(view.resource)
     return {
-        later.typed("claim", *names, options=scoped(scope)): (
+        later.typed("claim", *names, options=scoped(scope), layer=layer): (
             "to go on with it, in any session of yours"
         )
-        for scope, names in by_scope.items()
+        for (scope, layer), names in found.items()
     }
 
 
@@ -75,8 +82,9 @@ def after_brief(call: Call, reading: QueueReading) -> Steps:
     for carry, view in carried:
         lost = carry.task is not None and carry.state in (Carried.LAPSED, Carried.NONE)
         if lost or carry.state is Carried.PARKED:
-            part = scoped(view.scope if view else None)
-            steps[call.typed("claim", carry.resource, options=part)] = "take it up again"
+            scope, layer = (view.scope, view.layer) if view else (None, None)
+            again = claiming(call, carry.resource, scope, layer=layer)
+            steps[again] = "take it up again"
             break
     if reading.next_up:
         steps[call.typed("next", options=["--claim"])] = "claim the next task"
@@ -85,14 +93,17 @@ def after_brief(call: Call, reading: QueueReading) -> Steps:
 
 def after_refusal(call: Call, error: GitleaseError) -> list[str]:
     """Commands that are safe to run as they stand."""
-    code, resource = error.code, error.resource
-    if code in ("held", "wait_timeout") and call.retry is not None and error.free_at is not None:
+    code, resource, layer = error.code, error.resource, error.layer
+    waits = code in ("held", "wait_timeout") and error.views and not error.by_edge
+    if waits and call.retry is not None:
         return list(dict.fromkeys([_wait(call, error), call.retry]))
     if resource is not None and code in ("held", "not_holder", "unknown_outcome", "wait_timeout"):
-        return [call.typed("show", resource)]
+        return [call.typed("show", resource, layer=layer)]
     finished = any(view.state == "completed" for view in error.views)
-    if resource is not None and code == "lost" and not finished:
-        return [call.typed("claim", resource)]
+    if resource is not None and isinstance(error, LeaseLost) and not finished:
+        if error.loss in (Loss.TAKEN_OVER.value, Loss.REVOKED.value):
+            return [call.typed("show", resource, layer=layer)]
+        return [claiming(call, resource, error.scope, layer=layer)]
     if code == "nothing_left":
         return [call.whole_queue or call.typed("queue", options=["--all"])]
     if code == "unavailable" and call.cached is not None:
@@ -117,14 +128,30 @@ def advice(call: Call, error: GitleaseError) -> Sequence[str]:
     if error.code not in ("held", "wait_timeout"):
         return ()
     if not error.views:
-        return (_only(error.holder),) if error.holder else ()
+        another = error.holder and not same_person(error.holder, call.actor.holder)
+        return (_ask(call, error.holder),) if error.holder and another else ()
     first = error.views[0]
-    if same_person(first.holder, call.actor.holder) and first.session:
-        return (f"it is your own lease, in session {first.session}",)
-    if error.free_at is None:
-        return (_only(first.holder),)
-    return ()
+    if same_person(first.holder, call.actor.holder):
+        return (_own(call, first),)
+    return (_ask(call, first.holder),) if error.by_edge else ()
 
 
-def _only(holder: str) -> str:
-    return f"only {holder} can release it; ask them"
+def _own(call: Call, view: LeaseView) -> str:
+    """How to have back one's own lease: by a command where nothing may work under it."""
+    from gitlease.wiring.alive import is_dead
+
+    words = ("release", view.resource)
+    if view.session is None:
+        release = call.typed(*words, options=scoped(view.scope))
+        return f"it is your own lease: {release}"
+    if is_dead(call.workspace, view.session):
+        person = replace(call, session=None, no_session=True)
+        release = person.typed(*words, options=scoped(view.scope))
+        return f"it is your own lease, in session {view.session}, which is dead: {release}"
+    place = f" (pid {view.pid} on {view.host})" if view.pid else ""
+    return f"it is your own lease, in session {view.session}{place}: it is free once that ends"
+
+
+def _ask(call: Call, holder: str) -> str:
+    taking = call.typed("claim", options=["--help"])
+    return f"ask {holder} to release it; {taking} explains taking over an assignment"

@@ -95,7 +95,7 @@ def refusal(error: GitleaseError, now: datetime) -> str:
     if view is None or error.code not in IN_THE_WAY:
         return error.message
     line = error.message + where(view, asked=error.resource)
-    if error.free_at is not None:
+    if not error.by_edge:
         line += " " + until(view, now) if _runs(view) else ", " + until(view, now)
     more = len(error.views) - 1
     return line + quoted(view.reason) + (f" (and {more} more)" if more else "")

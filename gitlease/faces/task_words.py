@@ -97,8 +97,10 @@ def how(carry: Carry, view: LeaseView | None, now: datetime) -> str:
     if view is None:
         return "assigned, no lease"
     part = sentences.where(view, short=True)
-    if carry.state is Carried.TAKEN_OVER:
-        return f"taken over by {view.holder}{part} {sentences.until(view, now, short=True)}"
+    if carry.state in (Carried.TAKEN_OVER, Carried.THEIRS):
+        how = "taken over" if carry.state is Carried.TAKEN_OVER else "held"
+        left = sentences.until(view, now, short=True)
+        return f"{how} by {view.holder}{part}{' ' if left.startswith('until') else ', '}{left}"
     if carry.state in (Carried.LIVE, Carried.PARKED):
         live = "live " if carry.state is Carried.LIVE else ""
         return f"{live}{sentences.until(view, now)}{part}"

@@ -25,7 +25,9 @@ FILE, EXECUTABLE, FOLDER = 0o100644, 0o100755, 0o040000  # modes of a tree's ent
 LACKING = 32  # absent objects at which git may stop, before the rest is taken for absent as well
 AT_ONCE = 64  # expected objects that are read, and kept, together
 
-_MODE = re.compile(rb"[0-7]{1,6}")
+_ENTRIES = {
+    size: re.compile(rb"([0-7]{1,6}) ([^\0]*)\0(.{%d})" % size, re.DOTALL) for size in (20, 32)
+}
 _NUMBERS = {COMMIT: 1, TREE: 2, BLOB: 3}  # as git itself numbers them
 _KINDS = {BLOB: "file", TREE: "folder", COMMIT: "commit"}
 
@@ -137,15 +139,15 @@ class TreeEntry(NamedTuple):
 
 def read_tree(objects: GitObjects, id: str, limit: int) -> list[TreeEntry]:
     """The entries of a tree, with modes that git knows today. Raises Unreadable."""
-    data, size, found, at = objects.read(id, TREE, limit), len(id) // 2, [], 0
-    while at < len(data):
-        end = data.find(b"\0", at) + 1
-        mode, blank, name = data[at : end - 1].partition(b" ")
-        if not end or end + size > len(data) or not blank or not _MODE.fullmatch(mode):
+    data, found, at = objects.read(id, TREE, limit), [], 0
+    for entry in _ENTRIES[len(id) // 2].finditer(data):
+        if entry.start() != at:
             raise Malformed
-        oid = data[end : end + size].hex()
-        found.append(TreeEntry(os.fsdecode(name), _usual(int(mode, 8)), oid))
-        at = end + size
+        mode, name, oid = entry.groups()
+        found.append(TreeEntry(os.fsdecode(name), _usual(int(mode, 8)), oid.hex()))
+        at = entry.end()
+    if at != len(data):
+        raise Malformed
     return found
 
 
@@ -184,6 +186,17 @@ def read_blobs(
         read = _batch(repository, wanted[start : start + at_once], BLOB, most, seconds)
         for oid, data in read.items():
             yield oid, None if isinstance(data, Unreadable) else data
+
+
+def read_objects(
+    repository: Repository, oids: Iterable[str], kind: str, *, most: int, seconds: float
+) -> dict[str, bytes | Unreadable]:
+    """The bytes of some objects, or why each cannot be read: all of them in one process.
+
+    ``most`` is how many bytes one may have. Raises Invalid where git does not answer.
+    """
+    wanted = list(dict.fromkeys(oids))
+    return _batch(repository, wanted, kind, most, seconds) if wanted else {}
 
 
 def _batch(

@@ -138,3 +138,18 @@ def main_branches(repository: Repository, names: Iterable[str]) -> dict[str, lis
             if ref.startswith(place) and named.startswith(place):
                 found.setdefault(named.removeprefix(place), []).append(oid)
     return found
+
+
+def main_branch(repository: Repository, names: Iterable[str]) -> str | None:
+    """The main branch of the first of these remotes that has one here, by its full name here.
+
+    It is the one that the remote calls so, else one with a usual name.
+    """
+    for name in names:
+        place = f"refs/remotes/{name}/"
+        usual = [place + branch for branch in _USUAL]
+        found = {ref: symref for _, ref, symref in _listed(repository, [f"{place}HEAD", *usual])}
+        named = found.get(f"{place}HEAD") or next((ref for ref in usual if ref in found), None)
+        if named is not None:
+            return named
+    return None

@@ -11,7 +11,7 @@ from gitlease.core.holder import person_key
 from gitlease.core.instant import LATEST, MS
 from gitlease.core.trailers import Authorship, Named, read_trailer
 from gitlease.git.changes import committed
-from gitlease.git.changes_raw import Changed
+from gitlease.git.changes_raw import NO_RENAMES, Changed, differs, read
 from gitlease.git.message import KEY
 from gitlease.git.objects import Absent, read_blobs
 from gitlease.git.query import ask, refusal
@@ -120,6 +120,16 @@ class CommitReader:
                     )
                 )
         return found
+
+    def differing(self, tip: str) -> frozenset[str] | None:
+        """Files in which a commit differs from ``base``; None where that cannot be known."""
+        if not self._base:
+            return None
+        try:
+            out = differs(self._repository, self._base, tip, NO_RENAMES)
+        except Invalid:
+            return None
+        return frozenset(one.path for one in read(out))
 
     def canonical(self, emails: Iterable[str]) -> dict[str, str]:
         """What the project's mailmap makes of addresses."""

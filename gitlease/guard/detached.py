@@ -14,9 +14,10 @@ import time
 from collections.abc import Mapping, Sequence
 
 from gitlease.core.frozen import dataclass
-from gitlease.git.files import STAMP, drop_leftovers, open_regular, read_up_to
-from gitlease.guard.idle_marker import ACTIVITY, MESSAGE
+from gitlease.git.files import STAMP, drop_leftovers, open_regular, read_up_to, replace_file
+from gitlease.guard.idle_marker import NS
 from gitlease.guard.inbox import FOLDER
+from gitlease.store.state import KNOWN_FILE
 
 LONGEST_POINTER = 8_192
 STAMPS = "agents"  # the folder, in the private state, of what was last started when
@@ -26,13 +27,12 @@ STAMPS = "agents"  # the folder, in the private state, of what was last started 
 class MarkerStanding:
     """What the files of a clone say at a glance.
 
-    ``renew_at`` is when the leases held here are due, in seconds since the epoch; None where none
-    are held as far as is known. ``inbox``: something may be left to be said by work in the
-    background.
+    ``heads`` is another word whenever another state of a ledger is known. ``inbox``: something may
+    be left to be said by work in the background.
     """
 
     private: str
-    renew_at: float | None = None
+    heads: str = ""
     inbox: bool = False
 
 
@@ -64,7 +64,7 @@ def standing_at(start: str) -> MarkerStanding | None:
         return None
     private = os.path.join(common, "gitlease")
     inbox = os.path.isdir(os.path.join(private, FOLDER))
-    return MarkerStanding(private, _renew_at(private), inbox)
+    return MarkerStanding(private, _heads(private), inbox)
 
 
 def find_work_tree(path: str) -> str | None:
@@ -106,11 +106,9 @@ def is_due(standing: MarkerStanding, name: str, *, every: int, now: float | None
 
     Two hooks at the same moment may both be told so: what they start is safe to do twice.
     """
-    from hashlib import sha256
-
     now = time.time() if now is None else now
-    folder = os.path.join(standing.private, STAMPS)
-    stamp = os.path.join(folder, sha256(os.fsencode(name)).hexdigest()[:16] + STAMP)
+    stamp = _stamp(standing, name)
+    folder = os.path.dirname(stamp)
     try:
         last = os.stat(stamp).st_mtime
     except OSError:
@@ -125,12 +123,45 @@ def is_due(standing: MarkerStanding, name: str, *, every: int, now: float | None
     return True
 
 
-def _renew_at(private: str) -> float | None:
-    if os.path.lexists(os.path.join(private, MESSAGE)):
-        return None  # which is there while nothing is held
+def look_is_due(standing: MarkerStanding, name: str, *, now: float) -> bool:
+    """Whether what is called ``name`` has to look again: its time has come, or a head has moved."""
+    stamp = _stamp(standing, name)
     with contextlib.suppress(OSError):
-        return os.stat(os.path.join(private, ACTIVITY)).st_mtime
-    return None
+        return now >= os.stat(stamp).st_mtime or _line(stamp) != standing.heads
+    return True
+
+
+def look_again(standing: MarkerStanding, name: str, *, at: float) -> None:
+    """Have nobody look under that name until then, while no head moves."""
+    stamp = _stamp(standing, name)
+    with contextlib.suppress(OSError):
+        os.makedirs(os.path.dirname(stamp), exist_ok=True)
+        drop_leftovers(os.path.dirname(stamp))
+        replace_file(stamp, os.fsencode(f"{standing.heads}\n"), dated=int(at * NS))
+
+
+def _stamp(standing: MarkerStanding, name: str) -> str:
+    from hashlib import sha256
+
+    named = sha256(os.fsencode(name)).hexdigest()[:16] + STAMP
+    return os.path.join(standing.private, STAMPS, named)
+
+
+def _heads(private: str) -> str:
+    """A word of the files that say which heads are known, of every place and layer."""
+    found = []
+    for place in _folders(os.path.join(private, "state")):
+        for layer in _folders(place):
+            with contextlib.suppress(OSError):
+                known = os.stat(os.path.join(layer, KNOWN_FILE))
+                found.append(f"{known.st_ino}:{known.st_mtime_ns}")
+    return " ".join(sorted(found))
+
+
+def _folders(path: str) -> list[str]:
+    with contextlib.suppress(OSError), os.scandir(path) as entries:
+        return [entry.path for entry in entries if entry.is_dir()]
+    return []
 
 
 def _line(file: str) -> str:

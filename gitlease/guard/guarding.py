@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gitlease.core.duration import humanize_duration
 from gitlease.core.errors import Denied, GitleaseError, Rollback, Unavailable
 from gitlease.core.expiry import Moment, Sighting
 from gitlease.core.frozen import dataclass, field, replace
-from gitlease.core.instant import MS, rfc3339
+from gitlease.core.instant import MS
 from gitlease.core.lease import Actor, Lease, State
 from gitlease.core.relation import Relation, relation
-from gitlease.core.resources.resource import GLOBAL_LAYER, LOCAL_LAYER, WHOLE, Resource
+from gitlease.core.resources.resource import (
+    LOCAL_LAYER,
+)
 from gitlease.core.view import LeaseView
 from gitlease.engine.notices import of_damage, told, unread_notices
 from gitlease.engine.ports import Clock, Inbox, LedgerStore, Snapshot
@@ -24,6 +25,7 @@ from gitlease.guard.rules import (
     Severity,
     Touched,
     Viewpoint,
+    renew_at,
     stands,
 )
 
@@ -33,7 +35,6 @@ if TYPE_CHECKING:
 BLIND = "the leases could not be checked"
 DAMAGE_SHOWN = 3
 OWN = (Relation.MINE, Relation.PARKED)
-THIRD = 3  # a lease is renewed when more than a third of its time is gone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +70,9 @@ class GuardService:
     ``store`` is opened only when what is kept is too old, since that takes its time. ``tasks``
     gives the places of task files, relative to the root, whose changes may claim a task; None
     where no change does. ``one_holder``: whoever passes the marker of this clone is this actor.
+
+    Leases are kept alive, and losses told, in all layers ``in_use``. ``local`` opens the store of
+    ``--local``.
     """
 
     def __init__(
@@ -82,11 +86,15 @@ class GuardService:
         max_age: int,
         tasks: Callable[[], tuple[str, ...]] | None = None,
         one_holder: bool = True,
+        in_use: Sequence[str] = (),
+        local: Callable[[], LedgerStore] | None = None,
     ) -> None:
-        self._watch, self._open = watch, store
+        self._watch, self._open, self._local = watch, store, local or store
         self._clock, self._actor, self._layers = clock, actor, tuple(dict.fromkeys(layers))
         self._max_age, self._tasks, self._one_holder = max_age, tasks, one_holder
-        self._store: LedgerStore | None = None
+        self._usual = self._layers[-1]  # where commands without the name of a layer go
+        self._in_use = tuple(dict.fromkeys((*self._layers, *in_use)))
+        self._stores: dict[bool, LedgerStore] = {}
         self._lost: list[str] = []
 
     def check(self, touched: Sequence[Touched], *, strict: bool = False) -> Guarded:
@@ -97,13 +105,13 @@ class GuardService:
         look = _Look()
         for known in self._all(look, strict=strict):
             view = self._view(known)
-            self._lost += self._run_out(known, view.moment)
             look.noticed(known, self._age_ms(known) // MS)
             found = view.judge(touched, known.leases)
             findings += found
             if look.failure is not None and not self._is_young(known):
                 old |= {f.lease.lease_id for f in found}
             views |= {f.lease.lease_id: view.seen(f.lease, known.layer) for f in found}
+        self._notice_losses(self._everywhere())
         return Guarded(
             findings=tuple(findings),
             views=views,
@@ -163,34 +171,46 @@ class GuardService:
             for lease in self._view(known).under(touched, known.leases, parents=True)
         ]
 
-    def due(self) -> tuple[str, ...]:
-        """The layers whose leases of the caller's are to be renewed: a third of their time is gone.
+    def beaten(
+        self, sessions: Collection[str] | None = None, carried: Collection[str] = ()
+    ) -> list[tuple[str, Lease]]:
+        """The live leases that are kept alive, with their layers. Asks nobody.
 
-        What is parked is left alone. Asks nobody.
+        Those of the caller; with ``sessions`` those bound to any of these, and of the person's own
+        those that are ``carried`` (their ids). What is parked is left alone.
         """
         now = self._clock.now().wall_ms
-        beaten = ((layer, lease) for layer, lease in self.held() if not lease.parked)
-        late = (layer for layer, lease in beaten if now >= _renew_at(lease))
+        return [
+            (known.layer, lease)
+            for known in self._everywhere()
+            for lease in known.leases
+            if lease.expires_at > now and not lease.parked and self._keeps(lease, sessions, carried)
+        ]
+
+    def due(self, beaten: Iterable[tuple[str, Lease]] | None = None) -> tuple[str, ...]:
+        """The layers in which it is time to renew: a third of the time of a lease is gone."""
+        now = self._clock.now().wall_ms
+        of = self.beaten() if beaten is None else beaten
+        late = (layer for layer, x in of if now >= renew_at(x))
         return tuple(dict.fromkeys(late))
 
-    def refresh(self) -> None:
-        """Keep what this clone knows now for the next hooks, without asking anybody."""
-        self._set_idle_marker({layer: self._known_now(layer) for layer in self._layers})
+    def refresh(self, sessions: Collection[str] = ()) -> None:
+        """Keep what this clone knows now for the next hooks, without asking anybody.
 
-    def beat(
-        self, session: LedgerSession, inbox: Inbox, resources: Sequence[Resource] = ()
-    ) -> None:
-        """Renew these leases, or all of the run's; nobody waits for it, so what it finds is left.
+        What was lost, of these sessions as well, is told by ``lost``.
+        """
+        known = {layer: self._known_now(layer) for layer in self._in_use}
+        self._set_idle_marker(known)
+        self._notice_losses([x for x in known.values() if x is not None], sessions)
+
+    def beat(self, session: LedgerSession, inbox: Inbox, leases: Sequence[Lease]) -> None:
+        """Renew these leases; nobody waits for it, so what it finds is left.
 
         Never raises GitleaseError: the next hook or command of this run tells.
         """
-        from gitlease.engine import hold
+        from gitlease.guard.beating import renew_known
 
-        try:
-            answer = hold.renew(session, resources)
-            said = [*answer.warnings, *(refused.message for refused in answer.refused)]
-        except GitleaseError as error:
-            said = [*error.warnings, f"your leases were not renewed: {error.message}"]
+        said = renew_known(session, leases)
         self.refresh()
         inbox.leave([*said, *self.lost()])
 
@@ -198,7 +218,8 @@ class GuardService:
 
     def _all(self, look: _Look, *, strict: bool) -> list[Watched]:
         states = {layer: self._state(layer, look, strict=strict) for layer in self._layers}
-        self._set_idle_marker(states)
+        others = {x: self._known_now(x) for x in self._in_use if x not in states}
+        self._set_idle_marker(states | others)
         return [known for known in states.values() if known is not None]
 
     def _state(self, layer: str, look: _Look, *, strict: bool) -> Watched | None:
@@ -210,7 +231,7 @@ class GuardService:
             look.failure = self._failed_lately()
         if look.failure is None:
             try:
-                head = self._opened().fetch(layer)
+                head = self._opened(layer).fetch(layer)
                 self._watch.set_unreachable(None)
                 return self._keep(head)
             except (Unavailable, Denied) as error:
@@ -240,9 +261,21 @@ class GuardService:
         return known.received.elapsed_at_most(self._clock.now())
 
     def _known(self) -> Iterator[Watched]:
-        """What this clone knows of each layer."""
-        every = map(self._known_now, self._layers)
-        return (known for known in every if known is not None)
+        """What this clone knows of each layer that is judged by."""
+        return (known for known in self._everywhere() if known.layer in self._layers)
+
+    def _everywhere(self) -> list[Watched]:
+        """What this clone knows of each layer in use."""
+        every = map(self._known_now, self._in_use)
+        return [known for known in every if known is not None]
+
+    def _keeps(
+        self, lease: Lease, sessions: Collection[str] | None, carried: Collection[str]
+    ) -> bool:
+        if sessions is None:
+            return lease.answers_to(self._actor)
+        own = lease.lease_id in carried if lease.session is None else lease.session in sessions
+        return own and lease.same_holder(self._actor)
 
     def _known_now(self, layer: str) -> Watched | None:
         """What this clone knows: as it was kept, else read from the copy of the ledger."""
@@ -250,7 +283,7 @@ class GuardService:
         if kept is not None:
             return kept
         try:
-            head = self._opened().known(layer)
+            head = self._opened(layer).known(layer)
         except GitleaseError:
             return None  # to be fetched then
         return self._keep(head) if head is not None else None
@@ -267,35 +300,43 @@ class GuardService:
                 known,
                 policy=head.ledger.header.policy,
                 damage=of_damage(head.ledger.damage(), shown=DAMAGE_SHOWN),
+                notices=head.ledger.notices(self._actor.holder),
             )
-            notices = head.ledger.notices(self._actor.holder)
-            unread = unread_notices(self._opened(), head.layer, notices, self._actor)
-            self._lost += [told(notice) for notice in unread]
         self._watch.save(known)
         return known
 
-    def _run_out(self, known: Watched, moment: Moment) -> list[str]:
-        """The caller's own leases that ended by themselves, each told once in this clone."""
+    def _notice_losses(self, every: Iterable[Watched], sessions: Collection[str] = ()) -> None:
+        for known in every:
+            if known.notices:
+                store = self._opened(known.layer)
+                unread = unread_notices(store, known.layer, known.notices, self._actor)
+                self._lost += [told(notice) for notice in unread]
+            self._lost += self._run_out(known, sessions)
+
+    def _run_out(self, known: Watched, sessions: Collection[str]) -> list[str]:
+        """The caller's own leases that ended by themselves, each told to each run once."""
+        moment, run = self._view(known).moment, self._actor.session or ""
         ended = {
-            f"ran out {lease.lease_id} {lease.expires_at}": lease
-            for lease in known.leases
-            if lease.answers_to(self._actor)
-            and relation(lease, self._actor, known.policy, moment) is Relation.MINE_LAPSED
+            f"ran out {x.lease_id} {x.expires_at} {run}".rstrip(): x
+            for x in known.leases
+            for actor in (self._actor, *(replace(self._actor, session=s) for s in sessions))
+            if x.answers_to(actor)
+            and relation(x, actor, known.policy, moment) is Relation.MINE_LAPSED
         }
         if not ended:
             return []
-        before = self._opened().shown(known.layer, list(ended))
+        from gitlease.guard.beating import ran_out
+
+        before = self._opened(known.layer).shown(known.layer, list(ended))
         return [
-            f"your lease of {x.resource} ran out at {rfc3339(x.expires_at)}; to go on with it: "
-            f"{_claim_again(x, known.layer)}"
-            for key, x in ended.items()
-            if key not in before
+            ran_out(x, known.layer, self._usual) for key, x in ended.items() if key not in before
         ]
 
-    def _opened(self) -> LedgerStore:
-        if self._store is None:
-            self._store = self._open()
-        return self._store
+    def _opened(self, layer: str) -> LedgerStore:
+        own = layer == LOCAL_LAYER
+        if own not in self._stores:
+            self._stores[own] = self._local() if own else self._open()
+        return self._stores[own]
 
     def _view(self, known: Watched) -> Viewpoint:
         def seen(lease: Lease) -> Sighting | None:
@@ -310,18 +351,20 @@ class GuardService:
         now = self._clock.now().wall_ms
         clear: list[int] = []
         held: list[Lease] = []
-        for known in states.values():
+        for layer, known in states.items():
+            judged = layer in self._layers
             if known is None:
-                clear.append(0)
+                clear += [0] if judged else []
                 continue
             others = [x for x in known.leases if not x.same_holder(self._actor)]
             runs = [x for x in known.leases if x.same_holder(self._actor) and x.session is not None]
             held += [x for x in known.leases if x.same_holder(self._actor) and x.expires_at > now]
             free = not others and not runs
-            clear.append(now + self._max_age * MS - self._age_ms(known) if free else 0)
+            if judged:
+                clear.append(now + self._max_age * MS - self._age_ms(known) if free else 0)
         beaten = [x for x in held if not x.parked]
         until = max((x.expires_at for x in beaten), default=0)
-        renew = min((_renew_at(x) for x in beaten), default=0)
+        renew = min((renew_at(x) for x in beaten), default=0)
         clear += [x.expires_at for x in held]  # then somebody has to tell that it ran out
         idle = IdleMarker(
             clear_until=max(min(clear, default=0) // MS, 0),
@@ -331,19 +374,6 @@ class GuardService:
             below=self._tasks() if self._tasks is not None else (),
         )
         self._watch.set_idle_marker(idle, {k: s.version if s else "" for k, s in states.items()})
-
-
-def _renew_at(lease: Lease) -> int:
-    """When a lease is due, in milliseconds since the epoch."""
-    return lease.renewed_at + lease.duration_ms // THIRD
-
-
-def _claim_again(lease: Lease, layer: str) -> str:
-    words = ["gitlease", "claim", lease.resource.text]
-    words += [] if lease.scope == WHOLE else ["--scope", lease.scope]
-    if layer != GLOBAL_LAYER:
-        words += ["--local"] if layer == LOCAL_LAYER else ["--layer", layer]
-    return shlex.join(words)
 
 
 class _Look:

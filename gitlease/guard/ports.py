@@ -9,6 +9,7 @@ from gitlease.core.expiry import Sighting
 from gitlease.core.frozen import dataclass, field
 from gitlease.core.instant import Instant
 from gitlease.core.lease import Lease
+from gitlease.core.ledger import Notice
 from gitlease.core.policy import DEFAULT_POLICY, Policy
 from gitlease.core.resources.resource import Resource
 from gitlease.guard.rules import PushedCommit, Touched
@@ -18,7 +19,8 @@ from gitlease.guard.rules import PushedCommit, Touched
 class Watched:
     """The live leases of one layer as they were ``received``, for hooks that have no time.
 
-    ``damage`` says which records cannot be read.
+    ``damage`` says which records cannot be read, and ``notices`` what the holder who read it has
+    yet to be told.
 
     ``version`` is the head's, ``""`` where there was no ledger; ``seen`` has the sightings of the
     records by lease id.
@@ -30,6 +32,7 @@ class Watched:
     policy: Policy = DEFAULT_POLICY
     leases: tuple[Lease, ...] = ()
     damage: tuple[str, ...] = ()
+    notices: tuple[Notice, ...] = ()
     seen: Mapping[str, Sighting] = field(default_factory=dict)
 
 

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from gitlease.core.trailers import Authorship, Named
 
 
+THIRD = 3  # a lease is renewed when more than a third of its time is gone
+
+
 class Severity(Enum):
     """What a finding comes to where the guard blocks."""
 
@@ -33,8 +36,14 @@ SEVERITIES: Mapping[Relation, Severity] = {
     Relation.MY_OTHER_RUN: Severity.BLOCK,
     Relation.MY_RUN: Severity.WARN,
     Relation.THEIRS_ASSIGNED: Severity.WARN,
+    Relation.THEIRS_ABANDONED: Severity.WARN,
     Relation.THEIRS_LAPSED: Severity.WARN,
 }
+
+
+def renew_at(lease: Lease) -> int:
+    """When a lease is due, in milliseconds since the epoch."""
+    return lease.renewed_at + lease.duration_ms // THIRD
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,16 +117,22 @@ class Viewpoint:
     def judge(self, touched: Sequence[Touched], leases: Iterable[Lease]) -> list[GuardFinding]:
         """Everything touched that a lease of others covers: what blocks comes first, then by path.
 
-        A lease covers its own path, those of its task, and its task's file.
+        A lease covers its own path, those of its task, and its task's file. What one's own lease on
+        another scope of the same task covers as well is common to both.
         """
         judged = [(x, self.severity(x)) for x in leases]
         against = [(x, severity) for x, severity in judged if severity is not None]
         cover = Cover([x for x, _ in against])
+        names = {x.resource.key for x, _ in against}
+        mine = [x for x, how in judged if how is None and x.resource.key in names]
+        mine = [x for x in mine if self.as_own(x) is Relation.MINE]
+        own = Cover(mine)
         found = [
             GuardFinding(one.path, *against[n])
             for one in touched
             for n in cover.of(one)
             if one.concerns(against[n][0], self.actor)
+            and not any(mine[m].resource == against[n][0].resource for m in own.of(one))
         ]
         return sorted(found, key=lambda f: (f.severity is not Severity.BLOCK, f.path, f.lease.key))
 

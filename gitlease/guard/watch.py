@@ -18,7 +18,7 @@ from gitlease.guard.ports import IdleMarker, Unreachable, Watched
 from gitlease.store.as_json import DAMAGE, from_json, to_json
 from gitlease.store.state import StateFolder
 
-FORMAT = 2
+FORMAT = 3
 FILE = "watch.json"
 FAILURE = "unreachable.json"
 MAX_BYTES = 32 * 1024 * 1024

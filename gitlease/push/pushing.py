@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from gitlease.core.errors import GitleaseError, LeaseHeld
 from gitlease.core.expiry import Moment, free_at
 from gitlease.core.lease import Actor, Lease, State
-from gitlease.core.moves.operations import Grant, Renew
+from gitlease.core.moves.operations import Grant, Renew, grant_of
 from gitlease.core.moves.step_record import Decided
 from gitlease.core.policy import DEFAULT_POLICY, Policy
 from gitlease.core.resources.pattern import fold
@@ -120,7 +120,7 @@ class PushCase:
         places = {(g.resource.key, fold(g.scope)) for g in believed.values()}
         for x in leases:
             if x.key not in places:  # a later grant of the same is another one
-                believed[x.lease_id] = Grant(x.resource, x.scope, x.session, x.lease_id, x.token)
+                believed[x.lease_id] = grant_of(x)
 
     def _against(self, found: Sequence[GuardFinding], head: Snapshot, moment: Moment) -> LeaseHeld:
         first, leases = found[0], tuple(dict.fromkeys(f.lease for f in found))

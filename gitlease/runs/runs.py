@@ -20,7 +20,7 @@ from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import Resource, parse_resource
 from gitlease.git.files import drop_leftovers, load_json, open_regular, store_json
 from gitlease.git.local_lock import exclusive
-from gitlease.git.processes import still_runs
+from gitlease.git.processes import group_is_left, still_runs
 
 FOLDER = "runs"
 KEPT = 50  # ended runs
@@ -70,8 +70,8 @@ class RunRecord:
 class RunsFolder:
     """The runs below a clone's private folder; ``boot_id`` is that of this machine now."""
 
-    def __init__(self, private: str, boot_id: str) -> None:
-        self._folder, self._boot_id = os.path.join(private, FOLDER), boot_id
+    def __init__(self, private: str, boot_id: str, folder: str = FOLDER) -> None:
+        self._folder, self._boot_id = os.path.join(private, folder), boot_id
 
     def log_of(self, number: str) -> str:
         """Where the log of a run lies."""
@@ -105,6 +105,12 @@ class RunsFolder:
         """Whether its runner still runs."""
         same_boot = record.boot_id == self._boot_id
         return same_boot and still_runs(record.runner, record.runner_started)
+
+    def is_dead(self, record: RunRecord) -> bool:
+        """Whether its runner is known to be gone, and its command with it: since this boot only."""
+        if record.boot_id != self._boot_id or self.runs(record):
+            return False
+        return not (record.pid and group_is_left(record.pid))
 
     def state_of(self, record: RunRecord) -> str:
         """What a run is: ``killed`` is one whose runner is gone without a word."""
@@ -191,18 +197,18 @@ class RunsFolder:
         except OSError:
             return 0
 
-    def forget(self, record: RunRecord) -> None:
-        """Forget a run that never was. It never fails."""
+    def forget(self, number: str) -> None:
+        """Forget a run. It never fails."""
         for ending in (LOG, RECORD):
             with contextlib.suppress(OSError):
-                os.unlink(os.path.join(self._folder, record.id + ending))
+                os.unlink(os.path.join(self._folder, number + ending))
 
     def tidy(self) -> None:
         """Forget the oldest ended runs, and shorten the logs of the others. It never fails."""
         drop_leftovers(self._folder)
         ended = [record for record in self.every() if not self.runs(record)]
         for record in ended[KEPT:]:
-            self.forget(record)
+            self.forget(record.id)
         for record in ended[:KEPT]:
             with contextlib.suppress(OSError):
                 _shorten(self.log_of(record.id))

@@ -76,7 +76,7 @@ def _record(message: str) -> StepRecord:
         raise Illegal(
             "operations",
             "its commit does not name its operations",
-            hints=("an older gitlease wrote it: upgrade that one",),
+            hints=("an older gitlease wrote it: upgrade that one; or it is no ledger at all",),
         )
     try:
         return read_step(line)

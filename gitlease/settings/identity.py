@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 
 from gitlease.core.errors import Invalid, UsageError, shown
@@ -47,18 +48,24 @@ def resolve_identity(
     """
     holder, holder_source = _holder(repository)
     session, session_source = _session(repository, environ, session_flag or None, no_session)
-    branch = repository.branch()
+    branch, leader = repository.branch(), os.getsid(0)  # 0: outside of this container
     return Identity(
         actor=Actor(
             holder=holder,
             session=session,
             session_explicit=session_source in (_FLAG, _ENVIRONMENT),
-            host=short_host(),
+            host=here(leader),
             branch=branch if branch and branch.isprintable() and len(branch) <= MAX_WORD else None,
         ),
         holder_source=holder_source,
         session_source=session_source,
     )
+
+
+def here(pid: int) -> str | None:
+    """A process of this machine, as ``Actor.host`` has it; 0: only the machine."""
+    name = short_host()
+    return f"{name}:{pid}" if name and pid else name
 
 
 _FLAG = "flag --session"

@@ -78,6 +78,7 @@ class Settings:
     stale_after: int
     stale_release: bool
     stale_exempt: str
+    landing_release: str
     check_trailer: bool
     found: Mapping[str, Found] = field(repr=False)
 
@@ -153,6 +154,7 @@ def settings_of(found: dict[str, Found]) -> Settings:
         stale_after=value["stale.after"],
         stale_release=value["stale.release"],
         stale_exempt=value["stale.exempt"],
+        landing_release=value["landing.release"],
         check_trailer=value["check.trailer"],
         found=found,
     )
@@ -280,6 +282,13 @@ def resolve_remote(settings: Settings, repository: Repository) -> Location:
     if looks_like_url(word):
         return Location(None, word, settings.remote_explicit)
     raise _no_such_remote(word, source, names, UsageError if settings.remote_explicit else Invalid)
+
+
+def remotes_of_work(location: Location, repository: Repository) -> tuple[str, ...]:
+    """The remotes whose branches people work on: the ledger may be elsewhere, and origin a fork."""
+    names = repository.remote_names()
+    usual = [x for x in (location.name, DEFAULT_REMOTE) if x is not None and x in names]
+    return tuple(dict.fromkeys(usual or (names if len(names) == 1 else ())))
 
 
 def looks_like_url(word: str) -> bool:

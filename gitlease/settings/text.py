@@ -48,6 +48,10 @@ _TAIL = """
 #stale:
 #  after: 7d
 #  release: false
+
+# When a task says done on the remote's main branch, its holder's lease ends:
+#landing:
+#  release: done     # or never
 """
 
 

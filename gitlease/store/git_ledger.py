@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -14,7 +13,6 @@ from gitlease.core.outcome import Event
 from gitlease.engine.ports import Change, Clock
 from gitlease.git.files import Unreadable
 from gitlease.git.libgit2 import as_lost
-from gitlease.git.query import without_secrets
 from gitlease.store import history
 from gitlease.store.damage import CacheDamaged
 from gitlease.store.heads import Heads, known_ref
@@ -80,16 +78,6 @@ class GitRefs:
 
     def first_after(self, decision: str, version: str) -> str | None:
         return history.first_after(self._store.repo, decision, version)
-
-    def remedy(self, layer: str, version: str, current: str) -> str:
-        ref = self._ref(layer)
-        words = [
-            "git",
-            f"--git-dir={self._store.path}",
-            "push",
-            f"--force-with-lease={ref}:{current}",
-        ]
-        return shlex.join([*words, without_secrets(self._remote.url), f"{version}:{ref}"])
 
     def commit(self, change: Change, *, replace_tip: bool) -> str:
         repo, tip = self._store.repo, change.base.version

@@ -50,9 +50,6 @@ class Objects(Protocol):
         CacheDamaged where what lies on the way is lost.
         """
 
-    def remedy(self, layer: str, version: str, current: str) -> str:
-        """The command that brings the ref back to a version from what it is now."""
-
 
 class Heads:
     """The known heads of one place, a state folder for each layer."""
@@ -124,6 +121,8 @@ class Heads:
         if present is not None and present.ledger_id == ledger.header.ledger_id:
             if present.revision > ledger.header.revision:
                 return self.known(layer) or self._snapshot(layer, present, ledger)
+            if before is not None and present.version != before.version:
+                self._check(layer, present, ledger, version)  # of another past than that one saw
             before = present
         known = replace(self._sight(layer, before, ledger, version), received=received)
         self.state(layer).save(known)
@@ -178,16 +177,16 @@ class Heads:
         if version == before.version:
             return
         if header.revision <= before.revision or not self._goes_on(before, ledger, version):
-            raise Rollback(
+            error = Rollback(
                 f"the ledger at {self._place} was rolled back: it is at revision "
                 f"{header.revision}, and this clone has seen another past up to {before.revision}",
                 hints=(
                     "a stale mirror, a restored backup or a forced push does that",
-                    "bring back what was seen, and tell those who worked on what is there now: "
-                    + self._objects.remedy(layer, before.version, version),
-                    "where a server's hook refuses that, its admin does it with git update-ref",
+                    "which of the two pasts counts is for people to settle: gitlease init --help",
                 ),
             )
+            error.version, error.token = version, header.token
+            raise error
 
     def _goes_on(self, before: Known, ledger: Ledger, version: str) -> bool:
         """Whether a head has in its past whatever this clone has seen and cannot be replaced.
@@ -205,6 +204,8 @@ class Heads:
         if first != version and self._objects.decision(first) == first:
             return False  # it was decided on a state before the renewal that was seen
         there = self._read_there(first)
+        if there.header.revision <= before.revision:
+            return False  # what takes the place of a renewal comes after it
         return all(_has(there, nonce, *one) for nonce, one in before.renewed.items())
 
     def _sight(self, layer: str, before: Known | None, ledger: Ledger, version: str) -> Known:

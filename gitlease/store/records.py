@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from hashlib import sha256
 from typing import Any
 
@@ -96,6 +97,7 @@ def notices_file(holder: str) -> str:
     return f"notices/{digest[:2]}/{digest}.yaml"
 
 
+@lru_cache(maxsize=8192)
 def _place(resource: Resource, scope: str) -> str:
     digest = resource_hash(resource)
     slug = re.sub(r"[^a-z0-9._]+", "-", resource.key.removeprefix("path:")).strip("-.")[:40] or "x"
@@ -272,6 +274,7 @@ _POLICY = Layout(
         "history": one_of(*History),
         "keep_completed": number(),
         "park_max": number()._replace(absent=DEFAULT_POLICY.park_max),
+        "abandoned_after": number()._replace(absent=DEFAULT_POLICY.abandoned_after),
     },
 )
 
@@ -303,8 +306,11 @@ _HEADER = Layout(
 
 
 def write_header(header: Header) -> bytes:
-    """The file ``ledger.yaml``."""
-    return write_plain({"format": FORMAT, "id": header.ledger_id, **_HEADER.write(header)})
+    """The file ``ledger.yaml``. When edges are abandoned stands in it where that was set."""
+    values = _HEADER.write(header)
+    if header.policy.abandoned_after == DEFAULT_POLICY.abandoned_after:
+        del values["policy"]["abandoned_after"]
+    return write_plain({"format": FORMAT, "id": header.ledger_id, **values})
 
 
 def read_header(data: bytes) -> Header:

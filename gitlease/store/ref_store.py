@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from gitlease.core.errors import AnotherLedger, Denied, HeadGone, Invalid, Unavailable
+from gitlease.core.errors import AnotherLedger, Denied, HeadGone, Invalid, Rollback, Unavailable
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.ledger import Fate, Ledger
 from gitlease.core.outcome import Event
@@ -118,10 +118,12 @@ class RefLedgerStore:
     def mark(self, layer: str) -> str:
         return self._heads.state(layer).mark()
 
-    def confirm(self, layer: str) -> Snapshot:
+    def confirm(self, layer: str, *, rolled_back: bool = False) -> Snapshot:
         try:
             return self.fetch(layer)
-        except AnotherLedger:
+        except Rollback as error:
+            if not (rolled_back or isinstance(error, AnotherLedger)):
+                raise
             self._heads.state(layer).forget()
             return self.fetch(layer)
 
@@ -238,8 +240,8 @@ class RefLedgerStore:
 
     def _swap(self, prepared: Prepared, work: WorkPush | None) -> Swapped:
         moves = [
-            Move(layer, change.base.version, prepared.versions[layer])
-            for layer, change in prepared.changes.items()
+            Move(layer, prepared.replaces(layer), prepared.versions[layer])
+            for layer in prepared.changes
         ]
         try:
             pushed = self._refs.push(moves, work)
@@ -279,6 +281,11 @@ class RefLedgerStore:
             except (Unavailable, Denied) as error:
                 detail = f"{pushed.detail}; {error.message}"
                 return Swapped(fate=Fate.UNKNOWN, cause=Cause.UNREACHABLE, detail=detail)
+            except Rollback as error:
+                if pushed.cause is not Cause.MOVED:
+                    said = f"the push was refused: {pushed.detail}"
+                    error.hints = (*pushed.hints, said, *error.hints)
+                raise
             fates.add(_fate(_pending(prepared, layer), heads[layer]))
         # The refs move together or not at all; what one of them knows holds for all.
         order = (Fate.APPLIED, Fate.UNKNOWN, Fate.LOST, Fate.UNDECIDED)
@@ -314,7 +321,7 @@ def _pending(prepared: Prepared, layer: str) -> Pending:
     return Pending(
         operations=change.operations,
         layer=layer,
-        expected=change.base.version,
+        expected=prepared.replaces(layer),
         base_revision=base.header.revision if base else 0,
         version=prepared.versions[layer],
         what=change.what,

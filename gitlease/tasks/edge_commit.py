@@ -97,6 +97,8 @@ def _commit(git: UserGit, tasks: Tasks, changes: Sequence[TaskChange]) -> str | 
             git.refresh(in_index)
             return commit
         why = reason_of(said)
+        if "File exists" in said.err:  # the lock of a git that runs, or of one that was killed
+            why += " Once no git runs here, remove that file."
         if now == (plan.branch, plan.head) and "File exists" not in said.err:
             break
     raise refusal(f"the edge could not be committed: {why}", "repeat it, or commit it yourself")

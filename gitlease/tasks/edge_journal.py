@@ -25,7 +25,7 @@ from gitlease.tasks.write import segments_of
 
 FORMAT = 2
 KEPT = 30 * 86_400 * 1_000_000_000  # nanoseconds for which an intent waits for its file
-GOALS = ("held", "ended", "completed", "retired")
+GOALS = ("held", "ended", "completed", "completed part", "retired")
 MAX_BYTES = 4 * 1024 * 1024
 
 _DAMAGE = (LookupError, TypeError, ValueError, AttributeError, GitleaseError)

@@ -70,7 +70,7 @@ def dispatch(
     runs.tidy()
     if word == STARTED:
         return next((x for x in runs.every() if x.id == record.id), record)
-    runs.forget(record)
+    runs.forget(record.id)
     if word.startswith(FAILED):
         _fail(workspace, answer, request, Invalid(word[1:].decode("utf-8", "replace")))
     raise Invalid(

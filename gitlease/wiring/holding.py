@@ -32,12 +32,13 @@ def in_a_run(workspace: Workspace, kind: str, *, always: bool = False) -> Worksp
     ``always``: in a random one, whatever was given.
 
     What a clone, an agent or a work tree is known as is not enough: two runs of one person must
-    never renew or release each other's leases. What the person holds without a session is shared by
-    all of their runs, and stays the person's.
+    never renew or release each other's leases. What the person holds without a session is the run's
+    alone for its time, and the person's again after it.
     """
     if workspace.identity.actor.session_explicit and not always:
         return workspace
-    return workspace.again(run=f"{kind}-{fresh_id()[:12]}")
+    pid = 0 if kind == "dispatch" else os.getpid()  # what is dispatched has a process to come
+    return workspace.again(run=f"{kind}-{fresh_id()[:12]}", pid=pid)
 
 
 def heartbeat_of(workspace: Workspace) -> Heartbeat:

@@ -15,6 +15,8 @@ from gitlease.guard.detached import (
     MarkerStanding,
     find_work_tree,
     is_due,
+    look_again,
+    look_is_due,
     standing_at,
     start_detached,
 )
@@ -27,8 +29,6 @@ from gitlease.wiring.ledger import LedgerPlace
 
 if TYPE_CHECKING:
     from gitlease.engine.ledger_session import LedgerSession
-
-BEAT_AGAIN = 60  # seconds after which a heartbeat that changed nothing is tried again
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +49,14 @@ class HookContext:
 
         It is told where the repository is as git told this one, and nothing else of git's.
         """
-        if not self.guard.due():
+        beaten = self.guard.beaten()
+        if not self.guard.due(beaten):
             return False
+        from gitlease.guard.beating import again_after
+
+        every = again_after(lease for _, lease in beaten)
         run = f"{self.identity.actor.holder} {self.identity.actor.session}"
-        if not is_due(MarkerStanding(self.place.private), run, every=BEAT_AGAIN):
+        if not is_due(MarkerStanding(self.place.private), run, every=every):
             return False
         env = clean_environment(self.environ)
         env |= {k: v for k, v in self.environ.items() if k in ("GIT_DIR", "GIT_WORK_TREE")}
@@ -60,18 +64,18 @@ class HookContext:
         return start_detached(["hook", "beat"], cwd=top, env=env)
 
     def beat(self) -> None:
-        """Renew now what this run holds, one push for each layer in which it is time."""
+        """Renew now what this run holds, one push for each layer in which it is time.
+
+        What has landed is completed instead.
+        """
+        from gitlease.wiring.landing import beat
         from gitlease.wiring.workspace import open_workspace
 
-        for layer in self.guard.due():
-            workspace = open_workspace(
-                self.repository.toplevel or self.repository.git_dir,
-                layer=layer,
-                environ=self.environ,
-                clock=self.clock,
-            )
-            # The idle marker is about every layer: that guard looks at one of them, perhaps.
-            self.guard.beat(workspace.ledger, workspace.inbox)
+        beaten = self.guard.beaten()
+        if self.guard.due(beaten):
+            top = self.repository.toplevel or self.repository.git_dir
+            workspace = open_workspace(top, environ=self.environ, clock=self.clock)
+            beat(workspace, self.guard, beaten)
 
 
 def open_hooks(
@@ -140,6 +144,8 @@ __all__ = [
     "find_work_tree",
     "has_hooks",
     "is_due",
+    "look_again",
+    "look_is_due",
     "open_hooks",
     "standing_at",
     "start_detached",

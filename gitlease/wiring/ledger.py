@@ -5,11 +5,12 @@ What a hook runs with every commit is imported at once, the store only when it i
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from typing import TYPE_CHECKING
 
-from gitlease.core.frozen import dataclass
+from gitlease.core.frozen import dataclass, replace
 from gitlease.core.lease import Actor
 from gitlease.core.resources.resource import GLOBAL_LAYER, LOCAL_LAYER
 from gitlease.engine.ports import Clock
@@ -17,11 +18,13 @@ from gitlease.git.repository import Repository
 from gitlease.guard.idle_marker import drop_idle_marker, origin_of
 from gitlease.guard.inbox import InboxFolder
 from gitlease.settings.sources import Location, Settings
+from gitlease.store.state import KNOWN_FILE
 
 # ``includeIf.gitdir:<one git directory>.path``; that of a whole folder holds for the store as well.
 _BY_PLACE = re.compile(r"includeif\.gitdir(?:/i)?:.*[^/*]\.path", re.IGNORECASE | re.DOTALL)
 
 if TYPE_CHECKING:
+    from gitlease.guard.carried import CarriedFolder
     from gitlease.guard.guarding import GuardService
     from gitlease.store.ref_store import RefLedgerStore
     from gitlease.store.transport import Remote
@@ -63,26 +66,54 @@ class LedgerPlace:
         """The folder of what is known of a layer."""
         return os.path.join(self.private, "state", self.key, layer)
 
+    def layers_in_use(self) -> tuple[str, ...]:
+        """The configured layer, ``global``, and all others of which this clone knows a ledger."""
+        if self.local:
+            return (LOCAL_LAYER,)
+        known: list[str] = []
+        with contextlib.suppress(OSError), os.scandir(self.state("")) as folders:
+            known = sorted(x.name for x in folders if os.path.exists(f"{x.path}/{KNOWN_FILE}"))
+        if os.path.exists(os.path.join(self.of_layer(LOCAL_LAYER).state(LOCAL_LAYER), KNOWN_FILE)):
+            known.append(LOCAL_LAYER)
+        return tuple(dict.fromkeys([self.settings.layer, GLOBAL_LAYER, *known]))
+
+    def of_layer(self, layer: str) -> LedgerPlace:
+        """Where the ledger of a layer lies: that of ``--local`` beside the others."""
+        if layer != LOCAL_LAYER:
+            return self
+        return replace(self, location=Location(None, None, True), local=True)
+
     def inbox(self, actor: Actor) -> InboxFolder:
         """What work in the background has to say to an actor."""
         return InboxFolder(self.private, actor.holder, actor.session)
+
+    def carried(self, actor: Actor) -> CarriedFolder:
+        """What of the person's an actor's session carries."""
+        from gitlease.guard.carried import CarriedFolder
+
+        return CarriedFolder(self.private, actor.holder, actor.session)
 
     def guard(self, actor: Actor, clock: Clock, *, layer: str) -> GuardService:
         """The guard of the ``global`` layer and of ``layer``; it waits for no remote for long."""
         from gitlease.guard.guarding import GuardService
         from gitlease.guard.watch import WatchFolder
 
-        settings = self.settings
+        settings, limit = self.settings, float(self.settings.guard_timeout)
         return GuardService(
-            WatchFolder(self.private, self.state, clock, origin_of(self.repository)),
-            lambda: self.store(clock, time_limit=float(settings.guard_timeout)),
+            WatchFolder(self.private, self._state_of, clock, origin_of(self.repository)),
+            lambda: self.store(clock, time_limit=limit),
             clock=clock,
             actor=actor,
             layers=[layer] if self.local else [GLOBAL_LAYER, layer],
             max_age=settings.guard_max_age,
             tasks=None if settings.guard_mode == "off" else self._task_places,
             one_holder=not self._may_have_other_holders(),
+            in_use=self.layers_in_use(),
+            local=lambda: self.of_layer(LOCAL_LAYER).store(clock, time_limit=limit),
         )
+
+    def _state_of(self, layer: str) -> str:
+        return self.of_layer(layer).state(layer)
 
     def _may_have_other_holders(self) -> bool:
         """Whether ``user.email`` may be another one in the next command.

@@ -10,19 +10,21 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from gitlease.core.errors import GitleaseError, Invalid, LeaseLost
-from gitlease.core.frozen import dataclass
+from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import rfc3339
 from gitlease.core.lease import same_person
 from gitlease.core.loss import Hold, Lost, early_ms
-from gitlease.core.moves.operations import Grant
+from gitlease.core.moves.operations import Grant, grant_of
 from gitlease.core.resources.resource import Resource, word_anywhere
 from gitlease.engine import end
 from gitlease.engine.answers import Answer
 from gitlease.engine.keeping import holds_of
+from gitlease.engine.sessions import unbind
 from gitlease.runs.child import check_executable
 from gitlease.runs.guardian import GuardianFailed
 from gitlease.runs.running import Ended, Run, early_by, grace_ms
 from gitlease.runs.supervised import SupervisedProcess
+from gitlease.wiring.alive import forget, remember, unbind_dead
 from gitlease.wiring.holding import at_the_end, new_heartbeat
 from gitlease.wiring.workspace import Workspace
 
@@ -64,9 +66,11 @@ def claimed(
     workspace: Workspace, wanted: Sequence[Resource], claim: Callable[[], Answer]
 ) -> Answer:
     """Claim; when that is interrupted, what may have been granted already is given back."""
+    said = unbind_dead(workspace)
     try:
         with ends_orderly():
-            return claim()
+            answer = claim()
+            return replace(answer, warnings=(*said, *answer.warnings))
     except (KeyboardInterrupt, SystemExit):
         with contextlib.suppress(GitleaseError):
             _take_back(workspace, wanted)
@@ -140,6 +144,7 @@ def run_under_leases(
             if left <= 0:
                 raise LeaseLost("its time was over before the command could be started")
             process.start(request.words, env, request.directory, until_ms=now.boot_ms + left)
+            remember(workspace, answer, pid=process.pid)
             on_start(process)
             run = Run(process, pulse, holds, clock=clock, grace=grace, on_stop=on_stop)
             return run.attend()
@@ -182,18 +187,23 @@ def give_back(
 ) -> tuple[str, ...]:
     """Release what this run was granted and has not lost; what is to be said of it. Never fails.
 
-    What it joined had been held before, and is not its own to release. ``hurried``: somebody who
-    stopped the run waits for its end, so the remote gets only ``HURRY`` seconds to answer.
+    What it bound is unbound instead, and what its session held before is not its own to release.
+    ``hurried``: somebody who stopped the run waits for its end, so the remote gets only ``HURRY``
+    seconds to answer.
     """
     gone = {one.hold.grant.lease_id for one in lost}
-    grants = [hold.grant for hold in holds_of(answer)]
+    left = [hold.grant for hold in holds_of(answer) if hold.grant.lease_id not in gone]
     joined = {view.lease_id for view in answer.leases if view.renewals}
-    ours = [x for x in grants if x.lease_id not in gone | joined]
-    if not ours:
+    ours = [x for x in left if x.lease_id not in joined]
+    bound = [x for x in left if x.lease_id in answer.bound]
+    if not ours and not bound:
+        forget(workspace, answer)
         return ()
     try:
         with ends_orderly(), _at_most(HURRY if hurried else 0):
-            return _released(workspace, ours, request)
+            said = (*_unbound(workspace, bound), *_released(workspace, ours, request))
+            forget(workspace, answer)
+            return said
     except OutOfTime:
         why = f"the remote did not answer within {HURRY:g} seconds"
     except (KeyboardInterrupt, SystemExit):
@@ -205,7 +215,16 @@ def give_back(
     return (f"not released, and ends by itself: {why}",)
 
 
+def _unbound(workspace: Workspace, bound: Sequence[Grant]) -> tuple[str, ...]:
+    if not bound:
+        return ()
+    ledger = at_the_end(workspace, {grant.lease_id for grant in bound})
+    return tuple(x for x in unbind(ledger, bound).warnings if x not in ledger.store.warnings)
+
+
 def _released(workspace: Workspace, ours: Sequence[Grant], request: RunRequest) -> tuple[str, ...]:
+    if not ours:
+        return ()
     wanted = [grant.resource for grant in ours]
     ledger = at_the_end(workspace, {grant.lease_id for grant in ours})
     answer = end.release(
@@ -217,11 +236,14 @@ def _released(workspace: Workspace, ours: Sequence[Grant], request: RunRequest) 
 def _take_back(workspace: Workspace, wanted: Sequence[Resource]) -> None:
     """Release what an interrupted claim was granted, or may be."""
     ledger, actor = at_the_end(workspace, ()), workspace.identity.actor
-    look = ledger.known_look()
-    ours = look is not None and any(
-        x.session == actor.session and same_person(x.holder, actor.holder) and not x.renewals
-        for x in look.leases
-        if x.resource in wanted
-    )
-    if ours or list(ledger.store.pending(ledger.layer)):
-        end.release(ledger, wanted)
+    pending = list(ledger.store.pending(ledger.layer))
+    look = ledger.look() if pending else ledger.known_look()
+    leases = () if look is None else look.leases
+    own = [x for x in leases if x.resource in wanted and same_person(x.holder, actor.holder)]
+    own = [x for x in own if x.session is not None and x.session == actor.session]
+    kept = {x.resource for x in own if x.renewals}
+    fresh = [x for x in wanted if x not in kept]
+    if fresh and (pending or any(not x.renewals for x in own)):
+        end.release(ledger, fresh)
+    if kept and not actor.session_explicit:  # another's session may have held it before
+        unbind(ledger, [grant_of(x) for x in own if x.renewals])

@@ -13,12 +13,11 @@ from gitlease.check.stale.staleness import StaleService
 from gitlease.core.errors import GitleaseError
 from gitlease.core.resources.resource import GLOBAL_LAYER
 from gitlease.git.query import GitFailed
+from gitlease.settings.sources import remotes_of_work
 
 if TYPE_CHECKING:
     from gitlease.git.repository import Repository
     from gitlease.wiring.workspace import Workspace
-
-USUAL_REMOTE = "origin"
 
 
 def open_staleness(
@@ -36,19 +35,12 @@ def open_staleness(
             repository,
             settings.tasks,
             ref_prefix=settings.ref_prefix,
-            remotes=_remotes_of_work(workspace),
+            remotes=remotes_of_work(workspace.location, repository),
             given=is_ci(environ),
         ),
         StaleRules(after=settings.stale_after, release=settings.stale_release),
         layers=[] if local else [GLOBAL_LAYER],
     )
-
-
-def _remotes_of_work(workspace: Workspace) -> tuple[str, ...]:
-    """The remotes whose branches people work on: the ledger may be elsewhere, and origin a fork."""
-    names = workspace.repository.remote_names()
-    usual = [x for x in (workspace.location.name, USUAL_REMOTE) if x is not None and x in names]
-    return tuple(dict.fromkeys(usual or (names if len(names) == 1 else ())))
 
 
 def hint_at_contents(repository: Repository, error: GitleaseError) -> None:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
-from gitlease.core.edge import People, Progress
+from gitlease.core.edge import People, Progress, Task
 from gitlease.core.errors import Invalid, UsageError
 from gitlease.core.frozen import replace
 from gitlease.core.lease import Actor
 from gitlease.core.resources.resource import LOCAL_LAYER
 from gitlease.engine.edges import EdgeRules, Edges
 from gitlease.engine.ledger_session import LedgerSession
-from gitlease.engine.ports import Clock, Inbox
+from gitlease.engine.ports import Clock, Inbox, LastSeen
 from gitlease.engine.transaction import PATIENCE
 from gitlease.git import libgit2
 from gitlease.git.query import without_secrets
@@ -23,7 +23,7 @@ from gitlease.git.repository import Repository, discover
 from gitlease.git.run import run_git
 from gitlease.git.system_clock import SystemClock
 from gitlease.settings.file import FILE, CommittedFile
-from gitlease.settings.identity import Identity, resolve_identity
+from gitlease.settings.identity import Identity, here, resolve_identity
 from gitlease.settings.sources import (
     Location,
     Setting,
@@ -38,6 +38,7 @@ from gitlease.wiring.ledger import LedgerPlace
 
 if TYPE_CHECKING:
     from gitlease.engine.queue.queueing import TaskQueue
+    from gitlease.guard.carried import CarriedFolder
     from gitlease.guard.guarding import GuardService
     from gitlease.settings.recognise import Fitting
 
@@ -47,7 +48,8 @@ class Workspace:
     """One opened repository: who and where we are, and the session of its ledger.
 
     ``key`` tells the ledger, and the way there, from those of other workspaces. ``again`` makes
-    the services of this very workspace once more, as ``_again`` says.
+    the services of this very workspace once more, as ``_again`` says. ``others`` makes those of the
+    other layers that this clone uses; of none where one layer was asked for by a flag.
     """
 
     repository: Repository
@@ -58,15 +60,27 @@ class Workspace:
     ledger: LedgerSession
     open_guard: Callable[[], GuardService]
     inbox: Inbox
+    open_carried: Callable[[], CarriedFolder]
     key: Hashable
     again: Callable[..., Workspace]
+    others: Callable[[], tuple[Workspace, ...]]
+
+    @cached_property
+    def in_use(self) -> tuple[Workspace, ...]:
+        """The same person in every layer that this clone uses; the own layer is the first."""
+        return (self, *self.others())
 
     @cached_property
     def queue(self) -> TaskQueue:
         """The queue of tasks."""
         from gitlease.engine.queue.queueing import TaskQueue
 
-        return TaskQueue(self.ledger)
+        return TaskQueue(self.ledger, lambda: [space.ledger for space in self.in_use[1:]])
+
+    @cached_property
+    def carried(self) -> CarriedFolder:
+        """Which leases of the person's this session carries."""
+        return self.open_carried()
 
     @cached_property
     def guard(self) -> GuardService:
@@ -126,6 +140,7 @@ def open_workspace(
         clock or SystemClock(),
         time_limit=time_limit,
         patience=patience,
+        alone=local or bool(layer),
     )
 
 
@@ -137,13 +152,31 @@ def _made(
     *,
     time_limit: float = TIME_LIMIT,
     patience: float = PATIENCE,
+    alone: bool = False,
 ) -> Workspace:
     """The services of one person on one layer of a place, with objects of their own for a thread.
 
-    Nothing is read anew of the settings: git itself reads anew only how it reaches a URL.
+    Nothing is read anew of the settings: git itself reads anew only how it reaches a URL. ``alone``
+    looks at no other layer.
     """
+
+    def others() -> tuple[Workspace, ...]:
+        found = () if alone else place.layers_in_use()
+        limits = {"time_limit": time_limit, "patience": patience}
+        return tuple(
+            _made(place.of_layer(layer), identity, layer, clock, alone=True, **limits)
+            for layer in found
+            if layer != name
+        )
+
     repository, settings, location = place.repository, place.settings, place.location
     inbox = place.inbox(identity.actor)
+
+    def look_for_life(task: Task, holders: Sequence[str], sure: bool) -> LastSeen:
+        from gitlease.wiring.stale import open_staleness
+
+        return open_staleness(workspace).last_seen(task, holders, sure)
+
     session = LedgerSession(
         place.store(clock, time_limit=time_limit),
         clock=clock,
@@ -156,10 +189,11 @@ def _made(
         default_ttl=settings.ttl,
         ttl_is_default=settings.ttl_is_default,
         patience=patience,
+        look_for_life=look_for_life,
     )
     url = location.url
     way = None if url is None else place.remote_at(url, location.name)
-    return Workspace(
+    workspace = Workspace(
         repository=repository,
         settings=settings,
         identity=identity,
@@ -168,9 +202,12 @@ def _made(
         ledger=session,
         open_guard=lambda: place.guard(identity.actor, clock, layer=name),
         inbox=inbox,
+        open_carried=lambda: place.carried(identity.actor),
         key=(repository.common_dir, place.key, settings.ref_prefix, name, way),
-        again=partial(_again, place, identity, name, clock),
+        again=partial(_again, place, identity, name, clock, alone),
+        others=others,
     )
+    return workspace
 
 
 def _again(
@@ -178,10 +215,12 @@ def _again(
     identity: Identity,
     name: str,
     usual: Clock,
+    alone: bool,
     *,
     session: str | None = None,
     no_session: bool = False,
     run: str | None = None,
+    pid: int = 0,
     clock: Clock | None = None,
     time_limit: float = TIME_LIMIT,
     patience: float = PATIENCE,
@@ -189,17 +228,22 @@ def _again(
     """The same person at the same ledger, whatever the settings say by now. Asks nobody.
 
     ``session`` speaks as that session, ``no_session`` as the person, and ``run`` as a session that
-    was not asked for: it binds no lease of the person's. The others are as in ``open_workspace``.
+    was not asked for, of process ``pid`` (0: one that is still to be). The others are as in
+    ``open_workspace``.
     """
     actor, source = identity.actor, identity.session_source
     if no_session:
         actor, source = replace(actor, session=None, session_explicit=False), "flag --no-session"
     elif run is not None:
-        actor, source = replace(actor, session=run, session_explicit=False), "this run alone"
+        actor = replace(actor, session=run, session_explicit=False, host=here(pid))
+        source = "this run alone"
     elif session is not None:
         actor, source = replace(actor, session=session, session_explicit=True), "flag --session"
     identity = Identity(actor, identity.holder_source, source)
-    return _made(place, identity, name, clock or usual, time_limit=time_limit, patience=patience)
+    clock = clock or usual
+    return _made(
+        place, identity, name, clock, time_limit=time_limit, patience=patience, alone=alone
+    )
 
 
 def _edges(repository: Repository, settings: Settings, *, holder: str, state: str) -> Edges:

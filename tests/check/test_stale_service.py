@@ -402,7 +402,7 @@ def test_what_is_live_or_for_a_person_to_decide_stays(world: World) -> None:
     found = stale.find()
     fixed = stale.fix(found)
     assert {(f.rule.id, why_not(f)) for f in fixed.findings} == {
-        ("lease-on-done", "it is live: only its holder ends it"),
+        ("lease-on-done", "it is live: its holder ends it, or an admin revokes it"),
         ("unknown-assignee", "that is for a person to decide"),
     }
     assert (fixed.fixed, fixed.leases) == ((), ())
@@ -416,7 +416,9 @@ def test_a_lease_of_a_task_that_is_gone_is_retired(world: World) -> None:
     del world.files[JO.holder].tasks["tasks/F002.md"]
     world.told.gone["f002"] = Deleted("tasks/F002.md", "c0ffee", BEGINNING, JO.holder)
     stale = world.stale(JO)
-    assert list(stale.find().stays.values()) == ["it is live: only its holder ends it"]
+    assert list(stale.find().stays.values()) == [
+        "it is live: its holder ends it, or an admin revokes it"
+    ]
     world.clock.advance(DAY)
     fixed = stale.fix(stale.find())
     assert [f.rule.id for f in fixed.fixed] == ["lease-on-gone"]

@@ -621,6 +621,18 @@ class LedgerStoreContract:
         with pytest.raises(Rollback):
             place.store(1).fetch(LAYER)
 
+    def test_the_lost_renewal_of_another_is_a_rollback(self, place: Place) -> None:
+        act(place, 2, claim(KIM, "F002"))
+        older = act(place, 2, renew(KIM, "F002"))
+        act(place, 2, renew(KIM, "F002"))
+        place.store(1).fetch(LAYER)
+        place.force(LAYER, older.version)
+        place.store(3).fetch(LAYER)
+        for _ in range(3):
+            act(place, 3, note(JO, "on"))
+        with pytest.raises(Rollback):
+            place.store(1).fetch(LAYER)
+
     def test_what_goes_on_from_what_was_seen_is_no_rollback(self, place: Place) -> None:
         act(place, 2, claim(KIM, "F002"))
         act(place, 1, claim(JO))
@@ -704,6 +716,13 @@ class LedgerStoreContract:
         known = place.store(1).known(LAYER)
         assert known is not None
         assert known.version == newer.version
+
+    def test_a_person_may_say_that_it_was_rolled_back(self, place: Place) -> None:
+        older = act(place, 1, claim(JO))
+        act(place, 1, release(JO))
+        place.force(LAYER, older.version)
+        assert place.store(1).confirm(LAYER, rolled_back=True).version == older.version
+        assert place.store(1).fetch(LAYER).version == older.version
 
     def test_confirming_what_is_known_changes_nothing(self, place: Place) -> None:
         known = act(place, 1, claim(JO))

@@ -38,6 +38,7 @@ from gitlease.core.moves.operation_json import BadStep, read_step, write_step
 from gitlease.core.moves.operations import (
     Acknowledge,
     Barrier,
+    Bind,
     Claim,
     Complete,
     EndSession,
@@ -49,10 +50,13 @@ from gitlease.core.moves.operations import (
     Pick,
     Release,
     Renew,
+    Restore,
     Retire,
     Retirement,
     Revoke,
+    RunOut,
     TakeTicket,
+    Unbind,
 )
 from gitlease.core.moves.step_record import Decided, StepRecord, decide
 from gitlease.core.moves.transitions import Applied
@@ -102,9 +106,9 @@ def refused(record: StepRecord, **how: Any) -> str:
 PEOPLE = (
     JO,
     KIM,
-    replace(JO, holder="Jo@example.com", session="a", session_explicit=True),
-    replace(JO, session="b"),
-    replace(KIM, session="a"),
+    replace(JO, holder="Jo@example.com", session="a", session_explicit=True, host="laptop:47"),
+    replace(JO, session="b", host="desk:11"),
+    replace(KIM, session="a", host="laptop", branch="work"),
 )
 NAMES = ("F001", "f002", "F003", "src/", "src/a.py", "*.py")
 OTHERS = (
@@ -135,11 +139,15 @@ class Player:
         pick = self.dice.choice
         every = [x for x in ledger.every_lease() if self.dice.random() < 0.8]
         grants = tuple(_grant(x) for x in every)
-        match pick(("renew", "grants", "end", "retire")):
+        match pick(("renew", "grants", "end", "retire", "run out", "unbind")):
             case "renew":
                 return Renew(id=fresh(), actor=who, ttl=pick((None, 120)))
             case "grants":
                 return Renew(id=fresh(), actor=who, grants=grants or (_grant(lease()),))
+            case "run out":
+                return RunOut(id=fresh(), actor=who, grants=grants, note=pick((None, "bye")))
+            case "unbind":
+                return Unbind(id=fresh(), actor=who, grants=grants)
             case "end":
                 return EndSession(
                     id=fresh(),
@@ -171,8 +179,8 @@ class Player:
         scope = pick(("*", "*", "parser", "ui"))
         ticket = f"{who.holder[:1].lower()}{pick('12')}"
         text = pick((None, "half done"))
-        kinds = "claim claim claim claim renew extend release complete park revoke note policy"
-        match pick((*kinds.split(), "barrier", "acknowledge", "ticket", "leave")):
+        kinds = "claim claim claim claim bind renew extend release complete park revoke note policy"
+        match pick((*kinds.split(), "barrier", "acknowledge", "ticket", "leave", "restore")):
             case "claim":
                 return Claim(
                     **about,
@@ -182,12 +190,17 @@ class Player:
                     reason=pick((None, "because", "why")),
                     paths=pick(((), ("lib/x",), ("docs/**", "src/a.py"))),
                     takeover=pick((True, False)),
+                    abandoned=pick((True, False, False)),
+                    expect_holder=pick((None, None, None, JO.holder)),
                     reopen=pick((True, False)),
+                    new=pick((True, False, False)),
                     edge=pick((True, False)),
                     assigned=pick(OTHERS),
                     ticket=pick((None, ticket)),
                     passing=pick((None, None, 0, 2)),
                 )
+            case "bind":
+                return Bind(**base, resources=(what, self.resource()), scope=scope)
             case "renew":
                 return Renew(**about, scope=pick((None, scope)), ttl=pick((None, 120)))
             case "extend":
@@ -218,6 +231,8 @@ class Player:
                 )
             case "leave":
                 return LeaveTicket(**base, resources=(what,), ticket=ticket)
+            case "restore":
+                return Restore(**base, above=ledger.header.token + pick((-1, 0, 1, 10**12)))
             case _:
                 return Barrier(**base)
 
@@ -226,6 +241,8 @@ POLICIES = (
     {"ttl_max": "4h", "skew": "90s"},
     {"admins": "jo@example.com, kim@example.com"},
     {"skew": "60s", "park_max": "1h"},
+    {"edges.abandoned_after": "1d"},
+    {"edges.abandoned_after": "never"},
 )
 
 
@@ -266,7 +283,7 @@ def play(seed: int, steps: int) -> int:
     eyes = {who: Eyes(player.dice) for who in PEOPLE}
     ledger, before = empty(), None
     for _ in range(steps):
-        seconds += player.dice.choice((0.123, 1, 30, 400, 1_000))
+        seconds += player.dice.choice((0.123, 1, 30, 400, 1_000, 1_000, 100_000))
         who = player.dice.choice(PEOPLE)
         when = eyes[who].moment(seconds)
         operations = player.batch(ledger, who, when.now.wall_ms)

@@ -116,6 +116,7 @@ SITUATIONS = [
     (Relation.THEIRS, lease(), KIM, EXPIRED, "not_holder"),
     (Relation.THEIRS_LAPSED, lease(), KIM, LAPSED, "lost"),
     (Relation.THEIRS_ASSIGNED, lease(edge=True), KIM, LAPSED, "lost"),
+    (Relation.THEIRS_ABANDONED, lease(edge=True), KIM, 7 * DAY + LAPSED, "lost"),
     (Relation.COMPLETED, DONE, JO, LIVE, "lost"),
     (Relation.GONE, DONE, JO, 31 * DAY, "lost"),
 ]

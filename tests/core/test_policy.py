@@ -46,10 +46,13 @@ def test_the_defaults_are_those_of_the_contract() -> None:
         ("admins", "a@x, b@x  a@x", ("a@x", "b@x")),
         ("admins", "", ()),
         ("keep_completed", "0", 0),
+        ("edges.abandoned_after", "never", 0),
+        ("edges.abandoned_after", "1d", 86_400),
     ],
 )
 def test_a_setting_is_understood(key: str, text: str, value: object) -> None:
-    assert getattr(change_policy(DEFAULT_POLICY, {key: text}), key) == value
+    attribute = key.removeprefix("edges.")
+    assert getattr(change_policy(DEFAULT_POLICY, {key: text}), attribute) == value
 
 
 @pytest.mark.parametrize(
@@ -70,6 +73,9 @@ def test_a_setting_is_understood(key: str, text: str, value: object) -> None:
         ("drift", "%"),
         ("rule", "moon"),
         ("history", ""),
+        ("edges.abandoned_after", "23h"),
+        ("edges.abandoned_after", "0"),
+        ("abandoned_after", "2d"),
         ("admins", "a\x07b"),
         ("admins", "x" * 255),
         ("admins", " ".join(f"a{n}@x" for n in range(MAX_ADMINS + 1))),
@@ -97,6 +103,7 @@ def test_limits_are_changed_together() -> None:
         admins=st.lists(st.sampled_from(["a@x", "b@x", "c@x"]), unique=True).map(tuple),
         history=st.sampled_from(History),
         keep_completed=st.integers(0, 10**8),
+        abandoned_after=st.sampled_from([0, 86_400, 10**8]),
     )
 )
 def test_what_is_shown_can_be_set(policy: Policy) -> None:

@@ -60,7 +60,16 @@ from gitlease.core.ledger import (
 )
 from gitlease.core.loss import Loss, ending
 from gitlease.core.moves import claiming
-from gitlease.core.moves.operations import Acknowledge, Barrier, Claim, DropRecord, Operation
+from gitlease.core.moves.operations import (
+    Acknowledge,
+    Barrier,
+    Claim,
+    DropRecord,
+    Operation,
+    Restore,
+    RunOut,
+    grant_of,
+)
 from gitlease.core.moves.transitions import MOVES, apply
 from gitlease.core.policy import Policy, Rule
 from gitlease.core.resources.resource import parse_resource
@@ -210,12 +219,45 @@ def test_every_step_is_one_revision() -> None:
         assert ledger.header.revision == number
 
 
+def test_scopes_share_the_paths_of_their_task_and_no_folder_that_is_claimed_itself() -> None:
+    for resource, paths, free in (("F001", ("src/",), True), ("docs/", (), False)):
+        first = claim(JO, resource, scope="parser", paths=paths)
+        ledger = as_stored(apply(empty(), [first], moment()).ledger)
+        other = claim(KIM, resource, scope="lexer", paths=paths)
+        if free:
+            assert apply(ledger, [other], moment()).changed
+        else:
+            with pytest.raises(LeaseHeld):
+                apply(ledger, [other], moment())
+
+
 def test_a_barrier_changes_nothing_but_the_revision() -> None:
     ledger, outcome = step(BASE, Barrier(id=fresh(), actor=KIM), when=moment(LIVE))
     assert outcome.changed
     assert ledger.header.revision == BASE.header.revision + 1
     assert leases_in(ledger) == leases_in(BASE)
     assert ledger.header.token == BASE.header.token
+
+
+def test_tokens_go_on_above_those_of_another_past() -> None:
+    above = BASE.header.token + 5
+    ledger, outcome = step(BASE, Restore(id=fresh(), actor=KIM, above=above), when=moment(LIVE))
+    assert outcome.changed
+    assert leases_in(ledger) == leases_in(BASE)
+    assert ledger.header.epoch == BASE.header.epoch + 1
+    ledger, outcome = step(ledger, claim(KIM, "F9"), when=moment(LIVE))
+    assert outcome.leases[0].token > above
+
+
+def test_tokens_that_are_above_already_stay_as_they_are() -> None:
+    op = Restore(id=fresh(), actor=KIM, above=BASE.header.token)
+    assert not apply(BASE, [op], moment(LIVE)).changed
+
+
+def test_one_step_cannot_use_up_the_epochs() -> None:
+    op = Restore(id=fresh(), actor=KIM, above=(BASE.header.epoch + 2) * EPOCH_SIZE)
+    with pytest.raises(Invalid):
+        step(BASE, op, when=moment(LIVE))
 
 
 def test_every_grant_takes_a_greater_token() -> None:
@@ -281,6 +323,14 @@ def test_the_ring_is_bounded_and_keeps_the_newest() -> None:
         ledger, _ = step(ledger, barrier, when=moment())
     assert [entry.operation for entry in ledger.header.ring] == ids[-RING_SIZE:]
     assert ledger.header.entry(ids[0]) is None
+
+
+def test_the_ring_forgets_whole_steps() -> None:
+    barriers = (Barrier(id=fresh(), actor=JO) for _ in range(RING_SIZE + 1))
+    ledger, _ = step(empty(), next(barriers), next(barriers), when=moment())
+    for barrier in barriers:
+        ledger, _ = step(ledger, barrier, when=moment())
+    assert [entry.revision for entry in ledger.header.ring] == list(range(2, RING_SIZE + 1))
 
 
 @pytest.mark.parametrize(
@@ -544,6 +594,18 @@ def test_anyone_sets_the_policy_until_there_are_admins() -> None:
         apply(ledger, [set_policy(KIM, admins="lee@example.com")], moment())
 
 
+@pytest.mark.parametrize("text", ["", "none", "none lee@example.com", " , "])
+def test_admins_are_given_up_only_by_an_admin_who_confirms_it(text: str) -> None:
+    ledger, _ = step(empty(), set_policy(KIM, admins="kim@example.com"), when=moment())
+    with pytest.raises(PolicyRefused) as refused:
+        apply(ledger, [set_policy(KIM, admins=text)], moment())
+    assert "'none kim@example.com'" in refused.value.hints[0]
+    with pytest.raises(PolicyRefused):
+        apply(ledger, [set_policy(JO, admins="none jo@example.com")], moment())
+    ledger, _ = step(ledger, set_policy(KIM, admins="none KIM@example.com"), when=moment())
+    assert ledger.header.policy.admins == ()
+
+
 def test_a_new_policy_binds_later_writes_and_shortens_nothing() -> None:
     ledger, _ = step(holding(lease(ttl=3_600)), set_policy(JO, ttl_max="1m"), when=moment(1))
     assert only(ledger).expires_at == at(3_600).wall_ms
@@ -636,3 +698,12 @@ def test_an_event_speaks_of_the_resource_in_its_stored_spelling() -> None:
     ledger = holding(lease())
     (event,) = apply(ledger, [renew(JO, "f001")], moment(LIVE)).events
     assert event.resource == str(parse_resource("F001"))
+
+
+def test_what_a_step_has_run_out_it_may_claim_as_a_part_of_the_whole() -> None:
+    """What an operation reports may be gone by a later one of the same person, in one step."""
+    ledger = holding(lease(scope="docs", edge=True))
+    (mine,) = leases_in(ledger)
+    over = RunOut(id=fresh(), actor=JO, grants=(grant_of(mine),))
+    ledger, outcome = step(ledger, over, claim(JO), when=moment(1))
+    assert ([x.scope for x in leases_in(ledger)], outcome.status) == (["*"], "run_out")

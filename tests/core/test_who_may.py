@@ -7,6 +7,7 @@ every verb comes to in them: what was done, or the code of the refusal.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 from core.values import (
@@ -32,14 +33,17 @@ from core.values import (
     step,
 )
 
+from gitlease.core.edge import Assignee
 from gitlease.core.errors import LeaseHeld, NotHolder, PolicyRefused, UsageError
 from gitlease.core.expiry import Sighting
 from gitlease.core.lease import Actor, Lease, State
 from gitlease.core.ledger import Ledger
 from gitlease.core.moves.transitions import apply
 from gitlease.core.outcome import Outcome
+from gitlease.core.policy import DEFAULT_POLICY, EDGES
 
 LIVE, EXPIRED, LAPSED = 10, TTL + 1, TTL + SKEW + 1  # seconds after the grant
+GONE = LAPSED + 7 * 86_400
 
 JO_CI = replace(JO, session="build-7")
 JO_AGENT = replace(JO, session="claude:1234", session_explicit=True)
@@ -66,6 +70,9 @@ NOBODY = "none, or lapsed without an edge | anyone | yes | `lost` | yes, cleans 
 ASSIGNED = (
     "none or lapsed, task assigned to another (in the record or the task file) | not the assignee"
     " | `held`, needs `--takeover --reason` | `lost` | `held`"
+)
+ABANDONED = (
+    "the same, abandoned | not the assignee | needs a look for signs of life | `lost` | `held`"
 )
 OWN = "live, same person, unbound or same session | holder | renews | yes | yes"
 OTHER_SESSION = (
@@ -117,6 +124,9 @@ CASES = [
         "lost",
         "held",
     ),
+    Case(ASSIGNED, "almost", (lease(edge=True),), KIM, GONE - 1, "held", "lost", "held"),
+    Case(ABANDONED, "yes", (lease(edge=True),), KIM, GONE, "held", "lost", "held"),
+    Case(ABANDONED, "own", (lease(edge=True),), JO, GONE, "claimed", "lost", "ok"),
     Case(OWN, "unbound", (lease(),), JO, LIVE, "renewed", "ok", "ok"),
     Case(OWN, "unbound, from a session", (lease(),), JO_AGENT, LIVE, "renewed", "ok", "ok"),
     Case(OWN, "same session", (lease(holder=JO_CI),), JO_CI, LIVE, "renewed", "ok", "ok"),
@@ -394,6 +404,75 @@ def test_an_edge_protects_until_it_is_taken_over_with_a_reason() -> None:
     assert (record.holder, record.reason) == (KIM.holder, "on holiday")
     (notice,) = ledger.notices(JO.holder)
     assert (notice.what, notice.by, notice.reason) == ("taken_over", KIM.holder, "on holiday")
+
+
+def test_what_is_abandoned_is_taken_over_and_its_assignee_is_told() -> None:
+    ledger = holding(lease(edge=True))
+    with pytest.raises(LeaseHeld) as refused:
+        apply(ledger, [claim(KIM, abandoned=True)], moment(GONE - 1))
+    assert "after 2026-11-27T12:16:00Z anyone may claim it" in refused.value.hints[0]
+    taken = claim(KIM, abandoned=True, edge=True, assigned=(Assignee("jo", (JO.holder,)),))
+    ledger, outcome = step(ledger, taken, when=moment(GONE))
+    assert (outcome.status, outcome.unassigned) == ("taken_over", ("jo",))
+    assert [x.holder for x in leases_in(ledger)] == [KIM.holder]
+    (notice,) = ledger.notices(JO.holder)
+    assert (notice.what, notice.by, notice.reason) == (
+        "taken_over",
+        KIM.holder,
+        "it was abandoned",
+    )
+
+
+def test_whoever_else_is_assigned_keeps_what_another_abandoned() -> None:
+    """Somebody in the file without a record, or with one on another scope that is younger."""
+    stranger = Assignee("@codex")
+    with pytest.raises(LeaseHeld, match="is assigned to @codex"):
+        apply(
+            holding(lease(edge=True)),
+            [claim(KIM, abandoned=True, assigned=(Assignee("jo", (JO.holder,)), stranger))],
+            moment(GONE),
+        )
+    younger = lease(edge=True, scope="docs", since=GONE - 2 * LAPSED)
+    with pytest.raises(LeaseHeld):
+        apply(
+            holding(lease(edge=True, scope="code"), younger),
+            [claim(KIM, scope="code", abandoned=True)],
+            moment(GONE),
+        )
+
+
+@pytest.mark.parametrize(("setting", "seconds"), [("1d", 86_400), ("30d", 30 * 86_400)])
+def test_the_ledger_says_when_an_edge_is_abandoned(setting: str, seconds: int) -> None:
+    ledger, _ = step(
+        holding(lease(edge=True)), set_policy(KIM, **{EDGES: setting}), when=moment(LIVE)
+    )
+    wanted = claim(KIM, abandoned=True)
+    with pytest.raises(LeaseHeld):
+        apply(ledger, [wanted], moment(LAPSED + seconds - 1))
+    assert step(ledger, wanted, when=moment(LAPSED + seconds))[1].status == "taken_over"
+
+
+def test_where_nothing_is_ever_abandoned_an_edge_protects_for_good() -> None:
+    ledger = holding(lease(edge=True), policy=replace(DEFAULT_POLICY, abandoned_after=0))
+    with pytest.raises(LeaseHeld) as refused:
+        apply(ledger, [claim(KIM, abandoned=True)], moment(3_000 * 86_400))
+    assert "the ledger never calls it abandoned" in refused.value.hints[0]
+
+
+def test_a_takeover_takes_only_from_whom_it_expects() -> None:
+    ledger = holding(lease(edge=True))
+    known = (Assignee("jo", (JO.holder,)),)
+    taking: dict[str, Any] = {"takeover": True, "reason": "on holiday", "assigned": known}
+    for other in (
+        claim(KIM, **taking, expect_holder="lee@example.com"),
+        claim(KIM, "F002", **taking, expect_holder="lee@example.com"),
+    ):
+        with pytest.raises(LeaseHeld, match=f"is assigned to {JO.holder}"):
+            apply(ledger, [other], moment(LAPSED))
+    with pytest.raises(UsageError):
+        apply(ledger, [claim(KIM, expect_holder=JO.holder)], moment(LAPSED))
+    taken = claim(KIM, **taking, expect_holder="JO@example.com")
+    assert step(ledger, taken, when=moment(LAPSED))[1].status == "taken_over"
 
 
 def test_a_takeover_never_takes_a_live_lease() -> None:

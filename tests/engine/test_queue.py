@@ -23,6 +23,7 @@ from gitlease.engine.queue.order import (
 )
 
 LAPSED = TTL + SKEW + 1
+GONE = LAPSED + 7 * 86_400
 
 
 def task(name: str, **more: object) -> Task:
@@ -103,6 +104,22 @@ def test_what_waits_is_handed_out_only_when_nothing_else_is_there() -> None:
     assert [e.task.resource.text for e in hand_out(survey(tasks, around()))] == ["F2", "F1"]
 
 
+def test_what_is_abandoned_is_handed_out_after_everything_else() -> None:
+    tasks = [
+        task("F1", priority="high", assigned=(KIM.holder,)),
+        task("F2", priority="low"),
+        task("F3", depends_on=("F2",)),
+    ]
+    found = hand_out(
+        survey(tasks, around(lease(holder=KIM, resource="F1", edge=True), seconds=GONE))
+    )
+    assert [(e.task.resource.text, e.abandoned) for e in found] == [
+        ("F2", False),
+        ("F3", False),
+        ("F1", True),
+    ]
+
+
 def test_dependencies_in_a_circle_end() -> None:
     names = [f"F{i}" for i in range(50)]
     tasks = [task(n, depends_on=(names[i - 1],)) for i, n in enumerate(names)]
@@ -127,6 +144,15 @@ def test_a_long_chain_is_no_trouble() -> None:
         (task("F001"), lease(holder=KIM), 10, WhyNot.HELD, KIM.holder),
         (task("F001"), lease(holder=KIM), LAPSED, None, None),
         (task("F001"), lease(holder=KIM, edge=True), LAPSED, WhyNot.ASSIGNED, KIM.holder),
+        (task("F001"), lease(holder=KIM, edge=True), GONE, None, None),
+        (task("F001", assigned=(KIM.holder,)), lease(holder=KIM, edge=True), GONE, None, None),
+        (
+            task("F001", assigned=(KIM.holder, "@codex")),
+            lease(holder=KIM, edge=True),
+            GONE,
+            WhyNot.ASSIGNED,
+            "@codex",
+        ),
         (task("F001"), lease(), 10, WhyNot.YOURS, JO.holder),
         (task("F001"), lease(edge=True), LAPSED, None, None),
         (task("F001"), lease(holder=replace(JO, session="ci")), 10, WhyNot.HELD, JO.holder),
@@ -155,8 +181,8 @@ def test_why_a_task_is_not_handed_out(
         (lease(edge=True), 10, Carried.LIVE, None),
         (lease(holder=replace(JO, session="ci"), edge=True), 10, Carried.LIVE, None),
         (lease(edge=True), LAPSED, Carried.LAPSED, None),
-        (lease(holder=KIM, edge=True), 10, Carried.TAKEN_OVER, KIM.holder),
-        (lease(holder=KIM, edge=True), LAPSED, Carried.TAKEN_OVER, KIM.holder),
+        (lease(holder=KIM, edge=True), 10, Carried.THEIRS, KIM.holder),
+        (lease(holder=KIM, edge=True), LAPSED, Carried.THEIRS, KIM.holder),
     ],
 )
 def test_what_one_carries_says_how_its_lease_stands(
@@ -167,10 +193,13 @@ def test_what_one_carries_says_how_its_lease_stands(
     assert (carried.state, carried.by) == (state, by)
 
 
-def test_a_fellow_assignee_has_taken_nothing() -> None:
-    found = task("F001", assigned=(JO.holder, KIM.holder))
-    (carried,) = carrying([found], around(lease(holder=KIM, scope="docs", edge=True)))
-    assert carried.state is Carried.NONE
+@pytest.mark.parametrize("assigned", [(JO.holder,), (JO.holder, KIM.holder)])
+def test_only_the_audit_trail_says_that_something_was_taken(assigned: tuple[str, ...]) -> None:
+    found, seen = task("F001", assigned=assigned), around(lease(holder=KIM, edge=True))
+    (carried,) = carrying([found], seen)
+    assert (carried.state, carried.by) == (Carried.THEIRS, KIM.holder)
+    (carried,) = carrying([found], replace(seen, was_taken=lambda key: key == "f001"))
+    assert carried.state is Carried.TAKEN_OVER
 
 
 def test_leases_without_a_task_are_carried_too_and_done_tasks_are_not() -> None:

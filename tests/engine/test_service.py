@@ -110,7 +110,7 @@ def test_the_first_contact_fetches_once(world: World) -> None:
 def test_renewing_fifty_leases_is_one_push(begun: World) -> None:
     begun.of(JO).claim([parse_resource(f"task-{n}") for n in range(50)])
     assert begun.asked() == ["push"]
-    assert len(begun.of(JO).renew().leases) == 50
+    assert len(begun.of(JO).renew_all().leases) == 50
     assert begun.asked() == ["push"]
 
 
@@ -365,6 +365,9 @@ def test_what_the_server_refuses_twice_is_denied(begun: World) -> None:
     with pytest.raises(Denied):
         begun.of(JO).claim([F001])
     assert begun.holders() == []
+    (said,) = begun.of(JO).read().warnings
+    assert "claim of F001" in said
+    assert "has not reached the remote so far" in said
     assert begun.of(JO).claim([F001]).status == "claimed"
 
 
@@ -619,14 +622,14 @@ def test_renewing_names_what_is_lost_and_renews_the_rest(begun: World) -> None:
     begun.of(JO).claim([F001], ClaimOptions(ttl=60))
     begun.of(JO).claim([F002], ClaimOptions(ttl=600))
     begun.clock.advance(100)
-    answer = begun.of(JO).renew()
+    answer = begun.of(JO).renew_all()
     assert [view.resource for view in answer.leases] == ["F002"]
     assert [refusal.resource for refusal in answer.refused] == ["F001"]
     assert isinstance(answer.refused[0], LeaseLost)
 
 
 def test_renewing_everything_with_nothing_held_succeeds(begun: World) -> None:
-    answer = begun.of(JO).renew()
+    answer = begun.of(JO).renew_all()
     assert answer.leases == ()
     assert not answer.changed
 

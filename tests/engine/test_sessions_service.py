@@ -25,9 +25,8 @@ from gitlease.core.errors import (
     UsageError,
 )
 from gitlease.core.lease import Actor, Lease, State
-from gitlease.core.ledger import MAX_STEP
 from gitlease.core.resources.resource import parse_resource
-from gitlease.engine.answers import ClaimOptions
+from gitlease.engine.answers import MAX_RESOURCES, ClaimOptions
 from gitlease.engine.edges import EdgeRules, Edges
 from gitlease.engine.queue.order import Carried
 from gitlease.engine.queue.queueing import TaskQueue
@@ -147,7 +146,7 @@ def test_an_answer_that_is_lost_costs_time_and_not_truth(world: World, fault: Fa
     world.remote.pushes.append(fault)
     assert world.of(ONE).claim([F001]).leases[0].token == 2
     world.remote.pushes.append(fault)
-    assert [x.resource for x in world.of(ONE).end_session().leases] == ["F001"]
+    assert [x.resource for x in world.of(ONE).end_session(release=True).leases] == ["F001"]
     assert world.records() == {}
 
 
@@ -175,8 +174,9 @@ def test_nobody_renews_it_as_commits_are_made(world: World) -> None:
     assert guard.due() == ()
     guard.refresh()
     assert (watch.idle.held_until, watch.idle.renew_at) == (0, 0)
-    with pytest.raises(LeaseLost, match="path:docs"):
-        world.of(ONE).renew()
+    (lost,) = world.of(ONE).renew_all().refused
+    assert isinstance(lost, LeaseLost)
+    assert lost.resource == "path:docs"
     assert world.records()["path:src"].renewals == 1, "by the parking alone"
     world.clock.advance(HOUR)
     assert guard.check(touched).warnings[0].startswith("your lease of path:")
@@ -282,14 +282,14 @@ def test_a_session_of_fifty_leases_ends_in_one_push(world: World) -> None:
     world.requests()
     ring = world.of(ONE).store.fetch("global").ledger.header.ring  # type: ignore[union-attr]
     world.requests()
-    answer = world.of(ONE).end_session()
+    answer = world.of(ONE).end_session(release=True)
     assert world.requests() == ["push"]
     assert (answer.status, len(answer.leases)) == ("released", 50)
     assert set(world.records()) == {"F001", "F002", "F003"}
     after = world.of(ONE).store.fetch("global").ledger.header.ring  # type: ignore[union-attr]
     assert len(after) == len(ring) + 1
     world.requests()
-    again = world.of(ONE).end_session()
+    again = world.of(ONE).end_session(release=True)
     assert (again.leases, again.changed) == ((), False)
     assert world.requests() == ["fetch"], "that nothing is held is not said from old knowledge"
 
@@ -298,8 +298,8 @@ def test_a_session_of_very_many_leases_ends_in_as_few_as_the_audit_trail_allows(
     world: World,
 ) -> None:
     names = [parse_resource(f"n{number}") for number in range(AT_ONCE + 20)]
-    for first in range(0, len(names), MAX_STEP):
-        world.of(ONE).claim(names[first : first + MAX_STEP], ClaimOptions(any_name=True))
+    for first in range(0, len(names), MAX_RESOURCES):
+        world.of(ONE).claim(names[first : first + MAX_RESOURCES], ClaimOptions(any_name=True))
     world.requests()
     assert len(world.of(ONE).end_session(park=True).leases) == AT_ONCE + 20
     assert world.requests() == ["push", "push"]
@@ -312,27 +312,58 @@ def test_the_edges_go_with_the_leases_and_stay_with_parked_ones(world: World) ->
     assert world.tasks_of(JO)["F001"].assigned == (JO.holder,)
     assert {x.parked for x in world.records().values()} == {True}
     world.of(TWO).claim([F001, F002])
-    answer = world.of(TWO).end_session(note="stopped")
+    answer = world.of(TWO).end_session(release=True, note="stopped")
     assert (answer.edge, len(answer.written)) == ("removed", 2)
     assert world.tasks_of(JO)["F001"].assigned == world.tasks_of(JO)["F002"].assigned == ()
     assert [n.text for n in world.of(KIM).claim([F001]).notes] == ["stopped"]
+
+
+def test_unless_told_otherwise_a_session_ends_and_keeps_its_edges(world: World) -> None:
+    port = parse_resource("port-80")
+    world.of(ONE).claim([F001, port], ClaimOptions(any_name=True))
+    world.requests()
+    answer = world.of(ONE).end_session(note="stopped")
+    assert (answer.status, answer.edge, answer.written) == ("run_out", "none", ())
+    assert [(x.resource, x.state) for x in answer.leases] == [
+        ("F001", "expired"),
+        ("port-80", "released"),
+    ]
+    assert world.requests() == ["push"]
+    assert world.tasks_of(JO)["F001"].assigned == (JO.holder,)
+    left = world.records()
+    assert [(x.session, x.edge) for x in left.values()] == [(None, True)]
+    world.clock.advance(DAY)
+    with pytest.raises(LeaseHeld):
+        world.of(KIM).claim([F001])
+    assert world.of(TWO).claim([F001]).status == "claimed"
+
+
+def test_an_edge_that_its_session_left_goes_with_a_release(world: World) -> None:
+    world.of(ONE).claim([F001])
+    world.of(ONE).end_session()
+    answer = world.of(JO).release([F001])
+    assert (answer.edge, world.tasks_of(JO)["F001"].assigned, world.records()) == (
+        "removed",
+        (),
+        {},
+    )
 
 
 def test_by_its_name_any_session_of_ones_own_is_ended(world: World) -> None:
     world.of(ONE).claim([F001])
     world.of(TWO).claim([F002])
     world.of(JO).claim([F003])
-    assert [x.resource for x in world.of(TWO).end_session("one").leases] == ["F001"]
-    assert [x.resource for x in world.of(JO).end_session("two").leases] == ["F002"]
+    assert [x.resource for x in world.of(TWO).end_session("one", release=True).leases] == ["F001"]
+    assert [x.resource for x in world.of(JO).end_session("two", release=True).leases] == ["F002"]
     assert list(world.records()) == ["F003"]
     with pytest.raises(UsageError, match="no session"):
-        world.of(JO).end_session()
+        world.of(JO).end_session(release=True)
 
 
 def test_the_session_of_another_person_stays(world: World) -> None:
     world.of(ONE).claim([F001])
     for answer in (
-        world.of(replace(KIM, session="one")).end_session(),
+        world.of(replace(KIM, session="one")).end_session(release=True),
         world.of(KIM).end_session("one", park=True),
     ):
         assert (answer.leases, answer.changed) == ((), False)
@@ -344,19 +375,19 @@ def test_what_was_claimed_elsewhere_by_the_session_is_found(world: World) -> Non
     world.of(ONE).claim([F001])
     world.of(ONE, "b").claim([F002])
     world.requests()
-    answer = world.of(ONE).end_session()
+    answer = world.of(ONE).end_session(release=True)
     assert {x.resource for x in answer.leases} == {"F001", "F002"}
     assert world.records() == {}
     assert world.requests()[-1] == "push"
     world.of(ONE).claim([F003])
-    assert [x.resource for x in world.of(ONE, "new").end_session().leases] == ["F003"]
+    assert [x.resource for x in world.of(ONE, "new").end_session(release=True).leases] == ["F003"]
 
 
 def test_what_others_took_meanwhile_refuses_nothing(world: World) -> None:
     world.of(ONE).claim([F001, F002])
     world.of(ONE, "b").release([F001])
     world.of(KIM).claim([F001])
-    answer = world.of(ONE).end_session()
+    answer = world.of(ONE).end_session(release=True)
     assert [x.resource for x in answer.leases] == ["F002"]
     assert world.records()["F001"].holder == KIM.holder
     assert world.tasks_of(JO)["F002"].assigned == ()
@@ -368,21 +399,21 @@ def test_only_what_works_for_it_ends_with_a_session_where_that_is_asked(world: W
     world.of(below).claim([F002])
     world.of(replace(JO, session="oneself")).claim([F003])
     world.requests()
-    assert len(world.of(ONE).end_session(below=True, known=True).leases) == 2
+    assert len(world.of(ONE).end_session(below=True, known=True, release=True).leases) == 2
     assert list(world.records()) == ["F003"]
     assert world.requests() == ["push"]
-    world.of(ONE).end_session(below=True, known=True)
+    world.of(ONE).end_session(below=True, known=True, release=True)
     assert world.requests() == []
 
 
 def test_a_task_file_that_cannot_be_edited_keeps_only_its_own_lease(world: World) -> None:
     world.of(ONE).claim([F001, F002, F003])
     world.tasks_of(JO).unwritable.add("tasks/F002.md")
-    answer = world.of(ONE).end_session()
+    answer = world.of(ONE).end_session(release=True)
     assert {x.resource for x in answer.leases} == {"F001", "F003"}
     assert [error.resource for error in answer.refused] == ["F002"]
     assert list(world.records()) == ["F002"]
-    alone = world.of(ONE).end_session()
+    alone = world.of(ONE).end_session(release=True)
     assert (alone.leases, alone.changed, len(alone.refused)) == ((), False, 1)
     assert world.of(ONE).end_session(park=True).refused == (), "no file is touched by that"
 
@@ -393,7 +424,7 @@ def test_with_parking_what_ran_out_stays_as_it_is(world: World) -> None:
     world.clock.advance(11)
     assert [x.resource for x in world.of(ONE).end_session(park=True).leases] == ["F002"]
     assert world.records()["F001"].session == "one"
-    assert [x.resource for x in world.of(ONE).end_session().leases] == ["F001"]
+    assert [x.resource for x in world.of(ONE).end_session(release=True).leases] == ["F001"]
 
 
 def test_where_nothing_may_be_parked_the_session_goes_on(world: World) -> None:
@@ -409,7 +440,7 @@ def test_without_the_remote_nothing_has_ended(world: World) -> None:
     world.remote.pushes += [Fault.UNREACHABLE] * 9
     world.remote.fetches += [Fault.UNREACHABLE] * 9
     with pytest.raises(Unavailable):
-        world.of(ONE).end_session()
+        world.of(ONE).end_session(release=True)
     assert world.tasks_of(JO)["F001"].assigned == (JO.holder,)
     assert world.records()["F001"].state is State.ACTIVE
 
@@ -423,11 +454,11 @@ def test_a_kill_at_any_step_leaves_nothing_to_mend_by_hand(world: World, step: s
     files = world.tasks_of(JO)
     files.killed_at = step
     with pytest.raises(Killed):
-        world.of(ONE).end_session()
+        world.of(ONE).end_session(release=True)
     world.of(TWO).read()  # the next command finishes it, or forgets it
     held = {name: bool(files[name].assigned) for name in ("F001", "F002")}
     assert held == {name: name in world.records() for name in held}
-    world.of(ONE).end_session()
+    world.of(ONE).end_session(release=True)
     assert (world.records(), files["F001"].assigned, files["F002"].assigned) == ({}, (), ())
     assert not files.intents
 
@@ -437,7 +468,7 @@ def test_a_damaged_record_beside_one_of_the_session_is_told(world: World, park: 
     world.of(ONE).claim([F001], ClaimOptions(scope="a"))
     world.of(ONE).claim([F002])
     world.remote.damage("global", "leases/f0/broken.yaml", Broken("not YAML", F001))
-    answer = world.of(ONE).end_session(park=park)
+    answer = world.of(ONE).end_session(park=park, release=not park)
     assert [x.resource for x in answer.leases] == ["F002"]
     assert len(answer.refused) == 1
 

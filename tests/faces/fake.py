@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import itertools
 import json
+import os
 import re
 from collections.abc import Iterable, Sequence
 from contextlib import redirect_stderr, redirect_stdout
@@ -28,6 +29,7 @@ from gitlease.engine.edges import EdgeRules, Edges
 from gitlease.engine.ports import Change, Pending, Prepared, Snapshot, Swapped, TaskList
 from gitlease.engine.queue.queueing import TaskQueue
 from gitlease.faces.cli.app import run
+from gitlease.guard.carried import CarriedFolder
 
 NOON = 1_795_176_000_000  # 2026-11-20T12:00:00Z
 
@@ -54,7 +56,8 @@ class MemoryStore:
         self._ask()
         return self._snapshot(layer)
 
-    confirm = fetch
+    def confirm(self, layer: str, *, rolled_back: bool = False) -> Snapshot:
+        return self.fetch(layer)
 
     def peek(self, layer: str) -> str | None:
         self._ask()
@@ -153,6 +156,7 @@ class Desk:
     folder: str = ""
     toplevel: str | None = None
     default_ttl: int = 900
+    private: str = os.devnull
     opened: list[dict[str, Any]] = field(default_factory=list)
     settings: tuple[Any, ...] = ()
     tasks: DeskTasks = field(default_factory=DeskTasks)
@@ -179,9 +183,11 @@ class Desk:
                 default_ttl=self.default_ttl,
             )
         )
-        return SimpleNamespace(
-            repository=SimpleNamespace(folder=self.folder, toplevel=self.toplevel),
-            settings=SimpleNamespace(table=lambda: self.settings),
+        space = SimpleNamespace(
+            repository=SimpleNamespace(
+                folder=self.folder, toplevel=self.toplevel, common_dir="/nowhere"
+            ),
+            settings=SimpleNamespace(table=lambda: self.settings, landing_release="never"),
             location=SimpleNamespace(name=None, url=None),
             identity=SimpleNamespace(
                 actor=actor,
@@ -190,8 +196,16 @@ class Desk:
             ),
             layer=layer,
             ledger=service.session,
-            queue=TaskQueue(service.session),
+            carried=CarriedFolder(self.private, self.holder, session),
         )
+        chosen = options["local"] or options["layer"] or options.get("alone")
+        others = () if chosen else sorted({"global", *self.store.heads} - {layer})
+        space.in_use = (
+            space,
+            *(self.open(directory, **{**options, "layer": x, "alone": True}) for x in others),
+        )
+        space.queue = TaskQueue(service.session, lambda: [x.ledger for x in space.in_use[1:]])
+        return space
 
     def run(self, *argv: str, prog: str = "gitlease", terminal: bool = False) -> Ran:
         """Run one command line here."""

@@ -9,7 +9,6 @@ import pty
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,7 +26,6 @@ from gitlease.core.errors import NotARepository, Unavailable
 from gitlease.faces.agents import answers, background, claude, codex, cursor, handling
 from gitlease.faces.agents.events import MAX_BYTES, EventKind
 from gitlease.guard.guarding import GuardService
-from gitlease.guard.idle_marker import ACTIVITY, MESSAGE
 from gitlease.guard.inbox import InboxFolder
 
 ROOT = str(Path(__file__).parents[2])
@@ -84,10 +82,12 @@ class Seats:
 
     def open(self, session: str) -> Any:
         flags = {"session": session, "no_session": False, "local": False, "layer": None}
+        self.desk.private = str(self.root / ".git" / "gitlease")
         space = self.desk.open(str(self.root), **flags)
         space.repository.toplevel = str(self.root)
         space.settings = SimpleNamespace(
             guard_mode=self.mode,
+            landing_release="never",
             guard_offline=self.offline,
             tasks=SimpleNamespace(files=("tasks/**/*.md",)),
         )
@@ -106,7 +106,8 @@ class Seats:
 
     def send(self, name: str, data: bytes | None = None) -> tuple[dict[str, Any] | None, str]:
         data = recorded(name, self.root) if data is None else data
-        return handling.handle(words(name), data, opener=self)
+        now = self.desk.clock.now
+        return handling.handle(words(name), data, opener=self, now=lambda: now().wall_ms / 1_000)
 
 
 @pytest.fixture
@@ -415,7 +416,7 @@ def test_a_session_begins_knowing_what_is_going_on(desks: tuple[Desk, Seats], na
     for line in (
         "gitlease: who works on what in this repository, by the ledger on origin (memory)",
         f"you are bob@example.com, session {SESSIONS[host]}",
-        "you hold path:docs until 12:15:00Z, expires in 15m",
+        "you carry path:docs: live until 12:15:00Z, expires in 15m",
         "held by others:",
         "- src/auth: ada@example.com (on laptop, branch main), until 12:15:00Z, expires in 15m",
         "free tasks: gitlease next; to claim: gitlease claim RESOURCE",
@@ -482,6 +483,9 @@ def test_the_background_renews_and_releases_only_what_is_bound_to_the_session(
         return {x["resource"]: (x["session"], x["renewals"]) for x in leases}
 
     background.renew([own], opener)
+    assert {renewals for _, renewals in held().values()} == {0}, "nothing was due"
+    bob.clock.advance(301)
+    background.renew([own], opener)
     assert sorted(held().values(), key=str) == sorted(
         [(own, 1), (f"{own}/1", 0), ("other", 0), (None, 0)], key=str
     )
@@ -489,28 +493,28 @@ def test_the_background_renews_and_releases_only_what_is_bound_to_the_session(
     assert [session for session, _ in held().values()] == ["other", None]
     asked = bob.store.asked
     background.release([own], opener)
+    assert bob.store.asked == asked
     background.renew([own], opener)
     assert bob.store.asked == asked
 
 
-NOT_RENEWED = "your leases were not renewed"
+RAN_OUT = "your lease of path:a ran out at "
 
 
 @pytest.mark.parametrize("name", names("after-tool", "before-edit", "session-start"))
-def test_what_came_of_a_renewal_is_told_once(desks: tuple[Desk, Seats], name: str) -> None:
+def test_what_was_lost_is_told_once(desks: tuple[Desk, Seats], name: str) -> None:
     amy, seats = desks
     host, _ = words(name)
     own = SESSIONS[host]
     (seats.root / ".git" / "gitlease").mkdir(parents=True)
     seats.desk.ok("claim", "a/", "--session", own)
     amy.clock.advance(100_000)
-    background.renew([own], lambda _, session: seats.open(session))
     answer, _ = seats.send(name)
     if "subagent" in name:
-        assert NOT_RENEWED not in json.dumps(answer), "that is the session's to be told"
+        assert RAN_OUT not in json.dumps(answer), "that is the session's to be told"
     else:
-        assert NOT_RENEWED in json.dumps(answer)
-        assert NOT_RENEWED not in json.dumps(seats.send(name)[0])
+        assert RAN_OUT in json.dumps(answer)
+        assert RAN_OUT not in json.dumps(seats.send(name)[0])
 
 
 @pytest.mark.parametrize("name", names("session-end", "subagent-stop", "after-tool"))
@@ -525,14 +529,14 @@ def test_what_is_left_to_the_background_is_answered_at_once(
     gitlease_folder = seats.root / ".git" / "gitlease"
     gitlease_folder.mkdir(parents=True)
     host, word = words(name)
-    assert seats.send(name) == (nothing(host), "")
     if word == "after-tool":
-        assert started == [["agent", host, "renew-now", SESSIONS[host]]]
-        seats.send(name)  # throttled
-        renew_at(gitlease_folder, time.time() + 60)
-        seats.send(name)
-        assert len(started) == 1
+        seats.desk.ok("claim", "src/", "--session", SESSIONS[host])
+        seats.desk.clock.advance(301)
+        for _ in range(2):
+            assert seats.send(name) == (nothing(host), "")
+            assert started == [["agent", host, "renew-now", SESSIONS[host]]], "throttled"
         return
+    assert seats.send(name) == (nothing(host), "")
     agent = {"claude": "/a9e83d51", "codex": "/019a9f10"}[host] if "subagent" in name else ""
     assert started == [["agent", host, "release-now", SESSIONS[host] + agent]]
     kept = handling.handle([*words(name), "--keep"], recorded(name, seats.root), opener=seats)
@@ -575,7 +579,7 @@ def test_a_session_from_its_start_to_its_end(clones: Clones) -> None:
     assert denied("codex", event("codex-before-edit"))
     assert gitlease(two, "agent", "claude", "renew-now", "claude:5b1f0c2e").returncode == 0
     (lease,) = json.loads(gitlease(two, "list", "--json").stdout)["leases"]
-    assert lease["renewals"] == 1
+    assert lease["renewals"] == 0, "it was not due yet"
     assert gitlease(two, "agent", "claude", "release-now", "claude:5b1f0c2e").returncode == 0
     assert json.loads(gitlease(two, "list", "--json").stdout)["leases"] == []
 
@@ -705,33 +709,3 @@ def test_nobody_listening_is_no_fault() -> None:
             raise OSError("closed")
 
     assert handling.run(["claude", "before-edit"], stdin=Closed()) == 0
-
-
-def renew_at(private: Path, when: float) -> None:
-    """Have the clone's markers say that leases are held, to be renewed then."""
-    (private / ACTIVITY).touch()
-    os.utime(private / ACTIVITY, (when, when))
-
-
-def test_a_marker_that_says_nothing_is_held_is_looked_into_at_times(
-    desks: tuple[Desk, Seats], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import gitlease.wiring.hooks as bootstrap
-
-    _, seats = desks
-    asked: list[int] = []
-
-    def is_due(_: Any, name: str, *, every: int) -> bool:
-        asked.append(every)
-        return False
-
-    monkeypatch.setattr(bootstrap, "is_due", is_due)
-    folder = seats.root / ".git" / "gitlease"
-    folder.mkdir(parents=True)
-    seats.send("claude-after-tool")
-    for seconds in (60, -1):
-        renew_at(folder, time.time() + seconds)
-        seats.send("claude-after-tool")
-    (folder / MESSAGE).touch()
-    seats.send("claude-after-tool")
-    assert asked == [handling.BLIND_BEAT, handling.BEAT, handling.BLIND_BEAT]

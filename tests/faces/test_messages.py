@@ -128,9 +128,13 @@ def test_what_is_assigned_has_no_time_at_which_it_is_free() -> None:
     ran = bob.run("claim", "F001", "--json")
     assert ran.json["error"]["free_at"] is None
     assert ran.json["error"]["next"] == ["gitlease show F001"]
-    assert ran.err.splitlines()[:2] == [
+    assert ran.err.splitlines() == [
         "F001 is assigned to ada@example.com (on laptop, branch main)",
-        "hint: only ada@example.com can release it; ask them",
+        "hint: nobody has held it since 2026-11-20T12:15:00Z; after 2026-11-27T12:16:00Z anyone"
+        " may claim it, unless its assignee was seen at work",
+        "hint: ask ada@example.com to release it; gitlease claim --help explains taking over an"
+        " assignment",
+        "hint: gitlease show F001",
     ]
 
 
@@ -138,7 +142,7 @@ def test_ones_own_other_session_is_said_to_be_that() -> None:
     ada, _ = make_desks()
     ada.ok("claim", "F001", "--session", "one")
     err = ada.run("claim", "F001", "--session", "two").err
-    assert "hint: it is your own lease, in session one\n" in err
+    assert "hint: it is your own lease, in session one: it is free once that ends\n" in err
     assert "hint: gitlease claim F001 --wait 15m --session two\n" in err
 
 
@@ -407,5 +411,5 @@ def test_the_verbs_of_this_face() -> None:
         *("status", "log", "whoami", "note", "config", "demo"),
         *("queue", "next", "brief", "start", "set", "hooks", "agent"),
         *("park", "session", "wait", "watch", "run", "dispatch", "push", "fence"),
-        *("check", "server"),
+        *("check", "server", "verify"),
     }

@@ -144,7 +144,7 @@ def test_others_are_told_that_it_is_parked(desks: tuple[Desk, Desk]) -> None:
         'expires in 3h: "lunch"'
     )
     error = bob.run("claim", "F001", "--json").json["error"]
-    assert (error["lease"]["parked"], error["free_at"]) == (True, "2026-11-20T15:01:00Z")
+    assert (error["lease"]["parked"], error["free_at"]) == (True, None), "an edge keeps it longer"
     assert "held by ada@example.com parked until 15:00:00Z" in shown(bob, "queue", "--all")
     assert "parked until 15:00:00Z, expires in 3h" in shown(bob, "show", "F001")
     assert bob.ok("show", "F001").out.splitlines()[-1] == "parked\tyes"
@@ -193,7 +193,7 @@ def test_only_parked_leases_are_nothing_to_renew(ada: Desk) -> None:
 def test_the_end_of_a_session_gives_back_what_it_holds(ada: Desk) -> None:
     ada.ok("claim", "F001", "F002", "--session", "build-7")
     ada.ok("claim", "F003")
-    ran = ada.ok("session", "end", "--session", "build-7", "--note", "half done")
+    ran = ada.ok("session", "end", "--session", "build-7", "--release", "--note", "half done")
     assert ran.out == (
         "released F001\nreleased F002\n"
         "unassigned tasks/F001.md: commit it\nunassigned tasks/F002.md: commit it\n"
@@ -207,7 +207,7 @@ def test_the_end_of_a_session_gives_back_what_it_holds(ada: Desk) -> None:
 
 def test_the_end_of_a_session_answers_programs(ada: Desk) -> None:
     ada.ok("claim", "F001", "--session", "build-7")
-    document = ada.ok("session", "end", "build-7", "--json").json
+    document = ada.ok("session", "end", "build-7", "--release", "--json").json
     ended = ["schema", "ok", "command", "session", "status", "edge", "edges", "leases", "lease"]
     assert list(document) == [*ended, *TAIL]
     assert (document["session"], document["status"], document["edge"]) == (
@@ -216,8 +216,34 @@ def test_the_end_of_a_session_answers_programs(ada: Desk) -> None:
         "removed",
     )
     assert document["lease"]["session"] == "build-7"
-    nothing = ada.ok("session", "end", "build-7", "--json").json
+    nothing = ada.ok("session", "end", "build-7", "--release", "--json").json
     assert (nothing["status"], nothing["leases"], nothing["edge"]) == ("released", [], "none")
+
+
+def test_the_end_of_a_session_keeps_its_tasks(ada: Desk) -> None:
+    ada.ok("claim", "F001", "port-80", "--any", "--session", "build-7")
+    ada.ok("claim", "F002", "--session", "build-7", "--layer", "team")
+    ran = ada.ok("session", "end", "build-7")
+    assert ran.out == (
+        "F001 has run out, and stays assigned to you\nreleased port-80\n"
+        "F002 in layer team has run out, and stays assigned to you\n"
+    )
+    assert ada.tasks["F001"].assigned == ("@ada",)
+    (left,) = ada.ok("list", "--all", "--json").json["leases"]
+    assert (left["resource"], left["state"], left["session"]) == ("F001", "expired", None)
+    assert ada.ok("session", "end", "build-7").out == "session build-7 holds nothing\n"
+    nothing = ada.ok("session", "end", "build-7", "--json").json
+    assert (nothing["status"], nothing["leases"], nothing["edge"]) == ("run_out", [], "none")
+
+
+def test_with_a_layer_it_ends_there_alone(ada: Desk) -> None:
+    ada.ok("claim", "F001", "--session", "build-7")
+    ada.ok("claim", "F002", "--session", "build-7", "--layer", "team")
+    listed = ada.ok("session", "list", "--json").json["sessions"]
+    assert [(x["session"], x["leases"]) for x in listed] == [("build-7", 2)]
+    ada.ok("session", "end", "build-7", "--layer", "team")
+    listed = ada.ok("session", "list", "--json").json["sessions"]
+    assert [x["resources"] for x in listed] == [["F001"]]
 
 
 @pytest.mark.parametrize("park", [("--park",), ("--park=2h",), ("--park", "2h")], ids=words)
@@ -251,10 +277,12 @@ def test_parked_with_its_session_says_until_when(ada: Desk) -> None:
         (("session", "end", ""), "the session must not be empty"),
         (("session", "end", "a\x1bb"), "the session has control characters"),
         (("session", "end", "--park", "build-7"), "invalid duration 'build-7'"),
-        (("session", "end", "a", "--park", "--commit"), "--commit cannot be combined with --park"),
+        (("session", "end", "a", "--park", "--commit"), "--commit needs --release"),
+        (("session", "end", "a", "--release", "--park"), "release and park exclude each other"),
         (("session", "end", "a", "--cached"), "cannot be combined with --cached"),
         (("session", "end", "a", "--note", ""), "note must not be empty"),
         (("session", "list", "a"), "ID cannot be combined with list"),
+        (("session", "list", "--release"), "--release cannot be combined with list"),
         (("session", "list", "--park"), "--park cannot be combined with list"),
         (("session", "list", "--no-commit"), "--commit cannot be combined with list"),
     ],
@@ -280,13 +308,13 @@ def test_without_a_session_the_refusal_says_how(ada: Desk) -> None:
 def test_what_could_not_be_ended_is_told_and_what_was_too(ada: Desk) -> None:
     ada.ok("claim", "F001", "F002", "--session", "build-7")
     ada.tasks.unwritable.add("tasks/F002.md")
-    ran = ada.run("session", "end", "build-7")
+    ran = ada.run("session", "end", "build-7", "--release")
     assert (ran.code, ran.out) == (
         7,
         "released F001\nunassigned tasks/F001.md: commit it\n",
     )
     assert ran.err.startswith("tasks/F002.md: cannot be written\n")
-    document = ada.run("session", "end", "build-7", "--json").json
+    document = ada.run("session", "end", "build-7", "--release", "--json").json
     assert (document["error"]["code"], document["leases"]) == ("invalid", [])
     assert [error["resource"] for error in document["refused"]] == ["F002"]
 

@@ -102,6 +102,8 @@ ada session list
 ada session end nobody
 ada check
 ada check --stale
+ada verify
+ada verify nope
 ada hooks status
 ada hooks install
 ada hooks uninstall

@@ -239,7 +239,7 @@ def test_what_ran_out_or_is_another_persons_now_is_told_once(world: World) -> No
     world.clock.advance(31)
     (said,) = world.guard().check([LOGIN]).warnings
     assert said.startswith(f"your lease of {SRC} ran out at ")
-    assert said.endswith(f"gitlease claim '{SRC}'")
+    assert said.endswith(f"gitlease claim '/{SRC}'")
     assert world.guard().check([LOGIN]).warnings == ()
     world.clock.advance(LAPSED)
     world.claims(KIM)
@@ -254,7 +254,7 @@ def test_a_ledger_that_cannot_be_read_is_said_and_what_was_known_holds(world: Wo
     world.guard().check([LOGIN])
     world.clock.advance(61)
     guard = world.guard()
-    guard._opened().fetch = lambda layer: (_ for _ in ()).throw(Invalid("was rolled back"))  # type: ignore[method-assign]
+    guard._opened("global").fetch = lambda layer: (_ for _ in ()).throw(Invalid("was rolled back"))  # type: ignore[method-assign]
     found = guard.check([LOGIN])
     assert [f.severity for f in found.findings] == [Severity.BLOCK]
     assert found.offline == ""

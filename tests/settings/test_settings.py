@@ -78,6 +78,7 @@ def test_built_in(repo: Path) -> None:
     assert found.guard_offline == "warn"
     assert (found.stale_after, found.stale_release) == (7 * 86_400, False)
     assert found.stale_exempt == "no-stale"
+    assert found.landing_release == "done"
 
 
 def test_table_is_stable_and_plain(repo: Path) -> None:
@@ -353,6 +354,7 @@ people: {jo@example.com: "@jo", "max@example.com": no}
 edges: {commit: on}
 guard: {mode: off, max_age: 90, timeout: 1m30s, offline: block}
 stale: {after: 2w, release: True, exempt: 017}
+landing: {release: never}
 """
 
 
@@ -375,6 +377,7 @@ def test_the_whole_schema(repo: Path) -> None:
     assert found.guard_offline == "block"
     assert (found.stale_after, found.stale_release) == (14 * 86_400, True)
     assert found.stale_exempt == "017"
+    assert found.landing_release == "never"
     sources = {entry.key: entry.source for entry in found.table()}
     assert sources["lease.ttl"] == f"{FILE}:2"
     assert sources["tasks.statuses"] == f"{FILE}:8"
@@ -459,6 +462,7 @@ BAD_FILES = [
     ('people: {"": a}', 1, "a key of people must not be empty", ""),
     (f"people: {{jo: {'x' * 300}}}", 1, "people.jo is longer than 254", ""),
     ("edges: {commit: 0}", 1, "edges.commit is true or false", ""),
+    ("landing: {release: merged}", 1, "landing.release is done or never, not merged", ""),
     ("guard: {mode: true}", 1, "guard.mode is block, warn or off, not true", ""),
     ("guard: {offline: maybe}", 1, "guard.offline is block, warn or off", ""),
     ("guard:\n  timeout: 0s", 2, "guard.timeout '0s' is not positive", ""),

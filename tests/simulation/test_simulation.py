@@ -1,70 +1,245 @@
-"""The invariants of the protocol over random lives: races, faults, wrong clocks, crashes of calls.
+"""The invariants of the protocol over random lives: races, faults, wrong clocks, killed commands.
 
-Every run is repeatable from its seed. ``pytest -m slow`` spends a larger budget of seeds.
+Every run is repeatable from its seed. ``pytest -m slow`` spends a larger budget of seeds, and
+``run.py`` as many as are wanted.
 """
 
 from __future__ import annotations
 
+import json
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
 import pytest
-from simulation.world import Broken, World
+from simulation import run
+from simulation.checker import Broken, Checker
+from simulation.lives import life
+from simulation.server import Server
+from simulation.weather import Weather
+from simulation.world import World
+from support.memory import MemoryRemote, Move
 
-STEPS = 120
-FEW = range(6)
-MANY = range(100, 140)
+from gitlease.core import relation
+from gitlease.core.errors import Invalid
+from gitlease.core.expiry import Standing
+from gitlease.core.frozen import replace
+from gitlease.core.lease import Lease
+from gitlease.core.ledger import Header, Ledger
+from gitlease.core.moves import claiming
+from gitlease.store.heads import Heads
+from gitlease.store.ref_store import Pushed, RefLedgerStore
 
-
-def live(
-    seed: int, *, observed: bool, faults: float = 0.25, steps: int = STEPS, skew: str = "60s"
-) -> World:
-    """One life of a world, checked all along, and its end."""
-    world = World(seed, observed=observed, faults=faults)
-    admins = world.people[0].actor.holder if seed % 2 else ""
-    rule = "observed" if observed else "wall"
-    world.begin({"ttl_max": "10m", "admins": admins, "rule": rule, "skew": skew})
-    world.run(steps)
-    world.settle()
-    return world
-
-
-@pytest.mark.one_in(4)
-@pytest.mark.parametrize("seed", FEW)
-@pytest.mark.parametrize("observed", [False, True], ids=["wall", "observed"])
-def test_the_invariants_hold_in_a_faulty_world(seed: int, observed: bool) -> None:
-    world = live(seed, observed=observed)
-    assert world.done > STEPS
-    assert world.held > 0
+FAIR = Weather(faults=0.1, kills=0.0, disturbed=0.0)
+FOUL = Weather(faults=0.4, kills=0.1, disturbed=0.1, lagging=0.1, rollbacks=0.003)
 
 
 @pytest.mark.one_in(3)
-@pytest.mark.parametrize("seed", FEW)
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("observed", [False, True], ids=["wall", "observed"])
+def test_the_invariants_hold_in_a_faulty_world(seed: int, observed: bool) -> None:
+    world = life(seed, observed=observed, weather=FOUL, steps=120)
+    assert world.done > 240
+    assert world.checker.held > 0
+
+
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize("seed", range(6))
 def test_the_invariants_hold_where_most_requests_fail(seed: int) -> None:
-    live(seed, observed=seed % 2 == 0, faults=0.8)
+    life(seed, weather=Weather(faults=0.8), steps=120)
 
 
-@pytest.mark.slow
+def test_two_commands_of_one_clone_do_not_take_two_pasts_for_the_newest() -> None:
+    """One learnt a ledger that had been rolled back while the other's fetch was under way."""
+    assert "rule" not in run.play(509)
+
+
 def test_a_life_is_repeatable() -> None:
-    one, again = (live(42, observed=False) for _ in range(2))
+    one, again = (life(42, weather=FOUL, steps=60) for _ in range(2))
     assert one.true == again.true
     assert one.remote.requests == again.remote.requests
-    assert sorted(one.outcomes.values()) == sorted(again.outcomes.values())
+    assert one.outcomes == again.outcomes
+    assert [*one.remote.steps.values()] == [*again.remote.steps.values()]
 
 
 @pytest.mark.slow
 def test_a_world_has_something_of_everything() -> None:
-    seen: set[str] = set()
-    for seed in FEW:
-        seen |= set(live(seed, observed=False, faults=0.5).outcomes.values())
-    assert {"ok", "held", "lost", "not_holder", "unknown_outcome", "unavailable"} <= seen
+    faults, outcomes = Counter[str](), set[str]()
+    for seed in range(8):
+        world = life(seed, weather=FOUL)
+        faults += world.faults
+        outcomes |= set(world.outcomes.values())
+    assert outcomes >= {"ok", "held", "lost", "not_holder", "rollback", "killed", "policy"}
+    assert outcomes >= {"unknown_outcome", "unavailable", "denied", "wait_timeout"}
+    assert faults.keys() >= {
+        *(f"killed {when} a {what}" for when in ("before", "after") for what in ("push", "fetch")),
+        *(f"killed {when} known is written" for when in ("before", "after")),
+        *(f"killed {when} a change is noted" for when in ("before", "after")),
+        *(f"killed {when} a note is removed" for when in ("before", "after")),
+        *(f"push {kind}" for kind in ("lost", "unanswered", "late", "refused", "busy")),
+        *(f"reboot, {kind}" for kind in ("lost write", "torn write", "nothing lost")),
+        *("clock set", "suspended machine", "lagging replica", "rollback", "fetch unreachable"),
+    }
 
 
-def test_the_checker_notices_an_allowance_that_is_too_small() -> None:
-    with pytest.raises(Broken, match="S3"):  # noqa: PT012
-        for seed in range(20):
-            live(seed, observed=False, faults=0.1, skew="0s")
+# --- that each rule can be broken, and is noticed -------------------------------------------------
+
+
+def broken(weather: Weather = FAIR, seeds: int = 30, **given: Any) -> str:
+    """The first rule that lives break."""
+    for seed in range(seeds):
+        try:
+            life(seed, weather=weather, steps=100, **given)
+        except Broken as found:
+            return found.rule
+    return "none"
+
+
+def test_a_move_that_looks_at_no_expectation_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def force(self: MemoryRemote, moves: Sequence[Move]) -> bool:
+        self.refs |= {move.layer: move.new for move in moves}
+        return True
+
+    monkeypatch.setattr(MemoryRemote, "_move", force)
+    assert broken() == "S1"
+
+
+def test_an_allowance_that_is_too_small_is_noticed() -> None:
+    assert broken(observed=False, skew="0s") == "S2"
+
+
+def test_a_lapse_that_is_judged_too_early_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relation, "standing", lambda *_: Standing.LAPSED)
+    assert broken() == "S2"
+
+
+def test_two_who_believe_in_one_lease_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Checker, "_check_displaced", lambda *_: None)
+    assert broken(observed=False, skew="0s") == "S3"
+
+
+def test_a_holder_that_counts_from_the_reading_is_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Heads, "_decided", lambda *_: {})
+    monkeypatch.setattr(Heads, "credit", lambda _heads, _change, head: head)
+    with pytest.raises(Broken, match="S2"):
+        life(1183, steps=250)
+
+
+def test_a_token_given_twice_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claiming, "count_token", lambda header: header)
+    assert broken() == "S4"
+
+
+def test_work_with_an_old_token_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    grant = claiming.new_lease
+
+    def with_the_first_token(*given: Any, **named: Any) -> tuple[Ledger, Lease]:
+        ledger, lease = grant(*given, **named)
+        return ledger, replace(lease, token=1)
+
+    monkeypatch.setattr(claiming, "new_lease", with_the_first_token)
+    monkeypatch.setattr(Checker, "_check_token", lambda *_: None)
+    assert broken() == "S5"
+
+
+def test_an_operation_applied_twice_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Header, "entry", lambda *_: None)
+    assert broken() == "S6"
+
+
+def test_a_success_that_never_happened_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    push = Server.push
+
+    def says_done(self: Server, *given: Any) -> Pushed:
+        push(self, *given)
+        return Pushed(clean=True)
+
+    monkeypatch.setattr(Server, "push", says_done)
+    assert broken() == "S6"
+
+
+def test_a_renewal_of_anothers_lease_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Lease, "answers_to", lambda *_: True)
+    assert broken() == "S7"
+
+
+def test_a_change_that_is_pending_for_ever_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    settle = RefLedgerStore.settle
+
+    def forgets_to_settle(self: RefLedgerStore, pending: Any, head: Any) -> Any:
+        fate = settle(self, pending, head)
+        self._heads.state(pending.layer).add_pending(pending, abandoned=True)
+        return fate
+
+    monkeypatch.setattr(RefLedgerStore, "settle", forgets_to_settle)
+    assert broken(Weather(kills=0.2, disturbed=0.0)) == "L3"
+
+
+def test_a_kill_that_needs_repair_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def cannot(*_: Any) -> Any:
+        raise Invalid("a lock was left behind")
+
+    monkeypatch.setattr(RefLedgerStore, "settle", cannot)
+    assert broken(Weather(kills=0.2, disturbed=0.0)) == "S8"
+
+
+def test_an_older_head_taken_for_the_newest_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Heads, "_check", lambda *_: None)
+    assert broken(Weather(rollbacks=0.02, disturbed=0.0)) == "rollback"
+
+
+# --- the command ----------------------------------------------------------------------------------
+
+
+def test_a_run_goes_on_where_its_journal_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    played: list[int] = []
+
+    def short(seed: int) -> run.Entry:
+        played.append(seed)
+        return play(seed, steps=3)
+
+    play, journal = run.play, tmp_path / "journal"
+    monkeypatch.setattr(run, "play", short)
+    assert run.main(["--seeds", "0-1", "--journal", str(journal)]) == 0
+    with journal.open("a") as opened:
+        opened.write('{"seed": 2, "oper')  # killed while it wrote
+    capsys.readouterr()
+    assert run.main(["--seeds", "0-2", "--journal", str(journal)]) == 0
+    assert played == [0, 1, 2]
+    assert json.loads(capsys.readouterr().out)["seeds"] == 3
+
+
+def test_a_run_stops_at_the_first_violation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails(self: World) -> None:
+        raise Broken("S3: two believe")
+
+    monkeypatch.setattr(World, "settle", fails)
+    journal = tmp_path / "journal"
+    assert run.main(["--seeds", "7-9", "--journal", str(journal)]) == 1
+    assert capsys.readouterr().err == "seed 7: S3: two believe\n"
+    assert [entry["rule"] for entry in run.read_journal(journal)] == ["S3"]
+
+
+@pytest.mark.parametrize("words", ["--seeds=4-2", "--seeds=x", "--seeds=1 --jobs=0"])
+def test_a_run_refuses_what_it_cannot_do(words: str) -> None:
+    with pytest.raises(SystemExit) as ended:
+        run.main(words.split())
+    assert ended.value.code == 2
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", MANY)
-@pytest.mark.parametrize("observed", [False, True], ids=["wall", "observed"])
-def test_the_invariants_hold_for_long(seed: int, observed: bool) -> None:
-    live(seed, observed=observed, faults=(0.05, 0.3, 0.6)[seed % 3], steps=600)
+@pytest.mark.parametrize("part", range(6))
+def test_the_invariants_hold_for_long(part: int) -> None:
+    """300,000 operations in all."""
+    entries, seed = list[run.Entry](), 100_000 * (part + 1)
+    while sum(entry["operations"] for entry in entries) < 50_000:
+        entries.append(run.play(seed))
+        assert "rule" not in entries[-1], entries[-1]
+        seed += 1

@@ -312,6 +312,15 @@ def test_two_records_of_one_resource(bare: Path, leases: Leases) -> None:
     assert "F002" in listed(leases)
 
 
+def test_a_record_under_the_name_of_another(bare: Path, leases: Leases) -> None:
+    place(bare, {file_of(NAME): record_of(make_lease("F002", holder="mallory@example.com"))})
+    assert isinstance(refused(lambda: leases.claim("F001")), Invalid)
+    assert listed(leases) == set()
+    assert any(file_of(NAME) in line for line in leases.warnings)
+    assert leases.claim("F002").token == 1_001
+    assert listed(leases) == {"F002"}
+
+
 def test_duplicate_entries_of_one_name(bare: Path, leases: Leases) -> None:
     folder, _, name = file_of(NAME).rpartition("/")
     top, _, fan = folder.partition("/")

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import threading
 from dataclasses import replace
 from pathlib import Path
+
+import pytest
 
 from gitlease.core.expiry import Sighting
 from gitlease.core.instant import Instant
@@ -69,4 +73,18 @@ def test_what_another_thread_is_busy_with_is_its_own(tmp_path: Path) -> None:
     assert (folder.pending(), folder.unsettled()) == ([], [pending])
     looked.set()
     thread.join(60)
+    assert folder.pending() == [pending], "it ended, and left that undecided"
+
+
+def test_what_a_dead_process_left_is_undecided(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = StateFolder(str(tmp_path / "state"))
+    pending = Pending(("op-3",), "global", HEAD, 7, "c" * 40, "claim of F001", at(3), ("F001",))
+    alive = subprocess.Popen(["cat"], stdin=subprocess.PIPE)
+    with monkeypatch.context() as other, alive:
+        other.setattr(os, "getpid", lambda: alive.pid)
+        folder.add_pending(pending)
+        other.undo()
+        assert folder.pending() == []
     assert folder.pending() == [pending], "it ended, and left that undecided"

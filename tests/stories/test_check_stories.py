@@ -407,6 +407,21 @@ def test_work_from_before_a_lease_that_was_merged_during_it_is_found(world: Worl
     assert rules(jo.at(5 * MINUTE).check()) == []
 
 
+def test_old_work_hurts_nobody_that_its_holder_merges_or_a_merge_leaves_out(world: World) -> None:
+    jo, kim = world.jo, world.kim
+    jo.at(-HOUR).commit("src/api/login.py")
+    jo.git("push", "-q", "origin", "HEAD:early")
+    kim.at(0).claim("F001")
+    jo.git("checkout", "-q", "-B", "topic", "origin/main")
+    how = ("merge", "-q", "--no-ff", "-m", "early")
+    jo.at(MINUTE).git(*how, "-s", "ours", "origin/early", env=jo.dates())
+    assert rules(jo.at(2 * MINUTE).check()) == []
+    kim.git("fetch", "-q")
+    kim.git("checkout", "-q", "-B", "topic", "origin/main")
+    kim.at(3 * MINUTE).git(*how, "origin/early", env=kim.dates())
+    assert rules(kim.at(4 * MINUTE).check()) == []
+
+
 def test_a_co_author_whom_only_a_message_names_is_pointed_out(world: World) -> None:
     jo, kim = world.jo, world.kim
     kim.claim("F001")

@@ -244,7 +244,7 @@ def test_an_outage_past_the_deadline_is_a_loss_and_no_failure_of_the_end(
 ) -> None:
     away = path_remote.bare.with_name("away")
     hold = gitlease.hold("F001", ttl="2s", directory=str(clone))
-    with pytest.raises(gitlease.LeaseLost, match="could not be reached"), hold as lease:  # noqa: PT012
+    with pytest.raises(gitlease.LeaseLost, match="could not be renewed"), hold as lease:  # noqa: PT012
         path_remote.bare.rename(away)
         assert lease.lost.wait(LONG)
         assert lease.loss is gitlease.Loss.UNREACHABLE

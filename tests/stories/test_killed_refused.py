@@ -63,7 +63,7 @@ def left(jo: Desk, gates: Path) -> Desk:
 @pytest.mark.parametrize("verb", [["list"], ["status"], ["show", "F001"], ["log"], ["queue"]])
 def test_the_next_command_tells_it_though_it_only_reads(left: Desk, verb: list[str]) -> None:
     (said,) = [x for x in left.document(*verb)["warnings"] if "F001" in x]
-    assert said.startswith("claim of F001, whose outcome was not known")
+    assert said.startswith("an earlier claim of F001 ")
     assert SO_FAR in said
     assert "F001" not in str(left.document("list")["warnings"]), "it is told once"
     left.document("claim", "F002", "--any")
@@ -74,7 +74,7 @@ def told(desk: Desk, *argv: str, expect: int = 0) -> str:
     """What a command says besides its answer, typed by a person."""
     done = desk.ask(*argv)
     assert done.returncode == expect, done
-    return "".join(line for line in done.stderr.splitlines() if "outcome was not known" in line)
+    return "".join(line for line in done.stderr.splitlines() if "an earlier claim" in line)
 
 
 @pytest.mark.parametrize(

@@ -209,7 +209,7 @@ def test_a_session_that_worked_in_two_clones_ends_whole(
     door(one).claim("src/")
     leases = door(one, session="s1")
     assert [s.session for s in leases.sessions()] == ["s1"]
-    ended = leases.end_session(note="to be gone on with")
+    ended = leases.end_session(release=True, note="to be gone on with")
     assert {x.resource for x in ended} == {"F001", "F002"}
     assert leases.end_session() == ()
     assert [x.resource for x in leases.list()] == ["path:src"]

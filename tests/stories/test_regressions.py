@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 import shutil
 import subprocess
 import sys
@@ -98,16 +97,37 @@ def test_a_rollback_that_was_overtaken_is_not_believed(
     shutil.rmtree(path_remote.bare)
     backup.rename(path_remote.bare)
     for step in range(steps):
-        door(dan, clock=clock).claim_all([f"S{step}-{number}" for number in range(60)])
-    with pytest.raises(Rollback) as refused:
+        names = [f"S{step}-{number}" for number in range(60)]
+        given = max(x.token for x in door(dan, clock=clock).claim_all(names))
+    with pytest.raises(Rollback):
         door(eve, clock=clock).claim("RD")
     for words in (["list"], ["renew", held.resource], ["release", held.resource]):
         ran = cli(eve, *words)
         assert ran.returncode == 7, ran.stderr
         assert "rolled back" in ran.stderr
-    (way,) = (hint for hint in refused.value.hints if "git --git-dir=" in hint)
-    subprocess.run(shlex.split(way[way.index("git --git-dir=") :]), check=True, env=clean_env())
+    assert cli(eve, "init", "--undo-rollback").returncode == 0
     assert {x.resource for x in door(eve, clock=clock).list()} == {"RA", "RB"}
+    with pytest.raises(Rollback):
+        door(dan, clock=clock).claim("RD")
+    assert cli(dan, "init", "--accept-rollback").returncode == 0
+    for folder in (eve, dan):
+        assert door(folder, clock=clock).claim(f"RE-{folder.name}").token > given
+
+
+def test_people_may_settle_on_what_a_rollback_left(path_remote: Remote, clones: Clones) -> None:
+    eve, dan = clones(2)
+    clock = ManualClock()
+    door(eve, clock=clock).claim("RA")
+    backup = git(path_remote.bare, "rev-parse", "refs/gitlease/global").strip()
+    last = max(door(eve, clock=clock).claim(f"RB{n}").token for n in range(3))
+    git(path_remote.bare, "update-ref", "refs/gitlease/global", backup)
+    door(dan, clock=clock).claim("RC")
+    assert cli(eve, "init").returncode == 7
+    done = cli(eve, "init", "--accept-rollback")
+    assert done.returncode == 0, done.stderr
+    assert {x.resource for x in door(eve, clock=clock).list()} == {"RA", "RC"}
+    for folder in (eve, dan):
+        assert door(folder, clock=clock).claim(f"RD-{folder.name}").token > last
 
 
 def test_the_way_back_from_a_rollback_works_for_renewals_too(
@@ -120,10 +140,9 @@ def test_the_way_back_from_a_rollback_works_for_renewals_too(
     backup = git(path_remote.bare, "rev-parse", "refs/gitlease/global").strip()
     door(eve, clock=clock).renew("RA")
     git(path_remote.bare, "update-ref", "refs/gitlease/global", backup)
-    with pytest.raises(Rollback) as refused:
+    with pytest.raises(Rollback):
         door(eve, clock=clock).list()
-    (way,) = (hint for hint in refused.value.hints if "git --git-dir=" in hint)
-    subprocess.run(shlex.split(way[way.index("git --git-dir=") :]), check=True, env=clean_env())
+    assert cli(eve, "init", "--undo-rollback").returncode == 0
     assert [x.renewals for x in door(eve, clock=clock).list()] == [2]
 
 

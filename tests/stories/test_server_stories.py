@@ -35,10 +35,12 @@ from support.repos import git
 from support.served import REF, Host, serve
 
 from gitlease.core.edge import Assignee
+from gitlease.core.errors import Unavailable
 from gitlease.core.lease import Actor, Lease, State
 from gitlease.core.ledger import MAX_STEP, Ticket
 from gitlease.core.moves.operations import (
     Acknowledge,
+    Bind,
     Complete,
     DropRecord,
     EndSession,
@@ -48,14 +50,18 @@ from gitlease.core.moves.operations import (
     Park,
     Release,
     Renew,
+    Restore,
     Retire,
     Retirement,
+    RunOut,
     TakeTicket,
+    Unbind,
 )
 from gitlease.core.resources.resource import parse_resource
 from gitlease.faces.cli.app import run
 from gitlease.git.system_clock import SystemClock
 from gitlease.server.receive import PushVerdict, receive
+from gitlease.store.damage import CacheDamaged
 from gitlease.store.tree import read_ledger
 
 NOTHING = "0" * 40
@@ -166,6 +172,25 @@ def some_refused(f: Forge) -> Draft:
     return f.honest(renew(), claim(KIM, "F001"), barrier(), together=False)
 
 
+def bound_by_a_run() -> Bind:
+    return Bind(id=fresh(), actor=replace(KIM, session="run-1"), resources=(F002,))
+
+
+def unbound(f: Forge) -> Draft:
+    base = f.write(f.honest(bound_by_a_run()))
+    grant = grant_of(f.ledger(base).leases_of(F002)[0])
+    return f.honest(Unbind(id=fresh(), actor=KIM, grants=(grant,)), base=base)
+
+
+def run_out(f: Forge) -> Draft:
+    """Of one lease with an edge, and of one without."""
+    run = replace(KIM, session="a")
+    base = f.write(f.honest(claim(run, "F100", edge=True), claim(run, "F101")))
+    found = [f.ledger(base).leases_of(parse_resource(name))[0] for name in ("F100", "F101")]
+    op = RunOut(id=fresh(), actor=run, grants=tuple(map(grant_of, found)), note="bye")
+    return f.honest(op, base=base)
+
+
 LEGAL: dict[str, Callable[[Forge], Draft]] = {
     "claim": lambda f: f.honest(claim(reason="why not", paths=("docs/", "lib/*.txt"))),
     "claim of several": lambda f: f.honest(claim(), claim(KIM, "lib/x"), claim(KIM, "F101")),
@@ -174,6 +199,7 @@ LEGAL: dict[str, Callable[[Forge], Draft]] = {
     "renewal by a claim": lambda f: f.honest(claim(KIM, "F002", paths=("docs/",), edge=True)),
     "takeover of what lapsed": lambda f: f.honest(claim(KIM, "F004")),
     "takeover of an edge": lambda f: f.honest(claim(KIM, "F005", takeover=True, reason="gone")),
+    "takeover of what was abandoned": lambda f: f.honest(claim(KIM, "F009", abandoned=True)),
     "takeover of edges in the task file": lambda f: f.honest(
         claim(
             KIM,
@@ -227,6 +253,9 @@ LEGAL: dict[str, Callable[[Forge], Draft]] = {
     "end of a session that parks": lambda f: f.honest(
         EndSession(id=fresh(), actor=KIM, grants=(grant_of(f.lease("F002")),), park=True)
     ),
+    "end of a session that keeps edges": run_out,
+    "bind": lambda f: f.honest(bound_by_a_run()),
+    "unbind": unbound,
     "note": lambda f: f.honest(note(KIM, "F001")),
     "revocation by an admin": lambda f: f.honest(revoke(JO, "F002"), actor=JO),
     "retirement": lambda f: f.honest(
@@ -264,6 +293,9 @@ LEGAL: dict[str, Callable[[Forge], Draft]] = {
         base=f.write(f.honest(wait_for("F103"))),
     ),
     "barrier": lambda f: f.honest(barrier()),
+    "going on after a rollback": lambda f: f.honest(
+        Restore(id=fresh(), actor=KIM, above=f.ledger().header.token + 9)
+    ),
     "step of which a part was refused": some_refused,
     "several steps": several_steps,
     "new ledger": lambda f: f.first(claim()),
@@ -325,6 +357,35 @@ def test_whoever_is_nobody_here_changes_no_ledger(scene: Path, tmp_path: Path) -
         assert verdict.blocked
         assert [refusal.rule for refusal in verdict.refusals] == ["identity"]
     assert not judged(forge, made, user="Kim@Example.com").blocked, "an email needs no mapping"
+
+
+@pytest.mark.parametrize(
+    ("fault", "rule"),
+    [
+        (Unavailable("git does not answer"), "fault"),
+        (CacheDamaged("an object is lost"), "fault"),
+        (ZeroDivisionError("oh"), "fault"),
+        (MemoryError(), "too-large"),
+    ],
+    ids=lambda given: type(given).__name__ if isinstance(given, BaseException) else None,
+)
+def test_what_cannot_be_judged_is_not_accepted(
+    fault: BaseException,
+    rule: str,
+    scene: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def judge(*_: object) -> None:
+        raise fault
+
+    forge = Forge(tmp_path / "own.git", scene)
+    made = forge.write(forge.honest(claim()))
+    assert not judged(forge, made).blocked
+    monkeypatch.setattr("gitlease.server.receive.judge_ledger", judge)
+    verdict = judged(forge, made)
+    assert verdict.blocked
+    assert [refusal.rule for refusal in verdict.refusals] == [rule]
 
 
 def test_without_an_identity_everything_but_who_pushes_is_judged(

@@ -171,6 +171,11 @@ class HttpServer:
         for child in children:
             child.kill()
 
+    @property
+    def busy(self) -> bool:
+        """Whether a connection is open: what a client that is gone has sent is still served."""
+        return self._server.has_connections()
+
     def run_backend(
         self, environ: Mapping[str, str], body: Iterable[bytes], take: Callable[[IO[bytes]], None]
     ) -> None:
@@ -251,6 +256,11 @@ class _Server(http.server.ThreadingHTTPServer):
         """Note the end of a connection."""
         with self._open_lock:
             self._open.pop(id(connection), None)
+
+    def has_connections(self) -> bool:
+        """Whether any connection is open."""
+        with self._open_lock:
+            return bool(self._open)
 
     def end_connections(self) -> None:
         """Close the connections which are still open and wait for their threads."""

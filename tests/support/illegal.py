@@ -17,6 +17,7 @@ from gitlease.core.moves.operations import (
     Acknowledge,
     AddNote,
     Barrier,
+    Bind,
     Claim,
     Complete,
     Extend,
@@ -27,8 +28,10 @@ from gitlease.core.moves.operations import (
     Retire,
     Retirement,
     Revoke,
+    RunOut,
     SetPolicy,
     TakeTicket,
+    Unbind,
 )
 from gitlease.core.policy import Margins
 from gitlease.core.resources.resource import parse_resource
@@ -93,6 +96,7 @@ def make_scene(server: Path, folder: Path) -> None:
     step(policy(JO, skew="10m", admins=JO.holder), at=-3 * HOUR)
     step(claim(JO, "F004"), claim(JO, "F005", edge=True), claim(JO, "F008"), at=-2 * HOUR)
     step(claim(KIM, "F008"), at=-HOUR, by=KIM)
+    step(claim(JO, "F009", edge=True), at=-9 * 24 * HOUR)
     step(claim(JO, "F003"), at=-16 * MINUTE)
     step(
         claim(JO, "F001", ttl=8 * HOUR, edge=True, reason="limits"),
@@ -221,6 +225,11 @@ def takeover_of_what_is_assigned_without_a_reason(f: Forge) -> Draft:
 
 
 @illegal("held")
+def claim_of_what_is_assigned_as_if_it_were_abandoned(f: Forge) -> Draft:
+    return f.honest(claim(KIM, "F005", abandoned=True), unseen=["F005"])
+
+
+@illegal("held")
 def release_what_another_holds(f: Forge) -> Draft:
     return f.honest(release(JO, "F001")).told(by=KIM.holder).of(KIM)
 
@@ -238,6 +247,31 @@ def theft_that_a_long_batch_hides(f: Forge) -> Draft:
     draft = f.honest(*batch)
     stolen = f.honest(claim(KIM, "F001"), unseen=["F001"]).record.operations
     return draft.naming(*draft.record.operations, *stolen)
+
+
+@illegal("nothing")
+def bind_what_another_holds(f: Forge) -> Draft:
+    session = replace(JO, session="run-1")
+    op = Bind(id=fresh(), actor=session, resources=(parse_resource("F001"),))
+    return f.honest(op).told(by=KIM.holder).of(replace(KIM, session="run-1"))
+
+
+@illegal("not-holder")
+def unbind_what_another_run_bound(f: Forge) -> Draft:
+    run, what = replace(KIM, session="run-1"), parse_resource("F002")
+    bound = f.write(f.honest(Bind(id=fresh(), actor=run, resources=(what,))))
+    lease = f.ledger(bound).leases_of(what)[0]
+    grant = Grant(lease.resource, lease.scope, lease.session, lease.lease_id, lease.token)
+    draft = f.honest(Unbind(id=fresh(), actor=run, grants=(grant,)), base=bound)
+    return draft.of(replace(KIM, session="run-2"))
+
+
+@illegal("nothing")
+def run_out_of_what_another_holds(f: Forge) -> Draft:
+    old = f.lease("F001")
+    grant = Grant(old.resource, old.scope, old.session, old.lease_id, old.token)
+    op = RunOut(id=fresh(), actor=JO, grants=(grant,))
+    return f.honest(op).told(by=KIM.holder).of(KIM)
 
 
 @illegal("nothing")
@@ -672,6 +706,11 @@ def ref_below_a_ledger(f: Forge) -> Sequence[str]:
 @other("foreign-ref")
 def ref_in_other_letters(f: Forge) -> Sequence[str]:
     return f.tip(), "refs/gitlease/Global"
+
+
+@other("foreign-ref")
+def ledgers_in_other_letters(f: Forge) -> Sequence[str]:
+    return f.tip(), "refs/GitLease/global"
 
 
 @other("foreign-ref")

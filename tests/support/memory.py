@@ -7,7 +7,7 @@ the very code of the git store.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from gitlease.core.ledger import Ledger
 from gitlease.core.outcome import Event
@@ -71,11 +71,14 @@ class MemoryState(StateFolder):
 class MemoryClone:
     """What one clone keeps beside the ledgers, whatever becomes of its processes."""
 
-    def __init__(self) -> None:
+    def __init__(self, make: Callable[[], MemoryState] = MemoryState) -> None:
+        self._make = make
         self._states: dict[str, MemoryState] = {}
 
     def state(self, layer: str) -> MemoryState:
-        return self._states.setdefault(layer, MemoryState())
+        if layer not in self._states:
+            self._states[layer] = self._make()
+        return self._states[layer]
 
 
 class MemoryRefs:
@@ -108,9 +111,6 @@ class MemoryRefs:
             after, at = at, self._remote.steps[at].parent
         return after if at else None
 
-    def remedy(self, layer: str, version: str, current: str) -> str:
-        return f"{layer} at {version}"
-
     def fetch(self, layer: str) -> str | None:
         return self._remote.fetch(layer)
 
@@ -126,7 +126,8 @@ class MemoryRefs:
     def commit(self, change: Change, *, replace_tip: bool) -> str:
         tip = change.base.version
         base = self._remote.steps[tip] if tip else Step(header=change.ledger.header)
-        return self._remote.keep(base.after(change, base.parent if replace_tip else tip))
+        after = base.after(change, base.parent if replace_tip else tip)
+        return self._remote.keep(after, base=tip)
 
     def replaceable(self, version: str) -> bool:
         step = self._remote.steps[version]

@@ -7,10 +7,10 @@ remote.pushes.append(Fault.UNANSWERED)      # what becomes of the next push
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
-from hashlib import sha256
-from typing import TypeVar
+from itertools import takewhile
+from typing import Any, TypeVar
 
 from gitlease.core.errors import Denied, Invalid, Unavailable
 from gitlease.core.frozen import dataclass, field, replace
@@ -63,7 +63,7 @@ class Step:
 
     def of(self, resource: Resource) -> list[Lease]:
         self._raise_broken(lambda broken: broken.resource == resource)
-        return [lease for lease in self.leases.values() if lease.resource == resource]
+        return [lease for key, lease in self.leases.items() if key[0] == resource.key]
 
     def with_paths(self) -> list[Lease]:
         self._raise_broken(lambda broken: broken.paths)
@@ -129,10 +129,32 @@ class MemoryRecords:
 
 def _kept(
     before: Mapping[str, tuple[T, ...]], changes: Mapping[str, tuple[object, tuple[T, ...]]]
-) -> dict[str, tuple[T, ...]]:
+) -> Mapping[str, tuple[T, ...]]:
     """What there is of each owner after a change; of whom there is nothing is not in it."""
+    if not changes:
+        return before
     after = {**before, **{key: items for key, (_, items) in changes.items()}}
     return {key: items for key, items in after.items() if items}
+
+
+def _said(step: Step, base: Step) -> Hashable:
+    """What a step says, as far as it is not as in its base."""
+    owned = (
+        (step.leases, base.leases),
+        (step.notes, base.notes),
+        (step.notices, base.notices),
+        (step.tickets, base.tickets),
+        (step.broken, base.broken),
+    )
+    changed = tuple(() if new is old else _differing(new, old) for new, old in owned)
+    header = step.header
+    fresh = tuple(takewhile(lambda e: e.revision == header.revision, reversed(header.ring)))
+    return step.parent, step.renewal, replace(header, ring=fresh), changed, step.events
+
+
+def _differing(new: Mapping[Any, object], old: Mapping[Any, object]) -> frozenset[object]:
+    gone = ((key, None) for key in old if key not in new)
+    return frozenset([*gone, *((k, v) for k, v in new.items() if old.get(k) is not v)])
 
 
 class MemoryRemote:
@@ -153,6 +175,7 @@ class MemoryRemote:
         self.requests: list[str] = []
         self.refuses_replacements = False
         self._late: list[tuple[int, tuple[Move, ...], tuple[WorkRef, ...]]] = []
+        self._versions: dict[Hashable, str] = {}
 
     # --- what clients ask -------------------------------------------------------------------------
     def fetch(self, layer: str) -> str | None:
@@ -214,10 +237,14 @@ class MemoryRemote:
             self._move_all(moves, work)
 
     # --- versions ---------------------------------------------------------------------------------
-    def keep(self, step: Step) -> str:
-        """Store a version under the hash of what it says; the same step has the same version."""
-        version = sha256(repr(step).encode()).hexdigest()[:40]
-        self.steps[version] = step
+    def keep(self, step: Step, *, base: str = "") -> str:
+        """Store a version under a name for what it says; the same step has the same version.
+
+        ``base`` is the version that it was made from: then only what differs is compared.
+        """
+        said = _said(step, self.steps[base] if base else Step(header=step.header))
+        version = self._versions.setdefault((base, said), f"{len(self._versions) + 1:040x}")
+        self.steps.setdefault(version, step)
         return version
 
     def ledger(self, version: str) -> Ledger:

@@ -127,6 +127,11 @@ class SshServer:
         """What every service on this server has in its environment."""
         return clean_env()
 
+    def restart(self) -> None:
+        """Stop and start again, with the same keys but on another port."""
+        self.close()
+        self._start()
+
     def close(self) -> None:
         """Stop the server and the sessions which are still open."""
         process, self._process = self._process, None

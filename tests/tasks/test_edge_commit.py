@@ -967,7 +967,9 @@ def test_a_locked_branch_is_told_and_the_edge_stays_staged(clone: Clone) -> None
     clone.git("config", "core.filesRefLockTimeout", "0")
     old = clone.head()
     clone.in_tree()
-    with pytest.raises(Invalid, match=r"could not be committed: .*main\.lock") as raised:
+    with pytest.raises(
+        Invalid, match=r"could not be committed: .*main\.lock.*remove that file"
+    ) as raised:
         clone.commit()
     assert "repeat it" in raised.value.hints[0]
     assert clone.head() == old

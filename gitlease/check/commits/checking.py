@@ -6,6 +6,7 @@ It has no holder, and changes nothing: to read is enough. What it could not look
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 
 from gitlease.check.ci import CiContext
 from gitlease.check.commits.facts import Judgement, LedgerState
@@ -81,7 +82,7 @@ class CheckService:
         commits = self._reader.read(chosen.commits)
         histories = self._read_histories(heads, commits)
         told = [timeline(history) for history in histories]
-        found, unplaced = self._placed(find(commits, self._judgement(heads, told)))
+        found, unplaced = self._placed(find(commits, self._judgement(heads, told, commits)))
         if chosen.commits and all(head.ledger is None for head in heads):
             found.append(no_ledger(self._layers, self._store.place))
         said = [*self._context.problems, *chosen.warnings, *self._store.warnings]
@@ -134,7 +135,9 @@ class CheckService:
 
         return [read(head) for head in heads]
 
-    def _judgement(self, heads: Sequence[Snapshot], told: Sequence[Timeline]) -> Judgement:
+    def _judgement(
+        self, heads: Sequence[Snapshot], told: Sequence[Timeline], commits: Sequence[CommitFacts]
+    ) -> Judgement:
         holders = {x.holder for one in told for x in one.grants.values()}
         holders |= {x.lease.holder for one in told for x in one.tenures}
         emails, request = self._context.emails, self._context.request
@@ -153,6 +156,7 @@ class CheckService:
             requesters=people if request else {},
             trailer=self._trailer,
             ledgers=ledgers,
+            landing=cache(lambda: self._reader.differing(commits[-1].id)),
         )
 
     # --- what is said -----------------------------------------------------------------------------

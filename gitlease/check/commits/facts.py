@@ -9,7 +9,7 @@ count as one (see ``Addresses``).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from gitlease.check.commits.timeline import Timeline
 from gitlease.core.addresses import Addresses
@@ -36,6 +36,7 @@ class Judgement:
     ``bringers`` are the keys of whoever pushed them, where known: they stand for all of them.
     ``requesters`` are whoever asks for them to be merged, what they are called and their keys: they
     stand for no more than a co-author does. ``trailer``: each commit must name a lease.
+    ``landing`` gives the files that all commits together change; None where that is not known.
     """
 
     addresses: Addresses
@@ -43,6 +44,7 @@ class Judgement:
     requesters: Mapping[str, frozenset[str]] = field(default_factory=dict)
     trailer: bool = False
     ledgers: Mapping[str, LedgerState] = field(default_factory=dict)
+    landing: Callable[[], frozenset[str] | None] = lambda: None
 
     def doubtful_help(self, commit: CommitFacts, keys: frozenset[str]) -> str:
         """Why one of these keys may have taken part in a commit; ``""`` where nothing says so."""

@@ -12,6 +12,8 @@ Which time counts, since a commit has two and neither is proven:
   error. Git tells time in seconds, and all of the second counts.
 - When neither does, but either date of the merge which brought it to the branch does, it landed
   then, or had landed before on another: a warning as well, unless the holder merged it.
+- Of work from before a lease that is held now, it counts who merged it, and whether all commits
+  together change the file at all.
 - Work that fell under a lease of one of its own people when it was made is theirs. When it was only
   recorded under one, what its author date says is a warning: a commit may be amended later.
 - So it is where the date lies in the second in which the other lease began or ended, and where the
@@ -99,10 +101,10 @@ class BrokenClaims:
             doubt = "" if still else self._doubt(commit, tenure, made, theirs=theirs)
             level = Level.WARNING if doubt else HELD_THEN.level
             return words.held_then(tenure, paths, level=level, still=still, doubt=doubt)
-        if how is Relation.THEIRS:
+        if how is Relation.THEIRS and not self._merged_only(commit, tenure, paths, keys):
             level = Level.WARNING if honest else HELD_NOW.level
             return words.held_now(tenure, paths, level=level, honest=honest, now=now)
-        if theirs:
+        if theirs or how is Relation.THEIRS:
             return None
         if tenure.meets(commit.recorded):
             return words.held_then(tenure, paths, level=Level.WARNING)
@@ -111,6 +113,20 @@ class BrokenClaims:
         if merge is not None and landed and not keys & self._by.addresses.of_all(merge.emails):
             return words.held_then(tenure, paths, level=Level.WARNING, merge=merge)
         return None
+
+    def _merged_only(
+        self, commit: CommitFacts, tenure: Tenure, paths: Sequence[str], keys: frozenset[str]
+    ) -> bool:
+        """Whether work from before a tenure hurts nobody: its holder merged it, or a merge kept
+        what was there."""
+        made = commit.made(tenure.since)
+        if made is None or commit.recorded is None or max(made, commit.recorded) >= tenure.since:
+            return False
+        merge = self._merges.get(commit.id)
+        if merge is not None and keys & self._by.addresses.of_all(merge.emails):
+            return True
+        landing = self._by.landing()
+        return landing is not None and landing.isdisjoint(paths)
 
     def _doubt(self, commit: CommitFacts, tenure: Tenure, made: int, *, theirs: bool) -> str:
         """Why a commit may not have been made in a tenure, although its date lies in it."""

@@ -12,7 +12,7 @@ from gitlease.core.edge import printable
 from gitlease.core.finding import CheckRule, Finding, Level
 from gitlease.core.frozen import replace
 from gitlease.core.instant import rfc3339
-from gitlease.core.resources.resource import GLOBAL_LAYER, LOCAL_LAYER, WHOLE
+from gitlease.core.resources.resource import WHOLE, layer_words
 from gitlease.core.trailers import Named
 from gitlease.guard.commit_facts import CommitFacts
 
@@ -224,7 +224,5 @@ def _listed(paths: Sequence[str]) -> tuple[str, ...]:
 
 
 def _command(verb: str, resource: str, layer: str) -> str:
-    words = ["gitlease", verb]
-    if layer != GLOBAL_LAYER:
-        words += ["--local"] if layer == LOCAL_LAYER else ["--layer", layer]
+    words = ["gitlease", verb, *layer_words(layer)]
     return shlex.join([*words, *(["--"] if resource.startswith("-") else []), resource])

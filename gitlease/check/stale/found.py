@@ -192,7 +192,7 @@ def _finding(
     lease = record.lease
     since = lease.expires_at if record.lapsed else lease.claimed_at
     where = [f"session {lease.session}"] if lease.session else []
-    where += [f"on {lease.host}"] if lease.host else []
+    where += [f"on {lease.place[0]}"] if lease.host else []
     where += [f"branch {lease.branch}"] if lease.branch else []
     state = "ran out at" if record.lapsed else "claimed at"
     facts = [said, f"{state} {rfc3339(since)}, token {lease.token}", ", ".join(where)]
@@ -220,5 +220,5 @@ def _steps(rule: CheckRule, record: Held, board: Board) -> tuple[str, ...]:
         verb = "done" if rule is LEASE_ON_DONE else "release"
         return (f"gitlease {'claim' if rule is LEASE_WITHOUT_EDGE else verb} {name}",)
     fix = (FIX,) if record.lapsed and board.rules.release else ()
-    ask = "is this done?" if rule is LEASE_ON_DONE else "still on it?"
+    ask = "it is done: do you still need its lease?" if rule is LEASE_ON_DONE else "still on it?"
     return (f"gitlease show {name}", f"gitlease note {name} '{ask}'", *fix)

@@ -138,6 +138,10 @@ class Signs:
             if event.resource is not None:
                 self._events.setdefault(fold(event.resource), []).append(event)
 
+    def of(self, task: Task) -> Sequence[Held]:
+        """The records of a task."""
+        return self._records.get(task.resource.key, ())
+
     def in_ledger(self, edge: Edge) -> Sign | None:
         """The end of the last lease, or the last word of the audit trail.
 

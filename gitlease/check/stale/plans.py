@@ -15,7 +15,7 @@ from gitlease.core.finding import Finding
 from gitlease.core.frozen import dataclass, field, replace
 from gitlease.core.instant import rfc3339
 from gitlease.core.lease import same_person
-from gitlease.core.moves.operations import MAX_REASON, Grant, Retirement
+from gitlease.core.moves.operations import MAX_REASON, Retirement, grant_of
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import Resource
 from gitlease.core.view import LeaseView
@@ -27,7 +27,7 @@ from gitlease.engine.retirement import RetirePlan
 from gitlease.engine.sessions import AT_ONCE
 
 NOT_ALLOWED = "only its holder may retire it, since stale.release is not true"
-LIVE = "it is live: only its holder ends it"
+LIVE = "it is live: its holder ends it, or an admin revokes it"
 BY_HAND = "that is for a person to decide"
 OTHER_LAYER = "its lease lies in the layer {0}, and is retired there: --layer {0}"
 _WHY = {LEASE_ON_DONE: "the task is done", LEASE_ON_GONE: "its task file is gone"}
@@ -158,7 +158,7 @@ class _Part:
     def wish(self, resource: Resource, board: Board) -> RetirePlan:
         persons, names = board.persons, [x.edge.name for x in self.idle]
         leases = [record.lease for record in self.records]
-        grants = (Grant(x.resource, x.scope, x.session, x.lease_id, x.token) for x in leases)
+        grants = map(grant_of, leases)
         item = Retirement(
             resource=resource,
             reason="; ".join(dict.fromkeys(self.reasons))[:MAX_REASON],

@@ -12,7 +12,7 @@ from shlex import quote
 
 from gitlease.check.rules import BAD_TASK_FILE, DUPLICATE_ID, NO_LEDGER, STALE_RULES, no_ledger
 from gitlease.check.stale.activity import GitActivity
-from gitlease.check.stale.facts import Edge, FileQuery, Held, Past, held
+from gitlease.check.stale.facts import Edge, FileQuery, Held, Lack, Past, held, is_among
 from gitlease.check.stale.found import (
     Board,
     gone_names,
@@ -32,6 +32,8 @@ from gitlease.check.stale.plans import (
     not_fixed,
     unwritten,
 )
+from gitlease.core.edge import Task
+from gitlease.core.errors import GitleaseError
 from gitlease.core.expiry import Moment
 from gitlease.core.finding import Finding
 from gitlease.core.frozen import dataclass, replace
@@ -39,9 +41,9 @@ from gitlease.core.lease import same_person
 from gitlease.core.outcome import Event
 from gitlease.core.persons import Persons
 from gitlease.engine import retirement
-from gitlease.engine.ledger_session import LedgerSession
+from gitlease.engine.ledger_session import LedgerSession, Look
 from gitlease.engine.notices import unread_records
-from gitlease.engine.ports import Snapshot, TaskProblem
+from gitlease.engine.ports import LastSeen, Snapshot, TaskProblem
 from gitlease.engine.queue.order import natural
 
 LOOKED_BACK = 20_000  # events of the audit trail
@@ -83,7 +85,7 @@ class StaleService:
         ``sure``, as is fit before anything is retired, every clone.
         What this clone cannot know is said among the warnings, and is no finding.
         """
-        scene = self._scene(cached=cached)
+        scene = self._scene(self._service.look(cached=cached), cached=cached)
         board, problems = self._board(scene)
         edges = open_edges(board.tasks.values(), scene.records, board.persons)
         pasts = self._activity.pasts(_asked(edges, board))
@@ -158,10 +160,46 @@ class StaleService:
             warnings=tuple(dict.fromkeys(x for answer in answers for x in answer.warnings)),
         )
 
+    def last_seen(self, task: Task, holders: Sequence[str], sure: bool) -> LastSeen:
+        """The last sign of life on a task of some holders, or of names as its file has them.
+
+        By what this clone knows; ``sure`` asks the remotes whether it lacks commits. Never raises.
+        """
+        try:
+            return self._last_seen(task, holders, sure)
+        except GitleaseError as error:
+            return LastSeen(doubt=error.message)
+
+    def _last_seen(self, task: Task, holders: Sequence[str], sure: bool) -> LastSeen:
+        look = self._service.known_look()
+        scene = self._scene(look, cached=True) if look else _Scene()
+        persons = self._persons(scene, [*task.assigned, *holders])
+        now = self._service.clock.now().wall_ms
+
+        def is_of(name: str) -> bool:
+            return any(name == one or persons.stands_for(name, one) for one in holders)
+
+        written = [name for name in dict.fromkeys(task.assigned) if is_of(name)]
+        edges = [Edge(task, name) for name in dict.fromkeys((*written, *holders))]
+        pasts = self._activity.pasts([FileQuery(task, frozenset(edge.name for edge in edges))])
+        past, signs = pasts.get(task.file, Past()), Signs(persons, scene.records, scene.events, now)
+        if any(not is_among(past.committed or (), name) for name in written):
+            return LastSeen(now, "the assignment is not committed yet")
+        if any(x.live and is_of(x.lease.holder) for x in signs.of(task)):
+            return LastSeen(now, "a lease is live")
+        works = self._activity.works()
+        seen = [x for e in edges for x in (signs.written(e, past), signs.in_ledger(e)) if x]
+        seen += signs.in_commits(edges, pasts, works.commits).values()
+        last = max(seen, key=lambda sign: sign.at, default=None)
+        lack = self._activity.cut_off(cached=False, sure=True) if sure else None
+        if sure and lack is None and not past.whole:
+            lack = self._activity.partial() or Lack("commits are missing here", "git fetch")
+        doubt = "" if lack is None else f"{lack.what} ({lack.way})"
+        return LastSeen(doubt=doubt) if last is None else LastSeen(last.at, last.what, doubt)
+
     # --- what is looked at ------------------------------------------------------------------------
 
-    def _scene(self, *, cached: bool) -> _Scene:
-        look = self._service.look(cached=cached)
+    def _scene(self, look: Look, *, cached: bool) -> _Scene:
         heads, said = [look.head], look.warnings
         for layer in self._layers:
             head = self._head(layer, cached=cached)

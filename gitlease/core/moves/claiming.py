@@ -13,9 +13,11 @@ from gitlease.core.instant import MS
 from gitlease.core.lease import Lease, State, same_person
 from gitlease.core.ledger import Ledger, Notice, count_token
 from gitlease.core.moves.conflicts import (
+    abandoned_by,
     assigned_error,
     assignees,
     has_edge,
+    held_error,
     may_bind,
     named_in_file,
     refuse,
@@ -29,12 +31,16 @@ from gitlease.core.policy import Policy
 from gitlease.core.relation import Relation, relation
 from gitlease.core.resources.resource import WHOLE, Resource
 
+ABANDONED = "it was abandoned"
+
 
 def claim(ledger: Ledger, op: Claim, moment: Moment) -> tuple[Ledger, Outcome]:
     """Grant, renew the caller's own, or refuse with every lease that stands in the way."""
     policy = ledger.header.policy
     if op.takeover and not (op.reason or "").strip():
         raise UsageError("a takeover needs a reason", resource=op.resource.text)
+    if op.expect_holder is not None and not op.takeover:
+        raise UsageError("whom to expect goes with a takeover", resource=op.resource.text)
     wanted = op.ttl if op.ttl is not None or op.default_fits else op.default_ttl
     ttl = fit_ttl(wanted, op.default_ttl, policy, op.resource)
     mine = ledger.lease(op.resource, op.scope)
@@ -46,11 +52,15 @@ def claim(ledger: Ledger, op: Claim, moment: Moment) -> tuple[Ledger, Outcome]:
     rivals = rivals_of(ledger, op.resource, op.scope, paths)
     stood = [(lease, relation(lease, op.actor, policy, moment)) for lease in rivals]
     stood += assignees(ledger, op, rivals, moment)
+    if op.new and mine is not None and own is Relation.MINE:
+        raise held_error(op.resource, op.scope, [(mine, own)], policy, moment)
     refuse(op, stood, policy, moment)
     named = named_in_file(ledger, op, moment)
     apart = op.takeover or not has_edge(ledger, op, moment)
-    if named and apart and not op.takeover:
-        raise assigned_error(op.resource, op.scope, named)
+    _check_expected(op, stood, named, policy, moment)
+    gone = abandoned_by(ledger, op, named, moment)
+    if len(named) > len(gone) and apart and not op.takeover:
+        raise assigned_error(op.resource, op.scope, tuple(a for a in named if a not in gone))
     if not ours:
         give_way(ledger, op, moment)
     displaced = [lease for lease, how in stood if yields(how, op)]
@@ -69,6 +79,30 @@ def claim(ledger: Ledger, op: Claim, moment: Moment) -> tuple[Ledger, Outcome]:
     left = () if apart else tuple(a.name for a in named)
     state = served(state, op, moment)
     return state, replace(done, unassigned=tuple(a.name for a in taken), assigned=left)
+
+
+def _check_expected(
+    op: Claim,
+    stood: list[tuple[Lease, Relation]],
+    named: tuple[Assignee, ...],
+    policy: Policy,
+    moment: Moment,
+) -> None:
+    """Refuse a takeover of anybody else than whom it expects."""
+    if (expected := op.expect_holder) is None:
+        return
+    others = [
+        (x, how)
+        for x, how in stood
+        if yields(how, op)
+        and x.state is State.ACTIVE
+        and not x.same_holder(op.actor)
+        and not same_person(x.holder, expected)
+    ]
+    if others:
+        raise held_error(op.resource, op.scope, others, policy, moment)
+    if strangers := tuple(a for a in named if not a.is_holder(expected)):
+        raise assigned_error(op.resource, op.scope, strangers)
 
 
 def _check_paths(paths: tuple[str, ...]) -> tuple[str, ...]:
@@ -108,13 +142,15 @@ def _renew_own(
     """A claim of one's own live lease is a heartbeat, with whatever else the claim says."""
     policy, now = ledger.header.policy, moment.now.wall_ms
     keep_ttl = min(mine.ttl, policy.ttl_max) if op.ttl is None else ttl
+    binds = may_bind(ledger, mine, op.actor, moment)
     lease = replace(
         prolonged(mine, op.id, ledger, moment, seconds=keep_ttl),
-        session=op.actor.session if may_bind(ledger, mine, op.actor, moment) else mine.session,
+        session=op.actor.session if binds else mine.session,
         ttl=keep_ttl,
         paths=paths,
         reason=op.reason or mine.reason,
-        host=op.actor.host or mine.host,
+        # Where it was claimed first tells who else may work under it: until a session has it alone.
+        host=(binds and op.actor.host) or mine.host or op.actor.host,
         branch=op.actor.branch or mine.branch,
         edge=mine.edge or op.edge,
     )
@@ -178,13 +214,14 @@ def _displace(
     and is live goes on in the new grant.
     """
     state, by, now = ledger, op.actor, moment.now.wall_ms
+    why = ABANDONED if op.abandoned and not op.takeover else op.reason
     for old in displaced:
         state = state.remove(old)
     taken = tuple(x for x in displaced if x.state is State.ACTIVE and not x.same_holder(by))
     for old in taken:
-        state = give_notice(state, old, op.id, "taken_over", by.holder, now, op.reason)
-    said = [event("displaced", op.id, now, by.holder, x, reason=op.reason) for x in taken]
-    about = Event("displaced", op.id, now, by.holder, op.resource.text, op.scope, reason=op.reason)
+        state = give_notice(state, old, op.id, "taken_over", by.holder, now, why)
+    said = [event("displaced", op.id, now, by.holder, x, reason=why) for x in taken]
+    about = Event("displaced", op.id, now, by.holder, op.resource.text, op.scope, reason=why)
     left = without(named, taken)
     state, told = tell_assignees(
         state, left, about, what="taken_over", word=f"{op.id}-", first=len(taken)

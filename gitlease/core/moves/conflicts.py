@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from gitlease.core.edge import Assignee
 from gitlease.core.errors import GitleaseError, LeaseHeld, PolicyRefused
-from gitlease.core.expiry import Moment, free_at
+from gitlease.core.expiry import Moment, abandoned_at, free_at
+from gitlease.core.instant import rfc3339
 from gitlease.core.lease import Actor, Lease, State, same_person
 from gitlease.core.ledger import Ledger
 from gitlease.core.moves.operations import Claim, Complete, Release
@@ -16,12 +17,16 @@ from gitlease.core.resources import pattern
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import WHOLE, Resource, scopes_overlap
 
+ASSIGNED = (Relation.THEIRS_ASSIGNED, Relation.THEIRS_ABANDONED)
+"""No lease stands in the way any more, and an edge does."""
+
 
 def rivals_of(
     ledger: Ledger, resource: Resource, scope: str, paths: tuple[str, ...]
 ) -> list[Lease]:
     """Every record that shares work with these: same name and scope, or a common file.
 
+    What two scopes of one task both cover, as the paths of their task, they have in common.
     Completed work stands in the way of its own name only, not of whatever its paths touched, and a
     part that is completed not of the whole, of which other parts are still to be done.
     """
@@ -32,9 +37,16 @@ def rivals_of(
         return named
     have = {x.key for x in named}
     pathy = (x for x in ledger.leases_with_paths() if x.key not in have)
-    return named + [
-        x for x in pathy if x.state is State.ACTIVE and pattern.any_overlap(wanted, x.patterns)
-    ]
+    return named + [x for x in pathy if x.state is State.ACTIVE and overlaps(resource, wanted, x)]
+
+
+def overlaps(resource: Resource, wanted: tuple[str, ...], lease: Lease) -> tuple[str, str] | None:
+    """A path of these and one of a lease that can match a common file; None where none can."""
+    same_task = resource.pattern is None and lease.resource == resource
+    both = set(wanted).intersection(lease.patterns) if same_task else set()
+    mine, theirs = ([x for x in some if x not in both] for some in (wanted, lease.patterns))
+    pairs = ((a, b) for a in mine for b in theirs)
+    return next((pair for pair in pairs if pattern.any_overlap(pair[:1], pair[1:])), None)
 
 
 def relations(
@@ -52,13 +64,17 @@ def _shares(lease: Lease, scope: str) -> bool:
 
 
 def may_bind(ledger: Ledger, lease: Lease, actor: Actor, moment: Moment) -> bool:
-    """Whether an unbound lease may become this session's.
-
-    Not where it shares work with a live lease of another session: while it is unbound the two are
-    one person's, and bound they would be in conflict.
-    """
+    """Whether an unbound lease may become this session's by whatever its session does to it."""
     if actor.session is None or not actor.session_explicit or lease.session is not None:
         return False
+    return fits_session(ledger, lease, actor, moment)
+
+
+def fits_session(ledger: Ledger, lease: Lease, actor: Actor, moment: Moment) -> bool:
+    """Whether an unbound lease shares no work with a live lease of another session of its holder's.
+
+    While it is unbound the two are one person's, and bound they would be in conflict.
+    """
     rivals = rivals_of(ledger, lease.resource, lease.scope, lease.paths)
     policy = ledger.header.policy
     return not any(
@@ -84,7 +100,7 @@ def assignees(
     return [
         (x, how)
         for x, how in task
-        if how is Relation.THEIRS_ASSIGNED
+        if how in ASSIGNED
         and x.lease_id not in asked
         and not any(same_person(x.holder, other.holder) for other in live)
     ]
@@ -101,14 +117,30 @@ def named_in_file(
     return tuple(a for a in op.assigned if not any(a.is_holder(holder) for holder in live))
 
 
+def abandoned_by(
+    ledger: Ledger, op: Claim, named: tuple[Assignee, ...], moment: Moment
+) -> tuple[Assignee, ...]:
+    """Those of the assignees whose records are all abandoned; one without a record is none."""
+    if not named or not op.abandoned:
+        return ()
+    task = relations(ledger, op.resource, op.actor, moment)
+    return tuple(
+        a
+        for a in named
+        if {how for x, how in task if a.is_holder(x.holder)} == {Relation.THEIRS_ABANDONED}
+    )
+
+
 def assigned_error(resource: Resource, scope: str | None, named: tuple[Assignee, ...]) -> LeaseHeld:
     """The refusal for a task that is another's by its file, without any lease."""
-    return LeaseHeld(
+    refusal = LeaseHeld(
         f"{resource} is assigned to {', '.join(a.known for a in named)}",
         resource=resource.text,
         scope=scope,
         holder=named[0].known,
     )
+    refusal.by_edge = True
+    return refusal
 
 
 def has_edge(ledger: Ledger, op: Claim, moment: Moment) -> bool:
@@ -122,6 +154,7 @@ def yields(how: Relation, op: Claim) -> bool:
     return (
         verdict is Verdict.TAKE
         or (verdict is Verdict.NEEDS_TAKEOVER and op.takeover)
+        or (verdict is Verdict.NEEDS_LOOK and (op.takeover or op.abandoned))
         or (verdict is Verdict.NEEDS_REOPEN and op.reopen)
     )
 
@@ -131,7 +164,11 @@ def refuse(op: Claim, stood: list[tuple[Lease, Relation]], policy: Policy, momen
     blocking = [(x, how) for x, how in in_the_way if not yields(how, op)]
     held = [(x, how) for x, how in blocking if how is not Relation.COMPLETED]
     if held:
-        raise held_error(op.resource, op.scope, held, policy, moment)
+        what = _through_paths(op, held[0][0])
+        error = held_error(op.resource, op.scope, held, policy, moment, what=what)
+        edges = [x for x, how in held if how in ASSIGNED]
+        error.hints = _since(edges, policy) if edges else ()
+        raise error
     if blocking:
         done = blocking[0][0]
         raise PolicyRefused(
@@ -143,6 +180,30 @@ def refuse(op: Claim, stood: list[tuple[Lease, Relation]], policy: Policy, momen
         )
 
 
+def _through_paths(op: Claim, lease: Lease) -> str:
+    """What is held, where paths stand in the way that its two resources do not tell."""
+    own, named = op.resource.pattern, lease.resource == op.resource
+    if named and scopes_overlap(lease.scope, op.scope):
+        return ""
+    pair = overlaps(op.resource, op.paths if own is None else (own, *op.paths), lease)
+    if pair is None or pair == (own, lease.resource.pattern):
+        return ""
+    return f"{op.resource}: its path {pair[0]} and {pair[1]} of {lease.resource} overlap, which"
+
+
+def _since(edges: Sequence[Lease], policy: Policy) -> tuple[str, ...]:
+    """How long nobody has held what edges protect, and when they protect it no longer."""
+    since = rfc3339(max(x.expires_at for x in edges))
+    ends = [at for x in edges if (at := abandoned_at(x, policy)) is not None]
+    if not ends:
+        return (f"nobody has held it since {since}, and the ledger never calls it abandoned",)
+    when = rfc3339(max(ends), round_up=True)
+    return (
+        f"nobody has held it since {since}; after {when} anyone may claim it, unless its assignee"
+        " was seen at work",
+    )
+
+
 def held_error(
     resource: Resource,
     scope: str | None,
@@ -151,18 +212,24 @@ def held_error(
     moment: Moment,
     *,
     error: type[GitleaseError] = LeaseHeld,
+    what: str = "",
 ) -> GitleaseError:
     """The refusal that names the holder, the session, where, and when all of it is free.
 
-    What an edge alone protects has no such time: then ``free_at`` is None.
+    What an edge protects, now or once the lease has lapsed, has no such time: then ``free_at`` is
+    None.
     """
-    edges = [how is Relation.THEIRS_ASSIGNED for _, how in held]
+    edges = [how in ASSIGNED for _, how in held]
     verb = "is assigned to" if edges[0] else "is held by"
     leases = tuple(x for x, _ in held)
-    return error(
-        f"{resource} {verb} {leases[0].holder}",
+    refusal = error(
+        f"{what or resource} {verb} {leases[0].holder}",
         resource=resource.text,
         scope=scope,
         conflicts=leases,
-        free_at=None if any(edges) else max(free_at(x, policy, moment) for x in leases),
+        free_at=None
+        if any(x.edge and how in (*ASSIGNED, Relation.THEIRS) for x, how in held)
+        else max(free_at(x, policy, moment) for x in leases),
     )
+    refusal.by_edge = any(edges)
+    return refusal

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from gitlease.core.duration import format_duration
-from gitlease.core.errors import NotFound, PolicyRefused, UsageError
+from gitlease.core.errors import Invalid, NotFound, PolicyRefused, UsageError
 from gitlease.core.expiry import Moment
 from gitlease.core.frozen import replace
 from gitlease.core.lease import Actor, State, same_person
-from gitlease.core.ledger import Ledger, Note
+from gitlease.core.ledger import EPOCH_SIZE, Ledger, Note
 from gitlease.core.moves.claiming import event, give_notice
 from gitlease.core.moves.conflicts import held_error, relations
 from gitlease.core.moves.holding import note_event
@@ -16,11 +16,12 @@ from gitlease.core.moves.operations import (
     AddNote,
     Barrier,
     DropRecord,
+    Restore,
     Revoke,
     SetPolicy,
 )
 from gitlease.core.outcome import Event, Outcome
-from gitlease.core.policy import change_policy
+from gitlease.core.policy import NO_ADMINS, admin_words, change_policy
 from gitlease.core.resources.pattern import fold
 
 
@@ -71,6 +72,8 @@ def set_policy(ledger: Ledger, op: SetPolicy, moment: Moment) -> tuple[Ledger, O
     if before.admins:
         _need_admin(ledger, op.actor, "change its policy")
     after = change_policy(before, dict(op.changes))
+    if before.admins and not after.admins:
+        _need_confirmed(op)
     if after.admins != before.admins and after.admins and not after.is_admin(op.actor.holder):
         raise PolicyRefused(
             f"the admins must include yourself, {op.actor.holder}",
@@ -82,6 +85,17 @@ def set_policy(ledger: Ledger, op: SetPolicy, moment: Moment) -> tuple[Ledger, O
     return state, Outcome(
         operation=op.id, status="policy_changed", events=(changed,), changed=after != before
     )
+
+
+def _need_confirmed(op: SetPolicy) -> None:
+    """To have no admins lets anybody change the policy: whoever asks for that says so by name."""
+    by = op.actor.holder
+    text = next(value for key, value in reversed(op.changes) if key == "admins")
+    if not any(same_person(word, by) for word in admin_words(text)[1:]):
+        raise PolicyRefused(
+            "without admins anybody may change the policy, and make themselves the admin",
+            hints=(f"to have none all the same, say who confirms it: '{NO_ADMINS} {by}'",),
+        )
 
 
 def acknowledge(ledger: Ledger, op: Acknowledge, moment: Moment) -> tuple[Ledger, Outcome]:
@@ -98,6 +112,21 @@ def barrier(ledger: Ledger, op: Barrier, moment: Moment) -> tuple[Ledger, Outcom
     """Move the ledger on by one revision, so that an undecided push can never land."""
     said = Event("barrier", op.id, moment.now.wall_ms, op.actor.holder)
     return ledger, Outcome(operation=op.id, status="barrier", events=(said,))
+
+
+def restore(ledger: Ledger, op: Restore, moment: Moment) -> tuple[Ledger, Outcome]:
+    """Give tokens above those of another past from now on, by beginning the next epoch: anyone."""
+    header = ledger.header
+    behind = header.token < op.above
+    if behind:
+        # One epoch a step: nobody can use all of them up by one wrong number.
+        if op.above >= (header.epoch + 2) * EPOCH_SIZE:
+            raise Invalid(f"token {op.above} is of an epoch that this ledger cannot have reached")
+        header = replace(header, epoch=op.above // EPOCH_SIZE + 1, sequence=0)
+    said = Event("restored", op.id, moment.now.wall_ms, op.actor.holder)
+    return ledger.with_header(header), Outcome(
+        operation=op.id, status="restored", events=(said,), changed=behind
+    )
 
 
 def drop_record(ledger: Ledger, op: DropRecord, moment: Moment) -> tuple[Ledger, Outcome]:

@@ -40,7 +40,7 @@ def renew(ledger: Ledger, op: Renew, moment: Moment) -> tuple[Ledger, Outcome]:
     if op.grants:
         mine, refused = _of_grants(ledger, op, moment)
     elif op.resource is None:
-        mine, refused = _of_session(ledger, op.actor, moment)
+        mine, refused = of_session(ledger, op.actor, moment)
         if refused and not mine:
             raise refused[0]
     else:
@@ -228,6 +228,23 @@ def held_for(
     raise _lost(resource, scope, tuple(x for x, _ in stood if _in_scope(x, scope)))
 
 
+def of_session(
+    ledger: Ledger, actor: Actor, moment: Moment
+) -> tuple[list[Lease], tuple[LeaseLost, ...]]:
+    """What a session renews: its live leases, and the refusals of those that ran out."""
+    policy = ledger.header.policy
+    mine: list[Lease] = []
+    lost: list[LeaseLost] = []
+    for lease in ledger.every_lease():
+        if lease.state is not State.ACTIVE or lease.parked or not lease.answers_to(actor):
+            continue
+        if relation(lease, actor, policy, moment) is Relation.MINE:
+            mine.append(lease)
+        else:
+            lost.append(_lost(lease.resource, lease.scope, (lease,)))
+    return mine, tuple(lost)
+
+
 def _only_parked(lease: Lease) -> LeaseLost:
     return LeaseLost(
         f"{lease.resource} is parked: no session keeps it",
@@ -251,20 +268,6 @@ def _lost(resource: Resource, scope: str | None, left: tuple[Lease, ...]) -> Lea
         scope=scope,
         conflicts=left,
     )
-
-
-def _of_session(
-    ledger: Ledger, actor: Actor, moment: Moment
-) -> tuple[list[Lease], tuple[GitleaseError, ...]]:
-    policy, mine, lost = ledger.header.policy, [], []
-    for lease in ledger.every_lease():
-        if lease.state is not State.ACTIVE or lease.parked or not lease.answers_to(actor):
-            continue
-        if relation(lease, actor, policy, moment) is Relation.MINE:
-            mine.append(lease)
-        else:
-            lost.append(_lost(lease.resource, lease.scope, (lease,)))
-    return mine, tuple(lost)
 
 
 def _of_grants(

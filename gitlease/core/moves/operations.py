@@ -9,7 +9,7 @@ from __future__ import annotations
 from gitlease.core.edge import Assignee
 from gitlease.core.errors import UsageError
 from gitlease.core.frozen import dataclass
-from gitlease.core.lease import Actor, LeaseKey
+from gitlease.core.lease import Actor, Lease, LeaseKey
 from gitlease.core.policy import Policy
 from gitlease.core.resources.resource import WHOLE, Resource
 
@@ -42,7 +42,10 @@ class Claim(Operation):
 
     ``ttl`` in seconds; None for ``default_ttl``, which is fitted into the limits if it
     ``default_fits`` and must lie within them otherwise. ``lease_id`` is the nonce of the grant.
-    ``takeover`` allows to replace the edge of another, ``reopen`` completed work.
+    ``takeover`` allows to replace the edge of another, ``abandoned`` one that the record says is
+    abandoned (the caller looked, and saw nobody at work), ``reopen`` completed work. ``new``: only
+    a new grant will do, and one's own live lease is in the way of it.
+    ``expect_holder``: a takeover takes nothing of anybody else.
     ``edge`` says that the task file is assigned along with it, ``assigned`` who else stands there.
     ``ticket`` is the caller's place in the line, which the grant gives up. ``passing``: of those
     who wait longer, so many may be passed over; None looks at nobody who waits.
@@ -57,11 +60,14 @@ class Claim(Operation):
     paths: tuple[str, ...] = ()
     reason: str | None = None
     takeover: bool = False
+    abandoned: bool = False
     reopen: bool = False
+    new: bool = False
     edge: bool = False
     assigned: tuple[Assignee, ...] = ()
     ticket: str | None = None
     passing: int | None = None
+    expect_holder: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +94,11 @@ class Grant:
     session: str | None
     lease_id: str
     token: int
+
+
+def grant_of(lease: Lease) -> Grant:
+    """The grant that a record tells of."""
+    return Grant(lease.resource, lease.scope, lease.session, lease.lease_id, lease.token)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +152,7 @@ class Park(Operation):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndSession(Operation):
-    """Ends what runs of the caller's hold: exactly these grants, as far as they are still theirs.
+    """Gives back what runs of the caller's hold: exactly these grants, if they are still theirs.
 
     Whoever names a run of its own speaks for it. With ``park`` they are parked for ``seconds``,
     otherwise released.
@@ -151,6 +162,36 @@ class EndSession(Operation):
     park: bool = False
     seconds: int | None = None
     note: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOut(Operation):
+    """Has what runs of the caller's hold run out now: exactly these grants, if still theirs.
+
+    Edges are kept: the work is not finished, only whoever did it is gone. What has no edge is
+    released.
+    """
+
+    grants: tuple[Grant, ...]
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bind(Operation):
+    """Makes what the caller's person holds of these without a session its session's, for a time."""
+
+    resources: tuple[Resource, ...]
+    scope: str = WHOLE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unbind(Operation):
+    """Gives back what a run bound: exactly these grants belong to no session then.
+
+    It is for that run; or for its person, who has made sure that the run is dead.
+    """
+
+    grants: tuple[Grant, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -250,6 +291,17 @@ class Acknowledge(Operation):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Barrier(Operation):
     """Changes nothing but the revision, so that an older undecided push can never land."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restore(Operation):
+    """Goes on from another past than the one that was seen.
+
+    ``above`` is the last fencing token of the past that is given up: none that was given there is
+    given again (S4).
+    """
+
+    above: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,7 +37,7 @@ _LIVE = {
 def may_retire(how: Relation, *, assigned: bool) -> bool:
     """Whether a record may be retired; ``assigned``: also what an edge keeps for its holder."""
     lapsed = how in (Relation.MINE_LAPSED, Relation.THEIRS_LAPSED)
-    return lapsed or (assigned and how is Relation.THEIRS_ASSIGNED)
+    return lapsed or (assigned and how in (Relation.THEIRS_ASSIGNED, Relation.THEIRS_ABANDONED))
 
 
 def retire(ledger: Ledger, op: Retire, moment: Moment) -> tuple[Ledger, Outcome]:

@@ -15,7 +15,7 @@ from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import MS, Instant
 from gitlease.core.lease import Lease, lease_key
 from gitlease.core.ledger import Ledger
-from gitlease.core.moves.operations import Grant, Operation, Pick, Renew
+from gitlease.core.moves.operations import Operation, Pick, Renew, grant_of
 from gitlease.core.moves.transitions import Applied, apply
 from gitlease.core.outcome import Outcome
 from gitlease.core.policy import Policy
@@ -83,12 +83,15 @@ def decide(
         ledger_id=None if ledger.header.revision else ledger.header.ledger_id,
     )
     others, policy = record.moment, ledger.header.policy
-    recent = (x for x in asked.values() if _lapsed(x, policy, others) > _lapsed(x, policy, moment))
-    over = (x for x in asked.values() if holder_has(x, others) > holder_has(x, moment))
-    said = replace(
-        record, recent=tuple(x.lease_id for x in recent), over=tuple(x.lease_id for x in over)
+    recent = tuple(
+        nonce
+        for nonce, x in asked.items()
+        if _lapsed(x, policy, others) and not _lapsed(x, policy, moment)
     )
-    return Decided(applied, said, moment)
+    over = tuple(
+        nonce for nonce, x in asked.items() if holder_has(x, others) and not holder_has(x, moment)
+    )
+    return Decided(applied, replace(record, recent=recent, over=over), moment)
 
 
 def _writers(wall_ms: int) -> Instant:
@@ -108,6 +111,6 @@ def _resolved(operation: Operation, result: Outcome | GitleaseError) -> Operatio
         taken = next(x for x in operation.claims if lease_key(x.resource, x.scope) in keys)
         return replace(taken, id=operation.id)
     if isinstance(operation, Renew) and operation.resource is None:
-        grants = (Grant(x.resource, x.scope, x.session, x.lease_id, x.token) for x in result.leases)
+        grants = map(grant_of, result.leases)
         return replace(operation, grants=tuple(grants))
     return operation

@@ -26,6 +26,7 @@ from gitlease.core.moves.operations import (
     Acknowledge,
     AddNote,
     Barrier,
+    Bind,
     Claim,
     Complete,
     Create,
@@ -38,12 +39,15 @@ from gitlease.core.moves.operations import (
     Pick,
     Release,
     Renew,
+    Restore,
     Retire,
     Revoke,
+    RunOut,
     SetPolicy,
     TakeTicket,
+    Unbind,
 )
-from gitlease.core.outcome import Event, Outcome
+from gitlease.core.outcome import LAPSED, Event, Outcome
 
 MAX_REVISION = 10**17
 
@@ -52,18 +56,22 @@ Move = Callable[[Ledger, Any, Moment], tuple[Ledger, Outcome]]
 MOVES: Mapping[type[Operation], Move] = {
     Claim: claiming.claim,
     Pick: picking.pick,
+    Bind: parking.bind,
+    Unbind: parking.unbind,
     Renew: holding.renew,
     Extend: holding.extend,
     Release: holding.release,
     Complete: holding.complete,
     Park: parking.park,
     EndSession: parking.end_session,
+    RunOut: parking.end_session,
     Revoke: ruling.revoke,
     Retire: retiring.retire,
     AddNote: ruling.add_note,
     SetPolicy: ruling.set_policy,
     Acknowledge: ruling.acknowledge,
     Barrier: ruling.barrier,
+    Restore: ruling.restore,
     DropRecord: ruling.drop_record,
     TakeTicket: tickets.take,
     LeaveTicket: tickets.leave,
@@ -152,18 +160,20 @@ def _check_reported(applied: Applied) -> None:
     Only a later operation of the same step may have ended or replaced it. Anything else is a fault
     of gitlease itself, and must never be told as a success (S3, S6).
     """
-    ids, ended = {outcome.operation for outcome in applied.outcomes}, set[str]()
+    ids, ended = {outcome.operation for outcome in applied.outcomes}, set[int]()
     for outcome in reversed(applied.outcomes):
         for lease in outcome.leases:
             if lease.state is not State.ACTIVE:
-                ended.add(lease.lease_id)
+                ended.add(lease.token)
                 continue
             stands = applied.ledger.lease(lease.resource, lease.scope)
-            later = lease.lease_id in ended if stands is None else stands.operation in ids
+            later = lease.token in ended if stands is None else stands.operation in ids
             own = stands is not None and stands.operation == outcome.operation
             if stands != lease and (own or not later):
                 raise RuntimeError(f"{lease.resource} was granted, and is not in the ledger")
-        ended.update(lease.lease_id for lease in outcome.displaced)
+        ended.update(lease.token for lease in outcome.displaced)
+        # The caller's own that had run out is displaced, too, and only its event tells.
+        ended.update(x.token for x in outcome.events if x.kind == LAPSED and x.token is not None)
 
 
 class _Nothing:

@@ -231,6 +231,13 @@ def parse_layer(word: str) -> str:
     return word.lower()
 
 
+def layer_words(layer: str, usual: str = GLOBAL_LAYER) -> list[str]:
+    """The option that names a layer in a command; none for the one that is meant without."""
+    if layer == usual:
+        return []
+    return ["--local"] if layer == LOCAL_LAYER else ["--layer", layer]
+
+
 def _shown(word: str) -> str:
     short = word if len(word) <= 60 else word[:60] + "…"
     return short if short.isprintable() and short.strip() == short and short else repr(short)

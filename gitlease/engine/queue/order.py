@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 
 from gitlease.core.edge import People, Progress, Task
-from gitlease.core.expiry import Moment
+from gitlease.core.expiry import Moment, holder_has
 from gitlease.core.frozen import dataclass
 from gitlease.core.lease import Actor, Lease, State
 from gitlease.core.policy import Policy
@@ -48,7 +48,8 @@ class Entry:
 
     ``who`` is the holder or assignee in the way, and ``lease`` the record that matters: the one in
     the way, or the caller's own. ``waits_for`` has its open dependencies, as written. ``parked``:
-    the caller parked it, and resumes it by a claim of the scope of ``lease``.
+    the caller parked it, and resumes it by a claim of the scope of ``lease``. ``abandoned``: it is
+    handed out last, as long as nobody was seen at work on it.
     """
 
     task: Task
@@ -58,6 +59,7 @@ class Entry:
     waits_for: tuple[str, ...] = ()
     depth: int = 0
     parked: bool = False
+    abandoned: bool = False
 
     @property
     def claimable(self) -> bool:
@@ -71,12 +73,17 @@ class Carried(Enum):
     PARKED = "parked"
     LAPSED = "lapsed"
     TAKEN_OVER = "taken_over"
+    THEIRS = "theirs"
     NONE = "none"
 
 
 @dataclass(frozen=True, slots=True)
 class Carry:
-    """Something that a person carries: by the edge, by a lease, or both. ``by`` has it instead."""
+    """Something that a person carries: by the edge, by a lease, or both.
+
+    ``by`` has the lease: it was taken over, or is that of somebody who is assigned as well, or who
+    came after a release that the file here does not know of.
+    """
 
     resource: str
     state: Carried
@@ -87,13 +94,17 @@ class Carry:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """Who looks, and on what: the records of a ledger at one moment."""
+    """Who looks, and on what: the records of a ledger at one moment.
+
+    ``was_taken`` says of a folded name whether others took it from who looks, by the audit trail.
+    """
 
     actor: Actor
     people: People
     leases: Sequence[Lease]
     policy: Policy
     moment: Moment
+    was_taken: Callable[[str], bool] = lambda _key: False
 
     def relation(self, lease: Lease) -> Relation:
         return relation(lease, self.actor, self.policy, self.moment)
@@ -125,9 +136,12 @@ def survey(tasks: Sequence[Task], around: Surroundings) -> list[Entry]:
 
 
 def hand_out(entries: Iterable[Entry]) -> list[Entry]:
-    """What may be handed out, best first: what is parked, then those that wait for nothing."""
+    """What may be handed out, best first: what is parked, then those that wait for nothing.
+
+    What is abandoned comes last.
+    """
     free = (e for e in entries if e.claimable)
-    return sorted(free, key=lambda e: (not e.parked, e.depth, _order(e)))
+    return sorted(free, key=lambda e: (not e.parked, e.abandoned, e.depth, _order(e)))
 
 
 def carrying(tasks: Sequence[Task], around: Surroundings) -> list[Carry]:
@@ -155,7 +169,13 @@ def carrying(tasks: Sequence[Task], around: Surroundings) -> list[Carry]:
 
 
 _LIVE = {Relation.MINE, Relation.MY_RUN, Relation.MY_OTHER_RUN}
-_IN_THE_WAY = {Relation.MY_RUN, Relation.MY_OTHER_RUN, Relation.THEIRS, Relation.THEIRS_ASSIGNED}
+_IN_THE_WAY = {
+    Relation.MY_RUN,
+    Relation.MY_OTHER_RUN,
+    Relation.THEIRS,
+    Relation.THEIRS_ASSIGNED,
+    Relation.THEIRS_ABANDONED,
+}
 
 
 def _entry(
@@ -167,9 +187,11 @@ def _entry(
     around: Surroundings,
 ) -> Entry:
     why, who, lease = _why_not(task, leases, pathy, around)
-    parked = why is None and lease is not None and around.relation(lease) is Relation.PARKED
+    how = None if why is not None or lease is None else around.relation(lease)
+    parked, abandoned = how is Relation.PARKED, how is Relation.THEIRS_ABANDONED
     waits = () if task.is_done else tuple(d for d in task.depends_on if fold(d) not in done)
-    return Entry(task, why, who, lease, waits, depths.get(task.resource.key, 0), parked)
+    depth = depths.get(task.resource.key, 0)
+    return Entry(task, why, who, lease, waits, depth, parked, abandoned)
 
 
 def _why_not(
@@ -191,17 +213,19 @@ def _why_not(
             return WhyNot.YOURS, lease.holder, lease
         if how is Relation.THEIRS_ASSIGNED:
             return WhyNot.ASSIGNED, lease.holder, lease
-        if how in _IN_THE_WAY:
+        if how in _IN_THE_WAY and how is not Relation.THEIRS_ABANDONED:
             return WhyNot.HELD, lease.holder, lease
+    gone = [x for x, how in stands if how is Relation.THEIRS_ABANDONED]
+    others = tuple(a for a in others if not any(a.is_holder(x.holder) for x in gone))
     if others:
         return WhyNot.ASSIGNED, others[0].known, None
     if _is_other(task):
         return WhyNot.STATUS, None, None
     for lease in pathy if task.paths else ():
-        if pattern.any_overlap(task.paths, lease.patterns):
+        if lease.resource != task.resource and pattern.any_overlap(task.paths, lease.patterns):
             return WhyNot.HELD, lease.holder, lease
     own = next((x for x, how in stands if how is Relation.MINE_LAPSED), None)
-    return None, None, own
+    return None, None, own or next(iter(gone), None)
 
 
 def _is_other(task: Task) -> bool:
@@ -216,11 +240,10 @@ def _carry(task: Task, leases: Sequence[Lease], around: Surroundings) -> Carry:
         best = min(own, key=lambda x: _STATES.index(_own_state(x, around)))
         return Carry(name, _own_state(best, around), task, best)
     for lease in active:
-        theirs = [n for n in task.assigned if around.people.is_mine(n, lease.holder)]
-        mine = around.actor.holder  # one name may stand for both
-        fellow = any(not around.people.is_mine(n, mine) for n in theirs)
-        if not fellow and around.relation(lease) in _IN_THE_WAY:
-            return Carry(name, Carried.TAKEN_OVER, task, lease, lease.holder)
+        if around.relation(lease) in _IN_THE_WAY:
+            taken = around.was_taken(task.resource.key)
+            state = Carried.TAKEN_OVER if taken else Carried.THEIRS
+            return Carry(name, state, task, lease, lease.holder)
     return Carry(name, Carried.NONE, task)
 
 
@@ -228,7 +251,8 @@ def _own_state(lease: Lease, around: Surroundings) -> Carried:
     how = around.relation(lease)
     if how is Relation.PARKED:
         return Carried.PARKED
-    return Carried.LIVE if how in _LIVE else Carried.LAPSED
+    live = how in _LIVE and holder_has(lease, around.moment)
+    return Carried.LIVE if live else Carried.LAPSED
 
 
 _STATES = (Carried.LIVE, Carried.PARKED, Carried.LAPSED)  # of several leases the first is told
@@ -254,7 +278,8 @@ def _order(entry: Entry) -> tuple[object, ...]:
     task = entry.task
     created = task.created.strip()
     age = created if _DATE.match(created) else LAST
-    return not entry.parked, rank(task.priority), entry.depth, age, natural(task.resource.text)
+    first = not entry.parked, entry.abandoned, rank(task.priority)
+    return *first, entry.depth, age, natural(task.resource.text)
 
 
 def _depths(tasks: Sequence[Task], done: set[str]) -> dict[str, int]:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 
 from gitlease.core.edge import Progress, Task
 from gitlease.core.errors import Invalid, NothingLeft
 from gitlease.core.expiry import Moment
 from gitlease.core.frozen import replace
 from gitlease.core.instant import MS
-from gitlease.core.lease import same_person
+from gitlease.core.lease import State, same_person
 from gitlease.core.ledger import Note
 from gitlease.core.moves.picking import ParkedMeanwhile
+from gitlease.core.outcome import Event
 from gitlease.core.policy import DEFAULT_POLICY
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import Resource
+from gitlease.core.view import LeaseView
 from gitlease.engine.answers import Answer, ClaimOptions, FoundTask, QueueReading, Taken
 from gitlease.engine.claim import pick
 from gitlease.engine.edges import Planned, find_task
@@ -24,6 +27,7 @@ from gitlease.engine.ports import TaskList
 from gitlease.engine.queue.order import (
     Carried,
     Carry,
+    Entry,
     Surroundings,
     WhyNot,
     carrying,
@@ -50,8 +54,13 @@ class _PlanAnew(Exception):
 class TaskQueue:
     """The tasks of one work tree, or of a ref, as the session's actor may take them."""
 
-    def __init__(self, session: LedgerSession) -> None:
-        self._session, self._edges = session, session.edges
+    def __init__(
+        self,
+        session: LedgerSession,
+        others: Callable[[], Sequence[LedgerSession]] = lambda: (),
+    ) -> None:
+        """``others`` are the same actor's sessions of the other layers in use."""
+        self._session, self._edges, self._others = session, session.edges, others
 
     def queue(self, *, ref: str | None = None, cached: bool = False) -> QueueReading:
         """Every task in the order of the queue, each with whether it may be claimed.
@@ -61,19 +70,30 @@ class TaskQueue:
         look = self._session.look(cached=cached)  # first: it may finish what was left undone
         return self._reading(self._edges.files.read(ref), look)
 
+    def mine(self, *, ref: str | None = None, cached: bool = False) -> QueueReading:
+        """Like ``queue``, with what is carried in the other layers too."""
+        look = self._session.look(cached=cached)
+        reading = self._reading(self._edges.files.read(ref), look)
+        return self._with_others(reading, self._looks(cached=cached))
+
     def brief(self, *, ref: str | None = None, cached: bool = False) -> QueueReading:
         """What a person or agent that starts should know: also what was taken, and the notes."""
         look = self._session.look(cached=cached)
-        reading = self._reading(self._edges.files.read(ref), look)
-        return replace(
-            reading, taken=self._taken(look, reading.carried), notes=_notes(look, reading)
-        )
+        return self._brief(look, self._looks(cached=cached), ref)
+
+    def known_brief(self) -> QueueReading | None:
+        """The same by what this clone knows, asking nobody; None where no ledger is known."""
+        look = self._session.known_look()
+        if look is None or look.head.ledger is None:
+            return None
+        known = [(x, y) for x in self._others() if (y := x.known_look()) is not None]
+        return self._brief(look, known, None)
 
     def next_task(self, *, ref: str | None = None, cached: bool = False) -> QueueReading:
         """Like ``queue``; NothingLeft where nothing may be handed out."""
         reading = self.queue(ref=ref, cached=cached)
         if ref is None:
-            reading = self._claimable(reading)
+            reading = self._claimable(reading, sure=not cached)
         if not reading.next_up:
             raise _nothing_left(reading)
         return reading
@@ -126,14 +146,23 @@ class TaskQueue:
         parked = frozenset(x.key for x in look.leases if x.parked)
         among = frozenset(t.resource.key for t in tasks.tasks if _is_due(t) and not last)
         passed: tuple[str, ...] = ()
-        for start in range(0, len(waiting), AT_ONCE):
-            plans, said = self._writable(waiting[start : start + AT_ONCE], options)
+        for some in _chunks(reading.next_up):
+            plans, said = self._writable([entry.task for entry in some], options)
             passed += said
-            if not plans:
+            alive = self._alive(some[0], sure=True) if plans else ()
+            passed += alive
+            if alive or not plans:
                 continue
+            abandoned = some[0].abandoned
             try:
                 answer = pick(
-                    self._session, plans, options, scopes=scopes, among=among, parked=parked
+                    self._session,
+                    [p.alone for p in plans] if abandoned else plans,
+                    options,
+                    scopes=scopes,
+                    abandoned=abandoned,
+                    among=among,
+                    parked=parked,
                 )
             except NothingLeft:
                 continue
@@ -145,11 +174,15 @@ class TaskQueue:
             raise _PlanAnew(fresh.warnings + passed)
         raise _nothing_left(replace(fresh, warnings=fresh.warnings + passed))
 
-    def _claimable(self, reading: QueueReading) -> QueueReading:
-        """Without the tasks at the head of the queue whose files no claim could be written to."""
+    def _claimable(self, reading: QueueReading, *, sure: bool) -> QueueReading:
+        """Without the tasks at the head of the queue that a claim could not be made of.
+
+        Their files cannot be written, or they are abandoned and somebody was seen at work.
+        """
         said: tuple[str, ...] = ()
         for number, entry in enumerate(reading.next_up):
             _, passed = self._writable([entry.task], ClaimOptions(commit=False))
+            passed += self._alive(entry, sure=sure)
             said += passed
             if not passed:
                 return replace(
@@ -158,6 +191,48 @@ class TaskQueue:
         return replace(reading, next_up=(), warnings=reading.warnings + said)
 
     # --- how ----------------------------------------------------------------------------------
+
+    def _looks(self, *, cached: bool) -> list[tuple[LedgerSession, Look]]:
+        """The other layers, as they are now or as this clone knows them."""
+        return [(x, x.look(cached=cached)) for x in self._others()]
+
+    def _brief(
+        self, look: Look, others: Sequence[tuple[LedgerSession, Look]], ref: str | None
+    ) -> QueueReading:
+        reading = self._reading(self._edges.files.read(ref), look)
+        taken, notes = self._taken(look, reading.carried), _notes(look, reading)
+        reading = self._with_others(reading, others)
+        held: list[LeaseView] = []
+        for session, one in ((self._session, look), *others):
+            held += (
+                x
+                for x in session.views(one, one.leases)
+                if x.state == State.ACTIVE.value and not same_person(x.holder, session.actor.holder)
+            )
+        held.sort(key=lambda x: x.expires_at)
+        return replace(reading, taken=taken, notes=notes, others=tuple(held))
+
+    def _with_others(
+        self, reading: QueueReading, others: Sequence[tuple[LedgerSession, Look]]
+    ) -> QueueReading:
+        """With the leases that are carried in other layers, in the place of edges without one."""
+        carried, views, said = list(reading.carried), dict(reading.views), reading.warnings
+        tasks = {c.task.resource.key: c.task for c in carried if c.task is not None}
+        for session, look in others:
+            found = carrying((), self._around(look))
+            kept = {x.lease.resource.key for x in found if x.lease and x.state is Carried.LIVE}
+            carried = [
+                c
+                for c in carried
+                if c.state is Carried.LIVE or c.task is None or c.task.resource.key not in kept
+            ]
+            carried += [replace(c, task=tasks.get(c.lease.resource.key)) for c in found if c.lease]
+            leases = [c.lease for c in found if c.lease]
+            seen = session.views(look, leases)
+            views |= {x.lease_id: v for x, v in zip(leases, seen, strict=True)}
+            said += look.warnings
+        said = tuple(dict.fromkeys(said))
+        return replace(reading, carried=tuple(carried), views=views, warnings=said)
 
     def _writable(
         self, tasks: Sequence[Task], options: ClaimOptions
@@ -169,14 +244,42 @@ class TaskQueue:
         )
         return plans, tuple(f"passed over: {error.message}" for _, error in against)
 
+    def _alive(self, entry: Entry, *, sure: bool) -> tuple[str, ...]:
+        """What to say of a task that is abandoned by the ledger alone; nothing of any other."""
+        if not entry.abandoned or entry.lease is None:
+            return ()
+        from gitlease.engine.abandonment import is_alive, last_seen, told
+
+        holder = entry.lease.holder
+        seen = last_seen(self._session, entry.task, [holder], sure=sure)
+        if not is_alive(self._session, seen):
+            return ()
+        said = f"passed over: {entry.task.resource} is assigned to {holder}"
+        return (f"{said}; {'; '.join(told(seen))}",)
+
     def _around(self, look: Look | None) -> Surroundings:
+        taken_keys = cache(self._taken_keys)  # of all tasks, and only where one asks
         return Surroundings(
             actor=self._session.actor,
             people=self._edges.rules.people,
             leases=look.leases if look else (),
             policy=look.policy if look else DEFAULT_POLICY,
             moment=look.moment if look else Moment(now=self._session.clock.now()),
+            was_taken=lambda key: any(taken == key for taken, _ in taken_keys()),
         )
+
+    def _taken_keys(self) -> Mapping[tuple[str, str], Event]:
+        """What others took from this holder and it has not claimed or ended since."""
+        session, holder = self._session, self._session.actor.holder
+        last: dict[tuple[str, str], Event] = {}
+        for event in session.store.history(session.layer, LOOKED_BACK):
+            if event.resource and event.kind in ABOUT and same_person(event.holder or "", holder):
+                last.setdefault((fold(event.resource), event.scope or ""), event)
+        return {
+            key: event
+            for key, event in last.items()
+            if event.kind in TAKEN and not same_person(event.by, holder)
+        }
 
     def _reading(self, found: TaskList, look: Look) -> QueueReading:
         around = self._around(look)
@@ -196,19 +299,10 @@ class TaskQueue:
 
     def _taken(self, look: Look, carried: Iterable[Carry]) -> tuple[Taken, ...]:
         """What others took from this holder of late and it has not got back, newest first."""
-        session, holder = self._session, self._session.actor.holder
         since = look.moment.now.wall_ms - RECENT * MS
         back = {fold(c.resource) for c in carried if c.state is Carried.LIVE}
-        found: dict[tuple[str, str], Taken] = {}
-        for event in session.store.history(session.layer, LOOKED_BACK):
-            key = (fold(event.resource or ""), event.scope or "")
-            if event.at < since or key in found or key[0] in back:
-                continue
-            if event.kind not in TAKEN or not same_person(event.holder or "", holder):
-                continue
-            if same_person(event.by, holder):
-                continue
-            found[key] = Taken(
+        return tuple(
+            Taken(
                 resource=event.resource or "",
                 scope=event.scope or "",
                 what=TAKEN[event.kind],
@@ -216,7 +310,17 @@ class TaskQueue:
                 at=event.at,
                 reason=event.reason,
             )
-        return tuple(found.values())
+            for (key, _), event in self._taken_keys().items()
+            if event.at >= since and key not in back
+        )
+
+
+def _chunks(entries: Sequence[Entry]) -> Iterator[Sequence[Entry]]:
+    """What one step picks from: of what is abandoned, each alone."""
+    usual = [entry for entry in entries if not entry.abandoned]
+    for start in range(0, len(usual), AT_ONCE):
+        yield usual[start : start + AT_ONCE]
+    yield from ([entry] for entry in entries if entry.abandoned)
 
 
 def _is_due(task: Task) -> bool:
@@ -225,6 +329,8 @@ def _is_due(task: Task) -> bool:
 
 
 TAKEN = {"displaced": "taken_over", "revoked": "revoked", "retired": "retired"}
+# What says how somebody's claim stands: a later one of these is in the place of those before it.
+ABOUT = frozenset({*TAKEN, "claimed", "released", "completed"})
 
 
 def _notes(look: Look, reading: QueueReading) -> tuple[Note, ...]:

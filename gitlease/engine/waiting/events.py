@@ -195,7 +195,7 @@ class _Comparison:
                 yield _of(
                     WatchKind.TAKEN_OVER if taken else WatchKind.CLAIMED, lease, lease.claimed_at
                 )
-            elif was is not None and was.operation != lease.operation:
+            elif was is not None and was.renewals != lease.renewals:
                 kind = WatchKind.PARKED if lease.parked and not was.parked else WatchKind.RENEWED
                 yield _of(kind, lease, lease.renewed_at)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from gitlease.core.errors import GitleaseError, HeadGone, LeaseHeld
-from gitlease.core.moves.operations import Claim
+from gitlease.core.moves.operations import Operation
 from gitlease.engine.answers import NO_TURN, Answer, Turn
 from gitlease.engine.edges import Planned
 from gitlease.engine.ledger_session import LedgerSession
@@ -17,16 +17,19 @@ from gitlease.engine.waiting.head_watcher import HeadWatcher
 class WaitCondition:
     """That the claim which ``plan`` makes is granted; without ``claim``, that it would be.
 
-    ``plan`` reads the task files as they are now. ``in_line``: those who wait for the same are let
+    ``plan`` reads the task files as they are now; ``again`` says of a refusal whether it has
+    another plan since. ``in_line``: those who wait for the same are let
     go first, and the wait has a place among them.
     """
 
     def __init__(
         self,
         session: LedgerSession,
-        plan: Callable[[Turn], tuple[Sequence[Claim], Sequence[Planned]]],
+        plan: Callable[[Turn], tuple[Sequence[Operation], Sequence[Planned]]],
         claim: Callable[[Turn], Answer] | None = None,
+        again: Callable[[LeaseHeld], bool] = lambda _held: False,
     ) -> None:
+        self._again = again
         self._transaction, self._plan, self._claim = session.transaction, plan, claim
         self._store, self._watcher = session.store, HeadWatcher(session)
         self.in_line = claim is not None
@@ -61,11 +64,19 @@ class WaitCondition:
     def _free(self, head: Snapshot) -> Snapshot:
         """The state in which a claim would be granted; raises what stands in its way."""
         try:
-            self._decide(head, NO_TURN)
+            return self._granted(head)
         except HeadGone:
-            head = self._watcher.fetch()
-            self._decide(head, NO_TURN)
-        return head
+            return self._granted(self._watcher.fetch())
+
+    def _granted(self, head: Snapshot) -> Snapshot:
+        while True:
+            try:
+                self._decide(head, NO_TURN)
+            except LeaseHeld as held:
+                if not self._again(held):
+                    raise
+            else:
+                return head
 
     def _decide(self, head: Snapshot, turn: Turn) -> None:
         self._transaction.decided(head, self._plan(turn)[0])

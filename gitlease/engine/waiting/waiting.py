@@ -5,7 +5,8 @@
 2. The first in line looks every few seconds, as long as the wait is young or others stand behind
    it, who count on that. The further back, the less often.
 3. What is free is first left to those who have waited longer, for a window each.
-4. A remote that cannot be reached for a while does not end the wait; its limit does, with one more
+4. An assignment that no live lease goes with does not end by waiting: that is said at once.
+5. A remote that cannot be reached for a while does not end the wait; its limit does, with one more
    try in which nobody's turn counts.
 """
 
@@ -109,7 +110,7 @@ class Waiter:
                 self._looked = self._clock.now()
                 self._watcher.look()
             refusal = self._refusal()
-            if refusal is None:
+            if refusal is None or refusal.by_edge:
                 answer = self._attempt(looked=due)
             else:
                 answer = None
@@ -133,6 +134,8 @@ class Waiter:
         try:
             return self._condition.attempt(self._turn(), looked=looked)
         except LeaseHeld as refusal:
+            if refusal.by_edge:
+                raise
             self._watcher.refresh()
             self._note(refusal)
             return None
@@ -145,6 +148,8 @@ class Waiter:
         try:
             return self._condition.attempt(Turn(self._queue.ticket), looked=False)
         except LeaseHeld as refusal:
+            if refusal.by_edge:
+                raise
             self._said += refusal.warnings
             self._check_known()
             raise self._timeout(refusal) from None

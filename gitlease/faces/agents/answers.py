@@ -5,14 +5,19 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gitlease.core.errors import clean
 from gitlease.core.frozen import dataclass
-from gitlease.core.resources.resource import word_anywhere
+from gitlease.core.resources.resource import WHOLE, layer_words, word_anywhere
 from gitlease.core.view import LeaseView
-from gitlease.faces import sentences
+from gitlease.faces import sentences, task_words
 from gitlease.faces.agents.events import Reply
+
+if TYPE_CHECKING:
+    from gitlease.engine.answers import QueueReading
+    from gitlease.engine.queue.order import Carry
+    from gitlease.wiring.agents import AgentContext
 
 LONGEST_CONTEXT = 2_400  # characters: about 600 tokens
 LONGEST_LINE = 240
@@ -69,16 +74,16 @@ def typed(*words: str, options: Sequence[str] = ()) -> str:
     return " ".join(["gitlease", *words, *(shlex.quote(option) for option in options)])
 
 
-def held_line(view: LeaseView, now: datetime) -> str:
-    """One lease in the list of those of others."""
-    reason = sentences.quoted(view.reason)
-    line = f"{sentences.named(view)}: {sentences.whose(view)}, {sentences.until(view, now)}{reason}"
-    return one_line(line)
-
-
-def blocked(found: Sequence[Blocked], now: datetime, options: Sequence[str]) -> str:
+def blocked(found: Sequence[Blocked], now: datetime, context: AgentContext) -> str:
     """Why an edit is refused: who, why, until when, and what can be done meanwhile."""
-    wait = typed("claim", word(found[0].view.resource), "--wait", "15m", options=options)
+    view, options = found[0].view, context.options
+    part = [] if view.scope == WHOLE else ["--scope", shlex.quote(view.scope)]
+    # What had no edge may be no task, and is claimed by its name alone.
+    known = [] if view.assigned or word(view.resource).startswith("/") else ["--any"]
+    layer = layer_words(view.layer, context.workspace.layer)
+    wait = typed(
+        *("claim", word(view.resource), "--wait", "15m", *part, *known, *layer), options=options
+    )
     free = typed("next", options=options)
     return f"{noted(found, now)}\nfree work is listed by: {free}; to wait until it is free: {wait}"
 
@@ -94,34 +99,33 @@ def noted(found: Sequence[Blocked], now: datetime) -> str:
 
 
 def introduction(
-    views: Sequence[LeaseView],
+    context: AgentContext,
+    reading: QueueReading,
     *,
-    holder: str,
-    session: str | None,
-    mine: frozenset[str],
-    place: str,
     now: datetime,
-    options: Sequence[str],
     subagent: bool = False,
     warnings: Sequence[str] = (),
 ) -> str:
-    """The text a session begins with. ``mine`` are the ids of the leases that are its own.
+    """The text a session begins with: the facts of ``gitlease brief``.
 
     At most ``LONGEST_CONTEXT`` characters: what does not fit is counted.
     """
-    live = [v for v in views if v.state == "active"]
-    own = [v for v in live if v.lease_id in mine]
-    others = sorted((v for v in live if v.lease_id not in mine), key=lambda v: v.expires_at)
+    workspace, session, options = context.workspace, context.session, context.options
+    place = workspace.ledger.store.place
     head = [
         one_line(f"gitlease: who works on what in this repository, by the ledger on {place}"),
-        one_line(f"you are {holder}, session {session or 'none'}"),
+        one_line(f"you are {workspace.identity.actor.holder}, session {session or 'none'}"),
         *(one_line(f"warning: {text}") for text in warnings[:2]),
-        *(one_line(f"you hold {sentences.named(v)} {sentences.until(v, now)}") for v in own[:HELD]),
     ]
-    if len(own) > HELD:
-        head.append(f"and {len(own) - HELD} more of yours: {typed('list', '--mine')}")
-    if not own:
-        head.append("you hold nothing")
+    carried = [_carried_line(c, reading, workspace.layer, now) for c in reading.carried]
+    head += carried[:HELD] or ["you carry nothing"]
+    if len(carried) > HELD:
+        head.append(f"and {len(carried) - HELD} more of yours: {typed('brief')}")
+    head += [one_line(f"taken from you: {task_words.was_taken(x)}") for x in reading.taken[:LISTED]]
+    head += [one_line(sentences.noted(note)) for note in reading.notes[:LISTED]]
+    for entry in reading.next_up[:1]:
+        title = task_words.titled(entry.task)
+        head.append(one_line(f"next: {entry.task.resource.text}{f': {title}' if title else ''}"))
     tail = [
         "an edit of a file that another holds is refused by a hook; your leases are renewed as you "
         "work",
@@ -134,15 +138,29 @@ def introduction(
             f"commits and pushes under a lease of this session: {named} git commit, "
             f"{named} git push; what the session that started you holds is open to you as well"
         )
-    heading = "held by others:" if others else "others hold nothing"
+    heading = "held by others:" if reading.others else "others hold nothing"
     room = LONGEST_CONTEXT - sum(len(x) + 1 for x in (*head, *tail, heading)) - 60
     lines: list[str] = []
-    for view in others:
-        line = f"- {held_line(view, now)}"
+    for view in reading.others:
+        whose = f"{sentences.whose(view)}, {sentences.until(view, now)}"
+        layer = _layer(view, workspace.layer)
+        line = one_line(f"- {sentences.named(view)}{layer}: {whose}{sentences.quoted(view.reason)}")
         if room < len(line) + 1:
             break
         room -= len(line) + 1
         lines.append(line)
-    if len(lines) < len(others):
-        lines.append(f"and {len(others) - len(lines)} more: {typed('list')}")
+    if len(lines) < len(reading.others):
+        lines.append(f"and {len(reading.others) - len(lines)} more: {typed('list')}")
     return "\n".join([*head, heading, *lines, *tail])[:LONGEST_CONTEXT]
+
+
+def _carried_line(carry: Carry, reading: QueueReading, usual: str, now: datetime) -> str:
+    view = None if carry.lease is None else reading.views[carry.lease.lease_id]
+    layer = "" if view is None else _layer(view, usual)
+    title = task_words.titled(carry.task)
+    how = task_words.how(carry, view, now)
+    return one_line(f"you carry {carry.resource}{layer}: {how}{f' ({title})' if title else ''}")
+
+
+def _layer(view: LeaseView, usual: str) -> str:
+    return "" if view.layer == usual else f" in layer {view.layer}"

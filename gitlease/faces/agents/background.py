@@ -1,4 +1,4 @@
-"""What a handler leaves to a process of its own: to renew, and to give back."""
+"""What a handler leaves to a process of its own: to renew leases, and to end them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MOST_SESSIONS = 50
 
 
 def in_background(sessions: Sequence[str], *, renews: bool) -> int:
-    """Renew, or give back, what these sessions hold. Always 0."""
+    """Renew, or end, what these sessions hold. Always 0."""
     from gitlease.wiring.agents import open_workspace, own_process
 
     own_process()
@@ -28,26 +28,26 @@ def in_background(sessions: Sequence[str], *, renews: bool) -> int:
 
 
 def renew(sessions: Sequence[str], opener: Opener) -> None:
-    """Renew what is bound to each of these sessions; what is bound to none stays so."""
+    """Renew what each of these sessions holds or carries, in every layer where it is time.
+
+    What has landed is completed instead.
+    """
+    from gitlease.wiring.landing import beat
+
     for session in sessions[:MOST_SESSIONS]:
         workspace = opener(".", session=session)
-        look = workspace.ledger.known_look()  # asks nobody
-        bound = {
-            lease.resource.key: lease.resource
-            for lease in (look.leases if look is not None else ())
-            if lease.session == session
-            and lease.state.value == "active"
-            and lease.same_holder(workspace.identity.actor)
-        }
-        if bound:
-            workspace.guard.beat(workspace.ledger, workspace.inbox, list(bound.values()))
+        beaten = workspace.guard.beaten([session], workspace.carried.ids())
+        beat(workspace, workspace.guard, beaten)
 
 
 def release(sessions: Sequence[str], opener: Opener) -> None:
-    """Give back what is bound to each session and to the sub-agents of it: one push a session."""
+    """Have what is bound to each session and its sub-agents run out, in every layer in use.
+
+    Their work is not finished: tasks stay assigned.
+    """
     from gitlease.engine.sessions import end_session
 
     for session in sessions[:MOST_SESSIONS]:
         workspace = opener(".", session=session)
-        end_session(workspace.ledger, below=True, known=True)
+        end_session([space.ledger for space in workspace.in_use], below=True, known=True)
         workspace.guard.refresh()

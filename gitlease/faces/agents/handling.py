@@ -15,23 +15,23 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from gitlease.core.errors import GitleaseError, Invalid, NotARepository, clean
-from gitlease.core.frozen import replace
-from gitlease.core.instant import moment_of
+from gitlease.core.frozen import dataclass, replace
+from gitlease.core.instant import MS, moment_of
 from gitlease.faces.agents.events import MAX_BYTES, AgentEvent, EventKind, Reply, parse
 
 if TYPE_CHECKING:
     from gitlease.wiring.agents import AgentContext
-    from gitlease.wiring.hooks import MarkerStanding
 
 Opener = Callable[..., "AgentContext | None"]
+Starter = Callable[..., bool]
 
 HOSTS = ("claude", "codex", "cursor")
 ACTIONS = ("install", "uninstall", "status")  # what people type in the place of an event
 EVENTS = {kind.value: kind for kind in EventKind}
 RENEW, RELEASE = "renew-now", "release-now"  # the words of the process in the background
 WORDS = frozenset({*EVENTS, RENEW, RELEASE})
-BEAT = 60  # seconds between two heartbeats of one session, at least
-BLIND_BEAT = 300  # the same where nothing says whether there is anything to renew
+LOOK = 300  # seconds after which a session looks again at what it holds, at most
+GOES_ON = frozenset({"clear", "resume", "compact"})  # why a session ends whose work does not
 MOST_PLACES = 5  # work trees of one edit
 MOST_SAID = 5  # lines of news at one event
 
@@ -93,11 +93,17 @@ def _unknown(argv: Sequence[str]) -> tuple[dict[str, Any] | None, str]:
 
 
 def handle(
-    argv: Sequence[str], data: bytes | None, *, opener: Opener | None = None
+    argv: Sequence[str],
+    data: bytes | None,
+    *,
+    opener: Opener | None = None,
+    start: Starter | None = None,
+    now: Callable[[], float] = time.time,
 ) -> tuple[dict[str, Any] | None, str]:
     """The answer to one event (None: none is needed), and a line for standard error.
 
-    ``data`` is None where there was nothing to read it from.
+    ``data`` is None where there was nothing to read it from; ``start`` starts what nobody waits
+    for, and ``now`` is in seconds since the epoch.
     """
     host, kind = argv[0], EVENTS[argv[1]]
     module = _module(host)
@@ -107,7 +113,8 @@ def handle(
         if data is None:
             raise Invalid("standard input cannot be read")
         event: AgentEvent = module.read(kind, parse(data))
-        reply = _reply(event, opener or _open_context, keep="--keep" in argv)
+        around = _Around(opener or _open_context, start or _start_detached, now)
+        reply = _reply(event, around, keep="--keep" in argv)
         notice, answer = reply.notice, module.answer(kind, reply)
     except NotARepository:
         pass
@@ -131,6 +138,12 @@ def _open_context(directory: str, **who: str) -> AgentContext | None:
     return open_for_agent(directory, **who)  # type: ignore[arg-type]
 
 
+def _start_detached(words: Sequence[str], *, cwd: str) -> bool:
+    from gitlease.wiring.hooks import start_detached
+
+    return start_detached(words, cwd=cwd)
+
+
 def _fault(kind: EventKind, error: Exception) -> str:
     why, hint = f"internal error: {error!r}", ""
     if isinstance(error, GitleaseError):
@@ -146,15 +159,24 @@ def _fault(kind: EventKind, error: Exception) -> str:
 # --- each event -------------------------------------------------------------------------------
 
 
-def _reply(event: AgentEvent, opener: Opener, *, keep: bool) -> Reply:
+@dataclass(frozen=True, slots=True)
+class _Around:
+    """How a repository is opened and a process started, and the clock."""
+
+    opener: Opener
+    start: Starter
+    now: Callable[[], float]
+
+
+def _reply(event: AgentEvent, around: _Around, *, keep: bool) -> Reply:
     if event.kind is EventKind.BEFORE_EDIT:
-        return _before_edit(event, opener)
+        return _before_edit(event, around.opener)
     if event.kind in (EventKind.SESSION_START, EventKind.SUBAGENT_START):
-        return _start(event, opener)
+        return _start(event, around.opener)
     if event.kind is EventKind.AFTER_TOOL:
-        return _after_tool(event, opener)
+        return _after_tool(event, around)
     if not keep:
-        _end(event, opener)
+        _end(event, around)
     return Reply()
 
 
@@ -202,6 +224,9 @@ def _judged(context: AgentContext, cwd: str, paths: Sequence[str]) -> Reply:
     touched = judging.touched(context.workspace, cwd, paths)
     if not touched:
         return Reply()
+    context.workspace.carried.add(
+        lease.lease_id for _, lease in context.workspace.guard.under(touched) if not lease.session
+    )
     guarded = context.workspace.guard.check(touched)
     if context.workspace.settings.guard_offline != "block":
         guarded = guarded.lenient()
@@ -214,8 +239,8 @@ def _judged(context: AgentContext, cwd: str, paths: Sequence[str]) -> Reply:
     if guarded.offline and context.workspace.settings.guard_offline != "off":
         said.append(answers.one_line(guarded.offline))
     if blocks:
-        deny = answers.blocked(blocks, now, context.options)
-        return Reply(deny=deny, notice="\n".join(said))
+        deny = answers.blocked(blocks, now, context)
+        return Reply(deny="\n".join((deny, *said)), notice="\n".join(said))
     notes = [answers.noted(told, now)] if told else []
     return Reply(context="\n".join((*notes, *said)), notice="\n".join(said))
 
@@ -226,78 +251,73 @@ def _start(event: AgentEvent, opener: Opener) -> Reply:
     context = _context(event, opener)
     if context is None:
         return Reply()
-    workspace, service = context.workspace, context.workspace.ledger
+    workspace = context.workspace
     fresh = workspace.guard.check(())  # within its own limit of time; nothing is judged
-    look = service.known_look()
+    reading = workspace.queue.known_brief()
     said = (
-        *context.workspace.inbox.take(),
+        *workspace.inbox.take(),
         *fresh.warnings,
         *([fresh.offline] if fresh.offline else []),
     )
-    if look is None or look.head.ledger is None:
+    if reading is None:
         return Reply(notice="\n".join(said[:2]))
-    actor = workspace.identity.actor
-    own = {
-        lease.lease_id
-        for lease in look.leases
-        if lease.same_holder(actor) and lease.session in (None, *context.family)
-    }
-    text = introduction(
-        service.views(look, look.leases),
-        holder=actor.holder,
-        session=context.session,
-        mine=frozenset(own),
-        place=service.store.place,
-        now=_now(context),
-        options=context.options,
-        subagent=bool(event.agent_id),
-        warnings=said,
+    own = [lease.lease_id for _, lease in workspace.guard.beaten() if lease.session is None]
+    workspace.carried.add(own)
+    told = introduction(
+        context, reading, now=_now(context), subagent=bool(event.agent_id), warnings=said
     )
-    return Reply(context=text)
+    return Reply(context=told)
 
 
-def _after_tool(event: AgentEvent, opener: Opener) -> Reply:
-    """Have the leases renewed in the background, and tell what came of it the last time."""
+def _after_tool(event: AgentEvent, around: _Around) -> Reply:
+    """Tell what was lost, and have the leases renewed in the background when it is time.
+
+    Most tools end without: nothing is looked at before a lease is due or a ledger has moved.
+    """
     from gitlease.faces.agents.answers import one_line
-    from gitlease.wiring.hooks import standing_at
+    from gitlease.wiring.hooks import look_again, look_is_due, standing_at
 
     standing = standing_at(event.cwd or ".")
     if standing is None or not os.path.isdir(standing.private):
         return Reply()
-    said: Sequence[str] = ()
-    if standing.inbox and (context := _context(event, opener)) is not None:
-        said = [one_line(text) for text in context.workspace.inbox.take()[:MOST_SAID]]
-    _beat(event, opener, standing)
-    return Reply(context="\n".join(said))
-
-
-def _beat(event: AgentEvent, opener: Opener, standing: MarkerStanding) -> None:
-    """Have the leases renewed in the background where it is time, by what the idle marker says."""
-    from gitlease.wiring.hooks import is_due, start_detached
-
-    renew_at = standing.renew_at
-    if renew_at is not None and time.time() < renew_at:
-        return
-    # A claim of a moment ago may not have reached the marker: look into "nothing held" at times.
     name = f"{event.by} {event.session_id} {event.agent_id}"
-    if not is_due(standing, name, every=BLIND_BEAT if renew_at is None else BEAT):
-        return
-    context = _context(event, opener)
-    if context is not None and context.family:
+    due = look_is_due(standing, name, now=around.now())
+    context = _context(event, around.opener) if due or standing.inbox else None
+    if context is None:
+        return Reply()
+    said = list(context.workspace.inbox.take())
+    if due:
+        look_again(standing, name, at=_beat(event, context, around))
+        said += context.workspace.guard.lost()
+    return Reply(context="\n".join(one_line(text) for text in said[:MOST_SAID]))
+
+
+def _beat(event: AgentEvent, context: AgentContext, around: _Around) -> float:
+    """Start a heartbeat where it is time; when to look again, in seconds since the epoch."""
+    from gitlease.guard.beating import again_after
+    from gitlease.guard.rules import renew_at
+
+    guard, now = context.workspace.guard, around.now()
+    guard.refresh(context.family)
+    beaten = guard.beaten(context.family, context.workspace.carried.ids())
+    if guard.due(beaten) and context.family:
         words = ["agent", event.by, RENEW, *sorted(context.family)]
-        start_detached(words, cwd=event.cwd or ".")
+        around.start(words, cwd=event.cwd or ".")
+        return now + again_after(lease for _, lease in beaten)
+    return min((now + LOOK, *(renew_at(lease) / MS for _, lease in beaten)))
 
 
-def _end(event: AgentEvent, opener: Opener) -> None:
-    """Have what this session, or this sub-agent, holds given back in the background."""
-    from gitlease.wiring.hooks import start_detached
+def _end(event: AgentEvent, around: _Around) -> None:
+    """Have what this session, or this sub-agent, holds run out, in the background."""
 
+    if event.kind is EventKind.SESSION_END and event.reason in GOES_ON:
+        return
     if event.kind is EventKind.SUBAGENT_STOP and not event.agent_id:
         return
-    context = _context(event, opener)
+    context = _context(event, around.opener)
     if context is not None and context.session:
         words = ["agent", event.by, RELEASE, context.session]
-        start_detached(words, cwd=event.cwd or ".")
+        around.start(words, cwd=event.cwd or ".")
 
 
 def _now(context: AgentContext) -> datetime:

@@ -54,6 +54,7 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
             ("status", "read.overview", "the ledger at a glance"),
             ("log", "read.reading", "the audit trail"),
             ("check", "check.check", "for CI: violated claims, stale claims"),
+            ("verify", "check.verify", "an independent check of the ledger's history"),
             ("wait", "read.wait", "return when something is free"),
             ("watch", "read.wait", "tell what happens to leases, as it happens"),
             ("whoami", "read.overview", "who you are here, and why"),
@@ -174,13 +175,11 @@ def run(argv: Sequence[str], *, prog: str = "gitlease", opener: Opener = open_re
     except OSError as error:
         from gitlease.faces.codes import INTERNAL, exit_of
 
-        # What faults of the outside are, is told apart long before: this is our own output.
         output.forget_stdout()
-        why = error.strerror
+        # Where it names no file, it is of our own output.
+        what = os.fsdecode(error.filename or "the answer could not be written")
         with contextlib.suppress(OSError, ValueError):
-            output.aside(
-                f"the answer could not be written: {why}; the command may have taken effect"
-            )
+            output.aside(f"{what}: {error.strerror}; the command may have taken effect")
         return exit_of(INTERNAL)
     except Exception as error:
         from gitlease.faces.cli import refusals

@@ -139,6 +139,20 @@ class Call:
             and is_tracked(repository, name)
         )
 
+    def needs_any(self, name: str) -> bool:
+        """Whether a resource is claimed here only with ``--any``: no task file has its name."""
+        from gitlease.core.errors import GitleaseError
+        from gitlease.core.resources.resource import parse_resource, word_anywhere
+        from gitlease.engine.edges import Planned, find_task
+
+        edges = self.ledger.edges
+        try:
+            resource = parse_resource(word_anywhere(name))
+            task = find_task(edges.files.read(), resource, lenient=True)
+            return edges.is_unknown(Planned(resource=resource, task=task))
+        except GitleaseError:
+            return False  # the claim itself says what is wrong
+
     # --- how it is answered --------------------------------------------------------------------
 
     def typed(
@@ -147,10 +161,12 @@ class Call:
         *resources: Resource | str,
         then: Sequence[str] = (),
         options: Sequence[str] = (),
+        layer: str | None = None,
     ) -> str:
         """A command to type here, with the options that chose this ledger and session.
 
-        ``then`` are words that follow the resources as they are.
+        ``then`` are words that follow the resources as they are; ``layer`` is the one that the
+        command is to speak of, where an answer is about several.
         """
         words = [*self.prog.split(), verb]
         names = [*(self.word(r) for r in resources), *then]
@@ -163,11 +179,22 @@ class Call:
             urls = [w.replace(" ", "%20") if "://" in w else w for w in chosen]
             chosen = [without_secrets(word) for word in urls]
         chosen += ["--local"] if self.local else []
+        if layer is not None and self._opened is not None:
+            from gitlease.core.resources.resource import layer_words
+
+            chosen += layer_words(layer, self._opened.layer)
         chosen += ["--session", self.session] if self.session is not None else []
         chosen += ["--no-session"] if self.no_session else []
         tail = [*options, *chosen]
         words += [*tail, *dashed, *names] if dashed else [*names, *tail]
         return shlex.join(words)
+
+    def named(self, view: LeaseView) -> str:
+        """A lease of any layer, with its scope and layer where they are not the usual ones here."""
+        from gitlease.faces import sentences
+
+        name = sentences.named(view)
+        return name if view.layer == self.workspace.layer else f"{name} in layer {view.layer}"
 
     def word(self, resource: Resource | str) -> str:
         """How to type a resource in this folder so that it means the same."""
@@ -210,6 +237,19 @@ class Call:
         output.hint([f"{step}  # {uses[step]}" if step in uses else step for step in next_steps])
         output.hint(hints)
 
+    def end_landed(self) -> None:
+        """Complete what one holds of tasks that are done on the main branch, and say so."""
+        from gitlease.wiring.landing import end_landed
+
+        for space in self.workspace.in_use:
+            self.warnings += end_landed(space).said
+
+    def note_carried(self, views: Iterable[LeaseView]) -> None:
+        """Note which of the person's own leases this session uses, or is told that it carries."""
+        own = [x.lease_id for x in views if x.mine and not x.session]
+        if own and self.actor.session is not None:
+            self.workspace.carried.add(own)
+
     def answer_verb(
         self,
         answer: Answer,
@@ -219,6 +259,7 @@ class Call:
         show: Callable[[], None],
     ) -> None:
         """Give the answer of a verb that changes leases."""
+        self.note_carried(answer.leases)
         self.answer(
             body, warnings=answer.warnings, views=answer.leases, next_steps=next_steps, show=show
         )

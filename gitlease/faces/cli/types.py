@@ -35,3 +35,10 @@ def reason(text: str) -> str:
     from gitlease.core.moves.operations import MAX_REASON, check_text
 
     return check_text(text, what="reason", limit=MAX_REASON)
+
+
+def holder(text: str) -> str:
+    """A holder, as they are called in the ledger. UsageError for what can be none."""
+    from gitlease.core.moves.operations import check_text
+
+    return check_text(text, what="a holder")

@@ -26,6 +26,7 @@ from gitlease.faces.library.values import (
     to_seconds,
     to_terms,
 )
+from gitlease.wiring.alive import unbind_dead
 from gitlease.wiring.holding import in_a_run, waking_clock
 from gitlease.wiring.workspace import Workspace, open_workspace
 
@@ -59,8 +60,8 @@ def hold(
     All of ``resources`` or none. ``wait`` blocks for at most that long while another has one.
     ``note`` is left for the next holder. Without a ``session`` (here, or in ``GITLEASE_SESSION``)
     each hold is a run of its own, so that two threads, or two jobs of one person, exclude each
-    other; within one session a hold of what is held already joins it, and only the outermost
-    releases.
+    other; what the person holds without a session it binds for the block. Within one session a
+    hold of what is held already joins it, and only the outermost releases.
 
     ``on_lost`` is called in a thread of its own, as soon as it is known that any of the leases is
     lost. A lease that is not renewed in time is lost before anybody else can claim it. Of a
@@ -231,7 +232,8 @@ class Holding:
         self._session = workspace.identity.actor.session
         waited = workspace.again(clock=waking_clock(self._given_up))
         wanted, mine = to_resources(workspace, self._words), self._mine
-        terms = replace(self._terms, paths=to_paths(workspace, self._paths))
+        terms = replace(self._terms, paths=to_paths(workspace, self._paths), bind=True)
+        said = unbind_dead(workspace)
         answer = claim.claim(
             waited.ledger,
             wanted,
@@ -239,7 +241,7 @@ class Holding:
             wait=self._wait,
             on_wait=lambda held: _refuse_oneself(held, mine),
         )
-        self.warnings, self._views = answer.warnings, answer.leases
+        self.warnings, self._views = (*said, *answer.warnings), answer.leases
         self._kept = KeptLeases(workspace, self.lost, self._lose, sharp=True)
         self._kept.learn(answer)
 

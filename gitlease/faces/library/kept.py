@@ -9,10 +9,13 @@ from collections.abc import Callable
 
 from gitlease.core.errors import GitleaseError, LeaseLost, UsageError
 from gitlease.core.loss import Lost
+from gitlease.core.moves.operations import Grant
 from gitlease.core.resources.resource import Resource
 from gitlease.engine import end
 from gitlease.engine.answers import Answer
 from gitlease.engine.keeping import holds_of
+from gitlease.engine.sessions import unbind
+from gitlease.wiring.alive import forget, remember
 from gitlease.wiring.holding import at_the_end, heartbeat_of
 from gitlease.wiring.workspace import Workspace
 
@@ -35,6 +38,8 @@ class KeptLeases:
         self._workspace, self._lost, self._on_loss = workspace, lost, on_loss
         self._beat, self._sharp, self._pid = heartbeat_of(workspace), sharp, os.getpid()
         self._granted: dict[str, Resource] = {}
+        self._bound: dict[str, Grant] = {}
+        self._remembered: Answer | None = None
         self._losses: list[Lost] = []
         self.ids: set[str] = set()
 
@@ -45,8 +50,8 @@ class KeptLeases:
 
     @property
     def granted(self) -> set[str]:
-        """Those that are new: what a claim renewed had been held before, and is not released."""
-        return set(self._granted)
+        """Those that are given back: what a claim of this very session renewed was held before."""
+        return {*self._granted, *self._bound}
 
     def learn(self, answer: Answer) -> None:
         """Keep what was claimed, and what has ended no more."""
@@ -59,6 +64,12 @@ class KeptLeases:
         new = {view.lease_id for view in answer.leases if not view.renewals}
         self._granted |= {
             x.grant.lease_id: x.grant.resource for x in holds if x.grant.lease_id in new
+        }
+        if answer.bound:
+            self._remembered = answer
+            remember(self._workspace, answer)
+        self._bound |= {
+            x.grant.lease_id: x.grant for x in holds if x.grant.lease_id in answer.bound
         }
         for lease_id in ended:
             self._granted.pop(lease_id, None)
@@ -89,14 +100,20 @@ class KeptLeases:
         self._beat.drop(sorted(self.ids), self._lose)
         lost = {one.hold.grant.lease_id for one in self._losses}
         ours = {x: resource for x, resource in self._granted.items() if x not in lost}
-        if not ours:
+        bound = [grant for x, grant in self._bound.items() if x not in lost]
+        if not ours and not bound:
             return
         try:
-            ledger = at_the_end(self._workspace, ours)
-            end.release(ledger, [*ours.values()], scope=scope, note=note, commit=commit)
+            ledger = at_the_end(self._workspace, {*ours, *self._bound})
+            if bound:
+                unbind(ledger, bound)
+            if ours:
+                end.release(ledger, [*ours.values()], scope=scope, note=note, commit=commit)
+            if self._remembered is not None:
+                forget(self._workspace, self._remembered)
         except GitleaseError as refusal:
             # The work is done, and leases end by themselves: no reason to fail what succeeded.
-            names = ", ".join(resource.text for resource in ours.values())
+            names = ", ".join(x.text for x in (*ours.values(), *(g.resource for g in bound)))
             told = f"gitlease: {names} was not released, and ends by itself: {refusal.message}"
             warnings.warn(told, RuntimeWarning, stacklevel=3)
 

@@ -21,6 +21,7 @@ from gitlease.faces.library.kept import KeptLeases, call_aside
 from gitlease.faces.library.values import (
     Duration,
     Said,
+    layers_of,
     to_note,
     to_reason,
     to_resource,
@@ -121,8 +122,12 @@ class Leases:
         return self._heard(answer).leases[0]
 
     def renew_all(self, *, ttl: Duration | None = None) -> tuple[LeaseView, ...]:
-        """Renew everything this session holds, in one push. Raises LeaseLost when one is lost."""
-        return _none_refused(self._heard(hold.renew(self._ledger, ttl=to_seconds(ttl, "ttl"))))
+        """Renew everything of this session in every layer that this clone uses, a push for each.
+
+        Raises LeaseLost where any of it was lost, also when nothing is left: the rest is renewed.
+        """
+        answer = hold.renew_all(layers_of(self._workspace), ttl=to_seconds(ttl, "ttl"))
+        return _none_refused(self._heard(answer))
 
     def extend(self, resource: str, duration: Duration, *, scope: str | None = None) -> LeaseView:
         """Stretch to at least now + ``duration``, capped to the policy's maximum."""
@@ -159,11 +164,12 @@ class Leases:
         *,
         scope: str | None = None,
         note: str | None = None,
+        keep_status: bool = False,
         commit: bool | None = None,
     ) -> None:
         """Drop one's lease and edge; with none it succeeds. Raises LeaseHeld for someone else's."""
-        wanted, part, text = [self._resource(resource)], to_scope(scope), to_note(note)
-        self._heard(end.release(self._ledger, wanted, scope=part, note=text, commit=commit))
+        drop = partial(end.release, self._ledger, [self._resource(resource)], scope=to_scope(scope))
+        self._heard(drop(note=to_note(note), keep_status=keep_status, commit=commit))
 
     def done(self, resource: str, *, scope: str | None = None, commit: bool | None = None) -> None:
         """Finish: the lease ends completed, a task's status is done, and claims need ``reopen``."""
@@ -262,29 +268,27 @@ class Leases:
         self,
         id: str | None = None,
         *,
+        release: bool = False,
         park: bool | Duration = False,
         note: str | None = None,
         commit: bool | None = None,
     ) -> tuple[LeaseView, ...]:
-        """Release everything that is bound to a session of one's own (None: this one), in one push.
+        """Have all run out that is bound to a session of one's own (None: this), in every layer.
 
-        ``park`` keeps it for a later session instead, for so long or, with True, as long as the
-        policy allows. Returns what was ended. Raises UsageError without a session, and Invalid
-        where a task file keeps a lease from being released: the others are.
+        Tasks stay assigned, what is none is released. ``release`` gives tasks back too; ``park``
+        keeps all, for so long or, with True, as long as the policy allows. Returns what was ended.
+        Raises UsageError without a session, Invalid where a task file keeps some from its release.
         """
+        seconds = None if isinstance(park, bool) else to_seconds(park, "park")
+        layers, parks, text = layers_of(self._workspace), park is not False, to_note(note)
         answer = sessions.end_session(
-            self._ledger,
-            id,
-            park=park is not False,
-            seconds=None if isinstance(park, bool) else to_seconds(park, "park"),
-            note=to_note(note),
-            commit=commit,
+            layers, id, release=release, park=parks, seconds=seconds, note=text, commit=commit
         )
         return _none_refused(self._heard(answer))
 
     def sessions(self, *, cached: bool = False) -> tuple[OwnSession, ...]:
-        """One's own sessions that have live leases, each with them."""
-        return self._heard(sessions.sessions(self._ledger, cached=cached)).sessions
+        """One's own sessions that have live leases, each with them, in every layer in use."""
+        return self._heard(sessions.sessions(layers_of(self._workspace), cached=cached)).sessions
 
     def push(
         self,

@@ -17,6 +17,7 @@ from gitlease.core.resources.resource import (
     resolve_path,
 )
 from gitlease.engine.answers import Answer, ClaimOptions, QueueReading, Reading
+from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.sessions import SessionsReading
 from gitlease.wiring.workspace import Workspace
 
@@ -83,6 +84,11 @@ def to_terms(
         any_name=any,
         commit=commit,
     )
+
+
+def layers_of(workspace: Workspace) -> list[LedgerSession]:
+    """What is spoken of where no layer was chosen: every layer that this clone uses."""
+    return [space.ledger for space in workspace.in_use]
 
 
 def to_scope(word: str | None) -> str | None:

@@ -32,14 +32,14 @@ RANGE (main..HEAD) is checked for commits that touch what another person held wh
 granted the same (token-superseded) or one that was never given so (token-unknown). Without RANGE:
 the pull request or push that GitHub Actions or GitLab CI runs for; else what HEAD has and the
 default branch has not. A commit counts as made at its author date, which rebases keep; work from
-before a lease that somebody else merged during it is a warning. Authors and committers count as its
-people, by the mailmap and people in .gitlease.yaml. Both, and all other settings, are those of the
-commit before the range: what the range changes in them does not judge it. Flags, the environment
-and git config stand above them. Of co-authors only the message tells: what one of them held makes a
-warning of an error, and so it is with whoever opened or updated a pull request; who pushes stands
-for what the push brings. Where GitHub itself squashed or merged, the date is the merge's:
-token-superseded is a warning then. A trailer that cannot be read is one as well
-(trailer-unreadable).
+before a lease that somebody else merges during it is an error while that is held, unless the files
+stay as they were, and a warning afterwards. Authors and committers count as its people, by the
+mailmap and people in .gitlease.yaml. Both, and all other settings, are those of the commit before
+the range: what the range changes in them does not judge it. Flags, the environment and git config
+stand above them. Of co-authors only the message tells: what one of them held makes a warning of an
+error, and so it is with whoever opened or updated a pull request; who pushes stands for what the
+push brings. Where GitHub itself squashed or merged, the date is the merge's: token-superseded is a
+warning then. A trailer that cannot be read is one as well (trailer-unreadable).
 
 --stale looks for claims that nobody works under any more; alone it checks no commits. --fix retires
 what the project allows.

@@ -20,11 +20,17 @@ if TYPE_CHECKING:
 
 A resource is a name (a task id such as F001, deploy-prod, port-8080) or a path (src/auth/,
 'src/**/*.py', path:Makefile). Whoever else claims it, or paths that could match the same file, is
-told that you hold it and until when. A claim of a live lease of your own renews it.
+told that you hold it and until when. A claim of a live lease of your own renews it, and says so
+where you claimed it in another terminal or on another machine; --new refuses it instead.
 
 Where it is a task, you are assigned in its file as well, which lasts when the lease runs out; the
 change is left in your work tree unless it is committed. Where there are task files, names that are
-no tasks need --any.""",
+no tasks need --any.
+
+A task that is assigned to another stays theirs after their lease has run out. Once nobody was seen
+at work on it for the time that the ledger sets (edges.abandoned_after, 7 days unless it is set), a
+claim takes it over and tells them. Before that, ask them; where they cannot answer, --takeover with
+a --reason replaces their assignment, but never a live lease.""",
     advice=claiming.LENGTHS,
     examples=(
         "gitlease claim F001",
@@ -44,6 +50,7 @@ no tasks need --any.""",
 @claiming.path_option
 @claiming.claim_options
 @claiming.any_option
+@claiming.new_option
 @claiming.commit_option
 @click.pass_obj
 def claim_verb(

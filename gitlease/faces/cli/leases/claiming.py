@@ -16,6 +16,8 @@ from gitlease.faces.cli import output, types
 from gitlease.faces.cli.verb import Decorated, flag
 from gitlease.faces.next_steps import WAIT
 
+HEARTBEAT_OF = ("claude:", "codex:", "cursor:")  # sessions that hooks of their host keep alive
+
 if TYPE_CHECKING:
     from gitlease.core.errors import LeaseHeld
     from gitlease.core.resources.resource import Resource
@@ -43,7 +45,14 @@ reason_option = click.option(
     "--reason", metavar="TEXT", type=types.reason, help="Why: shown to whoever is refused."
 )
 takeover_option = flag("--takeover", help="Also replace another's assignment; needs --reason.")
+expect_option = click.option(
+    "--expect-holder",
+    metavar="H",
+    type=types.holder,
+    help="With --takeover: only if it is H's; refused otherwise.",
+)
 reopen_option = flag("--reopen", help="Also claim what was completed.")
+new_option = flag("--new", help="Refuse what you hold already, instead of renewing it.")
 any_option = flag("--any", help="Also names that are no tasks.")
 path_option = click.option(
     "--path", "paths", metavar="P", multiple=True, help="Cover this path as well."
@@ -54,7 +63,7 @@ commit_option = flag(
     "work tree (default: edges.commit).",
     default=None,
 )
-CLAIMING = (ttl_option, wait_option, reason_option, takeover_option, reopen_option)
+CLAIMING = (ttl_option, wait_option, reason_option, takeover_option, expect_option, reopen_option)
 
 
 def claim_options(verb: Decorated) -> Decorated:
@@ -72,9 +81,11 @@ class ClaimRequest:
     wait: int | None = None
     reason: str | None = None
     takeover: bool = False
+    expect_holder: str | None = None
     reopen: bool = False
     scope: str | None = None
     any: bool = False
+    new: bool = False
     commit: bool | None = None
 
     def options(self, covered: Sequence[Resource] = ()) -> ClaimOptions:
@@ -87,7 +98,9 @@ class ClaimRequest:
             paths=tuple(found for path in covered if (found := path.pattern) is not None),
             reason=self.reason,
             takeover=self.takeover,
+            expect_holder=self.expect_holder,
             reopen=self.reopen,
+            new=self.new,
             any_name=self.any,
             commit=self.commit,
         )
@@ -109,7 +122,7 @@ class ClaimRequest:
         ]
         given += [("--scope", self.scope), ("--ttl", ttl), ("--reason", self.reason)]
         options = [word for name, value in given if value is not None for word in (name, value)]
-        options += ["--any"] if self.any else []
+        options += [word for word, given in (("--any", self.any), ("--new", self.new)) if given]
         if self.commit is not None:
             options.append("--commit" if self.commit else "--no-commit")
         return call.typed(verb, *resources, then=then, options=options)
@@ -146,12 +159,30 @@ def answer_claim(
     """Give the answer of a claim; ``more`` is its own body, and ``also`` its own lines."""
     from gitlease.faces import wire
 
+    call.warnings += _too_short(call, answer)
     call.answer_verb(
         answer,
         wire.claimed(answer) | (more or {}),
         next_steps=next_steps.after_claim(call, answer.leases, scope),
         show=lambda: show_claimed(call, answer, also),
     )
+
+
+def _too_short(call: Call, answer: Answer) -> list[str]:
+    """What to say of leases that the heartbeat of a coding agent may not keep."""
+    session = call.actor.session or ""
+    if not session.startswith(HEARTBEAT_OF):
+        return []
+    from gitlease.guard.beating import SHORTEST_KEPT
+
+    least = min((view.ttl_seconds for view in answer.leases), default=SHORTEST_KEPT)
+    if least >= SHORTEST_KEPT:
+        return []
+    short, kept = format_duration(least), format_duration(SHORTEST_KEPT)
+    return [
+        f"{short} is shorter than the {kept} that the heartbeat of session {session} can keep: "
+        "it ends in a longer pause between two tools"
+    ]
 
 
 def show_claimed(call: Call, answer: Answer, also: Sequence[str] = ()) -> None:

@@ -12,7 +12,7 @@ from gitlease.faces import sentences, task_words, wire
 from gitlease.faces.cli import output, types
 from gitlease.faces.cli.leases.claiming import commit_option
 from gitlease.faces.cli.leases.holding import OWN_SCOPES
-from gitlease.faces.cli.verb import LEASE_EXITS, Verb
+from gitlease.faces.cli.verb import LEASE_EXITS, Verb, flag
 
 if TYPE_CHECKING:
     from gitlease.core.resources.resource import Resource
@@ -25,9 +25,10 @@ if TYPE_CHECKING:
     cls=Verb,
     help="""Give leases back, so that others need not wait for their time to run out.
 
-Where it is a task, you are no longer assigned in its file. It may be repeated: with nothing of
-yours to give back it succeeds all the same. What another holds is refused and names the holder. A
-note tells whoever comes next how far you got.""",
+Where it is a task, you are no longer assigned in its file, and a status of in progress goes back to
+to do, unless somebody else is on it or a part of it is finished. It may be repeated: with nothing
+of yours to give back it succeeds all the same. What another holds is refused and names the holder.
+A note tells whoever comes next how far you got.""",
     examples=(
         "gitlease release F001",
         "gitlease release F001 --note 'parser done, tests red'",
@@ -40,6 +41,7 @@ note tells whoever comes next how far you got.""",
 )
 @click.argument("words", metavar="RESOURCE...", nargs=-1, required=True)
 @click.option("--note", metavar="TEXT", type=types.note, help="Leave a note for the next holder.")
+@flag("--keep-status", help="Leave the status in the task file as it is.")
 @commit_option
 @click.pass_obj
 def release_verb(
@@ -47,6 +49,7 @@ def release_verb(
     *,
     words: tuple[str, ...],
     note: str | None,
+    keep_status: bool,
     commit: bool | None,
     scope: str | None,
 ) -> None:
@@ -54,7 +57,9 @@ def release_verb(
     from gitlease.engine import end
 
     resources = call.resources(words)
-    answer = end.release(call.ledger, resources, scope=scope, note=note, commit=commit)
+    answer = end.release(
+        call.ledger, resources, scope=scope, note=note, keep_status=keep_status, commit=commit
+    )
     call.answer_verb(
         answer, wire.ended(answer), show=lambda: _show_released(answer, resources, note)
     )
@@ -77,8 +82,8 @@ def _show_released(answer: Answer, resources: Sequence[Resource], note: str | No
     help="""Finish the work: your lease ends completed, and its notes are cleared.
 
 Where it is a task, its status is set to done in its file, and you are no longer assigned there; the
-status stays while others work on other scopes of it. Completed work is not claimed again by
-mistake: `claim` refuses it unless told to reopen it.""",
+status stays while others work on other scopes of it: only yours ends then. Completed work is not
+claimed again by mistake: `claim` refuses it unless told to reopen it.""",
     examples=(
         "gitlease done F001",
         "gitlease done F001 --commit           # and commit the lines in its task file, alone",

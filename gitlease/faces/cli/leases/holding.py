@@ -26,12 +26,15 @@ OWN_SCOPES = "Only this scope (default: all that are yours)."
     help="""The heartbeat: each lease lasts its whole time again, counted from now.
 
 Renew about every third of the TTL while you work. A lease that lapsed, was taken over or revoked is
-never taken back by this: the answer is exit 3, and you must stop what you did under it.""",
+never taken back by this: the answer is exit 3, and you must stop what you did under it.
+
+--all is everything of this session in every layer that this clone uses, or in the one that --layer
+or --local names. It tells each lease that was lost, also when nothing is left.""",
     advice=("quick fix 5-10m, standard 15-30m, feature 1h, refactor 2h",),
     examples=(
         "gitlease renew F001",
         "gitlease renew F001 F002 --ttl 30m",
-        "gitlease renew --all               # everything of this session, in one push",
+        "gitlease renew --all               # everything of this session, a push for each layer",
     ),
     exits=EXITS,
     done="all of them are renewed",
@@ -54,9 +57,15 @@ def renew_verb(
 
     if all and words:
         raise UsageError("--all renews everything: it takes no resources")
+    if all and scope is not None:
+        raise UsageError("--all renews every scope: it takes no --scope")
     if not all and not words:
         raise UsageError("name what to renew, or use --all")
-    answer = hold.renew(call.ledger, call.resources(words), scope=scope, ttl=ttl)
+    if all:
+        call.end_landed()
+        answer = hold.renew_all([space.ledger for space in call.workspace.in_use], ttl=ttl)
+    else:
+        answer = hold.renew(call.ledger, call.resources(words), scope=scope, ttl=ttl)
     if answer.refused:  # both are told, and the refusal counts
         call.warnings += answer.warnings
         if not call.json:
@@ -70,10 +79,10 @@ def renew_verb(
 
 def _show_renewed(call: Call, answer: Answer) -> None:
     now = call.now()
-    if not answer.leases:
+    if not answer.leases and not answer.refused:
         output.line("you hold nothing here: nothing to renew")
     for view in answer.leases:
-        output.line(f"renewed {sentences.named(view)} {sentences.until(view, now)}")
+        output.line(f"renewed {call.named(view)} {sentences.until(view, now)}")
 
 
 @click.command(

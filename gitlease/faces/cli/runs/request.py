@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gitlease.core.errors import GitleaseError, UsageError
+from gitlease.core.frozen import replace
 from gitlease.faces.cli import types
 from gitlease.faces.cli.leases import claiming
 from gitlease.faces.cli.verb import Decorated, flag
 
 if TYPE_CHECKING:
+    from gitlease.core.view import LeaseView
     from gitlease.engine.answers import Answer
     from gitlease.faces.cli.call import Call
     from gitlease.wiring.running import RunRequest
@@ -38,7 +40,7 @@ RUN_OPTIONS = (
     *(claiming.path_option, claiming.claim_options, claiming.any_option, claiming.commit_option),
     *(note_option, grace_option),
 )
-NOT_NEXT = ("paths", "wait", "takeover", "reopen", "any", "scope")
+NOT_NEXT = ("paths", "wait", "takeover", "expect_holder", "reopen", "any", "scope")
 SCOPE = "Take only this part of its work (default: the whole)."
 
 
@@ -99,7 +101,7 @@ class RunCall:
         again = self.asked.waiting(call, self._verb, resources, covered=covered)
         call.retry = f"{again} -- {shlex.join(self.request.words)}"
         check_command(self.request)
-        options, wait = self.asked.options(covered), self.asked.wait
+        options, wait = replace(self.asked.options(covered), bind=True), self.asked.wait
         tell = _quiet if call.json else claiming.tell_waiting(call, wait)
         return claimed(
             call.workspace,
@@ -113,12 +115,16 @@ class RunCall:
         from gitlease.faces import sentences
         from gitlease.runs.running import SHARE, grace_ms
 
+        def kept(view: LeaseView) -> str:
+            bound = view.lease_id in answer.bound
+            return "this run's alone, and yours again" if bound else "not released"
+
         said, holds = [], holds_of(answer)
         grace = grace_ms(self.grace, holds) / 1_000 if holds else 0
         if self.grace is not None and grace < self.grace:
             said.append(f"the grace is {grace:g}s: at most one part in {SHARE} of the lease's time")
         return said + [
-            f"{sentences.named(view)} was already yours: it is not released at the end"
+            f"{sentences.named(view)} was already yours: it is {kept(view)} at the end"
             for view in answer.leases
             if view.renewals
         ]

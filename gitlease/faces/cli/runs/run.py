@@ -36,7 +36,8 @@ background, release them when it ends. It ends with the command's own exit statu
 signal n ended it.
 
 Each run is a session of its own unless you name one, so that two runs of one person exclude each
-other. What that session held before is renewed as well, and not released at the end.
+other, wherever they are started. What you hold without a session is the run's alone for its time,
+and yours again at the end; what its session held before is renewed, and not released at the end.
 
 The command is no shell line: for one, run `sh -c`. It has your standard streams and the terminal;
 signals are passed on to it and to what it starts, its process group. Once a lease is lost that

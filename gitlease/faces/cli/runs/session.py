@@ -13,12 +13,13 @@ from gitlease.faces.cli import output, refusals, types
 from gitlease.faces.cli.leases.claiming import commit_option
 from gitlease.faces.cli.leases.park import capped, show_parked
 from gitlease.faces.cli.output import Row
-from gitlease.faces.cli.verb import LEASE_EXITS, Verb
+from gitlease.faces.cli.verb import LEASE_EXITS, Verb, flag
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from gitlease.engine.answers import Answer
+    from gitlease.engine.ledger_session import LedgerSession
     from gitlease.engine.sessions import OwnSession
     from gitlease.faces.cli.call import Call
 
@@ -32,19 +33,21 @@ LONGEST = ""  # what --park says without a duration
     cls=Verb,
     help="""Your sessions: those that hold anything (list), and the end of one (end).
 
-A session is one run of yours: an agent, a terminal, a job. End gives back everything that is bound
-to session ID, else to the one that you speak as here (`gitlease whoami` names it), in one push, and
-takes you out of the task files as `release` does. It may be repeated: with nothing held it succeeds
+A session is one run of yours: an agent, a terminal, a job. End has everything run out that is bound
+to session ID, else to the one that you speak as here (`gitlease whoami` names it), in every layer
+that this clone uses (--layer: in that one). Your tasks stay assigned to you, for any session of
+yours to go on with; what is no task is released. It may be repeated: with nothing held it succeeds
 all the same. A lease that is bound to no session stays as it is, and so does another person's.
 
-With --park what is still live is kept for your next session instead, as `gitlease park` does.
+With --release your tasks are given back as well, as `gitlease release` does. With --park what is
+still live is kept for your next session, as `gitlease park` does.
 
 Piped, each line of the list has, separated by tabs: session, current (or nothing), number of
 leases, since, expires_at, resources.""",
     examples=(
         "gitlease session list",
         "gitlease session end",
-        "gitlease session end build-7 --note 'the tests are red'",
+        "gitlease session end build-7 --release --note 'the tests are red'",
         "gitlease session end --park 3h        # keep it all for three hours",
     ),
     exits=LEASE_EXITS,
@@ -54,12 +57,13 @@ leases, since, expires_at, resources.""",
 )
 @click.argument("action", metavar="list|end")
 @click.argument("name", metavar="[ID]", required=False)
+@flag("--release", help="Give its tasks back: take yourself out of their files.")
 @click.option(
     "--park",
     metavar="[D]",
     is_flag=False,
     flag_value=LONGEST,
-    help="Park them, for D or as long as the ledger allows, instead of giving them back.",
+    help="Park them, for D or as long as the ledger allows, instead of having them run out.",
 )
 @click.option("--note", metavar="TEXT", type=types.note, help="Leave a note with each of them.")
 @commit_option
@@ -69,6 +73,7 @@ def session_verb(
     *,
     action: str,
     name: str | None,
+    release: bool,
     park: str | None,
     note: str | None,
     commit: bool | None,
@@ -78,32 +83,44 @@ def session_verb(
     if action not in ACTIONS:
         raise UsageError(f"{action[:60]!r} is not one of {', '.join(ACTIONS)}")
     if action == "list":
-        ending = (("ID", name), ("--park", park), ("--note", note), ("--commit", commit))
+        ending = (
+            *(("ID", name), ("--release", release or None), ("--park", park)),
+            *(("--note", note), ("--commit", commit)),
+        )
         if wrong := next((word for word, given in ending if given is not None), None):
             raise UsageError(f"{wrong} cannot be combined with list")
         _list(call, cached=cached)
         return None
     if cached:
         raise UsageError("end needs the remote: it cannot be combined with --cached")
-    if park is not None and commit is not None:
-        raise UsageError(
-            "a parked task stays assigned to you: --commit cannot be combined with --park"
-        )
-    return _end(call, name, park, note, commit)
+    if commit is not None and not release:
+        raise UsageError("your tasks stay assigned to you: --commit needs --release")
+    return _end(call, name, release, park, note, commit)
 
 
 # --- end ------------------------------------------------------------------------------------------
 
 
 def _end(
-    call: Call, name: str | None, park: str | None, note: str | None, commit: bool | None
+    call: Call,
+    name: str | None,
+    release: bool,
+    park: str | None,
+    note: str | None,
+    commit: bool | None,
 ) -> int | None:
     from gitlease.engine import sessions
 
     seconds = _period(park)
     session = _named(call, name)
     answer = sessions.end_session(
-        call.ledger, session, park=park is not None, seconds=seconds, note=note, commit=commit
+        _layers(call),
+        session,
+        release=release,
+        park=park is not None,
+        seconds=seconds,
+        note=note,
+        commit=commit,
     )
     body = {"session": session} | wire.ended(answer)
     steps: list[str] = []
@@ -159,7 +176,11 @@ def _show_leases(call: Call, answer: Answer) -> None:
     if answer.status == "parked":
         show_parked(call, answer)
         return
-    output.lines(f"released {sentences.named(view)}" for view in answer.leases)
+    for view in answer.leases:
+        if view.state == "released":
+            output.line(f"released {call.named(view)}")
+        else:
+            output.line(f"{call.named(view)} has run out, and stays assigned to you")
     output.lines(task_words.edited(answer))
 
 
@@ -170,16 +191,20 @@ def _list(call: Call, *, cached: bool) -> None:
     from gitlease.engine import sessions
 
     call.cached = call.typed("session", "list", options=["--cached"])
-    reading, now = sessions.sessions(call.ledger, cached=cached), call.now()
+    reading, now = sessions.sessions(_layers(call), cached=cached), call.now()
     call.answer(
         {"sessions": [_document(found, now) for found in reading.sessions]},
         warnings=reading.warnings,
         show=lambda: output.table(
             ("SESSION", "CURRENT", "LEASES", "FOR", "UNTIL", "RESOURCES"),
-            [_row(found, now) for found in reading.sessions],
+            [_row(call, found, now) for found in reading.sessions],
             otherwise="no session of yours holds anything",
         ),
     )
+
+
+def _layers(call: Call) -> list[LedgerSession]:
+    return [space.ledger for space in call.workspace.in_use]
 
 
 def _age(found: OwnSession, now: datetime) -> int:
@@ -198,8 +223,8 @@ def _document(found: OwnSession, now: datetime) -> wire.Document:
     }
 
 
-def _row(found: OwnSession, now: datetime) -> Row:
-    names = [sentences.named(view) for view in found.leases]
+def _row(call: Call, found: OwnSession, now: datetime) -> Row:
+    names = [call.named(view) for view in found.leases]
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     current, number = "current" if found.current else "", str(len(found.leases))
     return Row(

@@ -108,7 +108,7 @@ def _show(body: wire.Document) -> None:
         return
     output.line(f"{body['file']}: " + (", ".join(body["events"]) or "no hooks of ours"))
     if body["events"]:
-        ends = "are kept" if body["keeps_leases"] else "are given back"
+        ends = "are kept" if body["keeps_leases"] else "run out, and tasks stay assigned"
         output.line(f"at the end of a session its leases {ends}")
         if body["missing"]:
             output.line(f"missing or outdated: {', '.join(body['missing'])}")

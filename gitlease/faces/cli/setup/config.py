@@ -42,12 +42,15 @@ class ShownSetting(NamedTuple):
 
 A value is set in this clone's git config (lease.*); an empty one unsets it. What everyone shares
 stands in .gitlease.yaml. With --ledger it is the ledger's policy, on which all clients must agree:
-limits of the TTL, margins for clocks, admins. Anyone may set it until there are admins.""",
+limits of the TTL, margins for clocks, admins, when an assignment counts as abandoned. Anyone may
+set it until there are admins; admins 'none ME' gives that back, where ME is the admin who confirms
+it.""",
     examples=(
         "gitlease config",
         "gitlease config lease.ttl 30m",
         "gitlease config --ledger",
         "gitlease config --ledger ttl_max 4h",
+        "gitlease config --ledger edges.abandoned_after 14d",
         "gitlease config --ledger admins 'ada@example.com jo@example.com'",
     ),
     exits=(2, 4, 5, 6, 7, 128),

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gitlease.core.errors import Unavailable
+from gitlease.core.errors import Unavailable, UsageError
 from gitlease.faces.cli import output
-from gitlease.faces.cli.verb import Verb
+from gitlease.faces.cli.verb import Verb, flag
 
 if TYPE_CHECKING:
     from gitlease.engine.answers import Reading
@@ -25,24 +25,35 @@ FILE = ".gitlease.yaml"
 
 The file fits the tasks of Backlog.md where these are used; anywhere else it shows the defaults.
 It may be repeated, never asks, and accepts the ledger that the remote has now, also where that was
-restored or replaced. Nothing needs it first: the first claim makes the ledger as well.""",
+replaced. Nothing needs it first: the first claim makes the ledger as well.
+
+A ledger that was rolled back has lost leases, which could be granted twice. Settle with those who
+share the remote which past counts: --undo-rollback, in a clone that reports it, brings back what
+that clone has seen; or each clone that reports it takes what is there with --accept-rollback. Both
+have fencing tokens go on above those of either past. Where a server's hook refuses the first, an
+admin of the server sets the ref back with git update-ref; then use it once more.
+""",
     examples=("gitlease init", "gitlease init --remote upstream"),
     exits=(2, 4, 7, 128),
     done="set up; also when the remote is unreachable, with a warning",
     session=False,
 )
+@flag("--undo-rollback", help="Bring back the ledger as this clone has seen it.")
+@flag("--accept-rollback", help="Take a ledger that was rolled back as it is now.")
 @click.pass_obj
-def init_verb(call: Call) -> None:
+def init_verb(call: Call, *, undo_rollback: bool, accept_rollback: bool) -> None:
     """Write the file, then make or confirm the ledger."""
     from gitlease.wiring.workspace import write_default_settings
 
+    if undo_rollback and accept_rollback:
+        raise UsageError("either --undo-rollback or --accept-rollback: only one past can count")
     workspace = call.workspace
     written = write_default_settings(workspace.repository)
     path, fitting = written if written else (None, None)
     found = fitting.recognised if fitting else None
     recognised = _recognised(found.files, found.folder) if found else None
     tasks = (found is not None and found.files > 0) or workspace.ledger.edges.files.exist()
-    reading, warnings = _confirmed(call)
+    reading, warnings = _confirmed(call, undo=undo_rollback, accept=accept_rollback)
     body: wire.Document = {
         "settings_file": path,
         "recognised": {"kind": found.kind, "files": found.files} if found else None,
@@ -70,11 +81,14 @@ def _offered(call: Call) -> list[str]:
     return [call.typed("hooks", "install")] if wanted else []
 
 
-def _confirmed(call: Call) -> tuple[Reading | None, tuple[str, ...]]:
+def _confirmed(call: Call, *, undo: bool, accept: bool) -> tuple[Reading | None, tuple[str, ...]]:
     from gitlease.engine import govern
 
     try:
-        reading = govern.confirm(call.ledger)
+        if undo:
+            reading = govern.undo_rollback(call.ledger)
+        else:
+            reading = govern.confirm(call.ledger, rolled_back=accept)
     except Unavailable as error:
         later = "the ledger is made with the first claim that reaches it"
         return None, (f"{error.message}; {later}",)

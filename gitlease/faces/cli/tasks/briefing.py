@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gitlease.engine.queue.order import Carried
 from gitlease.faces import next_steps, sentences, task_words, wire
 from gitlease.faces.cli import output
-from gitlease.faces.cli.tasks.queue import carried_document, lease_of, open_dependencies
+from gitlease.faces.cli.tasks.queue import carried_document, in_layer, lease_of, open_dependencies
 from gitlease.faces.cli.verb import READING_EXITS, Verb, ref_option
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from gitlease.faces.cli.call import Call
 
 NEXT = 5  # tasks that may come next
-CARRIED, TAKEN, NOTES = 12, 6, 6  # lines of a section; of the rest their number is told
+CARRIED, TAKEN, NOTES, HELD = 12, 6, 6, 4  # lines of a section; of the rest their number is told
 LONGEST_NOTE = 300
 
 
@@ -27,7 +28,11 @@ LONGEST_NOTE = 300
     "brief",
     cls=Verb,
     help="""One page to start with: who you are, what you carry and how its leases stand, what was
-taken from you of late and why, the notes left for you, and the tasks that come next.
+taken from you of late and why, the notes left for you, what others hold in the layers that this
+clone uses, and the tasks that come next.
+
+What you hold of tasks that say done on the remote's main branch is completed first (see
+landing.release in the settings); --cached changes nothing.
 
 It is meant for the first command of a session, of a person or of an agent.""",
     examples=("gitlease brief", "gitlease brief --json", "gitlease brief --ref origin/main"),
@@ -41,6 +46,8 @@ def brief_verb(call: Call, *, ref: str | None, cached: bool) -> None:
     """Tell what a start needs."""
     given = [] if ref is None else ["--ref", ref]
     call.cached = call.typed("brief", options=["--cached", *given])
+    if not cached:
+        call.end_landed()
     reading = call.queue.brief(ref=ref, cached=cached)
     waits = open_dependencies(reading)
     body = {
@@ -50,7 +57,11 @@ def brief_verb(call: Call, *, ref: str | None, cached: bool) -> None:
         "taken": [wire.taken(t) for t in reading.taken],
         "notes": [wire.note(n) for n in reading.notes],
         "next_tasks": [wire.entry(e, reading.views) for e in reading.next_up[:NEXT]],
+        "others": [wire.lease(view) for view in reading.others],
     }
+    call.note_carried(
+        v for c in reading.carried if c.state is Carried.LIVE and (v := lease_of(c, reading))
+    )
     call.answer(
         body,
         warnings=reading.warnings,
@@ -65,8 +76,9 @@ def _show(call: Call, reading: QueueReading) -> None:
     run = f"session {actor.session}" if actor.session else "no session"
     output.line(f"you are {actor.holder}, {run}")
     carrying = [
-        (c.resource, task_words.how(c, lease_of(c, reading), now), task_words.titled(c.task))
+        (c.resource, in_layer(call, v, task_words.how(c, v, now)), task_words.titled(c.task))
         for c in reading.carried
+        for v in [lease_of(c, reading)]
     ]
     _section("you carry", _aligned(carrying), CARRIED, otherwise="you carry nothing")
     _section("taken from you", [task_words.was_taken(t) for t in reading.taken], TAKEN)
@@ -74,6 +86,10 @@ def _show(call: Call, reading: QueueReading) -> None:
     _section(
         "next", _aligned(_next(e) for e in reading.next_up), NEXT, otherwise="nothing to claim"
     )
+    held = [
+        f"{call.named(x)}: {sentences.whose(x)}, {sentences.until(x, now)}" for x in reading.others
+    ]
+    _section("held by others", held, HELD)
 
 
 def _section(title: str, lines: Sequence[str], limit: int, *, otherwise: str = "") -> None:

@@ -38,7 +38,8 @@ dependencies done, then age.
 
 --all shows the others as well, each with why not. --mine shows what you carry instead, whatever its
 state (so --all adds nothing to it): the tasks assigned to you and what you hold, each with how its
-lease stands: live, parked, lapsed, taken over, or none. What you parked comes first.
+lease stands: live, parked, lapsed, taken over, theirs (somebody else's who is assigned as well, or
+came after you), or none. What you parked comes first, and your leases of other layers last.
 
 Piped, each line has, separated by tabs: resource, why-not (empty: claimable), who, expires_at,
 priority, status, assigned, waits_for, file, title. With --mine: resource, state, taken_over_by,
@@ -61,11 +62,14 @@ def queue_verb(call: Call, *, mine: bool, all: bool, ref: str | None, cached: bo
     """List tasks."""
     switches = [name for name, given in (("--mine", mine), ("--all", all)) if given]
     call.cached = call.typed("queue", options=["--cached", *switches, *_from(ref)])
-    reading, now = call.queue.queue(ref=ref, cached=cached), call.now()
+    if not cached:
+        call.end_landed()
+    read = call.queue.mine if mine else call.queue.queue
+    reading, now = read(ref=ref, cached=cached), call.now()
     if mine:
         waits = open_dependencies(reading)
         tasks = [carried_document(c, reading, waits) for c in reading.carried]
-        rows = [_own_row(c, reading, waits, now) for c in reading.carried]
+        rows = [_own_row(call, c, reading, waits, now) for c in reading.carried]
         headings: Sequence[str] = OWN_HEADINGS
         nothing = "you carry nothing"
     else:
@@ -120,14 +124,24 @@ def _row(entry: Entry, reading: QueueReading, now: datetime) -> Row:
     )
 
 
+def in_layer(call: Call, view: LeaseView | None, text: str) -> str:
+    """How a lease stands, with its layer where it is another one than that of this command."""
+    other = view is not None and view.layer != call.workspace.layer
+    return f"{text}, in layer {view.layer}" if view is not None and other else text
+
+
 def _own_row(
-    found: Carry, reading: QueueReading, waits: Mapping[str, Sequence[str]], now: datetime
+    call: Call,
+    found: Carry,
+    reading: QueueReading,
+    waits: Mapping[str, Sequence[str]],
+    now: datetime,
 ) -> Row:
     view = lease_of(found, reading)
     waits_for = waits.get(found.task.resource.key, ()) if found.task else ()
     status, priority, assigned, open_still, file, title = _columns(found.task, waits_for)
     expires = wire.seconds(view.expires_at) if view else ""
-    how = task_words.how(found, view, now)
+    how = in_layer(call, view, task_words.how(found, view, now))
     return Row(
         cells=(found.resource, how, priority, status, title, open_still),
         fields=(

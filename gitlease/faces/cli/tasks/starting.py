@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from gitlease.faces.statuses import Status
 
 SCOPE = "Take only this part of its work (default: the whole)."
-CLAIMING = ("ttl", "wait", "reason", "takeover", "reopen", "scope")  # what else is nothing to a set
+# What is nothing to a set that does not claim.
+CLAIMING = ("ttl", "wait", "reason", "takeover", "expect_holder", "reopen", "scope")
 
 
 @click.command(
@@ -117,8 +118,9 @@ def _refuse_terms(asked: claiming.ClaimRequest, meant: Status) -> None:
     for name in CLAIMING:
         given = getattr(asked, name) not in (None, False)
         if given and not (done and name == "scope"):
+            option = f"--{name.replace('_', '-')}"
             raise UsageError(
-                f"--{name} needs a status that claims, and {printable(meant.word)} does not",
+                f"{option} needs a status that claims, and {printable(meant.word)} does not",
                 hints=("in_progress claims, and so does start",),
             )
 

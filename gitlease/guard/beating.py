@@ -1,0 +1,58 @@
+"""Keeping leases alive by what goes on in a clone: when they are due, and what to say of a loss."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from gitlease.core.instant import MS, rfc3339
+from gitlease.core.lease import Lease
+from gitlease.core.resources.resource import WHOLE, layer_words, word_anywhere
+from gitlease.guard.rules import THIRD
+
+if TYPE_CHECKING:
+    from gitlease.engine.ledger_session import LedgerSession
+
+BEAT_AGAIN = 60  # seconds after which a heartbeat that changed nothing is tried again, at most
+SHORTEST_KEPT = THIRD * BEAT_AGAIN  # seconds of a lease that one activity a minute keeps alive
+TRIES = 12  # of the heartbeat in the time of a lease, at least
+
+
+def again_after(leases: Iterable[Lease]) -> int:
+    """Seconds after which a heartbeat that changed nothing is tried again.
+
+    By the lease that lasts the shortest: several tries are made in the time that is left to it.
+    """
+    shortest = min((x.duration_ms // MS for x in leases), default=BEAT_AGAIN * TRIES)
+    return max(1, min(BEAT_AGAIN, shortest // TRIES))
+
+
+def renew_known(session: LedgerSession, leases: Sequence[Lease]) -> list[str]:
+    """Renew leases that this clone knows of, in one push; what is to be said of it.
+
+    Never raises GitleaseError: nobody waits for it.
+    """
+    from gitlease.core.errors import GitleaseError
+    from gitlease.core.moves.operations import grant_of
+    from gitlease.engine import hold
+
+    try:
+        answer = hold.renew_grants(session, [*map(grant_of, leases)])
+        usual = session.store.warnings  # of the place itself, which are nothing new
+        news = [text for text in answer.warnings if text not in usual]
+        return [*news, *(refused.message for refused in answer.refused)]
+    except GitleaseError as error:
+        return [*error.warnings, f"your leases were not renewed: {error.message}"]
+
+
+def ran_out(lease: Lease, layer: str, usual: str) -> str:
+    """That a lease ended by itself, and how to go on; ``usual`` is the layer of plain commands."""
+    name = word_anywhere(lease.resource.text)
+    words = ["gitlease", "claim", name, *layer_words(layer, usual)]
+    words += [] if lease.scope == WHOLE else ["--scope", lease.scope]
+    # What had no edge may be no task, and is claimed by its name alone.
+    words += [] if lease.edge or lease.resource.is_path else ["--any"]
+    when = rfc3339(lease.expires_at)
+    again = shlex.join(words)
+    return f"your lease of {lease.resource} ran out at {when}; to go on with it: {again}"

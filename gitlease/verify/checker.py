@@ -1,0 +1,235 @@
+"""Checks a ledger's history from its first commit on, and says what it could not judge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from gitlease.git.repository import Repository
+from gitlease.verify.commit import BadOperations, StepCommit, StepRecordSaid, read_operations
+from gitlease.verify.endings import check_end
+from gitlease.verify.form import BadForm, LeaseRecord, LedgerHeader, read_header
+from gitlease.verify.grants import check_exclusive, check_grant
+from gitlease.verify.header_rules import check_header
+from gitlease.verify.listing_rules import ListingFile, check_listings
+from gitlease.verify.message_rules import check_message
+from gitlease.verify.record_files import RecordFiles
+from gitlease.verify.renewals import check_renewal
+from gitlease.verify.state import BrokenRule, JudgedStep, about, several
+from gitlease.verify.tips import SampledTips
+from gitlease.verify.tree_reader import LEASES, TreeStep, first_parents, read_steps
+
+MOST_TOLD = 1_000  # broken rules: after so many nobody reads on
+
+
+class NoLedger(Exception):
+    """A commit holds no ledger; the text says what is there instead."""
+
+
+@dataclass(slots=True)
+class Verified:
+    """What was checked of a history, and what was found. ``unjudged`` are sentences.
+
+    ``revision`` is that of the tip, ``hidden`` the number of renewals that were replaced.
+    """
+
+    tip: str
+    ledger_id: str = ""
+    revision: int = 0
+    commits: int = 0
+    decisions: int = 0
+    hidden: int = 0
+    leases: int = 0
+    unjudged: tuple[str, ...] = ()
+    broken: tuple[BrokenRule, ...] = ()
+
+
+def verify(
+    repository: Repository,
+    tip: str,
+    tips: Iterable[str] = (),
+    *,
+    on_step: Callable[[JudgedStep], None] = lambda _step: None,
+) -> Verified:
+    """Check the history of a ledger up to the commit ``tip`` (a full id).
+
+    ``tips`` are full ids of commits that were at its ref at other times. ``on_step`` gets each step
+    once it is judged, the oldest first. Raises NoLedger where
+    there is none, UnknownFormat, and Invalid where git does not answer.
+    """
+    commits = first_parents(repository, tip)
+    if not commits:
+        raise NoLedger(f"{tip} is not a commit")
+    sampled = SampledTips(repository, tips, commits)
+    judge = _Judge(tip, sampled)
+    for step in read_steps(repository, commits):
+        judged = judge.take(step)
+        if judged is not None:
+            on_step(judged)
+        if len(judge.broken) >= MOST_TOLD or judge.ended:
+            break
+    return judge.result()
+
+
+class _Judge:
+    """Takes the steps of a history one by one; keeps the state that they come to."""
+
+    def __init__(self, tip: str, sampled: SampledTips) -> None:
+        self.found = Verified(tip)
+        self.broken: list[BrokenRule] = []
+        self.ended = False
+        self._sampled = sampled
+        self._header: LedgerHeader | None = None
+        self._begun = False
+        self._cut = False
+        self._records = RecordFiles()
+        self._listings: dict[str, ListingFile] = {}
+        self._operations: set[str] = set()
+        self._nonces: set[str] = set()
+        self._wordless = self._by_others_clock = 0
+
+    def result(self) -> Verified:
+        """All that was found."""
+        found, why = self.found, list[str]()
+        gone = self._sampled.gone
+        if found.hidden:
+            told = several(found.hidden, "renewal")
+            why.append(f"{told} replaced by later ones: of those only what they came to is judged")
+        if self._wordless:
+            told = several(self._wordless, "commit")
+            why.append(f"{told} of format 1, which names no operations: only records are judged")
+        if self._by_others_clock:
+            told = several(self._by_others_clock, "takeover")
+            why.append(f"{told} by a clock that only its writer knows: whether in time is unknown")
+        if self._cut:
+            why.append("this clone has only a part of the history: what was before is not judged")
+        if gone:
+            why.append(f"of {several(len(gone), 'sampled tip')} nothing is left in this repository")
+        if not self.ended and len(self.broken) < MOST_TOLD:
+            self.broken += self._sampled.broken()
+        found.unjudged, found.broken = tuple(why), tuple(self.broken[:MOST_TOLD])
+        return found
+
+    def take(self, tree: TreeStep) -> JudgedStep | None:
+        """Judge the next commit; None where it cannot be read, nor what comes after it."""
+        self.found.commits += 1
+        self.broken += [BrokenRule(tree.id, rule, message) for rule, message in tree.problems]
+        header = self._read_header(tree)
+        if header is None or tree.commit is None:
+            self.ended = True
+            return None
+        step = self._step(tree, tree.commit, header)
+        self._judge(step, tree)
+        self.broken += step.broken
+        self._by_others_clock += step.unjudged
+        self._sampled.passes(step)
+        self._header, self._begun = header, True
+        self.found.ledger_id, self.found.revision = header.ledger_id, header.revision
+        self.found.decisions += not tree.commit.renewal
+        self.found.hidden += step.hidden
+        return step
+
+    def _read_header(self, tree: TreeStep) -> LedgerHeader | None:
+        change = tree.header
+        if tree.same_tree:
+            return self._header
+        try:
+            if change is None:
+                if not self._begun and tree.commit is not None:
+                    raise NoLedger(f"the commit {tree.id} has no ledger.yaml")
+                raise BadForm("there is none")
+            if change.data is None:
+                raise BadForm(f"it {change.problem}")
+            return read_header(change.data)
+        except BadForm as error:
+            told = f"ledger.yaml cannot be read: {error}"
+            self.broken.append(BrokenRule(tree.id, "header", told))
+            return None
+
+    def _step(self, tree: TreeStep, commit: StepCommit, header: LedgerHeader) -> JudgedStep:
+        before = self._header
+        problem, said = "", None
+        try:
+            said = self._said(commit, header)
+        except BadOperations as error:
+            problem = str(error)
+        outcomes = {id: word for id, revision, word in header.ring if revision == header.revision}
+        gap = 0 if before is None else header.revision - before.revision - 1
+        step = JudgedStep(
+            id=tree.id,
+            commit=commit,
+            said=said,
+            before=before,
+            header=header,
+            outcomes=outcomes,
+            changed={},
+            hidden=gap if gap > 0 and commit.renewal else 0,
+        )
+        if problem:
+            step.breaks("operations", problem)
+        self._wordless += header.format < 2
+        return step
+
+    def _said(self, commit: StepCommit, header: LedgerHeader) -> StepRecordSaid | None:
+        if header.format < 2:
+            return None
+        if commit.operations is None:
+            raise BadOperations("its message does not name its operations, or names them twice")
+        return read_operations(commit.operations)
+
+    def _judge(self, step: JudgedStep, tree: TreeStep) -> None:
+        records = [x for x in tree.changes if x.path.startswith(LEASES)]
+        listings = {x.path: x for x in tree.changes if not x.path.startswith(LEASES)}
+        self._records.take(step, records)
+        if self._header is None and (step.commit.parents or step.header.revision != 1):
+            # The oldest state that is there, taken as it is: what made it is not known.
+            self._cut, step.said, step.changed = bool(step.commit.parents), None, {}
+            if not self._cut:
+                told = f"it has no parent, and its revision is {step.header.revision}"
+                step.breaks("history", f"{told}: what was before is gone")
+            check_listings(step, listings, self._listings)
+            return
+        check_header(step)
+        self._check_ids(step)
+        self._check_leases(step)
+        check_message(step)
+        check_listings(step, listings, self._listings)
+
+    def _check_ids(self, step: JudgedStep) -> None:
+        """No operation is applied twice, in whatever step."""
+        since = 0 if step.before is None else step.before.revision
+        ids = [id for id, revision, _ in step.header.ring if revision > since]
+        if step.said is not None:
+            ids += [op.id for op in step.said.operations if op.id not in step.outcomes]
+        for id in ids:
+            if id in self._operations:
+                step.breaks("operation-twice", f"the operation {id[:64]} was applied before")
+            self._operations.add(id)
+
+    def _check_leases(self, step: JudgedStep) -> None:
+        tokens: set[int] = set()
+        for old, new in step.changed.values():
+            if old is not None and new is not None and old.lease_id == new.lease_id:
+                check_renewal(step, old, new)
+                continue
+            if old is not None:
+                check_end(step, old)
+            if new is not None:
+                self._check_new(step, old, new)
+                if new.token in tokens:
+                    step.breaks("token", f"the token {new.token} is given twice")
+                tokens.add(new.token)
+        for old, new in step.changed.values():
+            if new is None:
+                continue
+            same = old is not None and old.lease_id == new.lease_id
+            granted = old is None or not same or old.patterns != new.patterns
+            if granted or (old is not None and new.session not in (None, old.session)):
+                check_exclusive(step, self._records.table, new, granted=granted)
+
+    def _check_new(self, step: JudgedStep, old: LeaseRecord | None, new: LeaseRecord) -> None:
+        self.found.leases += 1
+        if new.lease_id in self._nonces:
+            step.breaks("nonce", f"{about(new)} has the nonce of another grant")
+        self._nonces.add(new.lease_id)
+        check_grant(step, old, new)

@@ -1,0 +1,183 @@
+"""What the commit of a step says: who wrote it and when, what happened, and its operations."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gitlease.verify.form import person, resource_key
+
+MAX_OPERATIONS = 64
+OPERATIONS = "operations: "
+RENEWAL, DECISION = "step: renewal", "step: decision"
+# The operations that there are, each with what its success is called.
+OUTCOMES: Mapping[str, frozenset[str]] = {
+    "Claim": frozenset({"claimed", "taken_over", "renewed"}),
+    "Bind": frozenset({"bound"}),
+    "Unbind": frozenset({"unbound"}),
+    "Renew": frozenset({"renewed"}),
+    "Extend": frozenset({"extended"}),
+    "Release": frozenset({"released"}),
+    "Complete": frozenset({"completed"}),
+    "Park": frozenset({"parked"}),
+    "EndSession": frozenset({"parked", "released"}),
+    "RunOut": frozenset({"run_out"}),
+    "Revoke": frozenset({"revoked"}),
+    "Retire": frozenset({"retired"}),
+    "AddNote": frozenset({"noted"}),
+    "SetPolicy": frozenset({"policy_changed"}),
+    "Acknowledge": frozenset({"acknowledged"}),
+    "Barrier": frozenset({"barrier"}),
+    "Restore": frozenset({"restored"}),
+    "DropRecord": frozenset({"dropped"}),
+    "TakeTicket": frozenset({"waiting"}),
+    "LeaveTicket": frozenset({"left"}),
+}
+REFUSALS = frozenset(
+    {
+        *("held", "wait_timeout", "nothing_left", "usage", "lost", "not_holder", "denied"),
+        *("unavailable", "unknown_outcome", "policy", "invalid", "not_found", "rollback"),
+    }
+)
+_WHO = re.compile(rb"[^<>\n]* ?<([^<>\n]*)> (-?[0-9]{1,18}) [+-][0-9]{4}")
+_HEADERS = (b"tree", b"parent", b"author", b"committer")
+
+
+@dataclass(frozen=True, slots=True)
+class NamedOperation:
+    """One operation that a commit names, as it names it."""
+
+    id: str
+    kind: str
+    holder: str
+    session: str | None
+    actor: Mapping[str, Any]
+    said: Mapping[str, Any]
+
+    @property
+    def resource(self) -> str:
+        """The folded resource that it is about; ``""`` where it names none."""
+        return resource_key(str(self.said.get("resource") or ""))
+
+    def grants(self) -> dict[str, str | None]:
+        """The nonces of the grants that it names, each with its session."""
+        named = list(self.said.get("grants") or ())
+        for item in self.said.get("items") or ():
+            named += item.get("grants") or ()
+        return {str(one.get("lease_id")): one.get("session") for one in named}
+
+    def is_by(self, holder: str) -> bool:
+        """Whether this person asked for it."""
+        return person(self.holder) == person(holder)
+
+
+@dataclass(frozen=True, slots=True)
+class StepRecordSaid:
+    """The operations of a step, when it was decided, and what its writer alone knew.
+
+    ``at`` is wall-clock milliseconds; ``over`` has the nonces of grants that ran out for it.
+    """
+
+    at: int
+    operations: tuple[NamedOperation, ...]
+    over: frozenset[str]
+    ledger_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class StepCommit:
+    """A commit as it stands there. ``operations`` is the line that names them, None without one.
+
+    Times are seconds. ``plain`` says that it has no header but those of every commit.
+    """
+
+    tree: str
+    parents: tuple[str, ...]
+    email: str
+    authored: int
+    committed: int
+    plain: bool
+    renewal: bool | None
+    operations: str | None
+    events: tuple[str, ...]
+
+
+class BadOperations(Exception):
+    """The line of operations is not one that gitlease writes; the text says why."""
+
+
+def read_commit(data: bytes) -> StepCommit | None:
+    """The commit that some bytes are; None where they are none."""
+    head, _, message = data.partition(b"\n\n")
+    found: dict[bytes, list[bytes]] = {name: [] for name in _HEADERS}
+    plain = True
+    for line in head.split(b"\n"):
+        name, _, value = line.partition(b" ")
+        if name in found:
+            found[name].append(value)
+        else:
+            plain = False
+    author = _WHO.fullmatch(b"".join(found[b"author"]))
+    committer = _WHO.fullmatch(b"".join(found[b"committer"]))
+    if len(found[b"tree"]) != 1 or author is None or committer is None:
+        return None
+    lines = message.decode("utf-8", "replace").split("\n")
+    last = next((line for line in reversed(lines) if line.strip()), "")
+    named = [line for line in lines if line.startswith(OPERATIONS)]
+    return StepCommit(
+        tree=found[b"tree"][0].decode("ascii", "replace"),
+        parents=tuple(parent.decode("ascii", "replace") for parent in found[b"parent"]),
+        email=author[1].decode("utf-8", "replace"),
+        authored=int(author[2]),
+        committed=int(committer[2]),
+        plain=plain and author[0] == committer[0],
+        renewal=last == RENEWAL if last in (RENEWAL, DECISION) else None,
+        operations=named[0].removeprefix(OPERATIONS) if len(named) == 1 else None,
+        events=tuple(line for line in lines if line.startswith("{")),
+    )
+
+
+def read_operations(line: str) -> StepRecordSaid:
+    """The operations that a line names. Raises BadOperations."""
+    try:
+        data = json.loads(line)
+        if json.dumps(data, ensure_ascii=False, separators=(",", ":")) != line:
+            raise BadOperations("they are not spelt as gitlease spells them")
+        found = _read(data)
+    except BadOperations:
+        raise
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        raise BadOperations("they are not the JSON of a step") from None
+    return found
+
+
+def _read(data: Any) -> StepRecordSaid:
+    listed, actor = data["do"], data["actor"]
+    if not 1 <= len(listed) <= MAX_OPERATIONS:
+        raise BadOperations(f"a step has 1 to {MAX_OPERATIONS} of them, not {len(listed)}")
+    operations = tuple(_operation(one, one.get("actor", actor)) for one in listed)
+    if type(data["at"]) is not int:
+        raise BadOperations("they have no time")
+    return StepRecordSaid(
+        at=data["at"],
+        operations=operations,
+        over=frozenset(data.get("over", ())),
+        ledger_id=data.get("ledger_id"),
+    )
+
+
+def _operation(said: Mapping[str, Any], actor: Mapping[str, Any]) -> NamedOperation:
+    kind, id = said["op"], said["id"]
+    if kind not in OUTCOMES:
+        raise BadOperations(f"{ascii(kind)[:40]} is no operation that is known here")
+    if not re.fullmatch(r"[!-~]{1,64}", id):
+        raise BadOperations(f"{ascii(id)[:40]} is not the id of an operation")
+    if len(said.get("resources") or ()) > MAX_OPERATIONS:
+        raise BadOperations(f"one names more than {MAX_OPERATIONS} resources")
+    holder = actor["holder"]
+    if not isinstance(holder, str) or not holder.strip():
+        raise BadOperations("they do not say who asked for them")
+    return NamedOperation(id, kind, holder, actor.get("session"), actor, said)

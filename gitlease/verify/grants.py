@@ -1,0 +1,108 @@
+"""The rules of a grant: who may have one, with which token, and what its record says."""
+
+from __future__ import annotations
+
+from gitlease.verify.commit import NamedOperation
+from gitlease.verify.endings import ended_by
+from gitlease.verify.form import LeaseRecord, fold
+from gitlease.verify.sessions import stood_before
+from gitlease.verify.state import MS, JudgedStep, LeaseTable, about
+
+
+def check_grant(step: JudgedStep, old: LeaseRecord | None, new: LeaseRecord) -> None:
+    """Hold a record with a nonce of its own against the operation that made it.
+
+    ``old`` is what stood at its place before.
+    """
+    name, before = about(new), step.before
+    least = before.token if before is not None else 0
+    if not least < new.token <= step.header.token:
+        told = f"{name} has the token {new.token}, and those of this step are "
+        step.breaks("token", f"{told}{least + 1} to {step.header.token}")
+    if step.said is None:
+        return
+    op = _source(step, new)
+    if op is None:
+        step.breaks("unexplained", f"{name} is granted to {new.holder}, and no operation did that")
+        return
+    if new.holder != op.holder:
+        step.breaks("holder", f"{name} is granted to {new.holder}, and {op.holder} asked for it")
+    if new.claimed_at != step.at:
+        step.breaks("record", f"{name} was not claimed when its step was decided")
+    if new.operation == op.id:
+        _check_record(step, op, old and _resumed(step, op, old), new)
+    elif new.operation not in step.outcomes:
+        step.breaks("record", f"{name} names an operation that is not of its step")
+    limits = [(p.ttl_min, p.ttl_max) for p in step.policies if op.kind == "Claim"]
+    if limits and not any(least <= new.ttl <= most for least, most in limits):
+        step.breaks("policy", f"{name} has a ttl of {new.ttl}s, which the policy does not allow")
+
+
+def check_exclusive(
+    step: JudgedStep, table: LeaseTable, new: LeaseRecord, *, granted: bool
+) -> None:
+    """See that nobody else has what a step grants or binds; after it ``table`` is the state."""
+    if new.completed:
+        return
+    for other in table.rivals(new):
+        lapsed = step.lapsed(other)
+        if (granted and step.said is not None) or lapsed is False:
+            told = f"{about(new)} is {_whose(new)} while {about(other)} is {_whose(other)}"
+            step.breaks("exclusive", told)
+        elif lapsed is None:
+            step.unjudged += 1
+
+
+def _source(step: JudgedStep, new: LeaseRecord) -> NamedOperation | None:
+    """The operation that granted it, by the nonce, the resource and the scope."""
+    for op in step.operations:
+        if op.kind not in ("Claim", "Complete") or op.said.get("lease_id") != new.lease_id:
+            continue
+        scope = fold(str(op.said.get("scope") or "*"))
+        if (op.resource, scope) == new.key:
+            return op
+    return None
+
+
+def _resumed(step: JudgedStep, op: NamedOperation, old: LeaseRecord) -> LeaseRecord | None:
+    """What the holder had parked in the place of a grant, and goes on with by it."""
+    stood = stood_before(step, op, old, fits=True)
+    goes_on = stood.parked and op.is_by(stood.holder) and not step.ran_out(stood)
+    return stood if goes_on and ended_by(step, old) is op else None
+
+
+def _check_record(
+    step: JudgedStep, op: NamedOperation, kept: LeaseRecord | None, new: LeaseRecord
+) -> None:
+    """The record as the grant itself leaves it; what was parked before, ``kept``, goes on in it."""
+    said, wrong = op.said, []
+    duration = 0 if op.kind == "Complete" else new.ttl * MS
+    paths, edge = list(said.get("paths") or ()), bool(said.get("edge"))
+    if kept is not None:
+        paths = list(dict.fromkeys((*kept.paths, *paths)))
+    expected = {
+        "session": (new.session, op.session),
+        "state": (new.completed, op.kind == "Complete"),
+        "renewed_at": (new.renewed_at, step.at),
+        "expires_at": (new.expires_at, step.at + duration),
+        "renewals": (new.renewals, 0),
+        "paths": (list(new.paths), paths),
+        "edge": (new.edge, edge or (kept is not None and kept.edge)),
+        "reason": (new.reason, said.get("reason") or (kept and kept.reason)),
+        "host": (new.host, op.actor.get("host")),
+        "branch": (new.branch, op.actor.get("branch")),
+        "parked": (new.parked, False),
+    }
+    if said.get("ttl") is not None:
+        expected["ttl"] = (new.ttl, said["ttl"])
+    wrong += [key for key, (found, wanted) in expected.items() if found != wanted]
+    if not step.policy_unsure and new.margins not in [p.margins for p in step.policies]:
+        wrong.append("margins")
+    if wrong:
+        told = f"{wrong[0]} in the record of {about(new)} is not what its operation asked for"
+        step.breaks("record", told)
+
+
+def _whose(lease: LeaseRecord) -> str:
+    session = "" if lease.session is None else f", session {lease.session}"
+    return f"{lease.holder}'s{session}"

@@ -1,0 +1,185 @@
+"""The rules of the header: what it counts, what it remembers, and its policy."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+from gitlease.verify.commit import OUTCOMES, REFUSALS, NamedOperation
+from gitlease.verify.form import EPOCH_SIZE, LedgerHeader, LedgerPolicy, person
+from gitlease.verify.state import JudgedStep
+
+RING_SIZE = 128
+_QUIET = {"Renew", "Claim", "Acknowledge", "TakeTicket", "LeaveTicket"}
+_NEEDS_ADMIN = {"Revoke": "revokes a lease", "DropRecord": "drops a record"}
+
+
+def check_header(step: JudgedStep) -> None:
+    """Hold the header of a step against that before it."""
+    before, header = step.before, step.header
+    if before is None:
+        _check_first(step, header)
+    else:
+        if header.ledger_id != before.ledger_id:
+            step.breaks("ledger-id", f"the ledger {before.ledger_id} becomes {header.ledger_id}")
+        if header.format < before.format:
+            step.breaks("format", f"the format falls from {before.format} to {header.format}")
+        _check_revision(step, before, header)
+        if header.token < before.token:
+            told = f"the last token falls from {before.token} to {header.token}"
+            step.breaks("token", told)
+    _check_ring(step)
+    _check_digest(step)
+    _check_tokens(step)
+    if step.said is not None:
+        _check_outcomes(step)
+        _check_policy(step)
+
+
+def _check_first(step: JudgedStep, header: LedgerHeader) -> None:
+    if step.said is not None and step.said.ledger_id != header.ledger_id:
+        step.breaks("ledger-id", "the first step does not say which ledger it makes")
+
+
+def _check_revision(step: JudgedStep, before: LedgerHeader, header: LedgerHeader) -> None:
+    gap = header.revision - before.revision - 1
+    if gap == 0:
+        return
+    told = f"the revision goes from {before.revision} to {header.revision}"
+    if gap < 0 or not step.commit.renewal:
+        step.breaks("revision", told)
+    elif header.policy.appends:
+        step.breaks("revision", f"{told}, and the policy keeps every renewal")
+
+
+def _check_ring(step: JudgedStep) -> None:
+    old = step.before.ring if step.before is not None else ()
+    since = step.before.revision if step.before is not None else step.header.revision - 1
+    ring = step.header.ring
+    added = tuple(entry for entry in ring if entry[1] > since)
+    expected = list(old + added)
+    while len(expected) > RING_SIZE:
+        oldest = expected[0][1]
+        expected = [entry for entry in expected if entry[1] != oldest]
+    revisions = [entry[1] for entry in added]
+    forgotten = step.hidden and revisions and revisions[0] > since + 1 and ring == added
+    if tuple(expected) != ring and not forgotten:
+        step.breaks("ring", "the ring does not have what it had, with this step at its end")
+        return
+    if revisions != sorted(revisions) or any(x > step.header.revision for x in revisions):
+        step.breaks("ring", "the ring has revisions that are not in their order")
+    if step.said is None:
+        return
+    mine = [entry[0] for entry in added if entry[1] == step.header.revision]
+    if mine != [op.id for op in step.said.operations]:
+        step.breaks("ring", "the ring does not have the operations that the commit names")
+
+
+def _check_digest(step: JudgedStep) -> None:
+    header, before = step.header, step.before
+    old = before.digest if before is not None else None
+    if header.format < 2:
+        return
+    if step.commit.renewal:
+        if header.digest != old:
+            step.breaks("digest", "a renewal changes the digest of the decisions")
+        return
+    lines = [f"{id} {revision} {outcome}" for id, revision, outcome in _own_entries(step)]
+    chained = sha256("\n".join([old or header.ledger_id, *lines]).encode()).hexdigest()
+    if header.digest != chained:
+        step.breaks("digest", "the digest does not follow from that before it")
+
+
+def _own_entries(step: JudgedStep) -> list[tuple[str, int, str]]:
+    return [entry for entry in step.header.ring if entry[1] == step.header.revision]
+
+
+def _check_outcomes(step: JudgedStep) -> None:
+    for op in step.said.operations if step.said is not None else ():
+        outcome = step.outcomes.get(op.id)
+        if outcome is not None and outcome not in OUTCOMES[op.kind] | REFUSALS:
+            step.breaks("outcome", f"{op.kind} ends as {ascii(outcome)[:40]}")
+    done = list(step.operations)
+    if not done:
+        step.breaks("nothing", "none of its operations succeeded: an empty step is no move")
+    loud = next((op for op in done if _is_loud(step, op)), None)
+    if step.commit.renewal and loud is not None:
+        step.breaks("renewal", f"it calls itself a renewal, and has an operation {loud.kind}")
+
+
+def _is_loud(step: JudgedStep, op: NamedOperation) -> bool:
+    return op.kind not in _QUIET or (op.kind == "Claim" and step.outcomes[op.id] != "renewed")
+
+
+def _check_tokens(step: JudgedStep) -> None:
+    """See that as many tokens were given as there are grants, and that epochs begin by a word."""
+    header, before = step.header, step.before
+    epoch, sequence = (0, 0) if before is None else (before.epoch, before.sequence)
+    may_be = {(epoch, sequence, sequence)}
+    for op in step.operations:
+        may_be = {after for count in may_be for after in _count(step, op, *count)}
+    ends = [(least, most) for e, least, most in sorted(may_be) if e == header.epoch]
+    if not ends:
+        step.breaks("epoch", f"the epoch goes from {epoch} to {header.epoch}")
+    elif step.said and not any(least <= header.sequence <= most for least, most in ends):
+        least, most = ends[0]
+        wanted = str(least) if least == most else f"{least} to {most}"
+        step.breaks("token", f"the sequence comes to {header.sequence}, its grants to {wanted}")
+
+
+def _count(
+    step: JudgedStep, op: NamedOperation, epoch: int, least: int, most: int
+) -> list[tuple[int, int, int]]:
+    """What the epoch may be after an operation, with the least and most of its sequence.
+
+    One that goes on from another past begins the next epoch, if tokens were given there that this
+    one has not come to.
+    """
+    outcome, above = step.outcomes[op.id], op.said.get("above")
+    if op.kind == "Claim":
+        return [(epoch, least + (outcome == "claimed"), most + (outcome != "renewed"))]
+    if op.kind == "Complete":
+        return [(epoch, least, most + 1)]
+    if op.kind != "Restore" or not isinstance(above, int):
+        return [(epoch, least, most)]
+    given, found = above - epoch * EPOCH_SIZE, []
+    if given <= most:
+        found.append((epoch, max(least, given), most))
+    if least < given < 2 * EPOCH_SIZE:
+        found.append((above // EPOCH_SIZE + 1, 0, 0))
+    return found
+
+
+def _check_policy(step: JudgedStep) -> None:
+    asked: set[str] = set()
+    for op in step.operations:
+        if op.kind in _NEEDS_ADMIN and not any(p.is_admin(op.holder) for p in step.policies):
+            step.breaks("admin", f"{op.holder} {_NEEDS_ADMIN[op.kind]}, and is no admin")
+        if op.kind == "Revoke" and not str(op.said.get("reason") or "").strip():
+            step.breaks("admin", "a lease is revoked without a reason")
+        if op.kind == "SetPolicy":
+            keys = (str(change[0]) for change in op.said.get("changes") or ())
+            asked |= {key.removeprefix("edges.") for key in keys}
+            _check_setter(step, op)
+    if step.before is None:
+        return
+    old, new = step.before.policy.texts, step.header.policy.texts
+    # A newer gitlease writes down what an older one did not know yet.
+    changed = {key for key in old if old[key] != new.get(key)}
+    if odd := sorted(changed - asked):
+        step.breaks("policy", f"the policy's {odd[0]} changes, and nobody asked for it")
+
+
+def _check_setter(step: JudgedStep, op: NamedOperation) -> None:
+    before, after, holder = step.policies[0], step.policies[-1], op.holder
+    said = [str(text) for key, text in op.said.get("changes") or () if key == "admins"]
+    gives_up = bool(said) and bool(before.admins) and not after.admins and not step.policy_unsure
+    if gives_up and person(holder) not in map(person, said[-1].replace(",", " ").split()[1:]):
+        step.breaks("admin", f"{holder} leaves the ledger without admins, and does not confirm it")
+    if before.admins and not before.is_admin(holder):
+        step.breaks("admin", f"{holder} changes the policy, and is no admin")
+    elif _people(before) != _people(after) and after.admins and not after.is_admin(holder):
+        step.breaks("admin", f"{holder} makes admins, and is not among them")
+
+
+def _people(policy: LedgerPolicy) -> set[str]:
+    return {person(admin) for admin in policy.admins}

@@ -1,0 +1,196 @@
+"""The rules of what stands beside the leases: notes, notices of a loss, and who waits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gitlease.verify.endings import taken_from
+from gitlease.verify.form import (
+    BadForm,
+    LeaseRecord,
+    fields_of,
+    person,
+    person_file,
+    record_name,
+    resource_key,
+)
+from gitlease.verify.state import JudgedStep, about
+from gitlease.verify.tree_reader import FileChange
+
+KEPT = {"notes": 20, "notices": 50}  # the oldest beyond so many go
+TOLD_AT_ONCE = 200  # files of notices of one step, well below what it writes at most
+_ITEMS = {"notes": "notes", "notices": "notices", "waiting": "tickets"}
+
+Item = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ListingFile:
+    """A file of notes, notices or tickets: whose it is, and what it has by their ids."""
+
+    kind: str
+    owner: str
+    items: Mapping[str, Item]
+
+
+def read_listing(path: str, data: bytes) -> ListingFile:
+    """The file of a path. Raises BadForm, also where its name and its content disagree."""
+    kind, _, name = path.partition("/")
+    fields = fields_of(data)
+    owner = fields.get("to" if kind == "notices" else "resource")
+    listed = fields.get(_ITEMS[kind])
+    if not isinstance(owner, str) or not isinstance(listed, list) or len(fields) != 2:
+        raise BadForm(f"it is no file of {kind}")
+    if name != (person_file(owner) if kind == "notices" else record_name(owner)):
+        raise BadForm("its name and its content disagree")
+    items = {str(item["id"]): item for item in listed if isinstance(item, dict) and "id" in item}
+    if len(items) != len(listed) or not items:
+        raise BadForm(f"its {_ITEMS[kind]} cannot be told from each other")
+    return ListingFile(kind, owner, items)
+
+
+def check_listings(
+    step: JudgedStep,
+    changes: Mapping[str, FileChange],
+    known: dict[str, ListingFile],
+) -> None:
+    """Take over what changed beside the leases, and hold it against the operations."""
+    notices: set[str] = set()
+    for path, change in changes.items():
+        old = known.pop(path, None)
+        new = _read(step, path, change)
+        if new is not None:
+            known[path] = new
+        if new is None and change.blob:
+            continue
+        found = new or old
+        if found is None or step.said is None or step.hidden:
+            continue
+        before, after = old.items if old else {}, new.items if new else {}
+        _JUDGES[found.kind](step, found.owner, before, after)
+        if found.kind == "notices":
+            notices |= after.keys()
+    _check_told(step, notices, sum(path.startswith("notices") for path in changes))
+
+
+def _read(step: JudgedStep, path: str, change: FileChange) -> ListingFile | None:
+    if change.data is None:
+        if change.problem:
+            step.breaks("record", f"{path} {change.problem}")
+        return None
+    try:
+        return read_listing(path, change.data)
+    except BadForm as error:
+        step.breaks("record", f"{path}: {error}")
+        return None
+
+
+def _changed(before: Mapping[str, Item], after: Mapping[str, Item]) -> Iterator[tuple[str, Item]]:
+    return ((id, item) for id, item in after.items() if before.get(id) != item)
+
+
+def _notes(
+    step: JudgedStep, owner: str, before: Mapping[str, Item], after: Mapping[str, Item]
+) -> None:
+    for id, item in _changed(before, after):
+        if not _by_an_operation(step, id, item.get("author")) or id in before:
+            step.breaks("notes", f"a note on {owner} is not what an operation left")
+    key = resource_key(owner)
+    if not any(op.kind == "Complete" and op.resource == key for op in step.operations):
+        _check_oldest(step, "notes", owner, before, after)
+
+
+def _notices(
+    step: JudgedStep, owner: str, before: Mapping[str, Item], after: Mapping[str, Item]
+) -> None:
+    for id, item in _changed(before, after):
+        if not _by_an_operation(step, id, item.get("by")) or id in before:
+            step.breaks("notices", f"{owner} is told what no operation did")
+    seen = {
+        str(id)
+        for op in step.operations
+        if op.kind == "Acknowledge" and op.is_by(owner)
+        for id in op.said.get("notices") or ()
+    }
+    left = {id: item for id, item in before.items() if id not in seen}
+    _check_oldest(step, "notices", owner, left, after)
+
+
+def _by_an_operation(step: JudgedStep, id: str, who: object) -> bool:
+    return any(
+        op.holder == who and (id == op.id or id.startswith(f"{op.id}-")) for op in step.operations
+    )
+
+
+def _check_oldest(
+    step: JudgedStep, kind: str, owner: str, before: Mapping[str, Item], after: Mapping[str, Item]
+) -> None:
+    """Only the oldest may go, where there are more than are kept."""
+    gone = [id for id in before if id not in after]
+    if not gone:
+        return
+    full = len(after) >= KEPT[kind]
+    if not full or gone != list(before)[: len(gone)]:
+        step.breaks(kind, f"{kind} of {owner} are gone without a word")
+
+
+def _tickets(
+    step: JudgedStep, owner: str, before: Mapping[str, Item], after: Mapping[str, Item]
+) -> None:
+    key = resource_key(owner)
+    taken, left, tidied, passed = set(), set(), False, False
+    for op in step.operations:
+        about_it = key in {resource_key(str(x)) for x in op.said.get("resources") or ()}
+        ticket = (str(op.said.get("ticket")), person(op.holder))
+        if op.kind == "TakeTicket" and about_it:
+            taken.add(ticket)
+        elif op.kind == "LeaveTicket" and about_it:
+            left.add(ticket)
+        elif op.kind == "Claim" and op.resource == key and op.said.get("ticket"):
+            left.add(ticket)
+            passed = passed or op.said.get("passing") is not None
+        else:
+            continue
+        tidied = True
+    for id, item in _changed(before, after):
+        whose = person(str(item.get("holder")))
+        stolen = id in before and person(str(before[id].get("holder"))) != whose
+        if (id, whose) not in taken or stolen:
+            step.breaks("tickets", f"a place in the line of {owner} is not what its holder took")
+    for id, item in before.items():
+        over = tidied  # what has run out goes with whatever changes the line
+        mine = (id, person(str(item.get("holder")))) in left | taken
+        if id not in after and not (mine or passed or (over and _ran_out(step, item))):
+            step.breaks("tickets", f"a place in the line of {owner} is gone without a word")
+
+
+def _ran_out(step: JudgedStep, item: Item) -> bool:
+    from datetime import datetime
+
+    until = datetime.fromisoformat(str(item.get("until"))).timestamp() * 1_000
+    return not step.at < until <= step.at + 86_460_000
+
+
+def _check_told(step: JudgedStep, told: set[str], files: int) -> None:
+    """Whoever lost something to another is told, if not too many are at once."""
+    lost: dict[str, list[tuple[set[str], LeaseRecord]]] = {}
+    for old, new in step.changed.values():
+        if old is None or (new is not None and new.lease_id == old.lease_id):
+            continue
+        words = {f"{op.id}-{old.lease_id[:8]}" for op in taken_from(step, old)}
+        if words:
+            lost.setdefault(person(old.holder), []).append((words, old))
+    if files > TOLD_AT_ONCE:
+        return
+    for missed in lost.values():
+        silent = [old for words, old in missed if not words & told]
+        if silent and len(missed) < KEPT["notices"]:
+            step.breaks(
+                "notices", f"{silent[0].holder} is not told what became of {about(silent[0])}"
+            )
+
+
+_Judge = Callable[[JudgedStep, str, Mapping[str, Item], Mapping[str, Item]], None]
+_JUDGES: Mapping[str, _Judge] = {"notes": _notes, "notices": _notices, "waiting": _tickets}

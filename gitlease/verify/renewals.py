@@ -1,0 +1,146 @@
+"""The rules of a grant that goes on: renewed, extended, bound, parked or completed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
+from functools import reduce
+
+from gitlease.verify.commit import NamedOperation
+from gitlease.verify.form import Allowance, LeaseRecord
+from gitlease.verify.sessions import REBINDS, changed, concerns, speaks
+from gitlease.verify.state import MS, JudgedStep, about
+
+Problem = tuple[str, str]
+_FOR_GOOD = ("resource", "scope", "holder", "token", "claimed_at")
+
+
+def check_renewal(step: JudgedStep, old: LeaseRecord, new: LeaseRecord) -> None:
+    """Hold the record of a grant against what it was before the step."""
+    name = about(old)
+    for key in _FOR_GOOD:
+        if getattr(old, key) != getattr(new, key):
+            rule = "token" if key == "token" else "record"
+            step.breaks(rule, f"the {key} of {name} changes, and it is the same grant")
+    if step.hidden:
+        _check_replaced(step, old, new)
+        return
+    if step.said is None:
+        return
+    asked = [op for op in step.operations if concerns(op, old)]
+    if new.operation not in {op.id for op in asked}:
+        told = f"the record of {name} changes, and no operation of the step did that"
+        step.breaks("unexplained", told)
+        return
+    found: list[Problem] = []
+    for fits in (True, False):  # whether a session may have it alone depends on other leases
+        problems = list(_problems(step, asked, old, new, fits=fits))
+        if not problems:
+            return
+        found = found or problems
+    for rule, told in found:
+        step.breaks(rule, told)
+
+
+def _problems(
+    step: JudgedStep,
+    asked: Sequence[NamedOperation],
+    old: LeaseRecord,
+    new: LeaseRecord,
+    *,
+    fits: bool,
+) -> Iterator[Problem]:
+    """What speaks against a record that these operations left."""
+    state, done = old, list[NamedOperation]()
+    for op in asked:
+        made = changed(step, op, state, fits=fits)
+        if made is not None:
+            state = made
+            done.append(op)
+        elif op.id == new.operation:
+            yield _refusal(step, op, state)
+            return
+    last, kinds = done[-1], {op.kind for op in done}
+    renews = [op for op in done if op.kind not in REBINDS]
+    over = bool(kinds & {"Complete", "RunOut"})
+    unsure = {"margins"} if renews else set()
+    unsure |= {"ttl"} if "Claim" in kinds else set()
+    unsure |= {"expires_at"} if renews and not over else set()
+    compared = [f.name for f in fields(new) if f.name not in {*_FOR_GOOD, "key", *unsure}]
+    wrong = [key for key in compared if getattr(new, key) != getattr(state, key)]
+    if renews and not step.policy_unsure and new.margins not in _margins(step, old, last):
+        wrong.append("margins")
+    if wrong:
+        told = f"{wrong[0]} in the record of {about(old)} is not what {last.kind} makes of it"
+        yield "record", told
+    if renews and not over:
+        yield from _of_length(step, renews, old, new)
+
+
+def _refusal(step: JudgedStep, op: NamedOperation, lease: LeaseRecord) -> Problem:
+    """Why an operation may not change a lease."""
+    name = about(lease)
+    if not op.is_by(lease.holder):
+        return "holder", f"{name} is {lease.holder}'s, and {op.holder} changes it"
+    if lease.completed:
+        return "lost", f"{name} is completed, and {op.kind} changes it"
+    if not speaks(op, lease):
+        whose = "no session" if lease.session is None else f"session {lease.session}"
+        return "holder", f"{name} is bound to {whose}, and another changes it"
+    if op.kind == "RunOut":
+        return "record", f"{name} has no edge, and stays when it runs out"
+    what = "is parked" if lease.parked else "had run out"
+    return "lost", f"{name} {what}, and {op.kind} goes on with it"
+
+
+def _margins(step: JudgedStep, old: LeaseRecord, last: NamedOperation) -> list[Allowance]:
+    """What the margins may be: where the policy changes in the step, those of each, or of both."""
+    if last.kind == "Complete":
+        return [policy.margins for policy in step.policies]
+    each = [old.margins.widest(policy.margins) for policy in step.policies]
+    return [*each, reduce(Allowance.widest, each)]
+
+
+def _of_length(
+    step: JudgedStep, asked: Sequence[NamedOperation], old: LeaseRecord, new: LeaseRecord
+) -> Iterator[Problem]:
+    """No longer than was asked for and than the policy allows, and never shorter than before."""
+    ttl_max = max(p.ttl_max for p in step.policies)
+    park_max = max(p.park_max for p in step.policies)
+    own = new.ttl if len(asked) == 1 else max(old.ttl, new.ttl)
+    wanted = [_seconds(op, own, park_max) for op in asked]
+    parks = any(op.kind in ("Park", "EndSession") for op in asked)
+    limit = max(ttl_max, park_max) if parks else ttl_max
+    before = old.expires_at - old.renewed_at
+    longest = step.at + max(limit * MS, before)
+    most = min(max(old.expires_at, step.at + max(wanted) * MS), longest)
+    if new.expires_at > most and not step.policy_unsure:
+        yield "record", f"{about(old)} lasts for longer than was asked, or is allowed"
+    least = min(p.park_max if parks else p.ttl_max for p in step.policies)
+    if new.expires_at < min(old.expires_at, step.at + max(least * MS, before)):
+        yield "record", f"{about(old)} is made shorter"
+
+
+def _seconds(op: NamedOperation, own: int, park_max: int) -> int:
+    asked = op.said.get("seconds" if op.kind in ("Extend", "Park", "EndSession") else "ttl")
+    if isinstance(asked, int):
+        return asked
+    return park_max if op.kind in ("Park", "EndSession") else own
+
+
+def _check_replaced(step: JudgedStep, old: LeaseRecord, new: LeaseRecord) -> None:
+    """Several renewals at once, of which only the last is known: what none of them may change."""
+    name, unlike = about(old), []
+    for key in ("session", "paths", "reason", "completed", "parked"):
+        if getattr(old, key) != getattr(new, key):
+            unlike.append(key)
+    if old.edge and not new.edge:
+        unlike.append("edge")
+    if old.margins.widest(new.margins) != new.margins:
+        unlike.append("margins")
+    if not new.renewals - old.renewals > 0:
+        unlike.append("renewals")
+    if unlike:
+        step.breaks("record", f"the {unlike[0]} of {name} changes in a renewal")
+    if new.operation not in {id for id, revision, _ in step.header.ring}:
+        step.breaks("unexplained", f"the record of {name} names an operation that is not known")

@@ -1,0 +1,94 @@
+"""Commits that were seen at a ledger's ref at other times: each must have stayed true.
+
+What was once at the ref is in its history; only a renewal may have been replaced, by a renewal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from gitlease.git.objects import BLOB, COMMIT, TREE, read_objects, read_tree
+from gitlease.git.repository import Repository
+from gitlease.verify.commit import StepCommit, read_commit
+from gitlease.verify.form import BadForm, LedgerHeader, read_header
+from gitlease.verify.state import BrokenRule, JudgedStep
+from gitlease.verify.tree_reader import HEADER, MAX_COMMIT, MAX_FOLDER, MAX_HEADER, SECONDS
+
+_Seen = tuple[StepCommit, LedgerHeader]
+
+
+class SampledTips:
+    """Some commits that were seen, held against the history as it is read."""
+
+    def __init__(self, repository: Repository, tips: Iterable[str], commits: Sequence[str]) -> None:
+        """``commits`` is the history. Asks git for the tips that are not in it."""
+        known = set(commits)
+        self._lacking = [tip for tip in dict.fromkeys(tips) if tip not in known]
+        self._seen = {tip: _read(repository, tip) for tip in self._lacking}
+        self._above: dict[str, list[str]] = {}
+        for tip, seen in self._seen.items():
+            if seen is not None and len(seen[0].parents) == 1:
+                self._above.setdefault(seen[0].parents[0], []).append(tip)
+        self._replaced: set[str] = set()
+        self._last = ""
+
+    @property
+    def gone(self) -> list[str]:
+        """Those of which the repository has nothing any more: what they were is not known."""
+        return [tip for tip, seen in self._seen.items() if seen is None]
+
+    def passes(self, step: JudgedStep) -> None:
+        """Take note of a step of the history, which stands in the place of what it replaced."""
+        for tip in self._above.get(self._last, ()):
+            seen = self._seen[tip]
+            if seen is not None and _replaces(step, *seen):
+                self._replaced.add(tip)
+        self._last = step.id
+
+    def broken(self) -> list[BrokenRule]:
+        """What was seen, and is neither in the history nor was replaced by right."""
+        told = "it was at the ref, and is not in the history any more"
+        return [
+            BrokenRule(tip, "rewound", told)
+            for tip, seen in self._seen.items()
+            if seen is not None and tip not in self._replaced
+        ]
+
+
+def _replaces(step: JudgedStep, commit: StepCommit, header: LedgerHeader) -> bool:
+    """Whether a step may stand where another one stood: both renew, and it has gone further."""
+    if not (commit.renewal and step.commit.renewal and step.header.revision > header.revision):
+        return False
+    ring = {entry[0] for entry in step.header.ring}
+    mine = [id for id, revision, _ in header.ring if revision == header.revision]
+    reaches = bool(step.header.ring) and step.header.ring[0][1] <= header.revision
+    return not reaches or all(id in ring for id in mine)
+
+
+def _read(repository: Repository, tip: str) -> _Seen | None:
+    def read(oid: str, kind: str, most: int) -> bytes | None:
+        data = read_objects(repository, [oid], kind, most=most, seconds=SECONDS)[oid]
+        return data if isinstance(data, bytes) else None
+
+    data = read(tip, COMMIT, MAX_COMMIT)
+    commit = None if data is None else read_commit(data)
+    if commit is None:
+        return None
+    root = read(commit.tree, TREE, MAX_FOLDER)
+    if root is None:
+        return None
+    entries = read_tree(_Root(root), commit.tree, MAX_FOLDER)
+    blob = next((entry.id for entry in entries if entry.name == HEADER), None)
+    header = None if blob is None else read(blob, BLOB, MAX_HEADER)
+    try:
+        return None if header is None else (commit, read_header(header))
+    except BadForm:
+        return None
+
+
+class _Root:
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    def read(self, id: str, kind: str, limit: int) -> bytes:
+        return self._data

@@ -1,0 +1,98 @@
+"""The end of leases by what has landed, for commands and for heartbeats in the background.
+
+It never fails: what could not be ended now is ended the next time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from gitlease.core.errors import GitleaseError
+from gitlease.core.frozen import dataclass
+from gitlease.core.lease import Lease
+from gitlease.core.resources.resource import WHOLE
+from gitlease.core.view import LeaseView
+from gitlease.engine.landing import complete_landed
+from gitlease.git.remote_branches import main_branch
+from gitlease.settings.sources import remotes_of_work
+from gitlease.tasks.landed import landed
+from gitlease.wiring.alive import alive_in
+from gitlease.wiring.workspace import Workspace
+
+if TYPE_CHECKING:
+    from gitlease.guard.guarding import GuardService
+
+NEVER = "never"
+
+
+@dataclass(frozen=True, slots=True)
+class EndedByLanding:
+    """The leases that were completed, by their ids, and what is to be said of it."""
+
+    lease_ids: frozenset[str] = frozenset()
+    said: tuple[str, ...] = ()
+
+
+def end_landed(workspace: Workspace) -> EndedByLanding:
+    """Complete what the caller holds in this layer of tasks that are done on the main branch.
+
+    Nothing where the project's ``landing.release`` is never. Never raises GitleaseError.
+    """
+    if workspace.settings.landing_release == NEVER:
+        return EndedByLanding()
+    ledger, usual = workspace.ledger, workspace.ledger.store.warnings
+    main: list[str] = []
+    try:
+        answer = complete_landed(ledger, partial(_landed, workspace, main))
+    except GitleaseError as error:
+        return EndedByLanding(said=tuple(x for x in error.warnings if x not in usual))
+    done = [_told(view, main[0], workspace.settings.layer) for view in answer.leases]
+    said = (*(x for x in answer.warnings if x not in usual), *done)
+    ended = frozenset(view.lease_id for view in answer.leases)
+    return EndedByLanding(ended, tuple(dict.fromkeys(said)))
+
+
+def beat(workspace: Workspace, guard: GuardService, beaten: Sequence[tuple[str, Lease]]) -> None:
+    """Renew those of these leases, given with their layers, whose layer is due.
+
+    What has landed is completed instead. Nobody waits for it: what there is to say is left.
+    """
+    due = guard.due(beaten)
+    for space in workspace.in_use if due else ():
+        ended = end_landed(space)
+        workspace.inbox.leave(ended.said)
+        own = [lease for layer, lease in beaten if layer == space.layer]
+        leases = [lease for lease in own if lease.lease_id not in ended.lease_ids]
+        if space.layer in due and leases:
+            guard.beat(space.ledger, workspace.inbox, leases)
+        elif ended.lease_ids:
+            guard.refresh()
+            workspace.inbox.leave(guard.lost())
+
+
+def _landed(workspace: Workspace, main: list[str], leases: Sequence[Lease]) -> Sequence[Lease]:
+    """Those that have landed, but for what a command that still runs was started under.
+
+    It would be stopped for the loss of its lease; its own end gives that back.
+    """
+    if not any(not lease.resource.is_path for lease in leases):
+        return ()
+    runs = alive_in(workspace)
+    running = {run.session for run in runs.every() if not runs.is_dead(run)}
+    ref = main_branch(
+        workspace.repository, remotes_of_work(workspace.location, workspace.repository)
+    )
+    if ref is None:
+        return ()
+    main.append(ref)
+    free = [lease for lease in leases if lease.session not in running]
+    return landed(workspace.repository, workspace.ledger.edges.files, ref, free)
+
+
+def _told(view: LeaseView, main: str, usual: str) -> str:
+    scope = "" if view.scope == WHOLE else f" (scope {view.scope})"
+    layer = "" if view.layer == usual else f" in layer {view.layer}"
+    branch = main.removeprefix("refs/remotes/")
+    return f"{view.resource} is done on {branch}: your lease of it{scope}{layer} is completed"

@@ -1,0 +1,106 @@
+"""The composition root of the independent check: a history to check, and nobody in particular."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+
+from gitlease.core.errors import Invalid, NotFound, UsageError
+from gitlease.core.frozen import dataclass, replace
+from gitlease.core.resources.resource import LOCAL_LAYER
+from gitlease.engine.ports import Clock
+from gitlease.git.query import without_secrets
+from gitlease.git.repository import Repository, discover
+from gitlease.git.rev_range import commit_ids
+from gitlease.git.system_clock import SystemClock
+from gitlease.settings.sources import Location, load_settings, resolve_remote
+from gitlease.store.transport import TIME_LIMIT
+from gitlease.verify.checker import NoLedger, Verified, verify
+from gitlease.verify.form import UnknownFormat
+from gitlease.wiring.ledger import LedgerPlace
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerVersion:
+    """A commit of a ledger, in the repository that has its history; ``shown`` is for people."""
+
+    repository: Repository
+    tip: str
+    shown: str
+    warnings: tuple[str, ...] = ()
+
+    def verify(self, tips: Sequence[str] = ()) -> Verified:
+        """Check its history; ``tips`` are commits that were at its ref at other times.
+
+        Raises NotFound for one that is no commit's name or id, and Invalid where the commit holds
+        no ledger that this gitlease knows.
+        """
+        try:
+            return verify(self.repository, self.tip, self._sampled(tips))
+        except NoLedger as error:
+            raise Invalid(f"{self.shown} holds no ledger: {error}") from None
+        except UnknownFormat as error:
+            hint = "upgrade gitlease: pip install --upgrade gitlease"
+            raise Invalid(str(error), hints=(hint,)) from None
+
+    def _sampled(self, tips: Sequence[str]) -> list[str]:
+        found = []
+        for word, oid in zip(tips, commit_ids(self.repository, tips), strict=True):
+            whole = len(word) in (40, 64) and not set(word) - set("0123456789abcdef")
+            if oid is None and not whole:
+                raise NotFound(f"{word[:80]!r} is no commit of this ledger")
+            found.append(oid or word)  # a renewal that was replaced may be gone by now
+        return found
+
+
+def open_version(
+    directory: str = ".",
+    *,
+    ref: str | None = None,
+    layer: str | None = None,
+    local: bool = False,
+    remote: str | None = None,
+    cached: bool = False,
+    environ: Mapping[str, str] | None = None,
+    clock: Clock | None = None,
+    time_limit: float = TIME_LIMIT,
+) -> LedgerVersion:
+    """The version of a ledger to check: that at ``ref``, else the configured one as it is now.
+
+    The latter is fetched first, but if ``cached``. Raises NotARepository, NotFound where there is
+    no such commit or no ledger, UsageError for flags that exclude each other, and what a fetch may.
+    """
+    if ref is not None and (layer or local or remote or cached):
+        raise UsageError("REF is of this repository: it goes with no option that chooses a ledger")
+    environ = os.environ if environ is None else environ
+    repository = discover(directory)
+    flags = {"remote": remote or "", "layer": layer or ""}
+    settings = load_settings(repository, environ=environ, flags=flags)
+    location = Location(None, None, True) if local else resolve_remote(settings, repository)
+    place = LedgerPlace(repository, settings, location, local=local)
+    private = _private(place)
+    if ref is not None:
+        return _at(ref, repository, private)
+    name = LOCAL_LAYER if local else settings.layer
+    store = place.store(clock or SystemClock(), time_limit=time_limit)
+    head = store.known(name) if cached else store.fetch(name)
+    if head is None or not head.version:
+        if cached:
+            raise NotFound(f"this clone knows no ledger {name}: ask for it without --cached")
+        raise NotFound(f"there is no ledger {name} at {without_secrets(store.place)}")
+    said = ("this is what the clone knows: nothing was fetched",) if cached else ()
+    return LedgerVersion(private, head.version, f"ledger {name}", (*store.warnings, *said))
+
+
+def _private(place: LedgerPlace) -> Repository:
+    folder = os.path.join(place.private, "store.git")
+    return replace(
+        place.repository, common_dir=folder, git_dir=folder, toplevel=None, folder="", worktree=None
+    )
+
+
+def _at(ref: str, *places: Repository) -> LedgerVersion:
+    for place in places:
+        if os.path.isdir(place.git_dir) and (oid := commit_ids(place, [ref])[0]) is not None:
+            return LedgerVersion(place, oid, ref)
+    raise NotFound(f"{ref[:80]!r} is no commit of this repository, nor of its ledger")

@@ -1,0 +1,158 @@
+"""``gitlease verify`` in a real clone: what it says, how it ends, and where its history is from."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.ledgers import read_files, set_tip, tip, write_tree
+from support.remotes import Remote
+from support.repos import assert_untouched, commit_file, git, make_clone, snapshot
+
+from gitlease.faces.cli.app import run
+
+REF = "refs/gitlease/global"
+
+
+class Clone:
+    """One clone, and what its commands say."""
+
+    def __init__(self, path: Path, remote: Path) -> None:
+        self.path, self.remote = path, remote
+
+    def say(self, *words: str) -> tuple[int, str, str]:
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            status = run([words[0], "-C", str(self.path), *words[1:]])
+        return status, out.getvalue(), err.getvalue()
+
+    def ok(self, *words: str) -> str:
+        status, out, err = self.say(*words)
+        assert status == 0, (words, out, err)
+        return out
+
+    def document(self, *words: str, status: int = 0) -> dict[str, Any]:
+        ended, out, err = self.say(*words, "--json")
+        assert ended == status, (words, out, err)
+        found: dict[str, Any] = json.loads(out)
+        return found
+
+    def tamper(self) -> str:
+        """Somebody writes a step by hand on top of the ledger: a record is gone."""
+        files = {k: v for k, v in read_files(self.remote).items() if not k.startswith("leases/")}
+        tree = write_tree(self.remote, files)
+        words = ("commit-tree", "-p", REF, "-m", "nothing to see here", tree)
+        who = {f"GIT_{x}_{y}": "eve@example.com" for x in ("AUTHOR", "COMMITTER") for y in NAMES}
+        made = git(self.remote, *words, env=who)
+        set_tip(self.remote, made)
+        return made
+
+
+NAMES = ("NAME", "EMAIL")
+
+
+@pytest.fixture
+def clone(path_remote: Remote, tmp_path: Path) -> Clone:
+    found = Clone(
+        make_clone(path_remote, tmp_path / "jo", "jo@example.com", "Jo"), path_remote.bare
+    )
+    found.ok("claim", "F001", "--any", "--ttl", "1h")
+    found.ok("renew", "F001")
+    found.ok("renew", "F001")
+    found.ok("claim", "src/")
+    return found
+
+
+def test_a_sound_ledger_says_what_was_checked(clone: Clone) -> None:
+    before = snapshot(clone.path)
+    status, out, err = clone.say("verify")
+    assert (status, err) == (0, "")
+    *unjudged, last = out.splitlines()
+    commits = git(clone.remote, "rev-list", "--count", REF)
+    assert last.startswith("ledger global at revision 4: ")
+    assert f"{commits} commits" in last
+    assert last.endswith("2 grants: no rule is broken")
+    assert [line.partition(": ")[0] for line in unjudged] == ["not judged"]
+    found = clone.document("verify")
+    assert found["commit"] == tip(clone.remote)
+    assert (found["revision"], found["grants"], found["violations"]) == (4, 2, [])
+    assert_untouched(before, snapshot(clone.path))
+
+
+def test_what_was_tampered_with_is_told_with_commit_and_rule(clone: Clone) -> None:
+    made = clone.tamper()
+    other = Clone(clone.path.parent / "kim", clone.remote)
+    git(clone.path.parent, "clone", "-q", str(clone.remote), str(other.path))
+    status, out, err = other.say("verify")
+    assert (status, err) == (1, "")
+    assert f"{made}: operations: " in out
+    assert out.splitlines()[-1].endswith("violations")
+    failed = other.document("verify", status=1)
+    assert failed["error"]["code"] == "violations"
+    assert {one["commit"] for one in failed["violations"]} == {made}
+    assert {"operations", "revision"} <= {one["rule"] for one in failed["violations"]}
+    assert all(one["message"] for one in failed["violations"])
+
+
+def test_it_needs_no_email_and_no_ledger_of_its_own(clone: Clone) -> None:
+    git(clone.path, "config", "--unset", "user.email")
+    git(clone.path, "config", "user.useConfigOnly", "true")
+    clone.ok("verify")
+
+
+def test_a_ref_or_commit_is_judged_where_it_is(clone: Clone) -> None:
+    git(clone.path, "fetch", "-q", str(clone.remote), f"{REF}:refs/copies/ledger")
+    assert "refs/copies/ledger at revision 4" in clone.ok("verify", "refs/copies/ledger")
+    first = git(clone.remote, "rev-list", "--max-parents=0", REF)
+    assert f"{first} at revision 1: 1 commit, 1 decision" in clone.ok("verify", first)
+
+
+def test_a_commit_of_the_ledger_alone_is_known_too(clone: Clone) -> None:
+    first = git(clone.remote, "rev-list", "--max-parents=0", REF)
+    assert clone.document("verify", first)["commits"] == 1
+
+
+def test_a_ref_without_a_ledger_is_refused(clone: Clone) -> None:
+    commit_file(clone.path, "README", "text")
+    status, out, err = clone.say("verify", "HEAD")
+    assert (status, out) == (7, "")
+    assert err.startswith("HEAD holds no ledger: the commit ")
+    status, _, err = clone.say("verify", "nowhere")
+    assert (status, err.splitlines()[0][:22]) == (7, "'nowhere' is no commit")
+    for words in (("HEAD", "--layer", "x"), ("HEAD", "--cached"), ("HEAD", "--remote", "origin")):
+        assert clone.say("verify", *words)[0] == 2
+    assert clone.say("verify", "--layer", "empty")[0] == 7
+    assert clone.say("verify", "--cached", "--layer", "empty")[0] == 7
+
+
+def test_a_tip_that_was_seen_must_have_stayed(clone: Clone) -> None:
+    seen = tip(clone.remote)
+    clone.ok("claim", "F002", "--any")
+    clone.ok("verify", "--tip", seen)
+    before = git(clone.remote, "rev-parse", f"{seen}^")
+    found = clone.document("verify", before, "--tip", seen, status=1)
+    assert [(x["commit"], x["rule"]) for x in found["violations"]] == [(seen, "rewound")]
+    status, _, err = clone.say("verify", "--tip", "nowhere")
+    assert (status, err.splitlines()[0]) == (7, "'nowhere' is no commit of this ledger")
+
+
+def test_without_the_remote_only_what_is_known_is_checked(clone: Clone) -> None:
+    clone.remote.rename(clone.remote.with_suffix(".away"))
+    status, _, err = clone.say("verify")
+    assert status == 5
+    assert "verify --cached" in err
+    status, out, err = clone.say("verify", "--cached")
+    assert (status, err) == (
+        0,
+        "warning: this is what the clone knows: nothing was fetched\n",
+    )
+    assert "no rule is broken" in out
+
+
+def test_the_ledger_that_never_leaves_the_clone_can_be_checked(clone: Clone) -> None:
+    clone.ok("claim", "F9", "--any", "--local")
+    assert "ledger local at revision 1" in clone.ok("verify", "--local")

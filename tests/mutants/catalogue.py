@@ -1,0 +1,10 @@
+"""All faults on purpose, in the order of the table."""
+
+from __future__ import annotations
+
+from mutants.ledgers import LEDGERS
+from mutants.outside import OUTSIDE
+from mutants.records import RECORDS
+from mutants.rules import RULES
+
+MUTANTS = (*RULES, *LEDGERS, *RECORDS, *OUTSIDE)

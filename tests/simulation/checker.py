@@ -1,0 +1,303 @@
+"""The invariants of the protocol, judged from outside: by true time, and by every move of the ref.
+
+Beliefs only end as time passes, so they are compared whenever somebody comes to know another head
+or has its clock changed. Each move of the ref is compared with the state that it replaced.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Container, Iterable, Mapping, Sequence
+from functools import lru_cache
+
+from simulation.machines import Machine, Process, Run
+from support.memory import MemoryRemote, Step
+
+from gitlease.core.expiry import Moment, holder_has
+from gitlease.core.holder import person_key
+from gitlease.core.instant import MS
+from gitlease.core.lease import Lease, State, same_person
+from gitlease.core.resources import pattern
+from gitlease.core.resources.resource import scopes_overlap
+from gitlease.engine.answers import Answer
+from gitlease.store.records import lease_file
+from gitlease.store.state import Known
+
+MAY_HAVE_LANDED = frozenset(
+    {"ok", "running", "killed", "unknown_outcome", "denied", "lost", "rollback"}
+)
+# What the person does to a run from outside of it, which that learns with its next contact (S3).
+ENDS = frozenset({"released", "completed", "revoked", "run_out", "parked"})
+OWN_EVENTS = frozenset({"renewed", "extended", "released", "parked", "run_out", "bound", "unbound"})
+
+
+class Broken(AssertionError):
+    """An invariant does not hold; the message begins with its name."""
+
+    @property
+    def rule(self) -> str:
+        return str(self).partition(":")[0]
+
+
+class Line:
+    """The moves of the ref from the first on: one past, of which a rollback makes another."""
+
+    def __init__(self, moves: Sequence[tuple[str, frozenset[str], frozenset[str]]] = ()) -> None:
+        self.moves = list(moves)
+        self.places = {version: n for n, (version, _, _) in enumerate(self.moves)}
+        self.operations = {op for _, ops, _ in self.moves for op in ops}
+        self.gone = {lease for _, _, gone in self.moves for lease in gone}
+
+    def add(self, version: str, operations: Iterable[str], gone: Iterable[str]) -> None:
+        move = version, frozenset(operations), frozenset(gone)
+        self.places[version] = len(self.moves)
+        self.moves.append(move)
+        self.operations |= move[1]
+        self.gone |= move[2]
+
+    def until(self, version: str) -> Line:
+        return Line(self.moves[: self.places[version] + 1])
+
+
+class Checker:
+    """Watches one ledger and the runs that work on it; raises Broken.
+
+    ``forked``: the ref was rolled back, so what happens to it now is not what will stay.
+    """
+
+    def __init__(self, remote: MemoryRemote, runs: Sequence[Run]) -> None:
+        self.remote, self.runs = remote, runs
+        self.line, self.forked = Line(), False
+        self.granted: dict[str, str] = {}  # by lease id the command that asked for it
+        self.senders: dict[str, tuple[str, bool]] = {}  # by operation its command; if it grants
+        self.landed: set[str] = set()  # commands of which something was carried out
+        self.wrote: set[str] = set()  # commands of which a lease was written, to stay
+        self.excused: set[str] = set()
+        self.effects: dict[str, tuple[int, str]] = {}
+        self.held = 0
+        self._rivals: list[tuple[Run, Lease, Run, Lease]] = []
+
+    # --- the ref ----------------------------------------------------------------------------------
+
+    def moved(self, version: str, before: Step | None, after: Step, there: str) -> None:
+        """The ref, which was at ``there``, went from a state to the next."""
+        base = 0 if before is None else before.header.revision
+        if there and self.remote.steps[there] is not before:
+            raise Broken("S1: a move replaced a state that it was not decided on")
+        if after.header.revision != base + 1:
+            raise Broken("S1: a revision was left out or given twice")
+        old = {} if before is None else {x.lease_id: x for x in before.leases.values()}
+        new = {x.lease_id: x for x in after.leases.values()}
+        changed = [x for nonce, x in new.items() if old.get(nonce) is not x]
+        for lease in changed:
+            if lease.lease_id in old:
+                continue
+            if lease.lease_id in self.line.gone:
+                raise Broken(f"S6: the lease of {lease.resource} came back from the dead")
+            self._check_token(lease, before)
+            self.granted[lease.lease_id] = lease.branch or ""
+        gone = [x for nonce, x in old.items() if nonce not in new]
+        self._check_events(after, [x for x in changed if x.lease_id in old])
+        self._note_operations(version, before, after, (x.lease_id for x in gone))
+        ended = {e.token for e in after.events if e.kind in ENDS}
+        self.excused |= {x.lease_id for x in old.values() if x.token in ended}
+        if self.forked:
+            self.excused |= {x.lease_id for x in (*changed, *gone)}
+        self._check_overlaps(changed, after)
+        self._check_displaced(gone, after)
+
+    def _check_token(self, grant: Lease, before: Step | None) -> None:
+        if before is not None and grant.token <= before.header.token:
+            raise Broken(f"S4: a grant of {grant.resource} has an old token")
+
+    def _check_events(self, after: Step, changed: Sequence[Lease]) -> None:
+        for event in after.events:
+            if event.kind in OWN_EVENTS and not same_person(event.by, event.holder or ""):
+                raise Broken(f"S7: {event.by} {event.kind} the lease of {event.holder}")
+        told = {e.token for e in after.events if same_person(e.by, e.holder or "")}
+        for lease in changed:
+            if lease.token not in told:
+                raise Broken(f"S7: the lease of {lease.holder} was changed by somebody else")
+
+    def _note_operations(
+        self, version: str, before: Step | None, after: Step, gone: Iterable[str]
+    ) -> None:
+        revision = after.header.revision
+        backwards = itertools.takewhile(
+            lambda e: e.revision == revision, reversed(after.header.ring)
+        )
+        fresh = {entry.operation for entry in backwards}
+        ring = after.header.ring
+        kept, known = ring[: len(ring) - len(fresh)], before.header.ring if before else ()
+        if not fresh or fresh & self.line.operations or kept != known[len(known) - len(kept) :]:
+            raise Broken("S6: an operation was applied twice, or not noted")
+        for operation in fresh:
+            if operation in self.senders:
+                number, grants = self.senders[operation]
+                self.landed.add(number)
+                if grants and not self.forked:
+                    self.wrote.add(number)
+        self.line.add(version, fresh, gone)
+
+    def _check_overlaps(self, changed: Iterable[Lease], after: Step) -> None:
+        """At most one active record of overlapping work: a grant displaces all that it overlaps."""
+        active = [x for x in after.leases.values() if x.state is State.ACTIVE]
+        for one in changed:
+            for other in active if one.state is State.ACTIVE else ():
+                if other is not one and conflict(one, other):
+                    raise Broken(f"S2: {one.resource} and {other.resource} are both in the ledger")
+
+    def _check_displaced(self, gone: Iterable[Lease], after: Step) -> None:
+        """What left the ledger without being ended was over, for its holder and by true time.
+
+        Another clone of the same session may have it anew: that is in nobody's way.
+        """
+        takers = {(person_key(e.holder or ""), e.session) for e in after.events}
+        for lease in gone:
+            if lease.lease_id in self.excused or lease.state is not State.ACTIVE:
+                continue
+            if takers == {(person_key(lease.holder), lease.session)}:
+                continue
+            for run in self.runs:
+                for own in run.own:
+                    if own.lease_id == lease.lease_id and self.believes(run, own):
+                        raise Broken(f"S2: {run.name} holds {lease.resource}, which was displaced")
+
+    # --- rollbacks --------------------------------------------------------------------------------
+
+    def rolled_back(self, version: str) -> Line:
+        """The ref went back to a version of its past; gives the line that it left."""
+        left, self.line, self.forked = self.line, self.line.until(version), True
+        return left
+
+    def restored(self, line: Line) -> None:
+        """The ref is again where it was before the rollback."""
+        self.line, self.forked = line, False
+
+    # --- beliefs ----------------------------------------------------------------------------------
+
+    def learned(self, machine: Machine) -> None:
+        """A machine knows another head, or has its clocks changed: who believes what now?"""
+        known = machine.disk.load()
+        self._check_goes_on(machine, known)
+        for run in machine.runs:
+            run.own = [] if known is None else self._answering(run, known.version)
+        self._rivals = [
+            pair
+            for pair in self._rivals
+            if pair[0].machine is not machine and pair[2].machine is not machine
+        ]
+        others = [run for run in self.runs if run.machine is not machine]
+        for place, run in enumerate(machine.runs):
+            for other in (*machine.runs[place + 1 :], *others) if run.own else ():
+                self._rivals += (
+                    (run, a, other, b)
+                    for a in run.own
+                    for b in other.own
+                    if a.lease_id != b.lease_id and conflict(a, b)
+                )
+        self.compare()
+
+    def _check_goes_on(self, machine: Machine, known: Known | None) -> None:
+        """A clone never takes an older head, or one of another past, for the newest.
+
+        That somebody else's renewal was lost, and others renewed since, it need not notice: the
+        protocol has it keep the last decision that it saw, and renewals of its own.
+        """
+        seen, machine.seen, places = machine.seen, known, self.line.places
+        if seen is None or known is None or seen.version == known.version:
+            return
+        lost = seen.version not in places and (bool(seen.renewed) or seen.decision not in places)
+        if known.revision <= seen.revision or (known.version in places and lost):
+            raise Broken(
+                f"rollback: {machine.name} knew revision {seen.revision}, "
+                f"and took {known.revision} of another past for the newest"
+            )
+
+    def compare(self) -> None:
+        """S3: at no real instant do two correct clients believe in conflicting leases."""
+        for one, a, other, b in self._rivals:
+            if a.lease_id in self.excused or b.lease_id in self.excused:
+                continue
+            if self.believes(one, a) and self.believes(other, b):
+                raise Broken(
+                    f"S3: {one.name} believes to hold {a.resource} (token {a.token}), "
+                    f"and {other.name} {b.resource} (token {b.token})"
+                )
+
+    def believes(self, run: Run, lease: Lease) -> bool:
+        """Whether a run takes a lease for its own at this instant, by all that its clone knows."""
+        known = run.machine.disk.load()
+        if known is None or lease.lease_id in run.renounced:
+            return False
+        now = run.machine.clock.now()
+        known = known.at(now)
+        return holder_has(lease, Moment(now=now, seen=lambda x: known.sighting(lease_file(x))))
+
+    def _answering(self, run: Run, version: str) -> list[Lease]:
+        found = self.remote.steps[version].leases.values()
+        return [
+            x for x in found if x.state is State.ACTIVE and not x.parked and x.answers_to(run.actor)
+        ]
+
+    # --- answers ----------------------------------------------------------------------------------
+
+    def acts(self, run: Run) -> None:
+        """S5: a run works on all that it believes to hold, where tokens are looked at."""
+        for lease in run.own:
+            if not self.believes(run, lease) or self.forked:
+                continue
+            self.held += 1
+            if lease.lease_id in self.excused:
+                continue
+            key = f"{lease.resource.key} {lease.scope}"
+            token, holder = self.effects.get(key, (0, ""))
+            if lease.token < token or (lease.token == token and holder != lease.lease_id):
+                raise Broken(f"S5: {run.name} works on {lease.resource} with an old token")
+            self.effects[key] = lease.token, lease.lease_id
+
+    def sent(self, process: Process, operations: Iterable[str], *, grants: bool) -> None:
+        """A process may send these operations; ``grants``: they write leases."""
+        for operation in operations:
+            self.senders[operation] = process.number, grants
+
+    def answered(self, process: Process, answer: Answer, *, holds: bool) -> None:
+        """A command said that it succeeded: S6, and that is what happened.
+
+        ``holds``: its leases are the caller's from then on, so none of them has run out (S3).
+        """
+        now = process.run.machine.clock.now()
+        for view in answer.leases if holds else ():
+            if view.lease_id not in self.granted:
+                raise Broken(f"S6: {process.number} reports a lease that the remote never had")
+            lasts = (view.expires_at - view.renewed_at).total_seconds() * MS
+            if answer.at is not None and answer.at.elapsed_at_most(now) >= lasts:
+                raise Broken(f"S3: {process.number} reports a lease that has run out")
+        if answer.changed and process.number not in self.landed:
+            raise Broken(f"S6: {process.number} reports a change that the remote never had")
+
+    def ended(self, outcomes: Mapping[str, str], shaken: Container[str]) -> None:
+        """What was refused was never carried out; ``shaken`` commands lived through a rollback."""
+        for number in self.wrote:
+            if outcomes[number] not in MAY_HAVE_LANDED and number not in shaken:
+                raise Broken(f"S6: {number} said {outcomes[number]}, and was carried out")
+
+
+def conflict(one: Lease, other: Lease) -> bool:
+    """Whether two leases conflict, by the words of the contract."""
+    if same_person(one.holder, other.holder) and (
+        None in (one.session, other.session) or one.session == other.session
+    ):
+        return False
+    if one.resource.key == other.resource.key and scopes_overlap(one.scope, other.scope):
+        return True
+    both = set[str]()
+    if one.resource.key == other.resource.key and one.resource.pattern is None:
+        both = set(one.patterns) & set(other.patterns)  # two scopes of one task
+    mine, theirs = (tuple(p for p in x.patterns if p not in both) for x in (one, other))
+    return _share_paths(mine, theirs)
+
+
+@lru_cache(maxsize=4096)
+def _share_paths(some: tuple[str, ...], others: tuple[str, ...]) -> bool:
+    return any(pattern.overlap(pattern.parse(a), pattern.parse(b)) for a in some for b in others)

@@ -1,0 +1,181 @@
+"""What must hold in every state of a small world, judged by the true time and by plain arithmetic.
+
+None of it asks the product's rules. ``Broken`` names the invariant.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+
+from simulation.scripted import Report
+from simulation.shared_state import NOON, OwnTime, Request, Version, Versions, command_of
+
+from gitlease.core.instant import MS
+from gitlease.core.lease import Lease, State
+from gitlease.core.ledger import Fate
+
+MAY_HAVE_LANDED = frozenset({"ok", "unknown_outcome", "denied", "lost"})
+REFUSALS = MAY_HAVE_LANDED | {"held", "not_holder", "unavailable", "not_found"}
+
+
+class Broken(AssertionError):
+    """An invariant does not hold; the message names it."""
+
+
+class Laws:
+    """The invariants of one world, whose machines tell the ``instants`` by ``times``."""
+
+    def __init__(
+        self, versions: Versions, times: Sequence[OwnTime], instants: Sequence[float]
+    ) -> None:
+        self._versions, self._times = versions, times
+        self._true = {
+            (client, time.at(true).wall_ms): true
+            for client, time in enumerate(times)
+            for true in instants
+        }
+        self._landed: dict[tuple[str, Request], None] = {}
+        self._revoked: dict[str, frozenset[str]] = {}
+
+    def revoked(self, ref: str) -> frozenset[str]:
+        """The nonces of all grants that were revoked on the way to a state."""
+        return self._revoked.get(ref, frozenset())
+
+    # --- the ref moves ----------------------------------------------------------------------------
+
+    def check_move(self, ref: str, request: Request, refused: frozenset[str]) -> None:
+        """The ledger's ref went from one state to the next."""
+        new = self._versions.by_name[request.new]
+        if refused & new.operations:
+            raise Broken("S6: a change landed of which it was said that it never would")
+        if (ref, request) in self._landed:
+            return
+        old = self._versions.by_name.get(ref)
+        if request.base != ref:
+            raise Broken("S1: a change replaced another state than the one it was decided on")
+        self._check_header(old, new)
+        if old is not None:
+            for lease in old.leases.values():
+                self._check_lease(lease, new)
+        self._check_grants(new)
+        if request.work_new:
+            self._check_work(request, old, new)
+        self._landed[ref, request] = None
+        self._revoked[request.new] = self.revoked(ref) | new.revoked
+
+    def _check_header(self, old: Version | None, new: Version) -> None:
+        before = old.operations if old else frozenset[str]()
+        revision = old.header.revision if old else 0
+        if new.header.revision != revision + 1:
+            raise Broken("S1: a revision was left out or given twice")
+        if not before <= new.operations:
+            raise Broken("S1: what was applied before is forgotten")
+        ring = new.header.ring
+        written = {entry.operation for entry in ring if entry.revision == revision + 1}
+        if written != new.operations - before or len(new.operations) != len(ring):
+            raise Broken("S6: an operation was applied twice, or not noted")
+        token = old.header.token if old else 0
+        if new.header.token < token:
+            raise Broken("S4: the ledger's sequence went back")
+        known = {x.lease_id for x in old.leases.values()} if old else set()
+        grants = [x.token for x in new.granted if x.lease_id not in known]
+        if any(x <= token for x in grants) or len(set(grants)) != len(grants):
+            raise Broken("S4: a grant has the token of an earlier one")
+
+    def _check_lease(self, lease: Lease, new: Version) -> None:
+        """What became of one lease that stood in the ledger before."""
+        now = new.leases.get(lease.key)
+        if lease.state is not State.ACTIVE or now == lease or lease.holder in new.by:
+            return
+        if lease.lease_id in new.revoked:
+            return
+        if now is not None and now.lease_id == lease.lease_id:
+            raise Broken(f"S7: the lease of {lease.holder} was changed by {_names(new.by)}")
+        if not new.granted:
+            raise Broken(f"S7: the lease of {lease.holder} was ended by {_names(new.by)}")
+        decided = max(self._decided(x) for x in new.granted)
+        if not self.is_over(lease, decided):
+            raise Broken(
+                f"S2: {_names(new.by)} was granted what {lease.holder} held until "
+                f"{(lease.expires_at - NOON) / MS:g}s by its own clock"
+            )
+
+    def _check_grants(self, new: Version) -> None:
+        stands = {x.lease_id for x in new.leases.values()}
+        if any(x.lease_id not in stands for x in new.granted):
+            raise Broken("S2: a step gave what it granted to somebody else as well")
+        active = [x for x in new.leases.values() if x.state is State.ACTIVE]
+        for one, other in itertools.combinations(active, 2):
+            if conflict(one, other):
+                raise Broken(f"S2: {one.resource} and {other.resource} are both in the ledger")
+
+    def _check_work(self, request: Request, old: Version | None, new: Version) -> None:
+        """S5: work lands under a grant that stands, and that nothing newer came after."""
+        before = {x.token for x in old.leases.values() if x.holder in new.by} if old else set()
+        renewed = {x.token for x in new.granted}
+        if not renewed <= before or not renewed:
+            raise Broken("S5: work landed without a lease that stood before it")
+        if request.under and request.under not in renewed:
+            raise Broken(f"S5: work that was done under token {request.under} landed after that")
+
+    # --- what is said and believed ----------------------------------------------------------------
+
+    def check_report(self, report: Report, ref: str) -> frozenset[str]:
+        """A command ended. Returns the operations that must never land from now on."""
+        if report.code not in REFUSALS:
+            raise Broken(f"S8: a command ended with {report.code}")
+        applied = self._versions.by_name[ref].operations if ref else frozenset[str]()
+        if report.late:
+            raise Broken("S3: a lease was reported whose time was over")
+        if not report.done <= applied:
+            raise Broken("S6: what was reported as done is not in the ledger")
+        never = set[str]()
+        if report.code == "ok" or report.code not in MAY_HAVE_LANDED:
+            never |= report.tried - report.done
+        for operation, fate in report.became:
+            if fate is Fate.UNKNOWN:
+                raise Broken("S6: what became of a change cannot be found out")
+            if fate is Fate.LOST:
+                never.add(operation)
+            if fate is Fate.APPLIED and operation not in applied:
+                raise Broken("S6: what was said to have reached the remote is not there")
+        if never & applied:
+            raise Broken("S6: what was reported as refused is in the ledger")
+        return frozenset(never)
+
+    def check_beliefs(self, beliefs: Iterable[Sequence[Lease]], ref: str) -> None:
+        """S3: no two clients believe at one instant that they hold conflicting leases."""
+        revoked = self.revoked(ref)
+        for some, others in itertools.combinations(beliefs, 2):
+            for one, other in itertools.product(some, others):
+                if {one.lease_id, other.lease_id} & revoked or one.lease_id == other.lease_id:
+                    continue
+                if conflict(one, other):
+                    raise Broken(
+                        f"S3: {one.holder} believes to hold {one.resource} (token {one.token}), "
+                        f"and {other.holder} {other.resource} (token {other.token})"
+                    )
+
+    # --- the true time ----------------------------------------------------------------------------
+
+    def _decided(self, lease: Lease) -> float:
+        """The true time at which the writer of a record read its clock."""
+        client, _ = command_of(lease.operation)
+        return self._true[client, lease.renewed_at]
+
+    def is_over(self, lease: Lease, true: float) -> bool:
+        """Whether a lease's time has run out by either of the clocks of whoever wrote it."""
+        own = self._times[command_of(lease.operation)[0]]
+        then, now = own.at(self._decided(lease)), own.at(true)
+        longest = max(now.wall_ms - then.wall_ms, now.boot_ms - then.boot_ms)
+        return longest >= lease.expires_at - lease.renewed_at
+
+
+def conflict(one: Lease, other: Lease) -> bool:
+    """Whether two leases conflict: of one name, or both of the paths that the worlds have."""
+    return one.resource == other.resource or bool(one.patterns and other.patterns)
+
+
+def _names(persons: frozenset[str]) -> str:
+    return " and ".join(sorted(persons))

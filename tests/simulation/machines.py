@@ -1,0 +1,222 @@
+"""Machines in virtual time: their clocks, disks that may lose writes, and who works there."""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from support.memory import MemoryClone, MemoryState
+
+from gitlease.core.errors import Invalid
+from gitlease.core.instant import MS, Instant
+from gitlease.core.lease import Actor, Lease
+from gitlease.engine.ports import Pending
+from gitlease.store.state import Known
+
+START = 1_795_176_000  # seconds since 1970: what the true wall clock says at first
+UNSYNCED = 30.0  # seconds after which what was written survives a power failure
+LAYER = "global"
+
+
+class Killed(BaseException):
+    """The process is dead: nothing that it still does reaches anybody."""
+
+
+class Host(Protocol):
+    """What a machine needs of the world around it."""
+
+    true: float
+
+    def elapse(self, seconds: float) -> None:
+        """Let true time pass."""
+
+    def outside(self, step: str) -> None:
+        """Told of every step that leaves the process. Raises Killed where it dies there."""
+
+    def process(self) -> str:
+        """The process that runs now."""
+
+    def is_alive(self, process: str) -> bool:
+        """Whether a process is under way."""
+
+    def noted(self, pending: Pending) -> None:
+        """Told of a change that is about to be sent."""
+
+    def learned(self, machine: Machine) -> None:
+        """Told whenever a machine knows another head, or its clocks were changed."""
+
+
+@dataclass
+class OwnClock:
+    """A machine's clocks: each has its own rate, and the wall clock its own idea of now."""
+
+    host: Host
+    wall_offset: float
+    wall_rate: float
+    boot_rate: float
+    boots: int = 1
+    booted_at: float = 0.0
+    _read_at: float = -1.0
+    _read: Instant | None = None
+
+    def now(self) -> Instant:
+        true = self.host.true
+        if self._read is None or self._read_at != true:
+            self._read_at = true
+            self._read = Instant(
+                wall_ms=round((START + true * self.wall_rate + self.wall_offset) * MS),
+                boot_ms=round((true - self.booted_at) * self.boot_rate * MS),
+                boot_id=f"boot-{self.boots}",
+            )
+        return self._read
+
+    def sleep(self, seconds: float) -> None:
+        self.host.elapse(max(seconds, 0.0))
+        self.host.outside("sleep")
+
+    def when(self, wall_ms: int) -> float:
+        """The true time at which the wall clock, as it runs now, will just have passed this."""
+        return ((wall_ms + 1) / MS - START - self.wall_offset) / self.wall_rate
+
+    def step(self, seconds: float) -> None:
+        """Set the wall clock forward or back."""
+        self.wall_offset, self._read = self.wall_offset + seconds, None
+
+    def reboot(self) -> None:
+        self.boots, self.booted_at, self._read = self.boots + 1, self.host.true, None
+
+
+class Disk(MemoryState):
+    """What a clone keeps of its ledger, as its processes write it and a power failure leaves it."""
+
+    def __init__(self, host: Host) -> None:
+        super().__init__()
+        self.host = host
+        self.machine: Machine | None = None
+        self.full = False
+        self._writer: dict[str, str] = {}  # by operation the process that is busy with it
+        self._unsynced: deque[tuple[float, str, Callable[[], None]]] = deque(maxlen=8)
+
+    def save(self, known: Known) -> None:
+        self.host.outside("before known is written")
+        before = self._known
+        super().save(known)
+        self._wrote("known", lambda: setattr(self, "_known", before))
+        if before is None or before != self._known:
+            self._learned()
+        self.host.outside("after known is written")
+
+    def forget(self) -> None:
+        super().forget()
+        self._unsynced.clear()
+
+    def add_pending(self, pending: Pending, *, abandoned: bool = False) -> None:
+        self.host.outside("before a change is noted")
+        if self.full:
+            raise Invalid("gitlease cannot keep its state: no space left on device")
+        first = pending.operations[0]
+        self.host.noted(pending)
+        before = self._pending.get(first)
+        super().add_pending(pending, abandoned=abandoned)
+        self._writer[first] = "" if abandoned else self.host.process()
+        self._wrote("pending", lambda: self._put_back(first, before))
+        self.host.outside("after a change is noted")
+
+    def remove_pending(self, pending: Pending) -> None:
+        first = pending.operations[0]
+        before = self._pending.get(first)
+        if before is None:
+            return
+        self.host.outside("before a note is removed")
+        super().remove_pending(pending)
+        self._wrote("pending", lambda: self._put_back(first, before))
+        self.host.outside("after a note is removed")
+
+    def pending(self) -> list[Pending]:
+        mine, found = self.host.process(), []
+        for first, pending in self._pending.items():
+            writer = self._writer.get(first, "")
+            if writer in ("", mine) or not self.host.is_alive(writer):
+                found.append(pending)
+        return found
+
+    def unsettled(self) -> list[Pending]:
+        return list(self._pending.values())
+
+    def power_fails(self, dice: random.Random) -> str:
+        """Undo some of the last writes, and tear one file; says what was lost."""
+        recent = [x for x in self._unsynced if self.host.true - x[0] < UNSYNCED]
+        lost = recent[len(recent) - dice.randint(0, len(recent)) :]
+        for _, _, undo in reversed(lost):
+            undo()
+        self._unsynced.clear()
+        torn = bool(recent) and dice.random() < 0.4
+        if torn and recent[-1][1] == "known":
+            self._known = None
+        elif torn and self._pending:
+            self._pending.popitem()
+        return "torn write" if torn else "lost write" if lost else "nothing lost"
+
+    def _wrote(self, what: str, undo: Callable[[], None]) -> None:
+        self._unsynced.append((self.host.true, what, undo))
+
+    def _put_back(self, first: str, before: Pending | None) -> None:
+        if before is None:
+            self._pending.pop(first, None)
+        else:
+            self._pending[first] = before
+
+    def _learned(self) -> None:
+        if self.machine is not None:
+            self.host.learned(self.machine)
+
+
+@dataclass(eq=False)
+class Machine:
+    """One clone on a machine of its own. ``steady``: its wall clock is never set, and runs true.
+
+    Only a steady machine may lose what it knows: after a reboot a holder has but its wall clock.
+    """
+
+    name: str
+    clock: OwnClock
+    disk: Disk
+    steady: bool
+    runs: list[Run] = field(default_factory=list)
+    busy: int = 0
+    seen: Known | None = None  # the last head that it took for the newest
+
+    def __post_init__(self) -> None:
+        self.disk.machine = self
+        self.clone = MemoryClone(lambda: self.disk)
+
+
+@dataclass(eq=False)
+class Run:
+    """Somebody at work in a clone. ``renounced`` are leases that it has begun to give up.
+
+    ``own`` are the active leases of the known head that answer to it.
+    """
+
+    name: str
+    machine: Machine
+    actor: Actor
+    renounced: set[str] = field(default_factory=set)
+    own: list[Lease] = field(default_factory=list)
+
+
+@dataclass(eq=False)
+class Process:
+    """One command that a run carries out. ``steps_left``: outside steps before it is killed.
+
+    ``began`` is how many rollbacks and returns from them there had been.
+    """
+
+    number: str
+    run: Run
+    steps_left: int | None = None
+    dead: bool = False
+    began: int = 0

@@ -1,0 +1,399 @@
+"""The real client code, driven from a script: one command runs from one request to the next.
+
+``run`` carries a command out as a process of its own, with the real engine, store and rules. It
+gets the answers that are written down; when they are used up, the process is found waiting for the
+next one. To go on is to run it again with one answer more: it depends on nothing else, since ids
+are counted, and the clock stands still between two answers.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, cast
+from unittest import mock
+
+from simulation.shared_state import (
+    COMMANDS,
+    COUNTED,
+    Disk,
+    DiskImage,
+    OwnTime,
+    Request,
+    Version,
+    Versions,
+)
+from support.service import LeaseService
+from support.session import ledger_session
+
+from gitlease.core.errors import GitleaseError, Unavailable
+from gitlease.core.expiry import Moment, holder_has
+from gitlease.core.instant import Instant
+from gitlease.core.lease import Actor, Lease, State
+from gitlease.core.ledger import Fate, Ledger
+from gitlease.core.moves.operations import Acknowledge, Barrier, Claim
+from gitlease.core.outcome import Event
+from gitlease.core.resources.resource import Resource
+from gitlease.core.work_push import Became, WorkPush, WorkRef
+from gitlease.engine import transaction
+from gitlease.engine.answers import Answer, ClaimOptions
+from gitlease.engine.ports import Cause, Change, Pending
+from gitlease.engine.transaction import fresh_id
+from gitlease.guard.ports import PushedWork
+from gitlease.guard.rules import PushedCommit, Touched
+from gitlease.push.fenced_push import FencedPush
+from gitlease.push.ports import PlannedPush
+from gitlease.push.work import PushWish
+from gitlease.store.heads import Heads
+from gitlease.store.records import lease_file
+from gitlease.store.ref_store import Move, Pushed, RefLedgerStore
+
+LAYER = "global"
+MAIN = "refs/heads/main"
+SETUP = COMMANDS - 1  # the number of the command that makes a ledger before a world begins
+SILENCE = "no answer"
+
+
+class Suspended(BaseException):
+    """The process waits for an answer that is not written down."""
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+
+
+@dataclass
+class Process:
+    """One command of one client. ``answers`` has what it was told, and when (true seconds)."""
+
+    client: int
+    number: int
+    time: OwnTime
+    true: float
+    answers: Sequence[tuple[str, float]]
+    versions: Versions
+    disk: Disk
+    under: int = 0
+    told: int = 0
+    ids: int = 0
+    fresh_from: int = 0
+    wrote: list[tuple[Version, frozenset[str]]] = field(default_factory=list)
+    bases: dict[str, str] = field(default_factory=dict)
+    became: list[tuple[str, Fate]] = field(default_factory=list)
+
+    def now(self) -> Instant:
+        return self.time.at(self.true)
+
+    def sleep(self, seconds: float) -> None:
+        """Time passes while a request is under way, and there is always another one."""
+
+    def ask(self, request: Request) -> str:
+        if self.told == len(self.answers):
+            raise Suspended(request)
+        answer, self.true = self.answers[self.told]
+        self.told += 1
+        self.fresh_from = len(self.disk.images) - 1
+        return answer
+
+    def getrandbits(self, _: int) -> int:
+        self.ids += 1
+        return (self.client * COMMANDS + self.number) * COUNTED + self.ids
+
+
+class _Ids:
+    """Stands in for the module ``random`` where ids are made."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+
+    def SystemRandom(self) -> Process:
+        return self._process
+
+
+class Remote:
+    """The remote as one process reaches it, and the objects that clients share."""
+
+    def __init__(self, process: Process) -> None:
+        self._process, self._versions = process, process.versions
+
+    def fetch(self, layer: str) -> str | None:
+        answer = self._process.ask(Request("fetch"))
+        if answer == SILENCE:
+            raise Unavailable("the remote cannot be reached")
+        return answer or None
+
+    def peek(self, layer: str) -> str | None:
+        return self.fetch(layer)
+
+    def look(self) -> str:
+        answer = self._process.ask(Request("look"))
+        if answer == SILENCE:
+            raise Unavailable("the remote cannot be reached")
+        return answer
+
+    def push(self, moves: Sequence[Move], work: WorkPush | None = None) -> Pushed:
+        (move,) = moves
+        request = Request("push", move.expected, move.new, self._process.bases[move.new])
+        if work is not None:
+            (one,) = work.refs
+            request = request._replace(
+                work_old=one.old, work_new=one.new, under=self._process.under
+            )
+        answer = self._process.ask(request)
+        if answer == "done":
+            return Pushed(clean=True)
+        if answer == "work moved":
+            return Pushed(clean=False, cause=Cause.WORK, sent=False, detail="fetch first")
+        cause = Cause.UNREACHABLE if answer == SILENCE else Cause.MOVED
+        return Pushed(clean=False, cause=cause, detail=answer)
+
+    def land(self, work: WorkPush) -> None:
+        """Move the work alone."""
+        (one,) = work.refs
+        self._process.ask(Request("land", work_old=one.old, work_new=one.new))
+
+    def remote_refs(self, work: WorkPush) -> Mapping[str, str]:
+        return {MAIN: self.look()}
+
+    def commit(self, change: Change, *, replace_tip: bool) -> str:
+        version = self._versions.add(change, replace_tip=replace_tip)
+        plain = frozenset(
+            op.id
+            for op in change.decided.record.operations
+            if not isinstance(op, Barrier | Acknowledge)
+        )
+        self._process.wrote.append((version, plain))
+        self._process.bases[version.name] = change.base.version
+        return version.name
+
+    def read(self, version: str) -> Ledger:
+        found = self._versions.by_name[version]
+        return Ledger(header=found.header, records=found)
+
+    def differences(self, old: Ledger | None, new: Ledger) -> Sequence[tuple[str, bool | None]]:
+        before = {} if old is None else {lease.key: lease for lease in old.every_lease()}
+        after = {lease.key: lease for lease in new.every_lease()}
+        changed: list[tuple[str, bool | None]] = [
+            (lease_file(lease), None) for key, lease in before.items() if key not in after
+        ]
+        changed += [
+            (lease_file(lease), old is None or key in before)
+            for key, lease in after.items()
+            if before.get(key) != lease
+        ]
+        return changed
+
+    def decision(self, version: str) -> str:
+        found = self._versions.by_name[version]
+        return found.parent.name if found.renewal and found.parent else version
+
+    def first_after(self, decision: str, version: str) -> str | None:
+        at: Version | None = self._versions.by_name[version]
+        after = at
+        while at is not None and at.name != decision:
+            after, at = at, at.parent
+        return after.name if at and after else None
+
+    def replaceable(self, version: str) -> bool:
+        found = self._versions.by_name[version]
+        return found.renewal and found.parent is not None
+
+    def remedy(self, layer: str, version: str, current: str) -> str:
+        return f"{layer} at {version}"
+
+    def events(self, version: str, limit: int) -> tuple[Event, ...]:
+        return ()
+
+    def keep(self, layer: str, version: str) -> None:
+        """Nothing is ever lost here."""
+
+    def mend(self, *, anew: bool) -> None:
+        """Nothing is ever damaged here."""
+
+
+class Store(RefLedgerStore):
+    """The real store, which notes what it says of changes that were left open."""
+
+    process: Process
+
+    def settle(self, pending: Pending, head: Any) -> Fate:
+        fate = super().settle(pending, head)
+        self.process.became += [(op, fate) for op in pending.operations]
+        return fate
+
+
+class OneCommit:
+    """A repository whose push moves main to one new commit, which touches ``path``."""
+
+    def __init__(self, remote: Remote, new: str, path: str) -> None:
+        self._remote, self._new, self._touched = remote, new, (Touched(path),)
+
+    def plan(self, wish: PushWish, tell: Callable[[str], None]) -> PlannedPush:
+        old = self._remote.look()
+        became = Became.UP_TO_DATE if old == self._new else Became.UPDATED
+        one = WorkRef(MAIN, MAIN, old, self._new, became)
+        push = WorkPush(folder="/", remote="origin", url="/r", refs=(one,) if one.moves else ())
+        return PlannedPush(push=push, refs=(one,), remote="origin")
+
+    def carried(self, plan: PlannedPush) -> Sequence[PushedCommit]:
+        return [PushedCommit(self._touched)]
+
+    def brought(self, plan: PlannedPush) -> PushedWork:
+        return PushedWork(self._touched)
+
+    def land(self, push: WorkPush) -> tuple[str, ...]:
+        self._remote.land(push)
+        return ()
+
+    def follow(self, plan: PlannedPush) -> None:
+        """Nobody looks at what follows a push."""
+
+
+class EvenDice(random.Random):
+    """Pauses do not matter where nobody sleeps."""
+
+    def uniform(self, a: float, b: float) -> float:
+        return a
+
+
+DICE = EvenDice(0)
+
+
+class Report(NamedTuple):
+    """How a command ended: ``ok``, the code of its refusal, or a crash of the code itself.
+
+    ``tried`` are the operations that it tried to carry out, ``done`` those that it reports, and
+    ``became`` is what it said of earlier ones. ``late``: it reported a lease whose time was over.
+    """
+
+    code: str
+    tried: frozenset[str]
+    done: frozenset[str]
+    late: bool = False
+    became: tuple[tuple[str, Fate], ...] = ()
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """The process has sent a request. A kill leaves one of ``images``."""
+
+    request: Request
+    images: tuple[DiskImage, ...]
+
+
+@dataclass(frozen=True)
+class Ended:
+    """The process is over. A kill shortly before its end leaves one of ``images``."""
+
+    report: Report
+    images: tuple[DiskImage, ...]
+
+
+def actor_of(client: int, name: str = "p") -> Actor:
+    return Actor(f"{name}{client}@example.com")
+
+
+def run(
+    process: Process, verb: str, what: Resource, ttl: int, policy: Mapping[str, str]
+) -> Waiting | Ended:
+    """Carry out one command as far as its answers go."""
+    remote = Remote(process)
+    heads = Heads(remote, lambda _layer: process.disk, process, "origin")
+    store = Store(remote, heads, place="origin")
+    store.process = process
+    session = ledger_session(
+        store, clock=process, actor=actor_of(process.client), layer=LAYER, dice=DICE
+    )
+    service = LeaseService(session)
+    code, answer = "ok", cast(object, None)
+    known = process.disk.load()
+    if known is not None:
+        own = own_leases(process.versions.by_name[known.version], process.client)
+        process.under = max((x.token for x in own if x.resource == what), default=0)
+    try:
+        with mock.patch.object(transaction, "random", _Ids(process)):
+            if verb == "set policy":
+                answer = service.set_policy({**policy})
+            else:
+                answer = _VERBS[verb](service, remote, what, ttl)
+    except Suspended as suspended:
+        return Waiting(suspended.request, tuple(process.disk.images[process.fresh_from :]))
+    except GitleaseError as refusal:
+        code = refusal.code
+    except Exception as error:
+        code = f"{type(error).__name__}: {error}"
+    sets = [plain for _, plain in process.wrote if plain]
+    changed = code == "ok" and (not isinstance(answer, Answer) or answer.changed)
+    late = isinstance(answer, Answer) and bool(answer.leases) and _is_late(process)
+    report = Report(
+        code,
+        tried=frozenset[str]().union(*sets),
+        done=sets[-1] if sets and changed else frozenset(),
+        late=late,
+        became=tuple(process.became),
+    )
+    return Ended(report, tuple(process.disk.images[process.fresh_from :]))
+
+
+def _is_late(process: Process) -> bool:
+    """Whether what a command was granted is over by the time at which it says so."""
+    at, wrote = process.now().wall_ms, [version for version, plain in process.wrote if plain]
+    return bool(wrote) and any(x.expires_at <= at for x in wrote[-1].granted)
+
+
+def _claim(service: LeaseService, remote: Remote, what: Resource, ttl: int) -> Answer:
+    return service.claim([what], ClaimOptions(ttl=ttl, reopen=True))
+
+
+def _claim_for_two(service: LeaseService, remote: Remote, what: Resource, ttl: int) -> None:
+    """Two persons ask through one gateway, in one step."""
+    claims = [
+        Claim(id=fresh_id(), actor=actor, resource=what, lease_id=fresh_id(), ttl=ttl)
+        for actor in (service.actor, Actor(service.actor.holder.replace("p", "q", 1)))
+    ]
+    step, _ = service.session.step("claim", claims, together=False)
+    if not step.applied.outcomes:
+        raise next(x for x in step.applied.results if isinstance(x, GitleaseError))
+
+
+def _push(service: LeaseService, remote: Remote, what: Resource, ttl: int) -> None:
+    process = cast(Process, service.clock)
+    work = OneCommit(remote, f"work {process.client}.{process.number}", "src/a.py")
+    FencedPush(service.session, work, layers=[LAYER]).push(PushWish(), require=[what])
+
+
+_VERBS: dict[str, Callable[[LeaseService, Remote, Resource, int], object]] = {
+    "claim": _claim,
+    "claim for two": _claim_for_two,
+    "push": _push,
+    "renew": lambda service, _, what, ttl: service.renew([]),
+    "extend": lambda service, _, what, ttl: service.extend(what, ttl),
+    "release": lambda service, _, what, ttl: service.release([what]),
+    "done": lambda service, _, what, ttl: service.complete(what),
+    "revoke": lambda service, _, what, ttl: service.revoke(what, reason="stuck"),
+    "note": lambda service, _, what, ttl: service.note(what, "half done"),
+    "read": lambda service, _, what, ttl: service.read(),
+}
+
+
+def own_leases(version: Version, client: int) -> list[Lease]:
+    """The active leases of a version that are a client's."""
+    holder = actor_of(client).holder
+    active = (x for x in version.leases.values() if x.state is State.ACTIVE and not x.parked)
+    return [x for x in active if x.holder == holder]
+
+
+def believed(process: Process) -> list[Lease]:
+    """The leases that a clone says it holds, by all that it knows, asking nobody."""
+    known = process.disk.load()
+    if known is None:
+        return []
+    own = own_leases(process.versions.by_name[known.version], process.client)
+    if not own:
+        return []
+    remote = Remote(process)
+    heads = Heads(remote, lambda _layer: process.disk, process, "origin")
+    head = heads.known(LAYER)
+    assert head is not None
+    moment = Moment(now=process.now(), seen=head.seen)
+    return [x for x in own if holder_has(x, moment)]

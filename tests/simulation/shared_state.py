@@ -1,0 +1,236 @@
+"""What lasts in a small world: the remote's refs and objects, and what each clone keeps.
+
+Nothing of it changes: a change makes a new value, so that two ways to one state are seen to meet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from gitlease.core.holder import person_key
+from gitlease.core.instant import MS, Instant
+from gitlease.core.lease import Lease, LeaseKey, State
+from gitlease.core.ledger import Damage, Header, Note, Notice, Ticket
+from gitlease.core.resources.resource import Resource
+from gitlease.engine.ports import Change, Pending
+from gitlease.store.state import Known, StateFolder
+
+NOON = 1_795_176_000_000  # the true time 0, in milliseconds
+COMMANDS = 32  # of one client
+COUNTED = 1_000  # ids of one command
+
+
+# --- what the remote holds ------------------------------------------------------------------------
+
+
+@dataclass(eq=False)
+class Version:
+    """One state of the ledger: its records, and the step that made it of ``base``."""
+
+    name: str
+    header: Header
+    leases: Mapping[LeaseKey, Lease]
+    kept_notes: Mapping[str, tuple[Note, ...]]
+    kept_notices: Mapping[str, tuple[Notice, ...]]
+    parent: Version | None
+    renewal: bool
+    by: frozenset[str] = frozenset()
+    granted: tuple[Lease, ...] = ()
+    revoked: frozenset[str] = frozenset()
+
+    @property
+    def operations(self) -> frozenset[str]:
+        return frozenset(entry.operation for entry in self.header.ring)
+
+    def of(self, resource: Resource) -> list[Lease]:
+        return [lease for lease in self.leases.values() if lease.resource == resource]
+
+    def with_paths(self) -> list[Lease]:
+        return [lease for lease in self.leases.values() if lease.patterns]
+
+    def every(self) -> Iterator[Lease | Damage]:
+        return iter(self.leases.values())
+
+    def notes(self, resource: Resource) -> tuple[Note, ...]:
+        return self.kept_notes.get(resource.key, ())
+
+    def notices(self, holder: str) -> tuple[Notice, ...]:
+        return self.kept_notices.get(person_key(holder), ())
+
+    def tickets(self, resource: Resource) -> tuple[Ticket, ...]:
+        return ()
+
+
+def command_of(identity: str) -> tuple[int, int]:
+    """The client, and the number of its command, that made an id."""
+    return divmod(int(identity, 16) // COUNTED, COMMANDS)
+
+
+class Versions:
+    """Every version that any client wrote: what says the same of the same parent is the same."""
+
+    def __init__(self) -> None:
+        self.by_name: dict[str, Version] = {}
+        self._by_content: dict[object, Version] = {}
+
+    def add(self, change: Change, *, replace_tip: bool) -> Version:
+        base = self.by_name.get(change.base.version)
+        parent = base.parent if base is not None and replace_tip else base
+        ledger, changes = change.ledger, change.ledger.changes
+        leases = dict(base.leases) if base else {}
+        for key, (_, lease) in changes.leases.items():
+            leases.pop(key, None)
+            if lease is not None:
+                leases[key] = lease
+        notes = {**(base.kept_notes if base else {})}
+        notes |= {key: items for key, (_, items) in changes.notes.items()}
+        notices = {**(base.kept_notices if base else {})}
+        notices |= {key: items for key, (_, items) in changes.notices.items()}
+        content = (
+            ledger.header,
+            frozenset(leases.values()),
+            frozenset(notes.items()),
+            frozenset(notices.items()),
+            change.renewal,
+            parent,
+        )
+        found = self._by_content.get(content)
+        if found is None:
+            applied = change.decided.applied
+            ended = {lease.lease_id for key, (lease, _) in changes.leases.items() if lease}
+            found = Version(
+                name=f"v{len(self.by_name)}",
+                header=ledger.header,
+                leases=leases,
+                kept_notes=notes,
+                kept_notices=notices,
+                parent=parent,
+                renewal=change.renewal,
+                by=frozenset(op.actor.holder for op in change.decided.record.operations),
+                granted=tuple(
+                    x for o in applied.outcomes for x in o.leases if x.state is State.ACTIVE
+                ),
+                revoked=frozenset(
+                    ended if any(e.kind == "revoked" for e in applied.events) else ()
+                ),
+            )
+            self._by_content[content] = self.by_name[found.name] = found
+        return found
+
+
+class Request(NamedTuple):
+    """What a client asks: ``fetch`` and ``look`` read the ledger's ref and the work's, ``push``
+    moves the ledger's, with the work's where there is any, and ``land`` the work's alone.
+
+    ``base`` is the state that a push was decided on, and ``under`` the token that its work was done
+    under, 0 where none was known.
+    """
+
+    kind: str
+    expected: str = ""
+    new: str = ""
+    base: str = ""
+    work_old: str = ""
+    work_new: str = ""
+    under: int = 0
+
+
+def serve(request: Request, ref: str, work: str) -> tuple[str, str, str]:
+    """What the remote answers, and its two refs afterwards: all of a push moves, or none."""
+    if request.kind == "fetch":
+        return ref, ref, work
+    if request.kind == "look":
+        return work, ref, work
+    if request.work_new and work not in (request.work_old, request.work_new):
+        return "work moved", ref, work
+    if request.kind == "land":
+        return "done", ref, request.work_new
+    if ref != request.expected:
+        return "moved", ref, work
+    return "done", request.new, request.work_new or work
+
+
+# --- what a clone keeps ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class DiskImage:
+    """What a clone keeps of the ledger at one instant."""
+
+    known: Known | None = None
+    shown: tuple[str, ...] = ()
+    pending: tuple[Pending, ...] = ()
+
+    @property
+    def key(self) -> object:
+        known = self.known
+        if known is None:
+            return None, self.shown, self.pending
+        fields = {**vars(known)}
+        fields["sighted"] = frozenset(known.sighted.items())
+        fields["renewed"] = frozenset(known.renewed.items())
+        return tuple(fields.values()), self.shown, self.pending
+
+
+class Disk(StateFolder):
+    """A state folder that remembers how it was after each of its writes: a kill may leave any."""
+
+    def __init__(self, image: DiskImage) -> None:
+        super().__init__("")
+        self.images = [image]
+
+    def load(self) -> Known | None:
+        return self.images[-1].known
+
+    def save(self, known: Known) -> None:
+        self._write(known=known.joined(self.load()))
+
+    def forget(self) -> None:
+        self._write(known=None)
+
+    def mark(self) -> str:
+        known = self.load()
+        return known.version if known else ""
+
+    def shown(self, notices: Iterable[str]) -> frozenset[str]:
+        before = self.images[-1].shown
+        self._write(shown=tuple(dict.fromkeys([*before, *notices])))
+        return frozenset(before)
+
+    def add_pending(self, pending: Pending, *, abandoned: bool = False) -> None:
+        self._write(pending=(*self._others(pending), pending))
+
+    def remove_pending(self, pending: Pending) -> None:
+        self._write(pending=self._others(pending))
+
+    def pending(self) -> list[Pending]:
+        return list(self.images[-1].pending)
+
+    unsettled = pending
+
+    def _others(self, pending: Pending) -> tuple[Pending, ...]:
+        mine = pending.operations[0]
+        return tuple(x for x in self.images[-1].pending if x.operations[0] != mine)
+
+    def _write(self, **changed: Any) -> None:
+        image = DiskImage(**{**vars(self.images[-1]), **changed})
+        if image != self.images[-1]:
+            self.images.append(image)
+
+
+@dataclass(frozen=True)
+class OwnTime:
+    """How a machine's clocks tell the true time (seconds): ``offset`` is the wall clock's alone."""
+
+    offset: float = 0.0
+    wall_rate: float = 1.0
+    boot_rate: float = 1.0
+
+    def at(self, true: float) -> Instant:
+        return Instant(
+            wall_ms=NOON + round((true * self.wall_rate + self.offset) * MS),
+            boot_ms=1_000_000 + round(true * self.boot_rate * MS),
+            boot_id="boot",
+        )

@@ -1,0 +1,195 @@
+"""Small worlds explored whole, and what is found in them when one rule after the other is off."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+from simulation import exhaustive, shared_state
+from simulation.exhaustive import Explorer
+from simulation.small_worlds import OBSERVED, WRONG_CLOCKS, World, worlds
+
+from gitlease.core.errors import Unavailable
+from gitlease.core.expiry import Moment
+from gitlease.core.frozen import replace
+from gitlease.core.instant import Instant
+from gitlease.core.lease import Lease
+from gitlease.core.ledger import Fate, Header
+from gitlease.core.moves import claiming
+from gitlease.core.policy import Margins
+from gitlease.engine.ports import Change, Prepared, Snapshot, Swapped
+from gitlease.engine.transaction import Transaction
+from gitlease.push.pushing import PushCase
+from gitlease.store.heads import Heads
+from gitlease.store.ref_store import RefLedgerStore
+
+Patch = pytest.MonkeyPatch
+
+
+def small(*programs: str, **fields: Any) -> World:
+    chosen = tuple(tuple((verb,) for verb in program.split(", ")) for program in programs)
+    given: dict[str, Any] = {"instants": (0, 12), "silences": 0, "crashes": 0, **fields}
+    return World("small", chosen, ("F001",) * len(programs), **given)
+
+
+TWO_CLAIM = small("claim", "claim", silences=1, instants=(0,))
+IN_TURN = small("claim, release", "claim", instants=(0,))
+RENEWED = small("claim", "extend", instants=(0,), times=(shared_state.OwnTime(),) * 2)
+LAPSE = small("claim", "claim", instants=(0, 6, 12))
+LATE = small("claim, note", "note", silences=1, instants=(0,))
+PUSHED = small("claim, push", "claim", instants=(0, 12))
+STEADY = (("skew", "0s"), ("rule", "observed"), ("drift", "0%"), ("grace", "0s"))
+GATEWAY = small("claim for two", "note", instants=(0, 18), policy=STEADY)
+SLOW_WALL = small("claim, read", "read, claim", times=WRONG_CLOCKS, policy=OBSERVED)
+SLOW_AND_KILLED = small(
+    "claim, read", "read, claim", times=WRONG_CLOCKS, policy=OBSERVED, crashes=1
+)
+TOO_FAST = small("claim", "read, claim", times=WRONG_CLOCKS, policy=OBSERVED, instants=(0, 8, 12))
+
+
+def trust_every_push(patch: Patch) -> None:
+    def read_back(store: RefLedgerStore, prepared: Prepared, *_: object) -> Swapped:
+        return Swapped(fate=Fate.APPLIED, heads=store._adopted(prepared))
+
+    patch.setattr(RefLedgerStore, "_read_back", read_back)
+
+
+def take_silence_for_a_loss(patch: Patch) -> None:
+    def read_back(store: RefLedgerStore, prepared: Prepared, *_: object) -> Swapped:
+        heads = {layer: store.fetch(layer) for layer in prepared.changes}
+        return Swapped(fate=Fate.LOST, heads=heads)
+
+    patch.setattr(RefLedgerStore, "_read_back", read_back)
+
+
+def push_without_expectation(patch: Patch) -> None:
+    serve = shared_state.serve
+
+    def forced(request: shared_state.Request, ref: str, work: str) -> tuple[str, str, str]:
+        return serve(request._replace(expected=ref), ref, work)
+
+    patch.setattr(exhaustive, "serve", forced)
+
+
+def keep_the_token(patch: Patch) -> None:
+    patch.setattr(claiming, "count_token", lambda header: replace(header, sequence=1))
+
+
+def judge_own_grants_by_sightings(patch: Patch) -> None:
+    patch.setattr(Moment, "seen_before", lambda moment, lease: moment.seen(lease))
+
+
+def without_margins(patch: Patch, **less: Any) -> None:
+    widest = Margins.widest
+    patch.setattr(Margins, "widest", lambda one, other: replace(widest(one, other), **less))
+
+
+def ignore_the_skew(patch: Patch) -> None:
+    without_margins(patch, skew=0)
+
+
+def ignore_the_drift(patch: Patch) -> None:
+    without_margins(patch, drift=0)
+
+
+def give_up_without_a_barrier(patch: Patch) -> None:
+    def give_up(*_: object, **__: object) -> Swapped:
+        raise Unavailable("it can no longer land")
+
+    patch.setattr(Transaction, "_give_up", give_up)
+
+
+def forget_the_ring(patch: Patch) -> None:
+    def fate(header: Header, operations: object, base_revision: int) -> Fate:
+        return Fate.LOST if header.revision > base_revision else Fate.UNDECIDED
+
+    patch.setattr(Header, "fate", fate)
+
+
+def write_no_word_before_a_push(patch: Patch) -> None:
+    patch.setattr(shared_state.Disk, "add_pending", lambda *_, **__: None)
+
+
+def count_from_the_receipt(patch: Patch) -> None:
+    def adopt(heads: Heads, change: Change, version: str, **_: object) -> Snapshot:
+        layer = change.base.layer
+        return heads.learn(layer, version, before=heads.load(layer))
+
+    patch.setattr(Heads, "adopt", adopt)
+    patch.setattr(Heads, "_decided", lambda *_: {})
+
+
+def believe_what_comes_late(patch: Patch) -> None:
+    patch.setattr(Transaction, "_check_in_time", lambda *_: None)
+
+
+def look_at_the_wall_clock_alone(patch: Patch) -> None:
+    patch.setattr(Instant, "elapsed_at_most", lambda now, later: later.wall_ms - now.wall_ms)
+
+
+def take_every_lease_for_ones_own(patch: Patch) -> None:
+    patch.setattr(Lease, "same_holder", lambda lease, actor: True)
+
+
+def push_work_under_a_lost_lease(patch: Patch) -> None:
+    def nothing_to_renew(case: PushCase, head: Snapshot, layer: str) -> Any:
+        return case._session.transaction.decided(head, [])
+
+    patch.setattr(PushCase, "_renewal", nothing_to_renew)
+    patch.setattr(PushCase, "_named", lambda *_: {})
+
+
+OFF: Mapping[str, tuple[Callable[[Patch], None], World, str]] = {
+    "a read-back skipped": (trust_every_push, TWO_CLAIM, "S6"),
+    "silence taken for a loss": (take_silence_for_a_loss, TWO_CLAIM, "S8"),
+    "no expectation": (push_without_expectation, TWO_CLAIM, "S1"),
+    "a token kept": (keep_the_token, IN_TURN, "S4"),
+    "own grants judged by sightings": (judge_own_grants_by_sightings, GATEWAY, "S2"),
+    "skew ignored": (ignore_the_skew, LAPSE, "S2"),
+    "drift ignored": (ignore_the_drift, TOO_FAST, "S2"),
+    "no barrier": (give_up_without_a_barrier, LATE, "S6"),
+    "the ring forgotten": (forget_the_ring, TWO_CLAIM, "S8"),
+    "no word before a push": (write_no_word_before_a_push, SLOW_AND_KILLED, "S3"),
+    "time counted from the receipt": (count_from_the_receipt, SLOW_WALL, "S3"),
+    "a late answer believed": (believe_what_comes_late, LAPSE, "S3"),
+    "one clock of two": (look_at_the_wall_clock_alone, SLOW_WALL, "S3"),
+    "anybody's lease": (take_every_lease_for_ones_own, RENEWED, "S7"),
+    "work without a lease": (push_work_under_a_lost_lease, PUSHED, "S5"),
+}
+
+
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize("rule", OFF)
+def test_a_rule_that_is_off_is_found_out(rule: str, monkeypatch: Patch) -> None:
+    switch_off, world, invariant = OFF[rule]
+    switch_off(monkeypatch)
+    result = Explorer(world).explore()
+    print(f"{rule}: {result.broken}", *result.trace, sep="\n")
+    assert result.broken.startswith(invariant)
+    assert result.trace
+
+
+def explored(*chosen: World) -> int:
+    """How many states these worlds have; nothing is wrong in any of them."""
+    states = 0
+    for world in chosen:
+        result = Explorer(world).explore()
+        assert not result.broken, "\n".join([world.name, *result.trace, result.broken])
+        states += result.states
+    return states
+
+
+def test_nothing_is_found_where_all_rules_are_on() -> None:
+    small_worlds = dict.fromkeys(world for _, world, _ in OFF.values())
+    assert explored(*small_worlds) > 5_000
+
+
+# 1.3 million states in about two minutes of one core; the rest is in EXHAUSTIVE.md.
+LARGE = [*worlds(2, 4)[:4], *worlds(3, 2)[:3]]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("world", LARGE, ids=lambda world: world.name)
+def test_all_rules_hold_in_every_state(world: World) -> None:
+    assert explored(world) > 50_000

@@ -1,0 +1,305 @@
+"""What agents are told and keep: two people, their clones, and the layers that they use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from support.clock import ManualClock
+from support.hooked import task_text
+from support.ledgers import door
+from support.repos import git
+from support.typed import Agent, Typist, commands_in
+
+from gitlease.core.errors import LeaseLost
+
+Clones = Callable[..., list[Path]]
+HOUR = 3_600
+
+
+@dataclass
+class Two:
+    """jo, who administers the ledger, and kim, each in a clone, by one clock."""
+
+    clock: ManualClock
+    jo: Typist
+    kim: Typist
+
+    def let(self, line: str) -> None:
+        """Have kim's lease go, as the line says."""
+        if line:
+            self.jo.ok(line)
+        else:
+            self.clock.advance(HOUR)
+
+
+@pytest.fixture
+def two(clones: Clones) -> Two:
+    one, other = clones(2)
+    (one / "tasks").mkdir()
+    for name in ("F001", "F002", "F003"):
+        (one / "tasks" / f"{name}.md").write_text(task_text(name), encoding="utf-8")
+    git(one, "add", "tasks")
+    git(one, "commit", "-q", "-m", "tasks")
+    git(one, "push", "-q", "origin", "HEAD:main")
+    git(other, "pull", "-q", "origin", "main")
+    for clone, name in ((one, "jo"), (other, "kim")):
+        git(clone, "config", "user.email", f"{name}@example.com")
+    clock = ManualClock()
+    made = Two(clock, Typist(one, clock), Typist(other, clock))
+    made.jo.ok("config --ledger admins jo@example.com")
+    return made
+
+
+# --- renew --all ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        "revoke deploy --reason 'it is late'",
+        "claim deploy --takeover --reason 'it is late' --any",
+        "",
+    ],
+    ids=["revoked", "taken over", "lapsed"],
+)
+@pytest.mark.parametrize("kept", [True, False], ids=["one left", "nothing left"])
+def test_renewing_everything_tells_each_loss_whatever_is_left(
+    two: Two, how: str, kept: bool
+) -> None:
+    kim = two.kim
+    kim.env["GITLEASE_SESSION"] = "run-1"
+    kim.ok("claim deploy port --any --ttl 1m")
+    if kept:
+        kim.ok("claim docs --any --ttl 2h")
+    if how.startswith("claim"):
+        two.clock.advance(HOUR)
+    two.let(how)
+    if how.startswith("revoke"):
+        two.let("revoke port --reason 'it is late'")
+    done = kim.types("renew --all --json")
+    assert done.code == 3
+    lost = {x["resource"]: x for x in done.json["refused"]}
+    assert {"deploy", "port"} <= set(lost)
+    assert {x["code"] for x in lost.values()} == {"lost"}
+    assert [x["resource"] for x in done.json["leases"]] == (["docs"] if kept else [])
+    for hint in done.json["error"]["next"]:
+        kim.accepts(hint)
+
+
+def test_renewing_everything_is_in_every_layer_and_a_hint_names_the_layer(two: Two) -> None:
+    kim = two.kim
+    kim.env["GITLEASE_SESSION"] = "run-1"
+    kim.ok("claim deploy --any")
+    kim.ok("claim port --any --layer s1")
+    kim.ok("claim disk --any --local")
+    two.clock.advance(60)
+    assert len(kim.ok("renew --all --json").json["leases"]) == 3
+    assert kim.ok("renew --all --layer s1").out.startswith("renewed port until")
+    told = kim.ok("renew --all", env={"GITLEASE_LAYER": "s1"}).out
+    assert "renewed port until" in told
+    assert "renewed deploy in layer global until" in told
+    two.jo.ok("config --ledger admins jo@example.com --layer s1")
+    two.jo.ok("revoke port --reason late --layer s1")
+    lost = kim.types("renew --all")
+    assert lost.code == 3
+    assert 'you no longer hold port: jo@example.com revoked it: "late"' in lost.err
+    assert lost.hints == ("gitlease show port --layer s1",)
+    kim.accepts(*lost.hints)
+    assert kim.types("renew --all --scope api").code == 2
+
+
+def test_the_library_raises_what_was_lost_when_nothing_is_left(two: Two) -> None:
+    kim = door(two.kim.clone, clock=two.clock, session="run-1")
+    kim.claim("deploy", any=True)
+    assert [view.resource for view in kim.renew_all()] == ["deploy"]
+    two.jo.ok("revoke deploy --reason late")
+    with pytest.raises(LeaseLost, match=r"jo@example\.com revoked it") as lost:
+        kim.renew_all()
+    assert lost.value.loss == "revoked"
+
+
+# --- the heartbeat of an agent --------------------------------------------------------------------
+
+
+@pytest.fixture
+def agent(two: Two) -> Agent:
+    """kim's agent, whose host has our hooks."""
+    two.kim.ok("agent claude install")
+    return Agent(two.kim)
+
+
+def renewals(two: Two) -> dict[str, int]:
+    """How often each live lease was renewed, in every layer that is used here."""
+    found: dict[str, int] = {}
+    for layer in ("--layer global", "--layer s1", "--local"):
+        leases = two.kim.ok(f"list {layer} --json").json["leases"]
+        found |= {x["resource"]: x["renewals"] for x in leases if x["state"] == "active"}
+    return found
+
+
+def test_the_heartbeat_keeps_what_a_session_holds_in_every_layer(two: Two, agent: Agent) -> None:
+    mine = agent.terminal
+    for words in ("deploy", "port --layer s1", "disk --local"):
+        two.kim.ok(f"claim {words} --any --ttl 15m", env=mine)
+    two.kim.ok("claim theirs --any --ttl 15m --session another")
+    for _ in range(8):
+        two.clock.advance(280)
+        assert agent.uses_a_tool() == ""
+    kept = renewals(two)
+    assert set(kept) == {"deploy", "port", "disk"}
+    assert set(kept.values()) == {4}, "once a third of the time was gone, and not before"
+
+
+def test_a_short_lease_lives_as_long_as_tools_are_used(two: Two, agent: Agent) -> None:
+    told = two.kim.ok("claim deploy --any --ttl 60s", env=agent.terminal)
+    assert "warning: 1m is shorter than the 3m that the heartbeat" in told.err
+    assert "warning" not in two.kim.ok("claim port --any --ttl 15m", env=agent.terminal).err
+    assert "warning" not in two.kim.ok("claim disk --any --ttl 60s").err
+    for _ in range(60):
+        two.clock.advance(5)
+        agent.uses_a_tool()
+    assert renewals(two)["deploy"] == 300 // 20
+
+
+def test_a_heartbeat_in_vain_is_tried_again_before_the_lease_ends(
+    two: Two, agent: Agent, tmp_path: Path
+) -> None:
+    two.kim.ok("claim deploy --any --ttl 60s", env=agent.terminal)
+    url = git(two.kim.clone, "remote", "get-url", "origin")
+    git(two.kim.clone, "remote", "set-url", "origin", str(tmp_path / "gone.git"))
+    two.clock.advance(25)
+    agent.uses_a_tool()
+    git(two.kim.clone, "remote", "set-url", "origin", url)
+    two.clock.advance(5)
+    assert "your leases were not renewed" in agent.uses_a_tool()
+    assert renewals(two) == {"deploy": 1}
+
+
+def test_the_persons_own_is_kept_only_where_the_session_uses_it_or_was_told_of_it(
+    two: Two, agent: Agent
+) -> None:
+    kim = two.kim
+    kim.ok("claim src/ docs/ --ttl 15m")
+    kim.ok("claim deploy port --any --ttl 15m")
+    agent.edits("src/a.py")
+    kim.ok("renew deploy", env=agent.terminal)
+    two.clock.advance(400)
+    agent.uses_a_tool()
+    assert renewals(two) == {"path:src": 1, "path:docs": 0, "deploy": 2, "port": 0}
+    later = Agent(kim, session="22222222-0000")
+    assert "docs" in later.sends("session-start")
+    later.uses_a_tool()
+    assert renewals(two) == {"path:src": 2, "path:docs": 1, "deploy": 3, "port": 1}
+
+
+@pytest.mark.parametrize("event", ["after-tool", "before-edit", "session-start", "subagent-start"])
+@pytest.mark.parametrize("how", ["revoke deploy --reason late", ""], ids=["revoked", "lapsed"])
+def test_a_loss_is_told_at_the_next_event_whatever_it_is(
+    two: Two, agent: Agent, event: str, how: str
+) -> None:
+    two.kim.ok("claim deploy --any", env=agent.terminal)
+    assert agent.uses_a_tool() == ""
+    two.let(how)
+    two.kim.ok("list")  # another terminal learns of it, and is told of another run's loss
+    paths = {"tool_input": {"file_path": str(two.kim.clone / "README")}}
+    said = agent.sends(event, **paths)
+    assert ("revoked by jo@example.com" if how else "your lease of deploy ran out") in said
+    for command in commands_in(said):
+        if " claim " in command:
+            two.kim.accepts(command)
+    assert "deploy" not in agent.uses_a_tool()
+
+
+# --- what one carries -----------------------------------------------------------------------------
+
+
+def test_a_session_is_told_what_brief_tells_and_again_after_a_compaction(
+    two: Two, agent: Agent
+) -> None:
+    jo, kim = two.jo, two.kim
+    kim.ok("claim F001", env=agent.terminal)
+    kim.ok("claim F003 --layer s1", env=agent.terminal)
+    jo.ok("claim F002 --reason limits")
+    jo.ok("claim port --any --layer s1")
+    jo.ok("note F001 'mind the gap'")
+    kim.ok("list")
+    kim.ok("list --layer s1")
+    first, again = (agent.sends("session-start", source=how) for how in ("startup", "compact"))
+    assert first == again
+    page = kim.ok("brief", env=agent.terminal).out
+    for fact in (
+        "F002: jo@example.com",
+        "port in layer s1: jo@example.com",
+        "mind the gap",
+        "live until",
+    ):
+        assert fact in first
+        assert fact in page
+    assert "you carry F003 in layer s1: live until" in first
+    assert "in layer s1" in next(x for x in page.splitlines() if x.startswith("  F003"))
+    for command in commands_in(first):
+        kim.accepts(command)
+
+
+def assigned_to(at: Typist, name: str, *people: str) -> None:
+    """Have a task file of this clone say that it is theirs."""
+    names = ", ".join(f"{one}@example.com" for one in people)
+    text = task_text(name, assigned=f"[{names}]")
+    (at.clone / "tasks" / f"{name}.md").write_text(text, encoding="utf-8")
+
+
+def carried(at: Typist) -> dict[str, tuple[str, str | None]]:
+    """What whoever types there carries, each with its state and who has it instead."""
+    tasks = at.ok("queue --mine --json").json["tasks"]
+    return {x["resource"]: (x["state"], x["taken_over_by"]) for x in tasks}
+
+
+def test_what_a_co_assignee_holds_is_theirs_and_no_hint_is_refused(two: Two) -> None:
+    jo, kim = two.jo, two.kim
+    for at in (jo, kim):
+        assigned_to(at, "F001", "jo", "kim")
+    jo.ok("claim F001")
+    assert carried(kim) == {"F001": ("theirs", "jo@example.com")}
+    told = kim.ok("brief")
+    assert "F001  held by jo@example.com" in told.out
+    for hint in told.hints:
+        kim.accepts(hint)
+    kim.ok("release F002")
+
+
+def test_an_honest_claim_after_a_release_took_nothing(two: Two) -> None:
+    jo, kim = two.jo, two.kim
+    kim.ok("claim F001")
+    kim.ok("release F001")
+    jo.ok("claim F001")
+    assigned_to(kim, "F001", "kim")
+    assert carried(kim) == {"F001": ("theirs", "jo@example.com")}
+    jo.ok("release F001")
+    assigned_to(kim, "F001")
+    kim.ok("claim F001")
+    two.clock.advance(HOUR)
+    jo.ok("claim F001 --takeover --reason late")
+    assert carried(kim) == {"F001": ("taken_over", "jo@example.com")}
+
+
+def test_a_lease_that_ran_out_is_not_called_live(two: Two) -> None:
+    two.kim.ok("claim F001 --session run-1 --ttl 60s")
+    two.clock.advance(62)
+    assert carried(two.kim)["F001"][0] == "lapsed"
+    assert "live" not in two.kim.ok("brief").out
+
+
+def test_ones_own_edge_can_be_retired_while_another_holds_the_lease(two: Two) -> None:
+    jo, kim = two.jo, two.kim
+    jo.ok("claim F001")
+    for people in (("kim",), ("jo", "kim")):
+        assigned_to(kim, "F001", *people)
+        told = kim.ok("release F001 --json").json
+        assert (told["status"], told["edge"]) == ("released", "removed")
+        assert any("jo@example.com still holds F001" in text for text in told["warnings"])
+        assert "kim" not in (kim.clone / "tasks" / "F001.md").read_text(encoding="utf-8")
+    assert kim.types("release F001").code == 1, "there is nothing left of kim's"
+    assert carried(jo) == {"F001": ("live", None)}

@@ -1,0 +1,257 @@
+"""How long an edge lives: two people, each with a clone, and what is said to whom it keeps out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.remotes import Remote
+from support.repos import git
+from support.service import LeaseService
+from support.stale import DAY, JO, KIM, Story
+
+from gitlease.core.errors import LeaseHeld, NothingLeft
+from gitlease.core.resources.resource import parse_resource
+from gitlease.engine.answers import Answer, ClaimOptions
+from gitlease.faces.cli.app import run
+from gitlease.guard.rules import Touched
+
+F001 = parse_resource("F001")
+Clones = Callable[..., list[Path]]
+
+
+@pytest.fixture
+def story(path_remote: Remote, clones: Clones, monkeypatch: pytest.MonkeyPatch) -> Story:
+    return Story(clones(2), path_remote, monkeypatch)
+
+
+def service(story: Story, clone: Path) -> LeaseService:
+    return LeaseService(story.at(clone).ledger)
+
+
+def claim(story: Story, clone: Path, name: str = "F001", **how: Any) -> Answer:
+    return service(story, clone).claim([parse_resource(name)], ClaimOptions(**how))
+
+
+def refused(story: Story, clone: Path, name: str = "F001", **how: Any) -> LeaseHeld:
+    with pytest.raises(LeaseHeld) as caught:
+        claim(story, clone, name, **how)
+    return caught.value
+
+
+def assigned(clone: Path, name: str = "F001") -> str:
+    return next(
+        line
+        for line in (clone / "tasks" / f"{name}.md").read_text(encoding="utf-8").splitlines()
+        if line.startswith("assigned:")
+    )
+
+
+def next_up(story: Story, clone: Path) -> str:
+    return story.at(clone).queue.next_task().next_up[0].task.resource.text
+
+
+# --- abandoned ------------------------------------------------------------------------------------
+
+
+def test_what_nobody_came_back_to_is_offered_last_and_claimed_without_a_flag(
+    story: Story,
+) -> None:
+    story.kim_takes()
+    story.days(3)
+    early = refused(story, story.jo)
+    assert early.by_edge
+    assert early.free_at is None
+    assert "; after 2027-01-22T08:16:00Z anyone may claim it" in early.hints[0]
+    assert any(hint.startswith("last sign of life: ") for hint in early.hints)
+    assert next_up(story, story.jo) == "F002"
+
+    story.days(5)
+    assert next_up(story, story.jo) == "F002", "it comes after everything else"
+    done = claim(story, story.jo)
+    assert (done.status, done.displaced[0].holder) == ("taken_over", KIM)
+    assert assigned(story.jo) == f"assigned: [{JO}]"
+    told = claim(story, story.kim, "F002").warnings
+    assert [line for line in told if "F001" in line] == [
+        f'your claim of F001 was taken over by {JO}: "it was abandoned"'
+    ]
+
+
+def test_the_last_task_of_all_is_the_abandoned_one(story: Story) -> None:
+    story.kim_takes()
+    story.days(8)
+    queue = story.at(story.jo).queue
+    got = [queue.claim_next(ClaimOptions())[0].leases[0].resource for _ in range(3)]
+    assert got == ["F002", "F003", "F001"]
+    assert assigned(story.jo) == f"assigned: [{JO}]"
+    with pytest.raises(NothingLeft):
+        queue.claim_next(ClaimOptions())
+
+
+def test_a_commit_to_its_paths_is_a_sign_of_life(story: Story) -> None:
+    story.kim_takes()
+    story.days(5)
+    story.put(story.kim, "src/api/limits.py", "LIMIT = 1\n")
+    done = story.commit(story.kim, "limits")
+    story.send(story.kim, "topic")
+    story.days(3)
+    unseen = refused(story, story.jo)
+    assert "not all commits of the branch topic of origin are here" in unseen.hints[-1]
+    assert "git fetch" in unseen.hints[-1]
+
+    git(story.jo, "fetch", "-q", "origin", env=story.env())
+    seen = refused(story, story.jo)
+    assert (
+        seen.hints[-1] == f"last sign of life: worked on it in {done[:10]}, at 2027-01-20T08:00:00Z"
+    )
+    with pytest.raises(LeaseHeld):
+        service(story, story.jo).wait([F001])
+    queue = story.at(story.jo).queue
+    for _ in range(2):
+        queue.claim_next(ClaimOptions())
+    with pytest.raises(NothingLeft) as left:
+        queue.claim_next(ClaimOptions())
+    assert any(x.startswith("passed over: F001 is assigned to") for x in left.value.warnings)
+
+    story.days(5)
+    service(story, story.jo).wait([F001])
+    assert claim(story, story.jo).status == "taken_over"
+
+
+def test_a_word_in_the_ledger_is_a_sign_of_life(story: Story) -> None:
+    story.kim_takes()
+    story.days(6)
+    service(story, story.kim).note(F001, "still on it")
+    story.days(2)
+    assert (
+        refused(story, story.jo).hints[-1].startswith("last sign of life: noted, says the ledger")
+    )
+    took = claim(story, story.jo, takeover=True, reason="kim is away")
+    assert took.status == "taken_over"
+
+
+def test_an_edge_without_a_record_is_never_abandoned_by_itself(story: Story) -> None:
+    story.put(story.kim, "tasks/F001.md", story_text(story, KIM))
+    story.commit(story.kim, "by hand")
+    story.send(story.kim)
+    story.get(story.jo)
+    story.days(90)
+    held = refused(story, story.jo)
+    assert (held.by_edge, held.conflicts, held.holder) == (True, (), KIM)
+    assert held.hints[1].startswith("last sign of life: assigned in ")
+    assert "stale-edge" in [f.rule.id for f in story.find().findings]
+
+
+def story_text(story: Story, name: str) -> str:
+    text = (story.kim / "tasks" / "F001.md").read_text(encoding="utf-8")
+    return text.replace("assigned: []", f"assigned: [{name}]")
+
+
+def test_who_set_never_waits_for_its_assignee(story: Story) -> None:
+    service(story, story.jo).set_policy({"edges.abandoned_after": "never"})
+    story.kim_takes()
+    story.days(900)
+    assert "never calls it abandoned" in refused(story, story.jo).hints[0]
+
+
+def test_nobody_waits_for_an_edge(story: Story) -> None:
+    """Not for one that is there, nor for one that is left when a lease runs out meanwhile."""
+    story.kim_takes()
+    held: list[LeaseHeld] = []
+    jo = service(story, story.jo)
+    with pytest.raises(LeaseHeld) as caught:
+        jo.claim([F001], ClaimOptions(), wait=2 * DAY, on_wait=held.append)
+    assert held, "while the lease was live, it was worth waiting"
+    assert not held[0].by_edge
+    assert caught.value.by_edge
+    assert sum(story.clock.naps) < 3_600
+    before = len(story.clock.naps)
+    with pytest.raises(LeaseHeld):
+        jo.wait([F001])
+    assert len(story.clock.naps) == before
+
+
+# --- scopes and paths -----------------------------------------------------------------------------
+
+
+def status(clone: Path, name: str = "F001") -> str:
+    text = (clone / "tasks" / f"{name}.md").read_text(encoding="utf-8")
+    return next(line for line in text.splitlines() if line.startswith("status:"))
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_scopes_of_a_task_share_its_paths_and_the_last_of_them_finishes_it(
+    story: Story, named: bool
+) -> None:
+    claim(story, story.kim, scope="parser")
+    claim(story, story.jo, scope="ui", paths=("docs/ui",))
+    touched = [Touched("src/api/ui.py")]
+    assert story.at(story.jo).guard.check(touched, strict=True).findings == ()
+    overlap = refused(story, story.kim, scope="help", paths=("docs",))
+    assert overlap.message == (
+        f"F001: its path docs and docs/ui of F001 overlap, which is held by {JO}"
+    )
+
+    first = service(story, story.kim).complete(F001, scope="parser" if named else None)
+    assert [(x.scope, x.state) for x in first.leases] == [("parser", "completed")]
+    assert status(story.kim) == "status: todo"
+    assert any("stays: " in line for line in first.warnings)
+    (other,) = (x for x in service(story, story.jo).read().leases if x.state == "active")
+    assert other.scope == "ui"
+    service(story, story.jo).complete(F001, scope="ui" if named else None)
+    assert status(story.jo) == "status: done"
+
+
+def test_the_only_scope_that_was_ever_claimed_finishes_no_task(story: Story) -> None:
+    claim(story, story.kim, scope="parser")
+    done = service(story, story.kim).complete(F001, scope="parser")
+    assert status(story.kim) == "status: todo"
+    assert "the status in tasks/F001.md stays: only scope parser is finished" in done.warnings
+
+
+def test_a_conflict_through_paths_names_both(story: Story) -> None:
+    claim(story, story.kim)
+    held = refused(story, story.jo, "F002", paths=("src/**/limits.py",))
+    assert held.message == (
+        f"F002: its path src/**/limits.py and src/api of F001 overlap, which is held by {KIM}"
+    )
+    assert refused(story, story.jo, "src/api/x.py").message == (
+        f"src/api/x.py: its path src/api/x.py and src/api of F001 overlap, which is held by {KIM}"
+    )
+
+
+# --- given back -----------------------------------------------------------------------------------
+
+
+def test_what_is_given_back_is_to_do_again_unless_its_status_is_to_be_kept(story: Story) -> None:
+    kim = service(story, story.kim)
+    kim.start(F001)
+    assert status(story.kim) == "status: in_progress"
+    back = kim.release([F001])
+    assert [w.change.edit.status for w in back.written] == ["todo"]
+    assert (status(story.kim), assigned(story.kim)) == ("status: todo", "assigned: []")
+
+    kim.start(F001)
+    kim.release([F001], keep_status=True)
+    assert (status(story.kim), assigned(story.kim)) == ("status: in_progress", "assigned: []")
+
+
+def test_a_status_stays_while_others_are_on_it_or_a_part_is_finished(story: Story) -> None:
+    kim, jo = service(story, story.kim), service(story, story.jo)
+    kim.start(F001, ClaimOptions(scope="parser"))
+    jo.claim([F001], ClaimOptions(scope="ui"))
+    kim.release([F001])
+    assert (status(story.kim), assigned(story.kim)) == ("status: in_progress", "assigned: []")
+
+    kim.start(F001, ClaimOptions(scope="parser"))
+    jo.complete(F001)
+    kim.release([F001])
+    assert (status(story.kim), assigned(story.kim)) == ("status: in_progress", "assigned: []")
+
+
+def test_release_says_that_the_status_went_back(story: Story, capsys: Any) -> None:
+    service(story, story.kim).start(F001)
+    assert run(["-C", str(story.kim), "release", "F001"]) == 0
+    assert "set tasks/F001.md to todo and unassigned it" in capsys.readouterr().out

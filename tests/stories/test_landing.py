@@ -1,0 +1,357 @@
+"""What lands on the main branch ends the lease of whoever worked on it, and nobody else's."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from support.clock import ManualClock
+from support.hooked import task_text
+from support.repos import git
+from support.running import desks_in
+from support.typed import Agent, Typist
+
+from gitlease.core.instant import MS
+from gitlease.engine.answers import MAX_RESOURCES
+from gitlease.engine.ledger_session import Look
+from gitlease.faces.hooks import entry
+from gitlease.wiring.hooks import HookContext, open_hooks
+from gitlease.wiring.landing import end_landed
+
+Clones = Callable[..., list[Path]]
+LANDED = "F001 is done on origin/main: your lease of it is completed"
+NAMES = ("F001", "F002", "F003")
+DAY = 86_400
+
+
+@dataclass
+class Project:
+    """jo, who administers the ledger and lands work, and kim, who holds, each in a clone."""
+
+    clock: ManualClock
+    jo: Typist
+    kim: Typist
+
+    def lands(
+        self, name: str = "F001", *, status: str = "done", assigned: str = "[]", after: int = 60
+    ) -> None:
+        """jo puts a task's status on the main branch a minute from now, and ``after`` passes."""
+        self.clock.advance(60)
+        clone = self.jo.clone
+        text = task_text(name, status=status, assigned=assigned)
+        (clone / "tasks" / f"{name}.md").write_text(text, encoding="utf-8")
+        commit(clone, self.clock, "tasks", message=f"{name} is {status}")
+        git(clone, "push", "-q", "origin", "HEAD:main")
+        self.clock.advance(after)
+
+    def fetches(self) -> None:
+        """kim's clone comes to know the main branch; what is checked out there stays."""
+        git(self.kim.clone, "fetch", "-q", "origin")
+
+    def state(self, name: str = "F001") -> list[tuple[str, str]]:
+        """Every record of a resource, by holder and state, as jo reads it."""
+        found = self.jo.ok("list --all --json").json["leases"]
+        return [(x["holder"].partition("@")[0], x["state"]) for x in found if x["resource"] == name]
+
+
+def commit(clone: Path, clock: ManualClock, *names: str, message: str) -> None:
+    date = f"@{clock.wall_ms // MS} +0000"
+    git(clone, "add", *names)
+    dates = {"GIT_COMMITTER_DATE": date, "GIT_AUTHOR_DATE": date}
+    git(clone, "commit", "-q", "--allow-empty", "-m", message, env=dates)
+
+
+@pytest.fixture
+def project(clones: Clones) -> Project:
+    one, other = clones(2)
+    clock = ManualClock()
+    (one / "tasks").mkdir()
+    for name in NAMES:
+        (one / "tasks" / f"{name}.md").write_text(task_text(name), encoding="utf-8")
+    commit(one, clock, "tasks", message="tasks")
+    git(one, "push", "-q", "origin", "HEAD:main")
+    git(other, "pull", "-q", "origin", "main")
+    for clone, name in ((one, "jo"), (other, "kim")):
+        git(clone, "config", "user.email", f"{name}@example.com")
+    made = Project(clock, Typist(one, clock), Typist(other, clock))
+    made.jo.ok("config --ledger admins jo@example.com")
+    clock.advance(60)
+    return made
+
+
+@pytest.mark.parametrize("line", ["brief", "queue", "queue --mine", "renew --all"])
+def test_the_next_command_completes_the_lease_and_says_so_once(project: Project, line: str) -> None:
+    kim = project.kim
+    kim.ok("claim F001 F002 --ttl 2h")
+    file = kim.clone / "tasks" / "F001.md"
+    before = file.read_bytes()
+    project.lands()
+    assert LANDED not in kim.ok(line).err, "nothing is fetched for it"
+    project.fetches()
+    assert LANDED in kim.ok(line).err
+    assert project.state() == [("kim", "completed")]
+    assert project.state("F002") == [("kim", "active")]
+    assert file.read_bytes() == before, "the file comes with the branch"
+    assert LANDED not in kim.ok(line).err
+
+
+def test_what_one_step_cannot_carry_is_completed_the_next_time(project: Project) -> None:
+    kim, tasks = project.kim, project.jo.clone / "tasks"
+    names = [f"M{number}" for number in range(MAX_RESOURCES + 2)]
+    for status in ("todo", "done"):
+        for name in names:
+            text = task_text(name, status=status)
+            (tasks / f"{name}.md").write_text(text, encoding="utf-8")
+        project.lands("F003", status="todo")
+        project.fetches()
+        if status == "todo":
+            git(kim.clone, "merge", "-q", "--ff-only", "origin/main")
+            kim.ok(f"claim {' '.join(names[:40])} --ttl 2h")
+            kim.ok(f"claim {' '.join(names[40:])} --ttl 2h")
+    assert kim.ok("brief").err.count("is done on") == MAX_RESOURCES
+    assert kim.ok("brief").err.count("is done on") == 2
+
+
+def test_a_command_that_asks_nobody_ends_nothing(project: Project) -> None:
+    project.kim.ok("claim F001 --ttl 2h")
+    project.lands()
+    project.fetches()
+    assert LANDED not in project.kim.ok("brief --cached").err
+    assert project.state() == [("kim", "active")]
+
+
+def test_a_program_reads_it_among_the_warnings(project: Project) -> None:
+    project.kim.ok("claim F001 --ttl 2h")
+    project.lands()
+    project.fetches()
+    told = project.kim.ok("brief --json").json
+    assert LANDED in told["warnings"]
+    assert [x for x in told["carrying"] if x["state"] == "live"] == []
+
+
+def test_never_leaves_it_to_its_holder(project: Project) -> None:
+    kim = project.kim
+    (kim.clone / ".gitlease.yaml").write_text("landing: {release: never}\n", encoding="utf-8")
+    kim.ok("claim F001 --ttl 2h")
+    project.lands()
+    project.fetches()
+    assert LANDED not in kim.ok("brief").err
+    assert project.state() == [("kim", "active")]
+
+
+def test_a_word_that_is_none_is_refused_by_its_name(project: Project) -> None:
+    kim = project.kim
+    (kim.clone / ".gitlease.yaml").write_text("landing: {release: merged}\n", encoding="utf-8")
+    refused = kim.types("brief")
+    assert refused.code == 7
+    assert ".gitlease.yaml:1: landing.release is done or never, not merged" in refused.err
+
+
+@pytest.mark.parametrize("status", ["todo", "in_progress", "review"])
+def test_what_is_not_done_there_goes_on(project: Project, status: str) -> None:
+    project.kim.ok("claim F001 --ttl 2h")
+    project.lands(status=status)
+    project.fetches()
+    assert LANDED not in project.kim.ok("brief").err
+    assert project.state() == [("kim", "active")]
+
+
+def test_what_is_done_on_another_branch_has_not_landed(project: Project) -> None:
+    kim = project.kim
+    kim.ok("claim F001 --ttl 2h")
+    git(kim.clone, "checkout", "-q", "-b", "work")
+    text = task_text("F001", status="done")
+    (kim.clone / "tasks" / "F001.md").write_text(text, encoding="utf-8")
+    commit(kim.clone, project.clock, "tasks", message="done")
+    git(kim.clone, "push", "-q", "origin", "work")
+    project.fetches()
+    assert LANDED not in kim.ok("brief").err
+    assert project.state() == [("kim", "active")]
+
+
+def test_the_branch_that_the_remote_calls_its_main_one_counts(project: Project) -> None:
+    kim = project.kim
+    git(kim.clone, "push", "-q", "origin", "HEAD:trunk")
+    git(kim.clone, "fetch", "-q", "origin")
+    git(kim.clone, "remote", "set-head", "origin", "trunk")
+    kim.ok("claim F001 --ttl 2h")
+    project.lands()
+    project.fetches()
+    assert LANDED not in kim.ok("brief").err
+    git(kim.clone, "push", "-q", "origin", "refs/remotes/origin/main:refs/heads/trunk")
+    assert LANDED.replace("/main", "/trunk") in kim.ok("brief").err
+    assert project.state() == [("kim", "completed")]
+
+
+def test_a_lease_that_lapsed_meanwhile_is_completed_too(project: Project) -> None:
+    project.kim.ok("claim F001 --ttl 1m")
+    project.lands()
+    project.clock.advance(DAY)
+    project.fetches()
+    assert LANDED in project.kim.ok("brief").err
+    assert project.state() == [("kim", "completed")]
+
+
+def test_another_s_lease_is_never_touched(project: Project) -> None:
+    """Both work on scopes of one task; only the one whose command it is ends theirs."""
+    project.jo.ok("claim F001 --scope api --ttl 2h")
+    project.kim.ok("claim F001 --scope web --ttl 2h")
+    project.lands(assigned="[jo@example.com]")
+    project.fetches()
+    told = project.kim.ok("brief").err
+    assert "F001 is done on origin/main: your lease of it (scope web) is completed" in told
+    assert sorted(project.state()) == [("jo", "active"), ("kim", "completed")]
+    git(project.jo.clone, "fetch", "-q", "origin")
+    assert "(scope api) is completed" in project.jo.ok("brief").err
+
+
+def test_only_the_lease_of_another_is_left_alone(project: Project) -> None:
+    project.jo.ok("claim F001 --ttl 2h")
+    project.lands(assigned="[jo@example.com]")
+    project.fetches()
+    assert LANDED not in project.kim.ok("brief").err
+    assert project.state() == [("jo", "active")]
+
+
+def test_a_live_session_of_the_same_person_ends_its_own(project: Project) -> None:
+    kim = project.kim
+    kim.ok("claim F001 --scope web --ttl 2h")
+    kim.ok("claim F001 --scope api --ttl 2h --session night-shift")
+    project.lands()
+    project.fetches()
+    assert "(scope web) is completed" in kim.ok("brief").err
+    assert sorted(project.state()) == [("kim", "active"), ("kim", "completed")]
+    assert "(scope api) is completed" in kim.ok("brief --session night-shift").err
+
+
+def test_what_was_revoked_in_the_same_moment_is_not_completed(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project.kim.ok("claim F001 --ttl 2h")
+    project.lands()
+    project.fetches()
+    workspace = project.kim.open(".")
+    look = workspace.ledger.look
+
+    def then_revoked(**how: bool) -> Look:
+        found = look(**how)
+        project.jo.ok("revoke F001 --reason late")
+        return found
+
+    monkeypatch.setattr(workspace.ledger, "look", then_revoked)
+    ended = end_landed(workspace)
+    assert not ended.lease_ids
+    assert LANDED not in ended.said
+    assert project.state() == []
+
+
+# --- work that begins again -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("pulled", [True, False], ids=["pulled", "fetched"])
+def test_what_was_done_when_it_was_claimed_goes_on(project: Project, pulled: bool) -> None:
+    kim = project.kim
+    project.lands()
+    project.fetches()
+    if pulled:
+        git(kim.clone, "merge", "-q", "origin/main")
+    kim.ok("claim F001 --ttl 2h --reopen")
+    assert LANDED not in kim.ok("brief").err
+    project.lands("F002")
+    project.fetches()
+    assert LANDED not in kim.ok("renew --all").err
+    assert project.state() == [("kim", "active")]
+
+
+def test_what_is_reopened_in_the_second_in_which_it_landed_goes_on(project: Project) -> None:
+    kim = project.kim
+    project.lands(after=0)
+    project.fetches()
+    git(kim.clone, "merge", "-q", "origin/main")
+    kim.ok("claim F001 --ttl 2h --reopen")
+    assert LANDED not in kim.ok("brief").err
+    assert project.state() == [("kim", "active")]
+
+
+def test_a_shallow_clone_that_cannot_tell_ends_nothing(project: Project) -> None:
+    kim = project.kim
+    kim.ok("claim F001 --ttl 2h")
+    project.lands()
+    remote = git(kim.clone, "remote", "get-url", "origin")
+    git(kim.clone, "remote", "set-url", "origin", f"file://{remote}")
+    git(kim.clone, "fetch", "-q", "--depth=1", "origin")
+    assert LANDED not in kim.ok("brief").err
+    assert project.state() == [("kim", "active")]
+
+
+# --- in the background ----------------------------------------------------------------------------
+
+
+def test_the_heartbeat_of_a_hook_completes_it_and_the_next_hook_says_so(
+    project: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kim = project.kim
+    kim.ok("claim F001 F002")
+    project.lands()
+    project.fetches()
+    project.clock.advance(400)
+
+    def hook(name: str) -> str:
+        def opened() -> HookContext:
+            return open_hooks(str(kim.clone), environ=kim.env, clock=project.clock)
+
+        assert entry.run_hook([name], opened) == 0
+        return capsys.readouterr().err
+
+    hook("beat")
+    assert hook("post-merge") == f"gitlease: {LANDED}\n"
+    assert project.state() == [("kim", "completed")]
+    (renewed,) = project.jo.ok("list --json").json["leases"]
+    assert renewed["renewals"] == 1
+    assert LANDED not in hook("post-merge")
+
+
+def test_the_heartbeat_of_an_agent_completes_it_and_the_agent_is_told(project: Project) -> None:
+    kim = project.kim
+    kim.ok("agent install claude")
+    agent = Agent(kim)
+    kim.ok("claim F001", env=agent.terminal)
+    project.lands()
+    project.fetches()
+    project.clock.advance(400)
+    said = agent.uses_a_tool() + agent.uses_a_tool()
+    assert LANDED in said
+    assert project.state() == [("kim", "completed")]
+
+
+def test_a_heartbeat_that_is_not_due_ends_nothing(project: Project) -> None:
+    kim = project.kim
+    kim.ok("claim F001 --ttl 2h")
+    project.lands()
+    project.fetches()
+    open_hooks(str(kim.clone), environ=kim.env, clock=project.clock).beat()
+    assert project.state() == [("kim", "active")]
+
+
+# --- runs -----------------------------------------------------------------------------------------
+
+
+def test_a_command_that_runs_under_it_is_not_stopped(project: Project) -> None:
+    """Its run gives the lease back when it ends: to complete it before would stop the command."""
+    kim = project.kim
+    text = task_text("F001", status="done")
+    (project.jo.clone / "tasks" / "F001.md").write_text(text, encoding="utf-8")
+    git(project.jo.clone, "commit", "-q", "-a", "-m", "done")
+    lands = shlex.join(["git", "-C", str(project.jo.clone), "push", "-q", "origin", "HEAD:main"])
+    brief = f"{shlex.quote(sys.executable)} -m gitlease brief 2>&1"
+    script = f"{lands} && git fetch -q origin && {brief}"
+    with desks_in([kim.clone]) as (desk,):
+        ran = desk.ask("run", "F001", "--", "sh", "-c", script)
+        assert ran.returncode == 0, ran
+        assert "F001  live" in ran.stdout
+        assert LANDED not in ran.stdout
+        assert desk.live() == []

@@ -1,0 +1,247 @@
+"""One person's sessions: runs that bind, workers that are told apart, and ends that keep edges."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+from support.fences import clean_env
+from support.remotes import Remote
+from support.repos import git
+from support.running import LONG, Desk, desks_in, number_in, sleeper, until
+
+import gitlease
+
+Clones = Callable[..., list[Path]]
+JO = "jo@example.com"
+TASK = "---\nid: {name}\ntitle: The {name}\nstatus: todo\nassigned: []\n---\n"
+
+
+@pytest.fixture
+def three(path_remote: Remote, clones: Clones) -> Iterator[tuple[Desk, Desk, Desk]]:
+    """Two clones of Jo's, and Kim's, with two tasks."""
+    laptop, desk, other = made = clones(3)
+    for clone in (laptop, desk):
+        git(clone, "config", "user.email", JO)
+    (laptop / "tasks").mkdir()
+    for name in ("F001", "F002"):
+        (laptop / "tasks" / f"{name}.md").write_text(TASK.format(name=name), encoding="utf-8")
+    git(laptop, "add", "tasks")
+    git(laptop, "commit", "-q", "-m", "tasks")
+    git(laptop, "push", "-q", "origin", "HEAD:main", env=path_remote.env)
+    for clone in (desk, other):
+        git(clone, "pull", "-q", "origin", "main", env=path_remote.env)
+    with desks_in(made) as opened:
+        yield opened[0], opened[1], opened[2]
+
+
+def elsewhere(desk: Desk, *words: str) -> subprocess.CompletedProcess[str]:
+    """A command in another terminal: of another session of the machine's."""
+    return subprocess.run(
+        desk.words(*words),
+        cwd=desk.clone,
+        env=clean_env(desk.env),
+        capture_output=True,
+        encoding="utf-8",
+        timeout=LONG,
+        check=False,
+        start_new_session=True,
+    )
+
+
+def session_of(desk: Desk, name: str = "F001") -> str | None:
+    """The session that a lease is bound to."""
+    (lease,) = desk.document("show", name)["leases"]
+    session: str | None = lease["session"]
+    return session
+
+
+def unbound(desk: Desk) -> bool:
+    """Whether the person holds the task live, and no session does."""
+    (lease,) = desk.document("show", "F001")["leases"]
+    return lease["session"] is None and lease["state"] == "active"
+
+
+# --- a run binds ----------------------------------------------------------------------------------
+
+
+def test_of_two_runs_of_what_its_person_holds_only_one_is_started(
+    three: tuple[Desk, Desk, Desk], tmp_path: Path
+) -> None:
+    laptop, desk, _ = three
+    laptop.document("claim", "F001")
+    first = laptop.document("dispatch", "F001", "--", *sleeper(tmp_path / "pid"))
+    number_in(tmp_path / "pid")
+    run = first["run"]["session"]
+    assert first["lease"]["session"] == run
+    for other in (laptop, desk):
+        for words in (("dispatch", "F001", "--", "true"), ("run", "F001", "--", "true")):
+            done = other.ask(*words)
+            assert done.returncode == (1 if words[0] == "dispatch" else 75), done
+            assert f"session {run}" in done.stderr
+            assert "ask them" not in done.stderr
+            assert "release" not in done.stderr
+    assert laptop.document("dispatch", "--stop", "F001")["status"] == "stopped"
+    assert unbound(laptop)
+    assert f"assigned: [{JO}]" in (laptop.clone / "tasks" / "F001.md").read_text(encoding="utf-8")
+    assert desk.ask("run", "F001", "--", "true").returncode == 0
+    assert unbound(desk)
+
+
+def test_a_refusal_says_which_process_runs_it(
+    three: tuple[Desk, Desk, Desk], tmp_path: Path
+) -> None:
+    laptop, desk, _ = three
+    laptop.document("claim", "F001")
+    run = laptop.start("run", "F001", "--", *sleeper(tmp_path / "pid"))
+    number_in(tmp_path / "pid")
+    said = desk.ask("run", "F001", "--", "true").stderr
+    assert f"hint: it is your own lease, in session {session_of(desk)} (pid {run.pid} on " in said
+    run.send_signal(signal.SIGTERM)
+    assert run.wait(LONG) != 0
+    assert unbound(laptop), "however it ends"
+
+
+def test_what_a_killed_run_bound_comes_back_once_it_is_known_to_be_dead(
+    three: tuple[Desk, Desk, Desk], tmp_path: Path
+) -> None:
+    laptop, desk, _ = three
+    laptop.document("claim", "F001")
+    run = laptop.start("run", "F001", "--", *sleeper(tmp_path / "pid"))
+    child = number_in(tmp_path / "pid")
+    run.kill()
+    run.wait(LONG)
+    dead = session_of(desk)
+    until(lambda: not os.path.exists(f"/proc/{child}"), "the end of the command")
+    said = desk.ask("claim", "F001").stderr
+    assert "release" not in said, "another clone knows nothing of that process"
+
+    def told() -> str | None:
+        hints = laptop.ask("claim", "F001").stderr.splitlines()
+        return next((x for x in hints if "which is dead" in x), None)
+
+    hint = until(told, "the end of its whole group")
+    assert hint.endswith(f"in session {dead}, which is dead: gitlease release F001 --no-session")
+    done = laptop.ask("run", "F001", "--", "true")
+    assert done.returncode == 0, done.stderr
+    assert f"F001: session {dead} is dead, and does not hold it any more" in done.stderr
+    assert unbound(desk)
+    assert laptop.ask("release", "F001", "--no-session").returncode == 0
+
+
+def test_a_hold_binds_for_its_block(three: tuple[Desk, Desk, Desk]) -> None:
+    laptop, desk, _ = three
+    laptop.document("claim", "F001")
+    with gitlease.hold("F001", directory=str(laptop.clone), environ={}) as held:
+        assert session_of(desk) == held.session
+        assert desk.ask("run", "F001", "--", "true").returncode == 75
+        with (
+            pytest.raises(gitlease.LeaseHeld),
+            gitlease.hold("F001", directory=str(desk.clone), environ={}),
+        ):
+            pass
+    assert unbound(desk)
+
+
+# --- one worker is one session --------------------------------------------------------------------
+
+
+def test_a_claim_of_what_is_held_in_another_terminal_says_so(
+    three: tuple[Desk, Desk, Desk],
+) -> None:
+    laptop, desk, _ = three
+    first = elsewhere(laptop, "claim", "F001")
+    assert first.returncode == 0, first.stderr
+    again = desk.ask("claim", "F001")
+    assert again.returncode == 0
+    assert "F001: renewed your own lease, claimed " in again.stderr
+    assert " ago in another terminal (pid " in again.stderr
+    assert "another terminal" in " ".join(desk.document("claim", "F001")["warnings"])
+    desk.document("claim", "F002")
+    assert "another terminal" not in desk.ask("claim", "F002").stderr
+
+
+def test_who_wants_it_for_itself_is_refused_what_its_person_holds(
+    three: tuple[Desk, Desk, Desk],
+) -> None:
+    laptop, desk, _ = three
+    laptop.document("claim", "F001", "--new")
+    for where in (laptop, desk):
+        refused = where.document("claim", "F001", "--new", expect=1)
+        assert refused["error"]["code"] == "held"
+        said = where.ask("claim", "F001", "--new").stderr
+        assert "hint: it is your own lease: gitlease release F001\n" in said
+
+
+def test_the_next_task_is_never_one_that_its_person_holds(three: tuple[Desk, Desk, Desk]) -> None:
+    laptop, desk, _ = three
+    laptop.document("claim", "F001")
+    assert desk.document("next", "--claim")["lease"]["resource"] == "F002"
+    assert desk.document("next", "--claim", expect=1)["error"]["code"] == "nothing_left"
+    worker = laptop.document("next", "--claim", "--session", "w1", expect=1)
+    assert worker["error"]["code"] == "nothing_left"
+
+
+# --- the end of a session -------------------------------------------------------------------------
+
+ID = "aaaabbbb-0000-4000-8000-000000000000"
+AGENT = "claude:aaaabbbb"
+
+
+def agent(desk: Desk, event: str, **fields: str) -> None:
+    """Send an event of a coding agent, as its host does."""
+    data = {"session_id": ID, "cwd": str(desk.clone), **fields}
+    done = desk.ask("agent", "claude", event, input=json.dumps(data))
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def _is_over(desk: Desk, layer: str) -> bool:
+    leases = desk.document("list", "--all", "--layer", layer)["leases"]
+    return all(x["state"] == "expired" for x in leases)
+
+
+def test_an_agent_that_ends_leaves_its_tasks_to_its_person(three: tuple[Desk, Desk, Desk]) -> None:
+    laptop, desk, kim = three
+    for words in (("F001",), ("port-80", "--any"), ("F002", "--layer", "team")):
+        laptop.document("claim", *words, "--session", AGENT)
+    for reason in ("clear", "resume", "compact"):
+        agent(laptop, "session-end", reason=reason)
+    assert desk.document("list")["leases"][0]["session"] == AGENT
+    agent(laptop, "session-end", reason="logout")
+    for layer in ("global", "team"):
+        until(partial(_is_over, laptop, layer), f"the end in layer {layer}")
+    for layer, name in (("global", "F001"), ("team", "F002")):
+        left = desk.document("list", "--all", "--layer", layer)["leases"]
+        assert [(x["resource"], x["state"], x["session"]) for x in left] == [
+            (name, "expired", None)
+        ]
+        refused = kim.document("claim", name, "--layer", layer, expect=1)
+        assert refused["error"]["holder"] == JO, "its edge was never pushed, and is respected"
+    text = (laptop.clone / "tasks" / "F001.md").read_text(encoding="utf-8")
+    assert f"assigned: [{JO}]" in text
+    assert desk.document("claim", "F001")["status"] == "claimed"
+    done = desk.document("release", "F001")
+    assert done["edge"] == "removed"
+    assert kim.document("claim", "F001")["status"] == "claimed"
+
+
+def test_a_session_ends_in_every_layer_and_gives_back_only_where_asked(
+    three: tuple[Desk, Desk, Desk],
+) -> None:
+    laptop, _, kim = three
+    laptop.document("claim", "F001", "--session", "build-7")
+    laptop.document("claim", "F002", "--session", "build-7", "--layer", "team")
+    (listed,) = laptop.document("session", "list")["sessions"]
+    assert (listed["session"], listed["leases"]) == ("build-7", 2)
+    said = laptop.ask("session", "end", "build-7", "--release")
+    assert said.stdout.splitlines()[0] == "released F001"
+    assert "released F002 in layer team" in said.stdout
+    assert "assigned: []" in (laptop.clone / "tasks" / "F001.md").read_text(encoding="utf-8")
+    assert kim.document("claim", "F001")["status"] == "claimed"
+    assert laptop.document("session", "list")["sessions"] == []

@@ -1,0 +1,1 @@
+"""Real commands on real git under real faults, for `tests/soak.py`."""

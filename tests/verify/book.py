@@ -1,0 +1,63 @@
+"""A ledger's history, as the checker's tests write it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pygit2
+from core.values import empty
+
+from gitlease.core.expiry import Moment
+from gitlease.core.ledger import Ledger
+from gitlease.core.moves.operations import Operation
+from gitlease.core.moves.step_record import Decided, decide
+from gitlease.git.repository import discover
+from gitlease.store.private_store import make_bare
+from gitlease.store.tree import read_ledger
+from gitlease.store.tree_writer import write_step
+from gitlease.verify.checker import Verified, verify
+
+
+class Book:
+    """A ledger in a bare repository, written step by step by the product's own code."""
+
+    def __init__(self, path: Path) -> None:
+        make_bare(str(path))
+        self.path = path
+        self.repo = pygit2.Repository(str(path))
+        self.ledger: Ledger = empty()
+        self.tips: list[str] = []
+        self._replaceable = False
+
+    @property
+    def tip(self) -> str:
+        return self.tips[-1] if self.tips else ""
+
+    def step(self, *operations: Operation, when: Moment, together: bool = True) -> Decided:
+        return self.write(decide(self.ledger, operations, when, together=together))
+
+    def write(self, decided: Decided, *, replacing: bool = False) -> Decided:
+        """Store what was decided; ``replacing``: in the place of the renewal before, if it may."""
+        renews = decided.applied.only_renews
+        instead = replacing and renews and self._replaceable
+        self.tips.append(write_step(self.repo, decided, self.tip, replace_tip=instead))
+        self._replaceable = renews and len(self.tips) > 1
+        self.ledger = read_ledger(self.repo, self.tip)
+        return decided
+
+    def forged(self, change: Callable[[Ledger], Ledger], *ops: Operation, when: Moment) -> None:
+        """A step whose result is changed before it is written."""
+        decided = decide(self.ledger, ops, when)
+        applied = replace(decided.applied, ledger=change(decided.applied.ledger))
+        self.write(replace(decided, applied=applied))
+
+    def check(self, *tips: str) -> Verified:
+        return verify(discover(str(self.path)), self.tip, tips)
+
+    def broken(self) -> list[str]:
+        """The rules that the last commit breaks; those before it break none."""
+        found = self.check().broken
+        assert {one.commit for one in found} <= {self.tip}
+        return [one.rule for one in found]

@@ -1,0 +1,266 @@
+"""What clients were told is held against history: a true log agrees, and no false one does."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import io
+import itertools
+import json
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.chain import (
+    Contradiction,
+    History,
+    LoggedCall,
+    check_answers,
+    check_history,
+    load_calls,
+    read_history,
+)
+from support.repos import git
+
+from gitlease.faces.cli.app import run
+
+REF = "refs/gitlease/global"
+
+
+class Play:
+    """Two people in two clones, and the log of all that they were told."""
+
+    def __init__(self, folder: Path) -> None:
+        git(folder, "init", "-q", "--bare", "origin.git")
+        self.folder, self.bare = folder, folder / "origin.git"
+        self.calls: list[LoggedCall] = []
+        self._clock = itertools.count()
+        for who in ("jo", "kim"):
+            git(folder, "clone", "-q", "origin.git", who)
+            git(folder / who, "config", "user.email", f"{who}@example.com")
+            git(folder / who, "config", "user.name", who)
+
+    def say(self, who: str, verb: str, *words: str) -> LoggedCall:
+        start, out = next(self._clock), io.StringIO()
+        line = [verb, "-C", str(self.folder / who), "--json", *words]
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
+            run(line)
+        named = tuple(itertools.takewhile(lambda word: not word.startswith("-"), words))
+        call = LoggedCall(
+            client=who,
+            holder=f"{who}@example.com",
+            verb=verb,
+            start=start,
+            end=next(self._clock),
+            answer=json.loads(out.getvalue()),
+            resources=named if verb != "config" else (),
+        )
+        self.calls.append(call)
+        return call
+
+
+@pytest.fixture(scope="module")
+def play(tmp_path_factory: pytest.TempPathFactory) -> Play:
+    made = Play(tmp_path_factory.mktemp("play"))
+    made.say("jo", "config", "history", "append", "--ledger")
+    made.say("jo", "claim", "F001", "--any", "--ttl", "1h")
+    made.say("kim", "claim", "F001", "--any")
+    made.say("kim", "claim", "F002", "--any")
+    made.say("jo", "renew", "F001")
+    made.say("kim", "list")
+    made.say("jo", "release", "F001")
+    made.say("kim", "claim", "F001", "--any", "--ttl", "2h")
+    made.say("jo", "renew", "F001")
+    made.say("jo", "claim", "F003", "--any")
+    made.say("kim", "done", "F002")
+    made.say("kim", "list")
+    return made
+
+
+@pytest.fixture(scope="module")
+def history(play: Play) -> History:
+    return read_history(play.bare, REF)
+
+
+def found(history: History, calls: list[LoggedCall]) -> set[str]:
+    return {one.rule for one in check_answers(history, calls)}
+
+
+def nth(calls: list[LoggedCall], who: str, verb: str, number: int = 0) -> int:
+    every = [at for at, call in enumerate(calls) if (call.client, call.verb) == (who, verb)]
+    return every[number]
+
+
+def test_the_play_is_what_it_seems(play: Play, history: History) -> None:
+    codes = [(call.client, call.verb, call.code) for call in play.calls if call.code is not None]
+    assert codes == [("kim", "claim", "held"), ("jo", "renew", "not_holder")]
+    assert check_history(play.bare, REF) == []
+    assert history.verified is not None
+    assert history.verified.hidden == 0
+    assert (len(history.grants), len(history.ended_at)) == (4, 2)
+
+
+def test_a_true_log_agrees(play: Play, history: History) -> None:
+    assert check_answers(history, play.calls) == []
+    assert check_answers(history, play.calls[::-1]) == []
+
+
+def test_a_log_reads_back_as_it_was_written(play: Play, history: History, tmp_path: Path) -> None:
+    file = tmp_path / "log.jsonl"
+    lines = [json.dumps({**asdict(call), "exit": 0}) for call in play.calls]
+    file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    assert load_calls(file) == play.calls
+
+
+Change = Callable[[list[LoggedCall]], None]
+
+
+def told(calls: list[LoggedCall], at: int, change: Callable[[dict[str, Any]], None]) -> None:
+    """A call whose answer is another one."""
+    answer = copy.deepcopy(dict(calls[at].answer or {}))
+    change(answer)
+    calls[at] = replace(calls[at], answer=answer)
+
+
+def a_grant_that_nobody_was_told(calls: list[LoggedCall]) -> None:
+    del calls[nth(calls, "jo", "claim")]
+
+
+def an_end_that_nobody_was_told(calls: list[LoggedCall]) -> None:
+    del calls[nth(calls, "jo", "release")]
+
+
+def a_refusal_that_took_effect(calls: list[LoggedCall]) -> None:
+    at = nth(calls, "kim", "claim", 1)
+    calls[at] = replace(calls[at], answer=calls[nth(calls, "kim", "claim")].answer)
+
+
+def a_success_that_is_in_no_history(calls: list[LoggedCall]) -> None:
+    def change(answer: dict[str, Any]) -> None:
+        answer["leases"][0] |= {"lease_id": "f" * 20}
+
+    told(calls, nth(calls, "jo", "claim", 1), change)
+
+
+def a_token_that_was_not_given(calls: list[LoggedCall]) -> None:
+    def change(answer: dict[str, Any]) -> None:
+        answer["leases"][0] |= {"token": 77}
+
+    told(calls, nth(calls, "jo", "claim"), change)
+
+
+def a_renewal_that_did_not_land(calls: list[LoggedCall]) -> None:
+    def change(answer: dict[str, Any]) -> None:
+        answer["leases"][0] |= {"renewals": 9}
+
+    told(calls, nth(calls, "jo", "renew"), change)
+
+
+def a_release_of_what_is_held_still(calls: list[LoggedCall]) -> None:
+    claimed = calls[nth(calls, "jo", "claim", 1)]
+    last = replace(claimed, verb="release", start=900, end=901)
+    calls.append(last)
+    told(calls, len(calls) - 1, lambda answer: answer.update(status="released"))
+
+
+def one_grant_for_two(calls: list[LoggedCall]) -> None:
+    calls.append(replace(calls[nth(calls, "jo", "claim")], client="kim", start=901, end=902))
+
+
+def a_claim_that_came_before_what_had_ended(calls: list[LoggedCall]) -> None:
+    at = nth(calls, "kim", "claim", 2)
+    calls[at] = replace(calls[at], start=-3, end=-2)
+
+
+def a_refusal_for_what_was_long_gone(calls: list[LoggedCall]) -> None:
+    at = nth(calls, "kim", "claim")
+    calls[at] = replace(calls[at], start=900, end=901)
+
+
+def a_refusal_for_what_never_was(calls: list[LoggedCall]) -> None:
+    def change(answer: dict[str, Any]) -> None:
+        for lease in (answer["error"]["lease"], *answer["error"]["conflicts"]):
+            lease |= {"lease_id": "e" * 20}
+
+    told(calls, nth(calls, "kim", "claim"), change)
+
+
+def a_list_of_what_was_not_there_yet(calls: list[LoggedCall]) -> None:
+    at = nth(calls, "kim", "list", 1)
+    calls[at] = replace(calls[at], start=-3, end=-2)
+
+
+def a_list_of_what_was_there_before(calls: list[LoggedCall]) -> None:
+    at = nth(calls, "kim", "list")
+    calls[at] = replace(calls[at], start=900, end=901)
+
+
+def something_called_lost_that_was_not(calls: list[LoggedCall]) -> None:
+    at = nth(calls, "jo", "renew", 1)
+    answer = {"ok": False, "error": {"code": "lost"}}
+    calls[at] = replace(calls[at], client="kim", holder="kim@example.com", answer=answer)
+
+
+FALSE: dict[Change, str] = {
+    a_grant_that_nobody_was_told: "unheard",
+    an_end_that_nobody_was_told: "unheard",
+    a_refusal_that_took_effect: "unheard",
+    a_success_that_is_in_no_history: "answer",
+    a_token_that_was_not_given: "answer",
+    a_renewal_that_did_not_land: "answer",
+    a_release_of_what_is_held_still: "answer",
+    one_grant_for_two: "twice",
+    a_claim_that_came_before_what_had_ended: "order",
+    a_refusal_for_what_was_long_gone: "stale",
+    a_refusal_for_what_never_was: "refusal",
+    a_list_of_what_was_not_there_yet: "stale",
+    a_list_of_what_was_there_before: "stale",
+    something_called_lost_that_was_not: "lost",
+}
+
+
+@pytest.mark.parametrize("change", FALSE, ids=lambda change: change.__name__)
+def test_no_false_log_agrees(play: Play, history: History, change: Change) -> None:
+    calls = list(play.calls)
+    change(calls)
+    assert FALSE[change] in found(history, calls)
+
+
+@pytest.mark.parametrize("answer", [None, {"ok": False, "error": {"code": "unknown_outcome"}}])
+def test_of_whom_nothing_was_heard_either_may_be_true(
+    play: Play, history: History, answer: dict[str, Any] | None
+) -> None:
+    calls = list(play.calls)
+    for who, verb in (("jo", "claim"), ("jo", "release")):
+        at = nth(calls, who, verb)
+        calls[at] = replace(calls[at], answer=answer)
+    more = replace(calls[0], verb="claim", resources=("F009",), start=990, end=991, answer=answer)
+    assert check_answers(history, [*calls, more]) == []
+
+
+def test_one_call_of_whom_nothing_was_heard_explains_one_grant(
+    play: Play, history: History
+) -> None:
+    calls = [call for call in play.calls if (call.client, call.verb) != ("jo", "claim")]
+    lost = replace(play.calls[1], answer=None)
+    wrong = check_answers(history, [*calls, lost])
+    assert [one.rule for one in wrong] == ["unheard"]
+    assert wrong[0] == Contradiction(
+        "unheard", "jo@example.com", "the grant of F003 (token 4) is nobody's answer"
+    )
+
+
+def test_an_operation_that_is_known_by_its_id(play: Play, history: History) -> None:
+    calls = list(play.calls)
+    ids = list(history.outcomes)
+    at = nth(calls, "kim", "claim")
+    refused = [*calls[:at], replace(calls[at], operation=ids[1]), *calls[at + 1 :]]
+    assert found(history, refused) == {"answer"}
+    at = nth(calls, "jo", "claim")
+    assert (
+        found(history, [*calls[:at], replace(calls[at], operation=ids[1]), *calls[at + 1 :]])
+        == set()
+    )
+    assert "answer" in found(history, [replace(calls[at], operation="nobody's"), *calls])

@@ -1,0 +1,497 @@
+"""A ledger's history, checked by rules of its own: what is legal passes, and nothing else does."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pygit2
+import pytest
+from core.test_audit import PEOPLE, Eyes, Player
+from core.values import JO, KIM, TTL, claim, empty, fresh, moment, note, release, renew, set_policy
+from support.forge import Forge
+from support.illegal import ILLEGAL, make_scene
+from support.repos import git
+from verify.book import Book
+
+from gitlease.core.errors import GitleaseError
+from gitlease.core.lease import Actor
+from gitlease.core.ledger import Ledger
+from gitlease.core.moves.operations import Restore
+from gitlease.core.moves.step_record import decide
+from gitlease.git import objects, query
+from gitlease.git.repository import discover
+from gitlease.store.records import write_header, write_lease
+from gitlease.store.tree import read_ledger
+from gitlease.verify.checker import NoLedger, verify
+from gitlease.verify.form import UnknownFormat
+
+# What only a server sees: who pushes, its own clock, its other refs, and how it makes a ledger.
+BEYOND_HISTORY = {
+    "renew_in_anothers_name",
+    "early_takeover_by_a_clock_ahead",
+    "renewal_from_the_future",
+    "renewal_from_the_past",
+    "new_ledger_with_a_policy_of_its_own",
+    "deletion",
+    "tag_at_the_ref",
+    "blob_at_the_ref",
+    "ref_below_a_ledger",
+    "ref_in_other_letters",
+    "ref_of_the_layer_that_never_leaves_a_clone",
+    "ledgers_in_other_letters",
+    "ref_in_a_namespace",
+}
+RULES = {
+    "renew_what_another_holds": "holder",
+    "renew_in_anothers_name_with_ones_own_commit": "identity",
+    "claim_what_another_holds": "lapse",
+    "claim_a_scope_of_what_another_holds": "exclusive",
+    "two_leases_in_conflict": "exclusive",
+    "two_leases_in_conflict_by_further_paths": "exclusive",
+    "two_leases_in_conflict_by_a_search": "operations",
+    "early_takeover": "lapse",
+    "takeover_of_what_is_assigned_without_a_reason": "takeover",
+    "claim_of_what_is_assigned_as_if_it_were_abandoned": "takeover",
+    "release_what_another_holds": "holder",
+    "finish_what_another_holds": "lapse",
+    "theft_that_a_long_batch_hides": "operations",
+    "bind_what_another_holds": "holder",
+    "unbind_what_another_run_bound": "holder",
+    "run_out_of_what_another_holds": "holder",
+    "retirement_of_what_has_not_lapsed": "lapse",
+    "renew_what_ran_out": "lost",
+    "token_lowered": "token",
+    "token_kept": "token",
+    "token_skipped": "token",
+    "token_counted_without_a_grant": "token",
+    "token_kept_by_a_takeover": "token",
+    "revision_skipped": "revision",
+    "revision_kept": "revision",
+    "epoch_raised": "epoch",
+    "ledger_replaced": "ledger-id",
+    "operation_applied_again": "ring",
+    "ring_forgotten": "ring",
+    "ring_without_the_operation": "ring",
+    "operation_with_an_endless_name": "operations",
+    "ring_with_an_operation_that_was_none": "ring",
+    "policy_edit_by_a_non_admin": "admin",
+    "policy_edit_without_a_word": "policy",
+    "admin_by_ones_own_word": "admin",
+    "revoke_by_a_non_admin": "admin",
+    "ttl_beyond_the_policy": "policy",
+    "anothers_record_gone_without_a_word": "unexplained",
+    "completed_work_gone_without_a_word": "unexplained",
+    "record_of_an_older_operation": "unexplained",
+    "lease_stretched_beyond_its_ttl": "record",
+    "renewal_that_does_not_count": "record",
+    "edge_taken_off_by_a_renewal": "record",
+    "margins_narrowed": "record",
+    "paths_won_by_a_renewal": "record",
+    "nonce_kept_by_a_takeover": "record",
+    "spelling_changed": "record",
+    "claim_that_is_completed_at_once": "record",
+    "record_under_a_wrong_name": "record",
+    "record_in_a_wrong_folder": "record",
+    "two_records_of_one_resource": "record",
+    "record_oversize": "record",
+    "header_oversize": "header",
+    "yaml_bomb": "record",
+    "yaml_merge_keys": "record",
+    "record_with_a_further_field": "record",
+    "record_with_a_comment": "record",
+    "header_with_a_further_field": "header",
+    "record_that_is_no_text": "record",
+    "record_that_is_a_link": "mode",
+    "record_that_is_a_program": "mode",
+    "record_that_is_a_submodule": "mode",
+    "file_at_the_root": "tree",
+    "folder_at_the_root": "tree",
+    "file_among_the_folders_of_records": "tree",
+    "file_among_the_records": "record",
+    "ledger_without_a_header": "header",
+    "folder_that_is_empty": "tree",
+    "folder_with_an_entry_twice": "tree",
+    "folder_out_of_order": "tree",
+    "merge_commit": "merge",
+    "signature_beyond_measure": "commit",
+    "several_commits_with_an_illegal_one_in_the_middle": "lapse",
+    "rewind": "rewound",
+    "decision_in_the_place_of_a_renewal": "revision",
+    "history_rewritten": "revision",
+    "history_cut_off": "history",
+    "renewal_that_forgets_the_one_that_it_replaces": "rewound",
+    "new_ledger_with_a_past": "history",
+    "new_ledger_with_a_policy_that_is_none": "header",
+    "note_in_anothers_name": "notes",
+    "notes_of_others_gone": "notes",
+    "note_without_a_word": "notes",
+    "notices_of_another_dropped": "notices",
+    "notice_to_somebody_who_lost_nothing": "notices",
+    "takeover_that_keeps_it_to_itself": "notices",
+    "ticket_of_another_gone": "tickets",
+    "ticket_of_another_taken_for_ones_own": "tickets",
+    "tickets_beyond_measure": "operations",
+    "commit_of_another_time_than_its_change": "commit",
+    "record_of_another_time_than_its_message": "record",
+    "message_without_a_word": "commit",
+    "message_that_tells_of_another_thing": "commit",
+    "message_that_names_another": "commit",
+    "message_that_tells_more": "commit",
+    "decision_that_calls_itself_a_renewal": "digest",
+    "step_that_does_nothing": "ring",
+    "extension_beyond_what_is_told": "record",
+}
+
+
+# --- what is legal ------------------------------------------------------------------------------
+
+
+def play(book: Book, seed: int, steps: int, *, replacing: bool) -> None:
+    """Play as the audit's test does, and write every step."""
+    player, seconds = Player(seed), 0.0
+    eyes = {who: Eyes(player.dice) for who in PEOPLE}
+    for _ in range(steps):
+        seconds += player.dice.choice((0.123, 1, 30, 400, 1_000))
+        who = player.dice.choice(PEOPLE)
+        when = eyes[who].moment(seconds)
+        operations = player.batch(book.ledger, who, when.now.wall_ms)
+        together = player.dice.random() < 0.5
+        try:
+            decided = decide(book.ledger, operations, when, together=together)
+        except GitleaseError:
+            continue
+        if decided.applied.changed:
+            book.write(decided, replacing=replacing)
+
+
+@pytest.mark.parametrize("replacing", [False, True])
+@pytest.mark.parametrize("seed", [1, 5, 12, 15, 77])
+def test_every_move_of_the_table_is_found_legal(book: Book, seed: int, replacing: bool) -> None:
+    play(book, seed, 60, replacing=replacing)
+    found = book.check(*book.tips)
+    assert found.broken == ()
+    assert found.commits + found.hidden == len(book.tips)
+    assert found.revision == len(book.tips)
+    assert found.leases > 0
+    assert bool(found.hidden) == any("replaced by later ones" in why for why in found.unjudged)
+
+
+@pytest.mark.slow
+def test_every_move_of_many_plays_is_found_legal(tmp_path: Path) -> None:
+    for seed in range(100, 300):
+        book = Book(tmp_path / f"{seed}.git")
+        play(book, seed, 60, replacing=seed % 2 == 0)
+        assert book.check(*book.tips).broken == (), seed
+
+
+# --- what a server refuses ----------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def forge(tmp_path_factory: pytest.TempPathFactory) -> Forge:
+    folder = tmp_path_factory.mktemp("illegal")
+    git(folder, "init", "-q", "--bare", "server.git")
+    make_scene(folder / "server.git", folder / "jo.git")
+    return Forge(folder / "kim.git", folder / "server.git")
+
+
+def test_the_scene_itself_is_legal(forge: Forge) -> None:
+    assert verify(discover(str(forge.path)), forge.tip()).broken == ()
+
+
+def test_every_illegal_change_is_judged_or_known_to_be_beyond_history() -> None:
+    assert ILLEGAL.keys() == RULES.keys() | BEYOND_HISTORY
+    assert not RULES.keys() & BEYOND_HISTORY
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_what_is_illegal_is_found_with_its_rule(forge: Forge, name: str) -> None:
+    bad, tip = ILLEGAL[name](forge), forge.tip()
+    seen = [tip] if RULES[name] == "rewound" else []
+    found = verify(discover(str(forge.path)), bad.new, seen)
+    assert RULES[name] in {one.rule for one in found.broken}, found.broken
+    assert all(one.message.isprintable() for one in found.broken)
+    known = set(git(forge.path, "rev-list", tip).split()) - {tip}
+    assert not known & {one.commit for one in found.broken}
+
+
+# --- each rule by hand --------------------------------------------------------------------------
+
+
+def test_a_grant_does_not_change_hands(book: Book) -> None:
+    book.step(claim(JO), when=moment(0))
+    book.step(claim(KIM, "F002"), when=moment(1))
+    theirs = book.ledger.every_lease()[0]
+    book.forged(
+        lambda ledger: ledger.remove(theirs).put(replace(theirs, holder=KIM.holder)),
+        note(KIM, "x"),
+        when=moment(2),
+    )
+    assert "record" in book.broken()
+
+
+def test_a_takeover_waits_for_the_margin(book: Book) -> None:
+    """Legal for whoever does not see the other's record; a second later it is for everybody."""
+    blind = decide(empty(), [claim(JO)], moment(0))
+    book.write(blind)
+    skew = book.ledger.header.policy.skew
+    late = moment(TTL + skew + 0.001)
+    taken = decide(book.ledger, [claim(KIM)], late)
+    early = replace(taken, record=replace(taken.record, at=moment(TTL + skew).now.wall_ms))
+    book.write(early)
+    assert "lapse" in book.broken()
+    book.tips.pop()
+    book.write(taken)
+    assert book.broken() == []
+
+
+def test_what_is_abandoned_may_be_taken_and_not_a_moment_before(book: Book) -> None:
+    book.step(claim(JO, edge=True), when=moment(0))
+    gone = TTL + book.ledger.header.policy.skew + book.ledger.header.policy.abandoned_after
+    taken = decide(book.ledger, [claim(KIM, abandoned=True)], moment(gone + 0.001))
+    book.write(replace(taken, record=replace(taken.record, at=moment(gone).now.wall_ms)))
+    assert "takeover" in book.broken()
+    book.tips.pop()
+    book.write(taken)
+    assert book.broken() == []
+
+
+def test_a_takeover_takes_from_whom_it_expects(book: Book) -> None:
+    book.step(claim(JO, edge=True), when=moment(0))
+    how: dict[str, Any] = {"takeover": True, "reason": "away"}
+    asked = claim(KIM, **how, expect_holder=JO.holder)
+    taken = decide(book.ledger, [asked], moment(99_999))
+    book.write(taken)
+    assert book.broken() == []
+    book.tips.pop()
+    other = replace(asked, expect_holder="lee@example.com")
+    book.write(replace(taken, record=replace(taken.record, operations=(other,))))
+    assert "takeover" in book.broken()
+
+
+def test_admins_are_given_up_by_who_confirms_it(book: Book) -> None:
+    book.step(set_policy(JO, admins=JO.holder), when=moment(0))
+    asked = set_policy(JO, admins=f"none {JO.holder}")
+    none = decide(book.ledger, [asked], moment(1))
+    book.write(none)
+    assert book.broken() == []
+    book.tips.pop()
+    silent = replace(asked, changes=(("admins", "none"),))
+    book.write(replace(none, record=replace(none.record, operations=(silent,))))
+    assert book.broken() == ["admin"]
+
+
+def test_an_operation_is_applied_once_however_long_ago(book: Book) -> None:
+    """The ring forgets; the checker does not."""
+    first = note(JO, "again")
+    book.step(first, when=moment(0))
+    for number in range(3):
+        book.step(*(note(KIM, "x", f"T{number}-{n}") for n in range(64)), when=moment(1 + number))
+    assert book.ledger.header.entry(first.id) is None
+    book.step(first, when=moment(9))
+    assert book.broken()[0] == "operation-twice"
+
+
+def test_the_chain_of_digests_holds(book: Book) -> None:
+    book.step(claim(JO), when=moment(0))
+    book.forged(
+        lambda ledger: ledger.with_header(replace(ledger.header, digest="0" * 64)),
+        release(JO),
+        when=moment(1),
+    )
+    assert book.broken() == ["digest"]
+
+
+def test_a_token_is_given_once(book: Book) -> None:
+    book.step(note(JO, "x"), when=moment(0))
+    batch = (claim(JO, "F001"), claim(JO, "F002"))
+
+    def twice(ledger: Ledger) -> Ledger:
+        one, other = ledger.every_lease()
+        return ledger.put(replace(one, token=other.token))
+
+    book.forged(twice, *batch, when=moment(1))
+    assert "token" in book.broken()
+
+
+def restore(who: Actor, above: int) -> Restore:
+    return Restore(id=fresh(), actor=who, above=above)
+
+
+def test_an_epoch_begins_where_tokens_of_another_past_are_gone_over(book: Book) -> None:
+    """Those that the step itself gives count as well, in a first step too."""
+    book.step(claim(JO), restore(JO, 1), claim(JO, "F002"), restore(JO, 5), when=moment(0))
+    assert (book.ledger.header.epoch, book.ledger.header.sequence) == (1, 0)
+    book.step(restore(KIM, 10**12), claim(KIM, "F003"), when=moment(1))
+    assert (book.ledger.header.epoch, book.ledger.header.sequence) == (1, 1)
+    book.step(restore(KIM, 2 * 10**12), claim(KIM, "F004"), when=moment(2))
+    assert (book.ledger.header.epoch, book.ledger.header.sequence) == (3, 1)
+    assert book.broken() == []
+
+
+@pytest.mark.parametrize(("epoch", "sequence", "rule"), [(2, 0, "epoch"), (1, 1, "token")])
+def test_an_epoch_is_the_next_and_begins_with_its_first_token(
+    book: Book, epoch: int, sequence: int, rule: str
+) -> None:
+    def other(ledger: Ledger) -> Ledger:
+        return ledger.with_header(replace(ledger.header, epoch=epoch, sequence=sequence))
+
+    book.forged(other, restore(JO, 9), when=moment(0))
+    assert book.broken() == [rule]
+
+
+def test_a_nonce_of_long_ago_is_no_new_grant(book: Book) -> None:
+    first = claim(JO)
+    book.step(first, when=moment(0))
+    book.step(release(JO), when=moment(1))
+    book.step(replace(claim(KIM), lease_id=first.lease_id), when=moment(2))
+    assert book.broken() == ["nonce"]
+
+
+def test_a_policy_that_keeps_every_renewal_is_held_to_it(book: Book) -> None:
+    book.step(claim(JO), set_policy(JO, history="append"), when=moment(0))
+    for second in (1, 2):
+        book.write(decide(book.ledger, [renew(JO)], moment(second)), replacing=True)
+    assert book.broken() == ["revision"]
+
+
+def test_what_only_the_taker_could_know_is_counted_and_not_judged(book: Book) -> None:
+    book.step(set_policy(JO, rule="observed"), when=moment(0))
+    book.step(claim(JO), when=moment(1))
+    seen = Eyes(random.Random(0))
+    seen.moment(2).sighting(book.ledger.every_lease()[0])
+    book.step(claim(KIM), when=seen.moment(99_000))
+    found = book.check()
+    assert found.broken == ()
+    assert found.unjudged == (
+        "1 takeover by a clock that only its writer knows: whether in time is unknown",
+    )
+
+
+# --- commits that were seen ---------------------------------------------------------------------
+
+
+def test_a_renewal_may_have_been_replaced_and_nothing_else(book: Book) -> None:
+    book.step(claim(JO), when=moment(0))
+    for second in (1, 2, 3):
+        book.write(decide(book.ledger, [renew(JO)], moment(second)), replacing=True)
+    decision, *renewals = book.tips
+    found = book.check(*book.tips)
+    assert (found.broken, found.commits, found.hidden) == ((), 2, 2)
+    assert git(book.path, "rev-list", "--count", book.tip) == "2"
+    rewound = verify(discover(str(book.path)), renewals[0], book.tips)
+    assert {one.rule for one in rewound.broken} == {"rewound"}
+    assert {one.commit for one in rewound.broken} == set(renewals[1:])
+    before = verify(discover(str(book.path)), decision, [book.tip])
+    assert [one.rule for one in before.broken] == ["rewound"]
+
+
+def test_a_sampled_tip_of_which_nothing_is_left_is_said(book: Book) -> None:
+    book.step(claim(JO), when=moment(0))
+    found = book.check("0" * 40)
+    assert found.broken == ()
+    assert found.unjudged == ("of 1 sampled tip nothing is left in this repository",)
+
+
+# --- what cannot be judged ----------------------------------------------------------------------
+
+
+def amended(book: Book, path: str, data: bytes) -> None:
+    """The tip once more, with another file in it."""
+    blob = book.repo.create_blob(data)
+    index = pygit2.Index()
+    commit = book.repo[book.tip]
+    assert isinstance(commit, pygit2.Commit)
+    index.read_tree(commit.tree)
+    index.add(pygit2.IndexEntry(path, blob, pygit2.enums.FileMode.BLOB))
+    tree = index.write_tree(book.repo)
+    made = book.repo.create_commit(
+        None, commit.author, commit.committer, commit.message, tree, commit.parent_ids
+    )
+    book.tips[-1] = str(made)
+
+
+def header_bytes(book: Book, **changes: Any) -> bytes:
+    return write_header(replace(book.ledger.header, **changes))
+
+
+def test_a_format_without_operations_is_said(book: Book) -> None:
+    book.step(claim(JO), when=moment(0))
+    data = header_bytes(book, digest=None).replace(b"format: 2", b"format: 1", 1)
+    amended(book, "ledger.yaml", data.replace(b"digest: null\n", b""))
+    book.ledger = read_ledger(book.repo, book.tip)
+    assert b"format: 1\n" in git(book.path, "show", f"{book.tip}:ledger.yaml").encode()
+    book.step(claim(KIM, "F002"), when=moment(1))
+    found = book.check()
+    assert (found.broken, found.commits) == ((), 2)
+    assert found.unjudged == (
+        "1 commit of format 1, which names no operations: only records are judged",
+    )
+
+
+def test_a_format_never_falls(book: Book) -> None:
+    book.step(claim(JO), when=moment(0))
+    book.step(release(JO), when=moment(1))
+    amended(book, "ledger.yaml", header_bytes(book).replace(b"format: 2", b"format: 1", 1))
+    assert book.broken() == ["format"]
+
+
+def test_an_odd_address_is_its_writers_own(book: Book) -> None:
+    odd = replace(JO, holder="'jo.\"<o'neil>@example.com.")
+    book.step(claim(odd), when=moment(0))
+    assert book.broken() == []
+
+
+def test_a_newer_format_is_no_violation(book: Book) -> None:
+    book.step(claim(JO), when=moment(0))
+    amended(book, "ledger.yaml", b"format: 3\nwhatever: [else\n")
+    with pytest.raises(UnknownFormat, match="format 3"):
+        book.check()
+
+
+def test_what_is_no_ledger_is_told(book: Book) -> None:
+    tree = book.repo.TreeBuilder().write()
+    who = pygit2.Signature("x", "x@example.com", 0, 0)
+    made = str(book.repo.create_commit(None, who, who, "x", tree, []))
+    with pytest.raises(NoLedger, match=r"has no ledger\.yaml"):
+        verify(discover(str(book.path)), made)
+
+
+def test_a_part_of_a_history_is_judged_from_there(book: Book, tmp_path: Path) -> None:
+    for number in range(6):
+        book.step(claim(JO, f"F{number}"), when=moment(number))
+    git(book.path, "update-ref", "refs/heads/main", book.tip)
+    git(tmp_path, "clone", "-q", "--bare", "--depth=3", f"file://{book.path}", "part.git")
+    found = verify(discover(str(tmp_path / "part.git")), book.tip)
+    assert (found.broken, found.commits) == ((), 3)
+    assert "only a part of the history" in found.unjudged[0]
+
+
+def test_records_are_read_strictly(book: Book) -> None:
+    book.step(claim(JO), when=moment(0))
+    (lease,) = book.ledger.every_lease()
+    path = git(book.path, "ls-tree", "-r", "--name-only", book.tip, "leases/")
+    amended(book, path, write_lease(lease).replace(b'"*"', b"'*'"))
+    assert book.broken() == ["record"]
+
+
+# --- in time ------------------------------------------------------------------------------------
+
+
+def test_git_is_asked_in_batches(book: Book, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundred times the commits are not a hundred times the processes."""
+    for number in range(150):
+        book.step(note(JO, "x", f"T{number % 7}"), when=moment(number))
+    asked: list[Sequence[str]] = []
+
+    def counting(repository: Any, *words: str, **options: Any) -> Any:
+        asked.append(words)
+        return query.ask(repository, *words, **options)
+
+    monkeypatch.setattr(objects, "ask", counting)
+    assert book.check().commits == 150
+    assert len(asked) <= 14
