@@ -20,6 +20,7 @@ from gitlease.guard.inbox import FOLDER
 from gitlease.store.state import KNOWN_FILE
 
 LONGEST_POINTER = 8_192
+LONGEST_NAME = 200  # characters of a stamp
 STAMPS = "agents"  # the folder, in the private state, of what was last started when
 
 
@@ -141,9 +142,7 @@ def look_again(standing: MarkerStanding, name: str, *, at: float) -> None:
 
 
 def _stamp(standing: MarkerStanding, name: str) -> str:
-    from hashlib import sha256
-
-    named = sha256(os.fsencode(name)).hexdigest()[:16] + STAMP
+    named = os.fsencode(name).hex()[-LONGEST_NAME:] + STAMP  # hashlib takes longer than all else
     return os.path.join(standing.private, STAMPS, named)
 
 

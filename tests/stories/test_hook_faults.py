@@ -654,6 +654,7 @@ def test_an_agents_tool_that_has_nothing_due_imports_little(jo: Hooked) -> None:
     for file in names:
         event = file.read_text().replace("/repo", str(jo.root)).encode()
         host = file.name.partition("-")[0]
+        modules(jo, host, "after-tool", code=LIST_AGENT, data=event)  # looks at what is held
         done = modules(jo, host, "after-tool", code=LIST_AGENT, data=event)
         status, found, said = done
         assert (status, said, found & HEAVY) == (0, [], set()), file.name
