@@ -13,15 +13,21 @@ import sys
 import traceback
 from collections.abc import Callable
 
+from gitlease.runs.child import on_parent_death
+
 LONGEST_WORD = 65_536
 FAULT = 70
 
 
-def go_on_alone(log: str, work: Callable[[Callable[[bytes], None]], int]) -> tuple[int, bytes]:
+def go_on_alone(
+    log: str, work: Callable[[Callable[[bytes], None]], int], *, with_parent: bool = False
+) -> tuple[int, bytes]:
     """Have ``work`` done by a process of its own; return its number and its first word.
 
     ``work`` gets a function to say that word with; ``b""`` where it ended without one. Its
-    standard input is empty, and what it and its commands print is added to ``log``. Raises OSError.
+    standard input is empty, and what it and its commands print is added to ``log``.
+    ``with_parent``: it gets TERM when this process dies, where the system can do that. Raises
+    OSError.
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
     opened = os.open(log, flags, 0o600)
@@ -29,8 +35,13 @@ def go_on_alone(log: str, work: Callable[[Callable[[bytes], None]], int]) -> tup
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
             stream.flush()  # what is not written yet would be written twice
+    die_with_us, parent = on_parent_death(signal.SIGTERM), os.getpid()
     pid = os.fork()
     if pid == 0:
+        if with_parent:
+            die_with_us()
+            if os.getppid() != parent:
+                os._exit(FAULT)  # it is dead already, and nothing has begun
         _alone(opened, heard, say, work)
     os.close(opened)
     os.close(say)

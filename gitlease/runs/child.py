@@ -85,7 +85,7 @@ def start(
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         os.execvpe(words[0], words, dict(env))  # noqa: S606 - no shell
 
-    die_with_us = _parent_death()
+    die_with_us = on_parent_death(signal.SIGKILL)
     told, tell = os.pipe()  # closed without a word when this process dies first
     failed, fail = os.pipe()
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
@@ -132,12 +132,12 @@ def _in_child(become: Callable[[], None], fail: int, others: tuple[int, int]) ->
         os._exit(NEVER_RAN)
 
 
-def _parent_death() -> Callable[[], object]:
-    """What has the system kill a child when this process dies, where it can do that.
+def on_parent_death(signum: signal.Signals) -> Callable[[], object]:
+    """What has the system send a child this signal when this process dies, where it can do that.
 
-    Nobody may be left to ask it first, and then to see to its end: the guardian may have been
-    killed as well. It reaches the command alone, and what that started is the guardian's. It goes
-    by the thread that starts the child, which is the main one, that lives longest.
+    A command is killed: nobody may be left to ask it first, and then to see to its end: the
+    guardian may have been killed as well. It reaches the command alone, and what that started is
+    the guardian's. It goes by the thread that starts the child, the main one, that lives longest.
     """
     if not sys.platform.startswith("linux"):
         return lambda: None
@@ -147,7 +147,7 @@ def _parent_death() -> Callable[[], object]:
         prctl = ctypes.CDLL(None).prctl
     except (ImportError, OSError, AttributeError):
         return lambda: None
-    return lambda: prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL))
+    return lambda: prctl(PR_SET_PDEATHSIG, int(signum))
 
 
 def _refused(word: str, env: Mapping[str, str], cwd: str, number: int) -> GitleaseError:

@@ -31,7 +31,7 @@ CUT = b"[the beginning is gone: %d bytes]\n"
 AT_ONCE = 65_536  # bytes of a log
 PATIENCE = 10.0
 STEP = 0.05
-RECORD, LOG = ".json", ".log"
+RECORD, LOG, BRIEF = ".json", ".log", ".md"
 FORMAT = 1
 RUNNING, KILLED = "running", "killed"
 
@@ -42,7 +42,8 @@ class RunRecord:
 
     ``runner`` is the process that holds the leases, with when it started, ``pid`` the command's.
     ``outcome`` is None while it runs, and stays so where the runner was killed;
-    ``message`` says more. ``log`` is the file that has all that was printed.
+    ``message`` says more. ``finished`` counts its leases that ended completed. ``log`` is the file
+    that has all that was printed.
     """
 
     id: str
@@ -65,6 +66,7 @@ class RunRecord:
     outcome: str | None = None
     exit: int | None = None
     message: str | None = None
+    finished: int | None = None
 
 
 class RunsFolder:
@@ -76,6 +78,14 @@ class RunsFolder:
     def log_of(self, number: str) -> str:
         """Where the log of a run lies."""
         return os.path.join(self._folder, number + LOG)
+
+    def write_brief(self, number: str, text: str) -> str:
+        """Write what a run's command is to know; where that lies. Raises OSError."""
+        file = os.path.join(self._folder, number + BRIEF)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+        with open(os.open(file, flags, 0o600), "w", encoding="utf-8") as opened:
+            opened.write(text)
+        return file
 
     def make(self) -> None:
         """Make the folder. Raises OSError."""
@@ -190,6 +200,10 @@ class RunsFolder:
             yield part
             start += len(part)
 
+    def end_of(self, record: RunRecord) -> bytes:
+        """The end of the log of a run."""
+        return self.read(record, start=max(0, self.size(record) - AT_ONCE))
+
     def size(self, record: RunRecord) -> int:
         """How many bytes the log of a run has."""
         try:
@@ -199,7 +213,7 @@ class RunsFolder:
 
     def forget(self, number: str) -> None:
         """Forget a run. It never fails."""
-        for ending in (LOG, RECORD):
+        for ending in (LOG, BRIEF, RECORD):
             with contextlib.suppress(OSError):
                 os.unlink(os.path.join(self._folder, number + ending))
 

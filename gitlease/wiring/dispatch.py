@@ -21,6 +21,7 @@ from gitlease.runs.running import grace_ms
 from gitlease.runs.runs import RunRecord, RunsFolder
 from gitlease.runs.supervised import ENDING as ENDINGS
 from gitlease.runs.supervised import SupervisedProcess
+from gitlease.wiring.finishing import finish
 from gitlease.wiring.holding import CONTACTS, ENDING
 from gitlease.wiring.running import RunRequest, give_back, run_under_leases
 from gitlease.wiring.workspace import Workspace
@@ -57,11 +58,14 @@ def dispatch(
         with runs.alone():
             runs.refuse_second(record.lease_ids)
             runs.save(record)
+        if request.brief:
+            request = replace(request, brief_file=runs.write_brief(record.id, request.brief))
         _, word = go_on_alone(
             record.log,
             lambda tell: _in_background(
                 workspace, answer, request, runs, record, tell, say, on_stop
             ),
+            with_parent=request.with_parent,
         )
     except OSError as error:
         _fail(workspace, answer, request, Invalid(f"it cannot be started: {error.strerror}"))
@@ -161,18 +165,20 @@ def _in_background(
             raise
         tell(FAILED + str(refusal).encode("utf-8", "replace")[:4_000])
         return 1
-    runs.save(
-        replace(
-            record,
-            ended_at=workspace.ledger.clock.now().wall_ms,
-            outcome=ended.outcome,
-            exit=ended.status,
-            message=ended.message,
-        )
+    record = replace(
+        record,
+        ended_at=workspace.ledger.clock.now().wall_ms,
+        outcome=ended.outcome,
+        exit=ended.status,
+        message=ended.message,
     )
+    runs.save(record)
     for signum in ENDINGS:  # to stop it comes too late: what is left to do is to release
         signal.signal(signum, signal.SIG_IGN)
-    for text in give_back(workspace, answer, request, ended.lost, hurried=ended.hurried):
+    log = runs.end_of(record) if request.tells else b""
+    finished, said = finish(workspace, answer, request, ended, log)
+    runs.save(replace(record, finished=finished))
+    for text in said:
         say(f"warning: {text}")
     how = "could not be ended" if ended.status is None else f"ended with {ended.status}"
     say(f"the command {how}")

@@ -42,6 +42,11 @@ class RunRequest:
     ``directory`` is where it runs; ``grace`` in seconds, None for the usual; ``note``, ``scope``
     and ``commit`` are those of the release at its end. ``layer``: one that a flag named.
     ``stops``: signals that end ask to stop it, and are not passed on.
+
+    ``done``: its tasks are done where the command ends with 0. ``tells``: where it fails they are
+    given back with a note of that, unless there is a ``note``. ``brief`` is what a command in the
+    background is to know, for a file that GITLEASE_BRIEF names: ``brief_file`` once it is written.
+    ``with_parent``: a command in the background is stopped when whoever started it is gone.
     """
 
     words: tuple[str, ...]
@@ -52,6 +57,11 @@ class RunRequest:
     commit: bool | None = None
     layer: str | None = None
     stops: bool = False
+    done: bool = False
+    tells: bool = False
+    brief: str = ""
+    brief_file: str = ""
+    with_parent: bool = False
 
 
 def check_command(request: RunRequest) -> None:
@@ -173,6 +183,7 @@ def exported(
         "GITLEASE_SESSION": actor.session or "",
         "GITLEASE_EXPIRES_AT": rfc3339(ends),
     }
+    told |= {"GITLEASE_BRIEF": request.brief_file} if request.brief_file else {}
     # A remote that a flag named has a state of its own, which no variable leads to.
     return told | ({"GITLEASE_LAYER": request.layer} if request.layer else {})
 

@@ -15,6 +15,8 @@ from support.typed import Agent, Typist, commands_in
 
 from gitlease.core.errors import LeaseLost
 
+pytestmark = [pytest.mark.sampled(2)]
+
 Clones = Callable[..., list[Path]]
 HOUR = 3_600
 

@@ -18,7 +18,7 @@ from support.running import LONG, Desk, lives, number_in, sleeper, until
 
 pytestmark = [
     pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="processes are seen there"),
-    pytest.mark.sampled(2),
+    pytest.mark.sampled(3),
 ]
 
 Clones = Callable[..., list[Path]]

@@ -18,6 +18,8 @@ from gitlease.engine.answers import Answer, ClaimOptions
 from gitlease.faces.cli.app import run
 from gitlease.guard.rules import Touched
 
+pytestmark = [pytest.mark.sampled(2)]
+
 F001 = parse_resource("F001")
 Clones = Callable[..., list[Path]]
 

@@ -18,7 +18,7 @@ from support.service import LeaseService
 import gitlease
 from gitlease.faces.library import held
 
-pytestmark = pytest.mark.sampled(2)
+pytestmark = [pytest.mark.sampled(3)]
 
 LONG = 60.0  # seconds that a test waits for what must come, at most
 Clones = Callable[..., list[Path]]

@@ -12,6 +12,8 @@ from support.remotes import Remote
 from support.repos import git
 from support.running import Desk
 
+pytestmark = [pytest.mark.sampled(2)]
+
 ADA, ELSE = "straße@example.com", "strasse@example.com"
 
 

@@ -20,7 +20,7 @@ from support.hooked import (
 from support.repos import git
 from support.service import LeaseService
 
-pytestmark = [pytest.mark.one_in(2), pytest.mark.sampled(2)]
+pytestmark = [pytest.mark.one_in(2), pytest.mark.sampled(4)]
 
 LOGIN = "src/api/login.py"
 

@@ -11,6 +11,8 @@ from support.remotes import Remote
 from support.repos import git
 from support.running import Desk, until
 
+pytestmark = [pytest.mark.sampled(2)]
+
 SO_FAR = "has not reached the remote so far"
 NO_LONGER = "did not reach the remote, and no longer can"
 HOOK = """#!/bin/sh

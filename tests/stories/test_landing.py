@@ -22,6 +22,8 @@ from gitlease.faces.hooks import entry
 from gitlease.wiring.hooks import HookContext, open_hooks
 from gitlease.wiring.landing import end_landed
 
+pytestmark = [pytest.mark.sampled(2)]
+
 Clones = Callable[..., list[Path]]
 LANDED = "F001 is done on origin/main: your lease of it is completed"
 NAMES = ("F001", "F002", "F003")

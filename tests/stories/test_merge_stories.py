@@ -13,6 +13,8 @@ from support.remotes import Servers
 from support.repos import commit_by_hand, git
 from support.served import Host, User, serve
 
+pytestmark = [pytest.mark.sampled(3), pytest.mark.one_in(3)]
+
 LOGIN = "src/auth/login.py"
 EARLY = "src/auth/early.py"
 ELSEWHERE = "docs/login.py"

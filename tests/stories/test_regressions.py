@@ -19,6 +19,8 @@ from support.repos import git
 from gitlease.core.errors import LeaseHeld, Rollback, UsageError
 from gitlease.git.query import without_secrets
 
+pytestmark = [pytest.mark.one_in(2)]
+
 Clones = Callable[..., Sequence[Path]]
 
 

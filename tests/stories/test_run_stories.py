@@ -26,7 +26,7 @@ from gitlease.faces.cli.app import run
 
 pytestmark = [
     pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="processes are seen there"),
-    pytest.mark.sampled(2),
+    pytest.mark.sampled(4),
 ]
 
 Clones = Callable[..., list[Path]]

@@ -25,6 +25,8 @@ from support.served import REF, Host, in_folder, own_program, serve
 from gitlease.faces.cli.app import run
 from gitlease.install.server.hook import HookForm, find_shim, is_current, shim
 
+pytestmark = [pytest.mark.sampled(2)]
+
 MINE = '#!/bin/sh\nwhile read -r old new ref; do echo "mine $ref" >>"$CALLS"; done\n'
 # What Gitea writes, as far as it matters: it hands its input to every hook of a folder.
 GITEA = """#!/usr/bin/env bash

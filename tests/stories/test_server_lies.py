@@ -21,6 +21,8 @@ from support.remotes import Servers
 from support.repos import git, run_git
 from support.served import REF, Host, User, serve
 
+pytestmark = [pytest.mark.sampled(2)]
+
 NONE = "1" * 40  # an id that no object has
 API, WEB = "src/api/login.py", "src/web/page.py"
 MAIN, FEATURE = "refs/heads/main", "refs/heads/feature"

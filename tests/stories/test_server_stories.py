@@ -64,6 +64,8 @@ from gitlease.server.receive import PushVerdict, receive
 from gitlease.store.damage import CacheDamaged
 from gitlease.store.tree import read_ledger
 
+pytestmark = [pytest.mark.sampled(2)]
+
 NOTHING = "0" * 40
 KINDS = ("http", "ssh")
 

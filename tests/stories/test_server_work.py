@@ -11,6 +11,8 @@ from support.remotes import Servers
 from support.repos import git
 from support.served import Host, User, serve
 
+pytestmark = [pytest.mark.sampled(3)]
+
 FILES = {
     "src/api/login.py": CODE,
     "src/web/page.py": CODE.replace("line", "page"),

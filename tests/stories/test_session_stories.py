@@ -18,6 +18,8 @@ from support.running import LONG, Desk, desks_in, number_in, sleeper, until
 
 import gitlease
 
+pytestmark = [pytest.mark.sampled(2)]
+
 Clones = Callable[..., list[Path]]
 JO = "jo@example.com"
 TASK = "---\nid: {name}\ntitle: The {name}\nstatus: todo\nassigned: []\n---\n"

@@ -21,6 +21,8 @@ from gitlease.engine.answers import ClaimOptions
 from gitlease.wiring.stale import open_staleness
 from gitlease.wiring.workspace import write_default_settings
 
+pytestmark = [pytest.mark.one_in(2), pytest.mark.sampled(3)]
+
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data" / "backlog-md"
 F001 = parse_resource("F001")
 

@@ -19,6 +19,8 @@ from support.running import Desk
 
 from gitlease.git.libgit2 import object_header, read_object
 
+pytestmark = [pytest.mark.one_in(3), pytest.mark.sampled(3)]
+
 Clones = Callable[..., list[Path]]
 Harm = Callable[[Path], object]
 ROUNDS = 4

@@ -10,6 +10,8 @@ import pytest
 from support.repos import git
 from support.running import Desk
 
+pytestmark = [pytest.mark.one_in(3)]
+
 ZONES = ("right/UTC", "right/America/New_York", "Pacific/Kiritimati")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 
 from gitlease.core.edge import Progress, Task
@@ -119,32 +119,41 @@ class TaskQueue:
             return FoundTask(entry)
         return FoundTask(entry, self._session.views(look, [entry.lease])[0])
 
-    def claim_next(self, options: ClaimOptions) -> tuple[Answer, Task]:
+    def claim_next(
+        self, options: ClaimOptions, *, skip: Collection[str] = ()
+    ) -> tuple[Answer, Task]:
         """Claim the first task that is free, decided in the step that takes it.
 
         However many workers ask at once, each gets another task, or NothingLeft. What the caller
-        parked comes first, and one of its runs resumes it.
+        parked comes first, and one of its runs resumes it. ``skip`` names tasks to leave alone.
         """
+        passed_by = frozenset(map(fold, skip))
         self._session.settle()
         said: tuple[str, ...] = ()  # on the way to a plan that held: it is told only once
         for _ in range(PLANNED_AGAIN):
             try:
-                answer, task = self._claim_next(options)
+                answer, task = self._claim_next(options, passed_by)
                 return _with_warnings(answer, said), task
             except (_PlanAnew, ParkedMeanwhile) as again:
                 said += again.warnings
-        answer, task = self._claim_next(options, last=True)
+        answer, task = self._claim_next(options, passed_by, last=True)
         return _with_warnings(answer, said), task
 
-    def _claim_next(self, options: ClaimOptions, *, last: bool = False) -> tuple[Answer, Task]:
+    def _claim_next(
+        self, options: ClaimOptions, skip: frozenset[str], *, last: bool = False
+    ) -> tuple[Answer, Task]:
         """By what this clone knows; unless it is the ``last`` try, others may come to be known."""
         tasks = self._edges.files.read()
         look = self._session.known_look() or self._session.look()
-        reading = self._reading(tasks, look)
+        reading = _without(self._reading(tasks, look), skip)
         waiting = [entry.task for entry in reading.next_up]
         scopes = {e.task.resource: x.scope for e in reading.next_up if e.parked and (x := e.lease)}
         parked = frozenset(x.key for x in look.leases if x.parked)
-        among = frozenset(t.resource.key for t in tasks.tasks if _is_due(t) and not last)
+        among = frozenset(
+            t.resource.key
+            for t in tasks.tasks
+            if _is_due(t) and not last and fold(t.resource.text) not in skip
+        )
         passed: tuple[str, ...] = ()
         for some in _chunks(reading.next_up):
             plans, said = self._writable([entry.task for entry in some], options)
@@ -169,7 +178,7 @@ class TaskQueue:
             picked = answer.leases[0].resource
             task = next(p.task for p in plans if p.task and p.resource.text == picked)
             return _with_warnings(answer, reading.warnings + passed), task
-        fresh = self.queue()
+        fresh = _without(self.queue(), skip)
         if not last and any(entry.task not in waiting for entry in fresh.next_up):
             raise _PlanAnew(fresh.warnings + passed)
         raise _nothing_left(replace(fresh, warnings=fresh.warnings + passed))
@@ -321,6 +330,14 @@ def _chunks(entries: Sequence[Entry]) -> Iterator[Sequence[Entry]]:
     for start in range(0, len(usual), AT_ONCE):
         yield usual[start : start + AT_ONCE]
     yield from ([entry] for entry in entries if entry.abandoned)
+
+
+def _without(reading: QueueReading, skip: frozenset[str]) -> QueueReading:
+    """Without handing out what is to be left alone."""
+    if not skip:
+        return reading
+    kept = tuple(x for x in reading.next_up if fold(x.task.resource.text) not in skip)
+    return replace(reading, next_up=kept)
 
 
 def _is_due(task: Task) -> bool:

@@ -34,6 +34,7 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
             ("note", "leases.governing", "leave a note for the next holder"),
             ("run", "runs.run", "run a command while you hold leases"),
             ("dispatch", "runs.dispatch", "the same in the background, with a log"),
+            ("work", "runs.work", "a pool: a command works on one task after another"),
         ),
     ),
     (

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gitlease.core.errors import LeaseHeld, UsageError
+from gitlease.core.frozen import replace
 from gitlease.core.instant import moment_of
 from gitlease.faces import next_steps, sentences
 from gitlease.faces.cli import output
@@ -38,7 +39,8 @@ log. What is taken already is refused and names whose it is, so that nothing is 
 
 The command has a session of its own unless you name one, no standard input, and no terminal. TERM
 to its runner ends it in order: TERM, after the grace KILL, then the release. --next takes the first
-task of the queue instead of a RESOURCE; the command finds in GITLEASE_RESOURCE which one that is.
+task of the queue instead of a RESOURCE; the command finds in GITLEASE_RESOURCE which one that is,
+and in GITLEASE_BRIEF a file with the task, its paths, the notes on it and what to do.
 
 --list shows the runs of this clone, --logs R prints what the newest run of R has printed, --stop R
 ends the run of R and waits for that. Of runs that have ended, the last 50 are remembered, and the
@@ -115,7 +117,7 @@ def run_detached(call: Call, command: tuple[str, ...], options: dict[str, Any]) 
         record = dispatch(
             call.workspace,
             answer,
-            asked.request,
+            replace(asked.request, brief=asked.brief(answer)),
             say=_print,
             on_stop=lambda why: _print(sentences.stopping(why)),
         )

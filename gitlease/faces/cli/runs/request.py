@@ -37,6 +37,7 @@ grace_option = click.option(
 RUN_OPTIONS = (
     click.argument("words", metavar="[RESOURCE]...", nargs=-1),
     flag("--next", help="Take the first task of the queue."),
+    flag("--done", help="Mark each task as done when COMMAND ends with status 0."),
     *(claiming.path_option, claiming.claim_options, claiming.any_option, claiming.commit_option),
     *(note_option, grace_option),
 )
@@ -67,12 +68,13 @@ class RunCall:
         self._from_queue: bool = options.pop("next")
         if self._from_queue and (words or any(options[name] for name in NOT_NEXT)):
             raise UsageError(
-                "--next takes what is first: it only accepts --ttl, --reason and --commit"
+                "--next takes what is first: it only accepts --ttl, --reason, --done and --commit"
             )
         if not self._from_queue and not words:
             raise UsageError("missing resource: name one, or use --next")
         paths: Sequence[str] = options.pop("paths")
         note, self.grace = options.pop("note"), options.pop("grace")
+        self.done: bool = options.pop("done")
         self.call, self.asked = call, claiming.ClaimRequest(**options)
         self.request: RunRequest = RunRequest(
             words=tuple(command),
@@ -83,6 +85,7 @@ class RunCall:
             commit=self.asked.commit,
             layer=call.layer,
             stops=verb != "run",
+            done=self.done,
         )
         self._verb, self._words, self._paths = verb, words, paths
 
@@ -109,6 +112,16 @@ class RunCall:
             lambda: claim.claim(call.ledger, resources, options, wait=wait, on_wait=tell),
         )
 
+    def brief(self, answer: Answer) -> str:
+        """What the command is to know of its task, as a page."""
+        from gitlease.core.resources.resource import parse_resource, word_anywhere
+        from gitlease.faces import task_brief
+
+        first = parse_resource(word_anywhere(answer.leases[0].resource))
+        found = self.call.queue.find(first).entry
+        task = None if found is None else found.task
+        return task_brief.brief(answer, task, prog=self.call.prog, done=self.done)
+
     def remarks(self, answer: Answer) -> list[str]:
         """What a person should know before it starts, besides the warnings of the claim."""
         from gitlease.engine.keeping import holds_of
@@ -117,6 +130,8 @@ class RunCall:
 
         def kept(view: LeaseView) -> str:
             bound = view.lease_id in answer.bound
+            if self.done:
+                return "done with its success, and else " + ("yours again" if bound else "kept")
             return "this run's alone, and yours again" if bound else "not released"
 
         said, holds = [], holds_of(answer)

@@ -69,6 +69,7 @@ line.""",
         "gitlease run deploy-prod --any --wait 15m -- ./deploy.sh",
         "gitlease run src/auth/ --ttl 2m -- sh -c 'sed -i s/a/b/ src/auth/* && make'",
         "gitlease run F001 --grace 30s --ttl 5m --note 'see the log' -- ./migrate",
+        "gitlease run --next --done -- sh -c 'make check-$GITLEASE_RESOURCE'",
     ),
     exits=(),
     own_exits=OWN_EXITS,
@@ -97,6 +98,7 @@ def run_verb(
 
 
 def _under_leases(call: Call, asked: RunCall) -> int:
+    from gitlease.wiring.finishing import finish
     from gitlease.wiring.holding import in_a_run
     from gitlease.wiring.running import give_back, run_under_leases
 
@@ -130,7 +132,7 @@ def _under_leases(call: Call, asked: RunCall) -> int:
         if answer is not None and not started:  # a fault of ours: what never ran needs no lease
             give_back(call.workspace, answer, asked.request)
         raise
-    left = give_back(call.workspace, answer, asked.request, ended.lost, hurried=ended.hurried)
+    _, left = finish(call.workspace, answer, asked.request, ended)
     _say(call, [f"warning: {x}" for x in left])
     return _tell_end(call, answer, ended, [*said, *left])
 

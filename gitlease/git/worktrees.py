@@ -1,0 +1,68 @@
+"""Linked work trees of a clone: one for each task that a pool works on."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from gitlease.core.errors import Invalid
+from gitlease.git.query import ask, ask_line, reason_of
+from gitlease.git.repository import Repository, discover
+
+CHECKOUT = 600.0  # seconds for the files of a work tree to be written
+SUFFIX = ".worktrees"  # of the folder beside the work tree that has them
+
+_UNFIT = re.compile(r"[^A-Za-z0-9._-]+|\.\.+|\.lock$|^[.-]|[.]$")
+
+
+def fit_name(text: str) -> str:
+    """A task's name as a part of a branch and of a path."""
+    return _UNFIT.sub("-", text).strip("-") or "task"
+
+
+def open_worktree(repository: Repository, name: str, *, branch: str, base: str) -> Repository:
+    """The linked work tree of this name, on its branch; both are made where they are not there.
+
+    A branch that is there already goes on where it is, else it begins at ``base``. Raises Invalid
+    where git refuses.
+    """
+    top = repository.toplevel
+    if top is None:
+        raise Invalid("there is no work tree here: linked ones go beside it")
+    path = os.path.join(top + SUFFIX, name)
+    if os.path.isfile(os.path.join(path, ".git")):
+        found = discover(path)
+        if os.path.realpath(found.common_dir) == os.path.realpath(repository.common_dir):
+            return found
+        raise Invalid(f"{path} is a work tree of another repository")
+    there = ask_line(repository, "rev-parse", "--verify", "--quiet", f"refs/heads/{branch}")
+    new = [] if there else ["-b", branch, "--no-track"]
+    ask(repository, "worktree", "prune")  # one whose folder was removed has its branch still
+    words = [
+        "worktree",
+        "add",
+        "--quiet",
+        *new,
+        "--end-of-options",
+        path,
+        branch if there else base,
+    ]
+    said = ask(repository, *words, timeout=CHECKOUT)
+    if said.code != 0:
+        raise Invalid(f"git worktree add {path}: {reason_of(said)}")
+    return discover(path)
+
+
+def remove_worktree(repository: Repository, worktree: Repository) -> str | None:
+    """Remove a linked work tree; why it was kept, where it has what is nowhere else.
+
+    Its branch stays. It is kept with changes that are not committed, or a head that no branch has.
+    """
+    if not ask_line(worktree, "symbolic-ref", "-q", "HEAD"):
+        return f"{worktree.toplevel} was kept: its head is on no branch"
+    changed = ask(worktree, "status", "--porcelain", "--untracked-files=normal")
+    if changed.code != 0 or changed.out:
+        return f"{worktree.toplevel} was kept: it has changes that are not committed"
+    words = ("worktree", "remove", "--end-of-options", str(worktree.toplevel))
+    said = ask(repository, *words, timeout=CHECKOUT)  # without --force: git itself looks once more
+    return None if said.code == 0 else f"{worktree.toplevel} was kept: {reason_of(said)}"

@@ -1,0 +1,209 @@
+"""The composition root of a pool: tasks of the queue are claimed, and runs in the background work.
+
+Each job has a session, a log and a record of its own, as any run in the background, which ends
+when this process does.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Collection
+from functools import partial
+
+from gitlease.core.edge import Task
+from gitlease.core.errors import (
+    GitleaseError,
+    Invalid,
+    LeaseHeld,
+    NotFound,
+    NothingLeft,
+    PolicyRefused,
+)
+from gitlease.core.frozen import dataclass, replace
+from gitlease.core.resources.pattern import fold
+from gitlease.engine import claim
+from gitlease.engine.answers import Answer, ClaimOptions
+from gitlease.git.remote_branches import main_branch
+from gitlease.git.repository import Repository
+from gitlease.git.worktrees import fit_name, open_worktree, remove_worktree
+from gitlease.runs.pool import DONE, FAILED, GIVEN_BACK, LOST, STOPPED, Job, JobEnd
+from gitlease.runs.runs import RunRecord
+from gitlease.settings.sources import remotes_of_work
+from gitlease.wiring.dispatch import OnStop, Say, dispatch, runs_of
+from gitlease.wiring.holding import in_a_run
+from gitlease.wiring.running import RunRequest, give_back
+from gitlease.wiring.workspace import Workspace
+
+BRANCHES = "work"  # the folder of branches, one for each task
+KIND = "work"
+
+Brief = Callable[[Answer, Task | None], str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolRequest:
+    """What a pool runs for each task, and how it claims it.
+
+    ``base`` is where branches of linked work trees begin; None: there are none. ``open_at`` opens
+    the same ledger for such a work tree. ``brief`` says what a command is to know of its task.
+    """
+
+    run: RunRequest
+    options: ClaimOptions
+    brief: Brief
+    open_at: Callable[[str], Workspace]
+    base: str | None = None
+
+
+class PoolJob:
+    """A run in the background that works on one task."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        answer: Answer,
+        request: RunRequest,
+        record: RunRecord,
+        leave: Callable[[], str | None],
+    ) -> None:
+        self._workspace, self._answer, self._request = workspace, answer, request
+        self._record, self._leave = record, leave
+        self._began = time.monotonic()
+        self._told = False
+
+    @property
+    def name(self) -> str:
+        return self._record.resources[0]
+
+    @property
+    def record(self) -> RunRecord:
+        return self._record
+
+    @property
+    def began(self) -> float:
+        return self._began
+
+    def poll(self) -> JobEnd | None:
+        if os.waitpid(self.record.runner, os.WNOHANG)[0] == 0:
+            return None
+        runs = runs_of(self._workspace)
+        record = next((x for x in runs.every() if x.id == self.record.id), self.record)
+        if record.outcome is None:  # its runner was killed, and the guardian ends the command
+            said = give_back(self._workspace, self._answer, self._request)
+            return self._ended(JobEnd(FAILED, None, "; ".join(("its runner was killed", *said))))
+        if record.finished:
+            return self._ended(JobEnd(DONE, record.exit))
+        if record.outcome in (LOST, STOPPED):
+            return self._ended(JobEnd(record.outcome, record.exit, record.message))
+        outcome = GIVEN_BACK if record.exit == 0 else FAILED
+        return self._ended(JobEnd(outcome, record.exit, record.message))
+
+    def stop(self) -> None:
+        if not self._told:
+            self._told = True
+            os.kill(self.record.runner, signal.SIGTERM)  # our own child, which nobody else reaps
+
+    def _ended(self, end: JobEnd) -> JobEnd:
+        kept = self._leave()
+        return replace(end, message="; ".join(filter(None, (end.message, kept)))) if kept else end
+
+
+class PoolTaker:
+    """Claims the next task and starts its run; ``say`` and ``on_stop`` are as for ``dispatch``."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        request: PoolRequest,
+        *,
+        say: Say,
+        on_stop: OnStop,
+        warn: Callable[[str], None],
+        stopping: Callable[[], int],
+    ) -> None:
+        self._workspace, self._request = workspace, request
+        self._say, self._on_stop, self._warn = say, on_stop, warn
+        self._stopping = stopping
+        self._warned: set[str] = set()
+        self._unfit: set[str] = set()
+
+    def take(self, skip: Collection[str]) -> Job | None:
+        """A job for the first task that is free; None where it could not be started after all.
+
+        Raises NothingLeft, and whatever a claim raises.
+        """
+        if self._request.base is not None:
+            return self._take_apart(skip, self._request.base)
+        space = in_a_run(self._workspace, KIND, always=True)
+        answer, task = space.queue.claim_next(self._request.options, skip=skip)
+        return self._started(space, answer, task, self._request.run, lambda: None)
+
+    def _take_apart(self, skip: Collection[str], base: str) -> Job | None:
+        """The same in a linked work tree, which is there before the task is claimed in it."""
+        reading = self._workspace.queue.next_task()
+        names = {fold(name) for name in skip} | self._unfit
+        for entry in reading.next_up:
+            name = entry.task.resource.text
+            if fold(name) in names:
+                continue
+            tree = self._worktree(name, base)
+            folder = tree.toplevel or tree.git_dir
+            space = in_a_run(self._request.open_at(folder), KIND, always=True)
+            options = replace(self._request.options, commit=True)
+            try:
+                answer = claim.claim(space.ledger, [entry.task.resource], options)
+            except GitleaseError as refusal:
+                self._left(tree)
+                if not isinstance(refusal, LeaseHeld | NotFound | PolicyRefused):
+                    raise
+                if not isinstance(refusal, LeaseHeld):
+                    self._unfit.add(fold(name))  # its file is not on the branch, say
+                self._tell(f"passed over: {refusal.message}")
+                continue
+            request = replace(self._request.run, directory=folder, commit=True)
+            return self._started(space, answer, entry.task, request, partial(self._left, tree))
+        raise NothingLeft("nothing is left to claim")
+
+    def _started(
+        self,
+        space: Workspace,
+        answer: Answer,
+        task: Task | None,
+        request: RunRequest,
+        leave: Callable[[], str | None],
+    ) -> Job | None:
+        for text in answer.warnings:
+            self._tell(text)
+        request = replace(request, brief=self._request.brief(answer, task))
+        if self._stopping():
+            for text in give_back(space, answer, request):
+                self._tell(text)
+            leave()
+            return None
+        record = dispatch(space, answer, request, say=self._say, on_stop=self._on_stop)
+        return PoolJob(space, answer, request, record, leave)
+
+    def _worktree(self, name: str, base: str) -> Repository:
+        fit = fit_name(name)
+        return open_worktree(self._workspace.repository, fit, branch=f"{BRANCHES}/{fit}", base=base)
+
+    def _left(self, tree: Repository) -> str | None:
+        return remove_worktree(self._workspace.repository, tree)
+
+    def _tell(self, text: str) -> None:
+        if text not in self._warned:
+            self._warned.add(text)
+            self._warn(text)
+
+
+def base_of(workspace: Workspace, given: str | None) -> str:
+    """Where the branches of linked work trees begin: the main branch as it is known here."""
+    if given is not None:
+        return given
+    repository = workspace.repository
+    found = main_branch(repository, remotes_of_work(workspace.location, repository))
+    if found is None:
+        raise Invalid("no main branch of the remote is known here; name one with --base")
+    return found

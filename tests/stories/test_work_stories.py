@@ -1,0 +1,280 @@
+"""Pools: every task is done once or given back, whoever is killed on the way."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.remotes import Remote
+from support.repos import git
+from support.running import LONG, Desk, desks_in, short_leases, until
+
+pytestmark = [
+    pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="processes are seen there"),
+    pytest.mark.sampled(2),
+]
+
+Clones = Callable[..., list[Path]]
+TASK = "---\nid: {name}\ntitle: The {name}\nstatus: todo\nassigned: []\n---\n"
+COUNT = 'echo "$GITLEASE_RESOURCE" >>"$0"; '
+
+
+def with_tasks(made: list[Path], remote: Remote, count: int) -> None:
+    """Clones whose remote has so many tasks, from F01 on."""
+    (made[0] / "tasks").mkdir()
+    for number in range(1, count + 1):
+        name = f"F{number:02d}"
+        text = TASK.format(name=name)
+        (made[0] / "tasks" / f"{name}.md").write_text(text, encoding="utf-8")
+    git(made[0], "add", "tasks")
+    git(made[0], "commit", "-q", "-m", "tasks")
+    git(made[0], "push", "-q", "origin", "HEAD:main", env=remote.env)
+    for clone in made[1:]:
+        git(clone, "pull", "-q", "origin", "main", env=remote.env)
+
+
+@pytest.fixture
+def jo(path_remote: Remote, clones: Clones) -> Iterator[Desk]:
+    made = clones(1)
+    with_tasks(made, path_remote, 5)
+    with desks_in(made) as (desk,):
+        yield desk
+
+
+def lines(done: subprocess.CompletedProcess[str]) -> list[Any]:
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def statuses(clone: Path) -> dict[str, str]:
+    found = {}
+    for file in sorted((clone / "tasks").glob("F*.md")):
+        status = next(x for x in file.read_text().splitlines() if x.startswith("status: "))
+        found[file.stem] = status.removeprefix("status: ")
+    return found
+
+
+def test_a_pool_does_every_task_once(jo: Desk, tmp_path: Path) -> None:
+    ran = tmp_path / "ran"
+    script = COUNT + 'test -s "$GITLEASE_BRIEF" && head -n 1 "$GITLEASE_BRIEF"'
+    done = jo.ask("work", "-j", "3", "--done-on-success", "--json", "--", "sh", "-c", script, ran)
+    assert done.returncode == 0, done
+    said = lines(done)
+    assert said[-1] == {
+        "schema": 1,
+        "event": "finished",
+        "ok": True,
+        "command": "work",
+        **{"done": 5, "given_back": 0, "failed": 0, "lost": 0, "stopped": 0},
+    }
+    assert sorted(ran.read_text().split()) == ["F01", "F02", "F03", "F04", "F05"]
+    assert set(statuses(jo.clone).values()) == {"done"}
+    started = [x for x in said if x["event"] == "started"]
+    assert len({x["session"] for x in started}) == 5
+    assert Path(started[0]["log"]).read_text().startswith(f"# {started[0]['resource']}: The F0")
+    assert jo.live() == []
+
+
+def test_what_fails_is_given_back_with_a_note_and_left_alone(jo: Desk, tmp_path: Path) -> None:
+    ran = tmp_path / "ran"
+    script = COUNT + 'echo the reason; [ "$GITLEASE_RESOURCE" != F02 ] || exit 3'
+    words = ("work", "--done-on-success", "--max-failures", "2", "--", "sh", "-c", script, str(ran))
+    done = jo.ask(*words)
+    assert done.returncode == 1
+    assert "F02 failed, and was given back, after " in done.stdout
+    assert "F02 is left alone after 2 failures\n" in done.stdout
+    assert done.stdout.endswith("finished: 4 done, 2 failed\n")
+    assert Counter(ran.read_text().split())["F02"] == 2
+    assert statuses(jo.clone)["F02"] == "todo"
+    shown = jo.document("show", "F02")
+    assert shown["leases"] == []
+    assert [x["text"] for x in shown["notes"]] == ["a run of it ended with 3\nthe reason"] * 2
+    assert jo.document("next")["task"]["resource"] == "F02"
+
+
+def test_a_command_that_finishes_its_task_itself(jo: Desk) -> None:
+    own = f'exec "{jo.words()[0]}" -m gitlease done "$GITLEASE_RESOURCE"'
+    done = jo.ask("work", "-j", "2", "--json", "--", "sh", "-c", own)
+    assert (done.returncode, lines(done)[-1]["done"]) == (0, 5)
+
+
+def test_success_alone_gives_it_back_and_it_is_not_taken_again(jo: Desk) -> None:
+    done = jo.ask("work", "-j", "2", "--json", "--", "true")
+    assert (done.returncode, lines(done)[-1]["given_back"]) == (0, 5)
+    assert set(statuses(jo.clone).values()) == {"todo"}
+
+
+def test_the_same_for_one(jo: Desk) -> None:
+    assert jo.ask("run", "--next", "--done", "--", "true").returncode == 0
+    assert statuses(jo.clone)["F01"] == "done"
+    assert jo.ask("run", "F02", "--done", "--", "false").returncode == 1
+    assert statuses(jo.clone)["F02"] == "todo"
+    script = 'cat "$GITLEASE_BRIEF"'
+    run = jo.document("dispatch", "--next", "--done", "--", "sh", "-c", script)["run"]
+    until(lambda: statuses(jo.clone)["F02"] == "done", "the end of the run")
+    log = Path(run["log"])
+    until(lambda: "# F02: The F02" in log.read_text(), "the brief")
+    assert jo.ask("run", "F03", "--done", "--", "true").returncode == 0
+    assert [x["resource"] for x in jo.document("list", "--all")["leases"]] == ["F01", "F02", "F03"]
+    assert jo.live() == []
+
+
+def pool(desk: Desk, *words: str, count: int = 2) -> subprocess.Popen[str]:
+    """A pool that works for long, once it has started so many runs."""
+    started = desk.start("work", "-j", str(count), *words, "--", "sh", "-c", "sleep 30")
+    runs = ["dispatch", "--list", "--json"]
+    until(
+        lambda: len([x for x in desk.document(*runs[:2])["runs"] if x["command_pid"]]) >= count,
+        "the start of the runs",
+    )
+    return started
+
+
+def test_two_interrupts_stop_it_and_give_back(jo: Desk) -> None:
+    working = pool(jo)
+    for _ in range(2):
+        working.send_signal(signal.SIGINT)
+        until(lambda: working.poll() is not None or True, "a moment")
+    until(lambda: working.poll() is not None or working.send_signal(signal.SIGINT), "its end")
+    assert working.wait(LONG) == 130
+    assert jo.live() == []
+    assert set(statuses(jo.clone).values()) == {"todo"}
+
+
+@pytest.mark.skipif(os.uname().sysname != "Linux", reason="elsewhere nobody tells a child")
+def test_with_a_killed_pool_its_commands_end_and_give_back(jo: Desk) -> None:
+    working = pool(jo)
+    working.kill()
+    working.wait(LONG)
+    jo.all_gone()
+    assert jo.live() == []
+    assert set(statuses(jo.clone).values()) == {"todo"}
+
+
+def test_a_killed_runner_counts_as_a_failure(jo: Desk) -> None:
+    working = jo.start("work", "--max-failures", "1", "--json", "--", "sh", "-c", "sleep 30")
+
+    def begun() -> list[int]:
+        runs = jo.document("dispatch", "--list")["runs"]
+        return [x["pid"] for x in runs if x["command_pid"]]
+
+    os.kill(until(begun, "a command")[0], signal.SIGKILL)
+    assert working.stdout is not None
+    said = []
+    while not any(x["event"] == "left_alone" for x in said):
+        said.append(json.loads(working.stdout.readline()))
+    ended = next(x for x in said if x["event"] == "ended")
+    assert (ended["outcome"], ended["message"]) == ("failed", "its runner was killed")
+    working.send_signal(signal.SIGTERM)
+    assert working.wait(LONG) == 143
+    assert jo.live() == []
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        (["work"], 2, "missing command: gitlease work -- ./agent.sh"),
+        (["work", "--base", "main", "--", "true"], 2, "--base needs --worktrees"),
+        (["work", "-j", "0", "--", "true"], 2, "0"),
+        (["work", "--", "no-such-command"], 7, "no-such-command: command not found"),
+        (["work", "--worktrees", "--base", "nowhere", "--", "true"], 7, "nowhere"),
+    ],
+)
+def test_what_cannot_be_is_said(jo: Desk, words: list[str], status: int, said: str) -> None:
+    done = jo.ask(*words)
+    assert done.returncode == status, done
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+    assert jo.live() == []
+
+
+# --- linked work trees ---------------------------------------------------------------------------
+
+
+def test_each_task_has_a_work_tree_and_a_branch(jo: Desk) -> None:
+    script = (
+        'test "$GITLEASE_RESOURCE" = F02 && { touch rest; exit 1; }; '
+        'echo work >"$GITLEASE_RESOURCE.txt"; git add .; git commit -qm "work"'
+    )
+    words = ("work", "-j", "2", "--worktrees", "--done-on-success", "--max-failures", "1")
+    done = jo.ask(*words, "--", "sh", "-c", script)
+    assert done.returncode == 1, done
+    folder = Path(f"{jo.clone}.worktrees")
+    assert [x.name for x in folder.iterdir()] == ["F02"], "what is not clean is kept"
+    assert f"{folder}/F02 was kept: it has changes that are not committed" in done.stdout
+    assert set(statuses(jo.clone).values()) == {"todo"}, "this work tree is nobody's"
+    assert git(jo.clone, "status", "--porcelain") == ""
+    for name in ("F01", "F03", "F04", "F05"):
+        said = git(jo.clone, "log", "--format=%s", f"origin/main..work/{name}").splitlines()
+        assert said == [f"finish {name}", "work", f"assign {name} to w1@example.com"]
+        assert "status: done" in git(jo.clone, "show", f"work/{name}:tasks/{name}.md")
+    assert "status: todo" in git(jo.clone, "show", "work/F02:tasks/F02.md")
+    assert jo.live() == []
+    (folder / "F02" / "rest").unlink()
+    done = jo.ask(*words, "--", "sh", "-c", "true")
+    assert done.returncode == 0, done
+    assert list(folder.iterdir()) == []
+    assert "status: done" in git(jo.clone, "show", "work/F02:tasks/F02.md")
+
+
+# --- a fleet -------------------------------------------------------------------------------------
+
+
+def all_over(working: list[subprocess.Popen[str]]) -> bool:
+    return all(process.poll() is not None for process in working)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["path", "http", "ssh"])
+def test_pools_that_are_killed_do_every_task_once(
+    kind: str, request: pytest.FixtureRequest, clones: Clones, tmp_path: Path
+) -> None:
+    remote: Remote = request.getfixturevalue(f"{kind}_remote")
+    made = clones(2)
+    with_tasks(made, remote, 40)
+    short_leases(made[0])
+    ran, dice = tmp_path / "ran", random.Random(11)
+    script = COUNT + "sleep 0.2"
+    words = ("work", "-j", "4", "--done-on-success", "--ttl", "5s", "--max-failures", "50")
+    with desks_in(made) as desks:
+        for desk in desks:
+            desk.env |= remote.env
+
+        def start(desk: Desk) -> subprocess.Popen[str]:
+            return desk.start(*words, "--", "sh", "-c", script, str(ran), stdout=subprocess.DEVNULL)
+
+        def count() -> int:
+            return len(ran.read_text().split()) if ran.exists() else 0
+
+        working = [start(desk) for desk in desks]
+        for number in range(1, 13):
+            until(lambda number=number: count() >= 2 * number or all_over(working), "the next task")
+            place = dice.randrange(2)
+            if dice.random() < 0.3:
+                working[place].kill()
+                working[place].wait(LONG)
+                working[place] = start(desks[place])
+                continue
+            runs = desks[place].document("dispatch", "--list")["runs"]
+            live = [x["pid"] for x in runs if x["state"] == "running"]
+            if live:
+                os.kill(dice.choice(live), signal.SIGKILL)
+        for process in working:
+            process.wait(4 * LONG)
+        for desk in desks:  # whatever a killed run left has lapsed by now, or does within seconds
+            until(lambda desk=desk: not desk.live(), "the end of every lease")
+            last = desk.ask(*words, "--", "sh", "-c", script, str(ran))
+            assert last.returncode in (0, 1), last
+        shown = desks[0].document("list", "--all")["leases"]
+        completed = Counter(x["resource"] for x in shown if x["state"] == "completed")
+        assert completed == Counter(f"F{n:02d}" for n in range(1, 41)), "each is done, and once"
+        log = desks[0].document("log", "--limit", "2000")["events"]
+        ends = Counter(x["resource"] for x in log if x["kind"] == "completed")
+        assert ends == completed
