@@ -9,6 +9,7 @@ import signal
 import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,10 @@ def lines(done: subprocess.CompletedProcess[str]) -> list[Any]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
+def is_free(desk: Desk) -> bool:
+    return not desk.live()
+
+
 def statuses(clone: Path) -> dict[str, str]:
     found = {}
     for file in sorted((clone / "tasks").glob("F*.md")):
@@ -64,7 +69,9 @@ def statuses(clone: Path) -> dict[str, str]:
 def test_a_pool_does_every_task_once(jo: Desk, tmp_path: Path) -> None:
     ran = tmp_path / "ran"
     script = COUNT + 'test -s "$GITLEASE_BRIEF" && head -n 1 "$GITLEASE_BRIEF"'
-    done = jo.ask("work", "-j", "3", "--done-on-success", "--json", "--", "sh", "-c", script, ran)
+    done = jo.ask(
+        "work", "-j", "3", "--done-on-success", "--json", "--", "sh", "-c", script, str(ran)
+    )
     assert done.returncode == 0, done
     said = lines(done)
     assert said[-1] == {
@@ -126,23 +133,27 @@ def test_the_same_for_one(jo: Desk) -> None:
     assert jo.live() == []
 
 
+def begun(desk: Desk) -> list[int]:
+    """The runners whose commands run, or ran."""
+    runs = desk.document("dispatch", "--list")["runs"]
+    return [x["pid"] for x in runs if x["command_pid"]]
+
+
 def pool(desk: Desk, *words: str, count: int = 2) -> subprocess.Popen[str]:
     """A pool that works for long, once it has started so many runs."""
     started = desk.start("work", "-j", str(count), *words, "--", "sh", "-c", "sleep 30")
-    runs = ["dispatch", "--list", "--json"]
-    until(
-        lambda: len([x for x in desk.document(*runs[:2])["runs"] if x["command_pid"]]) >= count,
-        "the start of the runs",
-    )
+    until(lambda: len(begun(desk)) >= count, "the start of the runs")
     return started
 
 
 def test_two_interrupts_stop_it_and_give_back(jo: Desk) -> None:
     working = pool(jo)
-    for _ in range(2):
-        working.send_signal(signal.SIGINT)
-        until(lambda: working.poll() is not None or True, "a moment")
-    until(lambda: working.poll() is not None or working.send_signal(signal.SIGINT), "its end")
+
+    def over() -> bool:
+        working.send_signal(signal.SIGINT)  # two that come at once may be one
+        return working.poll() is not None
+
+    until(over, "its end")
     assert working.wait(LONG) == 130
     assert jo.live() == []
     assert set(statuses(jo.clone).values()) == {"todo"}
@@ -160,14 +171,9 @@ def test_with_a_killed_pool_its_commands_end_and_give_back(jo: Desk) -> None:
 
 def test_a_killed_runner_counts_as_a_failure(jo: Desk) -> None:
     working = jo.start("work", "--max-failures", "1", "--json", "--", "sh", "-c", "sleep 30")
-
-    def begun() -> list[int]:
-        runs = jo.document("dispatch", "--list")["runs"]
-        return [x["pid"] for x in runs if x["command_pid"]]
-
-    os.kill(until(begun, "a command")[0], signal.SIGKILL)
+    os.kill(until(lambda: begun(jo), "a command")[0], signal.SIGKILL)
     assert working.stdout is not None
-    said = []
+    said: list[Any] = []
     while not any(x["event"] == "left_alone" for x in said):
         said.append(json.loads(working.stdout.readline()))
     ended = next(x for x in said if x["event"] == "ended")
@@ -227,10 +233,6 @@ def test_each_task_has_a_work_tree_and_a_branch(jo: Desk) -> None:
 # --- a fleet -------------------------------------------------------------------------------------
 
 
-def all_over(working: list[subprocess.Popen[str]]) -> bool:
-    return all(process.poll() is not None for process in working)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["path", "http", "ssh"])
 def test_pools_that_are_killed_do_every_task_once(
@@ -250,12 +252,14 @@ def test_pools_that_are_killed_do_every_task_once(
         def start(desk: Desk) -> subprocess.Popen[str]:
             return desk.start(*words, "--", "sh", "-c", script, str(ran), stdout=subprocess.DEVNULL)
 
-        def count() -> int:
-            return len(ran.read_text().split()) if ran.exists() else 0
-
         working = [start(desk) for desk in desks]
+
+        def enough(least: int) -> bool:
+            ran_now = len(ran.read_text().split()) if ran.exists() else 0
+            return ran_now >= least or all(x.poll() is not None for x in working)
+
         for number in range(1, 13):
-            until(lambda number=number: count() >= 2 * number or all_over(working), "the next task")
+            until(partial(enough, 2 * number), "the next task")
             place = dice.randrange(2)
             if dice.random() < 0.3:
                 working[place].kill()
@@ -269,7 +273,7 @@ def test_pools_that_are_killed_do_every_task_once(
         for process in working:
             process.wait(4 * LONG)
         for desk in desks:  # whatever a killed run left has lapsed by now, or does within seconds
-            until(lambda desk=desk: not desk.live(), "the end of every lease")
+            until(partial(is_free, desk), "the end of every lease")
             last = desk.ask(*words, "--", "sh", "-c", script, str(ran))
             assert last.returncode in (0, 1), last
         shown = desks[0].document("list", "--all")["leases"]
