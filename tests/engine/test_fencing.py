@@ -490,6 +490,18 @@ def test_a_late_push_of_a_holder_that_lost_its_lease_never_lands(world: World) -
     assert world.main == ""
 
 
+def test_work_refused_after_an_unanswered_try_lands_no_more(world: World) -> None:
+    """S6: the branch had moved on at the second try, and is back where the first one expects it."""
+    world.remote.pushes.append(Fault.LATE)
+    world.remote.late_by = 1_000
+    world.once("look", lambda: world.remote.work.update({MAIN: "another's"}))
+    with pytest.raises(Unavailable, match="can no longer land"):
+        world.push(JO)
+    del world.remote.work[MAIN]
+    world.remote.arrive()
+    assert world.main == ""
+
+
 # --- nothing to push, and dry runs ----------------------------------------------------------------
 
 

@@ -238,6 +238,21 @@ def test_a_push_that_never_lands_is_fenced_off_by_a_barrier(begun: World) -> Non
     assert begun.of(JO).read().warnings == ()
 
 
+@pytest.mark.parametrize(("fault", "times"), [(Fault.REFUSED, 1), (Fault.BUSY, 30)])
+def test_a_refusal_after_an_unanswered_try_makes_it_harmless(
+    begun: World, fault: Fault, times: int
+) -> None:
+    """S6: the server refused the second try, and may still carry the first one out."""
+    begun.remote.pushes.extend([Fault.LATE, *[fault] * times])
+    begun.remote.late_by = 1_000
+    with pytest.raises(Unavailable, match="can no longer land"):
+        begun.of(JO).claim([F001])
+    begun.remote.arrive()
+    assert begun.holders() == []
+    assert begun.of(JO).read().warnings == ()
+    assert begun.of(KIM).claim([F001]).status == "claimed"
+
+
 def test_without_a_barrier_the_outcome_is_unknown_and_said_later(begun: World) -> None:
     begun.remote.pushes.extend([Fault.LATE, Fault.LOST, Fault.LOST, Fault.LOST])
     begun.remote.late_by = 100

@@ -121,6 +121,22 @@ LEDGERS = (
         "tests/engine/test_service.py::test_what_the_server_refuses_twice_is_denied",
     ),
     Mutant(
+        "a refusal after an unanswered try believed",
+        "engine/transaction.py",
+        "            in_doubt = in_doubt or swapped.cause is Cause.UNREACHABLE\n",
+        "",
+        "S6",
+        "tests/engine/test_service.py::test_a_refusal_after_an_unanswered_try_makes_it_harmless",
+    ),
+    Mutant(
+        "refused work after an unanswered try believed",
+        "engine/transaction.py",
+        "if swapped.cause is Cause.WORK and not in_doubt:",
+        "if swapped.cause is Cause.WORK:",
+        "S6",
+        "tests/engine/test_fencing.py::test_work_refused_after_an_unanswered_try_lands_no_more",
+    ),
+    Mutant(
         "an undecided change decided anew",
         "engine/transaction.py",
         "            self._clock.sleep(self._jitter(again))",

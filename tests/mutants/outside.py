@@ -153,6 +153,15 @@ OUTSIDE = (
         "tests/stories/test_push_stories.py::test_a_takeover_while_one_s_own_hooks_run_refuses_it",
     ),
     Mutant(
+        "a ref of the repository that follows a ledger",
+        "push/place.py",
+        'if name == push.url or _follower(f"{prefix}/any", specs) is None:',
+        "if name:",
+        "S10",
+        "tests/stories/test_push_stories.py::test_ledgers_that_are_kept_a"
+        "s_branches_are_not_followed_either",
+    ),
+    Mutant(
         "a newer token taken for the one asked for",
         "push/fenced_push.py",
         "if x.token == token",
@@ -226,6 +235,22 @@ OUTSIDE = (
         "S5",
         "tests/git/test_changes_merge.py::test_a_side_that_is_followed_give"
         "s_up_the_work_of_the_other",
+    ),
+    Mutant(
+        "objects of a guard's look left in the repository",
+        "git/merges/alone.py",
+        '"GIT_OBJECT_DIRECTORY": folder,',
+        '"GIT_OBJECT_DIRECTORY": own,',
+        "S10",
+        "tests/git/test_changes_merge.py::test_looking_at_merges_leaves_nothing_behind",
+    ),
+    Mutant(
+        "hooks of the clone run as an edge is committed",
+        "tasks/edge_git.py",
+        'quiet = ("-c", "core.hooksPath=/dev/null")',
+        "quiet = ()",
+        "S10",
+        "tests/tasks/test_edge_commit.py::test_no_hook_runs",
     ),
     Mutant(
         "intents left behind not repaired",
