@@ -19,19 +19,19 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from support.chain import check_answers, load_calls, read_history
 from support.fences import clean_env
 from support.remotes import new_bare
 from support.soak.chaos import Chaos
 from support.soak.client import LONGEST, ROOT, Client, Journal
 from support.soak.disk import Disk
 from support.soak.gateway import TRANSPORTS, Gateway, Transport
-from support.soak.judging import check_answers, check_history, grants_in
 from support.soak.places import POLICY, REF, USERS, Place, make_places, seed_tasks
 
 
@@ -92,13 +92,22 @@ def soak(
         chaos.calm()
         for place in places:
             _must_work(place, journal)
-        journal.wrong += check_history(bare, REF, tips)
-        journal.wrong += check_answers(grants_in(bare, REF), journal.calls)
+        file.flush()
+        journal.wrong += judged(bare, log, tips)
         commits = _git(bare, "rev-list", "--count", REF)
         journal.counts["commits"] = int(commits)
         by_what = {"full disks": f"{small.how} (client), {servers_disk.how} (server)"}
         took = (time.monotonic() - started) / 60
         return Report(transport, seed, took, journal.counts, by_what, tuple(journal.wrong))
+
+
+def judged(bare: Path, log: Path, tips: Iterable[str] = ()) -> list[str]:
+    """What is wrong with a ledger's history, and where the calls of a journal disagree with it."""
+    history = read_history(bare, REF, tips)
+    assert history.verified is not None
+    wrong = [f"{x.commit}: {x.rule}: {x.message}" for x in history.verified.broken]
+    told = check_answers(history, load_calls(log))
+    return wrong + [f"{x.client}: {x.rule}: {x.message}" for x in told]
 
 
 def _run(

@@ -17,6 +17,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +78,8 @@ class LoggedCall:
         """Whether it may be about a resource."""
         if not self.resources:
             return True
-        return resource_key(resource) in {resource_key(word) for word in self.resources}
+        words = (spelt for word in self.resources for spelt in (word, word.rstrip("/")))
+        return resource_key(resource) in map(resource_key, words)
 
 
 @dataclass(frozen=True)
@@ -140,9 +142,10 @@ class History:
 
     def position(self, lease: Mapping[str, Any]) -> int | None:
         """Where the lease of an answer was written as it says; None where it never was."""
+        said = (lease["token"], lease["renewals"], lease["expires_at"])
         for version in self.versions.get(str(lease["lease_id"]), ()):
             record = version.record
-            if (record.token, record.renewals) == (lease["token"], lease["renewals"]):
+            if (record.token, record.renewals, _seconds(record.expires_at)) == said:
                 return version.since
         return None
 
@@ -168,11 +171,13 @@ def _verified(git_dir: Path | str, ref: str, tips: Iterable[str], into: History)
 
 
 def load_calls(file: Path) -> list[LoggedCall]:
-    """The calls that clients logged, a JSON object a line; fields that are not known are left."""
+    """The calls that clients logged, a JSON object a line; what is not known is passed over."""
     known = LoggedCall.__dataclass_fields__.keys()
     calls = []
     for line in file.read_text(encoding="utf-8").splitlines():
         said = {key: value for key, value in json.loads(line).items() if key in known}
+        if "client" not in said:  # what befell the clients may stand between their calls
+            continue
         said["resources"] = tuple(said.get("resources") or ())
         calls.append(LoggedCall(**said))
     return calls
@@ -190,10 +195,13 @@ class _Answers:
     def __init__(self, history: History, calls: Sequence[LoggedCall]) -> None:
         self._history = history
         self._calls = sorted(calls, key=lambda call: call.start)
-        self._opened: dict[str, float] = {}  # by client: when its first open call began
-        for call in self._calls:
-            if call.is_open:
-                self._opened.setdefault(call.client, call.start)
+        # What is called lost as it is taken may have been granted, and confirmed after its time.
+        self._open = [
+            call
+            for call in self._calls
+            if (call.is_open and call.verb in TAKES | ENDS)
+            or (call.code == "lost" and call.verb in TAKES)
+        ]
         self._places = [(call, at) for call in calls if (at := self._place(call)) is not None]
         by_end = sorted((call.end, at) for call, at in self._places)
         by_start = sorted(((call.start, at) for call, at in self._places), reverse=True)
@@ -214,13 +222,19 @@ class _Answers:
         """The position at which a call took effect; None where it had none, or nobody can say."""
         if call.is_open or call.code is not None or self._after_an_open_one(call):
             return None
+        if call.status == "run_out":  # the record of an edge that stays may look as before
+            return None
         found = [self._effect(call, lease) for lease in call.leases]
         known = [at for at in found if at is not None]
         return max(known) if known and call.verb in TAKES | ENDS | {"renew", "extend"} else None
 
     def _after_an_open_one(self, call: LoggedCall) -> bool:
         """Whether it may tell of what an earlier call of the same client did."""
-        return self._opened.get(call.client, call.start) < call.start
+        resources = [str(lease["resource"]) for lease in call.leases]
+        return any(
+            one.client == call.client and one.start < call.start and any(map(one.names, resources))
+            for one in self._open
+        )
 
     def _effect(self, call: LoggedCall, lease: Mapping[str, Any]) -> int | None:
         if call.status in ("released", "completed", "revoked"):
@@ -349,11 +363,7 @@ class _Answers:
     ) -> Iterator[Contradiction]:
         """What nobody was told must be the doing of a call that may have done it, each of one."""
         used: set[tuple[int, str]] = set()
-        maybe = [
-            (number, call)
-            for number, call in enumerate(self._calls)
-            if call.is_open and call.verb in verbs
-        ]
+        maybe = [(n, call) for n, call in enumerate(self._open) if call.verb in verbs]
         for grant in grants:
             found = next(
                 (
@@ -372,15 +382,21 @@ class _Answers:
                 used.add((found, grant.key[0]))
 
     def _may_be(self, call: LoggedCall, grant: LeaseRecord, what: str) -> bool:
-        if what == "end":
-            ender = self._history.ended_at[grant.lease_id][1]
-            return person(call.holder) == person(ender)
-        mine = person(call.holder) == person(grant.holder)
-        return mine and call.session in (None, grant.session)
+        """It is not of before the call, and of its person and session."""
+        ended = self._history.ended_at[grant.lease_id] if what == "end" else None
+        at, who = ended or (self._history.granted_at[grant.lease_id], grant.holder)
+        if person(call.holder) != person(who) or at <= self._window(call)[0]:
+            return False
+        return ended is not None or call.session in (None, grant.session)
 
     @staticmethod
     def _wrong(rule: str, call: LoggedCall, message: str) -> Contradiction:
         return Contradiction(rule, call.client, message)
+
+
+def _seconds(ms: int) -> str:
+    """A time as answers have it: whole seconds, rounded down."""
+    return datetime.fromtimestamp(ms // 1_000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _running(choose: Any, pairs: Iterable[tuple[float, int]]) -> list[int]:

@@ -110,6 +110,7 @@ def test_a_true_log_agrees(play: Play, history: History) -> None:
 def test_a_log_reads_back_as_it_was_written(play: Play, history: History, tmp_path: Path) -> None:
     file = tmp_path / "log.jsonl"
     lines = [json.dumps({**asdict(call), "exit": 0}) for call in play.calls]
+    lines.insert(1, json.dumps({"fault": "disk full", "at": 1.0}))
     file.write_text("\n".join(lines) + "\n", encoding="utf-8")
     assert load_calls(file) == play.calls
 
@@ -156,6 +157,24 @@ def a_renewal_that_did_not_land(calls: list[LoggedCall]) -> None:
         answer["leases"][0] |= {"renewals": 9}
 
     told(calls, nth(calls, "jo", "renew"), change)
+
+
+def an_end_that_was_not_given(calls: list[LoggedCall]) -> None:
+    def change(answer: dict[str, Any]) -> None:
+        answer["leases"][0] |= {"expires_at": "2001-01-01T00:00:00Z"}
+
+    told(calls, nth(calls, "jo", "claim"), change)
+
+
+def a_grant_of_before_the_call_that_may_have_got_it(calls: list[LoggedCall]) -> None:
+    at = nth(calls, "jo", "claim", 1)
+    calls[at] = replace(calls[at], answer=None, start=900, end=901)
+
+
+def an_order_that_a_killed_call_of_something_else_hides(calls: list[LoggedCall]) -> None:
+    killed = replace(calls[nth(calls, "kim", "claim")], answer=None, resources=("F009",))
+    calls.append(replace(killed, start=-5, end=-4))
+    a_claim_that_came_before_what_had_ended(calls)
 
 
 def a_release_of_what_is_held_still(calls: list[LoggedCall]) -> None:
@@ -210,6 +229,9 @@ FALSE: dict[Change, str] = {
     a_success_that_is_in_no_history: "answer",
     a_token_that_was_not_given: "answer",
     a_renewal_that_did_not_land: "answer",
+    an_end_that_was_not_given: "answer",
+    a_grant_of_before_the_call_that_may_have_got_it: "unheard",
+    an_order_that_a_killed_call_of_something_else_hides: "order",
     a_release_of_what_is_held_still: "answer",
     one_grant_for_two: "twice",
     a_claim_that_came_before_what_had_ended: "order",
@@ -238,6 +260,14 @@ def test_of_whom_nothing_was_heard_either_may_be_true(
         calls[at] = replace(calls[at], answer=answer)
     more = replace(calls[0], verb="claim", resources=("F009",), start=990, end=991, answer=answer)
     assert check_answers(history, [*calls, more]) == []
+
+
+def test_what_was_confirmed_too_late_may_have_been_granted(play: Play, history: History) -> None:
+    calls = list(play.calls)
+    at = nth(calls, "jo", "claim", 1)
+    late = {"ok": False, "error": {"code": "lost", "conflicts": []}}
+    calls[at] = replace(calls[at], answer=late, resources=("F003/",))
+    assert check_answers(history, calls) == []
 
 
 def test_one_call_of_whom_nothing_was_heard_explains_one_grant(

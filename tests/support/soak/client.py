@@ -60,12 +60,10 @@ class Journal:
     file: IO[str]
     counts: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
-    calls: list[dict[str, Any]] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def call(self, entry: dict[str, Any]) -> None:
         with self._lock:
-            self.calls.append(entry)
             self.counts["operations"] += 1
             self.file.write(json.dumps(entry, sort_keys=True) + "\n")
 

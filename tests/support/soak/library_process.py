@@ -9,6 +9,7 @@ import dataclasses
 import json
 import sys
 import traceback
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
@@ -22,7 +23,8 @@ def main() -> None:
         try:
             answer = _done(call)
         except gitlease.GitleaseError as error:
-            answer = {"ok": False, "error": {"code": error.code, "message": str(error)}}
+            said = {"code": error.code, "message": str(error)}
+            answer = {"ok": False, "error": said | {"conflicts": _leases(error.views)}}
         except Exception:
             answer = {"ok": False, "error": {"code": "internal"}, "trace": traceback.format_exc()}
         print(json.dumps(answer, default=_plain), flush=True)
@@ -44,7 +46,11 @@ def _done(call: dict[str, Any]) -> dict[str, Any]:
             status = "extended"
         else:
             found += leases.list()
-    return {"ok": True, "status": status, "leases": [dataclasses.asdict(x) for x in found]}
+    return {"ok": True, "status": status, "leases": _leases(found)}
+
+
+def _leases(found: Iterable[gitlease.Lease]) -> list[dict[str, Any]]:
+    return [dataclasses.asdict(lease) for lease in found]
 
 
 def _plain(value: object) -> str:
