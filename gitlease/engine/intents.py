@@ -39,7 +39,6 @@ class Intents:
     def __init__(self, edges: Edges) -> None:
         self._files, self._people = edges.files, edges.rules.people
         self._holder = edges.holder
-        self._unwritten: list[Intent] = []
 
     def begin(
         self, planned: Iterable[Planned], *, goal: str, operations: Sequence[str], commit: bool
@@ -80,14 +79,18 @@ class Intents:
             self._files.settled(intent)
             return written, ()
         # The ledger has changed, and that must be said: the intent stays for the next command.
-        self._unwritten.append(intent)
+        self._files.leave(intent)
         said = "the ledger has it, but the task file could not follow"
         return written, tuple(f"{said}: {problem}" for problem in problems)
 
     def left_behind(self) -> Sequence[Intent]:
-        """What killed commands began, and what this process could not write itself."""
-        again, self._unwritten = self._unwritten, []
-        return [*self._files.left_behind(), *again]
+        """What killed commands began, and what could not be written so far."""
+        return self._files.left_behind()
+
+    def leave(self, intent: Intent | None) -> None:
+        """Leave it to a later command: nobody can tell yet whether the ledger has it."""
+        if intent is not None:
+            self._files.leave(intent)
 
     def repair(self, intent: Intent, ledger: Ledger | None) -> tuple[str, ...]:
         """Finish what a killed command had begun, where the ledger has it; what to say of that."""
@@ -106,7 +109,7 @@ class Intents:
             problems = [f"{w.change.file}: {w.problem}" for w in written if w.problem]
         problems += [f"there is no task file of {c.resource} here ({c.message})" for c in away]
         if problems:
-            self._unwritten.append(intent)
+            self._files.leave(intent)
         else:
             self._files.settled(intent)
         said = [f"a stopped command is still to be finished: {text}" for text in problems]

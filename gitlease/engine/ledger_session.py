@@ -220,7 +220,9 @@ class LedgerSession:
         head = head or self.store.fetch(self.layer)
         open_still = {op for p in self.store.pending(self.layer) for op in p.operations}
         for intent in left:
-            if not open_still.intersection(intent.operations):
+            if open_still.intersection(intent.operations):
+                self.intents.leave(intent)
+            else:
                 said += self.intents.repair(intent, head.ledger)
         return tuple(said)
 

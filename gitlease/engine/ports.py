@@ -332,11 +332,14 @@ class TaskFiles(Protocol):
     def settled(self, intent: Intent) -> None:
         """Forget an intent."""
 
+    def leave(self, intent: Intent) -> None:
+        """Leave an intent behind, for whichever process looks next: this one or another."""
+
     def at(self, root: str) -> TaskFiles | None:
         """The task files of another work tree of this clone; None where it is gone."""
 
     def left_behind(self) -> Sequence[Intent]:
-        """The intents of processes that are no more; each is handed to one process at a time."""
+        """The intents that were left, or whose processes are no more; each to one at a time."""
 
 
 class Inbox(Protocol):

@@ -81,7 +81,9 @@ def change_with_edges(
     try:
         step, said = session.step(what, operations)
     except GitleaseError as refusal:
-        if not session.may_land(ids):
+        if session.may_land(ids):
+            intents.leave(intent)
+        else:
             intents.forget(intent)
         if isinstance(refusal, LeaseHeld) and refusal.holder and not refusal.conflicts:
             refusal.hints += says_so(planned, refusal.resource)

@@ -21,7 +21,7 @@ from gitlease.git.query import reason_of
 from gitlease.git.repository import TIMEOUT, Repository
 from gitlease.settings.sources import Tasks
 from gitlease.store.private_store import make_folder
-from gitlease.tasks.edge_git import HEAD, INDEX, IndexEntry, UserGit, refusal
+from gitlease.tasks.edge_git import HEAD, INDEX, REMOVE_IT, IndexEntry, UserGit, refusal
 from gitlease.tasks.edit import edit_task
 from gitlease.tasks.scan import MAX_BYTES, printable
 
@@ -98,7 +98,7 @@ def _commit(git: UserGit, tasks: Tasks, changes: Sequence[TaskChange]) -> str | 
             return commit
         why = reason_of(said)
         if "File exists" in said.err:  # the lock of a git that runs, or of one that was killed
-            why += " Once no git runs here, remove that file."
+            why += f" {REMOVE_IT}"
         if now == (plan.branch, plan.head) and "File exists" not in said.err:
             break
     raise refusal(f"the edge could not be committed: {why}", "repeat it, or commit it yourself")

@@ -19,6 +19,7 @@ from gitlease.tasks.scan import printable
 
 PATIENCE = 3.0  # seconds to wait for another git that has the index
 SIGNING = 120.0  # seconds: a person may have to type a passphrase
+REMOVE_IT = "Once no git runs here, remove that file."
 HEAD, INDEX = "in the last commit", "as it is staged"
 
 _HEADS = {"MERGE_HEAD": "merge", "CHERRY_PICK_HEAD": "cherry-pick", "REVERT_HEAD": "revert"}
@@ -170,8 +171,8 @@ class UserGit:
         deadline = time.monotonic() + PATIENCE
         while locked():
             if time.monotonic() >= deadline:
-                message = f"another git has the index, or was killed: {self.index_lock} exists"
-                raise refusal(message, "once no git runs here, remove it and repeat the command")
+                message = f"another git has the index, or was killed: {self.index_lock} exists."
+                raise refusal(f"{message} {REMOVE_IT}", "repeat the command after that")
             time.sleep(0.02)
 
     def tidy(self) -> None:

@@ -67,6 +67,10 @@ class EdgeJournal:
         if _ID.fullmatch(intent.id):
             self._forget(intent.id)
 
+    def leave(self, intent: Intent) -> None:
+        """Let go of an intent that cannot be made now: whoever looks next takes it."""
+        self._let_go(intent.id)
+
     def left_behind(self) -> Sequence[Intent]:
         """The intents that no living process has, oldest first; they are this object's from now.
 
@@ -145,6 +149,9 @@ class EdgeJournal:
         for file in (self._file(name), self._lock(name)):
             with contextlib.suppress(OSError):
                 os.unlink(file)
+        self._let_go(name)
+
+    def _let_go(self, name: str) -> None:
         for held in (self._mine, self._taken):
             if name in held:
                 os.close(held.pop(name))

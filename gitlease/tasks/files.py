@@ -166,6 +166,9 @@ class GitTaskFiles:
     def settled(self, intent: Intent) -> None:
         self._journal.settled(intent)
 
+    def leave(self, intent: Intent) -> None:
+        self._journal.leave(intent)
+
     def left_behind(self) -> Sequence[Intent]:
         return self._journal.left_behind() if os.path.isdir(self._intents) else ()
 

@@ -421,7 +421,6 @@ def test_an_unknown_outcome_keeps_the_intent_until_it_is_known(
     world.remote.pushes.clear()
     world.remote.arrive()
     for text in ("the ledger moves on", "and what was open is settled"):
-        files.alive.clear()
         world.of(JO).note(F002, text)
     assert files["F001"].assigned == ((JO.holder,) if landed else ())
     assert not files.intents
@@ -435,7 +434,6 @@ def test_a_file_that_broke_meanwhile_is_told_and_tried_again(world: World) -> No
     files.unwritable.add("tasks/F001.md")
     assert "tasks/F001.md: cannot be written" in " ".join(world.of(JO).read().warnings)
     files.unwritable.clear()
-    files.alive.clear()
     world.of(JO).read()
     assert files["F001"].assigned == (JO.holder,)
     assert not files.intents
@@ -450,7 +448,6 @@ def test_a_file_that_is_away_is_written_when_it_is_back(world: World) -> None:
     away = files.tasks.pop("tasks/F001.md")
     assert "there is no task file of F001 here" in " ".join(world.of(JO).read().warnings)
     files.tasks[away.file] = away
-    files.alive.clear()
     world.of(JO).read()
     assert files["F001"].assigned == (JO.holder,)
     assert not files.intents

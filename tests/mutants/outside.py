@@ -255,10 +255,18 @@ OUTSIDE = (
     Mutant(
         "intents left behind not repaired",
         "engine/intents.py",
-        "return [*self._files.left_behind(), *again]",
-        "return again",
+        "return self._files.left_behind()",
+        "return ()",
         "S8",
         "tests/engine/test_edges_service.py::test_a_kill_is_repaired_by_the_next_command",
+    ),
+    Mutant(
+        "an intent that could not be made kept from the next command",
+        "tasks/edge_journal.py",
+        "        self._let_go(intent.id)\n",
+        "        self._file(intent.id)\n",
+        "S8",
+        "tests/tasks/test_edge_journal.py::test_what_is_left_is_taken_by_whoever_looks_next",
     ),
     Mutant(
         "an intent finished that was never granted",

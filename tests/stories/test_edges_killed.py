@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 from collections.abc import Callable
@@ -15,10 +14,11 @@ from support.repos import git
 from support.service import LeaseService
 
 from gitlease.core.edge import Task
+from gitlease.core.errors import Invalid
 from gitlease.core.resources.resource import Resource, parse_resource
 from gitlease.engine.answers import ClaimOptions
 from gitlease.store.ref_store import RefLedgerStore
-from gitlease.tasks import edge_git
+from gitlease.tasks import edge_commit, edge_git
 from gitlease.tasks.edge_journal import EdgeJournal
 from gitlease.wiring.workspace import open_workspace
 
@@ -147,16 +147,61 @@ def test_lease_and_edge_agree_after_a_kill_at_any_step(
             VERBS[verb](LeaseService(open_workspace(str(clone)).ledger), resource, commit)
 
         killed = in_child(act)
-        gc.collect()  # what read before lets go of the intents that it took
         LeaseService(open_workspace(str(clone)).ledger).read()
         agree(clone, resource, verb, commit=commit)
         if not killed:
             break
     assert number > 8
     assert not killed, "there are more steps than tasks"
-    gc.collect()
     for _ in range(2):  # the ledger moves on, and with it whatever was undecided
         LeaseService(open_workspace(str(clone)).ledger).note(name_of(0), "done with it")
     left = list((clone / ".git" / "gitlease").glob("state/**/edges/*.json"))
     assert not left
     assert [*(clone / "tasks").iterdir()] == [*(clone / "tasks").glob("F*.md")]
+
+
+@pytest.mark.parametrize(
+    ("verb", "lock"),
+    [("claim", "index.lock"), ("release", "HEAD.lock"), ("done", "refs/heads/main.lock")],
+)
+def test_the_lock_of_a_killed_git_is_named_until_it_is_gone(
+    clone: Path, verb: str, lock: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S8: it may be a living git's, for all that anyone can tell: a person has to remove it."""
+    monkeypatch.setattr(edge_git, "PATIENCE", 0.0)
+    git(clone, "config", "core.filesRefLockTimeout", "0")
+    task, left = name_of(1), clone / ".git" / lock
+
+    def service() -> LeaseService:
+        return LeaseService(open_workspace(str(clone)).ledger)
+
+    def killed(*_: object) -> None:
+        left.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def act() -> None:
+        edge_commit.commit_edges = killed  # type: ignore[assignment]
+        VERBS[verb](service(), task, True)
+
+    if verb in ("release", "done"):
+        service().claim([task], ClaimOptions(commit=True))
+    head = git(clone, "rev-parse", "HEAD")
+    assert in_child(act)
+    following: list[Callable[[], Any]] = [
+        lambda: service().read(),
+        lambda: service().note(name_of(2), "seen"),
+        lambda: VERBS[verb](service(), task, True),
+        lambda: service().read(),
+    ]
+    for again in following:
+        try:
+            said = " ".join(again().warnings)
+        except Invalid as refused:
+            said = refused.message
+        assert f"{left}" in said
+        assert "Once no git runs here, remove that file." in said
+        assert git(clone, "rev-parse", "HEAD") == head
+    left.unlink()
+    service().read()
+    agree(clone, task, verb, commit=True)
+    assert git(clone, "rev-parse", "HEAD^") == head

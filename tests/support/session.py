@@ -44,6 +44,9 @@ class NoTaskFiles:
     def settled(self, intent: Intent) -> None:
         """Nothing was intended."""
 
+    def leave(self, intent: Intent) -> None:
+        """Nothing was intended."""
+
     def at(self, root: str) -> None:
         return None
 

@@ -102,6 +102,9 @@ class MemoryTasks:
         self.reached("before settling")
         self.intents.pop(intent.id, None)
 
+    def leave(self, intent: Intent) -> None:
+        self.alive.discard(intent.id)
+
     def at(self, root: str) -> MemoryTasks:
         return self
 

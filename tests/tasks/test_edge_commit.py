@@ -934,7 +934,7 @@ def test_an_index_that_stays_locked_is_refused_and_nothing_is_committed(
     (clone.root / ".git/index.lock").touch()
     clone.in_tree()
     refusal = clone_locked(clone)
-    assert "index.lock exists" in refusal.message
+    assert refusal.message.endswith("index.lock exists. Once no git runs here, remove that file.")
     (clone.root / ".git/index.lock").unlink()
     assert clone.commit()
     assert clone.status() == ""

@@ -204,6 +204,18 @@ def test_what_was_taken_and_not_settled_comes_again(folder: Path) -> None:
     assert journal(folder).left_behind() == []
 
 
+def test_what_is_left_is_taken_by_whoever_looks_next(folder: Path) -> None:
+    mine, other = journal(folder), journal(folder)
+    mine.intend(intent_of())
+    for one in (mine, other, mine):
+        one.leave(intent_of())
+        assert one.left_behind() == [intent_of()]
+        one.leave(intent_of())
+    with process(folder, "take") as (_, taken):
+        assert taken == "op-1"
+        assert mine.left_behind() == []
+
+
 def test_the_oldest_comes_first(folder: Path) -> None:
     leave(folder, *[intent_of(name) for name in ("b", "a", "c")])
     for age, name in enumerate(("c", "b", "a")):
