@@ -176,6 +176,14 @@ class Edges:
         known = self._known(resources)
         return [self._ended(r, known, status, keep_status) for r in resources]
 
+    def unknown(self, resources: Sequence[Resource]) -> dict[Resource, NotFound]:
+        """Which of these names are no tasks where names must be, and like one: with a refusal."""
+        known = self._known(resources)
+        names = [r for r in resources if known.required and not r.is_path]
+        others = [r for r in names if known.task(r, lenient=True) is None]
+        refused = {r: known.unknown(r) for r in others}
+        return {r: refusal for r, refusal in refused.items() if refusal.hints}
+
     def task(self, resource: Resource) -> Task:
         """The task of a name. NotFound when there is none, Invalid when its file is broken."""
         known = self._known([resource], always=True)

@@ -48,6 +48,14 @@ class Snapshot:
 
 
 @dataclass(frozen=True, slots=True)
+class LedgerStep:
+    """A state of a ledger on the way between two others, with what was said of the step to it."""
+
+    ledger: Ledger
+    events: tuple[Event, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Change:
     """A decided step of one ledger on ``base``; ``what`` names it for people."""
 
@@ -199,6 +207,12 @@ class LedgerStore(Protocol):
 
     def history(self, layer: str, limit: int) -> tuple[Event, ...]:
         """The audit trail of the last known state, newest first."""
+
+    def steps(self, before: Snapshot, after: Snapshot, limit: int) -> Sequence[LedgerStep]:
+        """Every state after one of this clone's up to another, oldest first.
+
+        Nothing where there are more than ``limit``, or history does not lead from one to the other.
+        """
 
     def shown(self, layer: str, notices: Iterable[str]) -> frozenset[str]:
         """Remember notices as shown in this clone; returns those that had been shown before."""

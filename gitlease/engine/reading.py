@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gitlease.core.errors import Invalid
 from gitlease.core.frozen import replace
 from gitlease.core.ledger import Ledger
 from gitlease.core.moves.tickets import line
@@ -11,7 +12,7 @@ from gitlease.core.outcome import Event
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import Resource
 from gitlease.engine.answers import Reading
-from gitlease.engine.ledger_session import LedgerSession
+from gitlease.engine.ledger_session import LedgerSession, Look
 from gitlease.engine.notices import of_damage, unreadable_line
 from gitlease.engine.ports import Snapshot
 
@@ -59,6 +60,29 @@ def _of_resource(
         waiting=line(ledger.tickets(resource), session.clock.now().wall_ms),
         warnings=unreadable_line(ledger, resource),
     )
+
+
+def check_known(session: LedgerSession, resources: Sequence[Resource]) -> None:
+    """NotFound for a name that is like a task's, and neither a task nor in the ledger: a typo.
+
+    Asks the remote only where this clone does not know better.
+    """
+    for resource, refusal in session.edges.unknown(resources).items():
+        if not _in_ledger(session.known_look(), resource) and not _in_ledger(
+            session.look(), resource
+        ):
+            refusal.hints = (*refusal.hints, "a name that is no task is meant with --any")
+            raise refusal
+
+
+def _in_ledger(look: Look | None, resource: Resource) -> bool:
+    ledger = None if look is None else look.head.ledger
+    if ledger is None:
+        return False
+    try:
+        return bool(ledger.leases_of(resource) or ledger.notes(resource))
+    except Invalid:
+        return True  # the verb itself says what is wrong with its record
 
 
 def read_log(

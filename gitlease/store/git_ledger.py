@@ -99,6 +99,11 @@ class GitRefs:
     def events(self, version: str, limit: int) -> tuple[Event, ...]:
         return history.read_events(self._store.repo, version, limit)
 
+    def steps(
+        self, earlier: str, version: str, limit: int
+    ) -> tuple[tuple[str, tuple[Event, ...]], ...]:
+        return history.read_steps(self._store.repo, earlier, version, limit)
+
     def keep(self, layer: str, version: str) -> None:
         import pygit2
 

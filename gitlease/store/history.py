@@ -98,6 +98,24 @@ def read_events(repo: pygit2.Repository, version: str, limit: int) -> tuple[Even
     return tuple(found[:limit])
 
 
+def read_steps(
+    repo: pygit2.Repository, earlier: str, version: str, limit: int
+) -> tuple[tuple[str, tuple[Event, ...]], ...]:
+    """The steps from an earlier commit to a later one, oldest first, with what each tells.
+
+    A renewal that was replaced since counts from the decision before it. Nothing where the way
+    cannot be found within ``limit`` steps.
+    """
+    ends, found = {earlier, decision(repo, earlier)}, list[tuple[str, tuple[Event, ...]]]()
+    for commit in walk(repo, version):
+        if str(commit.id) in ends:
+            return tuple(reversed(found))
+        if len(found) == limit:
+            break
+        found.append((str(commit.id), tuple(events_in(message_of(commit)))))
+    return ()
+
+
 def walk(repo: pygit2.Repository, version: str) -> Iterator[pygit2.Commit]:
     """The commits of a ledger, from one backwards, as far as they can be read."""
     commit = read_commit(repo, version)

@@ -18,7 +18,7 @@ from gitlease.core.frozen import dataclass, replace
 from gitlease.core.ledger import Fate, Ledger
 from gitlease.core.outcome import Event
 from gitlease.core.policy import History
-from gitlease.engine.ports import Cause, Change, Pending, Prepared, Snapshot, Swapped
+from gitlease.engine.ports import Cause, Change, LedgerStep, Pending, Prepared, Snapshot, Swapped
 from gitlease.store.damage import CacheDamaged
 from gitlease.store.heads import Heads
 
@@ -80,6 +80,14 @@ class Refs(Protocol):
     def events(self, version: str, limit: int) -> tuple[Event, ...]:
         """The audit trail of a version, newest first."""
 
+    def steps(
+        self, earlier: str, version: str, limit: int
+    ) -> tuple[tuple[str, tuple[Event, ...]], ...]:
+        """The versions after an earlier one up to a later one, oldest first, and what each tells.
+
+        Nothing where there are more, or the earlier one is not on the way.
+        """
+
     def keep(self, layer: str, version: str) -> None:
         """Keep the objects of a known head."""
 
@@ -130,6 +138,12 @@ class RefLedgerStore:
     def history(self, layer: str, limit: int) -> tuple[Event, ...]:
         known = self._heads.load(layer)
         return self._refs.events(known.version, limit) if known else ()
+
+    def steps(self, before: Snapshot, after: Snapshot, limit: int) -> Sequence[LedgerStep]:
+        if not before.version or not after.version:
+            return ()
+        steps = self._repaired(lambda: self._refs.steps(before.version, after.version, limit))
+        return [LedgerStep(self._heads.read(version), events) for version, events in steps]
 
     # --- writing --------------------------------------------------------------------------------
 

@@ -452,6 +452,24 @@ def test_a_watch_tells_every_kind_of_event(scene: Scene) -> None:
     ]
 
 
+def test_what_comes_and_goes_between_two_looks_is_told_with_its_times(scene: Scene) -> None:
+    def again(session: str) -> None:
+        scene.of(KIM).release([F001])
+        scene.of(JO).claim([F001])
+        scene.of(JO).release([F001])
+        scene.of(KIM).claim([F001])
+
+    scene.after(20, lambda: again("a"))
+    scene.after(21, lambda: again("b"))
+    found = watch(scene, 60)
+    once = ("released", "available", "claimed")
+    assert [name.partition(" ")[0] for name in names(found)] == [*once, *once, *once, *once]
+    times = [round(event.at.timestamp() - scene.start / 1_000) for _, _, event in found]
+    assert times == [20] * 6 + [21] * 6
+    holders = [event.holder for _, _, event in found if event.kind == "claimed"]
+    assert holders == [JO.holder, KIM.holder] * 2
+
+
 def test_an_event_says_whose_lease_it_was(scene: Scene) -> None:
     scene.after(20, lambda: scene.of(KIM).release([F001]))
     (_, _, released), (_, _, available) = watch(scene, 60, "F001")

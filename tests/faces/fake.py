@@ -26,7 +26,7 @@ from gitlease.core.lease import Actor, Lease
 from gitlease.core.ledger import Fate, Ledger
 from gitlease.core.outcome import Event
 from gitlease.engine.edges import EdgeRules, Edges
-from gitlease.engine.ports import Change, Pending, Prepared, Snapshot, Swapped, TaskList
+from gitlease.engine.ports import Change, LedgerStep, Pending, Prepared, Snapshot, Swapped, TaskList
 from gitlease.engine.queue.queueing import TaskQueue
 from gitlease.faces.cli.app import run
 from gitlease.guard.carried import CarriedFolder
@@ -48,6 +48,9 @@ class MemoryStore:
     seen: dict[tuple[str, str], Sighting] = field(default_factory=dict)
     notices: set[str] = field(default_factory=set)
     numbers: Iterable[int] = field(default_factory=lambda: itertools.count(1))
+
+    def steps(self, before: Snapshot, after: Snapshot, limit: int) -> tuple[LedgerStep, ...]:
+        return ()  # nothing is kept of what was between
 
     def known(self, layer: str) -> Snapshot | None:
         return self._snapshot(layer) if layer in self.heads else None

@@ -390,7 +390,7 @@ def test_whoami_explains() -> None:
 
 def test_every_option_reaches_the_workspace_before_and_after_the_verb() -> None:
     ada, _ = make_desks()
-    ada.ok("-C", "a", "--session", "s", "list", "-C", "b", "--layer", "night", "--remote", "up")
+    ada.ok("-C", "a", "--session", "s", "log", "-C", "b", "--layer", "night", "--remote", "up")
     assert ada.opened == [
         {
             "directory": "a/b",
@@ -403,6 +403,17 @@ def test_every_option_reaches_the_workspace_before_and_after_the_verb() -> None:
     ]
     ada.ok("--local", "list", "--no-session")
     assert (ada.opened[1]["local"], ada.opened[1]["no_session"]) == (True, True)
+
+
+def test_a_layer_that_nobody_uses_is_mistyped() -> None:
+    ada, _ = make_desks()
+    ada.ok("claim", "F001")
+    for verb in ("list", "status"):
+        refused = ada.run(verb, "--layer", "glbal")
+        assert refused.code == 7
+        assert "there is no layer glbal: nobody has claimed anything in it" in refused.err
+        assert "hint: did you mean global?" in refused.err
+    assert ada.run("list", "--layer", "global").code == 0
 
 
 def test_the_verbs_of_this_face() -> None:

@@ -11,7 +11,9 @@ from faces.fake import NOON, Desk, make_desks
 from support.clock import ManualClock
 from support.tasks import task
 
+from gitlease.core.edge import Task
 from gitlease.core.errors import Unavailable
+from gitlease.core.resources.resource import parse_resource
 from gitlease.engine.waiting import head_watcher as polling
 from gitlease.faces.library.leases import Leases
 
@@ -166,7 +168,21 @@ def test_watch_tells_a_person_what_happens(desks: tuple[Desk, Desk]) -> None:
         "12:00:50Z released F002 by ada@example.com (scope parser, on laptop, branch main)",
         "12:00:50Z available F002 (scope parser)",
     ]
-    assert ran.err == ""
+    assert ran.err == "watching all leases in layer global on origin (memory)\n"
+
+
+def test_a_name_like_a_task_s_is_mistyped() -> None:
+    task = Task(resource=parse_resource("F001"), file="tasks/F001.md", assigned=())
+    ada, _ = make_desks(task)
+    for words in (("wait", "F0O1"), ("watch", "F0O1"), ("note", "F0O1", "hello")):
+        refused = ada.run(*words)
+        assert refused.code == 7
+        assert "there is no task F0O1: no task file has this id" in refused.err
+        assert "hint: did you mean F001" in refused.err
+        assert "--any" in refused.err
+    assert ada.run("wait", "F0O1", "--any").code == 0
+    assert ada.run("note", "F0O1", "hello", "--any").code == 0
+    assert ada.run("wait", "F0O1").code == 0, "it is in the ledger by now"
 
 
 def test_watch_gives_a_pipe_fields(desks: tuple[Desk, Desk]) -> None:

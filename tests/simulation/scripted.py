@@ -201,6 +201,11 @@ class Remote:
     def remedy(self, layer: str, version: str, current: str) -> str:
         return f"{layer} at {version}"
 
+    def steps(
+        self, earlier: str, version: str, limit: int
+    ) -> tuple[tuple[str, tuple[Event, ...]], ...]:
+        return ()  # nobody watches here
+
     def events(self, version: str, limit: int) -> tuple[Event, ...]:
         return ()
 

@@ -141,6 +141,16 @@ class MemoryRefs:
             version = step.parent
         return tuple(found[:limit])
 
+    def steps(
+        self, earlier: str, version: str, limit: int
+    ) -> tuple[tuple[str, tuple[Event, ...]], ...]:
+        ends, found = {earlier, self.decision(earlier)}, list[tuple[str, tuple[Event, ...]]]()
+        while version and version not in ends and len(found) < limit:
+            step = self._remote.steps[version]
+            found.append((version, tuple(step.events)))
+            version = step.parent
+        return tuple(reversed(found)) if version in ends else ()
+
     def keep(self, layer: str, version: str) -> None:
         """Nothing is ever lost here."""
 

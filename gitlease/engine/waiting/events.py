@@ -2,7 +2,7 @@
 
 Two states and two instants are compared, so what the clock alone does (a lease lapses, and what it
 covered becomes available) is told like what somebody wrote. What came and went between the two is
-not seen: the audit trail has that.
+not seen: whoever is to miss nothing compares every state with the next.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from gitlease.core.instant import MS
 from gitlease.core.lease import Lease, LeaseKey, State, same_person
 from gitlease.core.ledger import Ledger, Notice
 from gitlease.core.moves.conflicts import rivals_of
+from gitlease.core.outcome import Event
 from gitlease.core.policy import DEFAULT_POLICY, Policy
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import Resource, scopes_overlap
@@ -88,13 +89,16 @@ Part = tuple[Resource, str]
 """A resource and a scope of its work."""
 
 
-def events_between(before: Scene, after: Scene, parts: Sequence[Part] = ()) -> list[Happening]:
+def events_between(
+    before: Scene, after: Scene, parts: Sequence[Part] = (), said: Sequence[Event] = ()
+) -> list[Happening]:
     """What happened from one state to the next, what became available last.
 
     ``parts`` leaves out what shares no work with any of them, and tells of each when it becomes
-    available; without any of them all is told, of each lease that kept others out.
+    available; without any of them all is told, of each lease that kept others out. ``said`` is what
+    the audit trail has of the step, for its times.
     """
-    return _Comparison(before, after, parts).events()
+    return _Comparison(before, after, parts, said).events()
 
 
 def next_lapse(scene: Scene, parts: Sequence[Part] = ()) -> int | None:
@@ -142,8 +146,11 @@ def _readable(ledger: Ledger | None, resource: Resource) -> bool:
 class _Comparison:
     """Two states of a ledger, as far as their leases share work with some parts."""
 
-    def __init__(self, before: Scene, after: Scene, parts: Sequence[Part]) -> None:
+    def __init__(
+        self, before: Scene, after: Scene, parts: Sequence[Part], said: Sequence[Event]
+    ) -> None:
         self._before, self._after, self._parts = before, after, parts
+        self._told_at = {event.token: event.at for event in said if event.kind == "released"}
         self._old = {x.key: x for x in _leases(before.ledger, parts)}
         self._new = {x.key: x for x in _leases(after.ledger, parts)}
 
@@ -158,7 +165,8 @@ class _Comparison:
                 continue
             notice = self._notice(lease)
             if notice is None and self._was_released(lease, now):
-                yield _of(WatchKind.RELEASED, lease, self._after.moment.now.wall_ms)
+                at = self._told_at.get(lease.token, self._after.moment.now.wall_ms)
+                yield _of(WatchKind.RELEASED, lease, at)
             elif notice is not None and notice.what == "revoked":
                 yield _of(WatchKind.REVOKED, lease, notice.at)
             # What was taken over is told of whoever has it now.

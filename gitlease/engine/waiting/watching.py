@@ -2,7 +2,8 @@
 
 The remote is looked at often while something happens and less often while nothing does; a lapse
 is told at its instant, but never from old knowledge: it is looked first whether there is a renewal.
-A remote that cannot be reached for a while is waited for.
+What came and went between two looks is told from the ledger's history, in its order and with its
+times. A remote that cannot be reached for a while is waited for.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ LOOK = 7.0  # seconds between looks in the first minute, and while something hap
 LOOK_MOST = 30.0
 SLOWER = 1.3
 MINUTE = 60.0
+MOST_STEPS = 2_000  # between two looks that are told one by one
 ENDED = {WatchKind.RELEASED: State.RELEASED, WatchKind.REVOKED: State.REVOKED}
 
 
@@ -80,6 +82,7 @@ class Watcher:
         self._look = LOOK
         self._looked: Instant = session.clock.now()
         self._trouble = False
+        self._head: Snapshot | None = None
 
     def events(self, *, seconds: int | None = None) -> Iterator[WatchEvent]:
         """What happens from now on, for at most ``seconds``; without a limit it never ends.
@@ -87,7 +90,7 @@ class Watcher:
         Raises what the first look at the remote raises, and later whatever no patience helps with.
         """
         began = self._looked = self._clock.now()
-        head = self._watcher.fetch()
+        head = self._head = self._watcher.fetch()
         scene = self._scene(head)
         self._on_begin(head)
         limit = LONGEST if seconds is None else seconds
@@ -122,11 +125,29 @@ class Watcher:
         if not woken:
             self._looked = self._clock.now()
             self._watcher.look()
-        after = self._scene(self._watcher.refresh() or self._watcher.fetch())
+        old, new = self._head, self._watcher.refresh() or self._watcher.fetch()
+        self._head, after = new, self._scene(new)
         try:
-            return events_between(before, after, self._parts), after
+            return self._on_the_way(before, after, old, new), after
         except HeadGone:  # nothing can be compared any more with what this clone has lost
-            return [], self._scene(self._watcher.fetch())
+            self._head = self._watcher.fetch()
+            return [], self._scene(self._head)
+
+    def _on_the_way(
+        self, before: Scene, after: Scene, old: Snapshot | None, new: Snapshot
+    ) -> list[Happening]:
+        """What happened in each step from one state to the other, oldest first.
+
+        The clock is looked at only with the last: till then what was live at the last look is.
+        """
+        moved = old is not None and old.version != new.version
+        steps = self._session.store.steps(old, new, MOST_STEPS) if old and moved else ()
+        found, said = list[Happening](), steps[-1].events if steps else ()
+        for step in steps[:-1]:
+            then = Scene(step.ledger, before.moment)
+            found += events_between(before, then, self._parts, step.events)
+            before = then
+        return found + events_between(before, after, self._parts, said)
 
     def _until_lapse(self, scene: Scene) -> float:
         """Seconds until the next lease lapses; while the remote is away it would not be told."""

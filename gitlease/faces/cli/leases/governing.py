@@ -9,6 +9,7 @@ import click
 from gitlease.core.errors import UsageError
 from gitlease.faces import sentences, wire
 from gitlease.faces.cli import output, types
+from gitlease.faces.cli.leases.claiming import any_option
 from gitlease.faces.cli.verb import LEASE_EXITS, Verb
 
 if TYPE_CHECKING:
@@ -33,12 +34,16 @@ EXITS = tuple(status for status in LEASE_EXITS if status != 1)
 )
 @click.argument("word", metavar="RESOURCE")
 @click.argument("text", metavar="TEXT", type=types.note)
+@any_option
 @click.pass_obj
-def note_verb(call: Call, *, word: str, text: str) -> None:
+def note_verb(call: Call, *, word: str, text: str, any: bool) -> None:
     """Leave a note."""
     from gitlease.engine import govern
+    from gitlease.engine.reading import check_known
 
     resource = call.resource(word)
+    if not any:
+        check_known(call.ledger, [resource])
     answer = govern.note(call.ledger, resource, text)
     call.answer_verb(
         answer,

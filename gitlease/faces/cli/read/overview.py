@@ -11,7 +11,7 @@ import click
 from gitlease.core.duration import humanize_duration
 from gitlease.faces import wire
 from gitlease.faces.cli import output
-from gitlease.faces.cli.read.reading import is_current
+from gitlease.faces.cli.read.reading import check_layer, is_current
 from gitlease.faces.cli.verb import READING_EXITS, Verb
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ def status_verb(call: Call, *, cached: bool) -> None:
 
     call.cached = call.typed("status", options=["--cached"])
     reading, now = read_leases(call.ledger, cached=cached), call.now()
+    check_layer(call, reading)
     views = [view for view in reading.leases if is_current(view, now)]
     active = _active(views)
     body = {

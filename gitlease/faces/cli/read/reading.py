@@ -35,6 +35,22 @@ def whose(view: LeaseView, actor: Actor) -> str:
     return MY_OTHER if same_person(view.holder, actor.holder) else THEIRS
 
 
+def check_layer(call: Call, reading: Reading) -> None:
+    """NotFound for a layer that a flag named and that has no ledger: it is mistyped."""
+    if call.layer is None or reading.ledger_id is not None:
+        return
+    from dataclasses import replace
+    from difflib import get_close_matches
+
+    from gitlease.core.errors import NotFound
+
+    known = [space.layer for space in replace(call, layer=None, _opened=None).workspace.in_use]
+    near = get_close_matches(call.layer, known, cutoff=0.5)
+    hints = [f"did you mean {', '.join(near)}?"] if near else []
+    message = f"there is no layer {call.layer}: nobody has claimed anything in it"
+    raise NotFound(message, hints=tuple(hints))
+
+
 def is_current(view: LeaseView, now: datetime) -> bool:
     """Whether it stands in anyone's way still: not ended, not lapsed."""
     if view.state == "active":
@@ -69,6 +85,7 @@ def list_verb(call: Call, *, mine: bool, all: bool, cached: bool) -> None:
     switches = [name for name, given in (("--mine", mine), ("--all", all)) if given]
     call.cached = call.typed("list", options=["--cached", *switches])
     reading, now = read_leases(call.ledger, cached=cached), call.now()
+    check_layer(call, reading)
     shown = [view for view in reading.leases if all or is_current(view, now)]
     views = [view for view in shown if view.mine or not mine]
     call.answer(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import gc
 import json
+import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -20,6 +21,7 @@ from gitlease.faces.cli.verb import LEASE_EXITS, READING_EXITS, Decorated, Verb
 
 if TYPE_CHECKING:
     from gitlease.core.errors import GitleaseError
+    from gitlease.core.resources.resource import Resource
     from gitlease.engine.waiting.watching import WatchEvent
     from gitlease.faces.cli.call import Call
 
@@ -51,17 +53,22 @@ and so does a lapsed lease; completed work is never free.""",
 )
 @click.argument("words", metavar="RESOURCE...", nargs=-1, required=True)
 @_timeout("Wait at most this long (default: for ever).")
+@claiming.any_option
 @click.pass_obj
 def wait_verb(
-    call: Call, *, words: tuple[str, ...], seconds: int | None, scope: str | None
+    call: Call, *, words: tuple[str, ...], seconds: int | None, any: bool, scope: str | None
 ) -> None:
     """Wait until all of them are free."""
     from gitlease.engine import claim
+    from gitlease.engine.reading import check_known
 
     gc.enable()
     part = WHOLE if scope is None else scope
     resources = call.resources(words)
+    if not any:
+        check_known(call.ledger, resources)
     given = [] if scope is None else ["--scope", scope]
+    given += ["--any"] if any else []
     limit = next_steps.WAIT if seconds is None else format_duration(seconds)
     call.retry = call.typed("wait", *resources, options=["--timeout", limit, *given])
     began = call.now()
@@ -95,8 +102,12 @@ def _show_free(names: list[str], scope: str, waited: int) -> None:
 
 A lease is claimed, renewed, parked, released, completed, taken_over or revoked, or it has lapsed;
 whenever that leaves a resource to be claimed by anyone, it is available. Lapses are told at their
-time, even when nobody writes. What comes and goes between two looks, which are some seconds apart,
-is not told here; gitlease log has it. Ctrl-C ends it, with exit status 130.
+time, even when nobody writes. The remote is looked at every few seconds; what came and went
+between two looks is told too, in its order and with its times. Ctrl-C ends it, with exit status
+130.
+
+--exec runs a command for each event, one at a time, with the event's JSON on standard input; it is
+no shell line. What it ends with is told where it is not 0, and ends nothing.
 
 With --json each event is one line. Piped, each line has, separated by tabs: at, event, resource,
 scope, holder, session, token.""",
@@ -105,6 +116,7 @@ scope, holder, session, token.""",
         "gitlease watch F001 src/auth/",
         "gitlease watch --json | jq 'select(.event == \"available\").resource'",
         "gitlease watch F001 --scope parser --timeout 1h",
+        "gitlease watch --exec ./notify.py",
     ),
     exits=READING_EXITS,
     done="the timeout is over",
@@ -112,32 +124,74 @@ scope, holder, session, token.""",
 )
 @click.argument("words", metavar="[RESOURCE]...", nargs=-1)
 @_timeout("Stop after this long (default: never).")
+@claiming.any_option
+@click.option("--exec", "command", metavar="CMD", help="Run CMD for each event, fed with its JSON.")
 @click.pass_obj
 def watch_verb(
-    call: Call, *, words: tuple[str, ...], seconds: int | None, scope: str | None
+    call: Call,
+    *,
+    words: tuple[str, ...],
+    seconds: int | None,
+    command: str | None,
+    any: bool,
+    scope: str | None,
 ) -> None:
     """Stream events."""
     gc.enable()
     if scope is not None and not words:
         raise UsageError("--scope needs a resource")
+    from gitlease.engine.reading import check_known
     from gitlease.engine.settling import told_by
     from gitlease.engine.waiting.watching import Watcher
 
     part = WHOLE if scope is None else scope
     parts = [(resource, part) for resource in call.resources(words)]
+    if not any:
+        check_known(call.ledger, [resource for resource, _ in parts])
+    handler = None if command is None else _handler(command)
     store = call.ledger.store
     output.warn([*call.warnings, *store.warnings])
     watcher = Watcher(
         call.ledger,
         parts,
         on_trouble=_tell_trouble,
-        on_begin=lambda head: output.warn(told_by(store, head)),
+        on_begin=lambda head: _begin(call, [name for name, _ in parts], told_by(store, head)),
     )
     for event in watcher.events(seconds=seconds):
         if call.json:
             print(json.dumps(wire.watched(event)), flush=True)
         else:
             _show_event(call, event)
+        if handler is not None:
+            handler(json.dumps(wire.watched(event)) + "\n")
+
+
+def _handler(command: str) -> Callable[[str], None]:
+    """What runs the command of --exec; UsageError where that cannot be."""
+    from gitlease.core.errors import Invalid, NotFound
+    from gitlease.runs.fed import check_fed, run_fed
+
+    try:
+        words = tuple(shlex.split(command))
+        check_fed(words)
+    except (ValueError, Invalid, NotFound) as error:
+        raise UsageError(f"--exec {command!r} cannot be run: {error}") from None
+
+    def run(text: str) -> None:
+        sys.stdout.flush()
+        status = run_fed(words, text)
+        if status:
+            output.aside(f"warning: {words[0]} ended with {status}")
+
+    return run
+
+
+def _begin(call: Call, resources: Sequence[Resource], said: Sequence[str]) -> None:
+    """Say on a terminal what is watched; from now on nothing is missed."""
+    output.warn(said)
+    if output.on_terminal() and not call.json:
+        what = ", ".join(resource.text for resource in resources) or "all leases"
+        output.aside(f"watching {what} in layer {call.ledger.layer} on {call.ledger.store.place}")
 
 
 def _tell_trouble(error: GitleaseError) -> None:
