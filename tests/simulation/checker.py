@@ -7,16 +7,19 @@ or has its clock changed. Each move of the ref is compared with the state that i
 from __future__ import annotations
 
 import itertools
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from functools import lru_cache
 
+from simulation.broken import Broken
 from simulation.machines import Machine, Process, Run
+from simulation.ties import Ties
 from support.memory import MemoryRemote, Step
 
 from gitlease.core.expiry import Moment, holder_has
 from gitlease.core.holder import person_key
 from gitlease.core.instant import MS
 from gitlease.core.lease import Lease, State, same_person
+from gitlease.core.moves.operations import Grant
 from gitlease.core.resources import pattern
 from gitlease.core.resources.resource import scopes_overlap
 from gitlease.engine.answers import Answer
@@ -29,14 +32,6 @@ MAY_HAVE_LANDED = frozenset(
 # What the person does to a run from outside of it, which that learns with its next contact (S3).
 ENDS = frozenset({"released", "completed", "revoked", "run_out", "parked"})
 OWN_EVENTS = frozenset({"renewed", "extended", "released", "parked", "run_out", "bound", "unbound"})
-
-
-class Broken(AssertionError):
-    """An invariant does not hold; the message begins with its name."""
-
-    @property
-    def rule(self) -> str:
-        return str(self).partition(":")[0]
 
 
 class Line:
@@ -55,6 +50,10 @@ class Line:
         self.operations |= move[1]
         self.gone |= move[2]
 
+    @property
+    def last(self) -> str:
+        return self.moves[-1][0]
+
     def until(self, version: str) -> Line:
         return Line(self.moves[: self.places[version] + 1])
 
@@ -65,15 +64,21 @@ class Checker:
     ``forked``: the ref was rolled back, so what happens to it now is not what will stay.
     """
 
-    def __init__(self, remote: MemoryRemote, runs: Sequence[Run]) -> None:
-        self.remote, self.runs = remote, runs
+    def __init__(
+        self,
+        remote: MemoryRemote,
+        runs: Sequence[Run],
+        true_wall: Callable[[], float] | None = None,
+    ) -> None:
+        self.remote, self.runs, self.ties = remote, runs, Ties(true_wall)
+        self.common_clock = true_wall is not None
         self.line, self.forked = Line(), False
         self.granted: dict[str, str] = {}  # by lease id the command that asked for it
         self.senders: dict[str, tuple[str, bool]] = {}  # by operation its command; if it grants
         self.landed: set[str] = set()  # commands of which something was carried out
         self.wrote: set[str] = set()  # commands of which a lease was written, to stay
         self.excused: set[str] = set()
-        self.effects: dict[str, tuple[int, str]] = {}
+        self.effects: dict[str, tuple[int, str, str]] = {}
         self.held = 0
         self._rivals: list[tuple[Run, Lease, Run, Lease]] = []
 
@@ -98,6 +103,10 @@ class Checker:
             self.granted[lease.lease_id] = lease.branch or ""
         gone = [x for nonce, x in old.items() if nonce not in new]
         self._check_events(after, [x for x in changed if x.lease_id in old])
+        self.ties.moved(after, old, changed, gone)
+        for lease in self.ties.intruded:
+            if (run := self._believer(lease)) is not None:
+                raise Broken(f"S7: {run.name} holds {lease.resource}, which another run ended")
         self._note_operations(version, before, after, (x.lease_id for x in gone))
         ended = {e.token for e in after.events if e.kind in ENDS}
         self.excused |= {x.lease_id for x in old.values() if x.token in ended}
@@ -150,18 +159,27 @@ class Checker:
     def _check_displaced(self, gone: Iterable[Lease], after: Step) -> None:
         """What left the ledger without being ended was over, for its holder and by true time.
 
-        Another clone of the same session may have it anew: that is in nobody's way.
+        Another clone of the same session may have it anew, and what is bound to no session any run
+        of its person: that is in nobody's way.
         """
-        takers = {(person_key(e.holder or ""), e.session) for e in after.events}
+        taking = (e for e in after.events if e.kind not in ("displaced", "lapsed"))
+        takers = {(person_key(e.holder or ""), e.session) for e in taking}
         for lease in gone:
             if lease.lease_id in self.excused or lease.state is not State.ACTIVE:
                 continue
-            if takers == {(person_key(lease.holder), lease.session)}:
+            person = person_key(lease.holder)
+            if takers and all(x == person and lease.session in (None, y) for x, y in takers):
                 continue
-            for run in self.runs:
-                for own in run.own:
-                    if own.lease_id == lease.lease_id and self.believes(run, own):
-                        raise Broken(f"S2: {run.name} holds {lease.resource}, which was displaced")
+            if (run := self._believer(lease)) is not None:
+                raise Broken(f"S2: {run.name} holds {lease.resource}, which was displaced")
+
+    def _believer(self, lease: Lease) -> Run | None:
+        """A run that takes this grant for its own at this instant."""
+        for run in self.runs if lease.lease_id not in self.excused else ():
+            for own in run.own:
+                if own.lease_id == lease.lease_id and self.believes(run, own):
+                    return run
+        return None
 
     # --- rollbacks --------------------------------------------------------------------------------
 
@@ -191,10 +209,7 @@ class Checker:
         for place, run in enumerate(machine.runs):
             for other in (*machine.runs[place + 1 :], *others) if run.own else ():
                 self._rivals += (
-                    (run, a, other, b)
-                    for a in run.own
-                    for b in other.own
-                    if a.lease_id != b.lease_id and conflict(a, b)
+                    (run, a, other, b) for a in run.own for b in other.own if conflict(a, b)
                 )
         self.compare()
 
@@ -213,6 +228,10 @@ class Checker:
                 f"rollback: {machine.name} knew revision {seen.revision}, "
                 f"and took {known.revision} of another past for the newest"
             )
+
+    def left(self, run: Run) -> None:
+        """A run is over, or dead: it believes in nothing any more."""
+        self._rivals = [pair for pair in self._rivals if run not in (pair[0], pair[2])]
 
     def compare(self) -> None:
         """S3: at no real instant do two correct clients believe in conflicting leases."""
@@ -236,9 +255,19 @@ class Checker:
 
     def _answering(self, run: Run, version: str) -> list[Lease]:
         found = self.remote.steps[version].leases.values()
-        return [
+        own = [
             x for x in found if x.state is State.ACTIVE and not x.parked and x.answers_to(run.actor)
         ]
+        for lease in own:
+            other = lease.session not in (None, run.actor.session)
+            if other and same_person(lease.holder, run.actor.holder):
+                raise Broken(f"S3: {run.name} believes in what is bound to {lease.session}")
+        return [x for x in own if self.common_clock or self._wrote_here(x, run)]
+
+    def _wrote_here(self, lease: Lease, run: Run) -> bool:
+        """Whether a run's clone can tell when a lease counts from, where no clock is common."""
+        sender = self.ties.senders.get(lease.operation)
+        return sender is None or sender.process.run.machine is run.machine
 
     # --- answers ----------------------------------------------------------------------------------
 
@@ -251,15 +280,18 @@ class Checker:
             if lease.lease_id in self.excused:
                 continue
             key = f"{lease.resource.key} {lease.scope}"
-            token, holder = self.effects.get(key, (0, ""))
-            if lease.token < token or (lease.token == token and holder != lease.lease_id):
+            token, grant, person = self.effects.get(key, (0, "", ""))
+            if lease.token < token and lease.session is None and same_person(person, lease.holder):
+                continue  # what is bound to no session another clone of its person may have anew
+            if lease.token < token or (lease.token == token and grant != lease.lease_id):
                 raise Broken(f"S5: {run.name} works on {lease.resource} with an old token")
-            self.effects[key] = lease.token, lease.lease_id
+            self.effects[key] = lease.token, lease.lease_id, lease.holder
 
     def sent(self, process: Process, operations: Iterable[str], *, grants: bool) -> None:
         """A process may send these operations; ``grants``: they write leases."""
         for operation in operations:
             self.senders[operation] = process.number, grants
+            self.ties.sent(process, operation)
 
     def answered(self, process: Process, answer: Answer, *, holds: bool) -> None:
         """A command said that it succeeded: S6, and that is what happened.
@@ -275,6 +307,14 @@ class Checker:
                 raise Broken(f"S3: {process.number} reports a lease that has run out")
         if answer.changed and process.number not in self.landed:
             raise Broken(f"S6: {process.number} reports a change that the remote never had")
+
+    def given_back(self, grants: Iterable[Grant]) -> None:
+        """A command said that these are unbound, and nothing went back meanwhile."""
+        found = self.remote.steps[self.line.last].leases.values()
+        bound = {x.lease_id: x.session for x in found if x.state is State.ACTIVE}
+        for grant in grants:
+            if bound.get(grant.lease_id) == grant.session is not None:
+                raise Broken(f"S6: {grant.resource} is still bound to the run that gave it back")
 
     def ended(self, outcomes: Mapping[str, str], shaken: Container[str]) -> None:
         """What was refused was never carried out; ``shaken`` commands lived through a rollback."""

@@ -6,7 +6,7 @@ import random
 from types import SimpleNamespace
 from unittest import mock
 
-from simulation.checker import Broken
+from simulation.broken import Broken
 from simulation.weather import Weather
 from simulation.world import World
 
@@ -38,6 +38,7 @@ def life(
     world = World(seed, observed=observed, weather=weather or drawn)
     policy = {
         "ttl_max": "10m",
+        "edges.abandoned_after": "1d",
         "admins": world.runs[0].actor.holder if dice.random() < 0.5 else "",
         "rule": "observed" if observed else "wall",
         "skew": skew,

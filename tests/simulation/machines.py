@@ -13,6 +13,7 @@ from support.memory import MemoryClone, MemoryState
 from gitlease.core.errors import Invalid
 from gitlease.core.instant import MS, Instant
 from gitlease.core.lease import Actor, Lease
+from gitlease.core.moves.operations import Grant
 from gitlease.engine.ports import Pending
 from gitlease.store.state import Known
 
@@ -186,6 +187,7 @@ class Machine:
     disk: Disk
     steady: bool
     runs: list[Run] = field(default_factory=list)
+    alive: list[Job] = field(default_factory=list)  # runs that have not given back their leases
     busy: int = 0
     seen: Known | None = None  # the last head that it took for the newest
 
@@ -212,7 +214,9 @@ class Run:
 class Process:
     """One command that a run carries out. ``steps_left``: outside steps before it is killed.
 
-    ``began`` is how many rollbacks and returns from them there had been.
+    ``began`` is how many rollbacks and returns from them there had been. ``session`` is the one in
+    whose name it speaks at present. ``unbinds``: it gives back what is bound, and ``keeps_edges``:
+    it ends a session and no edge. ``saw_life``: it saw the assignee of a task at work.
     """
 
     number: str
@@ -220,3 +224,29 @@ class Process:
     steps_left: int | None = None
     dead: bool = False
     began: int = 0
+    verb: str = ""
+    job: Job | None = None
+    session: str | None = None
+    unbinds: bool = False
+    keeps_edges: bool = False
+    saw_life: bool = False
+
+
+@dataclass(eq=False)
+class Job:
+    """A command that runs under leases, in the session of ``run``, as its clone remembers it.
+
+    ``bound`` are the grants that it took over from its person, ``ours`` those that it got itself,
+    and ``joined`` what its session held before.
+    """
+
+    run: Run
+    bound: list[Grant]
+    ours: list[Grant]
+    joined: list[Grant]
+    dead: bool = False
+    busy: bool = False
+
+    @property
+    def grants(self) -> list[Grant]:
+        return [*self.bound, *self.ours, *self.joined]

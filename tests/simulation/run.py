@@ -20,7 +20,7 @@ from typing import Any
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from simulation.checker import Broken
+from simulation.broken import Broken
 from simulation.lives import life
 
 Entry = dict[str, Any]
@@ -29,7 +29,8 @@ Entry = dict[str, Any]
 def play(seed: int, steps: int = 400) -> Entry:
     """One life, as its line in the journal; a violation has ``rule`` and ``violation`` besides.
 
-    ``states`` counts the versions of the ledger, ``situations`` each verb with its outcome.
+    ``states`` counts the versions of the ledger, ``situations`` each verb with its outcome, and
+    ``ties`` what was bound, unbound, kept by an edge, and claimed as abandoned.
     """
     began = time.process_time()
     gc.disable()  # a life makes no cycles of any size until it ends
@@ -48,6 +49,7 @@ def play(seed: int, steps: int = 400) -> Entry:
         "states": len(world.remote.steps),
         "held": world.checker.held,
         "faults": dict(sorted(world.faults.items())),
+        "ties": dict(sorted(world.checker.ties.counted.items())),
         "situations": dict(sorted(world.counted.items())),
         "cpu": round(time.process_time() - began, 2),
     }
@@ -72,17 +74,20 @@ def summary(entries: Iterable[Entry]) -> Entry:
     """What several lives came to together."""
     total: Counter[str] = Counter()
     faults: Counter[str] = Counter()
+    ties: Counter[str] = Counter()
     situations: Counter[str] = Counter()
     for entry in entries:
         total["seeds"] += 1
         for key in ("operations", "requests", "states", "held", "cpu"):
             total[key] += entry.get(key, 0)
         faults.update(entry.get("faults", {}))
+        ties.update(entry.get("ties", {}))
         situations.update(entry.get("situations", {}))
     return {
         **total,
         "cpu": round(total["cpu"], 1),
         "faults": dict(sorted(faults.items())),
+        "ties": dict(sorted(ties.items())),
         "situations": len(situations),
     }
 

@@ -61,7 +61,7 @@ class Server(MemoryRemote):
         line, self._left = self._left, None
         if line is not None:
             self.around.checker.restored(line)
-            self.force(LAYER, line.moves[-1][0])
+            self.force(LAYER, line.last)
         return line
 
     def _answer(self, kind: str, layer: str) -> str | None:

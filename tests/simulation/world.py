@@ -10,51 +10,42 @@ import heapq
 import itertools
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from simulation.checker import Broken, Checker
-from simulation.machines import LAYER, Disk, Killed, Machine, OwnClock, Process, Run
+from simulation.broken import Broken
+from simulation.checker import Checker
+from simulation.commands import DAY, HOLDING, NAMES, TASKS, VERBS, Commands, Files
+from simulation.jobs import Jobs
+from simulation.machines import LAYER, START, Disk, Job, Killed, Machine, OwnClock, Process, Run
 from simulation.server import Server
 from simulation.weather import Weather
 from support.memory import Fault, memory_ledger_store
-from support.session import NoInbox, NoTaskFiles
+from support.session import NoInbox
 
 from gitlease.core.errors import GitleaseError
 from gitlease.core.frozen import replace
+from gitlease.core.instant import MS
 from gitlease.core.lease import Actor, same_person
 from gitlease.core.moves.operations import Grant
 from gitlease.core.resources.resource import Resource, parse_resource
-from gitlease.engine import claim, end, govern, hold, reading, sessions
-from gitlease.engine.answers import Answer, ClaimOptions, Reading
+from gitlease.engine import claim, govern
+from gitlease.engine.answers import Answer, ClaimOptions
 from gitlease.engine.edges import EdgeRules, Edges
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.ports import Pending
 
-NAMES = tuple(map(parse_resource, ("F001", "F002", "F003")))
-PATHS = ("src/auth/**", "src/*/login.py", "docs/")
-RESOURCES = (*NAMES, *NAMES, *map(parse_resource, PATHS))
-SCOPES = ("*", "*", "parser", "lexer")
-TTLS = (10, 15, 30, 60, 120)
 CLONES: tuple[tuple[tuple[str, str | None, bool], ...], ...] = (
     (("p1", "run-0", True), ("p1", "run-2", False)),
     (("p1", "run-1", True),),
     (("p2", None, False),),
     (("p3", None, False), ("p4", "run-3", True)),
-    (("p5", None, False),),
+    (("p5", None, False), ("p2", None, False)),
 )  # who works where: holder, session, and whether the session was named
-RULES = EdgeRules()
+RULES, FILES = EdgeRules(required=False), Files()
 FAULTS = tuple(Fault)
 LONG = 400_000.0  # seconds after which every lease has lapsed, by the slowest of all clocks
 SOON = 300.0  # seconds within which somebody comes back for what is held
-HOLDING = ("claim", "claim again", "renew", "extend", "beat")
-GAVE_UP = ("release", "done", "park", "end session")
-VERBS = (
-    *("claim",) * 6,
-    *("renew",) * 3,
-    *("extend", "release", "release", "read", "note", "done", "revoke"),
-    *("park", "park", "end session", "beat"),
-)
 
 
 class World:
@@ -76,7 +67,10 @@ class World:
         self.remote.during = self._during
         self.machines = [self._machine(n, who) for n, who in enumerate(CLONES)]
         self.runs = [run for machine in self.machines for run in machine.runs]
-        self.checker = Checker(self.remote, self.runs)
+        self.checker = Checker(self.remote, self.runs, None if observed else self._true_wall)
+        self.people = [*self.runs]
+        self.commands, self.jobs = Commands(self), Jobs(self)
+        self.calm = False
         self.done = 0
         self._running: list[Process] = []
         self._depth = self._turns = 0
@@ -102,7 +96,16 @@ class World:
             machine.runs.append(Run(f"{machine.name} {session or who}", machine, actor))
         return machine
 
+    def _true_wall(self) -> float:
+        return (START + self.true) * MS
+
     # --- time passes ------------------------------------------------------------------------------
+
+    def days_pass(self) -> None:
+        """Nobody does anything until edges are abandoned; then somebody looks at them."""
+        self.true += self.dice.uniform(0.5, 1.5) * DAY
+        for run in self.dice.sample(self.people, 4):
+            self.command(run, "claim a task")
 
     def elapse(self, seconds: float) -> None:
         """Let true time pass; others may act meanwhile, at any instant of it."""
@@ -175,26 +178,34 @@ class World:
     def begin(self, policy: dict[str, str]) -> None:
         """The ledger is made while the network is well, and nobody disturbs."""
         with self._calm():
-            govern.set_policy(self.session(self.runs[0]), policy)
+            govern.set_policy(self.session(Process("", self.runs[0])), policy)
 
     def run(self, steps: int) -> None:
         for _ in range(steps):
             self.elapse(self.dice.choice((0.0, 1.0, 5.0, 20.0, 60.0)))
             if self.remote.rolled_back and self.true >= self._back_at:
                 self._bring_back()
+            if self.dice.random() < 0.012 and not self.remote.rolled_back:
+                self.days_pass()
             self.act()
 
     def act(self) -> None:
         """One run carries out one command; seldom one whose clone is in the middle of another."""
         dice = self.dice
         twice = dice.random() < 0.1
-        idle = [run for run in self.runs if twice or not run.machine.busy]
+        idle = [run for run in self.people if twice or not run.machine.busy]
         if not idle:
             return
         run = dice.choice(idle)
         if dice.random() < self.weather.disturbed:
             self._disturb(run.machine)
-        self.command(run, dice.choice(VERBS))
+        jobs = [x for x in run.machine.alive if not x.dead and not x.busy]
+        if jobs and dice.random() < 0.6:
+            self.jobs.goes_on(dice.choice(jobs))
+        elif (verb := dice.choice(VERBS)) == "run":
+            self.jobs.begin(run)
+        else:
+            self.command(run, verb)
 
     def _disturb(self, machine: Machine) -> None:
         dice = self.dice
@@ -204,6 +215,8 @@ class World:
         else:
             for process in self._running:
                 process.dead = process.dead or process.run.machine is machine
+            for job in [x for x in machine.alive if not x.dead]:
+                self.jobs.dies(job)
             machine.clock.reboot()
             self.faults[f"reboot, {machine.disk.power_fails(dice)}"] += 1
             machine.seen = None
@@ -229,18 +242,21 @@ class World:
                 machine.seen = None
                 self.checker.learned(machine)
 
-    def command(self, run: Run, verb: str, what: Resource | None = None) -> str:
+    def command(
+        self, run: Run, verb: str, what: Resource | None = None, *, job: Job | None = None
+    ) -> str:
         """Carry out one command as a process of its own; ``ok`` or the code of its refusal."""
-        process = Process(f"command-{next(self._numbers)}", run, began=self._turns)
+        number = f"command-{next(self._numbers)}"
+        process = Process(number, run, began=self._turns, verb=verb, job=job)
         if self.dice.random() < self.weather.kills:
             process.steps_left = self.dice.randint(0, 8)
-        number, machine = process.number, run.machine
+        machine = run.machine
         self.outcomes[number] = outcome = "running"
         self._running.append(process)
         machine.busy, self._depth = machine.busy + 1, self._depth + 1
         self.checker.acts(run)
         try:
-            answer = self._verb(self.session(run, number), run, verb, what)
+            answer = self.commands.carry_out(process, what)
             outcome = "ok"
         except GitleaseError as refusal:
             outcome = refusal.code
@@ -255,6 +271,8 @@ class World:
         self.done += 1
         if self.remote.rolled_back or process.began != self._turns:
             self.shaken.add(number)
+        if outcome == "killed" and process.job is not None:
+            self.jobs.dies(process.job)
         if outcome == "ok" and isinstance(answer, Answer):
             self._answered(process, verb, answer)
         return outcome
@@ -267,80 +285,28 @@ class World:
             resource = parse_resource(refusal.resource)
             heapq.heappush(self._free, (at, next(self._numbers), run, resource))
 
-    def session(self, run: Run, number: str = "") -> LedgerSession:
-        """A process of its own for a run; ``number`` stands in the records that it writes."""
-        clock, actor = run.machine.clock, replace(run.actor, branch=number or None)
+    def session(self, process: Process, *, person: bool = False) -> LedgerSession:
+        """What a process works with; its number stands in the records that it writes."""
+        clock, actor = process.run.machine.clock, process.run.actor
+        if person:
+            actor = replace(actor, session=None, session_explicit=False)
+        process.session = actor.session
         return LedgerSession(
-            memory_ledger_store(self.remote, clock=clock, clone=run.machine.clone),
+            memory_ledger_store(self.remote, clock=clock, clone=process.run.machine.clone),
             clock=clock,
-            actor=actor,
+            actor=replace(actor, branch=process.number or None),
             layer=LAYER,
-            edges=Edges(NoTaskFiles(), RULES, holder=actor.holder),
+            edges=Edges(FILES, RULES, holder=actor.holder),
             inbox=NoInbox(),
             default_ttl=900,
             ttl_is_default=True,
             dice=self.dice,
+            look_for_life=lambda task, _, sure: self.commands.look_for_life(process, task, sure),
         )
 
-    def _several(self) -> list[Resource]:
-        dice = self.dice
-        number = 1 if dice.random() < 0.8 else dice.randint(2, 3)
-        return [dice.choice(RESOURCES) for _ in range(number)]
-
-    def _held(self, run: Run) -> list[Resource]:
-        """What a run holds, by what its clone knows; now and then something else."""
-        if not run.own or self.dice.random() < 0.3:
-            return self._several()
-        number = 1 if self.dice.random() < 0.7 else len(run.own)
-        return [lease.resource for lease in self.dice.sample(run.own, number)]
-
-    def _verb(
-        self, session: LedgerSession, run: Run, verb: str, what: Resource | None
-    ) -> Answer | Reading:
-        dice = self.dice
-        if verb in GAVE_UP:
-            run.renounced |= {lease.lease_id for lease in run.own}
-        if what is not None:
-            return claim.claim(session, [what], ClaimOptions(ttl=dice.choice(TTLS)))
-        if verb == "claim":
-            wanted = self._several()
-            paths = (dice.choice(PATHS),) if dice.random() < 0.2 else ()
-            options = ClaimOptions(
-                scope=dice.choice(SCOPES),
-                ttl=dice.choice(TTLS),
-                paths=() if any(x.is_path for x in wanted) else paths,
-                reopen=dice.random() < 0.7,
-            )
-            wait = 30 if dice.random() < 0.06 else None
-            return claim.claim(session, wanted, options, wait=wait)
-        if verb == "renew":
-            held = self._held(run) if dice.random() < 0.5 else []
-            return hold.renew(session, held) if held else hold.renew_all([session])
-        if verb == "beat":
-            return hold.renew_grants(session, self._grants(run))
-        if verb == "extend":
-            return hold.extend(session, self._held(run)[0], dice.choice((5, 60, 300)))
-        if verb == "note":
-            return govern.note(session, dice.choice(RESOURCES), "half done")
-        if verb == "revoke":
-            return govern.revoke(session, dice.choice(RESOURCES), reason="stuck")
-        if verb == "release":
-            return end.release(session, self._held(run))
-        if verb == "done":
-            return end.complete(session, self._held(run)[0])
-        if verb == "park":
-            return sessions.park(session, self._held(run), seconds=dice.choice((5, 60, 300, 900)))
-        if verb == "end session":
-            name, seconds = run.actor.session or "run-0", dice.choice((60, 900))
-            how = dice.choice(({"park": True, "seconds": seconds}, {"release": True}, {}))
-            return sessions.end_session([session], name, **how)
-        return reading.read_leases(session)
-
-    def _grants(self, run: Run) -> list[Grant]:
-        """All that one heartbeat of a clone renews: what any session of the holder has."""
-        mine = (x for x in run.machine.runs if same_person(x.actor.holder, run.actor.holder))
-        own = {x.lease_id: x for other in mine for x in other.own}
-        return [Grant(x.resource, x.scope, x.session, x.lease_id, x.token) for x in own.values()]
+    def given_back(self, process: Process, grants: Sequence[Grant]) -> None:
+        if not self.remote.rolled_back and process.began == self._turns:
+            self.checker.given_back(grants)
 
     def _answered(self, process: Process, verb: str, answer: Answer) -> None:
         holds = verb in HOLDING
@@ -358,9 +324,10 @@ class World:
             weather, faults=0.0, kills=0.0, disturbed=0.0, suspended=0.0, rollbacks=0.0
         )
         self.remote.lagging, self._depth = 0.0, 9  # nobody acts by himself
+        self.calm = True
         self._free.clear()
         yield
-        self.weather, self._depth = weather, depth
+        self.weather, self._depth, self.calm = weather, depth, False
         self.remote.lagging = weather.lagging
 
     def settle(self) -> None:
@@ -371,15 +338,18 @@ class World:
         self.remote.fetches.clear()
         self.remote.arrive()
         with self._calm():
-            for run in self.runs:
+            for job in [x for machine in self.machines for x in machine.alive if not x.dead]:
+                self.jobs.give_back(job)
+            for run in self.people:
                 self._settles(run)
             self.checker.ended(self.outcomes, self.shaken)
-            for name in NAMES:
-                claimer = self.dice.choice(self.runs)
+            for name in NAMES if self.observed else (*NAMES, *TASKS):
+                claimer = self.dice.choice(self.people)
                 self.command(claimer, "read")
                 self.elapse(LONG)
+                session = self.session(Process("", claimer))
                 try:
-                    claim.claim(self.session(claimer), [name], ClaimOptions(reopen=True))
+                    claim.claim(session, [name], ClaimOptions(reopen=True))
                 except GitleaseError as refusal:
                     raise Broken(f"L1: {name} is free, and not to be had: {refusal}") from None
 
@@ -388,5 +358,8 @@ class World:
         if (said := self.command(run, "note")) != "ok":
             raise Broken(f"S8: the network is well, and a note cannot be left: {said}")
         self.command(run, "read")
+        self.jobs.have_back(run)
+        if any(same_person(x.run.actor.holder, run.actor.holder) for x in run.machine.alive):
+            raise Broken("S8: what a dead run bound cannot be had back")
         if run.machine.disk.pending():
             raise Broken("L3: a change is pending for ever")
