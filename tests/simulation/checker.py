@@ -198,8 +198,10 @@ class Checker:
         """A machine knows another head, or has its clocks changed: who believes what now?"""
         known = machine.disk.load()
         self._check_goes_on(machine, known)
+        moment = None if known is None else _moment(machine, known)
         for run in machine.runs:
             run.own = [] if known is None else self._answering(run, known.version)
+            run.live = [x for x in run.own if moment is not None and holder_has(x, moment)]
         self._rivals = [
             pair
             for pair in self._rivals
@@ -207,9 +209,9 @@ class Checker:
         ]
         others = [run for run in self.runs if run.machine is not machine]
         for place, run in enumerate(machine.runs):
-            for other in (*machine.runs[place + 1 :], *others) if run.own else ():
+            for other in (*machine.runs[place + 1 :], *others) if run.live else ():
                 self._rivals += (
-                    (run, a, other, b) for a in run.own for b in other.own if conflict(a, b)
+                    (run, a, other, b) for a in run.live for b in other.live if conflict(a, b)
                 )
         self.compare()
 
@@ -249,9 +251,7 @@ class Checker:
         known = run.machine.disk.load()
         if known is None or lease.lease_id in run.renounced:
             return False
-        now = run.machine.clock.now()
-        known = known.at(now)
-        return holder_has(lease, Moment(now=now, seen=lambda x: known.sighting(lease_file(x))))
+        return holder_has(lease, _moment(run.machine, known))
 
     def _answering(self, run: Run, version: str) -> list[Lease]:
         found = self.remote.steps[version].leases.values()
@@ -321,6 +321,13 @@ class Checker:
         for number in self.wrote:
             if outcomes[number] not in MAY_HAVE_LANDED and number not in shaken:
                 raise Broken(f"S6: {number} said {outcomes[number]}, and was carried out")
+
+
+def _moment(machine: Machine, known: Known) -> Moment:
+    """Now, by a machine's clocks, with what its clone has seen."""
+    now = machine.clock.now()
+    at = known.at(now)
+    return Moment(now=now, seen=lambda x: at.sighting(lease_file(x)))
 
 
 def conflict(one: Lease, other: Lease) -> bool:

@@ -200,7 +200,8 @@ class Machine:
 class Run:
     """Somebody at work in a clone. ``renounced`` are leases that it has begun to give up.
 
-    ``own`` are the active leases of the known head that answer to it.
+    ``own`` are the active leases of the known head that answer to it, and ``live`` those that had
+    not run out when it was learnt: time only ends them, and whatever else does makes it learn anew.
     """
 
     name: str
@@ -208,6 +209,7 @@ class Run:
     actor: Actor
     renounced: set[str] = field(default_factory=set)
     own: list[Lease] = field(default_factory=list)
+    live: list[Lease] = field(default_factory=list)
 
 
 @dataclass(eq=False)
