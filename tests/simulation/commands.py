@@ -239,6 +239,7 @@ class Commands:
         job = process.job
         assert job is not None
         process.unbinds = True
+        job.run.renounced |= {x.lease_id for x in job.bound}
         session = self._host.session(process, person=job.dead)
         answer = sessions.unbind(session, job.bound)
         self._host.given_back(process, job.bound)

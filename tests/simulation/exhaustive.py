@@ -49,6 +49,7 @@ from gitlease.core.resources.resource import parse_resource  # noqa: E402
 from gitlease.engine import transaction  # noqa: E402
 
 T = TypeVar("T")
+HOLDS = ("claim", "renew", "extend", "bind", "claim as the person")
 LONG_AFTER = 1_000_000  # seconds after which nothing that was granted counts any more
 
 
@@ -153,7 +154,7 @@ class Explorer:
         """The client begins its next command."""
         edge = local.next.get((verb, instant))
         if edge is None:
-            gives_up = verb in ("release", "done")
+            gives_up = verb in ("release", "done", "unbind")
             begun = Local(
                 local.client,
                 local.number + 1,
@@ -184,7 +185,7 @@ class Explorer:
         crashed = tuple(dict.fromkeys(images))
         if isinstance(found, Ended):
             report, gave_up = found.report, local.gave_up
-            if report.code == "ok" and local.verb in ("claim", "renew", "extend"):
+            if report.code == "ok" and local.verb in HOLDS:
                 gave_up = 0
             ended = self.idle(local.client, local.number, found.images[-1], gave_up)
             return Edge(ended, report, crashed)
@@ -213,6 +214,7 @@ class Explorer:
             answers=[(text, self.instants[at]) for text, at in answers],
             versions=self.versions,
             disk=Disk(image),
+            runs=self.world.runs,
         )
 
     def beliefs(self, local: Local, instant: int) -> tuple[Lease, ...]:

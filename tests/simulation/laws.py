@@ -86,7 +86,7 @@ class Laws:
     def _check_lease(self, lease: Lease, new: Version) -> None:
         """What became of one lease that stood in the ledger before."""
         now = new.leases.get(lease.key)
-        if lease.state is not State.ACTIVE or now == lease or lease.holder in new.by:
+        if lease.state is not State.ACTIVE or now == lease or _may_change(lease, new):
             return
         if lease.lease_id in new.revoked:
             return
@@ -95,6 +95,9 @@ class Laws:
         if not new.granted:
             raise Broken(f"S7: the lease of {lease.holder} was ended by {_names(new.by)}")
         decided = max(self._decided(x) for x in new.granted)
+        until = lease.expires_at + new.header.policy.abandoned_after * MS
+        if lease.edge and min(x.renewed_at for x in new.granted) <= until:
+            raise Broken(f"edge: {_names(new.by)} took {lease.resource} before it was abandoned")
         if not self.is_over(lease, decided):
             raise Broken(
                 f"S2: {_names(new.by)} was granted what {lease.holder} held until "
@@ -149,7 +152,7 @@ class Laws:
         revoked = self.revoked(ref)
         for some, others in itertools.combinations(beliefs, 2):
             for one, other in itertools.product(some, others):
-                if {one.lease_id, other.lease_id} & revoked or one.lease_id == other.lease_id:
+                if {one.lease_id, other.lease_id} & revoked:
                     continue
                 if conflict(one, other):
                     raise Broken(
@@ -173,8 +176,21 @@ class Laws:
 
 
 def conflict(one: Lease, other: Lease) -> bool:
-    """Whether two leases conflict: of one name, or both of the paths that the worlds have."""
+    """Whether two leases conflict: of one name, or both of the paths that the worlds have.
+
+    Those of one person do where they are bound to two runs, be they one grant.
+    """
+    if one.holder == other.holder and (
+        None in (one.session, other.session) or one.session == other.session
+    ):
+        return False
     return one.resource == other.resource or bool(one.patterns and other.patterns)
+
+
+def _may_change(lease: Lease, new: Version) -> bool:
+    """Whether a step is by the lease's person, and not by another run than it is bound to."""
+    runs = (run for holder, run in new.runs if holder == lease.holder)
+    return any(lease.session is None or run in (None, lease.session) for run in runs)
 
 
 def _names(persons: frozenset[str]) -> str:

@@ -9,11 +9,13 @@ are counted, and the clock stands still between two answers.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, cast
 from unittest import mock
 
+from simulation.commands import TASKS, Files
+from simulation.scripted_verbs import LAYER, MAIN, VERBS
 from simulation.shared_state import (
     COMMANDS,
     COUNTED,
@@ -25,32 +27,25 @@ from simulation.shared_state import (
     Versions,
 )
 from support.service import LeaseService
-from support.session import ledger_session
+from support.session import NoTaskFiles, ledger_session
 
 from gitlease.core.errors import GitleaseError, Unavailable
 from gitlease.core.expiry import Moment, holder_has
 from gitlease.core.instant import Instant
 from gitlease.core.lease import Actor, Lease, State
 from gitlease.core.ledger import Fate, Ledger
-from gitlease.core.moves.operations import Acknowledge, Barrier, Claim
+from gitlease.core.moves.operations import Acknowledge, Barrier
 from gitlease.core.outcome import Event
 from gitlease.core.resources.resource import Resource
-from gitlease.core.work_push import Became, WorkPush, WorkRef
+from gitlease.core.work_push import WorkPush
 from gitlease.engine import transaction
-from gitlease.engine.answers import Answer, ClaimOptions
-from gitlease.engine.ports import Cause, Change, Pending
-from gitlease.engine.transaction import fresh_id
-from gitlease.guard.ports import PushedWork
-from gitlease.guard.rules import PushedCommit, Touched
-from gitlease.push.fenced_push import FencedPush
-from gitlease.push.ports import PlannedPush
-from gitlease.push.work import PushWish
+from gitlease.engine.answers import Answer
+from gitlease.engine.edges import EdgeRules, Edges
+from gitlease.engine.ports import Cause, Change, LastSeen, Pending
 from gitlease.store.heads import Heads
 from gitlease.store.records import lease_file
 from gitlease.store.ref_store import Move, Pushed, RefLedgerStore
 
-LAYER = "global"
-MAIN = "refs/heads/main"
 SETUP = COMMANDS - 1  # the number of the command that makes a ledger before a world begins
 SILENCE = "no answer"
 
@@ -73,6 +68,7 @@ class Process:
     answers: Sequence[tuple[str, float]]
     versions: Versions
     disk: Disk
+    runs: bool = False
     under: int = 0
     told: int = 0
     ids: int = 0
@@ -227,33 +223,6 @@ class Store(RefLedgerStore):
         return fate
 
 
-class OneCommit:
-    """A repository whose push moves main to one new commit, which touches ``path``."""
-
-    def __init__(self, remote: Remote, new: str, path: str) -> None:
-        self._remote, self._new, self._touched = remote, new, (Touched(path),)
-
-    def plan(self, wish: PushWish, tell: Callable[[str], None]) -> PlannedPush:
-        old = self._remote.look()
-        became = Became.UP_TO_DATE if old == self._new else Became.UPDATED
-        one = WorkRef(MAIN, MAIN, old, self._new, became)
-        push = WorkPush(folder="/", remote="origin", url="/r", refs=(one,) if one.moves else ())
-        return PlannedPush(push=push, refs=(one,), remote="origin")
-
-    def carried(self, plan: PlannedPush) -> Sequence[PushedCommit]:
-        return [PushedCommit(self._touched)]
-
-    def brought(self, plan: PlannedPush) -> PushedWork:
-        return PushedWork(self._touched)
-
-    def land(self, push: WorkPush) -> tuple[str, ...]:
-        self._remote.land(push)
-        return ()
-
-    def follow(self, plan: PlannedPush) -> None:
-        """Nobody looks at what follows a push."""
-
-
 class EvenDice(random.Random):
     """Pauses do not matter where nobody sleeps."""
 
@@ -294,8 +263,13 @@ class Ended:
     images: tuple[DiskImage, ...]
 
 
-def actor_of(client: int, name: str = "p") -> Actor:
-    return Actor(f"{name}{client}@example.com")
+def actor_of(client: int) -> Actor:
+    return Actor(f"p{client}@example.com")
+
+
+def run_of(client: int) -> Actor:
+    """One run of a client's: it works in a session, and for the person of the first client."""
+    return Actor("p0@example.com", session=f"run-{client}")
 
 
 def run(
@@ -306,21 +280,29 @@ def run(
     heads = Heads(remote, lambda _layer: process.disk, process, "origin")
     store = Store(remote, heads, place="origin")
     store.process = process
+    actor = run_of(process.client) if process.runs else actor_of(process.client)
+    files = Files() if what in TASKS else NoTaskFiles()
     session = ledger_session(
-        store, clock=process, actor=actor_of(process.client), layer=LAYER, dice=DICE
+        store,
+        clock=process,
+        actor=actor,
+        layer=LAYER,
+        dice=DICE,
+        edges=Edges(files, EdgeRules(required=False), holder=actor.holder),
     )
+    session.look_for_life = lambda *_: LastSeen()
     service = LeaseService(session)
     code, answer = "ok", cast(object, None)
     known = process.disk.load()
     if known is not None:
-        own = own_leases(process.versions.by_name[known.version], process.client)
+        own = own_leases(process.versions.by_name[known.version], actor)
         process.under = max((x.token for x in own if x.resource == what), default=0)
     try:
         with mock.patch.object(transaction, "random", _Ids(process)):
             if verb == "set policy":
                 answer = service.set_policy({**policy})
             else:
-                answer = _VERBS[verb](service, remote, what, ttl)
+                answer = VERBS[verb](service, remote, what, ttl)
     except Suspended as suspended:
         return Waiting(suspended.request, tuple(process.disk.images[process.fresh_from :]))
     except GitleaseError as refusal:
@@ -329,7 +311,8 @@ def run(
         code = f"{type(error).__name__}: {error}"
     sets = [plain for _, plain in process.wrote if plain]
     changed = code == "ok" and (not isinstance(answer, Answer) or answer.changed)
-    late = isinstance(answer, Answer) and bool(answer.leases) and _is_late(process)
+    held = isinstance(answer, Answer) and bool(answer.leases) and verb != "unbind"
+    late = held and _is_late(process)
     report = Report(
         code,
         tried=frozenset[str]().union(*sets),
@@ -346,46 +329,11 @@ def _is_late(process: Process) -> bool:
     return bool(wrote) and any(x.expires_at <= at for x in wrote[-1].granted)
 
 
-def _claim(service: LeaseService, remote: Remote, what: Resource, ttl: int) -> Answer:
-    return service.claim([what], ClaimOptions(ttl=ttl, reopen=True))
-
-
-def _claim_for_two(service: LeaseService, remote: Remote, what: Resource, ttl: int) -> None:
-    """Two persons ask through one gateway, in one step."""
-    claims = [
-        Claim(id=fresh_id(), actor=actor, resource=what, lease_id=fresh_id(), ttl=ttl)
-        for actor in (service.actor, Actor(service.actor.holder.replace("p", "q", 1)))
-    ]
-    step, _ = service.session.step("claim", claims, together=False)
-    if not step.applied.outcomes:
-        raise next(x for x in step.applied.results if isinstance(x, GitleaseError))
-
-
-def _push(service: LeaseService, remote: Remote, what: Resource, ttl: int) -> None:
-    process = cast(Process, service.clock)
-    work = OneCommit(remote, f"work {process.client}.{process.number}", "src/a.py")
-    FencedPush(service.session, work, layers=[LAYER]).push(PushWish(), require=[what])
-
-
-_VERBS: dict[str, Callable[[LeaseService, Remote, Resource, int], object]] = {
-    "claim": _claim,
-    "claim for two": _claim_for_two,
-    "push": _push,
-    "renew": lambda service, _, what, ttl: service.renew([]),
-    "extend": lambda service, _, what, ttl: service.extend(what, ttl),
-    "release": lambda service, _, what, ttl: service.release([what]),
-    "done": lambda service, _, what, ttl: service.complete(what),
-    "revoke": lambda service, _, what, ttl: service.revoke(what, reason="stuck"),
-    "note": lambda service, _, what, ttl: service.note(what, "half done"),
-    "read": lambda service, _, what, ttl: service.read(),
-}
-
-
-def own_leases(version: Version, client: int) -> list[Lease]:
-    """The active leases of a version that are a client's."""
-    holder = actor_of(client).holder
+def own_leases(version: Version, actor: Actor) -> list[Lease]:
+    """The active leases of a version that are a client's, and bound to no other run."""
     active = (x for x in version.leases.values() if x.state is State.ACTIVE and not x.parked)
-    return [x for x in active if x.holder == holder]
+    mine = (x for x in active if x.holder == actor.holder)
+    return [x for x in mine if x.session in (None, actor.session)]
 
 
 def believed(process: Process) -> list[Lease]:
@@ -393,7 +341,8 @@ def believed(process: Process) -> list[Lease]:
     known = process.disk.load()
     if known is None:
         return []
-    own = own_leases(process.versions.by_name[known.version], process.client)
+    actor = run_of(process.client) if process.runs else actor_of(process.client)
+    own = own_leases(process.versions.by_name[known.version], actor)
     if not own:
         return []
     remote = Remote(process)

@@ -27,7 +27,10 @@ COUNTED = 1_000  # ids of one command
 
 @dataclass(eq=False)
 class Version:
-    """One state of the ledger: its records, and the step that made it of ``base``."""
+    """One state of the ledger: its records, and the step that made it of ``base``.
+
+    ``by`` and ``runs`` are who made it: the persons, and each with its session.
+    """
 
     name: str
     header: Header
@@ -37,6 +40,7 @@ class Version:
     parent: Version | None
     renewal: bool
     by: frozenset[str] = frozenset()
+    runs: frozenset[tuple[str, str | None]] = frozenset()
     granted: tuple[Lease, ...] = ()
     revoked: frozenset[str] = frozenset()
 
@@ -109,6 +113,9 @@ class Versions:
                 parent=parent,
                 renewal=change.renewal,
                 by=frozenset(op.actor.holder for op in change.decided.record.operations),
+                runs=frozenset(
+                    (op.actor.holder, op.actor.session) for op in change.decided.record.operations
+                ),
                 granted=tuple(
                     x for o in applied.outcomes for x in o.leases if x.state is State.ACTIVE
                 ),

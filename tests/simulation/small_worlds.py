@@ -15,6 +15,7 @@ OBSERVED = (
     ("drift", "50%"),
     ("grace", "0s"),
 )
+USUAL = (("skew", "10s"), ("ttl_min", "10s"))
 PATHS = "src/ src/*.py src/a.py"
 ADMINS = (("skew", "10s"), ("ttl_min", "10s"), ("admins", "p0@example.com p1@example.com"))
 WRONG_CLOCKS = (
@@ -31,7 +32,8 @@ class World:
     ``programs`` has, for each client, the verbs from which each of its commands is chosen.
     ``instants`` are the true seconds at which things happen, one after the other. ``silences`` is
     how many answers may fail to come, ``crashes`` how many commands may be killed. An undecided
-    push is sent ``again`` so often before it is fenced off.
+    push is sent ``again`` so often before it is fenced off. ``runs``: all clients work for one
+    person, each as a run of its own.
     """
 
     name: str
@@ -39,12 +41,13 @@ class World:
     resources: tuple[str, ...]
     instants: tuple[float, ...] = (0, 6, 12, 18)
     times: tuple[OwnTime, ...] = (OwnTime(), OwnTime(offset=10), OwnTime(offset=5))
-    policy: tuple[tuple[str, str], ...] = (("skew", "10s"), ("ttl_min", "10s"))
+    policy: tuple[tuple[str, str], ...] = USUAL
     ttl: int = 10
     silences: int = 1
     crashes: int = 1
     again: int = 0
     ledger: bool = True
+    runs: bool = False
 
 
 def worlds(clients: int, operations: int) -> list[World]:
@@ -76,6 +79,23 @@ def worlds(clients: int, operations: int) -> list[World]:
         world("observed", usual, times=WRONG_CLOCKS, policy=OBSERVED, instants=(0, 8, 16), **none),
         world("no ledger", "claim, renew, release, claim", ledger=False, ttl=60, policy=(), **one),
         world("gateway", "claim for two, push, renew, release", instants=once, silences=0),
+        world(
+            "bound",
+            "claim as the person, bind, unbind, bind",
+            "bind, unbind, bind, unbind",
+            instants=once,
+            runs=True,
+            silences=0,
+        ),
+        world(
+            "abandoned",
+            "claim, renew, note, claim",
+            "note, claim, note, claim",
+            resources="T001 T001 T001",
+            instants=(0, 12, 86_405, 86_435),
+            policy=(*USUAL, ("edges.abandoned_after", "1d")),
+            **none,
+        ),
         world(
             "tries", "claim, release, note, claim", instants=(0,), silences=3, crashes=0, again=1
         ),

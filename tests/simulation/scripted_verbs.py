@@ -1,0 +1,118 @@
+"""The commands of small worlds, as functions of a service and the remote that it asks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, cast
+
+from support.service import LeaseService
+from support.session import ledger_session
+
+from gitlease.core.errors import GitleaseError
+from gitlease.core.lease import Actor
+from gitlease.core.moves.operations import Claim, grant_of
+from gitlease.core.resources.resource import Resource
+from gitlease.core.work_push import Became, WorkPush, WorkRef
+from gitlease.engine.answers import Answer, ClaimOptions
+from gitlease.engine.sessions import unbind
+from gitlease.engine.transaction import fresh_id
+from gitlease.guard.ports import PushedWork
+from gitlease.guard.rules import PushedCommit, Touched
+from gitlease.push.fenced_push import FencedPush
+from gitlease.push.ports import PlannedPush
+from gitlease.push.work import PushWish
+
+if TYPE_CHECKING:
+    from simulation.scripted import Process, Remote
+
+LAYER = "global"
+MAIN = "refs/heads/main"
+
+
+class OneCommit:
+    """A repository whose push moves main to one new commit, which touches ``path``."""
+
+    def __init__(self, remote: Remote, new: str, path: str) -> None:
+        self._remote, self._new, self._touched = remote, new, (Touched(path),)
+
+    def plan(self, wish: PushWish, tell: Callable[[str], None]) -> PlannedPush:
+        old = self._remote.look()
+        became = Became.UP_TO_DATE if old == self._new else Became.UPDATED
+        one = WorkRef(MAIN, MAIN, old, self._new, became)
+        push = WorkPush(folder="/", remote="origin", url="/r", refs=(one,) if one.moves else ())
+        return PlannedPush(push=push, refs=(one,), remote="origin")
+
+    def carried(self, plan: PlannedPush) -> Sequence[PushedCommit]:
+        return [PushedCommit(self._touched)]
+
+    def brought(self, plan: PlannedPush) -> PushedWork:
+        return PushedWork(self._touched)
+
+    def land(self, push: WorkPush) -> tuple[str, ...]:
+        self._remote.land(push)
+        return ()
+
+    def follow(self, plan: PlannedPush) -> None:
+        """Nobody looks at what follows a push."""
+
+
+def _claim(service: LeaseService, remote: Remote, what: Resource, ttl: int) -> Answer:
+    return service.claim([what], ClaimOptions(ttl=ttl, reopen=True))
+
+
+def _person(service: LeaseService) -> LeaseService:
+    """The same clone, as its person without a session."""
+    session = service.session
+    person = ledger_session(
+        session.store,
+        clock=session.clock,
+        actor=Actor(session.actor.holder),
+        layer=LAYER,
+        dice=service.session.transaction._dice,
+    )
+    return LeaseService(person)
+
+
+def _bind(service: LeaseService, remote: Remote, what: Resource, ttl: int) -> Answer:
+    return service.claim([what], ClaimOptions(ttl=ttl, reopen=True, bind=True))
+
+
+def _unbind(service: LeaseService, remote: Remote, what: Resource, ttl: int) -> Answer:
+    """Give back what is bound to this run, by what its clone knows."""
+    look = service.session.known_look()
+    bound = [x for x in (look.leases if look else ()) if x.session == service.actor.session]
+    return unbind(service.session, [grant_of(x) for x in bound])
+
+
+def _claim_for_two(service: LeaseService, remote: Remote, what: Resource, ttl: int) -> None:
+    """Two persons ask through one gateway, in one step."""
+    claims = [
+        Claim(id=fresh_id(), actor=actor, resource=what, lease_id=fresh_id(), ttl=ttl)
+        for actor in (service.actor, Actor(service.actor.holder.replace("p", "q", 1)))
+    ]
+    step, _ = service.session.step("claim", claims, together=False)
+    if not step.applied.outcomes:
+        raise next(x for x in step.applied.results if isinstance(x, GitleaseError))
+
+
+def _push(service: LeaseService, remote: Remote, what: Resource, ttl: int) -> None:
+    process = cast("Process", service.clock)
+    work = OneCommit(remote, f"work {process.client}.{process.number}", "src/a.py")
+    FencedPush(service.session, work, layers=[LAYER]).push(PushWish(), require=[what])
+
+
+VERBS: dict[str, Callable[[LeaseService, Remote, Resource, int], object]] = {
+    "claim": _claim,
+    "claim for two": _claim_for_two,
+    "claim as the person": lambda service, *given: _claim(_person(service), *given),
+    "bind": _bind,
+    "unbind": _unbind,
+    "push": _push,
+    "renew": lambda service, _, what, ttl: service.renew([]),
+    "extend": lambda service, _, what, ttl: service.extend(what, ttl),
+    "release": lambda service, _, what, ttl: service.release([what]),
+    "done": lambda service, _, what, ttl: service.complete(what),
+    "revoke": lambda service, _, what, ttl: service.revoke(what, reason="stuck"),
+    "note": lambda service, _, what, ttl: service.note(what, "half done"),
+    "read": lambda service, _, what, ttl: service.read(),
+}
