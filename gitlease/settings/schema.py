@@ -234,7 +234,7 @@ _ALL = (
     Key("stale.after", read_duration, 7 * 86_400),
     Key("stale.release", read_boolean, False),
     Key("stale.exempt", read_text, "no-stale"),
-    Key("landing.release", choice("done", "never"), "done"),
+    Key("landing.release", choice("done", "merged", "never"), "done"),
     Key("check.trailer", read_boolean, False),
 )
 

@@ -51,7 +51,7 @@ _TAIL = """
 
 # When a task says done on the remote's main branch, its holder's lease ends:
 #landing:
-#  release: done     # or never
+#  release: done     # or merged (and all its commits are there), or never
 """
 
 

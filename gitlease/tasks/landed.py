@@ -1,4 +1,4 @@
-"""Which tasks were finished on the main branch of the remote, as this clone knows it."""
+"""What was finished, and what has been merged, on the main branch that this clone knows."""
 
 from __future__ import annotations
 
@@ -7,9 +7,16 @@ from collections.abc import Sequence
 
 from gitlease.core.instant import MS
 from gitlease.core.lease import Lease
+from gitlease.core.resources.pattern import fold
+from gitlease.core.trailers import Named, read_trailer
 from gitlease.engine.ports import TaskFiles
 from gitlease.git.query import ask
 from gitlease.git.repository import Repository
+
+MOST = 5_000  # commits since a claim that are read for trailers, on the main branch and elsewhere
+SKEW = 60 * MS  # what another machine's commit may be dated before the claim that it was made under
+
+_TRAILER = "Gitlease: "
 
 
 def landed(
@@ -55,3 +62,43 @@ def _was_open(repository: Repository, files: TaskFiles, main: str, lease: Lease)
 
 def _done(files: TaskFiles, ref: str) -> frozenset[str]:
     return frozenset(task.resource.key for task in files.read(ref).tasks if task.is_done)
+
+
+# --- merged ---------------------------------------------------------------------------------------
+
+
+def merged(repository: Repository, main: str, layer: str, leases: Sequence[Lease]) -> list[Lease]:
+    """The leases of ``layer`` with a commit of their token on ``main``, and none elsewhere.
+
+    Elsewhere are this clone's branches, those that it knows of remotes, and what is checked out;
+    a squash counts for the commits whose messages it repeats. Where more than ``MOST`` commits were
+    made since the claim, too many to read, no lease has been merged. Asks no remote.
+    """
+    if not leases:
+        return []
+    since = min(lease.claimed_at for lease in leases) - SKEW
+    there = _named(repository, since, main)
+    if not there or not any(_names(there, lease, layer) for lease in leases):
+        return []
+    elsewhere = ("--ignore-missing", "HEAD", "--branches", "--remotes", "--not", main)
+    left = _named(repository, since, *elsewhere)
+    if left is None:
+        return []
+    return [x for x in leases if _names(there, x, layer) and not _names(left, x, layer)]
+
+
+def _named(repository: Repository, since: int, *refs: str) -> list[Named] | None:
+    """What the commits since a time name; None where they are too many, or git does not say."""
+    words = (f"--max-age={since // MS}", f"--max-count={MOST + 1}", "--encoding=UTF-8")
+    said = ask(repository, "rev-list", *words, "--format=%x00%B", *refs, "--")
+    text = said.out.decode("utf-8", "replace")
+    if said.code != 0 or said.timed_out or text.count("\0") > MOST:
+        return None
+    lines = text.replace("\0", "").split("\n")
+    values = (line.removeprefix(_TRAILER) for line in lines if line.startswith(_TRAILER))
+    return [named for value in values if (named := read_trailer(value)) is not None]
+
+
+def _names(found: Sequence[Named], lease: Lease, layer: str) -> bool:
+    wanted = (lease.resource.key, lease.token, fold(lease.scope), layer.lower())
+    return any((x.key, x.token, fold(x.scope), x.layer) == wanted for x in found)

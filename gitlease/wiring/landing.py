@@ -17,14 +17,14 @@ from gitlease.core.view import LeaseView
 from gitlease.engine.landing import complete_landed
 from gitlease.git.remote_branches import main_branch
 from gitlease.settings.sources import remotes_of_work
-from gitlease.tasks.landed import landed
+from gitlease.tasks.landed import landed, merged
 from gitlease.wiring.alive import alive_in
 from gitlease.wiring.workspace import Workspace
 
 if TYPE_CHECKING:
     from gitlease.guard.guarding import GuardService
 
-NEVER = "never"
+MERGED, NEVER = "merged", "never"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,10 @@ def _landed(workspace: Workspace, main: list[str], leases: Sequence[Lease]) -> S
         return ()
     main.append(ref)
     free = [lease for lease in leases if lease.session not in running]
-    return landed(workspace.repository, workspace.ledger.edges.files, ref, free)
+    found = landed(workspace.repository, workspace.ledger.edges.files, ref, free)
+    if workspace.settings.landing_release != MERGED:
+        return found
+    return merged(workspace.repository, ref, workspace.settings.layer, found)
 
 
 def _told(view: LeaseView, main: str, usual: str) -> str:

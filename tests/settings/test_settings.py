@@ -462,7 +462,7 @@ BAD_FILES = [
     ('people: {"": a}', 1, "a key of people must not be empty", ""),
     (f"people: {{jo: {'x' * 300}}}", 1, "people.jo is longer than 254", ""),
     ("edges: {commit: 0}", 1, "edges.commit is true or false", ""),
-    ("landing: {release: merged}", 1, "landing.release is done or never, not merged", ""),
+    ("landing: {release: later}", 1, "landing.release is done, merged or never, not later", ""),
     ("guard: {mode: true}", 1, "guard.mode is block, warn or off, not true", ""),
     ("guard: {offline: maybe}", 1, "guard.offline is block, warn or off", ""),
     ("guard:\n  timeout: 0s", 2, "guard.timeout '0s' is not positive", ""),

@@ -147,10 +147,10 @@ def test_never_leaves_it_to_its_holder(project: Project) -> None:
 
 def test_a_word_that_is_none_is_refused_by_its_name(project: Project) -> None:
     kim = project.kim
-    (kim.clone / ".gitlease.yaml").write_text("landing: {release: merged}\n", encoding="utf-8")
+    (kim.clone / ".gitlease.yaml").write_text("landing: {release: later}\n", encoding="utf-8")
     refused = kim.types("brief")
     assert refused.code == 7
-    assert ".gitlease.yaml:1: landing.release is done or never, not merged" in refused.err
+    assert ".gitlease.yaml:1: landing.release is done, merged or never, not later" in refused.err
 
 
 @pytest.mark.parametrize("status", ["todo", "in_progress", "review"])
@@ -249,6 +249,126 @@ def test_what_was_revoked_in_the_same_moment_is_not_completed(
     assert not ended.lease_ids
     assert LANDED not in ended.said
     assert project.state() == []
+
+
+# --- merged ---------------------------------------------------------------------------------------
+
+
+@dataclass
+class Merging:
+    """kim works on F001 under a lease, on a branch, where work ends when it is merged."""
+
+    project: Project
+    token: int
+
+    def works(self, *, more: str = "", token: int | None = None) -> None:
+        """One commit that names the lease, on kim's branch."""
+        trailer = f"Gitlease: F001 token={token or self.token}{more}"
+        commit(self.project.kim.clone, self.project.clock, message=f"work\n\n{trailer}\n")
+
+    def pushes(self) -> None:
+        git(self.project.kim.clone, "push", "-q", "origin", "work")
+
+    def merges(self, message: str | None = None) -> None:
+        """jo brings what kim pushed to the main branch with the task's status, or squashed."""
+        jo, clock = self.project.jo.clone, self.project.clock
+        git(jo, "fetch", "-q", "origin")
+        if message is None:
+            git(jo, "merge", "-q", "--no-edit", "origin/work")
+        else:
+            commit(jo, clock, message=message)
+        self.project.lands()
+        self.project.fetches()
+
+    def goes_on(self) -> bool:
+        """Whether kim's lease is still live after the next command."""
+        told = self.project.kim.ok("brief").err
+        live = self.project.state() == [("kim", "active")]
+        assert live is (LANDED not in told), told
+        return live
+
+
+@pytest.fixture
+def merging(project: Project) -> Merging:
+    kim = project.kim
+    (kim.clone / ".gitlease.yaml").write_text("landing: {release: merged}\n", encoding="utf-8")
+    git(kim.clone, "checkout", "-q", "-b", "work")
+    return Merging(project, kim.ok("claim F001 --ttl 2h --json").json["leases"][0]["token"])
+
+
+def test_merged_work_ends_its_lease(merging: Merging) -> None:
+    merging.works()
+    merging.pushes()
+    assert merging.goes_on()
+    merging.merges()
+    assert not merging.goes_on(), "the branch has nothing that main does not have"
+
+
+def test_work_that_is_said_to_be_done_and_was_never_merged_goes_on(merging: Merging) -> None:
+    merging.works()
+    merging.project.lands()
+    merging.project.fetches()
+    assert merging.goes_on()
+
+
+def test_a_task_that_is_done_without_any_work_goes_on(merging: Merging) -> None:
+    merging.project.lands()
+    merging.project.fetches()
+    assert merging.goes_on()
+
+
+@pytest.mark.parametrize("where", ["branch", "remote", "detached"])
+def test_work_that_is_left_over_elsewhere_keeps_the_lease(merging: Merging, where: str) -> None:
+    kim = merging.project.kim.clone
+    merging.works()
+    merging.pushes()
+    if where == "detached":
+        git(kim, "checkout", "-q", "--detach")
+    merging.works()
+    if where == "remote":
+        git(kim, "push", "-q", "origin", "HEAD:more")
+        git(kim, "reset", "-q", "--hard", "HEAD~1")
+    merging.merges()
+    assert merging.goes_on()
+    if where == "remote":
+        git(kim, "push", "-q", "origin", ":more")
+    elif where == "detached":
+        git(kim, "checkout", "-q", "work")
+    else:
+        git(kim, "reset", "-q", "--hard", "HEAD~1")
+    assert not merging.goes_on()
+
+
+def test_a_squash_ends_the_lease_once_the_branch_is_gone(merging: Merging) -> None:
+    kim, token = merging.project.kim.clone, merging.token
+    merging.works()
+    merging.pushes()
+    merging.merges(f"F001 (#7)\n\n* work\n\nGitlease: F001 token={token}\n\n* more work\n")
+    assert merging.goes_on(), "what it squashed is still there"
+    git(kim, "push", "-q", "origin", ":work")
+    git(kim, "reset", "-q", "--hard", "origin/main")
+    assert not merging.goes_on()
+
+
+def test_commits_of_another_grant_of_the_task_do_not_count(merging: Merging) -> None:
+    merging.works(token=merging.token + 1)
+    merging.works(more=" scope=api")
+    merging.works(more=" layer=other")
+    merging.pushes()
+    merging.merges()
+    assert merging.goes_on()
+
+
+def test_too_many_commits_to_read_leave_the_lease(
+    merging: Merging, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    merging.works()
+    merging.pushes()
+    merging.merges()
+    monkeypatch.setattr("gitlease.tasks.landed.MOST", 1)
+    assert merging.goes_on()
+    monkeypatch.setattr("gitlease.tasks.landed.MOST", 9)
+    assert not merging.goes_on()
 
 
 # --- work that begins again -----------------------------------------------------------------------
