@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import partial
 
-from gitlease.core.errors import UsageError
+from gitlease.core.errors import GitleaseError, UsageError
 from gitlease.core.expiry import holder_has
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.lease import Lease, State
@@ -130,15 +130,59 @@ def end_session(
             "there is no session here to end",
             hints=("name one; `session list` shows those of yours that hold anything",),
         )
-    if release and park:
-        raise UsageError("release and park exclude each other")
+    status = _status(release=release, park=park)
     end: EndSession | RunOut = RunOut(id="", actor=actor, grants=(), note=note)
     if park or release:
         end = EndSession(id="", actor=actor, grants=(), park=park, seconds=seconds, note=note)
-    status = PARKED if park else RELEASED if release else RUN_OUT
     whose = partial(_bound, session=name, below=below, live=park)
     nothing = Answer(status=status, changed=False)
     return in_every(layers, status, lambda x: _end_all(x, end, whose, nothing, known, commit))
+
+
+def end_every_session(
+    layers: Sequence[LedgerSession],
+    *,
+    release: bool = False,
+    park: bool = False,
+    seconds: int | None = None,
+    note: str | None = None,
+    commit: bool | None = None,
+) -> tuple[Answer, tuple[tuple[str, int], ...]]:
+    """End each session that ``sessions`` lists, as ``end_session`` does.
+
+    One answer for all, and of each session that was ended how many leases it had. When one cannot
+    be ended no further one is tried: why is among ``refused``, and raised if it was the first.
+    """
+    done = Answer(status=_status(release=release, park=park), changed=False)
+    ended: list[tuple[str, int]] = []
+    reading = sessions(layers)
+    done = replace(done, warnings=reading.warnings)
+    for found in reading.sessions:
+        try:
+            one = end_session(
+                layers,
+                found.session,
+                known=True,
+                release=release,
+                park=park,
+                seconds=seconds,
+                note=note,
+                commit=commit,
+            )
+        except GitleaseError as error:
+            if not ended:
+                raise
+            one = Answer(status=done.status, refused=(error,), changed=False)
+            return joined(done, replace(one, warnings=error.warnings)), tuple(ended)
+        done = joined(done, one)
+        ended.append((found.session, len(one.leases)))
+    return done, tuple(ended)
+
+
+def _status(*, release: bool, park: bool) -> str:
+    if release and park:
+        raise UsageError("release and park exclude each other")
+    return PARKED if park else RELEASED if release else RUN_OUT
 
 
 def _end_all(

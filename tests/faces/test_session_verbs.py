@@ -9,7 +9,11 @@ from faces.fake import Desk, make_desks, shown, words
 from support.tasks import task
 
 from gitlease.core.edge import People
+from gitlease.core.errors import Unavailable
+from gitlease.engine import sessions
+from gitlease.engine.answers import Answer
 from gitlease.engine.edges import EdgeRules
+from gitlease.engine.ledger_session import LedgerSession
 
 ADA = "ada@example.com"
 RULES = EdgeRules(people=People({ADA: "@ada"}))
@@ -246,6 +250,55 @@ def test_with_a_layer_it_ends_there_alone(ada: Desk) -> None:
     assert [x["resources"] for x in listed] == [["F001"]]
 
 
+def test_all_sessions_end_with_their_counts(ada: Desk) -> None:
+    ada.ok("claim", "F001", "port-80", "--any", "--session", "build-7")
+    ada.ok("claim", "F002", "--session", "night", "--layer", "team")
+    ada.ok("claim", "F003")
+    assert ada.ok("session", "end", "--all").out == (
+        "F001 has run out, and stays assigned to you\nreleased port-80\n"
+        "F002 in layer team has run out, and stays assigned to you\n"
+        "ended session build-7, which held 2 leases\nended session night, which held 1 lease\n"
+    )
+    assert [x["resource"] for x in ada.ok("list", "--json").json["leases"]] == ["F003"]
+    assert ada.ok("session", "end", "--all").out == "no session of yours holds anything\n"
+
+
+def test_the_end_of_all_sessions_answers_programs(ada: Desk) -> None:
+    ada.ok("claim", "F001", "--session", "build-7")
+    ada.ok("claim", "F002", "--session", "night")
+    document = ada.ok("session", "end", "--all", "--park=2h", "--json").json
+    ended = ["schema", "ok", "command", "sessions", "status", "edge", "edges", "leases"]
+    assert [x for x in document if x in ended] == ended
+    assert document["sessions"] == [
+        {"session": "build-7", "leases": 1},
+        {"session": "night", "leases": 1},
+    ]
+    assert (document["status"], document["next"]) == ("parked", ["gitlease claim F001 F002"])
+    assert [x["expires_in"] for x in document["leases"]] == [7_200, 7_200]
+
+
+def test_what_ended_before_a_session_that_cannot_is_told(
+    ada: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, session in (("F001", "build-7"), ("F002", "night"), ("F003", "other")):
+        ada.ok("claim", name, "--session", session)
+    one = sessions.end_session
+
+    def fails(layers: list[LedgerSession], name: str, **how: Any) -> Answer:
+        if name == "night":
+            raise Unavailable("origin does not answer")
+        return one(layers, name, **how)
+
+    monkeypatch.setattr(sessions, "end_session", fails)
+    ran = ada.run("session", "end", "--all")
+    assert ran.out == (
+        "F001 has run out, and stays assigned to you\nended session build-7, which held 1 lease\n"
+    )
+    assert (ran.code, ran.err.splitlines()[0]) == (5, "origin does not answer")
+    again = ada.run("session", "end", "--all", "--json")
+    assert (again.code, again.json["error"]["message"]) == (5, "origin does not answer")
+
+
 @pytest.mark.parametrize("park", [("--park",), ("--park=2h",), ("--park", "2h")], ids=words)
 def test_with_park_it_is_kept(ada: Desk, park: tuple[str, ...]) -> None:
     ada.ok("claim", "F001", "F002", "--session", "build-7")
@@ -281,6 +334,9 @@ def test_parked_with_its_session_says_until_when(ada: Desk) -> None:
         (("session", "end", "a", "--release", "--park"), "release and park exclude each other"),
         (("session", "end", "a", "--cached"), "cannot be combined with --cached"),
         (("session", "end", "a", "--note", ""), "note must not be empty"),
+        (("session", "end", "a", "--all"), "ID cannot be combined with --all"),
+        (("session", "end", "--all", "--release", "--park"), "release and park exclude each other"),
+        (("session", "list", "--all"), "--all cannot be combined with list"),
         (("session", "list", "a"), "ID cannot be combined with list"),
         (("session", "list", "--release"), "--release cannot be combined with list"),
         (("session", "list", "--park"), "--park cannot be combined with list"),

@@ -248,3 +248,22 @@ def test_a_session_ends_in_every_layer_and_gives_back_only_where_asked(
     assert "assigned: []" in (laptop.clone / "tasks" / "F001.md").read_text(encoding="utf-8")
     assert kim.document("claim", "F001")["status"] == "claimed"
     assert laptop.document("session", "list")["sessions"] == []
+
+
+def test_every_session_of_a_person_ends_and_nobody_else_s(three: tuple[Desk, Desk, Desk]) -> None:
+    laptop, desk, kim = three
+    laptop.document("claim", "F001", "--session", "build-7")
+    desk.document("claim", "port-80", "--any", "--session", "night", "--layer", "team")
+    laptop.document("claim", "port-81", "--any")
+    kim.document("claim", "F002", "--session", "build-7")
+    laptop.ask("list", "--layer", "team")
+    ended = laptop.document("session", "end", "--all", "--release")
+    assert ended["sessions"] == [
+        {"session": "build-7", "leases": 1},
+        {"session": "night", "leases": 1},
+    ]
+    assert "assigned: []" in (laptop.clone / "tasks" / "F001.md").read_text(encoding="utf-8")
+    left = {x["resource"] for x in kim.document("list")["leases"]}
+    assert left == {"F002", "port-81"}
+    assert kim.document("list", "--layer", "team")["leases"] == []
+    assert laptop.document("session", "end", "--all")["sessions"] == []

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -39,6 +40,9 @@ that this clone uses (--layer: in that one). Your tasks stay assigned to you, fo
 yours to go on with; what is no task is released. It may be repeated: with nothing held it succeeds
 all the same. A lease that is bound to no session stays as it is, and so does another person's.
 
+End --all ends every session of yours that the list shows, in other clones and on other machines
+too: what runs there stops as with a lost lease.
+
 With --release your tasks are given back as well, as `gitlease release` does. With --park what is
 still live is kept for your next session, as `gitlease park` does.
 
@@ -49,6 +53,7 @@ leases, since, expires_at, resources.""",
         "gitlease session end",
         "gitlease session end build-7 --release --note 'the tests are red'",
         "gitlease session end --park 3h        # keep it all for three hours",
+        "gitlease session end --all            # every session of yours",
     ),
     exits=LEASE_EXITS,
     no=("held",),
@@ -57,6 +62,7 @@ leases, since, expires_at, resources.""",
 )
 @click.argument("action", metavar="list|end")
 @click.argument("name", metavar="[ID]", required=False)
+@flag("--all", help="End every session of yours.")
 @flag("--release", help="Give its tasks back: take yourself out of their files.")
 @click.option(
     "--park",
@@ -73,6 +79,7 @@ def session_verb(
     *,
     action: str,
     name: str | None,
+    all: bool,
     release: bool,
     park: str | None,
     note: str | None,
@@ -84,8 +91,8 @@ def session_verb(
         raise UsageError(f"{action[:60]!r} is not one of {', '.join(ACTIONS)}")
     if action == "list":
         ending = (
-            *(("ID", name), ("--release", release or None), ("--park", park)),
-            *(("--note", note), ("--commit", commit)),
+            *(("ID", name), ("--all", all or None), ("--release", release or None)),
+            *(("--park", park), ("--note", note), ("--commit", commit)),
         )
         if wrong := next((word for word, given in ending if given is not None), None):
             raise UsageError(f"{wrong} cannot be combined with list")
@@ -95,49 +102,67 @@ def session_verb(
         raise UsageError("end needs the remote: it cannot be combined with --cached")
     if commit is not None and not release:
         raise UsageError("your tasks stay assigned to you: --commit needs --release")
-    return _end(call, name, release, park, note, commit)
+    if all and name is not None:
+        raise UsageError("ID cannot be combined with --all")
+    how = Ending(release, park is not None, _period(park), note, commit)
+    return _end_every(call, how) if all else _end(call, name, how)
 
 
 # --- end ------------------------------------------------------------------------------------------
 
 
-def _end(
-    call: Call,
-    name: str | None,
-    release: bool,
-    park: str | None,
-    note: str | None,
-    commit: bool | None,
-) -> int | None:
+class Ending(NamedTuple):
+    """How sessions are to end."""
+
+    release: bool
+    park: bool
+    seconds: int | None
+    note: str | None
+    commit: bool | None
+
+
+def _end(call: Call, name: str | None, how: Ending) -> int | None:
     from gitlease.engine import sessions
 
-    seconds = _period(park)
     session = _named(call, name)
-    answer = sessions.end_session(
-        _layers(call),
-        session,
-        release=release,
-        park=park is not None,
-        seconds=seconds,
-        note=note,
-        commit=commit,
-    )
-    body = {"session": session} | wire.ended(answer)
+    answer = sessions.end_session(_layers(call), session, **how._asdict())
+    nothing = not answer.leases and not answer.refused
+    lines = [f"session {session} holds nothing"] if nothing else []
+    return _tell(call, answer, {"session": session}, lines)
+
+
+def _end_every(call: Call, how: Ending) -> int | None:
+    from gitlease.engine import sessions
+
+    answer, ended = sessions.end_every_session(_layers(call), **how._asdict())
+    counts = [{"session": name, "leases": number} for name, number in ended]
+    lines = [
+        f"ended session {name}, which held {number} lease{'' if number == 1 else 's'}"
+        for name, number in ended
+    ]
+    nothing = not ended and not answer.refused
+    lines += ["no session of yours holds anything"] if nothing else []
+    return _tell(call, answer, {"sessions": counts}, lines)
+
+
+def _tell(call: Call, answer: Answer, body: wire.Document, lines: Sequence[str]) -> int | None:
+    """Answer with what was ended; ``lines`` say more of it to a person."""
+    body |= wire.ended(answer)
     steps: list[str] = []
-    if park is not None:
+    if answer.status == "parked":
         body |= capped(answer)
         steps = list(next_steps.after_park(call, answer.leases))
+
+    def show() -> None:
+        _show_leases(call, answer)
+        output.lines(lines)
+
     if answer.refused:  # both are told, and the refusal counts
         call.warnings += answer.warnings
         if not call.json:
-            _show_leases(call, answer)
+            show()
         return refusals.tell_partly(call, answer.refused, body)
-    call.answer_verb(
-        answer,
-        body,
-        next_steps=steps,
-        show=lambda: _show_ended(call, session, answer),
-    )
+    call.answer_verb(answer, body, next_steps=steps, show=show)
     return None
 
 
@@ -164,12 +189,6 @@ def _named(call: Call, name: str | None) -> str:
             f"{call.typed('session', 'list')} shows those of yours that hold anything",
         ),
     )
-
-
-def _show_ended(call: Call, session: str, answer: Answer) -> None:
-    _show_leases(call, answer)
-    if not answer.leases:
-        output.line(f"session {session} holds nothing")
 
 
 def _show_leases(call: Call, answer: Answer) -> None:
