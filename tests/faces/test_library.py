@@ -141,3 +141,32 @@ def test_every_name_of_the_door_is_there() -> None:
     assert gitlease.Entry.__name__ == "Entry"
     assert gitlease.Carry.__name__ == "Carry"
     assert gitlease.Taken.__name__ == "Taken"
+
+
+def test_a_claim_that_must_be_new_renews_nothing(leases: Leases) -> None:
+    leases.claim("F002", new=True)
+    with pytest.raises(gitlease.LeaseHeld):
+        leases.claim("F002", new=True)
+    assert leases.claim("F002").renewals == 1
+    with pytest.raises(gitlease.LeaseHeld):
+        leases.claim_all(["F001", "F002"], new=True)
+
+
+def test_a_takeover_may_say_whom_it_expects() -> None:
+    ada, bob = make_desks(task("F001", "kim@example.com"), rules=RULES)
+    leases, strangers = leases_of(ada), "bob@example.com"
+    with pytest.raises(gitlease.LeaseHeld):
+        leases.claim("F001", takeover=True, reason="gone", expect_holder=strangers)
+    with pytest.raises(gitlease.LeaseHeld):
+        leases.start("F001", takeover=True, reason="gone", expect_holder=strangers)
+    for bad in ("", "a\nb"):
+        with pytest.raises(gitlease.UsageError, match="a holder"):
+            leases.claim("F001", takeover=True, reason="gone", expect_holder=bad)
+    with pytest.raises(gitlease.UsageError, match="goes with a takeover"):
+        leases.claim("F001", expect_holder="kim@example.com")
+    (taken,) = leases.claim_all(
+        ["F001"], takeover=True, reason="gone", expect_holder="kim@example.com"
+    )
+    assert taken.mine
+    with pytest.raises(gitlease.LeaseHeld):
+        leases_of(bob).claim("F001")

@@ -267,3 +267,18 @@ def test_every_session_of_a_person_ends_and_nobody_else_s(three: tuple[Desk, Des
     assert left == {"F002", "port-81"}
     assert kim.document("list", "--layer", "team")["leases"] == []
     assert laptop.document("session", "end", "--all")["sessions"] == []
+
+
+def test_a_program_takes_over_only_from_whom_it_expects(three: tuple[Desk, Desk, Desk]) -> None:
+    laptop, desk, kim = three
+    with gitlease.open(str(laptop.clone), environ={}) as jo:
+        jo.claim("F001", new=True)
+    with gitlease.open(str(desk.clone), environ={}) as jo, pytest.raises(gitlease.LeaseHeld):
+        jo.claim("F001", new=True)
+    file = kim.clone / "tasks" / "F002.md"
+    file.write_text(TASK.format(name="F002").replace("[]", f"[{JO}]"), encoding="utf-8")
+    with gitlease.open(str(kim.clone), environ={}) as other:
+        with pytest.raises(gitlease.LeaseHeld, match=f"F002 is assigned to {JO}"):
+            other.claim("F002", takeover=True, reason="gone", expect_holder="lee@example.com")
+        taken = other.claim("F002", takeover=True, reason="gone", expect_holder=JO)
+    assert taken.mine

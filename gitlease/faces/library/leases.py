@@ -7,16 +7,15 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Self
 
-from gitlease.core.edge import Task
 from gitlease.core.errors import LeaseLost, UsageError
 from gitlease.core.resources.resource import WHOLE, Resource, parse_scope
 from gitlease.core.view import LeaseView
 from gitlease.engine import claim, end, govern, hold, sessions
-from gitlease.engine.answers import Answer, QueueReading
-from gitlease.engine.queue.order import Entry
+from gitlease.engine.answers import Answer
 from gitlease.engine.reading import read_leases
 from gitlease.engine.sessions import OwnSession
 from gitlease.engine.waiting.watching import Watcher, WatchEvent
+from gitlease.faces.library import tasks
 from gitlease.faces.library.kept import KeptLeases, call_aside
 from gitlease.faces.library.values import (
     Duration,
@@ -32,7 +31,6 @@ from gitlease.faces.library.values import (
 )
 from gitlease.faces.library.watching import Callback, Subscription, subscribing
 from gitlease.faces.push_words import push_request
-from gitlease.faces.statuses import set_status
 from gitlease.push.fenced_push import PushAnswer
 from gitlease.wiring.holding import in_a_run
 from gitlease.wiring.push import open_push
@@ -78,19 +76,34 @@ class Leases:
         reason: str | None = None,
         wait: Duration | None = None,
         takeover: bool = False,
+        expect_holder: str | None = None,
         reopen: bool = False,
+        new: bool = False,
         any: bool = False,
         commit: bool | None = None,
     ) -> LeaseView:
         """Take a lease, or renew one's own; ``wait`` blocks for at most that long.
 
         The assignee of a task is written to its file; ``commit`` records that as a commit (None: as
-        the settings say). ``any`` accepts names that are no tasks. Raises LeaseHeld with the holder
-        and when it is free, WaitTimeout, PolicyRefused for a TTL outside the limits or completed
+        the settings say). ``any`` accepts names that are no tasks, ``new`` refuses to renew, and
+        with ``takeover`` it must be ``expect_holder``'s. Raises LeaseHeld with the holder and when
+        it is free, WaitTimeout, PolicyRefused for a TTL outside the limits or completed
         work, NotFound for a name that is no task, Invalid for a task file that cannot be edited,
         Unavailable, Denied or UnknownOutcome.
         """
-        terms = to_terms(self._workspace, scope, ttl, paths, reason, takeover, reopen, any, commit)
+        terms = to_terms(
+            self._workspace,
+            scope,
+            ttl,
+            paths,
+            reason,
+            takeover,
+            reopen,
+            any,
+            commit,
+            expect_holder=expect_holder,
+            new=new,
+        )
         wanted, seconds = [self._resource(resource)], to_seconds(wait, "wait")
         return self._heard(claim.claim(self._ledger, wanted, terms, wait=seconds)).leases[0]
 
@@ -104,12 +117,26 @@ class Leases:
         reason: str | None = None,
         wait: Duration | None = None,
         takeover: bool = False,
+        expect_holder: str | None = None,
         reopen: bool = False,
+        new: bool = False,
         any: bool = False,
         commit: bool | None = None,
     ) -> tuple[LeaseView, ...]:
         """Take every one of several leases, or none."""
-        terms = to_terms(self._workspace, scope, ttl, paths, reason, takeover, reopen, any, commit)
+        terms = to_terms(
+            self._workspace,
+            scope,
+            ttl,
+            paths,
+            reason,
+            takeover,
+            reopen,
+            any,
+            commit,
+            expect_holder=expect_holder,
+            new=new,
+        )
         wanted, seconds = to_resources(self._workspace, resources), to_seconds(wait, "wait")
         return self._heard(claim.claim(self._ledger, wanted, terms, wait=seconds)).leases
 
@@ -209,60 +236,14 @@ class Leases:
         reading = read_leases(self._ledger, resource=self._resource(resource), cached=cached)
         return self._heard(reading).leases
 
-    def queue(self, *, ref: str | None = None, cached: bool = False) -> tuple[Entry, ...]:
-        """Every task, best first, and whether it may be claimed; ``ref``: of a branch or commit."""
-        return self._heard(self._workspace.queue.queue(ref=ref, cached=cached)).entries
-
-    def next_task(self, *, ref: str | None = None, cached: bool = False) -> Task:
-        """The task to take up next. Raises NothingLeft; claims nothing."""
-        reading = self._workspace.queue.next_task(ref=ref, cached=cached)
-        return self._heard(reading).next_up[0].task
-
-    def claim_next(
-        self, *, ttl: Duration | None = None, reason: str | None = None, commit: bool | None = None
-    ) -> LeaseView:
-        """Claim the next task: whoever asks at the same moment gets another. Raises NothingLeft."""
-        terms = to_terms(self._workspace, ttl=ttl, reason=reason, commit=commit)
-        return self._heard(self._workspace.queue.claim_next(terms)[0]).leases[0]
-
-    def brief(self, *, ref: str | None = None, cached: bool = False) -> QueueReading:
-        """What one carries, what was taken of late and why, notes, and what comes next."""
-        return self._heard(self._workspace.queue.brief(ref=ref, cached=cached))
-
-    def task(self, resource: str) -> Task:
-        """A task as its file has it. Raises NotFound, and Invalid for a broken file."""
-        return self._ledger.edges.task(self._resource(resource))
-
-    def start(
-        self,
-        resource: str,
-        *,
-        scope: str = WHOLE,
-        ttl: Duration | None = None,
-        paths: Iterable[str] = (),
-        reason: str | None = None,
-        wait: Duration | None = None,
-        takeover: bool = False,
-        reopen: bool = False,
-        commit: bool | None = None,
-    ) -> LeaseView:
-        """Claim a task and set its status to in progress. Raises what ``claim`` does."""
-        terms = to_terms(
-            self._workspace, scope, ttl, paths, reason, takeover, reopen, commit=commit
-        )
-        wanted, seconds = self._resource(resource), to_seconds(wait, "wait")
-        return self._heard(claim.start(self._ledger, wanted, terms, wait=seconds)).leases[0]
-
-    def set_status(
-        self, resource: str, status: str, *, commit: bool | None = None
-    ) -> tuple[LeaseView, ...]:
-        """Set a task's status: ``todo``, ``in_progress``, ``done``, or a word of the project.
-
-        A word that means in progress claims it, one that means done finishes it; returned are the
-        leases of that. Raises UsageError for an unknown word, and LeaseHeld for another's task.
-        """
-        answer = set_status(self._ledger, self._resource(resource), status, commit=commit)
-        return self._heard(answer).leases
+    # Those about tasks have a module of their own.
+    queue = tasks.queue
+    next_task = tasks.next_task
+    claim_next = tasks.claim_next
+    brief = tasks.brief
+    task = tasks.task
+    start = tasks.start
+    set_status = tasks.set_status
 
     def end_session(
         self,

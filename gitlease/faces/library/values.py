@@ -72,14 +72,21 @@ def to_terms(
     reopen: bool = False,
     any: bool = False,
     commit: bool | None = None,
+    *,
+    expect_holder: str | None = None,
+    new: bool = False,
 ) -> ClaimOptions:
     """How a claim is to be made; its paths lie in the workspace. UsageError for a bad word."""
+    if expect_holder is not None:
+        check_text(expect_holder, what="a holder")
     return ClaimOptions(
         scope=parse_scope(scope),
         ttl=to_seconds(ttl, "ttl"),
         paths=to_paths(workspace, paths) if workspace else (),
         reason=to_reason(reason),
         takeover=takeover,
+        expect_holder=expect_holder,
+        new=new,
         reopen=reopen,
         any_name=any,
         commit=commit,

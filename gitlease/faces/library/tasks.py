@@ -1,0 +1,93 @@
+"""The verbs of the library that are about tasks: methods of ``Leases``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from gitlease.core.edge import Task
+from gitlease.core.resources.resource import WHOLE
+from gitlease.core.view import LeaseView
+from gitlease.engine import claim
+from gitlease.engine.answers import QueueReading
+from gitlease.engine.queue.order import Entry
+from gitlease.faces.library.values import Duration, to_seconds, to_terms
+from gitlease.faces.statuses import set_status as set_task_status
+
+if TYPE_CHECKING:
+    from gitlease.faces.library.leases import Leases
+
+
+def queue(self: Leases, *, ref: str | None = None, cached: bool = False) -> tuple[Entry, ...]:
+    """Every task, best first, and whether it may be claimed; ``ref``: of a branch or commit."""
+    return self._heard(self._workspace.queue.queue(ref=ref, cached=cached)).entries
+
+
+def next_task(self: Leases, *, ref: str | None = None, cached: bool = False) -> Task:
+    """The task to take up next. Raises NothingLeft; claims nothing."""
+    reading = self._workspace.queue.next_task(ref=ref, cached=cached)
+    return self._heard(reading).next_up[0].task
+
+
+def claim_next(
+    self: Leases,
+    *,
+    ttl: Duration | None = None,
+    reason: str | None = None,
+    commit: bool | None = None,
+) -> LeaseView:
+    """Claim the next task: whoever asks at the same moment gets another. Raises NothingLeft."""
+    terms = to_terms(self._workspace, ttl=ttl, reason=reason, commit=commit)
+    return self._heard(self._workspace.queue.claim_next(terms)[0]).leases[0]
+
+
+def brief(self: Leases, *, ref: str | None = None, cached: bool = False) -> QueueReading:
+    """What one carries, what was taken of late and why, notes, and what comes next."""
+    return self._heard(self._workspace.queue.brief(ref=ref, cached=cached))
+
+
+def task(self: Leases, resource: str) -> Task:
+    """A task as its file has it. Raises NotFound, and Invalid for a broken file."""
+    return self._ledger.edges.task(self._resource(resource))
+
+
+def start(
+    self: Leases,
+    resource: str,
+    *,
+    scope: str = WHOLE,
+    ttl: Duration | None = None,
+    paths: Iterable[str] = (),
+    reason: str | None = None,
+    wait: Duration | None = None,
+    takeover: bool = False,
+    expect_holder: str | None = None,
+    reopen: bool = False,
+    commit: bool | None = None,
+) -> LeaseView:
+    """Claim a task and set its status to in progress. Raises what ``claim`` does."""
+    terms = to_terms(
+        self._workspace,
+        scope,
+        ttl,
+        paths,
+        reason,
+        takeover,
+        reopen,
+        commit=commit,
+        expect_holder=expect_holder,
+    )
+    wanted, seconds = self._resource(resource), to_seconds(wait, "wait")
+    return self._heard(claim.start(self._ledger, wanted, terms, wait=seconds)).leases[0]
+
+
+def set_status(
+    self: Leases, resource: str, status: str, *, commit: bool | None = None
+) -> tuple[LeaseView, ...]:
+    """Set a task's status: ``todo``, ``in_progress``, ``done``, or a word of the project.
+
+    A word that means in progress claims it, one that means done finishes it; returned are the
+    leases of that. Raises UsageError for an unknown word, and LeaseHeld for another's task.
+    """
+    answer = set_task_status(self._ledger, self._resource(resource), status, commit=commit)
+    return self._heard(answer).leases
