@@ -94,7 +94,7 @@ def after_brief(call: Call, reading: QueueReading) -> Steps:
 def after_refusal(call: Call, error: GitleaseError) -> list[str]:
     """Commands that are safe to run as they stand."""
     code, resource, layer = error.code, error.resource, error.layer
-    waits = code in ("held", "wait_timeout") and error.views and not error.by_edge
+    waits = code in ("held", "wait_timeout") and error.views and not _by_edge(call, error)
     if waits and call.retry is not None:
         return list(dict.fromkeys([_wait(call, error), call.retry]))
     if resource is not None and code in ("held", "not_holder", "unknown_outcome", "wait_timeout"):
@@ -111,6 +111,16 @@ def after_refusal(call: Call, error: GitleaseError) -> list[str]:
     if code == "usage":
         return [" ".join(w for w in (call.prog, call.command, "--help") if w)]
     return []
+
+
+def _by_edge(call: Call, error: GitleaseError) -> bool:
+    """Whether only an edge is in the way, or will be once a lease that ran out has lapsed."""
+    return error.by_edge or any(
+        view.state == "expired"
+        and view.assigned
+        and not same_person(view.holder, call.actor.holder)
+        for view in error.views
+    )
 
 
 def _wait(call: Call, error: GitleaseError) -> str:
@@ -133,7 +143,7 @@ def advice(call: Call, error: GitleaseError) -> Sequence[str]:
     first = error.views[0]
     if same_person(first.holder, call.actor.holder):
         return (_own(call, first),)
-    return (_ask(call, first.holder),) if error.by_edge else ()
+    return (_ask(call, first.holder),) if _by_edge(call, error) else ()
 
 
 def _own(call: Call, view: LeaseView) -> str:

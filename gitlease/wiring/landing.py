@@ -54,6 +54,15 @@ def end_landed(workspace: Workspace) -> EndedByLanding:
     return EndedByLanding(ended, tuple(dict.fromkeys(said)))
 
 
+def end_at_start(workspace: Workspace) -> tuple[str, ...]:
+    """Do so in every layer in use, within the time that a hook has; what there is to say of it."""
+    if workspace.settings.landing_release == NEVER:
+        return ()
+    limit = float(workspace.settings.guard_timeout)
+    spaces = workspace.again(time_limit=limit, patience=limit).in_use
+    return tuple(text for space in spaces for text in end_landed(space).said)
+
+
 def beat(workspace: Workspace, guard: GuardService, beaten: Sequence[tuple[str, Lease]]) -> None:
     """Renew those of these leases, given with their layers, whose layer is due.
 

@@ -214,6 +214,19 @@ def test_a_hint_is_a_command_that_can_be_typed(hooked: Hooked) -> None:
     assert "gitlease show 'my docs/*.md' says" in hint
 
 
+def test_a_hint_names_the_layer_where_it_is_not_the_usual_one(hooked: Hooked) -> None:
+    git(hooked.jo, "config", "lease.layer", "team")
+    door(hooked.kim, clock=hooked.clock).claim("src/auth/**")
+    *_, hint = hooked.run("pre-commit")[1]
+    assert "gitlease show 'src/auth/**' --layer global says" in hint
+    door(hooked.kim, clock=hooked.clock).release("src/auth/**")
+    door(hooked.kim, clock=hooked.clock, layer="team").claim("src/auth/**")
+    hooked.clock.advance(3_600)
+    door(hooked.kim, clock=hooked.clock, layer="team").claim("src/auth/**")
+    *_, hint = hooked.run("pre-commit")[1]
+    assert "gitlease show 'src/auth/**' says" in hint
+
+
 def test_a_path_that_is_held_itself_is_named_once(hooked: Hooked) -> None:
     door(hooked.kim, clock=hooked.clock).claim("src/auth/login.py")
     line, _ = hooked.run("pre-commit")[1]

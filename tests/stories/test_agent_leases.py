@@ -305,3 +305,67 @@ def test_ones_own_edge_can_be_retired_while_another_holds_the_lease(two: Two) ->
         assert "kim" not in (kim.clone / "tasks" / "F001.md").read_text(encoding="utf-8")
     assert kim.types("release F001").code == 1, "there is nothing left of kim's"
     assert carried(jo) == {"F001": ("live", None)}
+
+
+# --- landing, and layers that cannot be read ------------------------------------------------------
+
+
+@pytest.mark.parametrize("layer", ["global", "team"])
+def test_the_start_of_a_session_ends_what_has_landed(two: Two, layer: str) -> None:
+    kim, jo = two.kim, two.jo.clone
+    kim.ok(f"claim F001 --ttl 2h --layer {layer}")
+    two.clock.advance(60)
+    (jo / "tasks" / "F001.md").write_text(task_text("F001", status="done"), encoding="utf-8")
+    date = f"@{two.clock.wall_ms // 1_000} +0000"
+    dates = {"GIT_COMMITTER_DATE": date, "GIT_AUTHOR_DATE": date}
+    git(jo, "commit", "-q", "-a", "-m", "done", env=dates)
+    git(jo, "push", "-q", "origin", "HEAD:main")
+    git(kim.clone, "fetch", "-q", "origin")
+    two.clock.advance(60)
+    agent = Agent(kim)
+    agent.sends("subagent-start", agent_id="sub-1")
+    (held,) = two.jo.ok(f"list --json --layer {layer}").json["leases"]
+    assert held["resource"] == "F001", "its parent looks after that"
+    said = agent.sends("session-start", source="startup")
+    assert "F001 is done on origin/main: your lease of it" in said
+    assert "you carry F001: assigned, no lease" in said
+    assert two.jo.ok(f"list --json --layer {layer}").json["leases"] == []
+    assert "is done on" not in agent.sends("session-start", source="startup")
+
+
+@pytest.mark.parametrize("line", ["brief", "queue --mine"])
+def test_a_layer_that_cannot_be_read_keeps_nobody_from_the_rest(two: Two, line: str) -> None:
+    kim = two.kim
+    kim.ok("claim F001")
+    kim.ok("claim port-80 --any --layer team")
+    kim.ok("claim port-81 --any --layer nightly")
+    git(two.jo.clone, "push", "-q", "-f", "origin", "HEAD:refs/gitlease/team")
+    read = kim.ok(line)
+    assert [x for x in read.out.splitlines() if "F001" in x and "live" in x]
+    assert [x for x in read.out.splitlines() if "port-81" in x]
+    assert "port-80" not in read.out
+    (said,) = [x for x in read.err.splitlines() if x.startswith("warning: layer team")]
+    assert "layer team is left out: " in said
+    document = kim.ok(f"{line} --json").json
+    assert any(x.startswith("layer team is left out: ") for x in document["warnings"])
+
+
+# --- refusals -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("line", ["claim F001", "claim F001 --wait 1s", "wait F001 --timeout 1s"])
+def test_only_an_edge_in_the_way_is_nothing_to_wait_for(two: Two, line: str) -> None:
+    """Also within the margins, in which nobody may claim it whatever its edge."""
+    two.kim.ok("claim F001 --ttl 1m")
+    two.jo.ok("claim F002 --ttl 1m --session build-7")
+    two.clock.advance(62)
+    refused = two.jo.types(line)
+    assert "kim@example.com" in refused.err
+    assert "still assigned to its holder" in refused.err
+    assert "gitlease wait" not in refused.err
+    assert "--wait" not in refused.err
+    assert "ask kim@example.com to release it" in refused.err
+    for hint in refused.hints:
+        two.jo.accepts(hint)
+    own = two.jo.types("claim F002 --session night")
+    assert (own.code, "gitlease wait F002" in own.err) in ((0, False), (1, True))

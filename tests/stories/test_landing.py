@@ -439,7 +439,6 @@ def test_the_heartbeat_of_a_hook_completes_it_and_the_next_hook_says_so(
 
 def test_the_heartbeat_of_an_agent_completes_it_and_the_agent_is_told(project: Project) -> None:
     kim = project.kim
-    kim.ok("agent install claude")
     agent = Agent(kim)
     kim.ok("claim F001", env=agent.terminal)
     project.lands()

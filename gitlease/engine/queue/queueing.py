@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from functools import cache
 
 from gitlease.core.edge import Progress, Task
-from gitlease.core.errors import Invalid, NothingLeft
+from gitlease.core.errors import GitleaseError, Invalid, NothingLeft
 from gitlease.core.expiry import Moment
 from gitlease.core.frozen import replace
 from gitlease.core.instant import MS
@@ -74,12 +74,13 @@ class TaskQueue:
         """Like ``queue``, with what is carried in the other layers too."""
         look = self._session.look(cached=cached)
         reading = self._reading(self._edges.files.read(ref), look)
-        return self._with_others(reading, self._looks(cached=cached))
+        others, said = self._looks(cached=cached)
+        return self._with_others(reading, others, said)
 
     def brief(self, *, ref: str | None = None, cached: bool = False) -> QueueReading:
         """What a person or agent that starts should know: also what was taken, and the notes."""
         look = self._session.look(cached=cached)
-        return self._brief(look, self._looks(cached=cached), ref)
+        return self._brief(look, *self._looks(cached=cached), ref)
 
     def known_brief(self) -> QueueReading | None:
         """The same by what this clone knows, asking nobody; None where no ledger is known."""
@@ -87,7 +88,7 @@ class TaskQueue:
         if look is None or look.head.ledger is None:
             return None
         known = [(x, y) for x in self._others() if (y := x.known_look()) is not None]
-        return self._brief(look, known, None)
+        return self._brief(look, known, (), None)
 
     def next_task(self, *, ref: str | None = None, cached: bool = False) -> QueueReading:
         """Like ``queue``; NothingLeft where nothing may be handed out."""
@@ -201,16 +202,29 @@ class TaskQueue:
 
     # --- how ----------------------------------------------------------------------------------
 
-    def _looks(self, *, cached: bool) -> list[tuple[LedgerSession, Look]]:
-        """The other layers, as they are now or as this clone knows them."""
-        return [(x, x.look(cached=cached)) for x in self._others()]
+    def _looks(self, *, cached: bool) -> tuple[list[tuple[LedgerSession, Look]], tuple[str, ...]]:
+        """The other layers, as they are now or as this clone knows them.
+
+        And what to say of those that cannot be read: what the others have is told without them.
+        """
+        looks, said = [], []
+        for session in self._others():
+            try:
+                looks.append((session, session.look(cached=cached)))
+            except GitleaseError as error:
+                said.append(f"layer {session.layer} is left out: {error.message}")
+        return looks, tuple(said)
 
     def _brief(
-        self, look: Look, others: Sequence[tuple[LedgerSession, Look]], ref: str | None
+        self,
+        look: Look,
+        others: Sequence[tuple[LedgerSession, Look]],
+        said: tuple[str, ...],
+        ref: str | None,
     ) -> QueueReading:
         reading = self._reading(self._edges.files.read(ref), look)
         taken, notes = self._taken(look, reading.carried), _notes(look, reading)
-        reading = self._with_others(reading, others)
+        reading = self._with_others(reading, others, said)
         held: list[LeaseView] = []
         for session, one in ((self._session, look), *others):
             held += (
@@ -222,10 +236,13 @@ class TaskQueue:
         return replace(reading, taken=taken, notes=notes, others=tuple(held))
 
     def _with_others(
-        self, reading: QueueReading, others: Sequence[tuple[LedgerSession, Look]]
+        self,
+        reading: QueueReading,
+        others: Sequence[tuple[LedgerSession, Look]],
+        said: tuple[str, ...],
     ) -> QueueReading:
         """With the leases that are carried in other layers, in the place of edges without one."""
-        carried, views, said = list(reading.carried), dict(reading.views), reading.warnings
+        carried, views, said = list(reading.carried), dict(reading.views), reading.warnings + said
         tasks = {c.task.resource.key: c.task for c in carried if c.task is not None}
         for session, look in others:
             found = carrying((), self._around(look))

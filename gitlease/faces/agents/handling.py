@@ -253,8 +253,14 @@ def _start(event: AgentEvent, opener: Opener) -> Reply:
         return Reply()
     workspace = context.workspace
     fresh = workspace.guard.check(())  # within its own limit of time; nothing is judged
+    landed: tuple[str, ...] = ()
+    if event.kind is EventKind.SESSION_START and not fresh.offline:
+        from gitlease.wiring.landing import end_at_start
+
+        landed = end_at_start(workspace)
     reading = workspace.queue.known_brief()
     said = (
+        *landed,
         *workspace.inbox.take(),
         *fresh.warnings,
         *([fresh.offline] if fresh.offline else []),

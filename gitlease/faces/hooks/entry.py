@@ -205,12 +205,14 @@ def tell(context: HookContext, decision: HookDecision, what: str) -> None:
         for hint in decision.refused.hints:
             say(f"hint: {hint}")
     if decision.blocked:
-        first = next(
-            (f.lease.resource.text for f in findings if f.severity is Severity.BLOCK), None
-        )
-        first = first or (decision.refused.resource if decision.refused else None)
-        if first is not None:
-            show = shlex.join(["gitlease", "show", first])
+        blocking = (f.lease for f in findings if f.severity is Severity.BLOCK)
+        first = next((views[lease.lease_id] for lease in blocking), None)
+        name = first.resource if first else decision.refused.resource if decision.refused else None
+        if name is not None:
+            from gitlease.core.resources.resource import layer_words
+
+            layer = layer_words(first.layer, context.place.settings.layer) if first else []
+            show = shlex.join(["gitlease", "show", name, *layer])
             say(f"hint: leave it to them for now; {show} says when it is free")
         elif decision.guarded.offline:
             say("hint: try again when the remote can be reached")
