@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -86,7 +87,7 @@ def test_of_two_runs_of_what_its_person_holds_only_one_is_started(
         for words in (("dispatch", "F001", "--", "true"), ("run", "F001", "--", "true")):
             done = other.ask(*words)
             assert done.returncode == (1 if words[0] == "dispatch" else 75), done
-            assert f"session {run}" in done.stderr
+            assert f"(session {run} on {socket.gethostname().partition('.')[0]}" in done.stderr
             assert "ask them" not in done.stderr
             assert "release" not in done.stderr
     assert laptop.document("dispatch", "--stop", "F001")["status"] == "stopped"
@@ -103,8 +104,10 @@ def test_a_refusal_says_which_process_runs_it(
     laptop.document("claim", "F001")
     run = laptop.start("run", "F001", "--", *sleeper(tmp_path / "pid"))
     number_in(tmp_path / "pid")
-    said = desk.ask("run", "F001", "--", "true").stderr
-    assert f"hint: it is your own lease, in session {session_of(desk)} (pid {run.pid} on " in said
+    for verb in ("run", "dispatch", "claim"):
+        said = desk.ask(verb, "F001", *(() if verb == "claim" else ("--", "true"))).stderr
+        where = f"in session {session_of(desk)} (pid {run.pid} on "
+        assert f"hint: it is your own lease, {where}" in said
     run.send_signal(signal.SIGTERM)
     assert run.wait(LONG) != 0
     assert unbound(laptop), "however it ends"
