@@ -11,6 +11,7 @@ from support.remotes import Remote
 from support.repos import git
 from support.service import LeaseService
 from support.stale import DAY, JO, KIM, Story
+from support.typed import Typist
 
 from gitlease.core.errors import LeaseHeld, NothingLeft
 from gitlease.core.resources.resource import parse_resource
@@ -79,6 +80,31 @@ def test_what_nobody_came_back_to_is_offered_last_and_claimed_without_a_flag(
     assert [line for line in told if "F001" in line] == [
         f'your claim of F001 was taken over by {JO}: "it was abandoned"'
     ]
+
+
+@pytest.mark.parametrize("by", ["its assignee", "another"])
+@pytest.mark.parametrize("verb", ["release", "done"])
+def test_an_abandoned_task_is_ended_by_its_assignee_or_claimed_first(
+    story: Story, verb: str, by: str
+) -> None:
+    jo, kim = Typist(story.jo, story.clock), Typist(story.kim, story.clock)
+    story.kim_takes()
+    story.days(8)
+    refused = jo.types(f"{verb} F001 --json")
+    assert (refused.code, refused.json["error"]["code"]) == (1, "held")
+    assert refused.json["error"]["holder"] == KIM
+    assert assigned(story.jo) == f"assigned: [{KIM}]"
+    (record,) = jo.ok("list --all --json").json["leases"]
+    assert (record["holder"], record["assigned"]) == (KIM, True), "nothing was ended"
+    clone, who = (story.kim, kim) if by == "its assignee" else (story.jo, jo)
+    if who is jo:
+        jo.ok("claim F001")
+    ended = who.ok(f"{verb} F001 --json").json
+    assert (ended["status"], ended["edge"]) == (
+        {"release": "released", "done": "completed"}[verb],
+        "removed",
+    )
+    assert assigned(clone) == "assigned: []"
 
 
 def test_the_last_task_of_all_is_the_abandoned_one(story: Story) -> None:

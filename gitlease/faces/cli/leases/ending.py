@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 Where it is a task, you are no longer assigned in its file, and a status of in progress goes back to
 to do, unless somebody else is on it or a part of it is finished. It may be repeated: with nothing
-of yours to give back it succeeds all the same. What another holds is refused and names the holder.
+of yours to give back it succeeds all the same. What another holds is refused and names the holder,
+and so is a task that another is assigned to, also once it counts as abandoned: claim it first.
 A note tells whoever comes next how far you got.""",
     examples=(
         "gitlease release F001",
@@ -82,8 +83,9 @@ def _show_released(answer: Answer, resources: Sequence[Resource], note: str | No
     help="""Finish the work: your lease ends completed, and its notes are cleared.
 
 Where it is a task, its status is set to done in its file, and you are no longer assigned there; the
-status stays while others work on other scopes of it: only yours ends then. Completed work is not
-claimed again by mistake: `claim` refuses it unless told to reopen it.""",
+status stays while others work on other scopes of it: only yours ends then. A task that another is
+assigned to, also once it counts as abandoned, is claimed first. Completed work is not claimed again
+by mistake: `claim` refuses it unless told to reopen it.""",
     examples=(
         "gitlease done F001",
         "gitlease done F001 --commit           # and commit the lines in its task file, alone",
