@@ -79,8 +79,10 @@ def after_brief(call: Call, reading: QueueReading) -> Steps:
     ]
     if any(c.state is Carried.LIVE and view and view.mine for c, view in carried):
         steps[call.typed("renew", options=["--all"])] = "keep what you hold"
+    free = {e.task.resource.key for e in reading.entries if e.claimable}
     for carry, view in carried:
-        lost = carry.task is not None and carry.state in (Carried.LAPSED, Carried.NONE)
+        lost = carry.state in (Carried.LAPSED, Carried.NONE)
+        lost = lost and carry.task is not None and carry.task.resource.key in free
         if lost or carry.state is Carried.PARKED:
             scope, layer = (view.scope, view.layer) if view else (None, None)
             again = claiming(call, carry.resource, scope, layer=layer)

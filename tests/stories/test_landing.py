@@ -98,7 +98,9 @@ def test_the_next_command_completes_the_lease_and_says_so_once(project: Project,
     assert project.state() == [("kim", "completed")]
     assert project.state("F002") == [("kim", "active")]
     assert file.read_bytes() == before, "the file comes with the branch"
-    assert LANDED not in kim.ok(line).err
+    again = kim.ok(line)
+    assert LANDED not in again.err
+    assert "gitlease claim F001" not in again.err, "it would be refused"
 
 
 def test_what_one_step_cannot_carry_is_completed_the_next_time(project: Project) -> None:
