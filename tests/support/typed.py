@@ -7,7 +7,7 @@ import json
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import chdir, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,9 @@ from gitlease.wiring.agents import AgentContext, open_for_agent
 from gitlease.wiring.workspace import Workspace, open_workspace
 from support.clock import ManualClock
 
-# A command within a text ends where the text goes on: at a remark, a stop, or the end of the line.
-_COMMAND = re.compile(r"\bgitlease [a-z][^\n;#()]*")
+# A command within a text ends where the text goes on: at a remark, a stop, a word of what it does,
+# or the end of the line.
+_COMMAND = re.compile(r"\bgitlease [a-z](?:(?! (?:says|shows|explains) )[^\n;#()])*")
 # A word in capitals stands for what the reader puts there.
 _PLACE = re.compile(r"\b[A-Z]{3,}\b")
 
@@ -51,6 +52,18 @@ class Typed:
         return tuple(x for text in told for x in commands_in(text))
 
 
+class _Stream(io.TextIOWrapper):
+    """A stream that takes text and bytes, as a real one does."""
+
+    def __init__(self) -> None:
+        self._bytes = io.BytesIO()
+        super().__init__(self._bytes, encoding="utf-8", newline="", write_through=True)
+
+    def said(self) -> str:
+        """All that was written."""
+        return self._bytes.getvalue().decode("utf-8")
+
+
 @dataclass
 class Typist:
     """Whoever types in one clone, by one clock; ``env`` is all that their shell has set."""
@@ -67,14 +80,14 @@ class Typist:
     def types(self, line: str, *, env: Mapping[str, str] | None = None) -> Typed:
         """Type a command, with or without ``gitlease`` before it."""
         before, self.env = self.env, {**self.env, **(env or {})}
-        out, err = io.StringIO(), io.StringIO()
+        out, err = _Stream(), _Stream()
         words = shlex.split(line, comments=True)
         try:
-            with redirect_stdout(out), redirect_stderr(err):
+            with chdir(self.clone), redirect_stdout(out), redirect_stderr(err):
                 code = run(words[words[0] == "gitlease" :], opener=self.open)
         finally:
             self.env = before
-        return Typed(line, code, out.getvalue(), err.getvalue())
+        return Typed(line, code, out.said(), err.said())
 
     def ok(self, line: str, *, env: Mapping[str, str] | None = None) -> Typed:
         """Type one that must succeed."""
