@@ -1,4 +1,4 @@
-"""Ending one's own work on something: ``release`` and ``done``, and any other status of a task."""
+"""Ending work on something: one's own by ``release``, ``done`` or a status; and what is stale."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ from collections.abc import Sequence
 
 from gitlease.core.edge import Progress
 from gitlease.core.errors import Invalid, LeaseHeld
-from gitlease.core.frozen import replace
+from gitlease.core.frozen import dataclass, replace
 from gitlease.core.lease import same_person
-from gitlease.core.moves.operations import Complete, Operation, Release
+from gitlease.core.moves.operations import Complete, Operation, Release, Retire, Retirement
+from gitlease.core.moves.retiring import RETIRED
 from gitlease.core.resources.resource import WHOLE, Resource
 from gitlease.engine.answers import Answer, several
 from gitlease.engine.edges import Planned, changes_of
 from gitlease.engine.intents import COMPLETED, ENDED, PART
+from gitlease.engine.intents import RETIRED as GOAL
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.stepping import change_with_edges
 from gitlease.engine.transaction import fresh_id
@@ -159,3 +161,35 @@ def set_status(
     if problem is not None:
         raise Invalid(f"{written[0].change.file}: {problem}", resource=resource.text)
     return Answer(status="set", written=written, changed=bool(written), warnings=said)
+
+
+@dataclass(frozen=True, slots=True)
+class RetirePlan:
+    """A retirement, and what it means for the task's file where it means anything."""
+
+    item: Retirement
+    planned: Planned | None = None
+
+
+def retire(session: LedgerSession, plans: Sequence[RetirePlan], *, commit: bool = True) -> Answer:
+    """Retire what is still stale by the ledger as it is now: one push, and one commit.
+
+    What cannot be retired is among ``refused``: it was claimed meanwhile, or its task file
+    cannot be edited safely.
+    """
+    session.settle()
+    planned, against = session.edges.writable(
+        plans, lambda some: [x.planned for x in some if x.planned is not None], commit=commit
+    )
+    for one, error in against:
+        error.resource = error.resource or one.item.resource.text
+    refused = tuple(error for _, error in against)
+    stuck = [one for one, _ in against]
+    items = tuple(one.item for one in plans if one not in stuck)
+    if not items:
+        return Answer(status=RETIRED, refused=refused, changed=False)
+    op = Retire(id=fresh_id(), actor=session.actor, items=items)
+    answer = change_with_edges(
+        session, "retirement", lambda: ([op], planned), goal=GOAL, commit=commit, checked=True
+    )
+    return replace(answer, refused=refused + answer.refused)

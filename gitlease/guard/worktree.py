@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from gitlease.core.errors import Invalid
 from gitlease.core.frozen import replace
 from gitlease.core.lease import same_person
-from gitlease.git.ancestry import commit_words, is_forced_push, is_mirror_push
 from gitlease.git.changes import committed, staged
 from gitlease.git.changes_raw import Changed
+from gitlease.git.processes import commit_words, is_forced_push, is_mirror_push
 from gitlease.git.query import ask
 from gitlease.git.repository import Repository, is_on
 from gitlease.guard.changes_tasks import TaskTouched, task_status_changes, touched

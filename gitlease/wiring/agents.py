@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from gitlease.core.errors import Invalid, UsageError
+from gitlease.core.frozen import dataclass
 from gitlease.engine.ports import Clock
-from gitlease.git.repository import discover
+from gitlease.git.repository import Repository, discover
+from gitlease.settings.identity import AGENTS, VARIABLE, resolve_identity, short_number
+from gitlease.settings.schema import read_session
 from gitlease.wiring.workspace import Workspace, open_workspace, own_process
 
+# Hosts whose terminal has the very number that their hooks give; Cursor's has one of its own.
+NAMES_ITSELF = frozenset({"claude", "codex"})
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, slots=True)
 class AgentContext:
     """What the hooks of a coding agent have at hand in a repository: whom they speak as there.
 
@@ -39,7 +45,6 @@ def open_for_agent(
     Asks no remote. Raises what ``open_workspace`` raises.
     """
     from gitlease.install.agents.files import is_used
-    from gitlease.install.agents.sessions import agent_sessions
 
     environ = os.environ if environ is None else environ
     repository = discover(directory)
@@ -51,6 +56,62 @@ def open_for_agent(
     workspace = open_workspace(directory, session=found.own, environ=environ, clock=clock)
     options = ("--session", found.own) if found.own and found.own != found.typed else ()
     return AgentContext(workspace, found.own, found.family, options)
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSessions:
+    """``own`` is the session of the hooks (None: the host named none, and nobody else did).
+
+    ``family`` are the sessions whose leases the agent works under as well: the one that commands
+    typed in its terminal speak as, and for a sub-agent the session that started it. ``typed`` is
+    that of the terminal, where it is known.
+    """
+
+    own: str | None
+    typed: str | None
+    family: frozenset[str]
+
+
+def agent_sessions(
+    repository: Repository,
+    *,
+    environ: Mapping[str, str],
+    host: str,
+    session_id: str,
+    agent_id: str = "",
+) -> AgentSessions:
+    """The sessions of one event. What a person has set holds before the host's own number.
+
+    Raises Invalid for a missing ``user.email`` and for a session that cannot be one.
+    """
+    variable = dict(AGENTS)[host]
+    set_by_hand = {VARIABLE: environ.get(VARIABLE, ""), variable: _plain(session_id)}
+    root = _session(repository, set_by_hand)
+    typed = _session(repository, environ)
+    agent = short_number(host, _plain(agent_id)) if agent_id else ""
+    if not agent:
+        family = frozenset(s for s in (root, typed) if s)
+        return AgentSessions(root, root if host in NAMES_ITSELF else typed, family)
+    child = f"{host}:{agent}"
+    own = _named(f"{root}/{agent}" if root else child)
+    return AgentSessions(own, typed, frozenset(s for s in (own, root, typed, child) if s))
+
+
+def _session(repository: Repository, environ: Mapping[str, str]) -> str | None:
+    found = resolve_identity(repository, environ=environ, session_flag=None, no_session=False)
+    return found.actor.session
+
+
+def _named(session: str) -> str:
+    try:
+        return read_session(session, "the session of a sub-agent")
+    except UsageError as error:
+        raise Invalid(error.message) from None
+
+
+def _plain(number: str) -> str:
+    """A number of the host as far as it can be part of a session."""
+    return "".join(c for c in number[:200] if c.isprintable() and not c.isspace())
 
 
 __all__ = [

@@ -8,7 +8,7 @@ import pytest
 from core.values import F001, JO, KIM, NOON, at, lease
 
 from gitlease.check.commits.checking import oldest
-from gitlease.check.commits.facts import Judgement, LedgerState
+from gitlease.check.commits.held import Judgement, LedgerState
 from gitlease.check.commits.timeline import (
     GONE,
     RAN_OUT,
@@ -18,12 +18,12 @@ from gitlease.check.commits.timeline import (
     timeline,
 )
 from gitlease.check.commits.violations import find
-from gitlease.core.addresses import Addresses
 from gitlease.core.expiry import Moment
 from gitlease.core.finding import Level
 from gitlease.core.instant import MS
 from gitlease.core.lease import Lease, State
 from gitlease.core.outcome import Event
+from gitlease.core.persons import Addresses
 from gitlease.core.policy import DEFAULT_POLICY
 from gitlease.core.trailers import Authorship, Named, read_trailer
 from gitlease.guard.commit_facts import CommitFacts

@@ -20,12 +20,11 @@ from core.values import (
     step,
 )
 
-from gitlease.core.addresses import Addresses
 from gitlease.core.edge import Assignee, People, same_name
 from gitlease.core.errors import LeaseHeld, PolicyRefused
 from gitlease.core.holder import person_key
 from gitlease.core.lease import Actor, same_person
-from gitlease.core.persons import Persons
+from gitlease.core.persons import Addresses, Persons
 from gitlease.core.policy import Policy
 from gitlease.store.records import notices_file
 

@@ -18,8 +18,8 @@ from gitlease.guard.detached import start_detached as start
 from gitlease.install.agents.files import install, is_installed, is_used, status, uninstall
 from gitlease.install.agents.hosts import HOSTS, entries, is_ours
 from gitlease.install.agents.place import AgentFile, agents_md, place_of
-from gitlease.install.agents.section import BEGIN, SECTION, remove_section, write_section
-from gitlease.install.agents.sessions import agent_sessions
+from gitlease.install.agents.setup import BEGIN, SECTION, remove_section, write_section
+from gitlease.wiring.agents import agent_sessions
 
 FOREIGN = {
     "model": "opus",

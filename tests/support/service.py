@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from gitlease.engine import claim, end, govern, hold, reading, retirement, sessions
+from gitlease.engine import claim, end, govern, hold, reading, sessions
 from gitlease.engine.ledger_session import LedgerSession
 
 
@@ -33,7 +33,7 @@ class LeaseService:
         self.park = partial(sessions.park, session)
         self.end_session = partial(sessions.end_session, [session])
         self.sessions = partial(sessions.sessions, [session])
-        self.retire = partial(retirement.retire, session)
+        self.retire = partial(end.retire, session)
         self.revoke = partial(govern.revoke, session)
         self.drop_record = partial(govern.drop_record, session)
         self.note = partial(govern.note, session)

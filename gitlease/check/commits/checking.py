@@ -9,17 +9,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 
 from gitlease.check.ci import CiContext
-from gitlease.check.commits.facts import Judgement, LedgerState
+from gitlease.check.commits.held import Judgement, LedgerState
 from gitlease.check.commits.range import Chosen
 from gitlease.check.commits.timeline import Timeline, timeline
 from gitlease.check.commits.violations import find
 from gitlease.check.rules import no_ledger
-from gitlease.core.addresses import Addresses
 from gitlease.core.errors import GitleaseError, NotFound
 from gitlease.core.expiry import Moment
 from gitlease.core.finding import Finding
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import MS
+from gitlease.core.persons import Addresses
 from gitlease.core.policy import DEFAULT_POLICY
 from gitlease.core.resources.pattern import fold
 from gitlease.engine.notices import unread_records

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gitlease.check.commits.facts import Judgement
-from gitlease.check.commits.held import BrokenClaims
+from gitlease.check.commits.held import BrokenClaims, Judgement
 from gitlease.check.commits.timeline import Granted
 from gitlease.check.commits.wording import Wording, doubted
 from gitlease.check.rules import SUPERSEDED

@@ -21,9 +21,9 @@ from gitlease.core.resources.resource import Resource
 from gitlease.core.view import LeaseView
 from gitlease.engine.answers import Answer
 from gitlease.engine.edges import Planned
+from gitlease.engine.end import RetirePlan
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.ports import Written
-from gitlease.engine.retirement import RetirePlan
 from gitlease.engine.sessions import AT_ONCE
 
 NOT_ALLOWED = "only its holder may retire it, since stale.release is not true"

@@ -40,7 +40,7 @@ from gitlease.core.frozen import dataclass, replace
 from gitlease.core.lease import same_person
 from gitlease.core.outcome import Event
 from gitlease.core.persons import Persons
-from gitlease.engine import retirement
+from gitlease.engine import end
 from gitlease.engine.ledger_session import LedgerSession, Look
 from gitlease.engine.notices import unread_records
 from gitlease.engine.ports import LastSeen, Snapshot, TaskProblem
@@ -146,7 +146,7 @@ class StaleService:
         answers = []
         for some in chunks(found.fixable):
             wishes = [one.wish for one in some]
-            answers.append(retirement.retire(self._service, wishes, commit=commit))
+            answers.append(end.retire(self._service, wishes, commit=commit))
             left |= came_of(some, answers[-1])
         written = [w for answer in answers for w in answer.written]
         asked = (finding for one in found.fixable for finding in one.findings)

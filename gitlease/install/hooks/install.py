@@ -13,10 +13,26 @@ from collections.abc import Iterator, Sequence
 
 from gitlease.core.frozen import replace
 from gitlease.git.repository import Repository
-from gitlease.install.hooks.places import PROGRAM, HookPlace, Way, find_place, read_file
+from gitlease.install.hooks.managers import (
+    LEFTHOOK_SNIPPET,
+    is_snippet,
+    pre_commit_ids,
+    without_section,
+)
+from gitlease.install.hooks.places import (
+    HUSKY,
+    LEFTHOOK_FILES,
+    PRE_COMMIT_FILES,
+    PROGRAM,
+    SCRIPTS,
+    HookPlace,
+    Way,
+    find_place,
+    is_own,
+    read_file,
+)
 from gitlease.install.hooks.plan import plan_install
-from gitlease.install.hooks.removal import plan_uninstall
-from gitlease.install.hooks.shims import HOOKS
+from gitlease.install.hooks.shims import ASIDE, HOOKS, SHEBANG, SectionForm, find_section
 from gitlease.install.hooks.write import HookChange, Plan, carry_out
 
 
@@ -74,3 +90,86 @@ def _private(place: HookPlace, program: str | None) -> Iterator[HookChange]:
         new = os.fsencode(program) + b"\n"
         if read_file(path) != new:
             yield HookChange(said=f"noted {program}", path=path, new=new, mode=0o644, quiet=True)
+
+
+def plan_uninstall(place: HookPlace, repository: Repository) -> Plan:
+    """What has to be done, and what is left to a person and why."""
+    notes: list[str] = []
+    changes = [
+        *_settings_out(repository),
+        *_hooks_out(place, repository, notes),
+        *_managers_out(place, notes),
+    ]
+    private = [os.path.join(place.private, SCRIPTS, name) for name in HOOKS]
+    private.append(os.path.join(place.private, PROGRAM))
+    changes += [
+        HookChange(said=f"removed {path}", path=path, quiet=True)
+        for path in private
+        if os.path.lexists(path)
+    ]
+    return Plan(place.way, tuple(changes), (), tuple(notes))
+
+
+def _settings_out(repository: Repository) -> Iterator[HookChange]:
+    sections = dict.fromkeys(
+        entry.key.rpartition(".")[0]
+        for entry in repository.config.section("hook")
+        if entry.key.startswith("hook.gitlease-") and entry.scope == "local"
+    )
+    for name in sections:
+        if name.removeprefix("hook.gitlease-") in HOOKS:
+            yield HookChange(said=f"unset {name}", setting=(name, ""))
+
+
+def _hooks_out(place: HookPlace, repository: Repository, notes: list[str]) -> Iterator[HookChange]:
+    for folder in _folders(place, repository):
+        if not is_own(repository, folder):
+            continue
+        for name in HOOKS:
+            yield from _hook_out(os.path.join(folder, name), name, notes)
+
+
+def _folders(place: HookPlace, repository: Repository) -> tuple[str, ...]:
+    folders = [place.scripts, place.folder, os.path.join(repository.common_dir, "hooks")]
+    return tuple(dict.fromkeys((*folders, os.path.join(place.top, HUSKY))))
+
+
+def _hook_out(path: str, name: str, notes: list[str]) -> Iterator[HookChange]:
+    data = read_file(path)
+    if data is None:
+        return
+    placed = find_section(data, name)
+    if placed is None:
+        if b"BEGIN gitlease" in data:
+            notes.append(f"{path} has half a section of ours: take it out by hand")
+        return
+    rest = data[: placed.start] + data[placed.end :]
+    own = placed.form is not SectionForm.SECTION and rest == SHEBANG
+    aside = path + ASIDE
+    if own and placed.form is SectionForm.CHAIN and os.path.lexists(aside):
+        yield HookChange(said=f"put {path} back", path=path, back=aside)
+    elif own:
+        yield HookChange(said=f"removed {path}", path=path)
+    else:
+        if placed.form is not SectionForm.SECTION:
+            notes.append(f"{path} has lines of yours: they stay, only our section is gone")
+        if placed.form is SectionForm.CHAIN and os.path.lexists(aside):
+            notes.append(f"{aside} is the hook that was here before: put it back by hand")
+        yield HookChange(said=f"took our section out of {path}", path=path, new=rest)
+
+
+def _managers_out(place: HookPlace, notes: list[str]) -> Iterator[HookChange]:
+    for name in (*PRE_COMMIT_FILES, *LEFTHOOK_FILES):
+        path = os.path.join(place.top, name)
+        data = read_file(path)
+        if data is None:
+            continue
+        new = without_section(data)
+        if new is not None:
+            yield HookChange(said=f"took our lines out of {name}", path=path, new=new)
+        if (new is None and pre_commit_ids(data)) or LEFTHOOK_SNIPPET.encode() in (new or data):
+            notes.append(f"{name} names our hooks in lines of yours: they stay")
+    snippet = os.path.join(place.top, LEFTHOOK_SNIPPET)
+    data = read_file(snippet)
+    if data is not None and is_snippet(data):
+        yield HookChange(said=f"removed {LEFTHOOK_SNIPPET}", path=snippet)

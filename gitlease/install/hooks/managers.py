@@ -5,9 +5,12 @@ What is not laid out as people usually write it is left alone; the lines are sho
 
 from __future__ import annotations
 
+import os
 import re
 
-from gitlease.install.hooks.shims import CHECKED, PROBE
+from gitlease.core.frozen import dataclass
+from gitlease.install.hooks.places import HUSKY, HookPlace, read_file
+from gitlease.install.hooks.shims import CHECKED, PROBE, find_section
 from gitlease.install.managed_text import find_marked, swap
 
 BEGIN, END = b"# BEGIN gitlease", b"# END gitlease"
@@ -154,3 +157,41 @@ def without_section(data: bytes) -> bytes | None:
     rest = swap(data, found)
     at_end = found[1] and found.end() == len(data)
     return rest.removesuffix(b"\n").removesuffix(b"\r") if at_end else rest
+
+
+@dataclass(frozen=True, slots=True)
+class OwnCall:
+    """A call in a script of somebody's own. ``runs``: the script may be executed."""
+
+    path: str
+    runs: bool
+
+
+def own_call(place: HookPlace, name: str) -> OwnCall | None:
+    """The call of one hook in a script of somebody's own; None where there is none, or ours."""
+    for folder in _script_folders(place):
+        path = os.path.join(folder, name)
+        data = read_file(path)
+        if data is not None and find_section(data, name) is None and _calls(data, name):
+            called = os.path.join(place.folder, name)
+            return OwnCall(path, os.access(called, os.X_OK))
+    return None
+
+
+def _script_folders(place: HookPlace) -> tuple[str, ...]:
+    """Where scripts of people are: husky's lie above the folder that git knows."""
+    above, last = os.path.split(place.folder)
+    husky = last == "_" and os.path.basename(above) == HUSKY
+    return (*([above] if husky else []), place.folder)
+
+
+def _calls(data: bytes, name: str) -> bool:
+    """Whether the printed lines are in a script. Below a plain ``exit`` they are never run."""
+    lines = [line.strip() for line in data.decode("utf-8", "surrogateescape").split("\n")]
+    printed = list(hook_lines(name))
+    for at, line in enumerate(lines):
+        if lines[at : at + len(printed)] == printed:
+            return True
+        if re.match(r"exit\b", line):
+            return False
+    return False

@@ -16,11 +16,11 @@ from gitlease.install.hooks.managers import (
     is_snippet,
     lefthook_hooks,
     lefthook_snippet,
+    own_call,
     pre_commit_ids,
     pre_commit_lines,
     without_section,
 )
-from gitlease.install.hooks.own import own_call
 from gitlease.install.hooks.places import HUSKY, SCRIPTS, HookPlace, Way, read_file
 from gitlease.install.hooks.shims import ASIDE, SectionForm, find_section, is_current, section, shim
 from gitlease.install.hooks.write import HookChange, Plan

@@ -19,9 +19,9 @@ from gitlease.install.hooks.managers import (
     LEFTHOOK_SNIPPET,
     PRE_COMMIT_MADE,
     lefthook_hooks,
+    own_call,
     pre_commit_hooks,
 )
-from gitlease.install.hooks.own import own_call
 from gitlease.install.hooks.places import (
     HOOK_RUN,
     PROGRAM,

@@ -13,13 +13,13 @@ from support.fences import clean_env
 from support.repos import commit_file, git
 from support.task_trees import make_repository
 
-from gitlease.git import ancestry, processes
-from gitlease.git.ancestry import commit_words
+from gitlease.git import processes
+from gitlease.git.processes import commit_words
 
 ROOT = Path(__file__).parents[2]
-TELL = "w = ancestry.commit_words(); print(w.amend if w else None, w.cleanup if w else '')"
-ASK = f"from gitlease.git import ancestry; {TELL}"
-BY_PS = f"from gitlease.git import ancestry, processes;processes._has_proc = lambda: False; {TELL}"
+TELL = "w = processes.commit_words(); print(w.amend if w else None, w.cleanup if w else '')"
+ASK = f"from gitlease.git import processes; {TELL}"
+BY_PS = f"from gitlease.git import processes;processes._has_proc = lambda: False; {TELL}"
 
 
 class Asking:
@@ -54,7 +54,7 @@ class Asking:
 
 @pytest.fixture(scope="module")
 def asking(tmp_path_factory: pytest.TempPathFactory) -> Asking:
-    return Asking(tmp_path_factory.mktemp("ancestry") / "repo")
+    return Asking(tmp_path_factory.mktemp("processes") / "repo")
 
 
 @pytest.mark.parametrize(
@@ -202,5 +202,5 @@ def test_no_ps_and_an_odd_one_tell_nothing(monkeypatch: pytest.MonkeyPatch, tmp_
 
 
 def test_a_circle_of_parents_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ancestry, "parent_and_words", lambda pid: (15 - pid, [b"sh"]))
+    monkeypatch.setattr(processes, "parent_and_words", lambda pid: (15 - pid, [b"sh"]))
     assert commit_words(7) is None
