@@ -40,16 +40,33 @@ def read_up_to(opened: BinaryIO, limit: int) -> bytes:
     return opened.read(min(limit, os.fstat(opened.fileno()).st_size) + 1)
 
 
+def read_regular(path: str, limit: int) -> bytes | None:
+    """The bytes of a file, as ``read_up_to`` has them; None for what is no regular file.
+
+    Raises OSError, for a link too.
+    """
+    opened = open_regular(path)
+    if opened is None:
+        return None
+    with opened:
+        return read_up_to(opened, limit)
+
+
+def read_small(path: str, limit: int) -> bytes | None:
+    """What a regular file of at most ``limit`` bytes holds; None for anything else."""
+    try:
+        data = read_regular(path, limit)
+    except OSError:
+        return None
+    return data if data is not None and len(data) <= limit else None
+
+
 def load_json(file: str, limit: int) -> Any:
     """What a file of ours holds; None when that cannot be read, or is larger than ``limit``."""
     try:
-        opened = open_regular(file)
-        if opened is None:
-            return None
-        with opened:
-            data = read_up_to(opened, limit)
-        return json.loads(data) if len(data) <= limit else None
-    except (OSError, ValueError, RecursionError):
+        data = read_small(file, limit)
+        return None if data is None else json.loads(data)
+    except (ValueError, RecursionError):
         return None
 
 

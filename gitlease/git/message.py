@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from gitlease.core.errors import Invalid
 from gitlease.core.frozen import dataclass
-from gitlease.git.files import open_regular, read_up_to
+from gitlease.git.files import read_regular
 
 KEY = b"Gitlease"
 MAX_MESSAGE = 8 * 1024 * 1024
@@ -117,13 +117,11 @@ def _words(message: bytes, how: MessageReading) -> list[bytes]:
 def read_message(file: str) -> bytes:
     """The bytes of a message's file; Invalid when it cannot be read, or is too large."""
     try:
-        opened = open_regular(file)
-        if opened is None:
-            raise Invalid("the message of the commit is not a file")
-        with opened:
-            data = read_up_to(opened, MAX_MESSAGE)
+        data = read_regular(file, MAX_MESSAGE)
     except OSError as error:
         raise Invalid(f"the message of the commit cannot be read: {error.strerror}") from None
+    if data is None:
+        raise Invalid("the message of the commit is not a file")
     if len(data) > MAX_MESSAGE:
         raise Invalid(f"the message of the commit is larger than {MAX_MESSAGE} bytes")
     return data

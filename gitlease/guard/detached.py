@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from gitlease.core.frozen import dataclass
-from gitlease.git.files import STAMP, drop_leftovers, open_regular, read_up_to, replace_file
+from gitlease.git.files import STAMP, drop_leftovers, read_small, replace_file
 from gitlease.guard.idle_marker import NS
 from gitlease.guard.inbox import FOLDER
 from gitlease.store.state import KNOWN_FILE
@@ -165,12 +165,4 @@ def _folders(path: str) -> list[str]:
 
 def _line(file: str) -> str:
     """The first line of a small file, ``""`` where it has none."""
-    try:
-        opened = open_regular(file)
-        if opened is None:
-            return ""
-        with opened:
-            data = read_up_to(opened, LONGEST_POINTER)
-    except OSError:
-        return ""
-    return os.fsdecode(data).partition("\n")[0].strip() if len(data) <= LONGEST_POINTER else ""
+    return os.fsdecode(read_small(file, LONGEST_POINTER) or b"").partition("\n")[0].strip()

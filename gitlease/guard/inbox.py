@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Sequence
 
-from gitlease.git.files import WORD, drop_leftovers, open_regular, read_up_to, replace_file
+from gitlease.git.files import WORD, drop_leftovers, read_regular, replace_file
 from gitlease.guard.idle_marker import drop_idle_marker
 
 FOLDER = "words"
@@ -66,14 +66,11 @@ class InboxFolder:
         for name in names[-MOST_FILES:]:
             file = os.path.join(folder, name)
             try:
-                opened = open_regular(file)
-                if opened is None:
-                    continue
-                with opened:
-                    data = read_up_to(opened, LONGEST * 4)
-                os.unlink(file)
+                data = read_regular(file, LONGEST * 4)
+                if data is not None:
+                    os.unlink(file)
             except OSError:
                 continue
-            if data.strip():
+            if data and data.strip():
                 said.append(data.decode("utf-8", "replace"))
         return tuple(dict.fromkeys(said[-MOST:]))

@@ -11,7 +11,7 @@ import os
 
 from gitlease.core.errors import Invalid
 from gitlease.core.frozen import dataclass
-from gitlease.git.files import load_json, open_regular, read_up_to, store_json
+from gitlease.git.files import load_json, read_regular, store_json
 from gitlease.settings.schema import KEYS, Found
 
 FILE = ".gitlease.yaml"
@@ -74,17 +74,15 @@ def _parse(data: bytes) -> dict[str, Found]:
 
 def _load(path: str) -> bytes | None:
     try:
-        opened = open_regular(path)  # a pipe in its place must not make every command wait
-        if opened is None:
-            raise Invalid(f"{FILE} is not a regular file")
-        with opened:
-            data = read_up_to(opened, MAX_BYTES)
+        data = read_regular(path, MAX_BYTES)  # never waits for a pipe in its place
     except FileNotFoundError:
         return None
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise Invalid(f"{FILE} is a symbolic link, not a regular file") from None
         raise Invalid(f"{FILE} cannot be read: {error.strerror}") from None
+    if data is None:
+        raise Invalid(f"{FILE} is not a regular file")
     if len(data) > MAX_BYTES:
         raise Invalid(f"{FILE} is larger than {MAX_BYTES // 1024} KiB")
     return data

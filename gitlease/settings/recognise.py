@@ -16,7 +16,7 @@ from typing import Any
 from gitlease.core.errors import Invalid, shown
 from gitlease.core.frozen import dataclass
 from gitlease.core.resources.pattern import escape, fold
-from gitlease.git.files import open_regular, read_up_to
+from gitlease.git.files import read_small
 from gitlease.git.repository import TIMEOUT, Repository
 from gitlease.git.run import run_git
 from gitlease.git.yaml_nodes import BadYaml, Node, Shape, read_fields
@@ -142,14 +142,12 @@ def _named(root: str, fields: Mapping[str, Node], said: list[str]) -> str:
 def _read(root: str, file: str, said: list[str]) -> dict[str, Node]:
     problem = f"{file} is no small text file"
     try:
-        opened = open_regular(os.path.join(root, file))
-        with opened or open(os.devnull, "rb") as there:
-            data = read_up_to(there, MAX_BYTES)
-        if opened is not None and len(data) <= MAX_BYTES:
+        data = read_small(os.path.join(root, file), MAX_BYTES)
+        if data is not None:
             return read_fields(data.decode("utf-8-sig"), "the file")
     except BadYaml as error:
         problem = f"{file}:{error.line}: {error.message}"
-    except (OSError, ValueError):
+    except ValueError:
         pass
     said.append(f"{problem}: the usual statuses are taken, To Do, In Progress, Done")
     return {}

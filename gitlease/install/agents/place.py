@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from gitlease.core.errors import Invalid
 from gitlease.core.frozen import dataclass
-from gitlease.git.files import open_regular, read_up_to
+from gitlease.git.files import read_regular
 from gitlease.git.repository import Repository
 from gitlease.install.agents.hosts import Host
 from gitlease.install.managed_text import mode_of, written_aside
@@ -68,15 +68,13 @@ def _inside(repository: Repository, name: str) -> AgentFile:
 def read(place: AgentFile) -> bytes | None:
     """The bytes of a file, None where there is none. Invalid for what is no ordinary small file."""
     try:
-        opened = open_regular(place.file)
-        if opened is None:
-            raise Invalid(f"{place.name} is not a file")
-        with opened:
-            data = read_up_to(opened, MAX_BYTES)
+        data = read_regular(place.file, MAX_BYTES)
     except FileNotFoundError:
         return None
     except OSError as error:
         raise Invalid(f"{place.name} cannot be read: {error.strerror}") from None
+    if data is None:
+        raise Invalid(f"{place.name} is not a file")
     if len(data) > MAX_BYTES:
         raise Invalid(f"{place.name} is larger than {MAX_BYTES // 1024} KiB")
     return data

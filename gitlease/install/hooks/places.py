@@ -8,7 +8,7 @@ from enum import Enum
 
 from gitlease.core.errors import Invalid
 from gitlease.core.frozen import dataclass
-from gitlease.git.files import open_regular, read_up_to
+from gitlease.git.files import read_small
 from gitlease.git.repository import TIMEOUT, GitConfig, Repository
 from gitlease.git.run import run_git
 from gitlease.install.hooks.shims import HOOKS
@@ -100,15 +100,7 @@ def find_place(repository: Repository) -> HookPlace:
 
 def read_file(path: str) -> bytes | None:
     """What a regular file holds; None for a link, what is no file, or what is too large."""
-    try:
-        opened = open_regular(path)
-        if opened is None:
-            return None
-        with opened:
-            data = read_up_to(opened, MAX_BYTES)
-    except OSError:
-        return None
-    return data if len(data) <= MAX_BYTES else None
+    return read_small(path, MAX_BYTES)
 
 
 def is_own(repository: Repository, folder: str) -> bool:
