@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from gitlease.core.duration import humanize_duration
 from gitlease.core.errors import Denied, GitleaseError, Rollback, Unavailable
 from gitlease.core.expiry import Moment, Sighting
-from gitlease.core.frozen import dataclass, field, replace
+from gitlease.core.frozen import replace
 from gitlease.core.instant import MS
 from gitlease.core.lease import Actor, Lease, State
 from gitlease.core.relation import Relation, relation
-from gitlease.core.resources.resource import (
-    LOCAL_LAYER,
-)
+from gitlease.core.resources.resource import LOCAL_LAYER
 from gitlease.core.view import LeaseView
 from gitlease.engine.notices import of_damage, told, unread_notices
 from gitlease.engine.ports import Clock, Inbox, LedgerStore, Snapshot
+from gitlease.guard.found import Freshness, Guarded
 from gitlease.guard.ports import IdleMarker, Unreachable, Watched, WatchFiles
 from gitlease.guard.rules import (
     GuardFinding,
@@ -32,36 +30,8 @@ from gitlease.guard.rules import (
 if TYPE_CHECKING:
     from gitlease.engine.ledger_session import LedgerSession
 
-BLIND = "the leases could not be checked"
 DAMAGE_SHOWN = 3
 OWN = (Relation.MINE, Relation.PARKED)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Guarded:
-    """What the guard found. ``views`` has the leases by their ids.
-
-    ``offline`` says what is known, and why it is not as fresh as was asked for, when the remote did
-    not answer; ``old`` are the ids of the leases that this is all that is known of.
-    """
-
-    findings: tuple[GuardFinding, ...] = ()
-    views: Mapping[str, LeaseView] = field(default_factory=dict)
-    warnings: tuple[str, ...] = ()
-    offline: str = ""
-    old: frozenset[str] = frozenset()
-
-    def lenient(self) -> Guarded:
-        """The same with a warning wherever only knowledge says so that is too old to stop anybody.
-
-        The remote may have been asked in vain about one layer, and not be needed for another.
-        """
-        found = [
-            replace(f, severity=Severity.WARN) if f.lease.lease_id in self.old else f
-            for f in self.findings
-        ]
-        found.sort(key=lambda f: f.severity is not Severity.BLOCK)
-        return replace(self, findings=tuple(found))
 
 
 class GuardService:
@@ -102,7 +72,7 @@ class GuardService:
         findings: list[GuardFinding] = []
         views: dict[str, LeaseView] = {}
         old: set[str] = set()
-        look = _Look()
+        look = Freshness()
         for known in self._all(look, strict=strict):
             view = self._view(known)
             look.noticed(known, self._age_ms(known) // MS)
@@ -216,13 +186,13 @@ class GuardService:
 
     # --- how ----------------------------------------------------------------------------------
 
-    def _all(self, look: _Look, *, strict: bool) -> list[Watched]:
+    def _all(self, look: Freshness, *, strict: bool) -> list[Watched]:
         states = {layer: self._state(layer, look, strict=strict) for layer in self._layers}
         others = {x: self._known_now(x) for x in self._in_use if x not in states}
         self._set_idle_marker(states | others)
         return [known for known in states.values() if known is not None]
 
-    def _state(self, layer: str, look: _Look, *, strict: bool) -> Watched | None:
+    def _state(self, layer: str, look: Freshness, *, strict: bool) -> Watched | None:
         """What is known of a layer: kept, read from this clone's copy, or fetched."""
         kept = self._known_now(layer)
         if kept is not None and not strict and self._is_young(kept):
@@ -374,27 +344,3 @@ class GuardService:
             below=self._tasks() if self._tasks is not None else (),
         )
         self._watch.set_idle_marker(idle, {k: s.version if s else "" for k, s in states.items()})
-
-
-class _Look:
-    """What is noticed on the way of one check."""
-
-    def __init__(self) -> None:
-        self.failure: Unreachable | None = None
-        self.warnings: list[str] = []
-        self._blind, self._age = False, 0
-
-    def noticed(self, known: Watched, age: int) -> None:
-        self.warnings += [f"{text}: what it covers is not guarded" for text in known.damage]
-        self._age = max(self._age, age)
-
-    def is_blind(self, fault: str = "") -> None:
-        """Nothing is known of a ledger, or what is known is not to be relied on."""
-        self._blind = True
-        self.warnings += [f"{BLIND}: {fault}"] if fault else []
-
-    def offline(self) -> str:
-        if self.failure is None:
-            return ""
-        known = f"by what this clone knew {humanize_duration(self._age)} ago"
-        return f"{BLIND if self._blind else known}: {self.failure.message}"

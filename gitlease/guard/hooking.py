@@ -16,7 +16,8 @@ from gitlease.core.holder import person_key
 from gitlease.core.lease import Lease
 from gitlease.core.resources.resource import GLOBAL_LAYER, WHOLE
 from gitlease.core.view import LeaseView
-from gitlease.guard.guarding import Guarded, GuardService
+from gitlease.guard.found import Guarded
+from gitlease.guard.guarding import GuardService
 from gitlease.guard.ports import PushedWork, StagedChange, Started, Worktree
 from gitlease.guard.rules import GuardFinding, Severity
 

@@ -27,7 +27,8 @@ from gitlease.engine.ports import LedgerStore
 from gitlease.faces import sentences
 from gitlease.git.repository import discover
 from gitlease.guard import watch as watch_module
-from gitlease.guard.guarding import BLIND, GuardService
+from gitlease.guard.found import BLIND
+from gitlease.guard.guarding import GuardService
 from gitlease.guard.idle_marker import (
     ACTIVITY,
     COMMIT,

@@ -11,7 +11,7 @@ from gitlease.faces.agents.answers import Blocked
 from gitlease.guard.rules import GuardFinding, Severity, Touched
 
 if TYPE_CHECKING:
-    from gitlease.guard.guarding import Guarded
+    from gitlease.guard.found import Guarded
     from gitlease.wiring.agents import AgentContext, Workspace
 
 
