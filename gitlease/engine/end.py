@@ -16,6 +16,7 @@ from gitlease.engine.edges import Planned, changes_of
 from gitlease.engine.intents import COMPLETED, ENDED, PART
 from gitlease.engine.intents import RETIRED as GOAL
 from gitlease.engine.ledger_session import LedgerSession
+from gitlease.engine.ports import Written
 from gitlease.engine.stepping import change_with_edges
 from gitlease.engine.transaction import fresh_id
 
@@ -39,39 +40,44 @@ def release(
     try:
         return _release(session, wanted, scope, note, commit, keep_status=keep_status)
     except LeaseHeld as refusal:
-        if note is not None or not _lingers(session, wanted, refusal):
+        retired = _retire_edge(session, wanted, refusal, commit) if note is None else None
+        if retired is None:
             raise
-        return _retire_edge(session, wanted[0], refusal, commit)
-
-
-def _lingers(session: LedgerSession, wanted: Sequence[Resource], refusal: LeaseHeld) -> bool:
-    """Whether all that there is of the caller's is a name in a file, and no name of the holder's.
-
-    One name may stand for both of them.
-    """
-    who = refusal.views[0].holder if refusal.views else refusal.holder
-    if len(wanted) != 1 or who is None or same_person(who, session.actor.holder):
-        return False
-    people, (planned,) = session.edges.rules.people, session.edges.plan_end(wanted)
-    return bool(planned.mine) and not any(people.is_mine(name, who) for name in planned.mine)
+        return retired
 
 
 def _retire_edge(
-    session: LedgerSession, resource: Resource, refusal: LeaseHeld, commit: bool | None
-) -> Answer:
-    edges = session.edges
-    planned = edges.plan_end([resource], keep_status=True)
-    edges.check(planned, commit=commit)
-    written = edges.files.write(changes_of(planned), commit=edges.recorded(commit))
-    problem = next((w.problem for w in written if w.problem), None)
-    if problem is not None:
-        raise Invalid(f"{written[0].change.file}: {problem}", resource=resource.text)
+    session: LedgerSession, wanted: Sequence[Resource], refusal: LeaseHeld, commit: bool | None
+) -> Answer | None:
+    """Retire a name in a file that is all there is of the caller's; None where it is not.
+
+    One name may stand for the caller and for the holder: then it stays.
+    """
+    edges, people = session.edges, session.edges.rules.people
     who = refusal.views[0].holder if refusal.views else refusal.holder
-    said = f"{who} still holds {resource}: only your name in this clone's task file was retired"
+    if len(wanted) != 1 or who is None or same_person(who, session.actor.holder):
+        return None
+    (planned,) = edges.plan_end(wanted, keep_status=True)
+    if not planned.mine or any(people.is_mine(name, who) for name in planned.mine):
+        return None
+    edges.check([planned], commit=commit)
+    written = _write(session, planned, wanted[0], commit)
+    said = f"{who} still holds {wanted[0]}: only your name in this clone's task file was retired"
     warnings = (*refusal.warnings, said)
     return Answer(
         status="released", edge="removed", written=written, changed=False, warnings=warnings
     )
+
+
+def _write(
+    session: LedgerSession, planned: Planned, asked: Resource, commit: bool | None
+) -> tuple[Written, ...]:
+    """Write a plan that the ledger has no part in. Raises Invalid where it cannot be written."""
+    edges = session.edges
+    written = edges.files.write(changes_of([planned]), commit=edges.recorded(commit))
+    if problem := next((w.problem for w in written if w.problem), ""):
+        raise Invalid(f"{written[0].change.file}: {problem}", resource=asked.text)
+    return written
 
 
 def _release(
@@ -156,10 +162,7 @@ def set_status(
         id=fresh_id(), actor=session.actor, resource=planned.resource, assigned=planned.others
     )
     _, said = session.read(lambda head: session.transaction.decided(head, [ask]))
-    written = edges.files.write(changes_of([planned]), commit=edges.recorded(commit))
-    problem = next((w.problem for w in written if w.problem), None)
-    if problem is not None:
-        raise Invalid(f"{written[0].change.file}: {problem}", resource=resource.text)
+    written = _write(session, planned, resource, commit)
     return Answer(status="set", written=written, changed=bool(written), warnings=said)
 
 

@@ -87,7 +87,6 @@ def check_verb(
     target: str | None,
     cached: bool,
 ) -> int | None:
-    """Check, tell, and say by the exit status what came of it."""
     if fix and not stale:
         raise UsageError("--fix goes with --stale")
     if fix and cached:

@@ -58,7 +58,6 @@ It needs to read only, and no user.email.""",
 @click.option("--tip", "tips", metavar="COMMIT", multiple=True, help="Was at the ledger's ref.")
 @click.pass_obj
 def verify_verb(call: Call, *, ref: str | None, tips: tuple[str, ...], cached: bool) -> int | None:
-    """Check, and say by the exit status whether every rule held."""
     from gitlease.wiring.verify import open_version
     from gitlease.wiring.workspace import own_process
 

@@ -56,7 +56,6 @@ a --reason replaces their assignment, but never a live lease.""",
 def claim_verb(
     call: Call, /, *, words: tuple[str, ...], paths: tuple[str, ...], **options: Any
 ) -> None:
-    """Claim."""
     from gitlease.engine import claim
 
     asked = claiming.ClaimRequest(**options)

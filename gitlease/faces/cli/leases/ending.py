@@ -54,7 +54,6 @@ def release_verb(
     commit: bool | None,
     scope: str | None,
 ) -> None:
-    """Release one's own leases of these resources."""
     from gitlease.engine import end
 
     resources = call.resources(words)
@@ -99,7 +98,6 @@ by mistake: `claim` refuses it unless told to reopen it.""",
 @commit_option
 @click.pass_obj
 def done_verb(call: Call, *, word: str, commit: bool | None, scope: str | None) -> None:
-    """Complete a resource."""
     from gitlease.engine import end
 
     answer_done(call, end.complete(call.ledger, call.resource(word), scope=scope, commit=commit))

@@ -37,7 +37,6 @@ EXITS = tuple(status for status in LEASE_EXITS if status != 1)
 @any_option
 @click.pass_obj
 def note_verb(call: Call, *, word: str, text: str, any: bool) -> None:
-    """Leave a note."""
     from gitlease.engine import govern
     from gitlease.engine.reading import check_known
 
@@ -88,7 +87,6 @@ def revoke_verb(
     record: str | None,
     scope: str | None,
 ) -> None:
-    """Revoke the leases of a resource, or drop a damaged record."""
     from gitlease.engine import govern
 
     if (word is None) == (record is None):

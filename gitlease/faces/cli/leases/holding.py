@@ -52,7 +52,6 @@ or --local names. It tells each lease that was lost, also when nothing is left."
 def renew_verb(
     call: Call, *, words: tuple[str, ...], all: bool, ttl: int | None, scope: str | None
 ) -> int:
-    """Renew what is named, or everything of the session."""
     from gitlease.engine import hold
 
     if all and words:
@@ -104,7 +103,6 @@ never shortens a lease.""",
 @click.argument("seconds", metavar="DURATION", type=types.duration("duration"))
 @click.pass_obj
 def extend_verb(call: Call, *, word: str, seconds: int, scope: str | None) -> None:
-    """Stretch one's own leases of a resource."""
     from gitlease.engine import hold
 
     answer = hold.extend(call.ledger, call.resource(word), seconds, scope=scope)

@@ -63,7 +63,6 @@ def park_verb(
     note: str | None,
     scope: str | None,
 ) -> None:
-    """Park one's own leases of these resources."""
     from gitlease.engine import sessions
 
     answer = sessions.park(

@@ -35,7 +35,6 @@ Active = tuple[str, int, datetime]
 )
 @click.pass_obj
 def status_verb(call: Call, *, cached: bool) -> None:
-    """Show the state of the ledger."""
     from gitlease.engine.reading import read_leases
 
     call.cached = call.typed("status", options=["--cached"])
@@ -117,7 +116,6 @@ linked worktree.""",
 )
 @click.pass_obj
 def whoami_verb(call: Call) -> None:
-    """Explain the identity."""
     identity = call.workspace.identity
     actor = identity.actor
     sources = {"holder": identity.holder_source, "session": identity.session_source}

@@ -79,7 +79,6 @@ whose, resource, scope, holder, session, state, expires_at, token, host, branch,
 @flag("--all", help="Also what lapsed or was completed.")
 @click.pass_obj
 def list_verb(call: Call, *, mine: bool, all: bool, cached: bool) -> None:
-    """List leases."""
     from gitlease.engine.reading import read_leases
 
     switches = [name for name, given in (("--mine", mine), ("--all", all)) if given]
@@ -146,7 +145,6 @@ reason, detail.""",
 @click.option("-n", "--limit", metavar="N", default="50", help="At most so many (default: 50).")
 @click.pass_obj
 def log_verb(call: Call, *, word: str | None, limit: str, cached: bool) -> None:
-    """Show events."""
     from gitlease.engine.reading import read_log
 
     if not limit.isascii() or not limit.isdigit() or int(limit[:9]) < 1:

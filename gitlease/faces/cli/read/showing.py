@@ -45,7 +45,6 @@ resource is free, too: read the answer, or the state in its JSON.""",
 @ref_option
 @click.pass_obj
 def show_verb(call: Call, *, word: str, ref: str | None, scope: str | None, cached: bool) -> None:
-    """Show one resource."""
     from gitlease.engine.reading import read_leases
 
     part = WHOLE if scope is None else scope

@@ -58,7 +58,6 @@ and so does a lapsed lease; completed work is never free.""",
 def wait_verb(
     call: Call, *, words: tuple[str, ...], seconds: int | None, any: bool, scope: str | None
 ) -> None:
-    """Wait until all of them are free."""
     from gitlease.engine import claim
     from gitlease.engine.reading import check_known
 
@@ -136,7 +135,6 @@ def watch_verb(
     any: bool,
     scope: str | None,
 ) -> None:
-    """Stream events."""
     gc.enable()
     if scope is not None and not words:
         raise UsageError("--scope needs a resource")

@@ -76,7 +76,6 @@ def dispatch_verb(
     stop: str | None,
     **options: Any,
 ) -> None:
-    """Dispatch, or look after what was dispatched."""
     chosen = [
         name
         for name, given in zip(MODES, (list, logs is not None, stop is not None), strict=True)

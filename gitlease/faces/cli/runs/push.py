@@ -106,7 +106,6 @@ def push_verb(
     verbose: bool,
     **options: Any,
 ) -> int:
-    """Push, fenced by the leases of the work."""
     options["all"] = options.pop("all_")
     remote = words[0] if words else None
     request = push_request(remote, words[1:], options, upstream=set_upstream, hooks=not no_verify)
@@ -184,7 +183,6 @@ refuse smaller ones is better protected than by any check beforehand.""",
 @click.argument("token", metavar="TOKEN", type=read_token)
 @click.pass_obj
 def fence_verb(call: Call, *, word: str, token: int, scope: str | None) -> None:
-    """Check a token against the lease that there is now."""
     view, warnings = _fencing(call).fence(call.resource(word), token, scope=scope)
     now = call.now()
     call.answer(

@@ -83,7 +83,6 @@ line.""",
 def run_verb(
     call: Call, /, *, command: tuple[str, ...], detach: bool, **options: Any
 ) -> int | None:
-    """Claim, run, release."""
     import gc
 
     if detach:

@@ -86,7 +86,6 @@ def session_verb(
     commit: bool | None,
     cached: bool,
 ) -> int | None:
-    """List or end."""
     if action not in ACTIONS:
         raise UsageError(f"{action[:60]!r} is not one of {', '.join(ACTIONS)}")
     if action == "list":

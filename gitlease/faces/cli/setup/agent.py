@@ -60,7 +60,6 @@ def agent_verb(
     keep: bool,
     agents_md: bool,
 ) -> int | None:
-    """Install, uninstall or show the hooks of one host."""
     if is_event((host, action)):
         return run((host, action, *words, *(["--keep"] if keep else [])))
     if host not in HOSTS:

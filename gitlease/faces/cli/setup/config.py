@@ -65,7 +65,6 @@ it.""",
 def config_verb(
     call: Call, *, key: str | None, value: str | None, ledger: bool, cached: bool
 ) -> None:
-    """Show or set."""
     if cached and (not ledger or value is not None):
         raise UsageError("--cached goes with showing --ledger alone")
     if ledger:

@@ -197,7 +197,6 @@ one; the play fails when one of them does not end as told. Your own repository i
 @flag("--keep", help="Leave the folder for looking around.")
 @click.pass_obj
 def demo_verb(call: Call, *, keep: bool) -> int:
-    """Build the stage, play, show the records, clean up."""
     if any((call.layer, call.local, call.remote, call.session, call.no_session)):
         raise UsageError("demo has a repository of its own, and takes only --keep and --json")
     began, folder = time.monotonic(), tempfile.mkdtemp(prefix="gitlease-demo-")

@@ -64,7 +64,6 @@ fails never stops git.""",
 def hooks_verb(
     call: Call, *, action: str, dry_run: bool, yes: bool, only: Sequence[str]
 ) -> int | None:
-    """Install, uninstall or show."""
     from gitlease.install.hooks.install import install, uninstall
     from gitlease.wiring.workspace import find_repository
 

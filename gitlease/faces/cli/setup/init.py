@@ -42,7 +42,6 @@ admin of the server sets the ref back with git update-ref; then use it once more
 @flag("--accept-rollback", help="Take a ledger that was rolled back as it is now.")
 @click.pass_obj
 def init_verb(call: Call, *, undo_rollback: bool, accept_rollback: bool) -> None:
-    """Write the file, then make or confirm the ledger."""
     from gitlease.wiring.workspace import write_default_settings
 
     if undo_rollback and accept_rollback:

@@ -68,7 +68,6 @@ setting.""",
 def server_verb(
     call: Call, *, action: str, folder: str, mode: str | None, identity: str | None
 ) -> int | None:
-    """Install, show or uninstall."""
     from gitlease.install.server.install import install_server, uninstall_server
     from gitlease.install.server.status import server_state
     from gitlease.wiring.server import find_bare

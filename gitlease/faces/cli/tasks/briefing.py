@@ -43,7 +43,6 @@ It is meant for the first command of a session, of a person or of an agent.""",
 @ref_option
 @click.pass_obj
 def brief_verb(call: Call, *, ref: str | None, cached: bool) -> None:
-    """Tell what a start needs."""
     given = [] if ref is None else ["--ref", ref]
     call.cached = call.typed("brief", options=["--cached", *given])
     if not cached:

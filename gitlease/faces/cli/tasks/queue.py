@@ -59,7 +59,6 @@ expires_at, priority, status, assigned, waits_for, file, title.""",
 @ref_option
 @click.pass_obj
 def queue_verb(call: Call, *, mine: bool, all: bool, ref: str | None, cached: bool) -> None:
-    """List tasks."""
     switches = [name for name, given in (("--mine", mine), ("--all", all)) if given]
     call.cached = call.typed("queue", options=["--cached", *switches, *_from(ref)])
     if not cached:
@@ -200,7 +199,6 @@ def next_verb(
     ref: str | None,
     cached: bool,
 ) -> None:
-    """Show the first task, or claim it."""
     if claim:
         if ref is not None:
             raise UsageError("--claim changes the work tree: it cannot be combined with --ref")

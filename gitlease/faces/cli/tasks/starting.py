@@ -48,7 +48,6 @@ committed.""",
 @claiming.commit_option
 @click.pass_obj
 def start_verb(call: Call, /, *, word: str, **options: Any) -> None:
-    """Claim, with the status."""
     _start(call, call.resource(word), claiming.ClaimRequest(**options))
 
 
@@ -78,7 +77,6 @@ the status alone, and who is assigned stays so; of another's task it is refused.
 @claiming.commit_option
 @click.pass_obj
 def set_verb(call: Call, /, *, word: str, status: str, **options: Any) -> None:
-    """Do what the status means."""
     from gitlease.faces.statuses import read_status
 
     asked, resource = claiming.ClaimRequest(**options), call.resource(word)
