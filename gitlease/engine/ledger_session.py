@@ -21,9 +21,8 @@ from gitlease.core.view import LeaseView
 from gitlease.engine.answers import named
 from gitlease.engine.edges import Edges
 from gitlease.engine.intents import Intents
-from gitlease.engine.notices import is_to, told, unread_notices
+from gitlease.engine.notices import Settled, is_to, settle, told, told_by, unread_notices
 from gitlease.engine.ports import Clock, Inbox, LedgerStore, LookForLife, Snapshot
-from gitlease.engine.settling import Settled, settle, told_by
 from gitlease.engine.transaction import PATIENCE, Step, Transaction, fresh_id, views_of
 
 T = TypeVar("T")

@@ -25,8 +25,8 @@ from gitlease.core.resources.resource import Resource
 from gitlease.core.view import LeaseView
 from gitlease.core.work_push import Became, WorkPush, WorkRef
 from gitlease.engine.ledger_session import LedgerSession
+from gitlease.engine.notices import Settled, told_by
 from gitlease.engine.ports import Prepared, Snapshot, Swapped, WorkStore
-from gitlease.engine.settling import Settled, told_by
 from gitlease.engine.transaction import Step, with_views
 from gitlease.push.ports import PlannedPush, Work
 from gitlease.push.pushing import PushCase

@@ -20,16 +20,16 @@ from gitlease.core.ledger import Damage, Ledger
 from gitlease.core.moves.audit import Illegal, Pusher
 from gitlease.core.resources.resource import parse_resource
 from gitlease.git.changes import committed
+from gitlease.git.changes_push import taken_away
 from gitlease.git.changes_raw import Changed
 from gitlease.git.objects import LibraryObjects
-from gitlease.git.query import ask_line
+from gitlease.git.query import ask, ask_line
 from gitlease.git.repository import Repository
 from gitlease.git.rev_range import rev_range
 from gitlease.guard.changes_tasks import TaskTouched, task_status_changes, touched
 from gitlease.guard.rules import GuardFinding, Severity, Touched, Viewpoint
 from gitlease.server.changes import changes_of
 from gitlease.server.lines import RefMove
-from gitlease.server.lost import lost
 from gitlease.server.refs import ServerRefs
 from gitlease.settings.sources import Settings
 from gitlease.store.tree import LEASE_FOLDERS, GitRecords, read_ledger
@@ -164,11 +164,12 @@ class WorkGuard:
         return touched(changed, named)
 
     def _judged(self, some: Sequence[Touched]) -> Iterator[GuardFinding]:
+        pusher = Actor(holder=self._holders[0] if self._holders else "")  # who holds none of them
         for ledger in self._ledgers:
             leases = self._leases(ledger, some)
             while chunk := list(islice(leases, LEASES_AT_ONCE)):
                 moment = Moment(now=_instant(self._now), seen=_written)
-                view = Viewpoint(self._actor(chunk), ledger.header.policy, moment)
+                view = Viewpoint(pusher, ledger.header.policy, moment)
                 yield from view.judge(some, chunk)
 
     def _leases(self, ledger: Ledger, some: Sequence[Touched]) -> Iterator[Lease]:
@@ -192,10 +193,6 @@ class WorkGuard:
         mine = any(lease.same_holder(Actor(holder)) for holder in self._holders)
         return lease.state is State.ACTIVE and not mine
 
-    def _actor(self, leases: Sequence[Lease]) -> Actor:
-        """Somebody who holds none of them."""
-        return Actor(holder=self._holders[0] if self._holders else "")
-
 
 def _unjudged(what: str) -> Illegal:
     return Illegal(
@@ -216,3 +213,47 @@ def _instant(wall_ms: int) -> Instant:
 def _written(lease: Lease) -> Sighting:
     """The server saw a record when it was written, which it was judged to be then."""
     return Sighting(at=_instant(lease.renewed_at), changed=False)
+
+
+def lost(
+    repository: Repository, refs: ServerRefs, moves: Sequence[RefMove], pusher: Sequence[str]
+) -> tuple[list[str], bool]:
+    """The commits that may be lost once these refs have moved, and whether there are too many.
+
+    Those are they that none of the server's refs has any more, and of the branch that HEAD names
+    also those that another ref has: they had landed there. Of any other only what others made, for
+    what one takes back of one's own elsewhere is nobody's loss. git may move some refs of a push
+    and refuse others, and a hook is not told which: what moves keeps nothing for the others, but
+    for what it has both before and after.
+
+    ``pusher`` are the addresses of whose push it is. Raises Invalid where git cannot tell.
+    """
+    moved, landed = set[str](), list[tuple[str, str]]()
+    dropped, old, kept = list[str](), list[str](), set[str]()
+    for move in moves:
+        if not move.old:
+            continue
+        name = refs.moved(move.ref)
+        moved.add(name)
+        if move.new:  # none: histories that have nothing in common, or no histories
+            said = ask(repository, "merge-base", "--all", move.old, move.new)
+            if said.timed_out:
+                raise Invalid("what is pushed cannot be listed")
+            kept |= set(said.out.decode("ascii", "replace").split() if said.code == 0 else ())
+        if move.new and name == refs.main:
+            landed.append((move.old, move.new))
+        elif move.old not in kept:
+            (dropped if name == refs.main else old).append(move.old)
+    moved |= {alias for alias, name in refs.points.items() if name in moved}
+    # Not --all: that has HEAD too, and those of work trees, which move with their branches.
+    others = (*(f"--exclude={name}" for name in sorted(moved)), "--glob=refs/*")
+    return taken_away(
+        repository,
+        landed=landed,
+        dropped=dropped,
+        others=old,
+        kept=kept,
+        refs=others,
+        holders=pusher,
+        strict=True,
+    )

@@ -10,9 +10,8 @@ from gitlease.verify.commit import BadOperations, StepCommit, StepRecordSaid, re
 from gitlease.verify.endings import check_end
 from gitlease.verify.form import BadForm, LeaseRecord, LedgerHeader, read_header
 from gitlease.verify.grants import check_exclusive, check_grant
-from gitlease.verify.header_rules import check_header
+from gitlease.verify.header_rules import check_header, check_message
 from gitlease.verify.listing_rules import ListingFile, check_listings
-from gitlease.verify.message_rules import check_message
 from gitlease.verify.record_files import RecordFiles
 from gitlease.verify.renewals import check_renewal
 from gitlease.verify.state import BrokenRule, JudgedStep, about, several

@@ -22,9 +22,8 @@ from gitlease.core.instant import MS
 from gitlease.core.persons import Addresses
 from gitlease.core.policy import DEFAULT_POLICY
 from gitlease.core.resources.pattern import fold
-from gitlease.engine.notices import unread_records
+from gitlease.engine.notices import told_by, unread_records
 from gitlease.engine.ports import Clock, LedgerStore, Snapshot, TaskFiles
-from gitlease.engine.settling import told_by
 from gitlease.guard.commit_facts import CommitFacts, CommitReader
 from gitlease.store.history_reader import HistoryReader, LedgerHistory
 

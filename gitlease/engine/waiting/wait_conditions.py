@@ -9,8 +9,8 @@ from gitlease.core.moves.operations import Operation
 from gitlease.engine.answers import NO_TURN, Answer, Turn
 from gitlease.engine.edges import Planned
 from gitlease.engine.ledger_session import LedgerSession
+from gitlease.engine.notices import told_by
 from gitlease.engine.ports import Snapshot
-from gitlease.engine.settling import told_by
 from gitlease.engine.waiting.head_watcher import HeadWatcher
 
 

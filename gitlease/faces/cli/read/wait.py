@@ -138,8 +138,8 @@ def watch_verb(
     gc.enable()
     if scope is not None and not words:
         raise UsageError("--scope needs a resource")
+    from gitlease.engine.notices import told_by
     from gitlease.engine.reading import check_known
-    from gitlease.engine.settling import told_by
     from gitlease.engine.waiting.watching import Watcher
 
     part = WHOLE if scope is None else scope
