@@ -307,11 +307,7 @@ class Ledger:
         if changes:
             found = [x for x in found if x.key not in changes]
             found += (new for _, new in changes.values() if new is not None and wanted(new))
-        return sorted(found, key=_order) if len(found) > 1 else found
-
-
-def _order(lease: Lease) -> tuple[str, str]:
-    return lease.key
+        return sorted(found, key=lambda lease: lease.key) if len(found) > 1 else found
 
 
 def count_token(header: Header) -> Header:

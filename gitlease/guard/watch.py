@@ -8,11 +8,8 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Mapping
-from enum import Enum
-from functools import cache
-from types import UnionType
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
+from gitlease.core.as_json import DAMAGE, from_json, to_json
 from gitlease.core.frozen import replace
 from gitlease.core.instant import MS
 from gitlease.engine.ports import Clock
@@ -27,11 +24,6 @@ FAILURE = "unreachable.json"
 MAX_BYTES = 32 * 1024 * 1024
 MAX_FAILURE = 16 * 1024
 LONGEST_MESSAGE = 1_000
-LARGEST = 1 << 62
-DAMAGE = (LookupError, TypeError, ValueError, AttributeError, OverflowError)
-"""What ``from_json`` raises, and what reads its result may, for a file that is not as written."""
-
-T = TypeVar("T")
 
 
 class WatchFolder:
@@ -100,59 +92,3 @@ class WatchFolder:
     def _version(self, layer: str) -> str:
         known = StateFolder(self._state(layer)).load()
         return known.version if known else ""
-
-
-# --- frozen values as JSON and back, by the types of their fields ---------------------------------
-
-
-def to_json(value: Any) -> Any:
-    """What ``json.dumps`` takes, of a frozen value, an enum's, or a tuple or mapping of such."""
-    if isinstance(value, Enum):
-        return value.value
-    if isinstance(value, tuple):
-        return [to_json(one) for one in value]
-    if isinstance(value, Mapping):
-        return {key: to_json(one) for key, one in value.items()}
-    fields = getattr(value, "__frozen_fields__", None)
-    return value if fields is None else {name: to_json(getattr(value, name)) for name in fields}
-
-
-def from_json(kind: type[T], data: Any) -> T:
-    """The value that ``to_json`` told, with nothing left out. Raises one of DAMAGE."""
-    known: Any = kind
-    found: T = _reader(known)(data)
-    return found
-
-
-@cache
-def _reader(kind: Any) -> Callable[[Any], Any]:
-    origin, inner = get_origin(kind), get_args(kind)
-    if origin is UnionType:
-        known = _reader(inner[0])
-        return lambda data: None if data is None else known(data)
-    if origin is tuple:
-        each = _reader(inner[0])
-        return lambda data: tuple(map(each, _exactly(list, data)))
-    if origin is Mapping:
-        each = _reader(inner[1])
-        return lambda data: {key: each(one) for key, one in _exactly(dict, data).items()}
-    if kind is int:
-        return _number
-    if kind in (str, bool):
-        return lambda data: _exactly(kind, data)
-    if issubclass(kind, Enum):
-        return lambda data: kind(data)
-    fields = [(name, _reader(of)) for name, of in get_type_hints(kind).items()]
-    return lambda data: kind(**{name: read(data[name]) for name, read in fields})
-
-
-def _exactly(kind: type[T], data: Any) -> T:
-    if type(data) is not kind:
-        raise TypeError
-    return data
-
-
-def _number(data: Any) -> int:
-    if abs(_exactly(int, data)) > LARGEST:
-        raise OverflowError
-    return data  # type: ignore[no-any-return]

@@ -12,8 +12,8 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
+from gitlease.core.as_json import DAMAGE, from_json, to_json
 from gitlease.core.errors import LeaseHeld, NotFound
 from gitlease.core.frozen import dataclass
 from gitlease.core.resources.pattern import fold
@@ -102,7 +102,7 @@ class RunsFolder:
         file = os.path.join(self._folder, record.id + RECORD)
         before = os.umask(0o077)
         try:
-            store_json(file, {"format": FORMAT, **_plain(record)})
+            store_json(file, {"format": FORMAT, **to_json(record)})
         finally:
             os.umask(before)
 
@@ -239,45 +239,13 @@ class RunsFolder:
         number = name.removesuffix(RECORD)
         if not isinstance(found, dict) or found.get("format") != FORMAT:
             return None
-        return _read({**found, "id": number, "log": self.log_of(number)})
+        with contextlib.suppress(*DAMAGE):
+            return from_json(RunRecord, {**found, "id": number, "log": self.log_of(number)})
+        return None
 
 
 def _is_of(record: RunRecord, resource: Resource) -> bool:
     return any(parse_resource(text) == resource for text in record.resources)
-
-
-def _plain(record: RunRecord) -> dict[str, Any]:
-    return {
-        name: list(value) if isinstance(value, tuple) else value
-        for name in RunRecord.__annotations__
-        if name != "log"
-        for value in (getattr(record, name),)
-    }
-
-
-def _read(found: dict[str, Any]) -> RunRecord | None:
-    """A record as it was kept; None for anything else."""
-    values: dict[str, Any] = {}
-    for name, kind in RunRecord.__annotations__.items():
-        value = found.get(name)
-        values[name] = tuple(value) if isinstance(value, list) else value
-        if not _KINDS[kind](values[name]):
-            return None
-    return RunRecord(**values)
-
-
-def _is_whole(value: object) -> bool:
-    return type(value) is int
-
-
-_KINDS: dict[str, Callable[[Any], bool]] = {
-    "str": lambda x: isinstance(x, str),
-    "int": _is_whole,
-    "str | None": lambda x: isinstance(x, str | None),
-    "int | None": lambda x: x is None or _is_whole(x),
-    "tuple[str, ...]": lambda x: isinstance(x, tuple) and all(isinstance(y, str) for y in x),
-    "tuple[int, ...]": lambda x: isinstance(x, tuple) and all(map(_is_whole, x)),
-}
 
 
 def _shorten(log: str) -> None:

@@ -86,14 +86,11 @@ def _check_digest(step: JudgedStep) -> None:
         if header.digest != old:
             step.breaks("digest", "a renewal changes the digest of the decisions")
         return
-    lines = [f"{id} {revision} {outcome}" for id, revision, outcome in _own_entries(step)]
+    own = (entry for entry in header.ring if entry[1] == header.revision)
+    lines = [f"{id} {revision} {outcome}" for id, revision, outcome in own]
     chained = sha256("\n".join([old or header.ledger_id, *lines]).encode()).hexdigest()
     if header.digest != chained:
         step.breaks("digest", "the digest does not follow from that before it")
-
-
-def _own_entries(step: JudgedStep) -> list[tuple[str, int, str]]:
-    return [entry for entry in step.header.ring if entry[1] == step.header.revision]
 
 
 def _check_outcomes(step: JudgedStep) -> None:

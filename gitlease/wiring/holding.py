@@ -47,7 +47,7 @@ def heartbeat_of(workspace: Workspace) -> Heartbeat:
     Of a loss that this clone comes to know it tells at once for grants that are kept ``sharp``.
     """
     with _lock:
-        key = _key(workspace)
+        key = workspace.ledger, workspace.identity.actor.holder
         if key not in _heartbeats:
             _heartbeats[key] = new_heartbeat(workspace, sharp=False)
         return _heartbeats[key]
@@ -62,7 +62,10 @@ def new_heartbeat(
     It asks as the person, for whichever runs the grants are of, and stays with the ledger and the
     holder that the workspace was opened with: what is checked out meanwhile is no loss.
     """
-    open_ledger = _opener(workspace)
+
+    def open_ledger(limit: float) -> LedgerSession:
+        return workspace.again(no_session=True, time_limit=limit, patience=2 * limit).ledger
+
     keeper = Keeper(open_ledger, clock=workspace.ledger.clock, early=early)
     return Heartbeat(keeper, glance=Sight(open_ledger).lost, sharp=sharp)
 
@@ -90,18 +93,6 @@ def _left(ledger: LedgerSession, lease_ids: Collection[str]) -> float:
         look = None
     ends = [x.expires_at for x in (look.leases if look else ()) if x.lease_id in lease_ids]
     return (max(ends) - ledger.clock.now().wall_ms) / MS if ends else float("inf")
-
-
-def _opener(workspace: Workspace) -> Callable[[float], LedgerSession]:
-    def open_ledger(limit: float) -> LedgerSession:
-        opened = workspace.again(no_session=True, time_limit=limit, patience=2 * limit)
-        return opened.ledger
-
-    return open_ledger
-
-
-def _key(workspace: Workspace) -> Key:
-    return workspace.ledger, workspace.identity.actor.holder
 
 
 def _forget() -> None:

@@ -16,7 +16,7 @@ from gitlease.core.resources.resource import GLOBAL_LAYER, LOCAL_LAYER
 from gitlease.engine.ports import Clock
 from gitlease.git.repository import Repository
 from gitlease.guard.idle_marker import drop_idle_marker, origin_of
-from gitlease.guard.inbox import InboxFolder
+from gitlease.guard.inbox import CarriedFolder, InboxFolder
 from gitlease.settings.sources import Location, Settings
 from gitlease.store.state import KNOWN_FILE
 
@@ -24,7 +24,6 @@ from gitlease.store.state import KNOWN_FILE
 _BY_PLACE = re.compile(r"includeif\.gitdir(?:/i)?:.*[^/*]\.path", re.IGNORECASE | re.DOTALL)
 
 if TYPE_CHECKING:
-    from gitlease.guard.carried import CarriedFolder
     from gitlease.guard.guarding import GuardService
     from gitlease.store.ref_store import RefLedgerStore
     from gitlease.store.transport import Remote
@@ -89,8 +88,6 @@ class LedgerPlace:
 
     def carried(self, actor: Actor) -> CarriedFolder:
         """What of the person's an actor's session carries."""
-        from gitlease.guard.carried import CarriedFolder
-
         return CarriedFolder(self.private, actor.holder, actor.session)
 
     def guard(self, actor: Actor, clock: Clock, *, layer: str) -> GuardService:

@@ -38,8 +38,8 @@ from gitlease.wiring.ledger import LedgerPlace
 
 if TYPE_CHECKING:
     from gitlease.engine.queue.queueing import TaskQueue
-    from gitlease.guard.carried import CarriedFolder
     from gitlease.guard.guarding import GuardService
+    from gitlease.guard.inbox import CarriedFolder
     from gitlease.settings.recognise import Fitting
 
 

@@ -29,7 +29,7 @@ from gitlease.engine.edges import EdgeRules, Edges
 from gitlease.engine.ports import Change, LedgerStep, Pending, Prepared, Snapshot, Swapped, TaskList
 from gitlease.engine.queue.queueing import TaskQueue
 from gitlease.faces.cli.app import run
-from gitlease.guard.carried import CarriedFolder
+from gitlease.guard.inbox import CarriedFolder
 
 NOON = 1_795_176_000_000  # 2026-11-20T12:00:00Z
 
