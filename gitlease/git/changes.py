@@ -19,7 +19,7 @@ from gitlease.git.changes_raw import (
     differs,
     read,
 )
-from gitlease.git.query import ask, is_id, refusal
+from gitlease.git.query import answered, ask, is_id, refusal
 from gitlease.git.repository import Repository
 
 COMMITS_AT_ONCE = 500  # ids in the arguments of one process
@@ -108,9 +108,7 @@ def _logged(repository: Repository, commits: Sequence[str], *, renames: bool) ->
         said = ask(repository, "log", *_LOG, *FORM, *moved, *commits, "--")
         if said.code == 0 or said.timed_out:
             break
-    if said.code != 0:
-        raise refusal(said, "commits cannot be read")
-    return said.out
+    return answered(said, "commits cannot be read")
 
 
 def _parents(repository: Repository, commit: str) -> list[str]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from gitlease.core.errors import Invalid
 from gitlease.core.frozen import dataclass
 from gitlease.core.trailers import Authorship
-from gitlease.git.query import ask, refusal
+from gitlease.git.query import answered, ask
 from gitlease.git.repository import Repository
 
 GITLINK, LINK = "160000", "120000"  # the modes of a submodule and of a symbolic link
@@ -66,10 +66,8 @@ def differs(
     if said.code != 0 and not said.timed_out and moved != NO_RENAMES:
         # To see renames contents are compared, which a partial clone may not have.
         said = ask(repository, *how, *FORM, *NO_RENAMES, *ends, "--", env=env)
-    if said.code != 0:
-        what = "what is staged cannot be read" if made is None else "commits cannot be read"
-        raise refusal(said, what)
-    return said.out
+    what = "what is staged cannot be read" if made is None else "commits cannot be read"
+    return answered(said, what)
 
 
 def by_commit(out: bytes) -> Iterator[tuple[str, Changed | None]]:

@@ -13,9 +13,8 @@ from typing import NamedTuple
 from gitlease.core.errors import Invalid
 from gitlease.core.instant import LATEST, MS
 from gitlease.git.changes_raw import FORM, Changed, by_commit
-from gitlease.git.query import ask, is_id, lines_as_input, refusal
+from gitlease.git.query import answered, ask, is_id, lines_as_input
 from gitlease.git.repository import Repository
-from gitlease.git.run import GitResult
 
 SECONDS = 120.0  # for one question
 
@@ -58,14 +57,7 @@ def read_log(repository: Repository, words: Sequence[str]) -> Iterator[Logged]:
     """
     form = (*FORM, *_QUIET, f"--format={_HEAD}{_CO_AUTHORS}")
     said = ask(repository, *_PLAIN, "log", *form, *words, timeout=SECONDS, env=PATHS)
-    return read_answer(answered(said, "the commits cannot be read").out)
-
-
-def answered(said: GitResult, what: str) -> GitResult:
-    """What git said. Raises Invalid where it failed."""
-    if said.code != 0:
-        raise refusal(said, what)
-    return said
+    return read_answer(answered(said, "the commits cannot be read"))
 
 
 def read_answer(out: bytes) -> Iterator[Logged]:
@@ -117,7 +109,7 @@ def usual_addresses(repository: Repository, emails: Iterable[str]) -> dict[str, 
         return {}
     with lines_as_input(f"<{email}>" for email in asked) as source:
         said = ask(repository, "check-mailmap", "--stdin", timeout=SECONDS, source=source)
-    lines = answered(said, "the mailmap cannot be read").out.decode("utf-8", "replace").splitlines()
+    lines = answered(said, "the mailmap cannot be read").decode("utf-8", "replace").splitlines()
     found = dict(zip(asked, lines, strict=False))
     return {
         email: match[1] if (match := re.search(r"<([^<>]*)>$", line)) else email

@@ -115,6 +115,13 @@ def refusal(said: GitResult, what: str) -> GitFailed:
     return GitFailed(f"{what}: {reason_of(said)}")
 
 
+def answered(said: GitResult, what: str) -> bytes:
+    """What git said. Raises Invalid, with what could not be done, where it failed."""
+    if said.code != 0:
+        raise refusal(said, what)
+    return said.out
+
+
 # --- why --------------------------------------------------------------------------------------
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from gitlease.core.lease import same_person
 from gitlease.git.changes import shallow
-from gitlease.git.query import ask, is_id, lines_as_input, refusal
+from gitlease.git.query import answered, ask, is_id, lines_as_input
 from gitlease.git.repository import Repository
 
 IDS_AT_ONCE = 500  # in the arguments of one process
@@ -56,10 +56,9 @@ def rev_range(
     else:
         with lines_as_input((*begin, *ends)) as source:
             said = ask(repository, "rev-list", *words, "--stdin", source=source)
-    if said.code != 0:
-        raise refusal(said, "what is to be pushed cannot be read")
+    listed = answered(said, "what is to be pushed cannot be read").decode("utf-8", "replace")
     # Not splitlines: an address may have what ends a line elsewhere.
-    found = (line.split("\0") for line in said.out.decode("utf-8", "replace").split("\n"))
+    found = (line.split("\0") for line in listed.split("\n"))
     return [RangeCommit(id, tuple(people)) for id, *people in found if people]
 
 
@@ -104,10 +103,9 @@ def in_range(
 def _rows(repository: Repository, *words: str) -> list[tuple[int, str]]:
     """Timestamps and ids."""
     said = ask(repository, "rev-list", "--timestamp", *words, "--")
-    if said.code != 0:
-        raise refusal(said, "the commits of the range cannot be listed")
     found = []
-    for line in os.fsdecode(said.out).splitlines():
+    listed = answered(said, "the commits of the range cannot be listed")
+    for line in os.fsdecode(listed).splitlines():
         at, _, commit = line.partition(" ")
         found.append((int(at[:18]) if at[:18].isdigit() else 0, commit.strip()))
     return found

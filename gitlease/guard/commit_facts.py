@@ -14,7 +14,7 @@ from gitlease.git.changes import committed
 from gitlease.git.changes_raw import NO_RENAMES, Changed, differs, read
 from gitlease.git.message import KEY
 from gitlease.git.objects import Absent, read_blobs
-from gitlease.git.query import ask, refusal
+from gitlease.git.query import answered, ask
 from gitlease.git.repository import Repository
 from gitlease.guard.changes_tasks import TaskTouched, blobs_of_tasks, task_status_changes, touched
 from gitlease.guard.rules import Touched
@@ -171,9 +171,7 @@ class CommitReader:
         mailmap = f"mailmap.blob={self._base}:.mailmap" if self._base else "mailmap.blob="
         settings = ("-c", mailmap, "-c", "trailer.separators=:")
         said = ask(replace(self._repository, toplevel=None), "--bare", *settings, *words)
-        if said.code != 0:
-            raise refusal(said, "the commits cannot be read")
-        return said.out
+        return answered(said, "the commits cannot be read")
 
 
 def _as_known(changed: Changed, known: Mapping[str, str]) -> Changed:

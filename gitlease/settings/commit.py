@@ -9,7 +9,7 @@ from gitlease.core.errors import Invalid
 from gitlease.git.changes_raw import LINK
 from gitlease.git.files import Unreadable
 from gitlease.git.objects import BLOB, BatchObjects, TooLarge
-from gitlease.git.query import GitFailed, ask, refusal
+from gitlease.git.query import GitFailed, answered, ask
 from gitlease.git.repository import Repository
 from gitlease.settings.file import FILE, MAX_BYTES, CommittedFile
 
@@ -41,10 +41,8 @@ def committed_settings(where: Repository, commit: str) -> CommittedFile:
 def _entry(where: Repository, commit: str, path: str) -> tuple[str, bytes] | None:
     """The mode and the bytes of a file or link; None where there is none of that name."""
     words = ("--literal-pathspecs", "ls-tree", "-z", "--full-tree", commit, "--", path)
-    said = ask(where, *words)
-    if said.code != 0:
-        raise refusal(said, f"{FILE} in {commit[:10]} cannot be read")
-    entry = os.fsdecode(said.out)
+    what = f"{FILE} in {commit[:10]} cannot be read"
+    entry = os.fsdecode(answered(ask(where, *words), what))
     if not entry:
         return None
     mode, kind, rest = entry.split(" ", 2)
@@ -56,4 +54,4 @@ def _entry(where: Repository, commit: str, path: str) -> tuple[str, bytes] | Non
     except TooLarge as large:
         raise Invalid(f"{FILE} in {commit[:10]} {large}") from None
     except Unreadable as why:
-        raise GitFailed(f"{FILE} in {commit[:10]} cannot be read: it {why}") from None
+        raise GitFailed(f"{what}: it {why}") from None

@@ -23,12 +23,11 @@ from gitlease.git.commit_log import (
     PATHS,
     SECONDS,
     Commit,
-    answered,
     read_log,
     usual_addresses,
 )
 from gitlease.git.objects import read_blobs
-from gitlease.git.query import ask
+from gitlease.git.query import answered, ask
 from gitlease.git.repository import Repository
 from gitlease.git.rev_range import commit_ids
 from gitlease.settings.sources import Tasks
@@ -217,7 +216,7 @@ class GitActivity:
         if said.code != 0 and commit_ids(self._repository, ["HEAD"]) == [None]:
             return {}
         found = {}
-        for line in answered(said, "the last commit cannot be read").out.split(b"\0")[:-1]:
+        for line in answered(said, "the last commit cannot be read").split(b"\0")[:-1]:
             about, _, path = line.partition(b"\t")
             found[os.fsdecode(path)] = about.decode("ascii").split(" ")[2]
         return found

@@ -12,8 +12,8 @@ from shlex import quote
 
 from gitlease.check.stale.facts import Lack
 from gitlease.core.edge import Task, printable
-from gitlease.git.commit_log import PATHS, SECONDS, answered
-from gitlease.git.query import ask
+from gitlease.git.commit_log import PATHS, SECONDS
+from gitlease.git.query import answered, ask
 from gitlease.git.remote_branches import HEADS, heads_asked
 from gitlease.git.repository import Repository, is_on
 from gitlease.settings.sources import Tasks
@@ -51,7 +51,7 @@ def lack_of_branches(
     if not work:
         return None
     said = ask(repository, "rev-list", *refs, "--", timeout=SECONDS)
-    here = frozenset(os.fsdecode(answered(said, "the commits cannot be read").out).split())
+    here = frozenset(os.fsdecode(answered(said, "the commits cannot be read")).split())
     missing = sorted(ref.removeprefix(HEADS) for ref, oid in work.items() if oid not in here)
     if not missing:
         return None
@@ -87,7 +87,7 @@ def left_out(repository: Repository, tasks: Tasks, places: Sequence[str]) -> lis
     words = ("ls-files", "-t", "-z", "--full-name", "--", *places)
     said = answered(ask(repository, *words, env=PATHS, timeout=SECONDS), "the index cannot be read")
     wanted, found = Wanted(tasks), []
-    for line in said.out.split(b"\0"):
+    for line in said.split(b"\0"):
         kind, _, name = line.partition(b" ")
         path = os.fsdecode(name)
         skipped = kind in (b"S", b"s") and wanted.covers(path)
