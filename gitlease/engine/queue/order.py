@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 
 from gitlease.core.edge import People, Progress, Task
+from gitlease.core.errors import NothingLeft
 from gitlease.core.expiry import Moment, holder_has
 from gitlease.core.frozen import dataclass
 from gitlease.core.lease import Actor, Lease, State
@@ -142,6 +144,24 @@ def hand_out(entries: Iterable[Entry]) -> list[Entry]:
     """
     free = (e for e in entries if e.claimable)
     return sorted(free, key=lambda e: (not e.parked, e.abandoned, e.depth, _order(e)))
+
+
+_WHY = {
+    WhyNot.DONE: "done",
+    WhyNot.STATUS: "in another status",
+    WhyNot.ASSIGNED: "assigned to others",
+    WhyNot.HELD: "held",
+    WhyNot.YOURS: "yours already",
+}
+
+
+def nothing_left(entries: Iterable[Entry], warnings: tuple[str, ...]) -> NothingLeft:
+    """The refusal that says what there is instead."""
+    counted = Counter(e.why_not for e in entries if e.why_not is not None)
+    why = ", ".join(f"{counted[kind]} {words}" for kind, words in _WHY.items() if counted[kind])
+    refusal = NothingLeft(f"nothing is left to claim{': ' + why if why else ''}")
+    refusal.warnings = warnings
+    return refusal
 
 
 def carrying(tasks: Sequence[Task], around: Surroundings) -> list[Carry]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 
@@ -29,9 +28,9 @@ from gitlease.engine.queue.order import (
     Carry,
     Entry,
     Surroundings,
-    WhyNot,
     carrying,
     hand_out,
+    nothing_left,
     survey,
 )
 
@@ -96,7 +95,7 @@ class TaskQueue:
         if ref is None:
             reading = self._claimable(reading, sure=not cached)
         if not reading.next_up:
-            raise _nothing_left(reading)
+            raise nothing_left(reading.entries, reading.warnings)
         return reading
 
     def find(self, resource: Resource, *, ref: str | None = None) -> FoundTask:
@@ -182,7 +181,7 @@ class TaskQueue:
         fresh = _without(self.queue(), skip)
         if not last and any(entry.task not in waiting for entry in fresh.next_up):
             raise _PlanAnew(fresh.warnings + passed)
-        raise _nothing_left(replace(fresh, warnings=fresh.warnings + passed))
+        raise nothing_left(fresh.entries, fresh.warnings + passed)
 
     def _claimable(self, reading: QueueReading, *, sure: bool) -> QueueReading:
         """Without the tasks at the head of the queue that a claim could not be made of.
@@ -391,24 +390,6 @@ def _problems(found: TaskList) -> tuple[str, ...]:
     if not found.tasks and not found.problems:
         said.append(NO_TASKS)
     return tuple(said)
-
-
-WHY = {
-    WhyNot.DONE: "done",
-    WhyNot.STATUS: "in another status",
-    WhyNot.ASSIGNED: "assigned to others",
-    WhyNot.HELD: "held",
-    WhyNot.YOURS: "yours already",
-}
-
-
-def _nothing_left(reading: QueueReading) -> NothingLeft:
-    """The refusal that says what there is instead."""
-    counted = Counter(e.why_not for e in reading.entries if e.why_not is not None)
-    why = ", ".join(f"{counted[kind]} {words}" for kind, words in WHY.items() if counted[kind])
-    refusal = NothingLeft(f"nothing is left to claim{': ' + why if why else ''}")
-    refusal.warnings = reading.warnings
-    return refusal
 
 
 def _with_warnings(answer: Answer, said: Sequence[str]) -> Answer:
