@@ -45,6 +45,8 @@ def check_layer(call: Call, reading: Reading) -> None:
     from gitlease.core.errors import NotFound
 
     known = [space.layer for space in replace(call, layer=None, _opened=None).workspace.in_use]
+    if call.layer.lower() in known:  # the configured one, in which nobody has claimed anything yet
+        return
     near = get_close_matches(call.layer, known, cutoff=0.5)
     hints = [f"did you mean {', '.join(near)}?"] if near else []
     message = f"there is no layer {call.layer}: nobody has claimed anything in it"
