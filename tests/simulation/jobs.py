@@ -64,7 +64,8 @@ class Jobs:
         """Whoever runs something has back what dead runs of this clone had bound."""
         alive = run.machine.alive
         for job in [x for x in alive if x.dead and not x.busy]:
-            if same_person(job.run.actor.holder, run.actor.holder):
+            gone = job.busy or job not in alive  # by another command, while this one had the last
+            if not gone and same_person(job.run.actor.holder, run.actor.holder):
                 job.busy = True
                 if not job.bound or self._world.command(run, "have back", job=job) == "ok":
                     alive.remove(job)
