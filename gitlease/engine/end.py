@@ -7,17 +7,17 @@ from collections.abc import Sequence
 from gitlease.core.edge import Progress
 from gitlease.core.errors import Invalid, LeaseHeld
 from gitlease.core.frozen import dataclass, replace
-from gitlease.core.lease import same_person
+from gitlease.core.lease import State, same_person
 from gitlease.core.moves.operations import Complete, Operation, Release, Retire, Retirement
 from gitlease.core.moves.retiring import RETIRED
 from gitlease.core.resources.resource import WHOLE, Resource
-from gitlease.engine.answers import Answer, several
+from gitlease.engine.answers import MAX_RESOURCES, Answer, joined, several
 from gitlease.engine.edges import Planned, changes_of
 from gitlease.engine.intents import COMPLETED, ENDED, PART
 from gitlease.engine.intents import RETIRED as GOAL
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.ports import Written
-from gitlease.engine.stepping import change_with_edges
+from gitlease.engine.stepping import change_with_edges, in_every
 from gitlease.engine.transaction import fresh_id
 
 
@@ -44,6 +44,31 @@ def release(
         if retired is None:
             raise
         return retired
+
+
+def release_all(
+    layers: Sequence[LedgerSession],
+    *,
+    note: str | None = None,
+    keep_status: bool = False,
+    commit: bool | None = None,
+) -> Answer:
+    """Drop everything that the session holds in these layers, in steps of so many resources.
+
+    What a layer refuses is among ``refused``; nothing is raised where there is another one.
+    """
+
+    def of_layer(session: LedgerSession) -> Answer:
+        look, answer = session.look(), Answer(status="released", changed=False)
+        mine = [x for x in look.leases if x.state is State.ACTIVE and x.answers_to(session.actor)]
+        wanted = list(dict.fromkeys(lease.resource for lease in mine))
+        for start in range(0, len(wanted), MAX_RESOURCES):
+            some = wanted[start : start + MAX_RESOURCES]
+            done = release(session, some, note=note, keep_status=keep_status, commit=commit)
+            answer = joined(answer, done)
+        return answer
+
+    return in_every(layers, "released", of_layer)
 
 
 def _retire_edge(

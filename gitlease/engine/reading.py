@@ -90,16 +90,22 @@ def read_log(
     *,
     resource: Resource | None = None,
     limit: int = 100,
+    since: int | None = None,
     cached: bool = False,
 ) -> Reading:
-    """The audit trail, newest first; of one resource where one is named."""
+    """The audit trail, newest first; of one resource where one is named.
+
+    ``since``, in wall-clock milliseconds: only what its writers say happened then or later.
+    """
 
     def ask(_head: Snapshot) -> Sequence[Event]:
-        events = session.store.history(session.layer, WHOLE_HISTORY if resource else limit)
-        if resource is None:
-            return events
-        wanted = fold(resource.text)
-        return [e for e in events if fold(e.resource or "") == wanted][:limit]
+        events: Sequence[Event] = session.store.history(
+            session.layer, limit if resource is None and since is None else WHOLE_HISTORY
+        )
+        if resource is not None:
+            wanted = fold(resource.text)
+            events = [e for e in events if fold(e.resource or "") == wanted]
+        return [e for e in events if since is None or e.at >= since][:limit]
 
     events, said = session.read(ask, cached=cached)
     return Reading(events=tuple(events), warnings=said)

@@ -217,6 +217,13 @@ class RunsFolder:
             with contextlib.suppress(OSError):
                 os.unlink(os.path.join(self._folder, number + ending))
 
+    def prune(self) -> int:
+        """Forget every run that has ended; how many those were."""
+        ended = [record for record in self.every() if not self.runs(record)]
+        for record in ended:
+            self.forget(record.id)
+        return len(ended)
+
     def tidy(self) -> None:
         """Forget the oldest ended runs, and shorten the logs of the others. It never fails."""
         drop_leftovers(self._folder)

@@ -127,11 +127,39 @@ def test_status(ada: Desk) -> None:
     rows = [line.split("\t") for line in ada.ok("status").out.splitlines()]
     assert rows[0] == ["ledger", "origin (memory)"]
     assert rows[1] == ["layer", "global"]
-    assert rows[4:6] == [["you", "ada@example.com", ""], ["leases", "3", "1"]]
-    assert ["active", "bob@example.com", "1", "2026-11-20T12:00:00Z"] in rows
+    assert rows[4:6] == [["you", "ada@example.com", ""], ["leases", "3", "2", "0", "1"]]
+    assert ["active", "bob@example.com", "1", "2026-11-20T12:00:00Z", ""] in rows
+    assert ["active", "ada@example.com", "1", "2026-11-20T12:00:00Z", "build-7"] in rows
     told = ada.ok("status", terminal=True).out
-    assert "leases    3 live, 1 yours\n" in told
+    assert "leases    3 live, 2 yours (1 in this session)\n" in told
     assert "active    bob@example.com, 1 lease, last seen 0s ago\n" in told
+
+
+def test_what_has_expired_is_counted_apart(ada: Desk) -> None:
+    ada.clock.advance(15 * 60 + 5)
+    told = ada.ok("status", terminal=True).out
+    assert "leases    1 live, 2 expired, 2 yours (1 in this session)\n" in told
+
+
+def test_the_log_since_a_time(ada: Desk) -> None:
+    ada.clock.advance(3_600)
+    ada.ok("claim", "later")
+    events = ada.ok("log", "--since", "2026-11-20T12:30Z", "--json").json["events"]
+    assert [event["resource"] for event in events] == ["later"]
+    assert len(ada.ok("log", "--since", "2026-11-20").out.splitlines()) > 1
+    assert ada.ok("log", "--since", "2100-01-01").out == ""
+    refused = ada.run("log", "--since", "yesterday")
+    assert (refused.code, "since 'yesterday' is neither a time" in refused.err) == (2, True)
+
+
+def test_everything_of_a_session_is_released_in_every_layer(ada: Desk) -> None:
+    ran = ada.ok("release", "--all")
+    assert "released F001" in ran.out
+    held = [row.split("\t")[0] for row in ada.ok("list").out.splitlines()]
+    assert held == ["my-other-session", "theirs"]
+    assert ada.ok("release", "--all").out == "you hold nothing here: nothing to release\n"
+    for words in (("release",), ("release", "--all", "F001"), ("release", "--all", "--scope", "x")):
+        assert ada.run(*words).code == 2
 
 
 def test_log(ada: Desk) -> None:

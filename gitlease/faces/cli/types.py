@@ -16,6 +16,29 @@ def duration(what: str) -> Callable[[str], int]:
     return read
 
 
+def since(text: str) -> int:
+    """Wall-clock milliseconds of a date, a time, or so long ago. UsageError for anything else."""
+    import time
+    from datetime import UTC, datetime
+
+    from gitlease.core.duration import parse_duration
+    from gitlease.core.errors import UsageError
+    from gitlease.core.instant import MS
+
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        pass
+    else:
+        known = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+        return round(known.timestamp() * MS)
+    try:
+        return time.time_ns() // 1_000_000 - parse_duration(text, what="since") * MS
+    except UsageError:
+        message = f"since {text[:40]!r} is neither a time (2026-01-31, 2026-01-31T10:00Z) nor so"
+        raise UsageError(f"{message} long ago (2d)") from None
+
+
 def scope(text: str) -> str:
     """A scope of a resource's work. UsageError for a bad one."""
     from gitlease.core.resources.resource import parse_scope

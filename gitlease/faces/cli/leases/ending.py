@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gitlease.core.errors import UsageError
 from gitlease.core.resources.pattern import fold
 from gitlease.faces import sentences, task_words, wire
-from gitlease.faces.cli import output, types
+from gitlease.faces.cli import output, refusals, types
 from gitlease.faces.cli.leases.claiming import commit_option
 from gitlease.faces.cli.leases.holding import OWN_SCOPES
 from gitlease.faces.cli.verb import LEASE_EXITS, Verb, flag
@@ -29,18 +30,21 @@ Where it is a task, you are no longer assigned in its file, and a status of in p
 to do, unless somebody else is on it or a part of it is finished. It may be repeated: with nothing
 of yours to give back it succeeds all the same. What another holds is refused and names the holder,
 and so is a task that another is assigned to, also once it counts as abandoned: claim it first.
-A note tells whoever comes next how far you got.""",
+A note tells whoever comes next how far you got. --all gives back everything of this session, in
+every layer; without a session, what you hold without one.""",
     examples=(
         "gitlease release F001",
         "gitlease release F001 --note 'parser done, tests red'",
         "gitlease release F001 --commit        # and commit the line in its task file, alone",
         "gitlease release src/auth/ docs/auth.md",
+        "gitlease release --all",
     ),
     exits=LEASE_EXITS,
     done="you hold none of them",
     scope=OWN_SCOPES,
 )
-@click.argument("words", metavar="RESOURCE...", nargs=-1, required=True)
+@click.argument("words", metavar="[RESOURCE]...", nargs=-1)
+@flag("--all", help="Everything of this session.")
 @click.option("--note", metavar="TEXT", type=types.note, help="Leave a note for the next holder.")
 @flag("--keep-status", help="Leave the status in the task file as it is.")
 @commit_option
@@ -49,13 +53,20 @@ def release_verb(
     call: Call,
     *,
     words: tuple[str, ...],
+    all: bool,
     note: str | None,
     keep_status: bool,
     commit: bool | None,
     scope: str | None,
-) -> None:
+) -> int:
     from gitlease.engine import end
 
+    if all:
+        if words or scope is not None:
+            raise UsageError("--all gives back everything: it takes no resource and no --scope")
+        return _release_all(call, note=note, keep_status=keep_status, commit=commit)
+    if not words:
+        raise UsageError("name what to release, or use --all")
     resources = call.resources(words)
     answer = end.release(
         call.ledger, resources, scope=scope, note=note, keep_status=keep_status, commit=commit
@@ -63,6 +74,28 @@ def release_verb(
     call.answer_verb(
         answer, wire.ended(answer), show=lambda: _show_released(answer, resources, note)
     )
+    return 0
+
+
+def _release_all(call: Call, *, note: str | None, keep_status: bool, commit: bool | None) -> int:
+    from gitlease.engine import end
+
+    layers = [space.ledger for space in call.workspace.in_use]
+    answer = end.release_all(layers, note=note, keep_status=keep_status, commit=commit)
+
+    def show() -> None:
+        output.lines(f"released {call.named(view)}" for view in answer.leases)
+        output.lines(task_words.edited(answer))
+        if not answer.leases and not answer.refused:
+            output.line("you hold nothing here: nothing to release")
+
+    if answer.refused:  # both are told, and the refusal counts
+        call.warnings += answer.warnings
+        if not call.json:
+            show()
+        return refusals.tell_partly(call, answer.refused, wire.ended(answer))
+    call.answer_verb(answer, wire.ended(answer), show=show)
+    return 0
 
 
 def _show_released(answer: Answer, resources: Sequence[Resource], note: str | None) -> None:

@@ -9,25 +9,28 @@ from typing import TYPE_CHECKING
 import click
 
 from gitlease.core.duration import humanize_duration
+from gitlease.core.lease import same_person
 from gitlease.faces import wire
 from gitlease.faces.cli import output
 from gitlease.faces.cli.read.reading import check_layer, is_current
 from gitlease.faces.cli.verb import READING_EXITS, Verb
 
 if TYPE_CHECKING:
+    from gitlease.core.lease import Actor
     from gitlease.core.view import LeaseView
     from gitlease.engine.answers import Reading
     from gitlease.faces.cli.call import Call
 
 
-Active = tuple[str, int, datetime]
-"""A holder, how many leases it has, and when it was last active."""
+Active = tuple[str, str | None, int, datetime]
+"""A holder and a session of theirs, how many leases it has, and when it was last active."""
 
 
 @click.command(
     "status",
     cls=Verb,
-    help="""The ledger at a glance: where it is, how many leases are live, who is active.""",
+    help="""The ledger at a glance: where it is, how many leases are live, and who is active, each
+session apart.""",
     examples=("gitlease status", "gitlease status --json", "gitlease status --cached"),
     exits=READING_EXITS,
     done="answered",
@@ -48,8 +51,13 @@ def status_verb(call: Call, *, cached: bool) -> None:
         "session": call.actor.session,
         "ledger": _ledger(call, reading),
         "active": [
-            {"holder": holder, "leases": count, "last_activity": wire.seconds(last)}
-            for holder, count, last in active
+            {
+                "holder": holder,
+                "session": session,
+                "leases": count,
+                "last_activity": wire.seconds(last),
+            }
+            for holder, session, count, last in active
         ],
     }
     call.answer(
@@ -61,12 +69,12 @@ def status_verb(call: Call, *, cached: bool) -> None:
 
 
 def _active(views: Sequence[LeaseView]) -> list[Active]:
-    """Who holds how many, whoever was active last coming first."""
-    grouped: dict[str, list[LeaseView]] = {}
+    """Who holds how many in which session, whoever was active last coming first."""
+    grouped: dict[tuple[str, str | None], list[LeaseView]] = {}
     for view in views:
-        grouped.setdefault(view.holder, []).append(view)
-    found = [(h, len(views), max(v.renewed_at for v in views)) for h, views in grouped.items()]
-    return sorted(found, key=lambda active: active[2], reverse=True)
+        grouped.setdefault((view.holder, view.session), []).append(view)
+    found = [(*who, len(some), max(v.renewed_at for v in some)) for who, some in grouped.items()]
+    return sorted(found, key=lambda active: active[3], reverse=True)
 
 
 def _ledger(call: Call, reading: Reading) -> wire.Document:
@@ -83,7 +91,6 @@ def _show_status(
     call: Call, reading: Reading, views: Sequence[LeaseView], active: Sequence[Active]
 ) -> None:
     now, actor, ledger = call.now(), call.actor, _ledger(call, reading)
-    mine = sum(view.mine for view in views)
     known = f"id {ledger['id']}, revision {ledger['revision']}" if ledger["id"] else "none yet"
     you = f"{actor.holder}, session {actor.session or 'none'}"
     facts = [
@@ -92,14 +99,28 @@ def _show_status(
         ("id", "", (ledger["id"] or "",)),
         ("revision", "", (str(ledger["revision"]),)),
         ("you", you, (actor.holder, actor.session or "")),
-        ("leases", f"{len(views)} live, {mine} yours", (str(len(views)), str(mine))),
+        _counted(views, actor),
     ]
-    for holder, count, last in active:
+    for holder, session, count, last in active:
         ago = humanize_duration(int((now - last).total_seconds()))
+        who = holder if session is None else f"{holder}, session {session}"
         leases = "1 lease" if count == 1 else f"{count} leases"
-        fields = (holder, str(count), wire.seconds(last))
-        facts.append(("active", f"{holder}, {leases}, last seen {ago} ago", fields))
+        fields = (holder, str(count), wire.seconds(last), session or "")
+        facts.append(("active", f"{who}, {leases}, last seen {ago} ago", fields))
     output.facts(facts)
+
+
+def _counted(views: Sequence[LeaseView], actor: Actor) -> tuple[str, str, tuple[str, ...]]:
+    """How many leases are live, how many have expired and not lapsed, and how many are one's own.
+
+    One's own are those of all one's sessions.
+    """
+    live = sum(view.state == "active" for view in views)
+    yours = [view for view in views if same_person(view.holder, actor.holder)]
+    here, expired = sum(view.mine for view in yours), len(views) - live
+    words = f"{live} live" + (f", {expired} expired" if expired else "") + f", {len(yours)} yours"
+    words += f" ({here} in this session)" if here != len(yours) else ""
+    return "leases", words, (str(live), str(len(yours)), str(expired), str(here))
 
 
 @click.command(

@@ -11,7 +11,7 @@ from gitlease.core.instant import rfc3339
 from gitlease.core.lease import same_person
 from gitlease.core.resources.resource import WHOLE
 from gitlease.faces import sentences, wire
-from gitlease.faces.cli import output
+from gitlease.faces.cli import output, types
 from gitlease.faces.cli.output import Row
 from gitlease.faces.cli.verb import READING_EXITS, Verb, flag
 
@@ -138,15 +138,26 @@ def _row(view: LeaseView, actor: Actor, now: datetime) -> Row:
 
 Piped, each line has, separated by tabs: at, kind, resource, scope, by, holder, session, token,
 reason, detail.""",
-    examples=("gitlease log", "gitlease log F001", "gitlease log -n 20 --json"),
+    examples=(
+        "gitlease log",
+        "gitlease log F001",
+        "gitlease log --since 2d",
+        "gitlease log -n 20 --json",
+    ),
     exits=READING_EXITS,
     done="answered",
     cached=True,
 )
 @click.argument("word", metavar="[RESOURCE]", required=False)
 @click.option("-n", "--limit", metavar="N", default="50", help="At most so many (default: 50).")
+@click.option(
+    "--since",
+    metavar="T",
+    type=types.since,
+    help="Only what happened since a time in UTC (2026-01-31T10:00Z), or so long ago (2d).",
+)
 @click.pass_obj
-def log_verb(call: Call, *, word: str | None, limit: str, cached: bool) -> None:
+def log_verb(call: Call, *, word: str | None, limit: str, since: int | None, cached: bool) -> None:
     from gitlease.engine.reading import read_log
 
     if not limit.isascii() or not limit.isdigit() or int(limit[:9]) < 1:
@@ -154,7 +165,9 @@ def log_verb(call: Call, *, word: str | None, limit: str, cached: bool) -> None:
     resource = None if word is None else call.resource(word)
     named = [] if resource is None else [resource]
     call.cached = call.typed("log", *named, options=["--cached"])
-    reading = read_log(call.ledger, resource=resource, limit=int(limit[:9]), cached=cached)
+    reading = read_log(
+        call.ledger, resource=resource, limit=int(limit[:9]), since=since, cached=cached
+    )
     call.answer(
         {"events": [wire.event(event) for event in reading.events]},
         warnings=reading.warnings,

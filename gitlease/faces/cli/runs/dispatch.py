@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 HEADINGS = ("RESOURCE", "STATE", "SINCE", "SESSION", "PID", "COMMAND", "LOG")
 STYLES = {"running": "green", "lost": "red", "failed": "red", "killed": "red"}
 SHOWN = 1_048_576  # bytes of a log in a JSON document: its end
-MODES = ("--list", "--logs", "--stop")
+MODES = ("--list", "--logs", "--stop", "--prune")
 
 
 @click.command(
@@ -44,7 +44,7 @@ and in GITLEASE_BRIEF a file with the task, its paths, the notes on it and what 
 
 --list shows the runs of this clone, --logs R prints what the newest run of R has printed, --stop R
 ends the run of R and waits for that. Of runs that have ended, the last 50 are remembered, and the
-last 16 MiB of their logs.""",
+last 16 MiB of their logs; --prune forgets them all, and removes their logs.""",
     advice=LENGTHS,
     examples=(
         "gitlease dispatch F001 -- ./agent.sh",
@@ -52,6 +52,7 @@ last 16 MiB of their logs.""",
         "gitlease dispatch --list",
         "gitlease dispatch --logs F001 --follow",
         "gitlease dispatch --stop F001",
+        "gitlease dispatch --prune",
     ),
     exits=LEASE_EXITS,
     no=("held", "wait_timeout", "nothing_left"),
@@ -63,6 +64,7 @@ last 16 MiB of their logs.""",
 @click.option("--logs", metavar="R", help="Print what the newest run of R has printed.")
 @flag("--follow", help="With --logs: go on until the run has ended.")
 @click.option("--stop", metavar="R", help="End the run of R.")
+@flag("--prune", help="Forget the runs of this clone that have ended.")
 @run_options
 @click.pass_obj
 def dispatch_verb(
@@ -74,13 +76,11 @@ def dispatch_verb(
     logs: str | None,
     follow: bool,
     stop: str | None,
+    prune: bool,
     **options: Any,
 ) -> None:
-    chosen = [
-        name
-        for name, given in zip(MODES, (list, logs is not None, stop is not None), strict=True)
-        if given
-    ]
+    given = zip(MODES, (list, logs, stop, prune), strict=True)
+    chosen = [name for name, value in given if value not in (None, False)]
     if follow and logs is None:
         raise UsageError("--follow needs --logs")
     if follow and call.json:
@@ -96,6 +96,8 @@ def dispatch_verb(
         _logs(call, logs, follow=follow)
     elif stop is not None:
         _stop(call, stop)
+    else:
+        _prune(call)
 
 
 # --- dispatching ----------------------------------------------------------------------------------
@@ -179,6 +181,14 @@ def _list(call: Call) -> None:
         {"runs": [wire.background(record, state) for record, state in found]},
         show=lambda: output.table(HEADINGS, rows, otherwise="no background runs in this clone"),
     )
+
+
+def _prune(call: Call) -> None:
+    from gitlease.wiring.dispatch import runs_of
+
+    count = runs_of(call.workspace).prune()
+    said = f"forgot {count} ended run{'' if count == 1 else 's'}"
+    call.answer({"status": "pruned", "count": count}, show=lambda: output.line(said))
 
 
 def _row(record: RunRecord, state: str, now: datetime) -> Row:
