@@ -27,6 +27,7 @@ from gitlease.faces.agents import answers, background, claude, codex, cursor, ha
 from gitlease.faces.agents.events import MAX_BYTES, EventKind
 from gitlease.guard.guarding import GuardService
 from gitlease.guard.inbox import InboxFolder
+from gitlease.install.agents.hosts import MCP_EDITS
 
 ROOT = str(Path(__file__).parents[2])
 EVENTS = Path(__file__).with_name("agent_events")
@@ -190,6 +191,25 @@ def test_a_patch_of_a_thousand_files_is_cut_and_says_so(desks: tuple[Desk, Seats
 
 
 # --- before an edit -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "paths"),
+    [
+        ("mcp__fs__write_file", {"path": "src/a.py", "content": "docs/b.py"}, ("src/a.py",)),
+        ("mcp__fs__move_file", {"source": "a", "destination": "file:///r/b"}, ("a", "/r/b")),
+        ("mcp__code__edit", {"file_paths": ["a", 7, "", "b"]}, ("a", "b")),
+        ("mcp__web__update_page", {"uri": "https://example.com/a"}, ()),
+        ("mcp__fs__read_file", {"path": "src/a.py"}, ()),
+        ("Bash", {"path": "src/a.py"}, ()),
+    ],
+)
+def test_of_an_mcp_server_s_tools_those_that_edit_are_judged(
+    tool: str, arguments: dict[str, Any], paths: tuple[str, ...]
+) -> None:
+    data = {"session_id": "s", "tool_name": tool, "tool_input": arguments}
+    assert claude.read(EventKind.BEFORE_EDIT, data).paths == paths
+    assert bool(re.search(MCP_EDITS, tool)) == (tool not in ("mcp__fs__read_file", "Bash"))
 
 
 @pytest.mark.parametrize("name", names("before-edit"))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Any
@@ -18,6 +19,11 @@ from gitlease.core.frozen import dataclass
 MAX_BYTES = 4 * 1024 * 1024
 MAX_PATHS = 1_000
 MAX_WORD = 4_096
+# Tools of MCP servers that edit, by their names, and the arguments that name what they edit.
+MCP = re.compile(
+    r"mcp__.*(write|edit|create|delete|remove|move|rename|replace|insert|append|patch|update|apply)"
+)
+MCP_PATHS = re.compile(r"(.*_)?(path|file|filename|filepath|source|destination|uri)s?", re.I)
 PATCH = ("*** Add File:", "*** Update File:", "*** Delete File:", "*** Move to:")
 
 
@@ -111,12 +117,25 @@ def edited(data: Mapping[str, Any], names: Sequence[str]) -> tuple[tuple[str, ..
     """The files that a tool is about to edit, and whether there were more than are looked at."""
     words = tool_input(data)
     named = [word for name in names if (word := text(words, name))]
+    if MCP.match(text(data, "tool_name")):
+        named += _named_by(words)
     found: dict[str, None] = dict.fromkeys(named)
     for value in (words.get(name) for name in ("command", "patch", "input")):
         for part in value if isinstance(value, list) else [value]:
             if isinstance(part, str) and "*** " in part:
                 found |= dict.fromkeys(patched(part))
     return tuple(found)[:MAX_PATHS], len(found) > MAX_PATHS
+
+
+def _named_by(words: Mapping[str, Any]) -> Iterator[str]:
+    """The files that the arguments of any tool name: what looks like one counts as one."""
+    for name, value in words.items():
+        values = value if isinstance(value, list) else [value]
+        for part in values[: MAX_PATHS + 1] if MCP_PATHS.fullmatch(name) else ():
+            if isinstance(part, str) and _is_of_use(part):
+                word = part.removeprefix("file://")
+                if "://" not in word:
+                    yield word
 
 
 def patched(patch: str) -> Iterator[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections import Counter
 from typing import Any
 
 from gitlease.core.errors import Invalid
@@ -64,10 +65,10 @@ def status(host: Host, place: AgentFile) -> Installed:
     except Invalid as error:
         every = tuple(hook.event for hook in host.hooks)
         return Installed(file=place.name, events=(), missing=every, problem=error.message)
-    found = {(event, str(handler.get("command"))) for event, handler in entries(data)}
+    found = Counter((event, str(handler.get("command"))) for event, handler in entries(data))
     keeps = any(command.endswith(" --keep") for _, command in found)
-    there = {h.event for h in host.hooks if (h.event, host.command(h, keep=keeps)) in found}
-    missing = tuple(h.event for h in host.hooks if h.event not in there)
+    wanted = Counter((h.event, host.command(h, keep=keeps)) for h in host.hooks)
+    missing = tuple(event for (event, command), n in wanted.items() if found[event, command] < n)
     events = tuple(dict.fromkeys(event for event, _ in sorted(found)))
     return Installed(file=place.name, events=events, missing=missing, keep=keeps)
 

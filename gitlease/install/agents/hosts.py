@@ -15,6 +15,10 @@ Json = dict[str, Any]
 _OURS = re.compile(
     r'"?(?:\S*[\\/])?(?:gitlease|git-lease|git lease)(?:\.exe)?"? agent [a-z]+ \S+.*'
 )
+# Of MCP servers those tools that edit, by their names; the same words as in faces/agents/events.py.
+MCP_EDITS = (
+    "mcp__.*(write|edit|create|delete|remove|move|rename|replace|insert|append|patch|update|apply)"
+)
 EDITS = "Edit|Write|MultiEdit|NotebookEdit"
 PATCHES = "apply_patch|Edit|Write"
 CURSOR_EDITS = "Write|Edit|MultiEdit|StrReplace|Delete|EditNotebook|ApplyPatch"
@@ -61,6 +65,7 @@ def _hooks(edits: str) -> tuple[Hook, ...]:
         Hook("SessionStart", "session-start"),
         Hook("SubagentStart", "subagent-start"),
         Hook("PreToolUse", "before-edit", edits),
+        Hook("PreToolUse", "before-edit", MCP_EDITS),  # apart: names alone are matched exactly
         Hook("PostToolUse", "after-tool", timeout=5),
         Hook("SubagentStop", "subagent-stop", timeout=5),
         Hook("SessionEnd", "session-end", timeout=5),
