@@ -707,3 +707,34 @@ def test_what_a_step_has_run_out_it_may_claim_as_a_part_of_the_whole() -> None:
     over = RunOut(id=fresh(), actor=JO, grants=(grant_of(mine),))
     ledger, outcome = step(ledger, over, claim(JO), when=moment(1))
     assert ([x.scope for x in leases_in(ledger)], outcome.status) == (["*"], "run_out")
+
+
+# --- work that was finished in parts ----------------------------------------------------------
+
+
+def finished_in_parts() -> Ledger:
+    ledger = empty()
+    for scope in ("x", "y"):
+        ledger, _ = step(ledger, claim(JO, scope=scope), when=moment(0))
+    for scope in ("x", "y"):
+        ledger, _ = step(ledger, complete(JO, scope=scope), when=moment(1))
+    return ledger
+
+
+@pytest.mark.parametrize("scope", ["*", "x", "z"])
+def test_what_was_finished_part_by_part_is_finished(scope: str) -> None:
+    ledger = finished_in_parts()
+    with pytest.raises(PolicyRefused):
+        step(ledger, claim(KIM, scope=scope), when=moment(2))
+    again, _ = step(ledger, claim(KIM, scope=scope, reopen=True), when=moment(2))
+    left = {x.scope for x in again.leases_of(parse_resource("F001")) if x.state is State.COMPLETED}
+    assert left == ({"x", "y"} - {scope} if scope != "*" else set())
+
+
+def test_a_part_is_not_the_whole_while_another_is_open_or_alone() -> None:
+    ledger, _ = step(empty(), claim(JO, scope="x"), when=moment(0))
+    ledger, _ = step(ledger, complete(JO, scope="x"), when=moment(1))
+    ledger, _ = step(ledger, claim(KIM, scope="z"), when=moment(2))
+    ledger, _ = step(ledger, claim(JO, scope="y"), when=moment(2))
+    ledger, _ = step(ledger, complete(JO, scope="y"), when=moment(3))
+    step(ledger, claim(JO, scope="w"), when=moment(4))

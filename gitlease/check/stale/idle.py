@@ -14,12 +14,12 @@ from gitlease.check.stale.facts import BranchWork, Edge, Held, Past, Sign, by_re
 from gitlease.core.edge import Task
 from gitlease.core.frozen import dataclass
 from gitlease.core.instant import MS
+from gitlease.core.moves.conflicts import finishing
 from gitlease.core.moves.retiring import RETIRED
 from gitlease.core.outcome import Event
 from gitlease.core.persons import Persons
 from gitlease.core.resources import pattern
 from gitlease.core.resources.pattern import fold
-from gitlease.core.resources.resource import WHOLE
 
 SKEW = 86_400 * MS  # what a date may lie in the future before it is not believed
 SHORT = 10  # digits of a commit's id that people are shown
@@ -72,7 +72,9 @@ def open_edges(tasks: Iterable[Task], records: Sequence[Held], persons: Persons)
 
 def is_done(task: Task, records: Iterable[Held]) -> bool:
     """Whether a task is done, by its file or by the ledger."""
-    return task.is_done or any(x.done and x.lease.scope == WHOLE for x in records)
+    found = list(records)
+    whole = {x.lease_id for x in finishing([record.lease for record in found])}
+    return task.is_done or any(x.done and x.lease.lease_id in whole for x in found)
 
 
 def judge(

@@ -22,6 +22,7 @@ from gitlease.core.moves.conflicts import (
     named_in_file,
     refuse,
     rivals_of,
+    shares,
     yields,
 )
 from gitlease.core.moves.operations import MAX_PATHS, MAX_PATHS_LENGTH, Claim, Complete
@@ -63,7 +64,13 @@ def claim(ledger: Ledger, op: Claim, moment: Moment) -> tuple[Ledger, Outcome]:
         raise assigned_error(op.resource, op.scope, tuple(a for a in named if a not in gone))
     if not ours:
         give_way(ledger, op, moment)
-    displaced = [lease for lease, how in stood if yields(how, op)]
+    # Of finished work that is opened again, what was done in other parts stays done.
+    apart_done = {
+        x.lease_id
+        for x in rivals
+        if x.state is State.COMPLETED and op.scope != WHOLE and not shares(x, op.scope)
+    }
+    displaced = [x for x, how in stood if yields(how, op) and x.lease_id not in apart_done]
     taken = named if apart else ()
     if mine is not None and own is Relation.PARKED:
         # A new promise, by a new grant: whoever still works under the parked one is fenced off.

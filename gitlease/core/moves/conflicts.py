@@ -30,7 +30,9 @@ def rivals_of(
     Completed work stands in the way of its own name only, not of whatever its paths touched, and a
     part that is completed not of the whole, of which other parts are still to be done.
     """
-    named = [x for x in ledger.leases_of(resource) if _shares(x, scope)]
+    records = ledger.leases_of(resource)
+    done = {x.lease_id for x in finishing(records)}
+    named = [x for x in records if x.lease_id in done or shares(x, scope)]
     own = resource.pattern
     wanted = paths if own is None else (own, *paths)
     if not wanted:
@@ -38,6 +40,17 @@ def rivals_of(
     have = {x.key for x in named}
     pathy = (x for x in ledger.leases_with_paths() if x.key not in have)
     return named + [x for x in pathy if x.state is State.ACTIVE and overlaps(resource, wanted, x)]
+
+
+def finishing(records: Sequence[Lease]) -> list[Lease]:
+    """The completed records of one resource by which all of it is done; none where it is not.
+
+    That is one of the whole; or those of several parts, where nobody is on any other.
+    """
+    done = [x for x in records if x.state is State.COMPLETED]
+    if whole := [x for x in done if x.scope == WHOLE]:
+        return whole
+    return done if len(done) > 1 and len(done) == len(records) else []
 
 
 def overlaps(resource: Resource, wanted: tuple[str, ...], lease: Lease) -> tuple[str, str] | None:
@@ -57,7 +70,8 @@ def relations(
     return [(x, relation(x, actor, policy, moment)) for x in ledger.leases_of(resource)]
 
 
-def _shares(lease: Lease, scope: str) -> bool:
+def shares(lease: Lease, scope: str) -> bool:
+    """Whether a record and a claim of a scope of the same resource are about common work."""
     if lease.state is State.COMPLETED and lease.scope != WHOLE:
         return fold(lease.scope) == fold(scope)
     return scopes_overlap(lease.scope, scope)

@@ -15,7 +15,7 @@ from gitlease.core.frozen import replace
 from gitlease.core.lease import Lease, State, lease_key
 from gitlease.core.ledger import Ledger
 from gitlease.core.moves.claiming import event, give_notice, tell_assignees, without
-from gitlease.core.moves.conflicts import held_error, relations
+from gitlease.core.moves.conflicts import finishing, held_error, relations
 from gitlease.core.moves.holding import noted
 from gitlease.core.moves.operations import Retire, Retirement
 from gitlease.core.outcome import Event, Outcome
@@ -101,7 +101,10 @@ def _lapsed(ledger: Ledger, item: Retirement, op: Retire, moment: Moment) -> lis
         and (x, how) not in kept
         and any(a.is_holder(x.holder) for a in item.unassigned)
     ]
-    finished = next((x for x, how in stood if how is Relation.COMPLETED and x.scope == WHOLE), None)
+    whole = {x.lease_id for x in finishing([x for x, _ in stood])}
+    finished = next(
+        (x for x, how in stood if how is Relation.COMPLETED and x.lease_id in whole), None
+    )
     if kept:
         raise held_error(item.resource, None, kept, ledger.header.policy, moment)
     if finished is not None and item.unassigned:

@@ -12,11 +12,11 @@ from gitlease.core.errors import NothingLeft
 from gitlease.core.expiry import Moment, holder_has
 from gitlease.core.frozen import dataclass
 from gitlease.core.lease import Actor, Lease, State
+from gitlease.core.moves.conflicts import finishing
 from gitlease.core.policy import Policy
 from gitlease.core.relation import Relation, relation
 from gitlease.core.resources import pattern
 from gitlease.core.resources.pattern import fold
-from gitlease.core.resources.resource import WHOLE
 
 # Words that people use, by how much they press; what is unknown or absent counts as medium.
 MEDIUM = 2
@@ -126,11 +126,7 @@ def survey(tasks: Sequence[Task], around: Surroundings) -> list[Entry]:
     """
     held = around.by_resource()
     done = {t.resource.key for t in tasks if t.is_done}
-    done |= {
-        x.resource.key
-        for x in around.leases
-        if x.scope == WHOLE and around.relation(x) is Relation.COMPLETED
-    }
+    done |= {key for key, leases in held.items() if _finished(leases, around)}
     depths = _depths(tasks, done)
     pathy = [x for x in around.leases if x.patterns and around.relation(x) in _IN_THE_WAY]
     entries = [_entry(t, held.get(t.resource.key, ()), pathy, done, depths, around) for t in tasks]
@@ -214,6 +210,12 @@ def _entry(
     return Entry(task, why, who, lease, waits, depth, parked, abandoned)
 
 
+def _finished(leases: Sequence[Lease], around: Surroundings) -> Lease | None:
+    """A record by which all of a task is done, as far as that counts still."""
+    done = (x for x in finishing(leases) if around.relation(x) is Relation.COMPLETED)
+    return next(done, None)
+
+
 def _why_not(
     task: Task, leases: Sequence[Lease], pathy: Sequence[Lease], around: Surroundings
 ) -> tuple[WhyNot | None, str | None, Lease | None]:
@@ -224,11 +226,9 @@ def _why_not(
     parked = next((x for x, how in stands if how is Relation.PARKED), None)
     if parked is not None and (parked.edge or not others):
         return (WhyNot.STATUS, None, None) if _is_other(task) else (None, None, parked)
+    if (done := _finished(leases, around)) is not None:
+        return WhyNot.DONE, done.holder, done
     for lease, how in stands:
-        if how is Relation.COMPLETED:
-            if lease.scope != WHOLE:
-                continue  # a part of it
-            return WhyNot.DONE, lease.holder, lease
         if how is Relation.MINE:
             return WhyNot.YOURS, lease.holder, lease
         if how is Relation.THEIRS_ASSIGNED:
