@@ -126,10 +126,11 @@ _IDLE = f"""\
   [ -n "${{GITLEASE_PROBE-}}" ] || [ ! -f "$d/@MARKER@" ] || ! idle <"$d/@MARKER@" || exit 0
 """
 # Where a commit may claim a task, git says whether anything is staged where tasks are: the further
-# lines of the marker. What this clone alone cannot tell is gitlease's to find out.
+# lines of the marker. What this clone alone cannot tell is gitlease's to find out. git 2.55 finds
+# nothing by a path below a folder that is one entry of a sparse index.
 _NOTHING_STAGED = """\
     while IFS= read -r f; do set -- "$@" "$f"; done
-    [ $# = 0 ] || GIT_ALLOW_PROTOCOL=none git --no-literal-pathspecs \\
+    [ $# = 0 ] || GIT_ALLOW_PROTOCOL=none git --no-literal-pathspecs -c index.sparse=false \\
       diff-index --cached --quiet HEAD -- "$@"
 """
 _PROGRAM = """\
