@@ -93,7 +93,8 @@ def unfollowed(
     """The push, so that no ref of the repository follows a ledger, whose objects it does not have.
 
     Where the remote's fetch settings would have one follow it is made by URL, and then git moves no
-    ref along: the refs that are to follow the work are given, each with its new id.
+    ref along: the refs that are to follow the work are given, each with its new id. git 2.55 knows
+    a remote by its URL, and moves them all the same, but for another spelling of it.
     """
     name, config = push.remote, repository.config
     specs = config.get_all(f"remote.{name}.fetch")
@@ -106,7 +107,7 @@ def unfollowed(
     follow = [(ref, x.new) for x in push.refs if (ref := _follower(x.ref, specs)) is not None]
     by_url = replace(
         push,
-        remote=push.url,
+        remote=push.url.removesuffix("/") if push.url.endswith("/") else push.url + "/",
         words=tuple(words),
         settings=push.settings if proxy is None else (*push.settings, ("http.proxy", proxy)),
     )
