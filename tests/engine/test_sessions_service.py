@@ -150,6 +150,25 @@ def test_an_answer_that_is_lost_costs_time_and_not_truth(world: World, fault: Fa
     assert world.records() == {}
 
 
+@pytest.mark.parametrize("who", [TWO, ONE, JO], ids=["another", "the same", "none"])
+def test_what_was_ended_on_purpose_is_no_loss_of_any_session(world: World, who: Actor) -> None:
+    world.of(ONE).claim([F001])
+    world.of(JO).end_session("one")
+    world.of(who).claim([F002])
+    answer = world.of(who).renew_all()
+    assert ([x.resource for x in answer.leases], answer.refused) == (["F002"], ())
+    world.of(who).release([F002])
+    assert world.of(who).renew_all().refused == ()
+
+
+def test_what_ran_out_unrenewed_is_a_loss_of_its_own_session_alone(world: World) -> None:
+    world.of(ONE).claim([F001])
+    world.clock.advance(HOUR)
+    assert world.of(TWO).renew_all().refused == ()
+    (lost,) = world.of(ONE).renew_all().refused
+    assert (lost.code, lost.resource) == ("lost", "F001")
+
+
 # --- the guard ----------------------------------------------------------------------------------
 
 

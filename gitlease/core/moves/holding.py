@@ -231,7 +231,10 @@ def held_for(
 def of_session(
     ledger: Ledger, actor: Actor, moment: Moment
 ) -> tuple[list[Lease], tuple[LeaseLost, ...]]:
-    """What a session renews: its live leases, and the refusals of those that ran out."""
+    """What a session renews: its live leases, and the refusals of those that ran out.
+
+    What the end of a session left behind ran out on purpose, and is nobody's loss.
+    """
     policy = ledger.header.policy
     mine: list[Lease] = []
     lost: list[LeaseLost] = []
@@ -240,7 +243,7 @@ def of_session(
             continue
         if relation(lease, actor, policy, moment) is Relation.MINE:
             mine.append(lease)
-        else:
+        elif lease.session is not None or lease.duration_ms:
             lost.append(_lost(lease.resource, lease.scope, (lease,)))
     return mine, tuple(lost)
 
