@@ -103,7 +103,8 @@ def after_refusal(call: Call, error: GitleaseError) -> list[str]:
         return [call.typed("show", resource, layer=layer)]
     finished = any(view.state == "completed" for view in error.views)
     if resource is not None and isinstance(error, LeaseLost) and not finished:
-        if error.loss in (Loss.TAKEN_OVER.value, Loss.REVOKED.value):
+        taken = error.loss in (Loss.TAKEN_OVER.value, Loss.REVOKED.value)
+        if taken or _is_assigned(call, error) or call.is_anothers(resource):
             return [call.typed("show", resource, layer=layer)]
         return [claiming(call, resource, error.scope, layer=layer)]
     if code == "nothing_left":
@@ -117,7 +118,12 @@ def after_refusal(call: Call, error: GitleaseError) -> list[str]:
 
 def _by_edge(call: Call, error: GitleaseError) -> bool:
     """Whether only an edge is in the way, or will be once a lease that ran out has lapsed."""
-    return error.by_edge or any(
+    return error.by_edge or _is_assigned(call, error)
+
+
+def _is_assigned(call: Call, error: GitleaseError) -> bool:
+    """Whether a lease that ran out leaves the task another's."""
+    return any(
         view.state == "expired"
         and view.assigned
         and not same_person(view.holder, call.actor.holder)

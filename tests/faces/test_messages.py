@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 from faces.fake import make_desks, words
+from support.tasks import task
 
 from gitlease.core.errors import AnotherLedger, Denied, Rollback, Unavailable
 from gitlease.core.lease import Lease
@@ -176,6 +177,18 @@ def test_a_lost_lease_says_so() -> None:
     assert ada.run("renew", "F001").err == (
         "you do not hold F001; the lease of ada@example.com ran out\nhint: gitlease claim F001\n"
     )
+
+
+@pytest.mark.parametrize("argv", [("renew", "F001"), ("extend", "F001", "1h"), ("park", "F001")])
+def test_no_claim_is_proposed_of_what_stays_assigned_to_another(argv: tuple[str, ...]) -> None:
+    ada, bob = make_desks(task("F001"), task("F002", "sam@example.com"))
+    ada.ok("claim", "F001")
+    ada.clock.advance(3_600)
+    ran = bob.run(*argv, "--json")
+    assert (ran.code, ran.json["error"]["next"]) == (3, ["gitlease show F001"])
+    assert "hint: gitlease show F001\n" in bob.run(*argv).err
+    unheld = bob.run(argv[0], "F002", *argv[2:], "--json")
+    assert (unheld.code, unheld.json["error"]["next"]) == (3, ["gitlease show F002"])
 
 
 def test_waiting_is_said_once_for_each_lease_in_the_way() -> None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from gitlease.core.resources.resource import Resource
     from gitlease.core.view import LeaseView
     from gitlease.engine.answers import Answer
+    from gitlease.engine.edges import Planned
     from gitlease.engine.ledger_session import LedgerSession
     from gitlease.engine.queue.queueing import TaskQueue
     from gitlease.wiring.workspace import Workspace
@@ -141,17 +142,24 @@ class Call:
 
     def needs_any(self, name: str) -> bool:
         """Whether a resource is claimed here only with ``--any``: no task file has its name."""
+        task = self._task(name)
+        return task is not None and self.ledger.edges.is_unknown(task)
+
+    def is_anothers(self, name: str) -> bool:
+        """Whether a resource is a task that its file here assigns to others alone."""
+        task = self._task(name)
+        return task is not None and bool(task.others)
+
+    def _task(self, name: str) -> Planned | None:
+        """A resource with its task, where it is one; None where the claim itself says why not."""
         from gitlease.core.errors import GitleaseError
         from gitlease.core.resources.resource import parse_resource, word_anywhere
-        from gitlease.engine.edges import Planned, find_task
 
-        edges = self.ledger.edges
         try:
             resource = parse_resource(word_anywhere(name))
-            task = find_task(edges.files.read(), resource, lenient=True)
-            return edges.is_unknown(Planned(resource=resource, task=task))
+            return self.ledger.edges.plan_end([resource], keep_status=True)[0]
         except GitleaseError:
-            return False  # the claim itself says what is wrong
+            return None
 
     # --- how it is answered --------------------------------------------------------------------
 
