@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 
 from gitlease.core.errors import UsageError
 from gitlease.core.frozen import dataclass
@@ -12,6 +13,7 @@ from gitlease.core.resources.resource import GLOBAL_LAYER, WHOLE, parse_resource
 
 LONGEST = 2_000  # characters of one trailer: a path has less
 
+_NAME = "Gitlease: "
 _WORD = r'(?:"(?:[^"\\]|\\.)*"|\S+)'
 _TRAILER = re.compile(
     rf"(?P<what>\S.*?) token=(?P<token>[0-9]{{1,18}})(?P<more>(?: (?:scope|layer)={_WORD})*)\s*"
@@ -58,6 +60,12 @@ def read_trailer(value: str) -> Named | None:
         scope=more.get("scope", WHOLE),
         layer=more.get("layer", GLOBAL_LAYER).lower(),
     )
+
+
+def read_lines(lines: Iterable[str]) -> list[Named]:
+    """What the trailers among the lines of a message name."""
+    values = (line.removeprefix(_NAME) for line in lines if line.startswith(_NAME))
+    return [named for value in values if (named := read_trailer(value)) is not None]
 
 
 def _plain(word: str) -> str:

@@ -152,7 +152,7 @@ class Edges:
                 add=kept if mine else name,
                 status=status,
             ),
-            message=f"assign {task.resource} to {name}",
+            message=_to(task) + name,
         )
 
     def is_unknown(self, planned: Planned) -> bool:
@@ -171,7 +171,8 @@ class Edges:
     ) -> list[Planned]:
         """What the end of leases means for the files: one's own names go. Raises Invalid.
 
-        Without a ``status`` to set, one of in progress goes back to to do with the last name.
+        Without a ``status`` to set, one of in progress goes back to to do with the last name, where
+        a claim had moved it.
         """
         known = self._known(resources)
         return [self._ended(r, known, status, keep_status) for r in resources]
@@ -264,8 +265,8 @@ class Edges:
         people = self.rules.people
         mine = tuple(n for n in task.assigned if people.is_mine(n, self.holder))
         done = f"finish {task.resource}" if status else f"unassign {task.resource}"
-        moved = task.progress is Progress.IN_PROGRESS and mine == task.assigned != ()
-        if moved and status is None and not keep_status:
+        alone = task.progress is Progress.IN_PROGRESS and mine == task.assigned != ()
+        if alone and status is None and not keep_status and self.files.was_moved(task, _to(task)):
             status = self.rules.word(Progress.TODO)
         return Planned(
             resource=task.resource,
@@ -282,6 +283,11 @@ class Edges:
         exist = (names or always) and self.files.exist()
         required = self.rules.required if self.rules.required is not None else exist
         return _Known(self.files.read() if exist else TaskList(), required)
+
+
+def _to(task: Task) -> str:
+    """How the message of a commit begins that assigns a task."""
+    return f"assign {task.resource} to "
 
 
 def find_task(known: TaskList, resource: Resource, *, lenient: bool = False) -> Task | None:

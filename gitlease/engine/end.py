@@ -32,9 +32,9 @@ def release(
 ) -> Answer:
     """Drop one's leases of these resources and retire one's edges; all or none.
 
-    With nothing to drop it succeeds all the same. A status of in progress goes back to to do,
-    unless it is to be kept. One's own name goes from a task file of this clone also while another
-    person has the lease.
+    With nothing to drop it succeeds all the same. A status of in progress goes back to to do where
+    a claim had moved it, unless it is to be kept. One's own name goes from a task file of this
+    clone also while another person has the lease.
     """
     wanted = several(resources)
     try:

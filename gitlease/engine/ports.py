@@ -330,6 +330,12 @@ class TaskFiles(Protocol):
     def read(self, ref: str | None = None) -> TaskList:
         """Every task: of the work tree, or of a ref (NotFound where there is no such ref)."""
 
+    def was_moved(self, task: Task, message: str) -> bool:
+        """Whether a claim, whose commits begin with ``message``, put this task in progress.
+
+        Not where it was so before, and not where git cannot tell.
+        """
+
     def check(self, changes: Sequence[TaskChange], *, commit: bool) -> None:
         """See that every change could be made safely, and make none. Invalid where not."""
 

@@ -22,6 +22,7 @@ from gitlease.store.private_store import make_folder
 from gitlease.tasks.scan import Wanted, WorkTree, walk
 
 if TYPE_CHECKING:
+    from gitlease.core.edge import Task
     from gitlease.tasks.edge_journal import EdgeJournal
     from gitlease.tasks.reading import TaskReader
 
@@ -79,6 +80,11 @@ class GitTaskFiles:
             return TaskList()
         name = sha256(os.fsencode(os.path.realpath(root))).hexdigest()[:16]
         return self._reader.read(WorkTree(root, self._wanted), f"tree-{name}")
+
+    def was_moved(self, task: Task, message: str) -> bool:
+        from gitlease.tasks.moved import was_moved
+
+        return was_moved(self._repository, self, task, message)
 
     # Changing
 

@@ -8,15 +8,13 @@ from collections.abc import Sequence
 from gitlease.core.instant import MS
 from gitlease.core.lease import Lease
 from gitlease.core.resources.pattern import fold
-from gitlease.core.trailers import Named, read_trailer
+from gitlease.core.trailers import Named, read_lines
 from gitlease.engine.ports import TaskFiles
 from gitlease.git.query import ask
 from gitlease.git.repository import Repository
 
 MOST = 5_000  # commits since a claim that are read for trailers, on the main branch and elsewhere
 SKEW = 60 * MS  # what another machine's commit may be dated before the claim that it was made under
-
-_TRAILER = "Gitlease: "
 
 
 def landed(
@@ -94,9 +92,7 @@ def _named(repository: Repository, since: int, *refs: str) -> list[Named] | None
     text = said.out.decode("utf-8", "replace")
     if said.code != 0 or said.timed_out or text.count("\0") > MOST:
         return None
-    lines = text.replace("\0", "").split("\n")
-    values = (line.removeprefix(_TRAILER) for line in lines if line.startswith(_TRAILER))
-    return [named for value in values if (named := read_trailer(value)) is not None]
+    return read_lines(text.replace("\0", "").split("\n"))
 
 
 def _names(found: Sequence[Named], lease: Lease, layer: str) -> bool:

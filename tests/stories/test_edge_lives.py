@@ -10,7 +10,7 @@ import pytest
 from support.remotes import Remote
 from support.repos import git
 from support.service import LeaseService
-from support.stale import DAY, JO, KIM, Story
+from support.stale import DAY, JO, KIM, Story, task_text
 from support.typed import Typist
 
 from gitlease.core.errors import LeaseHeld, NothingLeft
@@ -264,6 +264,65 @@ def test_what_is_given_back_is_to_do_again_unless_its_status_is_to_be_kept(story
     kim.start(F001)
     kim.release([F001], keep_status=True)
     assert (status(story.kim), assigned(story.kim)) == ("status: in_progress", "assigned: []")
+
+
+def moved_by_hand(clone: Path, name: str = "F001") -> None:
+    path = clone / "tasks" / f"{name}.md"
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace("status: todo", "status: in_progress"), encoding="utf-8")
+
+
+@pytest.mark.parametrize("commit", [False, True])
+def test_a_status_that_was_in_progress_before_the_claim_stays(story: Story, commit: bool) -> None:
+    kim, options = service(story, story.kim), ClaimOptions(commit=commit)
+    moved_by_hand(story.kim)
+    story.commit(story.kim, "I do this one", "-a")
+    kim.claim([F001], options)
+    kim.release([F001], commit=commit)
+    assert (status(story.kim), assigned(story.kim)) == ("status: in_progress", "assigned: []")
+    kim.start(F001, options)
+    kim.release([F001], commit=commit)
+    assert (status(story.kim), assigned(story.kim)) == ("status: in_progress", "assigned: []")
+
+
+@pytest.mark.parametrize("committed", [False, True])
+def test_a_status_stays_in_a_new_file_that_began_with_it(story: Story, committed: bool) -> None:
+    kim, name = service(story, story.kim), parse_resource("F007")
+    story.put(story.kim, "tasks/F007.md", task_text("F007", KIM).replace("todo", "in_progress"))
+    if committed:
+        story.commit(story.kim, "one more")
+    kim.claim([name])
+    kim.release([name])
+    assert (status(story.kim, "F007"), assigned(story.kim, "F007")) == (
+        "status: in_progress",
+        "assigned: []",
+    )
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["once", "claimed before"])
+def test_a_status_that_a_start_had_committed_goes_back(story: Story, again: bool) -> None:
+    kim = service(story, story.kim)
+    if again:
+        kim.claim([F001], ClaimOptions(commit=True))
+    kim.start(F001, ClaimOptions(commit=True))
+    story.put(story.kim, "tasks/F001.md", (story.kim / "tasks/F001.md").read_text() + "More.\n")
+    story.commit(story.kim, "say more")
+    kim.release([F001], commit=True)
+    assert (status(story.kim), assigned(story.kim)) == ("status: todo", "assigned: []")
+    assert git(story.kim, "status", "--porcelain") == ""
+
+
+def test_a_status_that_was_committed_under_the_lease_goes_back(story: Story) -> None:
+    kim = service(story, story.kim)
+    for message, after in (
+        ("work\n\nGitlease: F001 token=1", "todo"),
+        ("work\n\nGitlease: F002 token=2", "in_progress"),
+    ):
+        kim.start(F001)
+        story.commit(story.kim, message, "-a")
+        kim.release([F001])
+        assert status(story.kim) == f"status: {after}"
+        story.commit(story.kim, "back", "-a")
 
 
 def test_a_status_stays_while_others_are_on_it_or_a_part_is_finished(story: Story) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
+from gitlease.core.edge import Task
 from gitlease.core.lease import Actor
 from gitlease.core.resources.resource import GLOBAL_LAYER
 from gitlease.engine.edges import EdgeRules, Edges
@@ -31,6 +32,9 @@ class NoTaskFiles:
 
     def read(self, ref: str | None = None) -> TaskList:
         return TaskList()
+
+    def was_moved(self, task: Task, message: str) -> bool:
+        return False
 
     def check(self, changes: Sequence[TaskChange], *, commit: bool) -> None:
         """Nothing can be changed, and nothing is asked to be."""
