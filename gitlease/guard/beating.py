@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from gitlease.core.duration import humanize_duration
 from gitlease.core.instant import MS, rfc3339
 from gitlease.core.lease import Lease
 from gitlease.core.resources.resource import WHOLE, layer_words, word_anywhere
@@ -46,13 +47,19 @@ def renew_known(session: LedgerSession, leases: Sequence[Lease]) -> list[str]:
         return [*error.warnings, f"your leases were not renewed: {error.message}"]
 
 
-def ran_out(lease: Lease, layer: str, usual: str) -> str:
-    """That a lease ended by itself, and how to go on; ``usual`` is the layer of plain commands."""
+def ran_out(lease: Lease, layer: str, usual: str, *, age: int | None = None) -> str:
+    """That a lease ended by itself, and how to go on; ``usual`` is the layer of plain commands.
+
+    ``age``: the remote did not confirm it, and what says so is as many seconds old.
+    """
     name = word_anywhere(lease.resource.text)
     words = ["gitlease", "claim", name, *layer_words(layer, usual)]
     words += [] if lease.scope == WHOLE else ["--scope", lease.scope]
     # What had no edge may be no task, and is claimed by its name alone.
     words += [] if lease.edge or lease.resource.is_path else ["--any"]
     when = rfc3339(lease.expires_at)
+    if age is not None:
+        known = f"by what this clone knew {humanize_duration(age)} ago"
+        when += f", {known} (the remote could not be asked)"
     again = shlex.join(words)
     return f"your lease of {lease.resource} ran out at {when}; to go on with it: {again}"

@@ -66,6 +66,7 @@ class GuardService:
         self._in_use = tuple(dict.fromkeys((*self._layers, *in_use)))
         self._stores: dict[bool, LedgerStore] = {}
         self._lost: list[str] = []
+        self._asked: dict[str, bool] = {}  # the layers that were asked for, and who answered
 
     def check(self, touched: Sequence[Touched], *, strict: bool = False) -> Guarded:
         """What of the touched paths others hold. ``strict``: asks the remote whatever is known."""
@@ -165,9 +166,10 @@ class GuardService:
         return tuple(dict.fromkeys(late))
 
     def refresh(self, sessions: Collection[str] = ()) -> None:
-        """Keep what this clone knows now for the next hooks, without asking anybody.
+        """Keep what this clone knows now for the next hooks.
 
-        What was lost, of these sessions as well, is told by ``lost``.
+        What was lost, of these sessions as well, is told by ``lost``. Nobody is asked but the
+        remote, once, for the reason of each loss.
         """
         known = {layer: self._known_now(layer) for layer in self._in_use}
         self._set_idle_marker(known)
@@ -192,16 +194,20 @@ class GuardService:
         self._set_idle_marker(states | others)
         return [known for known in states.values() if known is not None]
 
-    def _state(self, layer: str, look: Freshness, *, strict: bool) -> Watched | None:
+    def _state(
+        self, layer: str, look: Freshness, *, strict: bool = False, fresh: bool = False
+    ) -> Watched | None:
         """What is known of a layer: kept, read from this clone's copy, or fetched."""
         kept = self._known_now(layer)
-        if kept is not None and not strict and self._is_young(kept):
+        if kept is not None and not (strict or fresh) and self._is_young(kept):
             return kept
-        if look.failure is None and not strict:
+        if look.failure is None and not strict and layer != LOCAL_LAYER:
             look.failure = self._failed_lately()
         if look.failure is None:
+            self._asked[layer] = False
             try:
                 head = self._opened(layer).fetch(layer)
+                self._asked[layer] = True
                 self._watch.set_unreachable(None)
                 return self._keep(head)
             except (Unavailable, Denied) as error:
@@ -276,31 +282,40 @@ class GuardService:
         return known
 
     def _notice_losses(self, every: Iterable[Watched], sessions: Collection[str] = ()) -> None:
-        for known in every:
-            if known.notices:
-                store = self._opened(known.layer)
-                unread = unread_notices(store, known.layer, known.notices, self._actor)
-                self._lost += [told(notice) for notice in unread]
-            self._lost += self._run_out(known, sessions)
+        """Find what is yet to be told, by what the remote has: time alone may be the wrong reason.
 
-    def _run_out(self, known: Watched, sessions: Collection[str]) -> list[str]:
-        """The caller's own leases that ended by themselves, each told to each run once."""
+        Another may have taken over what ran out, or have revoked it. The remote is asked once for
+        each loss, and not where it did not answer lately.
+        """
+        for known in every:
+            layer, ended = known.layer, self._ran_out(known, sessions)
+            news = set(ended)
+            news -= self._opened(layer).shown(layer, list(ended)) if ended else set()
+            if news and layer not in self._asked:
+                known = self._state(layer, Freshness(), fresh=True) or known
+                ended = self._ran_out(known, sessions)
+            if known.notices:
+                unread = unread_notices(self._opened(layer), layer, known.notices, self._actor)
+                self._lost += [told(notice) for notice in unread]
+            if news:
+                self._lost += self._told_of(known, [ended[x] for x in ended if x in news])
+
+    def _ran_out(self, known: Watched, sessions: Collection[str]) -> dict[str, Lease]:
+        """The caller's own leases that ended by themselves, by what is told once to each run."""
         moment, run = self._view(known).moment, self._actor.session or ""
-        ended = {
+        return {
             f"ran out {x.lease_id} {x.expires_at} {run}".rstrip(): x
             for x in known.leases
             for actor in (self._actor, *(replace(self._actor, session=s) for s in sessions))
             if x.answers_to(actor)
             and relation(x, actor, known.policy, moment) is Relation.MINE_LAPSED
         }
-        if not ended:
-            return []
+
+    def _told_of(self, known: Watched, ended: Iterable[Lease]) -> list[str]:
         from gitlease.guard.beating import ran_out
 
-        before = self._opened(known.layer).shown(known.layer, list(ended))
-        return [
-            ran_out(x, known.layer, self._usual) for key, x in ended.items() if key not in before
-        ]
+        age = None if self._asked.get(known.layer) else self._age_ms(known) // MS
+        return [ran_out(x, known.layer, self._usual, age=age) for x in ended]
 
     def _opened(self, layer: str) -> LedgerStore:
         own = layer == LOCAL_LAYER

@@ -150,17 +150,33 @@ class World:
             self.remote, clock=self.clock, clone=self.clones[who.holder], place="origin"
         )
 
-    def claims(self, who: Actor, name: str = SRC) -> None:
-        service = LeaseService(ledger_session(self.store(who), clock=self.clock, actor=who))
-        service.claim([parse_resource(name)])
+    def service(self, who: Actor, *, layer: str = "global") -> LeaseService:
+        return LeaseService(
+            ledger_session(self.store(who), clock=self.clock, actor=who, layer=layer)
+        )
 
-    def guard(self, who: Actor = JO, *, layers: tuple[str, ...] = ("global",)) -> GuardService:
+    def claims(self, who: Actor, name: str = SRC, *, layer: str = "global") -> None:
+        self.service(who, layer=layer).claim([parse_resource(name)])
+
+    def guard(
+        self,
+        who: Actor = JO,
+        *,
+        layers: tuple[str, ...] = ("global",),
+        in_use: tuple[str, ...] = (),
+    ) -> GuardService:
         def open_store() -> LedgerStore:
             self.opened += 1
             return self.store(who)
 
         return GuardService(
-            self.watch, open_store, clock=self.clock, actor=who, layers=layers, max_age=60
+            self.watch,
+            open_store,
+            clock=self.clock,
+            actor=who,
+            layers=layers,
+            max_age=60,
+            in_use=in_use,
         )
 
 
@@ -247,6 +263,50 @@ def test_what_ran_out_or_is_another_persons_now_is_told_once(world: World) -> No
     (said,) = world.guard().check([LOGIN]).warnings
     assert said == f"your claim of {SRC} was taken over by {KIM.holder}"
     assert world.guard().check([LOGIN]).warnings == ()
+
+
+@pytest.mark.parametrize("by", ["takeover", "revoke"])
+@pytest.mark.parametrize("layer", ["global", "team"])
+def test_a_loss_is_told_by_the_ledger_where_that_was_not_fetched_since(
+    world: World, by: str, layer: str
+) -> None:
+    """Time alone would say that it ran out, and how to claim what another took away."""
+    kim = world.service(KIM, layer=layer)
+    kim.set_policy({"admins": KIM.holder})
+    world.claims(JO, layer=layer)
+    world.guard(in_use=(layer,)).refresh()
+    if by == "revoke":
+        kim.revoke(parse_resource(SRC), reason="on leave")
+        expected = f'your claim of {SRC} was revoked by {KIM.holder}: "on leave"'
+        world.clock.advance(LAPSED)
+    else:
+        world.clock.advance(LAPSED)
+        kim.claim([parse_resource(SRC)])
+        expected = f"your claim of {SRC} was taken over by {KIM.holder}"
+    for said in ((expected,), ()):
+        guard = world.guard(in_use=(layer,))
+        guard.refresh()
+        assert guard.lost() == said
+
+
+def test_a_loss_that_the_remote_does_not_confirm_says_how_old_it_is(world: World) -> None:
+    """It is asked once; what it has to say is told when it answers."""
+    world.claims(JO)
+    world.guard().refresh()
+    world.clock.advance(LAPSED)
+    world.claims(KIM)
+    world.remote.fetches += [Fault.UNREACHABLE] * 2
+    (guard := world.guard()).refresh()
+    (said,) = guard.lost()
+    assert ", by what this clone knew 16m ago (the remote could not be asked); to go on" in said
+    (guard := world.guard()).refresh()
+    assert guard.lost() == ()
+    assert len(world.remote.fetches) == 1
+    world.remote.fetches.clear()
+    world.clock.advance(61)
+    assert world.guard().check([]).warnings == (
+        f"your claim of {SRC} was taken over by {KIM.holder}",
+    )
 
 
 def test_a_ledger_that_cannot_be_read_is_said_and_what_was_known_holds(world: World) -> None:
