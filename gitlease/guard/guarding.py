@@ -68,6 +68,21 @@ class GuardService:
         self._lost: list[str] = []
         self._asked: dict[str, bool] = {}  # the layers that were asked for, and who answered
 
+    def latest(self) -> Guarded:
+        """Fetch every layer in use once; nothing is judged.
+
+        ``offline`` says how old what is known is where the remote does not answer, or did not
+        lately.
+        """
+        look = Freshness()
+        for layer in self._in_use:
+            known = self._state(layer, look, fresh=True)
+            if known is not None:
+                look.noticed(known, self._age_ms(known) // MS)
+        self.refresh()
+        warnings = (*self.lost(), *dict.fromkeys(look.warnings))
+        return Guarded(warnings=warnings, offline=look.offline())
+
     def check(self, touched: Sequence[Touched], *, strict: bool = False) -> Guarded:
         """What of the touched paths others hold. ``strict``: asks the remote whatever is known."""
         findings: list[GuardFinding] = []

@@ -448,6 +448,28 @@ def test_a_session_begins_knowing_what_is_going_on(desks: tuple[Desk, Seats], na
         assert own == ("subagent" in name and host != "cursor"), text
 
 
+@pytest.mark.parametrize("name", names("session-start", "subagent-start"))
+def test_the_start_is_told_by_the_remote_or_says_how_old_it_is(clones: Clones, name: str) -> None:
+    """However young what this clone knows is, and in another layer than the configured one."""
+    one, two = clones(2)
+
+    def start() -> str:
+        event = recorded(name, two).decode()
+        return context(json.loads(gitlease(two, "agent", *words(name), input=event).stdout))
+
+    for cwd, word in ((two, "docs/"), (one, "src/auth/")):
+        for layer in ((), ("--layer", "team")):
+            assert gitlease(cwd, "claim", word, *layer).returncode == 0
+    text = start()
+    assert "- src/auth: w1@example.com" in text
+    assert "- src/auth in layer team: w1@example.com" in text
+    assert "warning" not in text
+    git(two, "remote", "set-url", "origin", str(two / "gone.git"))
+    for _ in range(2):
+        warned = next(x for x in start().splitlines() if x.startswith("warning: "))
+        assert "by what this clone knew " in warned
+
+
 @pytest.mark.parametrize("name", ["claude-subagent-start", "codex-subagent-start"])
 def test_a_subagent_is_told_of_its_commits_and_pushes_however_much_is_held(
     desks: tuple[Desk, Seats], name: str

@@ -24,6 +24,7 @@ LONGEST_LINE = 240
 LONGEST_PATH = 120
 LISTED = 5
 HELD = 5  # own leases that are spelt out at the start
+WARNED = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +116,7 @@ def introduction(
     head = [
         one_line(f"gitlease: who works on what in this repository, by the ledger on {place}"),
         one_line(f"you are {workspace.identity.actor.holder}, session {session or 'none'}"),
-        *(one_line(f"warning: {text}") for text in warnings[:2]),
+        *(one_line(f"warning: {text}") for text in warnings[:WARNED]),
     ]
     carried = [_carried_line(c, reading, workspace.layer, now) for c in reading.carried]
     head += carried[:HELD] or ["you carry nothing"]

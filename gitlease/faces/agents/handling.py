@@ -252,7 +252,7 @@ def _start(event: AgentEvent, opener: Opener) -> Reply:
     if context is None:
         return Reply()
     workspace = context.workspace
-    fresh = workspace.guard.check(())  # within its own limit of time; nothing is judged
+    fresh = workspace.guard.latest()  # within its own limit of time
     landed: tuple[str, ...] = ()
     if event.kind is EventKind.SESSION_START and not fresh.offline:
         from gitlease.wiring.landing import end_at_start
@@ -260,10 +260,10 @@ def _start(event: AgentEvent, opener: Opener) -> Reply:
         landed = end_at_start(workspace)
     reading = workspace.queue.known_brief()
     said = (
+        *([fresh.offline] if fresh.offline else []),  # first: it is about all that follows
         *landed,
         *workspace.inbox.take(),
         *fresh.warnings,
-        *([fresh.offline] if fresh.offline else []),
     )
     if reading is None:
         return Reply(notice="\n".join(said[:2]))
