@@ -316,8 +316,13 @@ def every_file(folder: Path) -> list[Path]:
     return [x for x in files if x.parent != folder / SCRIPTS]
 
 
-def gone(place: Path) -> None:
-    shutil.rmtree(place) if place.is_dir() else place.unlink()
+def empty(folder: Path) -> None:
+    """Remove all but the hooks."""
+    for place in folder.iterdir():
+        if place.is_dir() and place.name != SCRIPTS:
+            shutil.rmtree(place)
+        elif place.is_file():
+            place.unlink()
 
 
 def garble(files: list[Path], data: bytes) -> None:
@@ -357,7 +362,7 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
     "words": lambda own: replaced(own / "words"),
     "a failure": lambda own: (own / "state" / "default" / "unreachable.json").write_text("{}"),
     "every file": lambda own: garble(every_file(own), b"\xff{"),
-    "everything": lambda own: [gone(x) for x in own.iterdir() if x.name != SCRIPTS],
+    "everything": lambda own: empty(own),
 }
 
 
