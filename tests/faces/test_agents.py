@@ -7,6 +7,7 @@ import json
 import os
 import pty
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -468,6 +469,39 @@ def test_the_start_is_told_by_the_remote_or_says_how_old_it_is(clones: Clones, n
     for _ in range(2):
         warned = next(x for x in start().splitlines() if x.startswith("warning: "))
         assert "by what this clone knew " in warned
+
+
+@pytest.mark.parametrize(
+    "claim", [("F001",), ("docs/", "--layer", "team"), ("F001", "--scope", "b"), ("Z9", "--any")]
+)
+def test_what_another_session_holds_is_not_said_to_be_renewed_here(
+    clones: Clones, claim: tuple[str, ...]
+) -> None:
+    """A session that was cleared goes on with a new number; what it is told to type works."""
+    (one,) = clones(1)
+    (one / "tasks").mkdir()
+    (one / "tasks" / "F001.md").write_text("---\nid: F001\nstatus: todo\n---\n# x\n")
+    assert gitlease(one, "claim", "other/").returncode == 0
+    assert gitlease(one, "claim", *claim, "--session", "claude:cleared").returncode == 0
+
+    def start() -> str:
+        event = recorded("claude-session-start", one).decode()
+        return context(
+            json.loads(gitlease(one, "agent", "claude", "session-start", input=event).stdout)
+        )
+
+    text = start()
+    assert "session claude:cleared), bound to that session and not renewed by this one" in text
+    told = re.search("if session claude:cleared is over, to go on here with .*?: (.*)", text)
+    assert told is not None, text
+    for line in told[1].split(" && "):
+        own = [] if "--session" in line else ["--session", SESSIONS["claude"]]
+        done = gitlease(one, *shlex.split(line)[1:], *own)
+        assert done.returncode == 0, done.stderr
+    text = start()
+    assert f"session {SESSIONS['claude']})" in text
+    assert "that session" not in text
+    assert " is over" not in text
 
 
 @pytest.mark.parametrize("name", ["claude-subagent-start", "codex-subagent-start"])

@@ -78,12 +78,9 @@ def typed(*words: str, options: Sequence[str] = ()) -> str:
 def blocked(found: Sequence[Blocked], now: datetime, context: AgentContext) -> str:
     """Why an edit is refused: who, why, until when, and what can be done meanwhile."""
     view, options = found[0].view, context.options
-    part = [] if view.scope == WHOLE else ["--scope", shlex.quote(view.scope)]
-    # What had no edge may be no task, and is claimed by its name alone.
-    known = [] if view.assigned or word(view.resource).startswith("/") else ["--any"]
-    layer = layer_words(view.layer, context.workspace.layer)
     wait = typed(
-        *("claim", word(view.resource), "--wait", "15m", *part, *known, *layer), options=options
+        *("claim", word(view.resource), "--wait", "15m", *_part(view, context), *_known(view)),
+        options=options,
     )
     free = typed("next", options=options)
     return f"{noted(found, now)}\nfree work is listed by: {free}; to wait until it is free: {wait}"
@@ -118,8 +115,10 @@ def introduction(
         one_line(f"you are {workspace.identity.actor.holder}, session {session or 'none'}"),
         *(one_line(f"warning: {text}") for text in warnings[:WARNED]),
     ]
-    carried = [_carried_line(c, reading, workspace.layer, now) for c in reading.carried]
+    apart = [c.lease for c in reading.carried if _is_of_another_session(c, context)]
+    carried = [_carried_line(c, reading, context, now) for c in reading.carried]
     head += carried[:HELD] or ["you carry nothing"]
+    head += [_taking_along(reading.views[x.lease_id], context) for x in apart[:1] if x]
     if len(carried) > HELD:
         head.append(f"and {len(carried) - HELD} more of yours: {typed('brief')}")
     head += [one_line(f"taken from you: {task_words.was_taken(x)}") for x in reading.taken[:LISTED]]
@@ -155,12 +154,42 @@ def introduction(
     return "\n".join([*head, heading, *lines, *tail])[:LONGEST_CONTEXT]
 
 
-def _carried_line(carry: Carry, reading: QueueReading, usual: str, now: datetime) -> str:
+def _carried_line(carry: Carry, reading: QueueReading, context: AgentContext, now: datetime) -> str:
     view = None if carry.lease is None else reading.views[carry.lease.lease_id]
-    layer = "" if view is None else _layer(view, usual)
+    layer = "" if view is None else _layer(view, context.workspace.layer)
     title = task_words.titled(carry.task)
     how = task_words.how(carry, view, now)
+    if _is_of_another_session(carry, context):
+        how += ", bound to that session and not renewed by this one"
     return one_line(f"you carry {carry.resource}{layer}: {how}{f' ({title})' if title else ''}")
+
+
+def _is_of_another_session(carry: Carry, context: AgentContext) -> bool:
+    """Whether the person's own live lease is none that the agent works under."""
+    from gitlease.engine.queue.order import Carried
+
+    session = None if carry.lease is None else carry.lease.session
+    return carry.state is Carried.LIVE and session is not None and session not in context.family
+
+
+def _taking_along(view: LeaseView, context: AgentContext) -> str:
+    """How to go on here with what is bound to a session that is over: never unheld between."""
+    name, part, session = word(view.resource), _part(view, context), view.session or ""
+    park = typed("park", name, *part, options=("--session", session))
+    claim = typed("claim", name, *part, *_known(view), options=context.options)
+    here = one_line(f"if session {session} is over, to go on here with {name}")
+    return f"{here}: {park} && {claim}"
+
+
+def _part(view: LeaseView, context: AgentContext) -> list[str]:
+    """The options that name the scope and the layer of a lease."""
+    part = [] if view.scope == WHOLE else ["--scope", shlex.quote(view.scope)]
+    return [*part, *layer_words(view.layer, context.workspace.layer)]
+
+
+def _known(view: LeaseView) -> list[str]:
+    """What had no edge may be no task, and is claimed by its name alone."""
+    return [] if view.assigned or word(view.resource).startswith("/") else ["--any"]
 
 
 def _layer(view: LeaseView, usual: str) -> str:
