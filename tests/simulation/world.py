@@ -305,7 +305,7 @@ class World:
         )
 
     def given_back(self, process: Process, grants: Sequence[Grant]) -> None:
-        # Of a replica that lags a command may learn that nothing is bound yet, and find nothing to do.
+        # A replica that lags may say that nothing is bound yet, and then there is nothing to do.
         went_back = self.remote.rolled_back or process.began != self._turns
         if not went_back and not self.weather.lagging:
             self.checker.given_back(grants)

@@ -318,11 +318,11 @@ def every_file(folder: Path) -> list[Path]:
 
 def empty(folder: Path) -> None:
     """Remove all but the hooks."""
-    for place in folder.iterdir():
-        if place.is_dir() and place.name != SCRIPTS:
-            shutil.rmtree(place)
-        elif place.is_file():
-            place.unlink()
+    for one in folder.iterdir():
+        if one.is_dir() and one.name != SCRIPTS:
+            shutil.rmtree(one)
+        elif one.is_file():
+            one.unlink()
 
 
 def garble(files: list[Path], data: bytes) -> None:
