@@ -213,8 +213,8 @@ OUTSIDE = (
     Mutant(
         "old knowledge enough for a push",
         "guard/guarding.py",
-        "if kept is not None and not strict and self._is_young(kept):",
-        "if kept is not None and self._is_young(kept):",
+        "if kept is not None and not (strict or fresh) and self._is_young(kept):",
+        "if kept is not None and not fresh and self._is_young(kept):",
         "S5",
         "tests/stories/test_hook_pushes.py::test_what_this_clone_knew_a_moment_ago_is_not_enough",
     ),

@@ -226,8 +226,8 @@ RULES = (
     Mutant(
         "a displaced record left in the ledger",
         "core/moves/claiming.py",
-        "displaced = [lease for lease, how in stood if yields(how, op)]",
-        "displaced = [lease for lease, how in stood if yields(how, op) and lease is mine]",
+        "displaced = [x for x, how in stood if yields(how, op) and x.lease_id not in apart_done]",
+        "displaced = [x for x, how in stood if yields(how, op) and x is mine]",
         "S2",
         "tests/core/test_who_may.py::test_a_lapsed_path_lease_gives_way",
     ),

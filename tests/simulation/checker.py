@@ -276,6 +276,8 @@ class Checker:
 
     def acts(self, run: Run) -> None:
         """S5: a run works on all that it believes to hold, where tokens are looked at."""
+        if run not in run.machine.runs:
+            return  # it is over: what it knew is not kept up
         for lease in run.own:
             if not self.believes(run, lease) or self.forked:
                 continue
