@@ -111,6 +111,10 @@ class RunsFolder:
         found = [record for name in self._names() if (record := self._load(name)) is not None]
         return tuple(sorted(found, key=lambda x: (x.began_at, x.id), reverse=True))
 
+    def latest_of(self, record: RunRecord) -> RunRecord:
+        """What is known of a run by now; the same where that cannot be read."""
+        return self._load(record.id + RECORD) or record
+
     def runs(self, record: RunRecord) -> bool:
         """Whether its runner still runs."""
         same_boot = record.boot_id == self._boot_id
@@ -246,8 +250,9 @@ class RunsFolder:
         number = name.removesuffix(RECORD)
         if not isinstance(found, dict) or found.get("format") != FORMAT:
             return None
+        given = {"finished": None, **found}  # records of before it was counted have none
         with contextlib.suppress(*DAMAGE):
-            return from_json(RunRecord, {**found, "id": number, "log": self.log_of(number)})
+            return from_json(RunRecord, {**given, "id": number, "log": self.log_of(number)})
         return None
 
 

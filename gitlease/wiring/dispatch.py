@@ -73,7 +73,7 @@ def dispatch(
         _fail(workspace, answer, request, refusal)
     runs.tidy()
     if word == STARTED:
-        return next((x for x in runs.every() if x.id == record.id), record)
+        return runs.latest_of(record)
     runs.forget(record.id)
     if word.startswith(FAILED):
         _fail(workspace, answer, request, Invalid(word[1:].decode("utf-8", "replace")))
@@ -87,7 +87,7 @@ def stop(runs: RunsFolder, record: RunRecord) -> RunRecord:
     """Have a run end, and wait for that; what is known of it then. Unavailable if it does not."""
     if not runs.end(record, record.grace_ms / MS + CONTACTS * ENDING + MARGIN):
         raise Unavailable(f"the run of session {record.session} has not ended yet")
-    return next((x for x in runs.every() if x.id == record.id), record)
+    return runs.latest_of(record)
 
 
 def follow(runs: RunsFolder, record: RunRecord, write: Callable[[bytes], None]) -> None:

@@ -69,27 +69,18 @@ class PoolJob:
         leave: Callable[[], str | None],
     ) -> None:
         self._workspace, self._answer, self._request = workspace, answer, request
-        self._record, self._leave = record, leave
-        self._began = time.monotonic()
+        self.record, self._leave = record, leave
+        self.began = time.monotonic()
         self._told = False
 
     @property
     def name(self) -> str:
-        return self._record.resources[0]
-
-    @property
-    def record(self) -> RunRecord:
-        return self._record
-
-    @property
-    def began(self) -> float:
-        return self._began
+        return self.record.resources[0]
 
     def poll(self) -> JobEnd | None:
         if os.waitpid(self.record.runner, os.WNOHANG)[0] == 0:
             return None
-        runs = runs_of(self._workspace)
-        record = next((x for x in runs.every() if x.id == self.record.id), self.record)
+        record = runs_of(self._workspace).latest_of(self.record)
         if record.outcome is None:  # its runner was killed, and the guardian ends the command
             said = give_back(self._workspace, self._answer, self._request)
             return self._ended(JobEnd(FAILED, None, "; ".join(("its runner was killed", *said))))

@@ -129,6 +129,19 @@ def test_a_field_of_another_kind_spoils_the_record(
     assert folder.every() == ()
 
 
+def test_a_record_of_before_finished_leases_were_counted_is_read(
+    folder: RunsFolder, tmp_path: Path
+) -> None:
+    kept = record(1, folder)
+    folder.save(kept)
+    (file,) = (tmp_path / runs.FOLDER).glob("*.json")
+    file.write_text(file.read_text().replace('"finished"', '"of another time"'))
+    assert folder.every() == (kept,)
+    assert folder.latest_of(replace(kept, pid=7)) == kept
+    folder.forget(kept.id)
+    assert folder.latest_of(kept) == kept
+
+
 def test_a_run_of_before_a_reboot_runs_no_more(folder: RunsFolder) -> None:
     old = replace(record(1, folder), boot_id="boot-0")
     assert (folder.runs(old), folder.state_of(old)) == (False, "killed")

@@ -19,10 +19,8 @@ from gitlease.core.frozen import dataclass
 MAX_BYTES = 4 * 1024 * 1024
 MAX_PATHS = 1_000
 MAX_WORD = 4_096
-# Tools of MCP servers that edit, by their names, and the arguments that name what they edit.
-MCP = re.compile(
-    r"mcp__.*(write|edit|create|delete|remove|move|rename|replace|insert|append|patch|update|apply)"
-)
+MCP = "mcp__"  # what the names of tools of MCP servers begin with
+# The arguments that name what such a tool edits.
 MCP_PATHS = re.compile(r"(.*_)?(path|file|filename|filepath|source|destination|uri)s?", re.I)
 PATCH = ("*** Add File:", "*** Update File:", "*** Delete File:", "*** Move to:")
 
@@ -117,8 +115,11 @@ def edited(data: Mapping[str, Any], names: Sequence[str]) -> tuple[tuple[str, ..
     """The files that a tool is about to edit, and whether there were more than are looked at."""
     words = tool_input(data)
     named = [word for name in names if (word := text(words, name))]
-    if MCP.match(text(data, "tool_name")):
-        named += _named_by(words)
+    tool = text(data, "tool_name")
+    if tool.startswith(MCP):
+        from gitlease.install.agents.hosts import MCP_EDITS
+
+        named += _named_by(words) if re.match(MCP_EDITS, tool) else ()
     found: dict[str, None] = dict.fromkeys(named)
     for value in (words.get(name) for name in ("command", "patch", "input")):
         for part in value if isinstance(value, list) else [value]:

@@ -15,7 +15,7 @@ Json = dict[str, Any]
 _OURS = re.compile(
     r'"?(?:\S*[\\/])?(?:gitlease|git-lease|git lease)(?:\.exe)?"? agent [a-z]+ \S+.*'
 )
-# Of MCP servers those tools that edit, by their names; the same words as in faces/agents/events.py.
+# Of MCP servers those tools that edit, by their names.
 MCP_EDITS = (
     "mcp__.*(write|edit|create|delete|remove|move|rename|replace|insert|append|patch|update|apply)"
 )

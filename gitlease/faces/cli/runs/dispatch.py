@@ -16,7 +16,7 @@ from gitlease.faces import next_steps, sentences
 from gitlease.faces.cli import output
 from gitlease.faces.cli.leases import claiming
 from gitlease.faces.cli.output import Row
-from gitlease.faces.cli.runs.request import LENGTHS, SCOPE, RunCall, run_options
+from gitlease.faces.cli.runs.request import LENGTHS, SCOPE, RunCall, log_line, run_options
 from gitlease.faces.cli.verb import LEASE_EXITS, Verb, flag
 
 if TYPE_CHECKING:
@@ -119,20 +119,14 @@ def run_detached(call: Call, command: tuple[str, ...], options: dict[str, Any]) 
             call.workspace,
             answer,
             replace(asked.request, brief=asked.brief(answer)),
-            say=_print,
-            on_stop=lambda why: _print(sentences.stopping(why)),
+            say=log_line,
+            on_stop=lambda why: log_line(sentences.stopping(why)),
         )
     except LeaseHeld as held:
         held.hints = (*held.hints, *_where_it_runs(call, held))
         raise
     call.warnings += asked.remarks(answer)
     _answer(call, answer, record)
-
-
-def _print(text: str) -> None:
-    """A line of the log."""
-    output.aside(f"gitlease: {text}")
-    sys.stderr.flush()
 
 
 def _where_it_runs(call: Call, held: LeaseHeld) -> list[str]:

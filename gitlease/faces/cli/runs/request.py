@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ import click
 
 from gitlease.core.errors import GitleaseError, UsageError
 from gitlease.core.frozen import replace
-from gitlease.faces.cli import types
+from gitlease.faces.cli import output, types
 from gitlease.faces.cli.leases import claiming
 from gitlease.faces.cli.verb import Decorated, flag
 
@@ -43,6 +44,12 @@ RUN_OPTIONS = (
 )
 NOT_NEXT = ("paths", "wait", "takeover", "expect_holder", "reopen", "any", "scope")
 SCOPE = "Take only this part of its work (default: the whole)."
+
+
+def log_line(text: str) -> None:
+    """Add a line to the log of a run in the background: called in its own process."""
+    output.aside(f"gitlease: {text}")
+    sys.stderr.flush()
 
 
 def run_options(verb: Decorated) -> Decorated:

@@ -19,7 +19,7 @@ from gitlease.faces import pool_words, sentences, task_brief
 from gitlease.faces.cli import output
 from gitlease.faces.cli.leases import claiming
 from gitlease.faces.cli.runs.pool_table import PoolTable
-from gitlease.faces.cli.runs.request import LENGTHS, grace_option
+from gitlease.faces.cli.runs.request import LENGTHS, grace_option, log_line
 from gitlease.faces.cli.verb import Verb, flag
 from gitlease.runs.pool import FAILED, LOST, MOST_JOBS, Pool, PoolEvent, PoolLimits
 
@@ -121,12 +121,12 @@ def work_verb(call: Call, /, *, command: tuple[str, ...], **options: Any) -> int
         max_failures=options["max_failures"],
         forever=not options["until_empty"],
     )
-    with _stopping(call) as stops, _teller(call) as teller:
+    with _stopping() as stops, _teller(call) as teller:
         taker = PoolTaker(
             call.workspace,
             request,
-            say=_log,
-            on_stop=lambda why: _log(sentences.stopping(why)),
+            say=log_line,
+            on_stop=lambda why: log_line(sentences.stopping(why)),
             warn=teller.warn,
             stopping=stops.wanted,
         )
@@ -195,7 +195,7 @@ class _Stops:
 
 
 @contextlib.contextmanager
-def _stopping(call: Call) -> Iterator[_Stops]:
+def _stopping() -> Iterator[_Stops]:
     stops = _Stops()
     before = {signum: signal.signal(signum, stops.heard) for signum in STOPS}
     try:
@@ -244,8 +244,3 @@ def _teller(call: Call) -> Iterator[_Teller]:
         return
     with PoolTable() as table:
         yield _Teller(call, table)
-
-
-def _log(text: str) -> None:
-    """A line of the log of a run: called in the run's own process."""
-    output.aside(f"gitlease: {text}")
