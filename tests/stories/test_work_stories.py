@@ -236,9 +236,15 @@ def test_each_task_has_a_work_tree_and_a_branch(jo: Desk) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["path", "http", "ssh"])
 def test_pools_that_are_killed_do_every_task_once(
-    kind: str, request: pytest.FixtureRequest, clones: Clones, tmp_path: Path
+    kind: str,
+    request: pytest.FixtureRequest,
+    clones: Clones,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     remote: Remote = request.getfixturevalue(f"{kind}_remote")
+    for name, value in remote.env.items():  # the library sets the ledger up from this process
+        monkeypatch.setenv(name, value)
     made = clones(2)
     with_tasks(made, remote, 40)
     short_leases(made[0])
