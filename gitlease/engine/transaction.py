@@ -213,7 +213,10 @@ class Transaction:
                 "the remote takes its ledger for another one than it shows to readers",
                 hints=("it may hide the ref from fetches, or answer from a stale replica",),
             )
-        if swapped.cause in (Cause.REFUSED, Cause.BUSY) and not in_doubt:
+        if swapped.cause is Cause.REFUSED and not in_doubt:
+            self._store.forget_pending(prepared)  # so it said of every try
+            raise _failure(swapped, what)
+        if swapped.cause is Cause.BUSY and not in_doubt:
             self._leave_open(prepared)
             raise _failure(swapped, what)
         layer, change = next(iter(prepared.changes.items()))  # all of them move together, or none

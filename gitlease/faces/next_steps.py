@@ -97,6 +97,7 @@ def after_refusal(call: Call, error: GitleaseError) -> list[str]:
     """Commands that are safe to run as they stand."""
     code, resource, layer = error.code, error.resource, error.layer
     waits = code in ("held", "wait_timeout") and error.views and not _by_edge(call, error)
+    waits = waits and not _is_ones_own(call, error.views[0])
     if waits and call.retry is not None:
         return list(dict.fromkeys([_wait(call, error), call.retry]))
     if resource is not None and code in ("held", "not_holder", "unknown_outcome", "wait_timeout"):
@@ -119,6 +120,11 @@ def after_refusal(call: Call, error: GitleaseError) -> list[str]:
 def _by_edge(call: Call, error: GitleaseError) -> bool:
     """Whether only an edge is in the way, or will be once a lease that ran out has lapsed."""
     return error.by_edge or _is_assigned(call, error)
+
+
+def _is_ones_own(call: Call, view: LeaseView) -> bool:
+    """Whether it is the caller's own lease, which no session ends by its own end."""
+    return view.session is None and same_person(view.holder, call.actor.holder)
 
 
 def _is_assigned(call: Call, error: GitleaseError) -> bool:

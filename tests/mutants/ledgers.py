@@ -104,18 +104,18 @@ LEDGERS = (
         "tests/engine/test_service.py::test_a_push_that_never_lands_is_fenced_off_by_a_barrier",
     ),
     Mutant(
-        "a denied change forgotten",
+        "a denied change taken for one that may land yet",
         "engine/transaction.py",
-        "            self._leave_open(prepared)\n            raise _failure(swapped, what)",
-        "            self._store.forget_pending(prepared)\n"
-        "            raise _failure(swapped, what)",
+        "            self._store.forget_pending(prepared)  # so it said of every try\n",
+        "            self._leave_open(prepared)\n",
         "S6",
         "tests/engine/test_service.py::test_what_the_server_refuses_twice_is_denied",
     ),
     Mutant(
         "a denied change called lost",
         "engine/transaction.py",
-        "            self._leave_open(prepared)\n            raise _failure(swapped, what)",
+        "            self._store.forget_pending(prepared)  # so it said of every try\n"
+        "            raise _failure(swapped, what)",
         "            return Swapped(fate=Fate.LOST, heads=swapped.heads)",
         "S6",
         "tests/engine/test_service.py::test_what_the_server_refuses_twice_is_denied",

@@ -181,6 +181,7 @@ def test_who_wants_it_for_itself_is_refused_what_its_person_holds(
     for where in (laptop, desk):
         refused = where.document("claim", "F001", "--new", expect=1)
         assert refused["error"]["code"] == "held"
+        assert refused["error"]["next"] == ["gitlease show F001"], "nobody waits for themselves"
         said = where.ask("claim", "F001", "--new").stderr
         assert "hint: it is your own lease: gitlease release F001\n" in said
 

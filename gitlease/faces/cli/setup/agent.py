@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     help="""Put gitlease's hooks into a coding agent, take them out, or say which are there.
 
 HOST is claude, codex or cursor. With the hooks an agent begins a session knowing what is leased,
-cannot edit a file that another holds, has its leases renewed as it works, and gives them back at
-its end. Only tools that edit files are judged: what a shell command writes is left to the hooks of
-git and to the checks behind them.
+cannot edit a file that another holds, has its leases renewed as it works, and drops them at its
+end: its tasks stay assigned. Only tools that edit files are judged: what a shell command writes is
+left to the hooks of git and to the checks behind them.
 
 The host's file of the work tree is changed, to be committed; with --user the person's own, for all
 repositories. It is rewritten as JSON with all that others have in it: order and indentation stay,
@@ -47,7 +47,7 @@ exit 0.""",
 @click.argument("action", metavar="ACTION")
 @click.argument("words", metavar="", nargs=-1)
 @flag("--user", help="The person's own file instead of the work tree's.")
-@flag("--keep", help="Sessions keep their leases at their end instead of giving them back.")
+@flag("--keep", help="Sessions keep their leases at their end, until they lapse.")
 @flag("--agents-md", help="The marked section of AGENTS.md as well.")
 @click.pass_obj
 def agent_verb(
