@@ -176,6 +176,14 @@ def joined(one: Answer, other: Answer) -> Answer:
     )
 
 
+def stopped(done: Answer, error: GitleaseError) -> Answer:
+    """What was done until an error, which is among ``refused``."""
+    return joined(
+        done,
+        Answer(status=done.status, refused=(error,), changed=False, warnings=error.warnings),
+    )
+
+
 def several(resources: Sequence[Resource], *, besides: int = 0) -> tuple[Resource, ...]:
     """The resources of one command, each once; UsageError for more than one push should carry.
 

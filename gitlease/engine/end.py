@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gitlease.core.edge import Progress
-from gitlease.core.errors import Invalid, LeaseHeld
+from gitlease.core.errors import GitleaseError, Invalid, LeaseHeld
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.lease import State, same_person
 from gitlease.core.moves.operations import Complete, Operation, Release, Retire, Retirement
 from gitlease.core.moves.retiring import RETIRED
 from gitlease.core.resources.resource import WHOLE, Resource
-from gitlease.engine.answers import MAX_RESOURCES, Answer, joined, several
+from gitlease.engine.answers import MAX_RESOURCES, Answer, joined, several, stopped
 from gitlease.engine.edges import Planned, changes_of
 from gitlease.engine.intents import COMPLETED, ENDED, PART
 from gitlease.engine.intents import RETIRED as GOAL
@@ -64,7 +64,12 @@ def release_all(
         wanted = list(dict.fromkeys(lease.resource for lease in mine))
         for start in range(0, len(wanted), MAX_RESOURCES):
             some = wanted[start : start + MAX_RESOURCES]
-            done = release(session, some, note=note, keep_status=keep_status, commit=commit)
+            try:
+                done = release(session, some, note=note, keep_status=keep_status, commit=commit)
+            except GitleaseError as error:
+                if not answer.changed:
+                    raise
+                return stopped(answer, error)
             answer = joined(answer, done)
         return answer
 

@@ -23,7 +23,7 @@ from gitlease.core.moves.operations import (
 from gitlease.core.moves.parking import PARKED, RELEASED, RUN_OUT
 from gitlease.core.resources.resource import Resource
 from gitlease.core.view import LeaseView
-from gitlease.engine.answers import Answer, joined, several
+from gitlease.engine.answers import Answer, joined, several, stopped
 from gitlease.engine.intents import ENDED
 from gitlease.engine.ledger_session import LedgerSession, Look
 from gitlease.engine.stepping import change, change_with_edges, in_every
@@ -118,8 +118,8 @@ def end_session(
     One push a layer, and another for each further ``AT_ONCE`` leases; none where nothing is held,
     which is no error. ``below``: of the sessions named ``SESSION/…`` too, which work for it.
     ``known``: what this clone knows of is enough, and the remote is not asked for more. What
-    cannot be ended, as where a task file cannot be edited, is among ``refused``. Raises
-    UsageError where there is no session.
+    cannot be ended, as where a task file cannot be edited, is among ``refused``, and so is what
+    kept a further step from being made. Raises UsageError where there is no session.
     """
     actor = layers[0].actor
     if name is not None:
@@ -172,8 +172,7 @@ def end_every_session(
         except GitleaseError as error:
             if not ended:
                 raise
-            one = Answer(status=done.status, refused=(error,), changed=False)
-            return joined(done, replace(one, warnings=error.warnings)), tuple(ended)
+            return stopped(done, error), tuple(ended)
         done = joined(done, one)
         ended.append((found.session, len(one.leases)))
     return done, tuple(ended)
@@ -201,7 +200,12 @@ def _end_all(
         left = [x for x in found if _is_own(session, x) and x.lease_id not in tried][:AT_ONCE]
         if left:
             tried |= {x.lease_id for x in left}
-            done = joined(done, _end(session, replace(end, id=fresh_id()), left, commit))
+            try:
+                done = joined(done, _end(session, replace(end, id=fresh_id()), left, commit))
+            except GitleaseError as error:
+                if not done.changed:
+                    raise
+                return stopped(done, error)
             look = session.known_look()
         elif fresh:
             return done

@@ -136,6 +136,7 @@ class Heads:
         """Take one's own applied change as the known head, without asking anybody.
 
         Its records count as seen from the instant of the decision, since they count from there.
+        Raises Rollback where it landed beside what another process of this clone has seen since.
         """
         layer = change.base.layer
         try:
@@ -146,6 +147,8 @@ class Heads:
         if before is not None and before.version == change.base.version:
             known = self._moved(before.at(change.at), ledger, version, {})
         else:
+            if before is not None and before.revision == ledger.header.revision:
+                self._check(layer, before, ledger, version)
             known = self._sight(layer, before, ledger, version)
         known = _credited(replace(known, received=change.at), change, None)
         known = replace(known, append_only=known.append_only or append_only)

@@ -63,12 +63,13 @@ class Known:
     def joined(self, other: Known | None) -> Known:
         """What is known together with another process of this clone: the head further on.
 
-        It has what either renewed on the same decision; where both saw this very head, the earlier
-        sighting of each record.
+        Of two pasts it is the one seen first. It has what either renewed on the same decision;
+        where both saw this very head, the earlier sighting of each record.
         """
         if other is None or other.ledger_id != self.ledger_id:
             return self
-        new, old = (other, self) if other.revision > self.revision else (self, other)
+        further = self.revision > other.revision or self.version == other.version
+        new, old = (self, other) if further else (other, self)
         if new.decision == old.decision:
             new = replace(new, renewed={**old.renewed, **new.renewed})
         if new.version != old.version:

@@ -598,6 +598,22 @@ class LedgerStoreContract:
         with pytest.raises(Rollback):
             place.store(1).fetch(LAYER)
 
+    def test_a_change_that_lands_on_another_past_than_its_clone_knows_is_a_rollback(
+        self, place: Place
+    ) -> None:
+        base = act(place, 1, claim(JO))
+        prepared = prepare(place, 1, claim(JO, "F002"), on=base)
+        seen = act(place, 1, claim(JO, "F003"))  # by another command of this clone
+        place.force(LAYER, base.version)
+        with pytest.raises(Rollback):
+            place.store(1).swap(prepared)
+        known = place.store(1).known(LAYER)
+        assert known is not None
+        assert known.version == seen.version
+        place.force(LAYER, seen.version)  # what was there is brought back, and tells
+        (pending,) = place.store(1).pending(LAYER)
+        assert place.store(1).settle(pending, place.store(1).fetch(LAYER)) is Fate.LOST
+
     def test_a_rollback_that_was_overtaken_is_a_rollback(self, place: Place) -> None:
         older = act(place, 1, claim(JO))
         act(place, 1, claim(JO, "F002"))

@@ -17,6 +17,7 @@ from support.tasks import Killed, MemoryTasks, task
 from support.watching import MemoryWatch
 
 from gitlease.core.errors import (
+    Denied,
     LeaseHeld,
     LeaseLost,
     NothingLeft,
@@ -26,7 +27,8 @@ from gitlease.core.errors import (
 )
 from gitlease.core.lease import Actor, Lease, State
 from gitlease.core.resources.resource import parse_resource
-from gitlease.engine.answers import MAX_RESOURCES, ClaimOptions
+from gitlease.engine import end
+from gitlease.engine.answers import MAX_RESOURCES, Answer, ClaimOptions
 from gitlease.engine.edges import EdgeRules, Edges
 from gitlease.engine.queue.order import Carried
 from gitlease.engine.queue.queueing import TaskQueue
@@ -323,6 +325,30 @@ def test_a_session_of_very_many_leases_ends_in_as_few_as_the_audit_trail_allows(
     assert len(world.of(ONE).end_session(park=True).leases) == AT_ONCE + 20
     assert world.requests() == ["push", "push"]
     assert all(x.parked for x in world.records().values())
+
+
+@pytest.mark.parametrize("verb", ["session end", "release --all"])
+def test_a_step_that_cannot_be_made_hides_nothing_of_those_before_it(
+    world: World, verb: str
+) -> None:
+    ends = {"session end": AT_ONCE, "release --all": MAX_RESOURCES}[verb]
+    names = [parse_resource(f"n{number}") for number in range(ends + 1)]
+    for first in range(0, len(names), MAX_RESOURCES):
+        world.of(ONE).claim(names[first : first + MAX_RESOURCES], ClaimOptions(any_name=True))
+
+    def all_of_them() -> Answer:
+        if verb == "session end":
+            return world.of(ONE).end_session()
+        return end.release_all([world.of(ONE).session])
+
+    world.remote.pushes.extend([Fault.NONE, Fault.REFUSED, Fault.REFUSED])
+    answer = all_of_them()
+    assert (len(answer.leases), answer.changed) == (ends, True)
+    assert [type(x) for x in answer.refused] == [Denied]
+    world.remote.pushes.extend([Fault.REFUSED, Fault.REFUSED])
+    with pytest.raises(Denied):
+        all_of_them()
+    assert len(all_of_them().leases) == 1
 
 
 def test_the_edges_go_with_the_leases_and_stay_with_parked_ones(world: World) -> None:
