@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from hashlib import sha256
 
 from gitlease.core.errors import Invalid
 from gitlease.git.query import ask, ask_line, reason_of
@@ -16,8 +17,12 @@ _UNFIT = re.compile(r"[^A-Za-z0-9._-]+|\.\.+|\.lock$|^[.-]|[.]$")
 
 
 def fit_name(text: str) -> str:
-    """A task's name as a part of a branch and of a path."""
-    return _UNFIT.sub("-", text).strip("-") or "task"
+    """A task's name as a part of a branch and of a path: no two have the same.
+
+    What had to be changed ends with a digest of the name, since other names may come to that too.
+    """
+    fit = _UNFIT.sub("-", text).strip("-") or "task"
+    return fit if fit == text else f"{fit}-{sha256(text.encode()).hexdigest()[:8]}"
 
 
 def open_worktree(repository: Repository, name: str, *, branch: str, base: str) -> Repository:

@@ -230,6 +230,33 @@ def test_each_task_has_a_work_tree_and_a_branch(jo: Desk) -> None:
     assert "status: done" in git(jo.clone, "show", "work/F02:tasks/F02.md")
 
 
+def test_names_that_a_branch_cannot_tell_apart_have_a_work_tree_each(
+    path_remote: Remote, clones: Clones
+) -> None:
+    made, names = clones(1), ("F1-a", "F1#a", "F1+a")
+    (made[0] / "tasks").mkdir()
+    for name in names:
+        text = TASK.format(name=f"'{name}'")
+        (made[0] / "tasks" / f"{name}.md").write_text(text, encoding="utf-8")
+    git(made[0], "add", "tasks")
+    git(made[0], "commit", "-q", "-m", "tasks")
+    git(made[0], "push", "-q", "origin", "HEAD:main", env=path_remote.env)
+    script = 'pwd >"$GITLEASE_RESOURCE.pwd"; git add .; git commit -qm work; sleep 0.5'
+    with desks_in(made) as (desk,):
+        words = ("work", "-j", "3", "--worktrees", "--done-on-success", "--json")
+        done = desk.ask(*words, "--", "sh", "-c", script)
+        assert (done.returncode, lines(done)[-1]["done"]) == (0, 3), done
+        branches = git(desk.clone, "for-each-ref", "--format=%(refname)", "refs/heads/work/")
+        found = {}
+        for branch in branches.split():
+            files = git(desk.clone, "ls-tree", "-r", "--name-only", branch).splitlines()
+            (own,) = [x.removesuffix(".pwd") for x in files if x.endswith(".pwd")]
+            found[own] = git(desk.clone, "show", f"{branch}:{own}.pwd").strip()
+        assert set(found) == set(names), "each on a branch that has no other's work"
+        assert len(set(found.values())) == 3
+        assert found["F1-a"] == f"{desk.clone}.worktrees/F1-a"
+
+
 # --- a fleet -------------------------------------------------------------------------------------
 
 
