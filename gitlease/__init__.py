@@ -10,13 +10,17 @@
         work(fence=lease.token)
         lease.check()                                   # raises LeaseLost once it is lost
 
+    result = gitlease.run(["make", "test"], "F001")     # a command that runs while it is held
+
 A lease keeps others who use gitlease from taking the same work; it expires by itself when its
 holder goes quiet. What cannot check a token is not kept from anything: hand ``lease.token`` to
 whatever can. Every refusal is a ``GitleaseError``: ``LeaseHeld`` names the holder and the time,
 ``LeaseLost`` means stop.
 
 Where the project keeps its tasks in tracked files, a claim also writes who is assigned, and
-``leases.claim_next()`` hands out the next task of the queue.
+``leases.claim_next()`` hands out the next task of the queue; ``leases.work(command)`` is a pool
+that has a command work on one after the other. ``@leases.on_available(…)`` calls back when
+something may be claimed, ``@leases.on_assignment()`` when a task is newly assigned to you.
 """
 
 from __future__ import annotations
@@ -51,14 +55,20 @@ if TYPE_CHECKING:
     from gitlease.engine.queue.order import Carried, Carry, Entry, WhyNot
     from gitlease.faces.library.held import Holding, hold
     from gitlease.faces.library.leases import Leases, Session
-    from gitlease.faces.library.opening import open, session
+    from gitlease.faces.library.opening import open, run, session
+    from gitlease.faces.library.running import RunResult, WorkEvent, WorkResult
     from gitlease.faces.library.watching import Subscription, WatchEvent
 
 _ERRORS, _ANSWERS = "gitlease.core.errors", "gitlease.engine.answers"
 _EDGE, _QUEUE = "gitlease.core.edge", "gitlease.engine.queue.order"
 _LIBRARY, _OPENING = "gitlease.faces.library.leases", "gitlease.faces.library.opening"
+_RUNNING = "gitlease.faces.library.running"
 _PLACES = {
     "open": (_OPENING, "open"),
+    "run": (_OPENING, "run"),
+    "RunResult": (_RUNNING, "RunResult"),
+    "WorkEvent": (_RUNNING, "WorkEvent"),
+    "WorkResult": (_RUNNING, "WorkResult"),
     "hold": ("gitlease.faces.library.held", "hold"),
     "Holding": ("gitlease.faces.library.held", "Holding"),
     "session": (_OPENING, "session"),
@@ -101,6 +111,7 @@ __all__ = [
     "Progress",
     "QueueReading",
     "Rollback",
+    "RunResult",
     "Session",
     "Subscription",
     "Taken",
@@ -111,9 +122,12 @@ __all__ = [
     "WaitTimeout",
     "WatchEvent",
     "WhyNot",
+    "WorkEvent",
+    "WorkResult",
     "__version__",
     "hold",
     "open",
+    "run",
     "session",
 ]
 

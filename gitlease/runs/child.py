@@ -67,9 +67,8 @@ def start(
 ) -> Child:
     """Start a command; ``before`` is called once it has its group and before it runs.
 
-    ``dispositions`` are the signals as this process found them, and as the command gets them. It
-    must be called before this process has threads. Raises NoCommand, CannotExecute, and whatever
-    ``before`` raises: then the command never ran.
+    ``dispositions`` are the signals as this process found them, and as the command gets them.
+    Raises NoCommand, CannotExecute, and whatever ``before`` raises: then the command never ran.
     """
 
     def become() -> None:

@@ -126,6 +126,14 @@ class Pool:
         if self._fault is not None:
             raise self._fault
 
+    def end(self) -> None:
+        """Stop what runs, tell nobody, and return once all of it has ended."""
+        for job in self.running:
+            job.stop()
+        while self.running:
+            self.running = [job for job in self.running if job.poll() is None]
+            self._pause(LOOK)
+
     def _is_over(self) -> bool:
         if self._stopping() or self._fault is not None:
             return True

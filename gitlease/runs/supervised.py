@@ -52,7 +52,7 @@ class SupervisedProcess:
         self._handlers: dict[int, object] = {}
         self._woken, self._wake = os.pipe()
         self._wakeup = -1
-        self._told = False
+        self._told = self._prompts = False
         self._guardians = 0
         self._reads = is_talked_to()  # the command is to have the terminal
 
@@ -77,6 +77,8 @@ class SupervisedProcess:
             signal.signal(signum, handler)  # type: ignore[arg-type]
         os.close(self._woken)
         os.close(self._wake)
+        if self._prompts:  # a program goes on after this
+            os.environ.pop(NO_PROMPT, None)
 
     def close(self) -> None:
         """Reap the guardian."""
@@ -103,6 +105,7 @@ class SupervisedProcess:
             words, env, cwd, self._found, lambda child: self._ready(child, until_ms)
         )
         # Whoever renews meanwhile is in the background, and must not ask for a password.
+        self._prompts = NO_PROMPT not in os.environ
         os.environ.setdefault(NO_PROMPT, "0")
 
     def _ready(self, child: Child, until_ms: int) -> None:

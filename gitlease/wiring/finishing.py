@@ -1,10 +1,16 @@
-"""How a run ends for its task: done where the command succeeded and that was asked for, or not."""
+"""A run from its claim to its end, and how it ends for its task.
+
+That is done where the command succeeded and that was asked for, and given back where not.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from gitlease.core.errors import GitleaseError
-from gitlease.core.frozen import replace
+from gitlease.core.frozen import dataclass, replace
 from gitlease.core.lease import State
+from gitlease.core.loss import Lost
 from gitlease.core.moves.operations import MAX_NOTE
 from gitlease.engine import end
 from gitlease.engine.answers import Answer
@@ -13,10 +19,53 @@ from gitlease.git.query import without_secrets
 from gitlease.runs.running import Ended
 from gitlease.wiring.alive import forget
 from gitlease.wiring.holding import at_the_end
-from gitlease.wiring.running import RunRequest, ends_orderly, give_back
+from gitlease.wiring.running import RunRequest, ends_orderly, give_back, run_under_leases
 from gitlease.wiring.workspace import Workspace
 
 LAST_LINES, LONGEST_TAIL = 10, 800  # of a log in a note; lines and characters
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ran:
+    """What a run came to: how it ended, how many leases ended completed, and what is to be said."""
+
+    answer: Answer
+    ended: Ended
+    finished: int
+    said: tuple[str, ...]
+
+
+def run_claimed(
+    workspace: Workspace,
+    request: RunRequest,
+    claim: Callable[[], Answer],
+    *,
+    on_claim: Callable[[Answer], None],
+    on_stop: Callable[[Lost | str | None], None],
+) -> Ran:
+    """Claim, run the command while that is held, and give back or finish what was claimed.
+
+    ``on_claim`` is told of the claim before the command starts, ``on_stop`` why it is stopped.
+    Raises what a claim raises, and what ``run_under_leases`` does: then all is given back.
+    """
+    answer, started = claim(), False
+
+    def on_start(_process: object) -> None:
+        nonlocal started
+        started = True
+
+    try:
+        on_claim(answer)
+        ended = run_under_leases(workspace, answer, request, on_start=on_start, on_stop=on_stop)
+    except GitleaseError as refusal:
+        refusal.warnings = (*refusal.warnings, *give_back(workspace, answer, request))
+        raise
+    except BaseException:
+        if not started:  # a fault of ours: what never ran needs no lease
+            give_back(workspace, answer, request)
+        raise
+    finished, said = finish(workspace, answer, request, ended)
+    return Ran(answer=answer, ended=ended, finished=finished, said=said)
 
 
 def finish(

@@ -6,10 +6,12 @@ when this process does.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
-from collections.abc import Callable, Collection
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 
 from gitlease.core.edge import Task
@@ -23,21 +25,34 @@ from gitlease.core.errors import (
 )
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.resources.pattern import fold
+from gitlease.core.resources.resource import WHOLE
 from gitlease.engine import claim
 from gitlease.engine.answers import Answer, ClaimOptions
 from gitlease.git.remote_branches import main_branch
 from gitlease.git.repository import Repository
 from gitlease.git.worktrees import fit_name, open_worktree, remove_worktree
-from gitlease.runs.pool import DONE, FAILED, GIVEN_BACK, LOST, STOPPED, Job, JobEnd
+from gitlease.runs.pool import (
+    DONE,
+    FAILED,
+    GIVEN_BACK,
+    LOST,
+    STOPPED,
+    Job,
+    JobEnd,
+    Pool,
+    PoolEvent,
+    PoolLimits,
+)
 from gitlease.runs.runs import RunRecord
 from gitlease.settings.sources import remotes_of_work
 from gitlease.wiring.dispatch import OnStop, Say, dispatch, runs_of
 from gitlease.wiring.holding import in_a_run
-from gitlease.wiring.running import RunRequest, give_back
+from gitlease.wiring.running import RunRequest, check_command, give_back
 from gitlease.wiring.workspace import Workspace
 
 BRANCHES = "work"  # the folder of branches, one for each task
 KIND = "work"
+STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 Brief = Callable[[Answer, Task | None], str]
 
@@ -55,6 +70,40 @@ class PoolRequest:
     brief: Brief
     open_at: Callable[[str], Workspace]
     base: str | None = None
+
+
+def pool_request(
+    workspace: Workspace,
+    words: Sequence[str],
+    options: ClaimOptions,
+    *,
+    directory: str,
+    grace: int | None,
+    layer: str | None,
+    done: bool,
+    brief: Brief,
+    open_at: Callable[[str], Workspace],
+    worktrees: bool,
+    base: str | None,
+) -> PoolRequest:
+    """What a pool is asked: ``done`` and the others are as in ``RunRequest``.
+
+    Raises Invalid where no main branch is known for work trees, and none is given.
+    """
+    run = RunRequest(
+        words=tuple(words),
+        directory=os.path.abspath(directory),
+        scope=WHOLE,
+        grace=grace,
+        commit=options.commit,
+        layer=layer,
+        stops=True,
+        done=done,
+        tells=True,
+        with_parent=True,
+    )
+    start = _base_of(workspace, base) if worktrees else None
+    return PoolRequest(run=run, options=options, brief=brief, open_at=open_at, base=start)
 
 
 class PoolJob:
@@ -189,7 +238,76 @@ class PoolTaker:
             self._warn(text)
 
 
-def base_of(workspace: Workspace, given: str | None) -> str:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolRan:
+    """How many tasks came to what, and the signal that had what ran stopped, where one had."""
+
+    counts: Counter[str]
+    stopped_by: int | None
+
+
+def work(
+    workspace: Workspace,
+    request: PoolRequest,
+    limits: PoolLimits,
+    *,
+    say: Say,
+    on_stop: OnStop,
+    tell: Callable[[PoolEvent], None],
+    warn: Callable[[str], None],
+    pause: Callable[[float, Sequence[Job]], None] = lambda seconds, _running: time.sleep(seconds),
+) -> PoolRan:
+    """Work on the tasks of the queue; for the main thread of a process without any others.
+
+    INT has it take no new tasks; a second one, TERM or HUP stop what runs as well. Raises what
+    fails for good, and what ``tell`` raises, once all that runs has ended and is given back.
+    """
+    check_command(request.run)
+    with _stopping() as stops:
+        taker = PoolTaker(
+            workspace, request, say=say, on_stop=on_stop, warn=warn, stopping=stops.wanted
+        )
+        pool = Pool(
+            taker.take,
+            limits,
+            tell=tell,
+            stopping=stops.wanted,
+            pause=lambda seconds: pause(seconds, pool.running),
+            clock=time.monotonic,
+        )
+        try:
+            pool.work()
+        finally:
+            pool.end()
+    return PoolRan(counts=pool.counts, stopped_by=stops.last if stops.wanted() >= 2 else None)
+
+
+class _Stops:
+    """How often somebody asked the pool to end."""
+
+    def __init__(self) -> None:
+        self._asked, self.last = 0, signal.SIGINT
+
+    def heard(self, signum: int, _frame: object) -> None:
+        self.last = signal.Signals(signum)
+        self._asked += 1 if signum == signal.SIGINT else 2
+
+    def wanted(self) -> int:
+        return min(self._asked, 2)
+
+
+@contextlib.contextmanager
+def _stopping() -> Iterator[_Stops]:
+    stops = _Stops()
+    before = {signum: signal.signal(signum, stops.heard) for signum in STOPS}
+    try:
+        yield stops
+    finally:
+        for signum, handler in before.items():
+            signal.signal(signum, handler)
+
+
+def _base_of(workspace: Workspace, given: str | None) -> str:
     """Where the branches of linked work trees begin: the main branch as it is known here."""
     if given is not None:
         return given

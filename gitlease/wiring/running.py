@@ -9,7 +9,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from gitlease.core.errors import GitleaseError, Invalid, LeaseLost
+from gitlease.core.errors import GitleaseError, Invalid, LeaseHeld, LeaseLost
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import rfc3339
 from gitlease.core.lease import same_person
@@ -17,7 +17,7 @@ from gitlease.core.loss import Hold, Lost, early_ms
 from gitlease.core.moves.operations import Grant, grant_of
 from gitlease.core.resources.resource import Resource, word_anywhere
 from gitlease.engine import end
-from gitlease.engine.answers import Answer
+from gitlease.engine.answers import Answer, ClaimOptions
 from gitlease.engine.keeping import holds_of
 from gitlease.engine.sessions import unbind
 from gitlease.runs.child import check_executable
@@ -72,14 +72,30 @@ def check_command(request: RunRequest) -> None:
     check_executable(request.words[0], env=os.environ, cwd=request.directory)
 
 
-def claimed(
-    workspace: Workspace, wanted: Sequence[Resource], claim: Callable[[], Answer]
+def claim_to_run(
+    workspace: Workspace,
+    request: RunRequest,
+    wanted: Sequence[Resource],
+    options: ClaimOptions,
+    *,
+    wait: int | None = None,
+    on_wait: Callable[[LeaseHeld], None] = lambda _held: None,
 ) -> Answer:
-    """Claim; when that is interrupted, what may have been granted already is given back."""
+    """Claim these, or without any the first task of the queue; NoCommand or CannotExecute before.
+
+    When that is interrupted, what may have been granted already is given back.
+    """
+    check_command(request)
+    if not wanted:
+        with ends_orderly():
+            return workspace.queue.claim_next(options)[0]
+    from gitlease.engine import claim
+
     said = unbind_dead(workspace)
     try:
         with ends_orderly():
-            answer = claim()
+            bound = replace(options, bind=True)
+            answer = claim.claim(workspace.ledger, wanted, bound, wait=wait, on_wait=on_wait)
             return replace(answer, warnings=(*said, *answer.warnings))
     except (KeyboardInterrupt, SystemExit):
         with contextlib.suppress(GitleaseError):

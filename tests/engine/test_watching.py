@@ -34,7 +34,14 @@ from gitlease.core.lease import Actor
 from gitlease.core.ledger import Ledger
 from gitlease.core.moves.operations import Acknowledge, Operation, Park
 from gitlease.core.resources.resource import parse_resource
-from gitlease.engine.waiting.events import Happening, Part, Scene, events_between, next_lapse
+from gitlease.engine.waiting.events import (
+    Happening,
+    Part,
+    Scene,
+    assignments_between,
+    events_between,
+    next_lapse,
+)
 
 LEE = Actor("lee@example.com")
 LAPSE = TTL + SKEW  # seconds after which a lease that is not renewed has lapsed
@@ -272,6 +279,43 @@ def test_endings_come_before_beginnings_and_what_is_free_comes_last() -> None:
     assert between(before, later, 5, 15) == [
         *("released F001 jo", "renewed F002 kim", "claimed F003 lee", "available F001"),
     ]
+
+
+# --- what is assigned to a person --------------------------------------------------------------
+
+
+def assigned(before: Ledger, later: Ledger, holder: str = JO.holder) -> list[tuple[str, int]]:
+    """What is newly assigned to a person, and how many seconds after noon."""
+    found = assignments_between(scene(before, 0), scene(later, 900), holder=holder)
+    assert {x.kind.value for x in found} <= {"assigned"}
+    assert all(x.lease and x.lease.holder == holder for x in found)
+    return [(x.resource.text, (x.at - NOON) // MS) for x in found]
+
+
+def test_a_task_is_assigned_with_the_claim_that_says_so() -> None:
+    both = after(empty(), claim(JO, "F002", edge=True), at=50)
+    both = after(both, claim(JO, "F001", edge=True), claim(JO, "port-1"), at=70)
+    assert assigned(empty(), both) == [("F002", 50), ("F001", 70)]
+    assert assigned(empty(), both, KIM.holder) == []
+    edged = after(HELD, claim(JO, edge=True), at=100)
+    assert assigned(HELD, edged) == [("F001", 100)], "by a claim of what was held without an edge"
+
+
+def test_what_was_assigned_before_is_not_assigned_again() -> None:
+    mine = after(empty(), claim(JO, edge=True), at=0)
+    assert assigned(mine, after(mine, renew(JO), at=50)) == []
+    assert assigned(mine, after(mine, claim(JO, edge=True), at=LAPSE + 1)) == [], "it had lapsed"
+    parked = after(mine, Park(id="park-1", actor=JO, resource=F001, seconds=3_600), at=50)
+    assert assigned(parked, after(parked, claim(JO, edge=True), at=60)) == []
+    freed = after(mine, release(JO), at=50)
+    assert assigned(freed, after(freed, claim(JO, edge=True), at=60)) == [("F001", 60)]
+    assert assigned(mine, after(mine, complete(JO), at=50)) == []
+
+
+def test_a_part_of_ones_own_task_is_not_another_task() -> None:
+    mine = after(empty(), claim(JO, scope="parser", edge=True), at=0)
+    more = after(mine, claim(JO, scope="lexer", edge=True), at=50)
+    assert assigned(mine, more) == []
 
 
 # --- when the next lapse is -------------------------------------------------------------------

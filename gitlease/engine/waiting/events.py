@@ -24,7 +24,10 @@ from gitlease.core.resources.resource import Resource, scopes_overlap
 
 
 class WatchKind(Enum):
-    """What can happen. AVAILABLE follows whatever left a resource to be claimed by anyone."""
+    """What can happen. AVAILABLE follows whatever left a resource to be claimed by anyone.
+
+    ASSIGNED is told by ``assignments_between`` alone: it comes with a claim.
+    """
 
     CLAIMED = "claimed"
     RENEWED = "renewed"
@@ -35,6 +38,7 @@ class WatchKind(Enum):
     TAKEN_OVER = "taken_over"
     REVOKED = "revoked"
     AVAILABLE = "available"
+    ASSIGNED = "assigned"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +103,29 @@ def events_between(
     the audit trail has of the step, for its times.
     """
     return _Comparison(before, after, parts, said).events()
+
+
+def assignments_between(before: Scene, after: Scene, *, holder: str) -> list[Happening]:
+    """The tasks that a person has in the later state by an edge, and had not in the earlier one.
+
+    ``at`` is when the lease was claimed that says so, or renewed where it had no edge till then.
+    What a person keeps by an edge while it is claimed anew, or parked and resumed, is not new.
+    """
+    had, found = _assigned_to(before, holder), list[Happening]()
+    for resource, lease in _assigned_to(after, holder).items():
+        if resource not in had:
+            same = any(x.lease_id == lease.lease_id for x in _leases(before.ledger, ()))
+            at = lease.renewed_at if same else lease.claimed_at
+            found.append(_of(WatchKind.ASSIGNED, lease, at))
+    return sorted(found, key=lambda happening: happening.at)
+
+
+def _assigned_to(scene: Scene, holder: str) -> dict[Resource, Lease]:
+    return {
+        lease.resource: lease
+        for lease in _leases(scene.ledger, ())
+        if lease.edge and lease.state is State.ACTIVE and same_person(lease.holder, holder)
+    }
 
 
 def next_lapse(scene: Scene, parts: Sequence[Part] = ()) -> int | None:

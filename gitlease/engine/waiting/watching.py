@@ -18,6 +18,7 @@ from gitlease.core.expiry import Moment
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import MS, Instant, moment_of
 from gitlease.core.lease import State
+from gitlease.core.outcome import Event
 from gitlease.core.view import LeaseView, view_lease
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.ports import Snapshot
@@ -26,6 +27,7 @@ from gitlease.engine.waiting.events import (
     Part,
     Scene,
     WatchKind,
+    assignments_between,
     events_between,
     next_lapse,
 )
@@ -44,8 +46,9 @@ class WatchEvent:
     """Something that happened to a lease, or that made a resource available.
 
     ``kind`` is ``claimed``, ``renewed``, ``parked``, ``released``, ``completed``, ``lapsed``,
-    ``taken_over``, ``revoked`` or ``available``. ``lease`` is the lease it is about, as it is or
-    last was, with its ``holder``, ``session`` and ``token``; what is available is nobody's.
+    ``taken_over``, ``revoked``, ``available`` or ``assigned``. ``lease`` is the lease it is about,
+    as it is or last was, with its ``holder``, ``session`` and ``token``; what is available is
+    nobody's.
     """
 
     kind: str
@@ -62,6 +65,7 @@ class WatchEvent:
 class Watcher:
     """Watches some parts of a layer, or all of it, for one session.
 
+    ``assignments``: only what is newly assigned to the session's holder, wherever it was claimed.
     ``on_trouble`` is told when the remote cannot be reached, once until it answers again;
     ``on_begin`` gets the first state that was seen, from when on nothing is missed.
     """
@@ -71,6 +75,7 @@ class Watcher:
         session: LedgerSession,
         parts: Sequence[Part] = (),
         *,
+        assignments: bool = False,
         dice: random.Random | None = None,
         on_trouble: Callable[[GitleaseError], None] = lambda _error: None,
         on_begin: Callable[[Snapshot], None] = lambda _head: None,
@@ -78,6 +83,7 @@ class Watcher:
         self._session, self._parts, self._clock = session, tuple(parts), session.clock
         self._dice = dice or random.SystemRandom()
         self._on_trouble, self._on_begin = on_trouble, on_begin
+        self._assignments = assignments
         self._watcher = HeadWatcher(session)
         self._look = LOOK
         self._looked: Instant = session.clock.now()
@@ -145,9 +151,14 @@ class Watcher:
         found, said = list[Happening](), steps[-1].events if steps else ()
         for step in steps[:-1]:
             then = Scene(step.ledger, before.moment)
-            found += events_between(before, then, self._parts, step.events)
+            found += self._between(before, then, step.events)
             before = then
-        return found + events_between(before, after, self._parts, said)
+        return found + self._between(before, after, said)
+
+    def _between(self, before: Scene, after: Scene, said: Sequence[Event]) -> list[Happening]:
+        if self._assignments:
+            return assignments_between(before, after, holder=self._session.actor.holder)
+        return events_between(before, after, self._parts, said)
 
     def _until_lapse(self, scene: Scene) -> float:
         """Seconds until the next lease lapses; while the remote is away it would not be told."""

@@ -15,7 +15,7 @@ from gitlease.engine.answers import Answer
 from gitlease.engine.reading import read_leases
 from gitlease.engine.sessions import OwnSession
 from gitlease.engine.waiting.watching import Watcher, WatchEvent
-from gitlease.faces.library import tasks
+from gitlease.faces.library import running, tasks, watching
 from gitlease.faces.library.kept import KeptLeases, call_aside
 from gitlease.faces.library.values import (
     Duration,
@@ -29,12 +29,11 @@ from gitlease.faces.library.values import (
     to_seconds,
     to_terms,
 )
-from gitlease.faces.library.watching import Callback, Subscription, subscribing
 from gitlease.faces.push_words import push_request
 from gitlease.push.fenced_push import PushAnswer
 from gitlease.wiring.holding import in_a_run
 from gitlease.wiring.push import open_push
-from gitlease.wiring.workspace import Workspace
+from gitlease.wiring.workspace import Workspace, open_workspace
 
 OnLost = Callable[["Session", LeaseLost], object]
 
@@ -46,8 +45,16 @@ class Leases:
     ``warnings`` has what a person should know of the last answer.
     """
 
-    def __init__(self, workspace: Workspace) -> None:
+    def __init__(
+        self,
+        workspace: Workspace,
+        *,
+        layer: str | None = None,
+        open_at: Callable[[str], Workspace] = open_workspace,
+    ) -> None:
+        """``layer``: one that was named; ``open_at`` opens the same ledger in another folder."""
         self._workspace, self._ledger = workspace, workspace.ledger
+        self._layer, self._open_at = layer, open_at
         self.warnings: tuple[str, ...] = ()
 
     def __enter__(self) -> Self:
@@ -236,15 +243,6 @@ class Leases:
         reading = read_leases(self._ledger, resource=self._resource(resource), cached=cached)
         return self._heard(reading).leases
 
-    # Those about tasks have a module of their own.
-    queue = tasks.queue
-    next_task = tasks.next_task
-    claim_next = tasks.claim_next
-    brief = tasks.brief
-    task = tasks.task
-    start = tasks.start
-    set_status = tasks.set_status
-
     def end_session(
         self,
         id: str | None = None,
@@ -327,18 +325,18 @@ class Leases:
         parts = [(self._resource(str(word)), parse_scope(scope)) for word in resources]
         return Watcher(self._ledger, parts).events(seconds=to_seconds(timeout, "timeout"))
 
-    def on_available(
-        self, *resources: str, scope: str = WHOLE
-    ) -> Callable[[Callback], Subscription[Callback]]:
-        """Decorate a function to be called each time one of these becomes available.
-
-        That a lease lapses counts too, unless the task stays assigned; what is free at the start
-        does not. The function gets the ``WatchEvent`` in a daemon thread, one call after another;
-        what it raises goes to ``threading.excepthook`` and does not end the watch. The decorated
-        function can still be called, and has ``stop()``: see ``Subscription``.
-        """
-        wanted = to_resources(self._workspace, resources)
-        return subscribing(self._workspace, [(x, parse_scope(scope)) for x in wanted])
+    # Those that call back, that are about tasks, or run commands have modules of their own.
+    on_available = watching.on_available
+    on_assignment = watching.on_assignment
+    queue = tasks.queue
+    next_task = tasks.next_task
+    claim_next = tasks.claim_next
+    brief = tasks.brief
+    task = tasks.task
+    start = tasks.start
+    set_status = tasks.set_status
+    run = running.run
+    work = running.work
 
     def _resource(self, word: str) -> Resource:
         return to_resource(self._workspace, word)
@@ -360,8 +358,15 @@ class Session(Leases):
     ``lost`` is an event that is set once any lease of it is lost.
     """
 
-    def __init__(self, workspace: Workspace, *, on_lost: OnLost | None = None) -> None:
-        super().__init__(in_a_run(workspace, "session"))
+    def __init__(
+        self,
+        workspace: Workspace,
+        *,
+        on_lost: OnLost | None = None,
+        layer: str | None = None,
+        open_at: Callable[[str], Workspace] = open_workspace,
+    ) -> None:
+        super().__init__(in_a_run(workspace, "session"), layer=layer, open_at=open_at)
         self.lost = threading.Event()
         told = on_lost and partial(call_aside, on_lost, self)
         self._kept = KeptLeases(self._workspace, self.lost, lambda lost: told and told(lost.error))

@@ -2,11 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import TypedDict, Unpack
 
 from gitlease.faces.library.leases import Leases, OnLost, Session
-from gitlease.faces.library.values import check_listener
+from gitlease.faces.library.running import RunResult
+from gitlease.faces.library.values import Duration, check_listener
 from gitlease.wiring.workspace import open_workspace
+
+
+class RunOptions(TypedDict, total=False):
+    """The options of ``Leases.run``."""
+
+    next: bool
+    scope: str
+    ttl: Duration | None
+    wait: Duration | None
+    paths: Iterable[str]
+    reason: str | None
+    note: str | None
+    any: bool
+    takeover: bool
+    expect_holder: str | None
+    reopen: bool
+    commit: bool | None
+    done: bool
+    grace: Duration | None
+    cwd: str | None
 
 
 def open(
@@ -22,11 +45,8 @@ def open(
 
     Raises NotARepository, and Invalid for bad settings or a missing ``user.email``.
     """
-    return Leases(
-        open_workspace(
-            directory, session=session, layer=layer, local=local, remote=remote, environ=environ
-        )
-    )
+    opener = partial(open_workspace, layer=layer, local=local, remote=remote, environ=environ)
+    return Leases(opener(directory, session=session), layer=layer, open_at=opener)
 
 
 def session(
@@ -50,7 +70,29 @@ def session(
     ``on_lost`` is called in a thread of its own with each lease that is lost.
     """
     check_listener(on_lost)
-    opened = open_workspace(
-        directory, session=name, layer=layer, local=local, remote=remote, environ=environ
+    opener = partial(open_workspace, layer=layer, local=local, remote=remote, environ=environ)
+    opened = opener(directory, session=name)
+    return Session(opened, on_lost=on_lost, layer=layer, open_at=opener)
+
+
+def run(
+    command: Sequence[str],
+    *resources: str,
+    directory: str = ".",
+    session: str | None = None,
+    layer: str | None = None,
+    local: bool = False,
+    remote: str | None = None,
+    environ: Mapping[str, str] | None = None,
+    **options: Unpack[RunOptions],
+) -> RunResult:
+    """Run a command while leases are held, as ``Leases.run`` does: that has the other options.
+
+    result = gitlease.run(["make", "deploy"], "deploy-prod", any=True, wait="15m")
+    sys.exit(result.status)
+
+    """
+    opened = open(
+        directory, session=session, layer=layer, local=local, remote=remote, environ=environ
     )
-    return Session(opened, on_lost=on_lost)
+    return opened.run(command, *resources, **options)

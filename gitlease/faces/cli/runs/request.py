@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gitlease.core.errors import GitleaseError, UsageError
-from gitlease.core.frozen import replace
 from gitlease.faces.cli import output, types
 from gitlease.faces.cli.leases import claiming
 from gitlease.faces.cli.verb import Decorated, flag
@@ -98,25 +97,19 @@ class RunCall:
 
     def claim(self) -> Answer:
         """Claim it, or the first task. NoCommand or CannotExecute before that."""
-        from gitlease.engine import claim
-        from gitlease.wiring.running import check_command, claimed, ends_orderly
+        from gitlease.wiring.running import claim_to_run
 
         call = self.call
         if self._from_queue:
-            check_command(self.request)
-            with ends_orderly():
-                return call.queue.claim_next(self.asked.options())[0]
+            return claim_to_run(call.workspace, self.request, (), self.asked.options())
         resources = call.resources(self._words)
         covered = call.paths(self._paths)
         again = self.asked.waiting(call, self._verb, resources, covered=covered)
         call.retry = f"{again} -- {shlex.join(self.request.words)}"
-        check_command(self.request)
-        options, wait = replace(self.asked.options(covered), bind=True), self.asked.wait
+        options, wait = self.asked.options(covered), self.asked.wait
         tell = _quiet if call.json else claiming.tell_waiting(call, wait)
-        return claimed(
-            call.workspace,
-            resources,
-            lambda: claim.claim(call.ledger, resources, options, wait=wait, on_wait=tell),
+        return claim_to_run(
+            call.workspace, self.request, resources, options, wait=wait, on_wait=tell
         )
 
     def brief(self, answer: Answer) -> str:

@@ -97,43 +97,29 @@ def run_verb(
 
 
 def _under_leases(call: Call, asked: RunCall) -> int:
-    from gitlease.wiring.finishing import finish
+    from gitlease.wiring.finishing import run_claimed
     from gitlease.wiring.holding import in_a_run
-    from gitlease.wiring.running import give_back, run_under_leases
 
     call.open_as(lambda workspace: in_a_run(workspace, "run"))
-    answer: Answer | None = None
     said: list[str] = []
-    started = False
 
-    def on_start(_process: object) -> None:
-        nonlocal started
-        started = True
+    def on_claim(answer: Answer) -> None:
+        taken = [f"taken over from {sentences.whose(old)}" for old in answer.displaced]
+        said.extend([*call.warnings, *answer.warnings, *taken, *asked.remarks(answer)])
+        _say(call, [f"warning: {x}" for x in said] + [sentences.noted(n) for n in answer.notes])
 
     try:
-        answer = asked.claim()
-        taken = [f"taken over from {sentences.whose(old)}" for old in answer.displaced]
-        said += [*call.warnings, *answer.warnings, *taken, *asked.remarks(answer)]
-        _say(call, [f"warning: {x}" for x in said] + [sentences.noted(n) for n in answer.notes])
-        ended = run_under_leases(
+        ran = run_claimed(
             call.workspace,
-            answer,
             asked.request,
-            on_start=on_start,
+            asked.claim,
+            on_claim=on_claim,
             on_stop=lambda why: _say(call, [sentences.stopping(why)]),
         )
     except GitleaseError as refusal:
-        if answer is not None:
-            left = give_back(call.workspace, answer, asked.request)
-            _say(call, [f"warning: {x}" for x in left])
         return refusals.tell(call, refusal)
-    except BaseException:
-        if answer is not None and not started:  # a fault of ours: what never ran needs no lease
-            give_back(call.workspace, answer, asked.request)
-        raise
-    _, left = finish(call.workspace, answer, asked.request, ended)
-    _say(call, [f"warning: {x}" for x in left])
-    return _tell_end(call, answer, ended, [*said, *left])
+    _say(call, [f"warning: {x}" for x in ran.said])
+    return _tell_end(call, ran.answer, ran.ended, [*said, *ran.said])
 
 
 def _say(call: Call, lines: Sequence[str]) -> None:

@@ -5,11 +5,9 @@ from __future__ import annotations
 import contextlib
 import gc
 import json
-import os
-import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -21,14 +19,13 @@ from gitlease.faces.cli.leases import claiming
 from gitlease.faces.cli.runs.pool_table import PoolTable
 from gitlease.faces.cli.runs.request import LENGTHS, grace_option, log_line
 from gitlease.faces.cli.verb import Verb, flag
-from gitlease.runs.pool import FAILED, LOST, MOST_JOBS, Pool, PoolEvent, PoolLimits
+from gitlease.runs.pool import FAILED, LOST, MOST_JOBS, Job, PoolEvent, PoolLimits
 
 if TYPE_CHECKING:
     from gitlease.faces.cli.call import Call
     from gitlease.wiring.pool import PoolRequest
 
 SOME_FAILED = 1
-STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @click.command(
@@ -105,8 +102,7 @@ go on to their ends. With --json each event is one line.""",
 @click.pass_obj
 def work_verb(call: Call, /, *, command: tuple[str, ...], **options: Any) -> int:
     """Take tasks and run the command for each."""
-    from gitlease.wiring.pool import PoolTaker
-    from gitlease.wiring.running import check_command
+    from gitlease.wiring.pool import work
 
     if not command:
         raise UsageError(f"missing command: {call.typed('work')} -- ./agent.sh")
@@ -114,95 +110,53 @@ def work_verb(call: Call, /, *, command: tuple[str, ...], **options: Any) -> int
         raise UsageError("--base needs --worktrees")
     gc.enable()  # this may last for hours
     request = _request(call, command, options)
-    check_command(request.run)
     output.warn([*call.warnings, *call.ledger.store.warnings])
     limits = PoolLimits(
         jobs=options["jobs"],
         max_failures=options["max_failures"],
         forever=not options["until_empty"],
     )
-    with _stopping() as stops, _teller(call) as teller:
-        taker = PoolTaker(
+    with _teller(call) as teller:
+        ran = work(
             call.workspace,
             request,
+            limits,
             say=log_line,
             on_stop=lambda why: log_line(sentences.stopping(why)),
-            warn=teller.warn,
-            stopping=stops.wanted,
-        )
-        pool = Pool(
-            taker.take,
-            limits,
             tell=teller.tell,
-            stopping=stops.wanted,
-            pause=lambda seconds: teller.pause(seconds, pool),
-            clock=time.monotonic,
+            warn=teller.warn,
+            pause=teller.pause,
         )
-        pool.work()
     if call.json:
-        print(json.dumps(pool_words.finished(pool.counts)), flush=True)
+        print(json.dumps(pool_words.finished(ran.counts)), flush=True)
     else:
-        output.line(pool_words.summary(pool.counts))
-    if stops.wanted() >= 2:
-        return 128 + stops.last
-    return SOME_FAILED if pool.counts[FAILED] or pool.counts[LOST] else 0
+        output.line(pool_words.summary(ran.counts))
+    if ran.stopped_by is not None:
+        return 128 + ran.stopped_by
+    return SOME_FAILED if ran.counts[FAILED] or ran.counts[LOST] else 0
 
 
 def _request(call: Call, command: tuple[str, ...], options: dict[str, Any]) -> PoolRequest:
-    from gitlease.core.resources.resource import WHOLE
     from gitlease.engine.answers import ClaimOptions
-    from gitlease.wiring.pool import PoolRequest, base_of
-    from gitlease.wiring.running import RunRequest
+    from gitlease.wiring.pool import pool_request
 
+    terms = ClaimOptions(ttl=options["ttl"], reason=options["reason"], commit=options["commit"])
     done = options["done_on_success"]
-    run = RunRequest(
-        words=command,
-        directory=os.path.abspath(call.directory or "."),
-        scope=WHOLE,
+    return pool_request(
+        call.workspace,
+        command,
+        terms,
+        directory=call.directory or ".",
         grace=options["grace"],
-        commit=options["commit"],
         layer=call.layer,
-        stops=True,
         done=done,
-        tells=True,
-        with_parent=True,
-    )
-    return PoolRequest(
-        run=run,
-        options=ClaimOptions(
-            ttl=options["ttl"], reason=options["reason"], commit=options["commit"]
-        ),
         brief=lambda answer, task: task_brief.brief(answer, task, prog=call.prog, done=done),
         open_at=lambda folder: call.opener(
             folder, layer=call.layer, local=call.local, remote=call.remote
         ),
-        base=base_of(call.workspace, options["base"]) if options["worktrees"] else None,
+        worktrees=options["worktrees"],
+        base=options["base"],
     )
-
-
-class _Stops:
-    """How often somebody asked the pool to end."""
-
-    def __init__(self) -> None:
-        self._asked, self.last = 0, signal.SIGINT
-
-    def heard(self, signum: int, _frame: object) -> None:
-        self.last = signal.Signals(signum)
-        self._asked += 1 if signum == signal.SIGINT else 2
-
-    def wanted(self) -> int:
-        return min(self._asked, 2)
-
-
-@contextlib.contextmanager
-def _stopping() -> Iterator[_Stops]:
-    stops = _Stops()
-    before = {signum: signal.signal(signum, stops.heard) for signum in STOPS}
-    try:
-        yield stops
-    finally:
-        for signum, handler in before.items():
-            signal.signal(signum, handler)
 
 
 # --- what is told -------------------------------------------------------------------------------
@@ -231,9 +185,9 @@ class _Teller:
         else:
             output.warn([text])
 
-    def pause(self, seconds: float, pool: Pool) -> None:
+    def pause(self, seconds: float, running: Sequence[Job]) -> None:
         if self._live is not None:
-            self._live.show(pool.running)
+            self._live.show(running)
         time.sleep(seconds)
 
 

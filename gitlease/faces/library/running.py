@@ -1,0 +1,263 @@
+"""The verbs of the library that run commands under leases: methods of ``Leases``."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from gitlease.core.errors import Invalid, UsageError
+from gitlease.core.frozen import dataclass
+from gitlease.core.resources.resource import WHOLE
+from gitlease.core.view import LeaseView
+from gitlease.faces import pool_words, sentences, task_brief
+from gitlease.faces.library.values import Duration, to_note, to_resources, to_seconds, to_terms
+from gitlease.runs.pool import MOST_JOBS, PoolEvent, PoolLimits
+from gitlease.wiring.finishing import run_claimed
+from gitlease.wiring.holding import in_a_run
+from gitlease.wiring.pool import pool_request
+from gitlease.wiring.pool import work as work_on_queue
+from gitlease.wiring.running import RunRequest, claim_to_run
+
+if TYPE_CHECKING:
+    from gitlease.faces.library.leases import Leases
+
+MOMENT = 2.0  # seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunResult:
+    """How a command ended that ran under leases.
+
+    ``status`` is its exit status, 128 + n where signal n ended it. ``leases`` are those that it ran
+    under, as they were granted. ``done``: each of them ended completed, by the command itself or
+    for its success. ``stopped``: `gitlease dispatch --stop` or a signal had it stopped.
+    """
+
+    status: int
+    leases: tuple[LeaseView, ...]
+    done: bool = False
+    stopped: bool = False
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkEvent:
+    """Something that a pool tells of.
+
+    ``event`` is ``started``, ``ended``, ``left_alone`` (it failed too often), ``idle`` (nothing is
+    left to claim), ``trouble`` (the remote cannot be reached) or ``warning``. ``resource`` is the
+    task, ``session`` the run's and ``log`` the file with what it printed. Of one that ended
+    ``outcome`` is ``done``, ``given_back`` (its status was 0, and it was not finished), ``failed``,
+    ``lost`` or ``stopped``, ``exit`` its command's status and ``seconds`` how long it took.
+    """
+
+    event: str
+    resource: str | None = None
+    session: str | None = None
+    log: str | None = None
+    outcome: str | None = None
+    exit: int | None = None
+    seconds: int | None = None
+    failures: int = 0
+    message: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkResult:
+    """How many tasks came to what, and each run that ended, in that order.
+
+    ``stopped_by`` is the number of the signal that had what ran stopped, None where none had.
+    """
+
+    done: int
+    given_back: int
+    failed: int
+    lost: int
+    stopped: int
+    ended: tuple[WorkEvent, ...]
+    stopped_by: int | None = None
+
+
+def run(
+    self: Leases,
+    command: Sequence[str],
+    *resources: str,
+    next: bool = False,
+    scope: str = WHOLE,
+    ttl: Duration | None = None,
+    wait: Duration | None = None,
+    paths: Iterable[str] = (),
+    reason: str | None = None,
+    note: str | None = None,
+    any: bool = False,
+    takeover: bool = False,
+    expect_holder: str | None = None,
+    reopen: bool = False,
+    commit: bool | None = None,
+    done: bool = False,
+    grace: Duration | None = None,
+    cwd: str | None = None,
+) -> RunResult:
+    """Run a command while leases are held: claim all or none, renew, give back at its end.
+
+    ``command`` is a list of words, and no shell line. ``resources``, or with ``next`` the first
+    task of the queue, are claimed as by ``claim``; each run is a session of its own unless one was
+    named. ``done`` marks tasks as done where the command ends with 0; ``note`` is left for the next
+    holder where it is released. ``grace`` is the time from TERM to KILL where the command has to be
+    stopped, ``cwd`` where it runs, by default where this program is. Its environment is this
+    program's with ``GITLEASE_RESOURCE``, ``GITLEASE_TOKEN`` and the others of `gitlease run`.
+
+    While it runs the signals that this program gets go to the command. Only for the main thread;
+    elsewhere ``gitlease.hold`` holds leases around what one runs oneself. Raises what ``claim``
+    raises, NotFound or Invalid for what cannot be executed, before anything is claimed, and
+    LeaseLost where a lease was lost: then the command was stopped.
+    """
+    _only_in_main_thread("run")
+    if next and (resources or paths or wait is not None or any or takeover or reopen):
+        raise UsageError("next takes what is first: name no resource, and nothing to claim it by")
+    workspace = in_a_run(self._workspace, "run")
+    request = RunRequest(
+        words=_words(command),
+        directory=os.path.abspath(cwd or "."),
+        scope=scope,
+        grace=to_seconds(grace, "grace"),
+        note=to_note(note),
+        commit=commit,
+        layer=self._layer,
+        done=done,
+    )
+    terms = to_terms(
+        *(workspace, scope, ttl, paths, reason, takeover, reopen, any, commit),
+        expect_holder=expect_holder,
+    )
+    wanted = () if next else to_resources(workspace, resources)
+    seconds = to_seconds(wait, "wait")
+    ran = run_claimed(
+        workspace,
+        request,
+        lambda: claim_to_run(workspace, request, wanted, terms, wait=seconds),
+        on_claim=lambda _answer: None,
+        on_stop=lambda _why: None,
+    )
+    self.warnings = tuple(dict.fromkeys((*ran.answer.warnings, *ran.said)))
+    if ran.ended.lost:
+        raise ran.ended.lost[0].error
+    if ran.ended.status is None or ran.ended.failure is not None:
+        raise Invalid(f"the command was stopped: {ran.ended.failure}")
+    return RunResult(
+        status=ran.ended.status,
+        leases=ran.answer.leases,
+        done=ran.finished == len(ran.answer.leases),
+        stopped=ran.ended.stopped,
+        warnings=self.warnings,
+    )
+
+
+def work(
+    self: Leases,
+    command: Sequence[str],
+    *,
+    jobs: int = 1,
+    worktrees: bool = False,
+    base: str | None = None,
+    forever: bool = False,
+    done_on_success: bool = False,
+    max_failures: int = 3,
+    ttl: Duration | None = None,
+    reason: str | None = None,
+    commit: bool | None = None,
+    grace: Duration | None = None,
+    cwd: str | None = None,
+    on_event: Callable[[WorkEvent], object] | None = None,
+) -> WorkResult:
+    """A pool: take the next task of the queue, run the command for it, and go on.
+
+    ``jobs`` of them at once, each in the background, under a lease, a session and a log of its own;
+    what it comes to is as with `gitlease work`, whose options these are. It returns when the queue
+    is empty; with ``forever`` when it is interrupted. Ctrl-C once: no new tasks; twice, or TERM:
+    what runs is stopped and given back. ``on_event`` is called with each ``WorkEvent``, here; what
+    it raises ends the pool: what runs is stopped first.
+
+    Each run is a fork of this program, so this is only for the main thread of a program that has no
+    other. Raises UsageError otherwise, NotFound or Invalid for what cannot be executed, and what a
+    claim raises for good, once what runs has ended.
+    """
+    _only_in_main_thread("work")
+    _only_thread()
+    if not 1 <= jobs <= MOST_JOBS:
+        raise UsageError(f"jobs must be from 1 to {MOST_JOBS}")
+    if max_failures < 1:
+        raise UsageError("max_failures must be at least 1")
+    if base is not None and not worktrees:
+        raise UsageError("base needs worktrees=True")
+    request = pool_request(
+        self._workspace,
+        _words(command),
+        to_terms(self._workspace, ttl=ttl, reason=reason, commit=commit),
+        directory=cwd or ".",
+        grace=to_seconds(grace, "grace"),
+        layer=self._layer,
+        done=done_on_success,
+        brief=lambda answer, task: task_brief.brief(
+            answer, task, prog="gitlease", done=done_on_success
+        ),
+        open_at=self._open_at,
+        worktrees=worktrees,
+        base=base,
+    )
+    ended: list[WorkEvent] = []
+
+    def tell(event: PoolEvent) -> None:
+        told = WorkEvent(**{k: v for k, v in pool_words.document(event).items() if k != "schema"})
+        if told.event == "ended":
+            ended.append(told)
+        if on_event is not None:
+            on_event(told)
+
+    ran = work_on_queue(
+        self._workspace,
+        request,
+        PoolLimits(jobs=jobs, max_failures=max_failures, forever=forever),
+        say=_log,
+        on_stop=lambda why: _log(sentences.stopping(why)),
+        tell=tell,
+        warn=lambda text: tell(PoolEvent("warning", message=text)),
+    )
+    counts = {outcome: ran.counts[outcome] for outcome in pool_words.OUTCOMES}
+    return WorkResult(**counts, ended=tuple(ended), stopped_by=ran.stopped_by)
+
+
+def _words(command: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(command, str) or not command:
+        raise UsageError('a command is a list of words: ["make", "test"]')
+    return tuple(command)
+
+
+def _only_in_main_thread(verb: str) -> None:
+    if threading.current_thread() is not threading.main_thread():
+        raise UsageError(
+            f"{verb} belongs to the main thread: it attends to signals and to a child",
+            hints=("in another thread hold leases with gitlease.hold and run it yourself",),
+        )
+
+
+def _only_thread() -> None:
+    """What has kept leases until now ends within a moment, and is waited for."""
+    end = time.monotonic() + MOMENT
+    others = [x for x in threading.enumerate() if x is not threading.current_thread()]
+    for thread in others:
+        thread.join(max(0.0, end - time.monotonic()))
+    if names := ", ".join(sorted(x.name for x in others if x.is_alive())):
+        raise UsageError(
+            f"work forks this program, which other threads do not survive: {names}",
+            hints=("begin it before they start, or after they ended",),
+        )
+
+
+def _log(text: str) -> None:
+    """In the process of a run: a line of its log."""
+    print(f"gitlease: {text}", file=sys.stderr, flush=True)
