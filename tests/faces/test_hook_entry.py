@@ -382,6 +382,25 @@ def test_what_was_left_to_be_said_is_said_once_by_the_next_hook(hooked: Hooked) 
     assert hooked.run("pre-commit") == (0, [])
 
 
+def test_what_the_pre_commit_framework_hides_waits_for_what_it_shows(
+    hooked: Hooked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def inside() -> HookContext:
+        return hooked.context(PRE_COMMIT="1")
+
+    def fail(_context: HookContext, _args: Sequence[str]) -> int:
+        raise Invalid("no", hints=("try",))
+
+    hooked.context().inbox.leave(["your claim of F001 was revoked"])
+    monkeypatch.setitem(HOOKS, "post-merge", fail)
+    for name in ("post-checkout", "post-commit", "post-merge", "post-rewrite"):
+        assert hooked.run(name, opener=inside) == (0, [])
+    waited = ["your claim of F001 was revoked", "not done: no", "hint: try"]
+    assert hooked.run("pre-commit", opener=inside) == (0, waited)
+    assert hooked.run("pre-commit", opener=inside) == (0, [])
+    assert hooked.run("post-merge") == (0, waited[1:]), "elsewhere it is said at once"
+
+
 def test_only_what_is_due_starts_work_in_the_background(
     hooked: Hooked, monkeypatch: pytest.MonkeyPatch
 ) -> None:

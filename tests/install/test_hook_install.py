@@ -24,6 +24,7 @@ from gitlease.install.hooks.managers import (
     add_to_lefthook,
     add_to_pre_commit,
     pre_commit_hooks,
+    pre_commit_lines,
     without_section,
 )
 from gitlease.install.hooks.places import Way
@@ -771,6 +772,10 @@ def test_the_hooks_for_pre_commit_name_what_there_is() -> None:
         assert item["entry"].split()[:2] == ["gitlease", "hook"]
         assert item["entry"].split()[2] in HOOKS
         assert item["always_run"] is True
+        warns = item["entry"].split()[2] in CHECKED
+        assert item.get("verbose", False) is warns, "the framework hides what a pass says"
+    told = yaml.safe_load("repos:\n" + pre_commit_lines(HOOKS))["repos"][0]["hooks"]
+    assert {x["id"] for x in told if x.get("verbose")} == {"gitlease-guard", "gitlease-guard-push"}
 
 
 def test_a_commit_of_other_files_goes_on(repo: HookRepo) -> None:

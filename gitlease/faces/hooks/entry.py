@@ -36,22 +36,41 @@ def run_hook(argv: Sequence[str], opener: Callable[[], HookContext] | None = Non
         if _answers_probe(name):
             return BLOCKED  # so that a script with the lines that are printed ends there
         context = opener() if opener else _open()
+        if context.environ.get(
+            "GITLEASE_SKIP"
+        ):  # a hook manager calls without our shim, which asks
+            return 0
         status = act(context, args)
-        for text in context.guard.lost():
-            say(text)
+        _say_or_leave(context, name, context.guard.lost())
     except NotARepository:
         return 0  # nothing here is anybody's
     except GitleaseError as error:
         if context is not None or name in NOT_CHECKED:  # what every hook meets is said by one
-            say(f"{NOT_CHECKED.get(name, 'not done')}: {error.message}")
-            for hint in error.hints:
-                say(f"hint: {hint}")
+            why = f"{NOT_CHECKED.get(name, 'not done')}: {error.message}"
+            _say_or_leave(context, name, [why, *(f"hint: {hint}" for hint in error.hints)])
         return 0
     except Exception as error:
         what = f"{type(error).__name__}: {error}".splitlines()[0]
-        say(f"{NOT_CHECKED.get(name, 'not done')}: internal error: {what}")
+        said = f"{NOT_CHECKED.get(name, 'not done')}: internal error: {what}"
+        _say_or_leave(context, name, [said])
         return 0
     return status
+
+
+def _is_hidden(context: HookContext, name: str) -> bool:
+    """Whether nobody sees what this hook says: the pre-commit framework shows it where a hook
+    fails, and of the hooks that check something, which are ``verbose`` there.
+    """
+    return name not in NOT_CHECKED and context.environ.get("PRE_COMMIT") == "1"
+
+
+def _say_or_leave(context: HookContext | None, name: str, texts: Sequence[str]) -> None:
+    """Say it, or leave it for the next hook or command that is heard."""
+    if context is not None and _is_hidden(context, name):
+        context.inbox.leave(texts)
+        return
+    for text in texts:
+        say(text)
 
 
 def _answers_probe(name: str) -> bool:
@@ -126,7 +145,8 @@ def _pushed() -> list[str]:
 
 def post(context: HookContext, args: Sequence[str]) -> int:
     """Activity: have what this run holds renewed in the background, when it is time."""
-    told(context)
+    if not _is_hidden(context, "post-commit"):
+        told(context)
     context.guard.refresh()
     context.start_beat()
     return 0

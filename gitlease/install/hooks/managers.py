@@ -89,6 +89,7 @@ def pre_commit_lines(names: tuple[str, ...], indent: str = "  ") -> str:
             f"      stages: [{', '.join(wanted)}]",
             "      always_run: true",
             f"      pass_filenames: {'true' if words else 'false'}",
+            *(["      verbose: true"] if hook in CHECKED else []),  # else no warning is seen
         ]
     return "".join(f"{indent}{line}\n" for line in lines)
 
