@@ -1,0 +1,177 @@
+"""The real pre-commit, husky and lefthook call our hooks: what is blocked, seen and renewed.
+
+Debian has none of them (its pre-commit is too old): where one is missing its stories are skipped.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import yaml
+from support.fences import clean_env
+from support.hooked import KIM, MINUTE, WAYS_AROUND, Done, Pair, Person, until
+
+from gitlease.install.hooks.shims import HOOKS
+
+ROOT = Path(__file__).parents[2]
+PAGE, LOGIN = "src/web/page.py", "src/api/login.py"
+LAPSED, DUE = 20 * MINUTE, 6 * MINUTE  # ago
+
+
+@dataclass
+class Managed:
+    """Jo's clone, whose hooks a manager calls, and Kim's."""
+
+    pair: Pair
+    jo: Person
+
+    def said(self, done: Done, code: int = 0) -> str:
+        """What a person sees of a command of git."""
+        seen = done.stdout + done.stderr
+        assert done.returncode == code, seen
+        return seen
+
+
+def tool(name: str) -> str:
+    """Where a manager is; without it the test is skipped."""
+    found = shutil.which(name)
+    if found is None:
+        pytest.skip(f"there is no {name}")
+    return found
+
+
+def typed(one: Person, *words: str) -> str:
+    done = subprocess.run(
+        words,
+        cwd=one.root,
+        env=clean_env(one.env),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        encoding="utf-8",
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, (words, done.stdout, done.stderr)
+    return done.stdout
+
+
+def by_installed_lines(jo: Person) -> None:
+    """Our entry as the installer writes it, and the command that it prints."""
+    config = jo.root / ".pre-commit-config.yaml"
+    config.write_text("repos:\n- repo: meta\n  hooks:\n  - id: identity\n", encoding="utf-8")
+    printed = typed(jo, "gitlease", "hooks", "install", "--yes")
+    (line,) = (x.strip() for x in printed.splitlines() if x.strip().startswith("pre-commit "))
+    typed(jo, *line.split())
+
+
+def by_manifest(jo: Person) -> None:
+    """The hooks of our manifest, as a repository that is named there would have them."""
+    items = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))
+    for item in items:
+        item["language"] = "system"
+    config = {"repos": [{"repo": "local", "hooks": items}]}
+    (jo.root / ".pre-commit-config.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
+    typed(jo, "pre-commit", "install", *(word for name in HOOKS for word in ("-t", name)))
+
+
+def by_husky(jo: Person) -> None:
+    (jo.root / "package.json").write_text("{}\n", encoding="utf-8")
+    typed(jo, "husky")
+    typed(jo, "gitlease", "hooks", "install", "--yes")
+
+
+def by_lefthook(jo: Person) -> None:
+    text = "pre-commit:\n  jobs:\n    - run: 'true'\n"
+    (jo.root / "lefthook.yml").write_text(text, encoding="utf-8")
+    typed(jo, "gitlease", "hooks", "install", "--yes")
+    typed(jo, "lefthook", "install")
+
+
+MANAGERS: dict[str, tuple[str, Callable[[Person], None]]] = {
+    "pre-commit": ("pre-commit", by_installed_lines),
+    "pre-commit by its manifest": ("pre-commit", by_manifest),
+    "husky": ("husky", by_husky),
+    "lefthook": ("lefthook", by_lefthook),
+}
+
+
+@pytest.fixture(params=MANAGERS)
+def managed(request: pytest.FixtureRequest, made_pair: Pair, pair: Pair, tmp_path: Path) -> Managed:
+    name, set_up = MANAGERS[request.param]
+    folders = (str(made_pair.base / "bin"), os.path.dirname(tool(name)), clean_env()["PATH"])
+    jo = pair.jo
+    jo.env |= {"PATH": ":".join(folders), "PRE_COMMIT_HOME": str(tmp_path / "cache")}
+    jo.env["PYTHONPATH"] = str(ROOT)
+    typed(jo, "gitlease", "hooks", "uninstall")
+    set_up(jo)
+    jo.git("add", ".")
+    for words in (("commit", "-qm", "hooks"), ("push", "-q")):  # by which nothing is looked up
+        jo.git("-c", "core.hooksPath=/dev/null", *words)
+    pair.calls()
+    return Managed(pair, jo)
+
+
+def test_every_hook_is_shown_as_live(managed: Managed) -> None:
+    shown = typed(managed.jo, "gitlease", "hooks", "status")
+    lines = [x.split("\t") for x in shown.splitlines()]
+    assert [x[0] for x in lines if x[1].startswith("live")] == list(HOOKS), shown
+
+
+def test_a_commit_of_what_another_holds_is_stopped_and_said(managed: Managed) -> None:
+    managed.pair.kim.claim(LOGIN)
+    before = managed.jo.head()
+    managed.jo.put(LOGIN)
+    seen = managed.said(managed.jo.commit(), 1)
+    assert f"{LOGIN} is held by {KIM}" in seen
+    assert not WAYS_AROUND.search("".join(x for x in seen.splitlines() if "gitlease:" in x))
+    assert managed.jo.head() == before
+    managed.said(managed.jo.commit(env={"GITLEASE_SKIP": "1"}))
+
+
+def test_a_pass_says_nothing_of_ours(managed: Managed) -> None:
+    managed.jo.put(PAGE)
+    assert "gitlease: " not in managed.said(managed.jo.commit())
+    assert "gitlease: " not in managed.said(managed.jo.run("push"))
+
+
+def test_a_warning_is_seen(managed: Managed) -> None:
+    managed.pair.kim.claim(LOGIN, ago=LAPSED)
+    managed.jo.put(LOGIN)
+    assert f"gitlease: warning: {LOGIN} " in managed.said(managed.jo.commit())
+    assert f"gitlease: warning: {LOGIN} " in managed.said(managed.jo.run("push"))
+
+
+def test_what_was_left_to_be_said_is_seen(managed: Managed) -> None:
+    managed.jo.at().inbox.leave(["your claim of F001 was revoked"])
+    seen = managed.said(managed.jo.run("checkout", "-b", "other"))
+    managed.jo.put(PAGE)
+    seen += managed.said(managed.jo.commit())
+    assert seen.count("your claim of F001 was revoked") == 1
+
+
+def test_a_commit_renews_and_names_what_it_falls_under(managed: Managed) -> None:
+    lease = managed.jo.claim(PAGE, ago=DUE)
+    managed.jo.put(PAGE)
+    managed.said(managed.jo.commit())
+    assert managed.jo.trailers() == [f"{PAGE} token={lease.token}"]
+    until(lambda: managed.pair.leases()[PAGE].renewals > 0, "the renewal")
+
+
+def test_a_push_of_what_another_holds_is_stopped(managed: Managed) -> None:
+    managed.pair.kim.claim(LOGIN)
+    before = managed.pair.on_remote("main")
+    managed.jo.put(LOGIN)
+    managed.jo.git("commit", "-qnm", "past the guard")
+    done = managed.jo.run("push")
+    assert done.returncode == 1
+    assert f"{LOGIN} is held by {KIM}" in done.stdout + done.stderr
+    assert managed.pair.on_remote("main") == before
+    managed.pair.kim.release(LOGIN)
+    managed.said(managed.jo.run("push"))
+    assert managed.pair.on_remote("main") == managed.jo.head()
