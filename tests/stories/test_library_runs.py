@@ -91,6 +91,19 @@ print(ran.status, len(ran.leases), threading.active_count())
     jo.all_gone()
 
 
+def test_a_session_runs_commands_under_what_it_holds(jo: Desk) -> None:
+    code = """
+with gitlease.session("build-7") as named, gitlease.session() as other:
+    named.claim("F01")
+    other.claim("F02")
+    ran = [named.run(["true"], "F01"), other.run(["true"], "F02", "F03")]
+    print([x.session for x in leases.list()] == ["build-7", other.session], len(leases.list()))
+    print([(x.status, x.done, len(x.leases)) for x in ran])
+"""
+    assert said(jo, code) == ["True 2", "[(0, False, 1), (0, False, 2)]"]
+    assert jo.live() == []
+
+
 def test_what_cannot_run_is_refused_and_nothing_stays_claimed(jo: Desk) -> None:
     code = """
 from gitlease import UsageError, NotFound, LeaseHeld, Invalid

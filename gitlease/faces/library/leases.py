@@ -45,6 +45,9 @@ class Leases:
     ``warnings`` has what a person should know of the last answer.
     """
 
+    _is_run = False
+    """Whether its session is that of one run, so that what it runs is a part of that."""
+
     def __init__(
         self,
         workspace: Workspace,
@@ -357,6 +360,8 @@ class Session(Leases):
 
     ``lost`` is an event that is set once any lease of it is lost.
     """
+
+    _is_run = True
 
     def __init__(
         self,

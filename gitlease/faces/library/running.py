@@ -106,10 +106,11 @@ def run(
 
     ``command`` is a list of words, and no shell line. ``resources``, or with ``next`` the first
     task of the queue, are claimed as by ``claim``; each run is a session of its own unless one was
-    named. ``done`` marks tasks as done where the command ends with 0; ``note`` is left for the next
-    holder where it is released. ``grace`` is the time from TERM to KILL where the command has to be
-    stopped, ``cwd`` where it runs, by default where this program is. Its environment is this
-    program's with ``GITLEASE_RESOURCE``, ``GITLEASE_TOKEN`` and the others of `gitlease run`.
+    named or it is in a ``Session``. ``done`` marks tasks as done where the command ends with 0;
+    ``note`` is left for the next holder where it is released. ``grace`` is the time from TERM to
+    KILL where the command has to be stopped, ``cwd`` where it runs, by default where this program
+    is. Its environment is this program's with ``GITLEASE_RESOURCE``, ``GITLEASE_TOKEN`` and the
+    others of `gitlease run`.
 
     While it runs the signals that this program gets go to the command. Only for the main thread;
     elsewhere ``gitlease.hold`` holds leases around what one runs oneself. Raises what ``claim``
@@ -119,7 +120,7 @@ def run(
     _only_in_main_thread("run")
     if next and (resources or paths or wait is not None or any or takeover or reopen):
         raise UsageError("next takes what is first: name no resource, and nothing to claim it by")
-    workspace = in_a_run(self._workspace, "run")
+    workspace = self._workspace if self._is_run else in_a_run(self._workspace, "run")
     request = RunRequest(
         words=_words(command),
         directory=os.path.abspath(cwd or "."),
