@@ -81,6 +81,11 @@ class Lease:
         return self.expires_at - self.renewed_at
 
     @property
+    def left_behind(self) -> bool:
+        """Whether the end of a session left it for its edge: it ran out on purpose."""
+        return self.session is None and not self.duration_ms
+
+    @property
     def patterns(self) -> tuple[str, ...]:
         """Every path pattern it covers, its own first: what path conflicts look at."""
         own = self.resource.pattern

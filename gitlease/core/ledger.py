@@ -24,6 +24,8 @@ RING_SIZE = 128
 MAX_STEP = 64  # operations of one step: two whole steps at least stand in the ring
 NOTES_KEPT = 20
 NOTICES_KEPT = 50
+BY_OTHERS = ("taken_over", "revoked", "retired")
+ENDS_TOLD = (*BY_OTHERS, "replaced", "released", "completed", "parked", "run_out")
 HOLDERS_TOLD = 256  # by one step
 TICKETS_KEPT = 256  # of one resource
 EPOCH_SIZE = 10**12
@@ -119,9 +121,11 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """What a displaced holder has yet to be told: it was ``taken_over``, ``revoked``, ``retired``.
+    """What a holder has yet to be told: ``what``, of ``ENDS_TOLD``, became of a lease of theirs.
 
-    The last is what lapsed long ago and was cleaned up.
+    Others have ``taken_over`` or ``revoked`` it, or ``retired`` it long after it had run out. To a
+    session its person, or another session of theirs, has ``replaced`` it after it had run out, or
+    ended it: by a release, or as ``completed``, ``parked``, or ``run_out`` with its session.
     """
 
     id: str

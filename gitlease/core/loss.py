@@ -80,7 +80,7 @@ def said(loss: Loss, by: str | None = None) -> str:
         Loss.TAKEN_OVER: f"{who} took it over",
         Loss.REVOKED: f"{who} revoked it",
         Loss.EXPIRED: "it ran out before it was renewed",
-        Loss.RELEASED_ELSEWHERE: "it was released elsewhere",
+        Loss.RELEASED_ELSEWHERE: "it was ended elsewhere",
         Loss.UNREACHABLE: "it could not be renewed before it ran out",
     }[loss]
 
@@ -105,7 +105,7 @@ def still_held(ledger: Ledger, grant: Grant, holder: str, moment: Moment) -> Lea
 
 def lost_by(notice: Notice) -> LeaseLost:
     """The refusal for what another took, as the ledger has it for whoever held it."""
-    loss = Loss.EXPIRED if notice.what == "retired" else Loss(notice.what)
+    loss = _TOLD[notice.what]
     why = f': "{notice.reason}"' if notice.reason else ""
     return LeaseLost(
         f"you no longer hold {notice.resource}: {said(loss, notice.by)}{why}",
@@ -114,6 +114,18 @@ def lost_by(notice: Notice) -> LeaseLost:
         holder=notice.by,
         loss=loss.value,
     )
+
+
+_TOLD = {
+    "taken_over": Loss.TAKEN_OVER,
+    "revoked": Loss.REVOKED,
+    "retired": Loss.EXPIRED,  # it had run out long before
+    "replaced": Loss.EXPIRED,
+    "released": Loss.RELEASED_ELSEWHERE,
+    "completed": Loss.RELEASED_ELSEWHERE,
+    "parked": Loss.RELEASED_ELSEWHERE,
+    "run_out": Loss.RELEASED_ELSEWHERE,
+}
 
 
 def _judged(
@@ -130,8 +142,7 @@ def _judged(
     for notice in reversed(ledger.notices(holder)):
         about = (notice.resource, notice.scope, notice.session)
         if about == (grant.resource.text, grant.scope, grant.session):
-            # What was retired had run out long before.
-            return Loss.EXPIRED if notice.what == "retired" else Loss(notice.what), notice.by
+            return _TOLD[notice.what], notice.by
     if found is None or found.state is not State.ACTIVE or found.token < grant.token:
         return Loss.RELEASED_ELSEWHERE, None
     if same_person(found.holder, holder) and found.session == grant.session:

@@ -59,9 +59,10 @@ def _renew_all(session: LedgerSession, ttl: int | None) -> Answer:
     lost = list(over)
     for refused in lost:
         refused.views = session.views_in(head, refused.conflicts)
-    back = {(view.resource, view.scope) for view in answer.leases}
+    back = {(view.resource, view.scope, view.session) for view in answer.leases}
+    back |= {(resource, scope, None) for resource, scope, _ in back}
     notices = {n.id: n for n in (*before, *session.untold())}.values()
-    lost += [lost_by(n) for n in notices if (n.resource, n.scope) not in back]
+    lost += [lost_by(n) for n in notices if (n.resource, n.scope, n.session) not in back]
     others = [x for x in answer.refused if not isinstance(x, LeaseLost)]
     return replace(answer, refused=(*lost, *others))
 

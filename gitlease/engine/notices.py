@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from gitlease.core.frozen import dataclass
-from gitlease.core.lease import Actor
+from gitlease.core.lease import Actor, same_person
 from gitlease.core.ledger import Damage, Fate, Ledger, Notice
 from gitlease.core.resources.resource import WHOLE, Resource
 from gitlease.engine.ports import LedgerStore, Pending, Snapshot
@@ -18,12 +18,17 @@ def unread_notices(
 ) -> list[Notice]:
     """Those of the notices that this run was not shown in this clone; they count as shown then.
 
-    What is about another run of the same person is still to be told to that run.
+    What is about another run of the same person is still to be told to that run, and to that run
+    alone where the person did it.
     """
-    if not notices:
-        return []
     run = f" to {actor.session}" if actor.session else ""
-    keys = {n.id + run if is_to(n, actor) else f"{n.id} of another run": n for n in notices}
+    keys = {
+        n.id + run if is_to(n, actor) else f"{n.id} of another run": n
+        for n in notices
+        if is_to(n, actor) or not same_person(n.by, n.to)
+    }
+    if not keys:
+        return []
     before = store.shown(layer, list(keys))
     return [n for key, n in keys.items() if key not in before]
 
@@ -35,11 +40,18 @@ def is_to(notice: Notice, actor: Actor) -> bool:
 
 def told(notice: Notice) -> str:
     """A notice as one line."""
-    done = "taken over" if notice.what == "taken_over" else notice.what
+    done = _DONE.get(notice.what, notice.what)
     scope = "" if notice.scope == WHOLE else f" (scope {notice.scope})"
-    session = f", session {notice.session}" if notice.session else ""
+    session = f" (session {notice.session})" if notice.session else ""
     why = f': "{notice.reason}"' if notice.reason else ""
     return f"your claim of {notice.resource}{scope}{session} was {done} by {notice.by}{why}"
+
+
+_DONE = {
+    "taken_over": "taken over",
+    "replaced": "replaced, after it had run out,",
+    "run_out": "ended with its session",
+}
 
 
 def of_damage(damage: Sequence[Damage], *, shown: int = DAMAGE_SHOWN) -> tuple[str, ...]:

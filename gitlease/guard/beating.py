@@ -13,6 +13,7 @@ from gitlease.core.resources.resource import WHOLE, layer_words, word_anywhere
 from gitlease.guard.rules import THIRD
 
 if TYPE_CHECKING:
+    from gitlease.core.errors import GitleaseError
     from gitlease.engine.ledger_session import LedgerSession
 
 BEAT_AGAIN = 60  # seconds after which a heartbeat that changed nothing is tried again, at most
@@ -40,11 +41,24 @@ def renew_known(session: LedgerSession, leases: Sequence[Lease]) -> list[str]:
 
     try:
         answer = hold.renew_grants(session, [*map(grant_of, leases)])
-        usual = session.store.warnings  # of the place itself, which are nothing new
-        news = [text for text in answer.warnings if text not in usual]
-        return [*news, *(refused.message for refused in answer.refused)]
     except GitleaseError as error:
         return [*error.warnings, f"your leases were not renewed: {error.message}"]
+    usual = session.store.warnings  # of the place itself, which are nothing new
+    news = [text for text in answer.warnings if text not in usual]
+    return [*news, *(x.message for x in answer.refused if not _is_told(session, x))]
+
+
+def _is_told(session: LedgerSession, refused: GitleaseError) -> bool:
+    """Whether a loss is told without this: by word that was left of it, or as what ran out."""
+    from gitlease.core.errors import LeaseLost
+    from gitlease.core.loss import Loss
+
+    head = session.store.known(session.layer)
+    if not isinstance(refused, LeaseLost) or head is None or head.ledger is None:
+        return False
+    notices = head.ledger.notices(session.actor.holder)
+    about = (refused.resource, refused.scope)
+    return refused.loss == Loss.EXPIRED.value or about in {(n.resource, n.scope) for n in notices}
 
 
 def ran_out(lease: Lease, layer: str, usual: str, *, age: int | None = None) -> str:

@@ -323,6 +323,7 @@ class GuardService:
             for x in known.leases
             for actor in (self._actor, *(replace(self._actor, session=s) for s in sessions))
             if x.answers_to(actor)
+            and not x.left_behind
             and relation(x, actor, known.policy, moment) is Relation.MINE_LAPSED
         }
 

@@ -27,6 +27,7 @@ from gitlease.core.holder import person_key
 from gitlease.core.instant import MS
 from gitlease.core.lease import Lease, State
 from gitlease.core.ledger import (
+    ENDS_TOLD,
     FORMAT,
     NOTES_KEPT,
     NOTICES_KEPT,
@@ -228,7 +229,7 @@ NOTICES = Listing(
         Notice,
         {
             "id": WORD,
-            "what": one_of("taken_over", "revoked", "retired"),
+            "what": one_of(*ENDS_TOLD),
             "resource": text(600),
             "scope": SCOPE,
             "session": maybe(text(128)),

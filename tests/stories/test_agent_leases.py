@@ -212,8 +212,93 @@ def test_a_loss_is_told_at_the_next_event_whatever_it_is(
     assert ("revoked by jo@example.com" if how else "your lease of deploy ran out") in said
     for command in commands_in(said):
         if " claim " in command:
-            two.kim.accepts(command)
+            two.kim.ok(command.removeprefix("gitlease "), env=agent.terminal)
     assert "deploy" not in agent.uses_a_tool()
+
+
+# --- another session of the same person -----------------------------------------------------------
+
+
+@pytest.fixture
+def desk(two: Two, agent: Agent) -> Typist:
+    """kim in another clone, whose agent here has leases of a minute of F001 and F002."""
+    url = git(two.kim.clone, "remote", "get-url", "origin")
+    place = two.kim.clone.parent / "desk"
+    git(two.kim.clone, "clone", "-q", "-b", "main", url, str(place))
+    for name in ("user.name", "user.email"):
+        git(place, "config", name, git(two.kim.clone, "config", name))
+    two.kim.ok("claim F001 F002 --ttl 1m", env=agent.terminal)
+    return Typist(place, two.clock)
+
+
+def lost_by_agent(two: Two, agent: Agent) -> dict[str, str]:
+    """What ``renew --all`` of the agent says is lost, and why."""
+    done = two.kim.types("renew --all --json", env=agent.terminal)
+    found = {x["resource"]: x["message"] for x in done.json.get("refused", ())}
+    assert done.code == (3 if found else 0)
+    return found
+
+
+ENDINGS = [
+    ("release F001", "was released by kim@example.com", "it was ended elsewhere"),
+    ("done F001", "was completed by kim@example.com", "it was ended elsewhere"),
+    ("park F001", "was parked by kim@example.com", "it was ended elsewhere"),
+    ("session end {}", "was ended with its session by kim@example.com", "it was ended elsewhere"),
+    ("session end {} --release", "was released by kim@example.com", "it was ended elsewhere"),
+    (
+        "session end --all",
+        "was ended with its session by kim@example.com",
+        "it was ended elsewhere",
+    ),
+    (
+        "claim F001",
+        "was replaced, after it had run out, by kim@example.com",
+        "it ran out before it was renewed",
+    ),
+    (
+        "claim F001 --session s2",
+        "was replaced, after it had run out, by",
+        "it ran out before it was renewed",
+    ),
+]
+
+
+@pytest.mark.parametrize(("how", "said", "loss"), ENDINGS, ids=[how for how, _, _ in ENDINGS])
+@pytest.mark.parametrize("event", ["after-tool", "before-edit", ""])
+def test_a_session_is_told_once_what_its_person_ended_elsewhere(
+    two: Two, agent: Agent, desk: Typist, how: str, said: str, loss: str, event: str
+) -> None:
+    if how.startswith("claim"):
+        two.clock.advance(300)
+    desk.ok(how.format(agent.name))
+    two.clock.advance(25)
+    assert "F001" not in desk.ok("list --cached").err, "who did it knows it"
+    if "--all" not in how and not how.startswith("session"):
+        two.jo.types("claim F001")  # whoever has it now did not take it from anybody
+    paths = {"tool_input": {"file_path": str(two.kim.clone / "README")}}
+
+    def told() -> list[str]:
+        lines = []
+        for _ in range(4):
+            two.clock.advance(61)  # until what is known is too old for a guard
+            lines += agent.sends(event, **paths).splitlines()
+        return lines
+
+    if event:
+        (line,) = [x for x in told() if "F001" in x]
+        assert said in line
+        assert agent.name in line
+    assert lost_by_agent(two, agent)["F001"] == f"you no longer hold F001: {loss}"
+    if event:
+        assert "F001" not in "".join(told())
+
+
+def test_the_own_end_of_a_session_is_no_news_to_it(two: Two, agent: Agent, desk: Typist) -> None:
+    two.kim.ok("release F001", env=agent.terminal)
+    two.kim.ok("session end", env=agent.terminal)
+    assert lost_by_agent(two, agent) == {}
+    assert "F00" not in agent.uses_a_tool()
+    assert desk.ok("list").err == ""
 
 
 # --- what one carries -----------------------------------------------------------------------------

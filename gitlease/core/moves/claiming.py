@@ -25,7 +25,7 @@ from gitlease.core.moves.conflicts import (
     shares,
     yields,
 )
-from gitlease.core.moves.operations import MAX_PATHS, MAX_PATHS_LENGTH, Claim, Complete
+from gitlease.core.moves.operations import MAX_PATHS, MAX_PATHS_LENGTH, Claim, Complete, Operation
 from gitlease.core.moves.tickets import give_way, served
 from gitlease.core.outcome import LAPSED, Event, Outcome
 from gitlease.core.policy import Policy
@@ -217,8 +217,8 @@ def _displace(
     """Remove whose place is taken, and leave word for those of other people.
 
     ``named`` lose an edge in the task file: those of them whom a lease does not name are told too.
-    What is dropped of the caller's own had run out, and the audit trail says so; what was parked
-    and is live goes on in the new grant.
+    What is dropped of the caller's own had run out, and the audit trail says so, and another
+    session that had it is told; what was parked and is live goes on in the new grant.
     """
     state, by, now = ledger, op.actor, moment.now.wall_ms
     why = ABANDONED if op.abandoned and not op.takeover else op.reason
@@ -234,8 +234,11 @@ def _displace(
         state, left, about, what="taken_over", word=f"{op.id}-", first=len(taken)
     )
     said += told
-    own = (x for x in displaced if x.state is State.ACTIVE and x.same_holder(by))
-    said += [event(LAPSED, op.id, now, by.holder, x) for x in own if not holder_has(x, moment)]
+    for old in displaced:
+        if old.state is State.ACTIVE and old.same_holder(by):
+            state = tell_session(state, old, op, "replaced", now)
+            if not holder_has(old, moment):
+                said.append(event(LAPSED, op.id, now, by.holder, old))
     return state, taken, tuple(said)
 
 
@@ -304,7 +307,7 @@ def first_spelling(ledger: Ledger, resource: Resource) -> Resource:
 def give_notice(
     ledger: Ledger, old: Lease, op_id: str, what: str, by: str, at: int, reason: str | None
 ) -> Ledger:
-    """Leave word for a displaced holder, to be shown at their next command."""
+    """Leave word for whoever had a lease, to be shown at their next command."""
     notice = Notice(
         id=f"{op_id}-{old.lease_id[:8]}",
         to=old.holder,
@@ -317,6 +320,19 @@ def give_notice(
         reason=reason,
     )
     return ledger.with_notices(old.holder, (*ledger.notices(old.holder), notice))
+
+
+def tell_session(
+    ledger: Ledger, ended: Lease, op: Operation, what: str, at: int, reason: str | None = None
+) -> Ledger:
+    """Leave word for the session that has a lease, where another one of its person ends that.
+
+    A session that works for the caller's is ended by it, and not told.
+    """
+    session, own = ended.session, op.actor.session
+    if session is None or (own is not None and f"{session}/".startswith(f"{own}/")):
+        return ledger
+    return give_notice(ledger, ended, op.id, what, op.actor.holder, at, reason)
 
 
 def without(named: Iterable[Assignee], leases: Iterable[Lease]) -> list[Assignee]:

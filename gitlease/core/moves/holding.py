@@ -16,7 +16,7 @@ from gitlease.core.frozen import replace
 from gitlease.core.lease import Actor, Lease, State
 from gitlease.core.ledger import Ledger, Note
 from gitlease.core.loss import still_held
-from gitlease.core.moves.claiming import event, fit_ttl, new_lease, prolonged
+from gitlease.core.moves.claiming import event, fit_ttl, new_lease, prolonged, tell_session
 from gitlease.core.moves.conflicts import (
     assigned_error,
     held_error,
@@ -92,7 +92,7 @@ def release(ledger: Ledger, op: Release, moment: Moment) -> tuple[Ledger, Outcom
     now = moment.now.wall_ms
     state, ended = ledger, []
     for lease in _mine_to_end(ledger, op, moment):
-        state = state.remove(lease)
+        state = tell_session(state.remove(lease), lease, op, "released", now, op.note)
         ended.append(replace(lease, state=State.RELEASED))
     events = [event("released", op.id, now, op.actor.holder, x, reason=op.note) for x in ended]
     if op.note is not None:
@@ -141,7 +141,7 @@ def complete(ledger: Ledger, op: Complete, moment: Moment) -> tuple[Ledger, Outc
         for lease in records
     ]
     for lease in done:
-        state = state.put(lease)
+        state = tell_session(state.put(lease), lease, op, "completed", now)
     state = state.with_notes(op.resource, ())
     return state, Outcome(
         operation=op.id,
@@ -233,7 +233,7 @@ def of_session(
 ) -> tuple[list[Lease], tuple[LeaseLost, ...]]:
     """What a session renews: its live leases, and the refusals of those that ran out.
 
-    What the end of a session left behind ran out on purpose, and is nobody's loss.
+    What the end of a session left behind is nobody's loss.
     """
     policy = ledger.header.policy
     mine: list[Lease] = []
@@ -243,7 +243,7 @@ def of_session(
             continue
         if relation(lease, actor, policy, moment) is Relation.MINE:
             mine.append(lease)
-        elif lease.session is not None or lease.duration_ms:
+        elif not lease.left_behind:
             lost.append(_lost(lease.resource, lease.scope, (lease,)))
     return mine, tuple(lost)
 

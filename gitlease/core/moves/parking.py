@@ -7,6 +7,7 @@ parked one is fenced off.
 
 A session that ends without having finished its work has its leases run out now, and keeps edges:
 the record stays, bound to no session, so that a clone that cannot see the edge yet respects it.
+Whatever another session of the same person ends, or the person, leaves word for whose it was.
 
 What a run binds of its person's is that run's alone: a second one is refused, wherever it is
 started. At its end the run gives it back, unbound and not released, since it was the person's
@@ -21,7 +22,7 @@ from gitlease.core.expiry import Moment, holder_has
 from gitlease.core.frozen import replace
 from gitlease.core.lease import Actor, Lease, State
 from gitlease.core.ledger import Ledger
-from gitlease.core.moves.claiming import event, prolonged
+from gitlease.core.moves.claiming import event, prolonged, tell_session
 from gitlease.core.moves.conflicts import fits_session, held_error
 from gitlease.core.moves.holding import held_for, noted
 from gitlease.core.moves.operations import Bind, EndSession, Grant, Park, RunOut, Unbind
@@ -45,9 +46,9 @@ def park(ledger: Ledger, op: Park, moment: Moment) -> tuple[Ledger, Outcome]:
     now, by, why = moment.now.wall_ms, op.actor.holder, op.note or op.reason
     state, kept = ledger, []
     for lease in mine:
-        lease = _parked(lease, op, ledger, moment, seconds=_capped(op.seconds, most))
-        kept.append(replace(lease, reason=op.reason or lease.reason))
-        state = state.put(kept[-1])
+        parked = _parked(lease, op, ledger, moment, seconds=_capped(op.seconds, most))
+        kept.append(replace(parked, reason=op.reason or lease.reason))
+        state = tell_session(state.put(kept[-1]), lease, op, PARKED, now, why)
     if op.note is not None:
         state = noted(state, op.resource, op.id, op.actor, now, op.note)
     return state, Outcome(
@@ -81,6 +82,7 @@ def end_session(ledger: Ledger, op: EndSession | RunOut, moment: Moment) -> tupl
             continue
         how, last = _last(lease, op, ledger, moment, most)
         state = state.remove(lease) if last.state is State.RELEASED else state.put(last)
+        state = tell_session(state, lease, op, how, now, op.note)
         ended.append(last)
         events.append(event(how, op.id, now, by, lease, reason=op.note))
         if op.note is not None:
