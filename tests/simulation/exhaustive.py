@@ -154,7 +154,7 @@ class Explorer:
         """The client begins its next command."""
         edge = local.next.get((verb, instant))
         if edge is None:
-            gives_up = verb in ("release", "done", "unbind")
+            gives_up = verb in ("release", "done", "unbind", "end")
             begun = Local(
                 local.client,
                 local.number + 1,
@@ -214,7 +214,7 @@ class Explorer:
             answers=[(text, self.instants[at]) for text, at in answers],
             versions=self.versions,
             disk=Disk(image),
-            runs=self.world.runs,
+            actor=self.world.actors[local.client],
         )
 
     def beliefs(self, local: Local, instant: int) -> tuple[Lease, ...]:

@@ -14,8 +14,10 @@ from simulation.shared_state import NOON, OwnTime, Request, Version, Versions, c
 from gitlease.core.instant import MS
 from gitlease.core.lease import Lease, State
 from gitlease.core.ledger import Fate
+from gitlease.core.moves.operations import grant_of
 
 MAY_HAVE_LANDED = frozenset({"ok", "unknown_outcome", "denied", "lost"})
+AS_BOUND = ("lease_id", "token", "expires_at", "renewed_at", "state", "edge", "paths")
 REFUSALS = MAY_HAVE_LANDED | {"held", "not_holder", "unavailable", "not_found"}
 
 
@@ -37,6 +39,7 @@ class Laws:
         }
         self._landed: dict[tuple[str, Request], None] = {}
         self._revoked: dict[str, frozenset[str]] = {}
+        self._writers: dict[tuple[str, int], int] = {}
 
     def revoked(self, ref: str) -> frozenset[str]:
         """The nonces of all grants that were revoked on the way to a state."""
@@ -58,7 +61,10 @@ class Laws:
         if old is not None:
             for lease in old.leases.values():
                 self._check_lease(lease, new)
+                self._check_session(lease, new)
         self._check_grants(new)
+        for lease in new.granted:
+            self._writers.setdefault((lease.lease_id, lease.renewed_at), _client(lease))
         if request.work_new:
             self._check_work(request, old, new)
         self._landed[ref, request] = None
@@ -92,17 +98,33 @@ class Laws:
             return
         if now is not None and now.lease_id == lease.lease_id:
             raise Broken(f"S7: the lease of {lease.holder} was changed by {_names(new.by)}")
-        if not new.granted:
+        taken = new.granted or ((now,) if now is not None else ())  # finished without a lease
+        if not taken:
             raise Broken(f"S7: the lease of {lease.holder} was ended by {_names(new.by)}")
-        decided = max(self._decided(x) for x in new.granted)
-        until = lease.expires_at + new.header.policy.abandoned_after * MS
-        if lease.edge and min(x.renewed_at for x in new.granted) <= until:
+        decided = max(self._decided(x) for x in taken)
+        if lease.edge and not self.is_over(lease, decided, new.header.policy.abandoned_after * MS):
             raise Broken(f"edge: {_names(new.by)} took {lease.resource} before it was abandoned")
         if not self.is_over(lease, decided):
             raise Broken(
                 f"S2: {_names(new.by)} was granted what {lease.holder} held until "
                 f"{(lease.expires_at - NOON) / MS:g}s by its own clock"
             )
+
+    def _check_session(self, lease: Lease, new: Version) -> None:
+        """What became of the run that a lease is bound to, and of what it leaves behind."""
+        now, grant = new.leases.get(lease.key), grant_of(lease)
+        if now is not None and now.lease_id != lease.lease_id:
+            now = None
+        run = None if now is None else now.session
+        if run not in (None, lease.session) and (lease.holder, run) not in new.runs:
+            raise Broken(f"S7: {lease.resource} was bound to a run that did not ask for it")
+        loose = now is not None and run is None
+        same = now is not None and all(getattr(lease, x) == getattr(now, x) for x in AS_BOUND)
+        if grant in new.unbound and not (loose and same):
+            raise Broken(f"S7: {lease.resource} was not given back as it was bound")
+        kept = now is not None and now.edge and now.expires_at <= new.at
+        if grant in new.run_out and lease.edge and not (loose and kept):
+            raise Broken(f"edge: that of {lease.resource} did not outlast its session")
 
     def _check_grants(self, new: Version) -> None:
         stands = {x.lease_id for x in new.leases.values()}
@@ -164,15 +186,18 @@ class Laws:
 
     def _decided(self, lease: Lease) -> float:
         """The true time at which the writer of a record read its clock."""
-        client, _ = command_of(lease.operation)
-        return self._true[client, lease.renewed_at]
+        return self._true[self._writer(lease), lease.renewed_at]
 
-    def is_over(self, lease: Lease, true: float) -> bool:
-        """Whether a lease's time has run out by either of the clocks of whoever wrote it."""
-        own = self._times[command_of(lease.operation)[0]]
+    def _writer(self, lease: Lease) -> int:
+        """The client by whose clock a record counts: who only binds or unbinds it leaves that."""
+        return self._writers.get((lease.lease_id, lease.renewed_at), _client(lease))
+
+    def is_over(self, lease: Lease, true: float, more: int = 0) -> bool:
+        """Whether a lease's time, and ``more`` ms, is over by a clock of whoever wrote it."""
+        own = self._times[self._writer(lease)]
         then, now = own.at(self._decided(lease)), own.at(true)
         longest = max(now.wall_ms - then.wall_ms, now.boot_ms - then.boot_ms)
-        return longest >= lease.expires_at - lease.renewed_at
+        return longest >= lease.expires_at - lease.renewed_at + more
 
 
 def conflict(one: Lease, other: Lease) -> bool:
@@ -185,6 +210,10 @@ def conflict(one: Lease, other: Lease) -> bool:
     ):
         return False
     return one.resource == other.resource or bool(one.patterns and other.patterns)
+
+
+def _client(lease: Lease) -> int:
+    return command_of(lease.operation)[0]
 
 
 def _may_change(lease: Lease, new: Version) -> bool:

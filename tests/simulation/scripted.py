@@ -68,7 +68,7 @@ class Process:
     answers: Sequence[tuple[str, float]]
     versions: Versions
     disk: Disk
-    runs: bool = False
+    actor: Actor
     under: int = 0
     told: int = 0
     ids: int = 0
@@ -263,15 +263,6 @@ class Ended:
     images: tuple[DiskImage, ...]
 
 
-def actor_of(client: int) -> Actor:
-    return Actor(f"p{client}@example.com")
-
-
-def run_of(client: int) -> Actor:
-    """One run of a client's: it works in a session, and for the person of the first client."""
-    return Actor("p0@example.com", session=f"run-{client}")
-
-
 def run(
     process: Process, verb: str, what: Resource, ttl: int, policy: Mapping[str, str]
 ) -> Waiting | Ended:
@@ -280,7 +271,7 @@ def run(
     heads = Heads(remote, lambda _layer: process.disk, process, "origin")
     store = Store(remote, heads, place="origin")
     store.process = process
-    actor = run_of(process.client) if process.runs else actor_of(process.client)
+    actor = process.actor
     files = Files() if what in TASKS else NoTaskFiles()
     session = ledger_session(
         store,
@@ -311,7 +302,7 @@ def run(
         code = f"{type(error).__name__}: {error}"
     sets = [plain for _, plain in process.wrote if plain]
     changed = code == "ok" and (not isinstance(answer, Answer) or answer.changed)
-    held = isinstance(answer, Answer) and bool(answer.leases) and verb != "unbind"
+    held = isinstance(answer, Answer) and bool(answer.leases) and verb not in ("unbind", "end")
     late = held and _is_late(process)
     report = Report(
         code,
@@ -341,8 +332,7 @@ def believed(process: Process) -> list[Lease]:
     known = process.disk.load()
     if known is None:
         return []
-    actor = run_of(process.client) if process.runs else actor_of(process.client)
-    own = own_leases(process.versions.by_name[known.version], actor)
+    own = own_leases(process.versions.by_name[known.version], process.actor)
     if not own:
         return []
     remote = Remote(process)

@@ -84,6 +84,12 @@ def _unbind(service: LeaseService, remote: Remote, what: Resource, ttl: int) -> 
     return unbind(service.session, [grant_of(x) for x in bound])
 
 
+def _unbind_any(service: LeaseService, remote: Remote, what: Resource, ttl: int) -> Answer:
+    """Ask for what is bound to any run of this person's: the product is to refuse it."""
+    every = service.session.look().leases
+    return unbind(service.session, [grant_of(x) for x in every if x.session is not None])
+
+
 def _claim_for_two(service: LeaseService, remote: Remote, what: Resource, ttl: int) -> None:
     """Two persons ask through one gateway, in one step."""
     claims = [
@@ -107,6 +113,8 @@ VERBS: dict[str, Callable[[LeaseService, Remote, Resource, int], object]] = {
     "claim as the person": lambda service, *given: _claim(_person(service), *given),
     "bind": _bind,
     "unbind": _unbind,
+    "unbind anybody's": _unbind_any,
+    "end": lambda service, *_: service.end_session(),
     "push": _push,
     "renew": lambda service, _, what, ttl: service.renew([]),
     "extend": lambda service, _, what, ttl: service.extend(what, ttl),

@@ -13,6 +13,7 @@ from gitlease.core.holder import person_key
 from gitlease.core.instant import MS, Instant
 from gitlease.core.lease import Lease, LeaseKey, State
 from gitlease.core.ledger import Damage, Header, Note, Notice, Ticket
+from gitlease.core.moves.operations import Grant, RunOut, Unbind
 from gitlease.core.resources.resource import Resource
 from gitlease.engine.ports import Change, Pending
 from gitlease.store.state import Known, StateFolder
@@ -29,7 +30,8 @@ COUNTED = 1_000  # ids of one command
 class Version:
     """One state of the ledger: its records, and the step that made it of ``base``.
 
-    ``by`` and ``runs`` are who made it: the persons, and each with its session.
+    ``by`` and ``runs`` are who made it: the persons, and each with its session. ``at`` is their
+    clock (ms). ``unbound`` and ``run_out`` are the grants that they asked to be so.
     """
 
     name: str
@@ -43,6 +45,9 @@ class Version:
     runs: frozenset[tuple[str, str | None]] = frozenset()
     granted: tuple[Lease, ...] = ()
     revoked: frozenset[str] = frozenset()
+    at: int = 0
+    unbound: frozenset[Grant] = frozenset()
+    run_out: frozenset[Grant] = frozenset()
 
     @property
     def operations(self) -> frozenset[str]:
@@ -102,7 +107,7 @@ class Versions:
         )
         found = self._by_content.get(content)
         if found is None:
-            applied = change.decided.applied
+            applied, asked = change.decided.applied, change.decided.record.operations
             ended = {lease.lease_id for key, (lease, _) in changes.leases.items() if lease}
             found = Version(
                 name=f"v{len(self.by_name)}",
@@ -112,16 +117,17 @@ class Versions:
                 kept_notices=notices,
                 parent=parent,
                 renewal=change.renewal,
-                by=frozenset(op.actor.holder for op in change.decided.record.operations),
-                runs=frozenset(
-                    (op.actor.holder, op.actor.session) for op in change.decided.record.operations
-                ),
+                by=frozenset(op.actor.holder for op in asked),
+                runs=frozenset((op.actor.holder, op.actor.session) for op in asked),
                 granted=tuple(
                     x for o in applied.outcomes for x in o.leases if x.state is State.ACTIVE
                 ),
                 revoked=frozenset(
                     ended if any(e.kind == "revoked" for e in applied.events) else ()
                 ),
+                at=change.at.wall_ms,
+                unbound=frozenset(g for op in asked if isinstance(op, Unbind) for g in op.grants),
+                run_out=frozenset(g for op in asked if isinstance(op, RunOut) for g in op.grants),
             )
             self._by_content[content] = self.by_name[found.name] = found
         return found

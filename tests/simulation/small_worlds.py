@@ -8,6 +8,8 @@ from typing import Any
 
 from simulation.shared_state import OwnTime
 
+from gitlease.core.lease import Actor
+
 OBSERVED = (
     ("skew", "0s"),
     ("ttl_min", "10s"),
@@ -16,8 +18,12 @@ OBSERVED = (
     ("grace", "0s"),
 )
 USUAL = (("skew", "10s"), ("ttl_min", "10s"))
+ABANDONED = (*USUAL, ("edges.abandoned_after", "1d"))
 PATHS = "src/ src/*.py src/a.py"
 ADMINS = (("skew", "10s"), ("ttl_min", "10s"), ("admins", "p0@example.com p1@example.com"))
+PERSONS = tuple(Actor(f"p{n}@example.com") for n in range(3))
+RUNS = tuple(Actor("p0@example.com", session=f"run-{n}") for n in range(3))
+SESSIONS = tuple(Actor(f"p{n}@example.com", session=f"run-{n}") for n in range(3))
 WRONG_CLOCKS = (
     OwnTime(wall_rate=0.25),  # its wall clock nearly stands: only the other one tells its time
     OwnTime(offset=-3_600, wall_rate=1.5, boot_rate=1.5),
@@ -32,8 +38,8 @@ class World:
     ``programs`` has, for each client, the verbs from which each of its commands is chosen.
     ``instants`` are the true seconds at which things happen, one after the other. ``silences`` is
     how many answers may fail to come, ``crashes`` how many commands may be killed. An undecided
-    push is sent ``again`` so often before it is fenced off. ``runs``: all clients work for one
-    person, each as a run of its own.
+    push is sent ``again`` so often before it is fenced off. ``actors`` are who the clients work as:
+    each a person without a session, or a run of its own, of one person (``RUNS``) or of several.
     """
 
     name: str
@@ -47,7 +53,7 @@ class World:
     crashes: int = 1
     again: int = 0
     ledger: bool = True
-    runs: bool = False
+    actors: tuple[Actor, ...] = PERSONS
 
 
 def worlds(clients: int, operations: int) -> list[World]:
@@ -67,6 +73,12 @@ def worlds(clients: int, operations: int) -> list[World]:
     none: dict[str, Any] = {"silences": 0, "crashes": 0}
     once = (0,) if clients == 3 else (0, 12)  # three clients have enough ways without a lapse
     one: dict[str, Any] = {"instants": once, "crashes": 0}
+    a_day: dict[str, Any] = {
+        "resources": "T001 T001 T001",
+        "instants": (0, 12, 86_405, 86_435),
+        "policy": ABANDONED,
+        **none,
+    }
     return [
         world("silence", usual, **one),
         world("kills", usual, instants=once, silences=0),
@@ -84,17 +96,12 @@ def worlds(clients: int, operations: int) -> list[World]:
             "claim as the person, bind, unbind, bind",
             "bind, unbind, bind, unbind",
             instants=once,
-            runs=True,
+            actors=RUNS,
             silences=0,
         ),
+        world("abandoned", "claim, renew, note, claim", "note, claim, note, claim", **a_day),
         world(
-            "abandoned",
-            "claim, renew, note, claim",
-            "note, claim, note, claim",
-            resources="T001 T001 T001",
-            instants=(0, 12, 86_405, 86_435),
-            policy=(*USUAL, ("edges.abandoned_after", "1d")),
-            **none,
+            "ended", "claim, end, note, claim", "note, claim, end, claim", actors=SESSIONS, **a_day
         ),
         world(
             "tries", "claim, release, note, claim", instants=(0,), silences=3, crashes=0, again=1

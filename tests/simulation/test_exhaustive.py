@@ -3,21 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from simulation import exhaustive, shared_state
 from simulation.exhaustive import Explorer
-from simulation.small_worlds import OBSERVED, WRONG_CLOCKS, World, worlds
+from simulation.small_worlds import (
+    ABANDONED,
+    OBSERVED,
+    PATHS,
+    RUNS,
+    SESSIONS,
+    WRONG_CLOCKS,
+    World,
+    worlds,
+)
 
+from gitlease.core import relation
 from gitlease.core.errors import Unavailable
-from gitlease.core.expiry import Moment
+from gitlease.core.expiry import Moment, abandoned_at
 from gitlease.core.frozen import replace
 from gitlease.core.instant import Instant
 from gitlease.core.lease import Lease
-from gitlease.core.ledger import Fate, Header
-from gitlease.core.moves import claiming
-from gitlease.core.policy import Margins
+from gitlease.core.ledger import Fate, Header, Ledger
+from gitlease.core.moves import claiming, conflicts, holding, parking
+from gitlease.core.moves.operations import EndSession, Extend, RunOut, Unbind
+from gitlease.core.moves.transitions import MOVES
+from gitlease.core.outcome import Outcome
+from gitlease.core.policy import Margins, Policy
+from gitlease.core.relation import TABLE, Relation, Verdict
 from gitlease.engine.ports import Change, Prepared, Snapshot, Swapped
 from gitlease.engine.transaction import Transaction
 from gitlease.push.pushing import PushCase
@@ -30,12 +44,14 @@ Patch = pytest.MonkeyPatch
 def small(*programs: str, **fields: Any) -> World:
     chosen = tuple(tuple((verb,) for verb in program.split(", ")) for program in programs)
     given: dict[str, Any] = {"instants": (0, 12), "silences": 0, "crashes": 0, **fields}
-    return World("small", chosen, ("F001",) * len(programs), **given)
+    resources = tuple(given.pop("resources", "F001 F001").split())
+    return World("small", chosen, resources, **given)
 
 
+ONE_CLOCK = (shared_state.OwnTime(),) * 2
 TWO_CLAIM = small("claim", "claim", silences=1, instants=(0,))
 IN_TURN = small("claim, release", "claim", instants=(0,))
-RENEWED = small("claim", "extend", instants=(0,), times=(shared_state.OwnTime(),) * 2)
+RENEWED = small("claim", "extend", instants=(0,), times=ONE_CLOCK)
 LAPSE = small("claim", "claim", instants=(0, 6, 12))
 LATE = small("claim, note", "note", silences=1, instants=(0,))
 PUSHED = small("claim, push", "claim", instants=(0, 12))
@@ -46,6 +62,18 @@ SLOW_AND_KILLED = small(
     "claim, read", "read, claim", times=WRONG_CLOCKS, policy=OBSERVED, crashes=1
 )
 TOO_FAST = small("claim", "read, claim", times=WRONG_CLOCKS, policy=OBSERVED, instants=(0, 8, 12))
+BY_NAME = tuple(replace(run, session_explicit=True) for run in RUNS)
+SHARED: dict[str, Any] = {"instants": (0,), "times": ONE_CLOCK, "actors": BY_NAME}
+BOUND = small("claim as the person, bind, unbind", "bind", **SHARED)
+NOT_OURS = small("claim as the person, bind", "unbind anybody's", **SHARED)
+EXTENDED = small("claim as the person, extend", "claim", **SHARED)
+TWO_PATHS = replace(EXTENDED, resources=tuple(PATHS.split()))
+SLOW_RUNS = replace(SLOW_WALL, actors=RUNS)
+READ_BACK = small("claim, read", "read, claim", times=WRONG_CLOCKS, policy=OBSERVED, silences=1)
+DONE = small("claim", "done", instants=(0, 12, 22))
+TASK: dict[str, Any] = {"resources": "T001 T001", "policy": ABANDONED}
+DAYS = small("claim", "claim", instants=(0, 12, 86_405, 86_435), **TASK)
+SESSION_ENDS = small("claim, end", "claim", instants=(0, 12, 86_415), actors=SESSIONS, **TASK)
 
 
 def trust_every_push(patch: Patch) -> None:
@@ -140,6 +168,71 @@ def push_work_under_a_lost_lease(patch: Patch) -> None:
     patch.setattr(PushCase, "_named", lambda *_: {})
 
 
+def take_what_is_read_back_for_new(patch: Patch) -> None:
+    patch.setattr(Heads, "_decided", lambda *_: {})
+    patch.setattr(Heads, "credit", lambda _heads, _change, head: head)
+
+
+def finish_what_others_hold(patch: Patch) -> None:
+    row = replace(TABLE[Relation.THEIRS], end=Verdict.FREE)
+    patch.setitem(cast(Any, TABLE), Relation.THEIRS, row)
+
+
+def take_any_run_for_the_callers(patch: Patch) -> None:
+    patch.setattr(Lease, "answers_to", Lease.same_holder)
+
+
+def bind_what_another_run_shares(patch: Patch) -> None:
+    patch.setattr(conflicts, "fits_session", lambda *_: True)
+
+
+def bind_to_another_run(patch: Patch) -> None:
+    def extend(ledger: Ledger, op: Extend, moment: Moment) -> tuple[Ledger, Outcome]:
+        return holding.extend(ledger, replace(op, actor=replace(op.actor, session="x")), moment)
+
+    patch.setitem(cast(Any, MOVES), Extend, extend)
+
+
+def unbind_for_anybody(patch: Patch) -> None:
+    patch.setattr(parking, "_may_unbind", lambda *_: True)
+
+
+def release_for(operation: type[Unbind | RunOut]) -> Callable[[Patch], None]:
+    def releases(ledger: Ledger, op: Unbind | RunOut, moment: Moment) -> tuple[Ledger, Outcome]:
+        end = EndSession(id=op.id, actor=op.actor, grants=op.grants)
+        return parking.end_session(ledger, end, moment)
+
+    return lambda patch: patch.setitem(cast(Any, MOVES), operation, releases)
+
+
+def live_on_after_the_session(patch: Patch) -> None:
+    last = parking._last
+
+    def lives_on(lease: Lease, *given: Any) -> tuple[str, Lease]:
+        how, ended = last(lease, *given)
+        return how, replace(ended, expires_at=lease.expires_at)
+
+    patch.setattr(parking, "_last", lives_on)
+
+
+def call_it_abandoned(patch: Patch, early: Callable[[Lease, Policy], int]) -> None:
+    """Edges protect for so many seconds less than they should."""
+
+    def at(lease: Lease, policy: Policy) -> int | None:
+        until = abandoned_at(lease, policy)
+        return None if until is None else until - early(lease, policy) * 1_000
+
+    patch.setattr(relation, "abandoned_at", at)
+
+
+def let_no_edge_outlast_its_lease(patch: Patch) -> None:
+    call_it_abandoned(patch, lambda _, policy: policy.abandoned_after)
+
+
+def abandon_without_a_margin(patch: Patch) -> None:
+    call_it_abandoned(patch, lambda lease, _: lease.margins.skew)
+
+
 OFF: Mapping[str, tuple[Callable[[Patch], None], World, str]] = {
     "a read-back skipped": (trust_every_push, TWO_CLAIM, "S6"),
     "silence taken for a loss": (take_silence_for_a_loss, TWO_CLAIM, "S8"),
@@ -156,6 +249,18 @@ OFF: Mapping[str, tuple[Callable[[Patch], None], World, str]] = {
     "one clock of two": (look_at_the_wall_clock_alone, SLOW_WALL, "S3"),
     "anybody's lease": (take_every_lease_for_ones_own, RENEWED, "S7"),
     "work without a lease": (push_work_under_a_lost_lease, PUSHED, "S5"),
+    "time counted from the read-back": (take_what_is_read_back_for_new, READ_BACK, "S3"),
+    "what others hold finished": (finish_what_others_hold, DONE, "S2"),
+    "any run of one's person": (take_any_run_for_the_callers, BOUND, "S7"),
+    "bound to what another run shares": (bind_what_another_run_shares, TWO_PATHS, "S2"),
+    "bound to another run": (bind_to_another_run, EXTENDED, "S7"),
+    "unbound by anybody": (unbind_for_anybody, NOT_OURS, "S7"),
+    "unbinding that releases": (release_for(Unbind), BOUND, "S7"),
+    "a run's time counted from the receipt": (count_from_the_receipt, SLOW_RUNS, "S3"),
+    "an edge given up with its session": (release_for(RunOut), SESSION_ENDS, "edge"),
+    "a lease that outlives its session": (live_on_after_the_session, SESSION_ENDS, "edge"),
+    "an edge that its lease takes along": (let_no_edge_outlast_its_lease, DAYS, "edge"),
+    "abandoned without a margin": (abandon_without_a_margin, DAYS, "edge"),
 }
 
 
