@@ -6,5 +6,6 @@ from mutants.ledgers import LEDGERS
 from mutants.outside import OUTSIDE
 from mutants.records import RECORDS
 from mutants.rules import RULES
+from mutants.ties import TIES
 
-MUTANTS = (*RULES, *LEDGERS, *RECORDS, *OUTSIDE)
+MUTANTS = (*RULES, *TIES, *LEDGERS, *RECORDS, *OUTSIDE)
