@@ -298,3 +298,9 @@ LARGE = [*worlds(2, 4)[:4], *worlds(3, 2)[:3]]
 @pytest.mark.parametrize("world", LARGE, ids=lambda world: world.name)
 def test_all_rules_hold_in_every_state(world: World) -> None:
     assert explored(world) > 50_000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("world", worlds(2, 2), ids=lambda world: world.name)
+def test_all_rules_hold_in_every_world_of_two_commands(world: World) -> None:
+    assert explored(world) > 5_000
