@@ -328,8 +328,8 @@ LEDGERS = (
     Mutant(
         "what another process learnt overwritten",
         "store/state.py",
-        "if other.revision > self.revision else",
-        "if other.revision < self.revision else",
+        "further = self.revision > other.revision or",
+        "further = self.revision < other.revision or",
         "S1",
         "tests/store/test_state.py::test_of_another_head_only_the_later_word_counts",
     ),
