@@ -331,9 +331,8 @@ class TaskFiles(Protocol):
         """Every task: of the work tree, or of a ref (NotFound where there is no such ref)."""
 
     def was_moved(self, task: Task, message: str) -> bool:
-        """Whether a claim, whose commits begin with ``message``, put this task in progress.
-
-        Not where it was so before, and not where git cannot tell.
+        """Whether a claim put this task in progress: one made here, or by a commit with a message
+        that begins with ``message``. Not where it was so before, and not where git cannot tell.
         """
 
     def check(self, changes: Sequence[TaskChange], *, commit: bool) -> None:

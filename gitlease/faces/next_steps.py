@@ -173,7 +173,7 @@ def _own(call: Call, view: LeaseView) -> str:
         release = person.typed(*words, options=scoped(view.scope))
         return f"it is your own lease, in session {view.session}, which is dead: {release}"
     place = f" (pid {view.pid} on {view.host})" if view.pid else ""
-    return f"it is your own lease, in session {view.session}{place}: it is free once that ends"
+    return f"it is your own lease, in session {view.session}{place}: release it there, or end that"
 
 
 def _ask(call: Call, holder: str) -> str:

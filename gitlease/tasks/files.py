@@ -78,13 +78,13 @@ class GitTaskFiles:
             return self._reader.read(RefTree(self._repository, ref, self._wanted), "refs")
         if root is None or not self.exist():
             return TaskList()
-        name = sha256(os.fsencode(os.path.realpath(root))).hexdigest()[:16]
-        return self._reader.read(WorkTree(root, self._wanted), f"tree-{name}")
+        return self._reader.read(WorkTree(root, self._wanted), _tree(root))
 
     def was_moved(self, task: Task, message: str) -> bool:
-        from gitlease.tasks.moved import was_moved
+        from gitlease.tasks.moved import was_moved, was_set
 
-        return was_moved(self._repository, self, task, message)
+        here = was_set(self._folder, _tree(self._root()), task)
+        return here or was_moved(self._repository, self, task, message)
 
     # Changing
 
@@ -112,12 +112,15 @@ class GitTaskFiles:
     def write(self, changes: Sequence[TaskChange], *, commit: bool) -> tuple[Written, ...]:
         if not changes:
             return ()
+        from gitlease.tasks.moved import remember
+
         root = self._root()
         make_folder(self._folder)
         with contextlib.ExitStack() as held:
             with contextlib.suppress(OSError):  # nothing depends on it
                 lock = exclusive(os.path.join(self._folder, "lock"), timeout=PATIENCE)
                 held.enter_context(lock)
+            remember(self._folder, _tree(root), changes)
             written = [self._write(root, change) for change in changes]
             if any(one.changed for one in written):
                 drop_leftovers(self._folder)
@@ -192,6 +195,11 @@ class GitTaskFiles:
         files = copy.copy(self)
         files._repository = replace(mine, toplevel=root, git_dir=git_dir, folder="", worktree=name)
         return files
+
+
+def _tree(root: str) -> str:
+    """A name for a work tree, by its place."""
+    return "tree-" + sha256(os.fsencode(os.path.realpath(root))).hexdigest()[:16]
 
 
 @contextlib.contextmanager

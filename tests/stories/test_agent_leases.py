@@ -91,6 +91,11 @@ def test_renewing_everything_tells_each_loss_whatever_is_left(
         kim.accepts(hint)
 
 
+def test_what_is_no_task_is_waited_for_and_claimed_as_the_hint_says(two: Two) -> None:
+    two.kim.accepts(*two.kim.ok("wait port --timeout 4s").hints)
+    two.kim.accepts(*two.kim.ok("wait F001 --timeout 4s").hints)
+
+
 def test_renewing_everything_is_in_every_layer_and_a_hint_names_the_layer(two: Two) -> None:
     kim = two.kim
     kim.env["GITLEASE_SESSION"] = "run-1"

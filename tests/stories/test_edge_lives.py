@@ -285,6 +285,27 @@ def test_a_status_that_was_in_progress_before_the_claim_stays(story: Story, comm
     assert (status(story.kim), assigned(story.kim)) == ("status: in_progress", "assigned: []")
 
 
+def test_a_status_that_a_hand_had_moved_stays_though_it_is_not_committed(story: Story) -> None:
+    kim = service(story, story.kim)
+    moved_by_hand(story.kim)
+    kim.claim([F001])
+    kim.release([F001])
+    assert (status(story.kim), assigned(story.kim)) == ("status: in_progress", "assigned: []")
+
+
+def test_what_a_start_had_moved_goes_back_whoever_committed_it(story: Story) -> None:
+    kim = service(story, story.kim)
+    kim.start(F001)
+    story.commit(story.kim, "begin", "-a")
+    kim.release([F001])
+    assert (status(story.kim), assigned(story.kim)) == ("status: todo", "assigned: []")
+    kim.start(F001)
+    kim.release([F001], keep_status=True)
+    kim.claim([F001])
+    kim.release([F001])
+    assert status(story.kim) == "status: in_progress", "it was to be kept"
+
+
 @pytest.mark.parametrize("committed", [False, True])
 def test_a_status_stays_in_a_new_file_that_began_with_it(story: Story, committed: bool) -> None:
     kim, name = service(story, story.kim), parse_resource("F007")
@@ -318,7 +339,8 @@ def test_a_status_that_was_committed_under_the_lease_goes_back(story: Story) -> 
         ("work\n\nGitlease: F001 token=1", "todo"),
         ("work\n\nGitlease: F002 token=2", "in_progress"),
     ):
-        kim.start(F001)
+        kim.claim([F001])
+        moved_by_hand(story.kim)
         story.commit(story.kim, message, "-a")
         kim.release([F001])
         assert status(story.kim) == f"status: {after}"

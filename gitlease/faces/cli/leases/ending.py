@@ -27,10 +27,9 @@ if TYPE_CHECKING:
     help="""Give leases back, so that others need not wait for their time to run out.
 
 Where it is a task, you are no longer assigned in its file. A status of in progress goes back to to
-do where your work under the claim had moved it (start does), unless somebody else is on it or a
-part of it is finished. It stays where it was committed before, or by a commit that names no lease,
-and where the file was never committed. It may be repeated: with nothing
-of yours to give back it succeeds all the same. What another holds is refused and names the holder,
+do where start had set it in this clone, or a commit that names the lease, unless somebody else is
+on it or a part of it is finished. It may be repeated: with nothing of yours to give back it
+succeeds all the same. What another holds is refused and names the holder,
 and so is a task that another is assigned to, also once it counts as abandoned: claim it first.
 A note tells whoever comes next how far you got. --all gives back everything of this session, in
 every layer; without a session, what you hold without one.""",

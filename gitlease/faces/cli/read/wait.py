@@ -80,6 +80,8 @@ def wait_verb(
     )
     waited = max(0, int((call.now() - began).total_seconds()))
     names = [resource.text for resource in resources]
+    if not any and [name for name in names if call.needs_any(name)]:
+        given += ["--any"]
     call.answer(
         {"status": answer.status, "resources": names, "scope": part, "waited_seconds": waited},
         warnings=answer.warnings,
