@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from gitlease.core.loss import Lost
     from gitlease.core.view import LeaseView
     from gitlease.engine.waiting.watching import WatchEvent
+    from gitlease.wiring.sharing import SharedTree
 
 IN_THE_WAY = frozenset({"held", "wait_timeout", "not_holder"})
 LISTED = 5  # conflicts that are spelt out; the rest is counted
@@ -51,6 +52,21 @@ def where(view: LeaseView, *, asked: str | None = None, short: bool = False) -> 
     words += [" ".join(run)] if run else []
     words += [f"branch {view.branch}"] if view.branch and not short else []
     return f" ({', '.join(words)})" if words else ""
+
+
+def shared_tree(what: str, shared: SharedTree, now: datetime) -> list[str]:
+    """Why a command is not for a work tree that others work in too, and the way out, by lines."""
+    others = []
+    for one in shared.others[:LISTED]:
+        run = " ".join([*([f"session {one.session}"] if one.session else []), f"on {one.host}"])
+        since = clock_time(instant.moment_of(one.since * instant.MS), now)
+        others.append(f"{one.holder} ({run}, since {since})")
+    if len(shared.others) > LISTED:
+        others.append(f"{len(shared.others) - LISTED} more")
+    return [
+        f"{what}: not in a work tree in which others work as well: {', '.join(others)}",
+        f"for a work tree of your own: {shared.way_out}",
+    ]
 
 
 def until(view: LeaseView, now: datetime, *, short: bool = False) -> str:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import subprocess
 from collections.abc import Iterator, Sequence
 
 from gitlease.core.frozen import dataclass
@@ -15,6 +14,7 @@ from gitlease.core.frozen import dataclass
 PROC = "/proc"
 PATIENCE = 2.0
 GENERATIONS = 12  # a hook's shell, its subshell, a hook manager and its shells, git
+SHELLS = frozenset((b"sh", b"dash", b"bash", b"zsh", b"ksh", b"mksh", b"fish", b"busybox"))
 STATE, PARENT, GROUP, STARTED = 0, 1, 2, 19  # fields of /proc/PID/stat, after the name
 
 _SHORT = b"mFtCc"  # the options of git commit that take a value
@@ -58,6 +58,23 @@ def parent_and_words(pid: int) -> tuple[int, list[bytes]]:
         if parent.isdigit():
             return int(parent), os.fsencode(words).split()
     return 0, []
+
+
+def ancestors() -> Iterator[int]:
+    """The processes that this one descends from, the nearest first."""
+    pid = os.getppid()
+    while pid > 1:  # the first one of a machine is everybody's
+        yield pid
+        pid, _ = parent_and_words(pid)
+
+
+def working_parent() -> tuple[int, str]:
+    """The nearest process above that is no shell, with when it started; 0 where there is none."""
+    for pid in ancestors():
+        words = parent_and_words(pid)[1]
+        if words and os.path.basename(words[0]).lstrip(b"-") not in SHELLS:
+            return pid, started_at(pid)
+    return 0, ""
 
 
 def group_is_left(group: int) -> bool:
@@ -114,6 +131,8 @@ def _groups() -> Iterator[tuple[int, str]]:
 
 
 def _ps(words: list[str]) -> list[str]:
+    import subprocess  # where there is no /proc alone
+
     try:
         said = subprocess.run(
             ["ps", *words],

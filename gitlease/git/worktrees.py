@@ -58,6 +58,18 @@ def open_worktree(repository: Repository, name: str, *, branch: str, base: str) 
     return discover(path)
 
 
+def free_worktree(repository: Repository, name: str) -> str:
+    """Where `git worktree add` has room beside a work tree: no such folder, no such branch."""
+    fit, number = fit_name(name), 1
+    while True:
+        tried = fit if number == 1 else f"{fit}-{number}"
+        path = os.path.join(f"{repository.toplevel}{SUFFIX}", tried)
+        branch = ("rev-parse", "--verify", "--quiet", f"refs/heads/{tried}")
+        if not os.path.lexists(path) and not ask_line(repository, *branch):
+            return path
+        number += 1
+
+
 def remove_worktree(repository: Repository, worktree: Repository) -> str | None:
     """Remove a linked work tree; why it was kept, where it has what is nowhere else.
 

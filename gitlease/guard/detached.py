@@ -14,12 +14,11 @@ import time
 from collections.abc import Mapping, Sequence
 
 from gitlease.core.frozen import dataclass
-from gitlease.git.files import STAMP, drop_leftovers, read_small, replace_file
+from gitlease.git.files import STAMP, drop_leftovers, replace_file
 from gitlease.guard.idle_marker import NS
 from gitlease.guard.inbox import FOLDER
 from gitlease.store.state import KNOWN_FILE
 
-LONGEST_POINTER = 8_192
 LONGEST_NAME = 200  # characters of a stamp
 STAMPS = "agents"  # the folder, in the private state, of what was last started when
 
@@ -60,46 +59,14 @@ def start_detached(words: Sequence[str], *, cwd: str, env: Mapping[str, str] | N
 
 def standing_at(start: str) -> MarkerStanding | None:
     """What this clone's markers say, found without starting git; None where there is no clone."""
+    from gitlease.guard.places import find_common_dir
+
     common = find_common_dir(start)
     if common is None:
         return None
     private = os.path.join(common, "gitlease")
     inbox = os.path.isdir(os.path.join(private, FOLDER))
     return MarkerStanding(private, _heads(private), inbox)
-
-
-def find_work_tree(path: str) -> str | None:
-    """The root of the work tree that a path lies in, by its files alone; the path need not exist.
-
-    Links count as what they lead to.
-    """
-    return _root_around(os.path.dirname(os.path.realpath(path)))
-
-
-def find_common_dir(start: str) -> str | None:
-    """The common git directory of the work tree around a folder, by its files alone.
-
-    What git itself would ask of the environment is not looked at: hooks of agents have none of it.
-    """
-    root = _root_around(os.path.abspath(start))
-    if root is None:
-        return None
-    found = os.path.join(root, ".git")
-    if os.path.isdir(found):
-        return found
-    pointer = _line(found)
-    if not pointer.startswith("gitdir:"):
-        return None
-    git_dir = os.path.join(root, pointer.removeprefix("gitdir:").strip())
-    common = _line(os.path.join(git_dir, "commondir"))
-    return os.path.normpath(os.path.join(git_dir, common)) if common else git_dir
-
-
-def _root_around(folder: str) -> str | None:
-    while not os.path.lexists(os.path.join(folder, ".git")):
-        if folder == (folder := os.path.dirname(folder)):
-            return None
-    return folder
 
 
 def is_due(standing: MarkerStanding, name: str, *, every: int, now: float | None = None) -> bool:
@@ -126,9 +93,11 @@ def is_due(standing: MarkerStanding, name: str, *, every: int, now: float | None
 
 def look_is_due(standing: MarkerStanding, name: str, *, now: float) -> bool:
     """Whether what is called ``name`` has to look again: its time has come, or a head has moved."""
+    from gitlease.guard.places import first_line
+
     stamp = _stamp(standing, name)
     with contextlib.suppress(OSError):
-        return now >= os.stat(stamp).st_mtime or _line(stamp) != standing.heads
+        return now >= os.stat(stamp).st_mtime or first_line(stamp) != standing.heads
     return True
 
 
@@ -161,8 +130,3 @@ def _folders(path: str) -> list[str]:
     with contextlib.suppress(OSError), os.scandir(path) as entries:
         return [entry.path for entry in entries if entry.is_dir()]
     return []
-
-
-def _line(file: str) -> str:
-    """The first line of a small file, ``""`` where it has none."""
-    return os.fsdecode(read_small(file, LONGEST_POINTER) or b"").partition("\n")[0].strip()

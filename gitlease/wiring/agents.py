@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from gitlease.core.errors import Invalid, UsageError
 from gitlease.core.frozen import dataclass
@@ -12,6 +13,9 @@ from gitlease.git.repository import Repository, discover
 from gitlease.settings.identity import AGENTS, VARIABLE, resolve_identity, short_number
 from gitlease.settings.schema import read_session
 from gitlease.wiring.workspace import Workspace, open_workspace, own_process
+
+if TYPE_CHECKING:
+    from gitlease.wiring.sharing import SharedTree
 
 # Hosts whose terminal has the very number that their hooks give; Cursor's has one of its own.
 NAMES_ITSELF = frozenset({"claude", "codex"})
@@ -56,6 +60,17 @@ def open_for_agent(
     workspace = open_workspace(directory, session=found.own, environ=environ, clock=clock)
     options = ("--session", found.own) if found.own and found.own != found.typed else ()
     return AgentContext(workspace, found.own, found.family, options)
+
+
+def others_in(context: AgentContext, key: str, *, now: float) -> SharedTree | None:
+    """Who else works in the agent's work tree, by what this machine knows; None for nobody.
+
+    ``key`` is that of its own note.
+    """
+    from gitlease.wiring.sharing import shared_with
+
+    repository = context.workspace.repository
+    return shared_with(repository, context.family, now=now, environ=os.environ, key=key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,5 +134,6 @@ __all__ = [
     "Workspace",
     "open_for_agent",
     "open_workspace",
+    "others_in",
     "own_process",
 ]

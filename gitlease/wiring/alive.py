@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from hashlib import sha256
 
 from gitlease.core.errors import GitleaseError
+from gitlease.core.instant import MS
 from gitlease.core.lease import same_person
 from gitlease.core.moves.operations import Grant
 from gitlease.core.resources.resource import WHOLE, parse_resource
@@ -15,6 +16,7 @@ from gitlease.engine.answers import Answer
 from gitlease.engine.sessions import unbind
 from gitlease.git.processes import started_at
 from gitlease.runs.runs import RunRecord, RunsFolder
+from gitlease.wiring.sharing import forget_run, note_run
 from gitlease.wiring.workspace import Workspace
 
 FOLDER = "alive"
@@ -52,11 +54,13 @@ def remember(workspace: Workspace, answer: Answer, *, pid: int = 0) -> None:
     with contextlib.suppress(OSError):
         runs.make()
         runs.save(record)
+    note_run(workspace.repository, record.id, actor, now=now.wall_ms / MS)
 
 
 def forget(workspace: Workspace, answer: Answer) -> None:
     """Forget a run that has given back its leases, or lost them. It never fails."""
     alive_in(workspace).forget(_number(answer))
+    forget_run(workspace.repository, _number(answer))
 
 
 def is_dead(workspace: Workspace, session: str) -> bool:

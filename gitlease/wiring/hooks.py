@@ -13,7 +13,6 @@ from gitlease.git.run import clean_environment
 from gitlease.git.system_clock import SystemClock
 from gitlease.guard.detached import (
     MarkerStanding,
-    find_work_tree,
     is_due,
     look_again,
     look_is_due,
@@ -141,7 +140,6 @@ def probe_answer(name: str, program: str) -> str:
 __all__ = [
     "HookContext",
     "MarkerStanding",
-    "find_work_tree",
     "has_hooks",
     "is_due",
     "look_again",

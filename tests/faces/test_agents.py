@@ -146,6 +146,7 @@ def test_every_recorded_event_is_read(name: str) -> None:
     assert (event.by, event.kind.value, event.cwd) == (host, word, "/repo")
     assert event.session_id
     assert bool(event.paths) == (word == "before-edit")
+    assert ("git " in event.command) == (word == "before-shell")
     subagent = host != "cursor" and "subagent" in name
     assert bool(event.agent_id) == subagent
 
@@ -771,7 +772,8 @@ def test_without_a_standard_input_it_says_so_and_lets_the_edit_through(
         check=False,
     )
     assert done.returncode == 0
-    what = "this edit was not checked" if word == "before-edit" else f"{word} did nothing"
+    checked = {"before-edit": "this edit", "before-shell": "this command"}
+    what = f"{checked[word]} was not checked" if word in checked else f"{word} did nothing"
     assert f"{what}: standard input cannot be read" in done.stderr
     answer = json.loads(done.stdout or "{}")
     assert denied(host, answer) == ""

@@ -13,8 +13,9 @@ from support.repos import assert_untouched, git, snapshot
 
 from gitlease.core.errors import Invalid
 from gitlease.git.repository import discover
-from gitlease.guard.detached import MarkerStanding, find_common_dir, is_due
+from gitlease.guard.detached import MarkerStanding, is_due
 from gitlease.guard.detached import start_detached as start
+from gitlease.guard.places import find_common_dir
 from gitlease.install.agents.files import install, is_installed, is_used, status, uninstall
 from gitlease.install.agents.hosts import HOSTS, entries, is_ours
 from gitlease.install.agents.place import AgentFile, agents_md, place_of

@@ -7,12 +7,13 @@ from typing import Any
 
 from gitlease.faces.agents import cursor
 from gitlease.faces.agents.answers import like_claude
-from gitlease.faces.agents.events import AgentEvent, EventKind, Reply, edited, text
+from gitlease.faces.agents.events import AgentEvent, EventKind, Reply, edited, shell_command, text
 
 NAMES = {
     EventKind.SESSION_START: "SessionStart",
     EventKind.SUBAGENT_START: "SubagentStart",
     EventKind.BEFORE_EDIT: "PreToolUse",
+    EventKind.BEFORE_SHELL: "PreToolUse",
     EventKind.AFTER_TOOL: "PostToolUse",
     EventKind.SUBAGENT_STOP: "SubagentStop",
     EventKind.SESSION_END: "SessionEnd",
@@ -40,6 +41,7 @@ def in_this_shape(
         cwd=text(data, "cwd"),
         paths=found,
         reason=text(data, "source", "reason"),
+        command=shell_command(data) if kind is EventKind.BEFORE_SHELL else "",
         more=more,
     )
 

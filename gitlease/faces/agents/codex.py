@@ -25,6 +25,6 @@ def answer(kind: EventKind, reply: Reply) -> dict[str, Any]:
 
     Before a tool only what stops it is read by every version: a note goes to the person.
     """
-    if kind is EventKind.BEFORE_EDIT and reply.context and not reply.deny:
+    if kind.asks and reply.context and not reply.deny:
         reply = Reply(notice=all_of(reply))
     return like_claude(reply, NAMES[kind])

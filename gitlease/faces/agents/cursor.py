@@ -7,7 +7,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from gitlease.faces.agents.answers import all_of
-from gitlease.faces.agents.events import MAX_WORD, AgentEvent, EventKind, Reply, edited, text
+from gitlease.faces.agents.events import (
+    MAX_WORD,
+    AgentEvent,
+    EventKind,
+    Reply,
+    edited,
+    shell_command,
+    text,
+    tool_input,
+)
 
 PATHS = ("file_path", "path", "target_file", "notebook_path", "target_notebook")
 
@@ -15,14 +24,17 @@ PATHS = ("file_path", "path", "target_file", "notebook_path", "target_notebook")
 def read(kind: EventKind, data: Mapping[str, Any]) -> AgentEvent:
     """One event of Cursor. Without a folder it is the root of the workspace that has the file."""
     paths, more = edited(data, PATHS) if kind is EventKind.BEFORE_EDIT else ((), False)
+    shell = kind is EventKind.BEFORE_SHELL
+    folder = text(tool_input(data), "working_directory", "cwd") if shell else ""
     return AgentEvent(
         kind=kind,
         by="cursor",
         session_id=text(data, "conversation_id", "session_id"),
         agent_id=text(data, "subagent_id"),
-        cwd=text(data, "cwd") or _root(data, paths),
+        cwd=folder or text(data, "cwd") or _root(data, paths),
         paths=paths,
         reason=text(data, "reason", "composer_mode"),
+        command=shell_command(data) if shell else "",
         more=more,
     )
 
@@ -39,7 +51,7 @@ def _root(data: Mapping[str, Any], paths: tuple[str, ...]) -> str:
 
 def answer(kind: EventKind, reply: Reply) -> dict[str, Any]:
     """The JSON on standard output; Cursor wants some in any case."""
-    if kind is EventKind.BEFORE_EDIT:
+    if kind.asks:
         if reply.deny:
             return {
                 "permission": "deny",

@@ -31,9 +31,15 @@ class EventKind(Enum):
     SESSION_START = "session-start"
     SUBAGENT_START = "subagent-start"
     BEFORE_EDIT = "before-edit"
+    BEFORE_SHELL = "before-shell"
     AFTER_TOOL = "after-tool"
     SUBAGENT_STOP = "subagent-stop"
     SESSION_END = "session-end"
+
+    @property
+    def asks(self) -> bool:
+        """Whether the answer decides if the tool may be used."""
+        return self in (EventKind.BEFORE_EDIT, EventKind.BEFORE_SHELL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,8 +47,9 @@ class AgentEvent:
     """One event. Texts are as the host gave them, ``""`` where it gave none.
 
     ``paths`` are the files about to be edited, absolute or relative to ``cwd``; ``reason`` is why
-    the session starts or ends. ``by`` is the host that sent it, which may be another one than the
-    host whose handler was called; ``more`` says that there were too many paths to look at.
+    the session starts or ends; ``command`` is what a shell is about to run. ``by`` is the host that
+    sent it, which may be another one than the host whose handler was called; ``more`` says that
+    there were too many paths to look at.
     """
 
     kind: EventKind
@@ -52,6 +59,7 @@ class AgentEvent:
     cwd: str = ""
     paths: tuple[str, ...] = ()
     reason: str = ""
+    command: str = ""
     more: bool = False
 
 
@@ -109,6 +117,12 @@ def tool_input(data: Mapping[str, Any]) -> Mapping[str, Any]:
         except (ValueError, RecursionError):
             return {"patch": value}
     return value if isinstance(value, dict) else {}
+
+
+def shell_command(data: Mapping[str, Any]) -> str:
+    """What a tool is about to have a shell run."""
+    command = tool_input(data).get("command")
+    return command if isinstance(command, str) else ""
 
 
 def edited(data: Mapping[str, Any], names: Sequence[str]) -> tuple[tuple[str, ...], bool]:

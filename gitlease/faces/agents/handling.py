@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from gitlease.core.errors import GitleaseError, Invalid, NotARepository, clean
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import MS, moment_of
+from gitlease.faces.agents import shared
 from gitlease.faces.agents.events import MAX_BYTES, AgentEvent, EventKind, Reply, parse
+from gitlease.faces.agents.shared import Opener, context_of
 
 if TYPE_CHECKING:
     from gitlease.wiring.agents import AgentContext
 
-Opener = Callable[..., "AgentContext | None"]
 Starter = Callable[..., bool]
 
 HOSTS = ("claude", "codex", "cursor")
@@ -148,11 +149,8 @@ def _fault(kind: EventKind, error: Exception) -> str:
     why, hint = f"internal error: {error!r}", ""
     if isinstance(error, GitleaseError):
         why, hint = error.message, f" (hint: {error.hints[0]})" if error.hints else ""
-    what = (
-        "this edit was not checked"
-        if kind is EventKind.BEFORE_EDIT
-        else f"{kind.value} did nothing"
-    )
+    unchecked = {EventKind.BEFORE_EDIT: "this edit", EventKind.BEFORE_SHELL: "this command"}
+    what = f"{unchecked[kind]} was not checked" if kind.asks else f"{kind.value} did nothing"
     return clean(f"{what}: {why}{hint}".replace("\n", " "))[:600]
 
 
@@ -169,8 +167,11 @@ class _Around:
 
 
 def _reply(event: AgentEvent, around: _Around, *, keep: bool) -> Reply:
+    shared.note(event, around.opener, around.now())
     if event.kind is EventKind.BEFORE_EDIT:
         return _before_edit(event, around.opener)
+    if event.kind is EventKind.BEFORE_SHELL:
+        return shared.before_shell(event, around.opener, around.now())
     if event.kind in (EventKind.SESSION_START, EventKind.SUBAGENT_START):
         return _start(event, around.opener)
     if event.kind is EventKind.AFTER_TOOL:
@@ -180,16 +181,11 @@ def _reply(event: AgentEvent, around: _Around, *, keep: bool) -> Reply:
     return Reply()
 
 
-def _context(event: AgentEvent, opener: Opener) -> AgentContext | None:
-    cwd = event.cwd or "."
-    return opener(cwd, host=event.by, session_id=event.session_id, agent_id=event.agent_id)
-
-
 def _before_edit(event: AgentEvent, opener: Opener) -> Reply:
     told: list[Reply] = []
     for start, paths in _places(event).items():
         try:
-            context = _context(replace(event, cwd=start), opener)
+            context = context_of(replace(event, cwd=start), opener)
         except NotARepository:
             continue
         if context is not None and context.workspace.settings.guard_mode != "off":
@@ -206,7 +202,7 @@ def _before_edit(event: AgentEvent, opener: Opener) -> Reply:
 
 def _places(event: AgentEvent) -> dict[str, list[str]]:
     """The paths by the folder to open for them: an agent edits beyond its own work tree, too."""
-    from gitlease.wiring.hooks import find_work_tree
+    from gitlease.guard.places import find_work_tree
 
     here = event.cwd or "."
     own = find_work_tree(os.path.join(here, "x"))
@@ -248,7 +244,7 @@ def _judged(context: AgentContext, cwd: str, paths: Sequence[str]) -> Reply:
 def _start(event: AgentEvent, opener: Opener) -> Reply:
     from gitlease.faces.agents.answers import introduction
 
-    context = _context(event, opener)
+    context = context_of(event, opener)
     if context is None:
         return Reply()
     workspace = context.workspace
@@ -288,7 +284,7 @@ def _after_tool(event: AgentEvent, around: _Around) -> Reply:
         return Reply()
     name = f"{event.by} {event.session_id} {event.agent_id}"
     due = look_is_due(standing, name, now=around.now())
-    context = _context(event, around.opener) if due or standing.inbox else None
+    context = context_of(event, around.opener) if due or standing.inbox else None
     if context is None:
         return Reply()
     said = list(context.workspace.inbox.take())
@@ -320,7 +316,7 @@ def _end(event: AgentEvent, around: _Around) -> None:
         return
     if event.kind is EventKind.SUBAGENT_STOP and not event.agent_id:
         return
-    context = _context(event, around.opener)
+    context = context_of(event, around.opener)
     if context is not None and context.session:
         words = ["agent", event.by, RELEASE, context.session]
         around.start(words, cwd=event.cwd or ".")

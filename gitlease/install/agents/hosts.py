@@ -21,6 +21,7 @@ MCP_EDITS = (
 )
 EDITS = "Edit|Write|MultiEdit|NotebookEdit"
 PATCHES = "apply_patch|Edit|Write"
+SHELL, CURSOR_SHELL = "Bash", "Shell"
 CURSOR_EDITS = "Write|Edit|MultiEdit|StrReplace|Delete|EditNotebook|ApplyPatch"
 
 
@@ -60,12 +61,13 @@ class Host:
         return moved or os.path.join(os.path.expanduser("~"), self.folder)
 
 
-def _hooks(edits: str) -> tuple[Hook, ...]:
+def _hooks(edits: str, shell: str) -> tuple[Hook, ...]:
     return (
         Hook("SessionStart", "session-start"),
         Hook("SubagentStart", "subagent-start"),
         Hook("PreToolUse", "before-edit", edits),
         Hook("PreToolUse", "before-edit", MCP_EDITS),  # apart: names alone are matched exactly
+        Hook("PreToolUse", "before-shell", shell),
         Hook("PostToolUse", "after-tool", timeout=5),
         Hook("SubagentStop", "subagent-stop", timeout=5),
         Hook("SessionEnd", "session-end", timeout=5),
@@ -81,7 +83,7 @@ HOSTS: Mapping[str, Host] = {
             ".claude",
             "settings.json",
             "CLAUDE_CONFIG_DIR",
-            _hooks(EDITS),
+            _hooks(EDITS, SHELL),
             hints=("Claude Code reads CLAUDE.md; for AGENTS.md write @AGENTS.md into it",),
         ),
         Host(
@@ -90,7 +92,7 @@ HOSTS: Mapping[str, Host] = {
             ".codex",
             "hooks.json",
             "CODEX_HOME",
-            _hooks(PATCHES),
+            _hooks(PATCHES, SHELL),
             hints=(
                 "Codex skips new and changed hooks until they are trusted: type /hooks in Codex",
                 "versions of Codex without SessionEnd leave the leases to lapse by themselves",
@@ -105,6 +107,7 @@ HOSTS: Mapping[str, Host] = {
             (
                 Hook("sessionStart", "session-start"),
                 Hook("preToolUse", "before-edit", CURSOR_EDITS),
+                Hook("preToolUse", "before-shell", CURSOR_SHELL),
                 Hook("postToolUse", "after-tool", timeout=5),
                 Hook("sessionEnd", "session-end", timeout=5),
             ),

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 HOST is claude, codex or cursor. With the hooks an agent begins a session knowing what is leased,
 cannot edit a file that another holds, has its leases renewed as it works, and drops them at its
 end: its tasks stay assigned. Only tools that edit files are judged: what a shell command writes is
-left to the hooks of git and to the checks behind them.
+left to the hooks of git and to the checks behind them. A shell command that throws a work tree away
+or switches its branch (git stash, reset --hard, checkout -f, clean -f, switch) is denied while
+another session works there: best effort, by what is literally in it.
 
 The host's file of the work tree is changed, to be committed; with --user the person's own, for all
 repositories. It is rewritten as JSON with all that others have in it: order and indentation stay,

@@ -1,0 +1,84 @@
+"""Work trees that several sessions share: each is noted, and none throws away what others did.
+
+Every event comes by here, so that little is loaded where nobody else works.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from gitlease.core.frozen import replace
+from gitlease.core.instant import MS, moment_of
+from gitlease.faces.agents.events import AgentEvent, EventKind, Reply
+
+if TYPE_CHECKING:
+    from gitlease.wiring.agents import AgentContext
+
+Opener = Callable[..., "AgentContext | None"]
+
+
+def context_of(event: AgentEvent, opener: Opener) -> AgentContext | None:
+    """The repository that an event is about, opened; None where gitlease is not used in it."""
+    cwd = event.cwd or "."
+    return opener(cwd, host=event.by, session_id=event.session_id, agent_id=event.agent_id)
+
+
+def note(event: AgentEvent, opener: Opener, now: float) -> None:
+    """Note in which work tree a session works, or that it is over. Sub-agents are a part of it.
+
+    ``now`` is in seconds since the epoch.
+    """
+    from gitlease.guard import places, presence
+
+    git_dir = places.find_git_dir(event.cwd or ".")
+    if git_dir is None or not event.session_id:
+        return
+    common = places.common_dir_of(git_dir)
+    if event.kind is EventKind.SESSION_END:
+        presence.leave(common, _key(event))
+        return
+    if not os.path.isdir(os.path.join(common, "gitlease")):
+        return
+    fresh = event.kind is EventKind.SESSION_START  # of one resumed the process is another
+    if not fresh and presence.touch(git_dir, _key(event), now=now):
+        return
+    context = context_of(replace(event, agent_id=""), opener)
+    if context is not None:
+        from gitlease.wiring.sharing import note_agent
+
+        actor = context.workspace.identity.actor
+        note_agent(git_dir, _key(event), actor, context.family, by=event.by, now=now)
+
+
+def before_shell(event: AgentEvent, opener: Opener, now: float) -> Reply:
+    """Refuse a command that throws away the work of other sessions in the same work tree.
+
+    Where nobody else is noted no repository is opened for that.
+    """
+    from gitlease.guard.discards import discards
+    from gitlease.guard.places import find_git_dir
+    from gitlease.guard.presence import is_alone
+
+    for found in discards(event.command, os.path.abspath(event.cwd or ".")):
+        git_dir = find_git_dir(found.folder) if os.path.isdir(found.folder) else None
+        if git_dir is None or is_alone(git_dir, _key(event)):
+            continue
+        context = context_of(replace(event, cwd=found.folder), opener)
+        if context is None or (mode := context.workspace.settings.guard_mode) == "off":
+            continue
+        from gitlease.faces.agents.answers import one_line
+        from gitlease.faces.sentences import shared_tree
+        from gitlease.wiring.agents import others_in
+
+        others = others_in(context, _key(event), now=now)
+        if others is not None:
+            told = shared_tree(one_line(found.words), others, moment_of(int(now * MS)))
+            said = "\n".join(told)
+            return Reply(deny=said) if mode == "block" else Reply(context=said, notice=told[0])
+    return Reply()
+
+
+def _key(event: AgentEvent) -> str:
+    return f"{event.by} {event.session_id}"

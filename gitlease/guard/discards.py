@@ -1,0 +1,169 @@
+"""Shell commands that throw away what is in a work tree, or change it under others' feet.
+
+Only what is written out is seen, and not what variables, aliases, functions or scripts come to: a
+command that is meant to get by will.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+
+from gitlease.core.frozen import dataclass
+
+LONGEST = 10_000  # characters of a command
+OPERATORS = ";&|()\n"
+# What may stand before a command, and of git the options that take the next word.
+BEFORE = frozenset(
+    (
+        *("sudo", "command", "exec", "time", "env", "nohup"),
+        *("!", "{", "if", "then", "else", "elif", "while", "until", "do"),
+    )
+)
+TAKES_WORD = frozenset(("-C", "-c", "--config-env", "--namespace", "--exec-path"))
+ELSEWHERE = ("--git-dir", "--work-tree")
+EVERYTHING = frozenset((".", "./", ":/", ":/.", ":/*", "*"))
+HELP = frozenset(("-h", "--help"))
+_HERE_DOCUMENT = r"(<<-?[ \t]*([\"']?)(\w+)\2[^\n]*\n)(?:.*?\n)?[ \t]*\3[ \t]*(?=\n|\Z)"
+
+
+@dataclass(frozen=True, slots=True)
+class Discard:
+    """A command of git that throws work away, as it is told, and the folder that it runs in."""
+
+    words: str
+    folder: str
+
+
+def discards(command: str, folder: str) -> Iterator[Discard]:
+    """The commands in a shell's line that throw away a work tree; ``folder`` is where it starts.
+
+    After a change of folder that is not written out, nothing more is known.
+    """
+    if len(command) > LONGEST or "git" not in command or not any(map(command.__contains__, VERBS)):
+        return
+    if "<<" in command:
+        import re
+
+        command = re.sub(_HERE_DOCUMENT, r"\1", command, flags=re.DOTALL)
+    for words in _commands(command):
+        while words and (words[0] in BEFORE or _is_assignment(words[0])):
+            del words[0]
+        if words[:1] == ["cd"]:
+            to = words[1] if len(words) == 2 and words[1] else "$"
+            if to[0] in "-~" or "$" in to or "`" in to:
+                return
+            folder = os.path.join(folder, to)
+        elif words and os.path.basename(words[0]) == "git":
+            found = _of_git(words[1:], folder)
+            if found is not None:
+                yield found
+
+
+def _is_assignment(word: str) -> bool:
+    name, equals, _ = word.partition("=")
+    return bool(equals) and name.isidentifier()
+
+
+def _commands(text: str) -> Iterator[list[str]]:
+    """The words of each simple command, without where its output goes."""
+    import shlex
+
+    lexer = shlex.shlex(text, posix=True, punctuation_chars=OPERATORS + "<>")
+    lexer.whitespace, lexer.whitespace_split, lexer.commenters = " \t\r", True, ""
+    words: list[str] = []
+    try:
+        tokens = iter(list(lexer))
+    except ValueError:  # a quote that is not closed
+        return
+    for token in tokens:
+        if not token or token[0] not in OPERATORS + "<>":
+            words.append(token)
+        elif "<" in token or ">" in token:
+            next(tokens, None)
+            if words and words[-1].isdigit():
+                del words[-1]  # of the stream, as in 2>&1
+        else:
+            yield words
+            words = []
+    yield words
+
+
+def _of_git(words: Sequence[str], folder: str) -> Discard | None:
+    rest = list(words)
+    while rest and rest[0].startswith("-"):
+        option = rest.pop(0)
+        if option.startswith(ELSEWHERE):
+            return None
+        value = rest.pop(0) if option in TAKES_WORD and rest else ""
+        if option == "-C":
+            if "$" in value:
+                return None
+            folder = os.path.join(folder, value)
+    if not rest or rest[0] not in VERBS or not HELP.isdisjoint(rest):
+        return None
+    throws = VERBS[rest[0]](rest[1:], folder)
+    if not throws:
+        return None
+    import shlex
+
+    return Discard(shlex.join(["git", *rest]), folder)
+
+
+def _stash(words: Sequence[str], folder: str) -> bool:
+    return not words or words[0].startswith("-") or words[0] in ("push", "save")
+
+
+def _reset(words: Sequence[str], folder: str) -> bool:
+    return not {"--hard", "--merge", "--keep"}.isdisjoint(words)
+
+
+def _clean(words: Sequence[str], folder: str) -> bool:
+    return _has(words, "f", "--force") and not _has(words, "n", "--dry-run")
+
+
+def _switch(words: Sequence[str], folder: str) -> bool:
+    return bool(words)
+
+
+def _restore(words: Sequence[str], folder: str) -> bool:
+    index = _has(words, "S", "--staged") and not _has(words, "W", "--worktree")
+    return not index and not _has(words, "p", "--patch") and not EVERYTHING.isdisjoint(words)
+
+
+def _checkout(words: Sequence[str], folder: str) -> bool:
+    """Whether it switches, forces, or restores everything; single files are one's own affair."""
+    before, dashes, after = _split(words)
+    named = [word for word in before if word == "-" or not word.startswith("-")]
+    if dashes or (len(named) > 1 and not _has(before, "bB", "--orphan")):
+        return not EVERYTHING.isdisjoint((*named, *after))
+    if _has(before, "fbBdt", "--force", "--orphan", "--detach", "--track"):
+        return True
+    if not named or named[0] in ("HEAD", "@") or "$" in named[0] or _has(before, "p", "--patch"):
+        return False
+    file = os.path.lexists(os.path.join(folder, named[0]))
+    return named[0] in EVERYTHING or not file
+
+
+def _split(words: Sequence[str]) -> tuple[Sequence[str], bool, Sequence[str]]:
+    at = words.index("--") if "--" in words else len(words)
+    return words[:at], at < len(words), words[at + 1 :]
+
+
+def _has(words: Sequence[str], letters: str, *names: str) -> bool:
+    """Whether one of these options is given, alone or among other letters."""
+    options = _split(words)[0]
+    short = (word for word in options if word[:1] == "-" and word[:2] != "--")
+    return any(word in names for word in options) or any(
+        letter in word for word in short for letter in letters
+    )
+
+
+VERBS: dict[str, Callable[[Sequence[str], str], bool]] = {
+    "stash": _stash,
+    "reset": _reset,
+    "checkout": _checkout,
+    "restore": _restore,
+    "clean": _clean,
+    "switch": _switch,
+}

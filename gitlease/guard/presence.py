@@ -1,0 +1,161 @@
+"""Who works in a work tree now, as far as this machine knows: a note of each session and run.
+
+The notes lie in the git directory of the work tree itself, so that linked work trees are apart. The
+shim of ``reference-transaction`` looks for their folder alone: it is there while any note is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Collection, Iterator, Mapping
+
+from gitlease.core.frozen import dataclass
+from gitlease.git.files import drop_leftovers, load_json, store_json
+from gitlease.git.processes import still_runs, working_parent
+
+FOLDER = os.path.join("gitlease", "present")
+# Seconds without a sign after which a session counts as gone: twice as long as a lease lasts by
+# default. A test run says nothing for minutes, and a person thinks before the next prompt.
+RECENT = 1_800
+RUN = "run"
+LONGEST_NAME = 120  # bytes of what names a note
+LARGEST = 16_384
+# Cursor's terminal may not know the conversation that its hooks name, only that it is an agent's.
+UNNAMED = {"cursor": "CURSOR_AGENT"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Present:
+    """A session in a work tree. ``since`` is in seconds since the epoch.
+
+    ``names`` are the sessions that commands under it speak as; ``by`` is the agent's host, or
+    ``RUN`` for what ends with its process. ``proven``: the process was there at two events, so that
+    its end is that of the session.
+    """
+
+    holder: str
+    session: str
+    host: str
+    since: int
+    by: str
+    names: tuple[str, ...] = ()
+    pid: int = 0
+    started: str = ""
+    proven: bool = False
+
+
+def arrive(git_dir: str, key: str, present: Present, *, now: float) -> None:
+    """Note that a session works in the work tree of this git directory. It never fails."""
+    from gitlease.core.as_json import to_json
+
+    folder = os.path.join(git_dir, FOLDER)
+    with contextlib.suppress(OSError):
+        os.makedirs(folder, exist_ok=True)
+        drop_leftovers(folder)
+        for file, other, seen in _notes(git_dir):
+            if other is None or not _is_live(other, present.host, now - seen):
+                os.unlink(file)
+        _store(_note(git_dir, key), to_json(present), now)
+
+
+def touch(git_dir: str, key: str, *, now: float) -> bool:
+    """Note another sign of a session; whether a note of it was there. It never fails."""
+    file = _note(git_dir, key)
+    data = load_json(file, LARGEST)
+    if not isinstance(data, dict):
+        return False
+    with contextlib.suppress(OSError, LookupError, TypeError):
+        if data.get("proven") and still_runs(data["pid"], data["started"]):
+            os.utime(file, (now, now))
+        else:
+            pid, started = working_parent()
+            same = pid > 0 and (pid, started) == (data.get("pid"), data.get("started"))
+            _store(file, {**data, "pid": pid, "started": started, "proven": same}, now)
+    return True
+
+
+def leave(common_dir: str, key: str) -> None:
+    """Forget a session in every work tree of a clone. It never fails."""
+    linked = os.path.join(common_dir, "worktrees")
+    git_dirs = [common_dir]
+    with contextlib.suppress(OSError):
+        git_dirs += [os.path.join(linked, name) for name in os.listdir(linked)]
+    for git_dir in git_dirs:
+        file = _note(git_dir, key)
+        with contextlib.suppress(OSError):
+            os.unlink(file)
+            os.rmdir(os.path.dirname(file))
+
+
+def is_alone(git_dir: str, key: str) -> bool:
+    """Whether there is no note of anybody else: found out without reading any."""
+    own = os.path.basename(_note(git_dir, key))
+    with contextlib.suppress(OSError):
+        return all(name == own for name in os.listdir(os.path.join(git_dir, FOLDER)))
+    return True
+
+
+def others(
+    git_dir: str,
+    own: Collection[str],
+    host: str,
+    *,
+    now: float,
+    environ: Mapping[str, str],
+    key: str = "",
+    above: Collection[int] = (),
+) -> list[Present]:
+    """The live sessions in a work tree but those of the caller, the longest there first.
+
+    The caller's are the note of ``key``, those with one of the names in ``own``, and those whose
+    process is in ``above``, where it is another one: hosts run several sessions in one process.
+    ``host`` is this machine.
+    """
+    notes = [one for one in _notes(git_dir) if one[0] != _note(git_dir, key)]
+    noted = [(x, now - seen) for _, x, seen in notes if x is not None]
+    live = [(x, age) for x, age in noted if _is_live(x, host, age)]
+    mine = [x for x, _ in live if not set(own).isdisjoint(x.names)]
+    known = {x.pid for x in mine}
+    mine += [x for x, _ in live if x.pid not in known and _is_above(x, above, host)]
+    if not mine:
+        unnamed = [(age, x) for x, age in live if environ.get(UNNAMED.get(x.by, ""))]
+        mine = [min(unnamed, key=lambda one: one[0])[1]] if unnamed else []
+    return sorted((x for x, _ in live if x not in mine), key=lambda x: (x.since, x.session))
+
+
+def _is_live(present: Present, host: str, age: float) -> bool:
+    if present.proven and present.host == host:
+        if not still_runs(present.pid, present.started):
+            return False
+        if present.by == RUN:
+            return True
+    return abs(age) < RECENT
+
+
+def _is_above(present: Present, above: Collection[int], host: str) -> bool:
+    here = present.host == host and present.pid in above
+    return here and still_runs(present.pid, present.started)
+
+
+def _notes(git_dir: str) -> Iterator[tuple[str, Present | None, float]]:
+    """Each note with its file and when it was last touched; None for one that cannot be read."""
+    from gitlease.core.as_json import DAMAGE, from_json
+
+    with contextlib.suppress(OSError), os.scandir(os.path.join(git_dir, FOLDER)) as entries:
+        for entry in entries:
+            if entry.name.endswith(".tmp"):
+                continue
+            present = None
+            with contextlib.suppress(*DAMAGE):
+                present = from_json(Present, load_json(entry.path, LARGEST))
+            yield entry.path, present, entry.stat(follow_symlinks=False).st_mtime
+
+
+def _note(git_dir: str, key: str) -> str:
+    return os.path.join(git_dir, FOLDER, os.fsencode(key)[-LONGEST_NAME:].hex())
+
+
+def _store(file: str, data: object, now: float) -> None:
+    store_json(file, data)
+    os.utime(file, (now, now))

@@ -1,0 +1,94 @@
+"""A work tree that several sessions work in: who they are, and the way to one of one's own."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Collection, Mapping
+
+from gitlease.core.frozen import dataclass
+from gitlease.core.lease import Actor
+from gitlease.git.processes import started_at, working_parent
+from gitlease.git.repository import Repository
+from gitlease.git.worktrees import free_worktree
+from gitlease.guard import presence
+from gitlease.guard.presence import RUN, Present
+from gitlease.settings.identity import here
+
+
+@dataclass(frozen=True, slots=True)
+class SharedTree:
+    """The other live sessions in a work tree; ``way_out`` is a command that makes one apart."""
+
+    others: tuple[Present, ...]
+    way_out: str
+
+
+def shared_with(
+    repository: Repository,
+    names: Collection[str],
+    *,
+    now: float,
+    environ: Mapping[str, str],
+    key: str = "",
+    above: Collection[int] = (),
+) -> SharedTree | None:
+    """Who else works in this work tree, as far as this machine knows; None for nobody.
+
+    ``names`` are the sessions of the caller, ``key`` is that of its note, and ``above`` are the
+    processes that it descends from; ``now`` is in seconds since the epoch.
+    """
+    if repository.toplevel is None:
+        return None
+    git_dir, host = repository.git_dir, here(0) or ""
+    found = presence.others(git_dir, names, host, now=now, environ=environ, key=key, above=above)
+    if not found:
+        return None
+    path = free_worktree(repository, min(names, key=len, default="") or "mine")
+    words = ("git", "-C", repository.toplevel, "worktree", "add", path)
+    return SharedTree(tuple(found), shlex.join(words))
+
+
+def note_agent(
+    git_dir: str, key: str, actor: Actor, names: Collection[str], *, by: str, now: float
+) -> None:
+    """Note that an agent's session works in the work tree of this git directory. Never fails."""
+    pid, started = working_parent()
+    present = _present(actor, by, now, names, pid, started)
+    presence.arrive(git_dir, key, present, now=now)
+
+
+def note_run(repository: Repository, number: str, actor: Actor, *, now: float) -> None:
+    """Note that this process runs something in a work tree until it ends. It never fails."""
+    pid = os.getpid()
+    names = [actor.session] if actor.session else []
+    present = _present(actor, RUN, now, names, pid, started_at(pid), proven=True)
+    presence.arrive(repository.git_dir, f"{RUN} {number}", present, now=now)
+
+
+def forget_run(repository: Repository, number: str) -> None:
+    """Forget a run that has ended. It never fails."""
+    presence.leave(repository.common_dir, f"{RUN} {number}")
+
+
+def _present(
+    actor: Actor,
+    by: str,
+    now: float,
+    names: Collection[str],
+    pid: int,
+    started: str,
+    *,
+    proven: bool = False,
+) -> Present:
+    return Present(
+        holder=actor.holder,
+        session=actor.session or "",
+        host=here(0) or "",
+        since=int(now),
+        by=by,
+        names=tuple(sorted(names)),
+        pid=pid,
+        started=started,
+        proven=proven,
+    )

@@ -1,0 +1,106 @@
+"""Which shell commands throw away a work tree, as far as they are written out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gitlease.guard.discards import LONGEST, Discard, discards
+
+
+def found(command: str, folder: str = "/r") -> list[str]:
+    return [one.words for one in discards(command, folder)]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("git stash", "git stash -u", "git stash push -- a", "git stash save x", "git stash -k"),
+        *("git reset --hard", "git reset --merge HEAD", "git reset --keep v1"),
+        *("git checkout -f", "git checkout --force main", "git checkout -qf", "git checkout -- ."),
+        *("git checkout .", "git checkout HEAD -- .", "git checkout HEAD .", "git checkout :/"),
+        *("git restore .", "git restore --staged --worktree .", "git restore -s HEAD -SW :/"),
+        *("git clean -f", "git clean -xdf", "git clean --force -d"),
+        *("git switch main", "git switch -c new", "git switch -", "git checkout main"),
+        *("git checkout -b new origin/main", "git checkout -", "git checkout --detach"),
+        *("/usr/bin/git stash", "git -c a.b=c stash", "git --no-pager stash"),
+    ],
+)
+def test_what_throws_away_is_seen(command: str) -> None:
+    assert len(found(command)) == 1, command
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *(
+            "git stash list",
+            "git stash show -p",
+            "git stash pop",
+            "git stash apply",
+            "git stash -h",
+        ),
+        *(
+            "git reset",
+            "git reset --soft HEAD~1",
+            "git reset a.py",
+            "git clean -n",
+            "git clean -nf",
+        ),
+        *("git checkout -- a.py", "git checkout main -- a.py", "git checkout HEAD", "git checkout"),
+        *("git restore a.py", "git restore --staged .", "git switch --help", "git checkout $FILE"),
+        *("git status", "git commit -m 'git stash'", "echo git stash", "echo 'a; git stash'"),
+        *("git log --grep=stash", "legit stash", "git add . && git commit -m reset", ""),
+        *(
+            "git --git-dir=/x stash",
+            "git stash 'unclosed",
+            "cd $X && git stash",
+            "cd - ; git stash",
+        ),
+        *(
+            "cat <<EOF\ngit stash\nEOF\n",
+            "cat > a <<-'E' ; true\n\tgit reset --hard\n\tE\n",
+            "cd ''",
+        ),
+        "git stash " + "x" * LONGEST,
+    ],
+)
+def test_what_does_not_is_let_through(command: str) -> None:
+    assert found(command) == []
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *(
+            "npm test && {}",
+            "true; {}",
+            "{} | cat",
+            "({})",
+            "a || {} &",
+            "x\n{}\ny",
+            "{} 2>&1 >/dev/null",
+        ),
+        *(
+            "if {}; then b; fi",
+            "A=1 B='c d' {}",
+            "sudo {}",
+            "x=$({})",
+            "{{ {}; }}",
+            "a <<E\nx\nE\n{}",
+        ),
+    ],
+)
+def test_it_is_found_wherever_it_stands(command: str) -> None:
+    assert found(command.format("git stash -u")) == ["git stash -u"]
+
+
+def test_folders_are_followed(tmp_path: Path) -> None:
+    both = "cd sub && git stash; git -C ../b reset --hard"
+    assert list(discards(both, "/r")) == [
+        Discard("git stash", "/r/sub"),
+        Discard("git -C ../b reset --hard".replace("-C ../b ", ""), "/r/sub/../b"),
+    ]
+    (tmp_path / "main").touch()
+    assert found("git checkout main", str(tmp_path)) == []  # a file: git takes it for one, too

@@ -1,0 +1,142 @@
+"""Sessions that share a work tree, and those that do not: what one may not do to the other."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support.clock import ManualClock
+from support.fences import clean_env
+from support.repos import commit_file, git
+from support.typed import Agent, Typist
+
+from gitlease.core.frozen import replace
+from gitlease.git.repository import discover, short_host
+from gitlease.guard import presence
+from gitlease.guard.presence import FOLDER, RECENT, Present
+from gitlease.wiring.sharing import forget_run, note_run
+
+Clones = Callable[..., list[Path]]
+STASH = "npm test && git stash -u"
+
+
+@pytest.fixture
+def one(clones: Clones) -> Agent:
+    """An agent at work in a clone."""
+    (clone,) = clones(1)
+    agent = Agent(Typist(clone, ManualClock()))
+    agent.at.ok("agent claude install")
+    commit_file(clone, "a", "a")
+    agent.sends("session-start")
+    return agent
+
+
+@pytest.fixture
+def other(one: Agent) -> Agent:
+    """Another one in the same work tree."""
+    agent = Agent(one.at, session="89abcdef-1111")
+    agent.sends("session-start")
+    return agent
+
+
+def runs(agent: Agent, command: str = STASH, **data: str) -> str:
+    """What an agent is told before a shell runs a command."""
+    return agent.sends("before-shell", tool_name="Bash", tool_input={"command": command}, **data)
+
+
+def test_what_another_session_works_on_is_not_thrown_away(one: Agent, other: Agent) -> None:
+    told = runs(one)
+    assert told.startswith("deny\ngit stash -u: not in a work tree in which others work as well: ")
+    who, session = git(one.at.clone, "config", "user.email"), "session claude:89abcdef"
+    assert f"{who} ({session} on {short_host()}, since 08:00:00Z)" in told
+    assert "session claude:5b1f0c2e" in runs(other, "git reset --hard")
+    assert runs(one, "git status; git commit -m 'git stash'") == ""
+    assert runs(one, "git checkout -- a") == ""
+
+
+def test_the_way_out_works_as_it_is_printed(one: Agent, other: Agent) -> None:
+    for session in (one, other):
+        told = runs(session)
+        command = told.rpartition("for a work tree of your own: ")[2]
+        assert command.startswith("git -C ")
+        subprocess.run(
+            shlex.split(command), cwd="/", env=clean_env(), check=True, capture_output=True
+        )
+        mine = command.split()[-1]
+        assert (Path(mine) / "a").read_text() == "a"
+        assert runs(session, cwd=mine) == ""
+        assert runs(session, f"cd {mine} && git stash") == ""
+        again = runs(session, "git clean -fd")
+        assert again.endswith(f"{mine}-2")  # there it is taken
+
+
+def test_alone_there_is_no_refusal(one: Agent) -> None:
+    assert runs(one) == ""
+    assert runs(one, agent_id="a9e83d51c0ffee00") == ""  # its sub-agents are a part of it
+
+
+def test_linked_work_trees_are_apart(one: Agent, other: Agent) -> None:
+    linked = one.at.clone.parent / "linked"
+    git(one.at.clone, "worktree", "add", "-q", str(linked))
+    third = Agent(one.at, session="77777777-2222")
+    third.sends("session-start", cwd=str(linked))
+    assert runs(third, cwd=str(linked)) == ""
+    assert "claude:89abcdef" in runs(third, f"cd {one.at.clone} && git stash", cwd=str(linked))
+    assert "77777777" not in runs(one)
+
+
+@pytest.mark.parametrize("ends", ["session-end", "silence", "a kill"])
+def test_a_session_that_is_over_is_in_nobodys_way(one: Agent, other: Agent, ends: str) -> None:
+    if ends == "session-end":
+        other.sends("session-end", reason="clear")  # leases stay then, but the session does not
+    elif ends == "silence":
+        one.at.clock.advance(RECENT - 1)
+        assert "89abcdef" in runs(one)
+        one.at.clock.advance(1)
+    else:
+        git_dir, key = str(one.at.clone / ".git"), f"claude {other.session}"
+        found = next(x for _, x, _ in presence._notes(git_dir) if x and "89ab" in x.session)
+        now = one.at.clock.wall_ms / 1_000
+        gone = of_process(found, 2**22 - 1, "1")
+        presence.arrive(git_dir, key, of_process(found, gone.pid, "1", proven=False), now=now)
+        assert "89abcdef" in runs(one)  # seen once: it may have been started for one event
+        presence.arrive(git_dir, key, gone, now=now)
+    assert runs(one) == ""
+    other.uses_a_tool()
+    assert "89abcdef" in runs(one)
+
+
+def of_process(present: Present, pid: int, started: str, *, proven: bool = True) -> Present:
+    return replace(present, pid=pid, started=started, proven=proven)
+
+
+def test_the_last_note_takes_the_folder_along(one: Agent, other: Agent) -> None:
+    folder = one.at.clone / ".git" / FOLDER
+    assert len(list(folder.iterdir())) == 2
+    one.sends("session-end")
+    other.sends("session-end")
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize("mode", ["warn", "off"])
+def test_the_guard_can_be_told_to_warn_or_to_be_silent(one: Agent, other: Agent, mode: str) -> None:
+    (one.at.clone / ".gitlease.yaml").write_text(f"guard: {{mode: {mode}}}\n")
+    told = runs(one)
+    assert "deny" not in told
+    assert ("89abcdef" in told) == (mode == "warn")
+
+
+def test_a_run_counts_as_long_as_it_lasts(one: Agent) -> None:
+    repository = discover(str(one.at.clone))
+    actor = one.at.open(".", session="run-7").identity.actor
+    note_run(repository, "7", actor, now=one.at.clock.wall_ms / 1_000)
+    one.at.clock.advance(10 * RECENT)
+    assert "session run-7 on" in runs(one)
+    one.at.env["GITLEASE_SESSION"] = "run-7"  # what runs under it is not another
+    assert runs(one) == ""
+    del one.at.env["GITLEASE_SESSION"]
+    forget_run(repository, "7")
+    assert runs(one) == ""
