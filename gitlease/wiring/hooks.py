@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gitlease.core.frozen import dataclass
+from gitlease.core.instant import MS
 from gitlease.engine.ports import Clock, Inbox
 from gitlease.git.repository import Repository, discover
 from gitlease.git.run import clean_environment
@@ -28,6 +29,7 @@ from gitlease.wiring.ledger import LedgerPlace
 
 if TYPE_CHECKING:
     from gitlease.engine.ledger_session import LedgerSession
+    from gitlease.wiring.sharing import SharedTree
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,7 @@ class HookContext:
     inbox: Inbox
     clock: Clock
     environ: Mapping[str, str]
+    mode: str
 
     def start_beat(self) -> bool:
         """Have a process of its own renew what this run holds, where it is time; whether it does.
@@ -61,6 +64,20 @@ class HookContext:
         env |= {k: v for k, v in self.environ.items() if k in ("GIT_DIR", "GIT_WORK_TREE")}
         top = self.repository.toplevel or self.repository.git_dir
         return start_detached(["hook", "beat"], cwd=top, env=env)
+
+    def stashes_work_of(self, lines: Sequence[str]) -> SharedTree | None:
+        """Who else works in this work tree, where an update of references stashes what is in it."""
+        from gitlease.git.processes import ancestors
+        from gitlease.guard.stashing import is_stash
+        from gitlease.wiring.sharing import shared_with
+
+        if self.mode == "off" or not is_stash(self.repository, lines):
+            return None
+        session = self.identity.actor.session
+        now = self.clock.now().wall_ms / MS
+        names = [session] if session else []
+        above = frozenset(ancestors())
+        return shared_with(self.repository, names, now=now, environ=self.environ, above=above)
 
     def beat(self) -> None:
         """Renew now what this run holds, one push for each layer in which it is time.
@@ -120,6 +137,7 @@ def open_hooks(
         inbox=place.inbox(identity.actor),
         clock=clock,
         environ=environ,
+        mode=settings.guard_mode,
     )
 
 

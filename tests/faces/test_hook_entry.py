@@ -21,6 +21,7 @@ from gitlease.core.errors import GitleaseError, Invalid, NotARepository, Unavail
 from gitlease.faces.hooks.entry import HOOKS, IN_BACKGROUND, SHOWN, run_hook
 from gitlease.git.system_clock import SystemClock
 from gitlease.guard.hooking import HookDecision
+from gitlease.install.hooks.shims import CHECKED
 from gitlease.wiring.hooks import HookContext, open_hooks
 
 ROOT = Path(__file__).parents[2]
@@ -133,8 +134,7 @@ def test_no_name_of_ones_own_is_said_and_stops_nothing(hooked: Hooked) -> None:
 def test_whatever_goes_wrong_is_one_line_and_no_obstacle(
     name: str, error: Exception, hooked: Hooked
 ) -> None:
-    checked = {"pre-commit": "commit", "pre-merge-commit": "merge", "pre-push": "push"}
-    checks = {hook: f"this {what} is not checked" for hook, what in checked.items()}
+    checks = {hook: f"this {what} is not checked" for hook, what in CHECKED.items()}
     status, said = hooked.run(name, "x", opener=failing(error))
     if isinstance(error, GitleaseError) and name not in checks:
         assert (status, said) == (0, [])  # every hook of a commit meets it: the first one tells

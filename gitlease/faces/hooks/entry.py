@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 BLOCKED = 1
 USAGE = 2
 SHOWN = 10  # findings that are spelt out
-MAX_INPUT = 8 * 1024 * 1024  # bytes of the list of refs that are pushed
+MAX_INPUT = 8 * 1024 * 1024  # bytes of the lines that git gives a hook
 
 
 def run_hook(argv: Sequence[str], opener: Callable[[], HookContext] | None = None) -> int:
@@ -127,14 +127,32 @@ def pre_push(context: HookContext, args: Sequence[str]) -> int:
     remote = args[0] if args else ""
     if remote and context.environ.get(JUDGED) == remote:
         return 0  # by whoever started this push
-    decision = context.hooks.pre_push(_pushed(), remote)
+    decision = context.hooks.pre_push(_given("pushed"), remote)
     tell(context, decision, "push")
     return BLOCKED if decision.blocked else 0
 
 
-def _pushed() -> list[str]:
-    """The lines that git gives its pre-push hook. Invalid where they cannot be read."""
-    unread = "standard input, which says what is pushed, cannot be read"
+def reference_transaction(context: HookContext, args: Sequence[str]) -> int:
+    """Refuse `git stash` where others work in the same work tree: nothing is lost by that."""
+    if args[:1] != ["prepared"]:
+        return 0
+    shared = context.stashes_work_of(_given("done"))
+    if shared is None:
+        return 0
+    from gitlease.core.instant import moment_of
+    from gitlease.faces.sentences import shared_tree
+
+    blocks = context.mode == "block"
+    what, *hints = shared_tree("git stash", shared, moment_of(context.clock.now().wall_ms))
+    say(what if blocks else f"warning: {what}")
+    for hint in hints:
+        say(f"hint: {hint}")
+    return BLOCKED if blocks else 0
+
+
+def _given(what: str) -> list[str]:
+    """The lines on standard input. Invalid where they cannot be read."""
+    unread = f"standard input, which says what is {what}, cannot be read"
     if sys.stdin is None:
         raise Invalid(f"{unread}: it is closed")
     try:
@@ -178,12 +196,14 @@ HOOKS: dict[str, Callable[[HookContext, Sequence[str]], int]] = {
     "post-merge": post,
     "post-rewrite": post,
     "pre-push": pre_push,
+    "reference-transaction": reference_transaction,
 }
 IN_BACKGROUND: dict[str, Callable[[HookContext, Sequence[str]], int]] = {"beat": beat}
 NOT_CHECKED = {
     "pre-commit": "this commit is not checked",
     "pre-merge-commit": "this merge is not checked",
     "pre-push": "this push is not checked",
+    "reference-transaction": "this stash is not checked",
 }
 
 

@@ -9,8 +9,16 @@ import os
 import re
 
 from gitlease.core.frozen import dataclass
+from gitlease.guard.stashing import STASH
 from gitlease.install.hooks.places import HUSKY, HookPlace, read_file
-from gitlease.install.hooks.shims import CHECKED, PROBE, find_section
+from gitlease.install.hooks.shims import (
+    CHECKED,
+    MAY_BE_STASH,
+    PROBE,
+    READS_INPUT,
+    UNMANAGED,
+    find_section,
+)
 from gitlease.install.managed_text import find_marked, swap
 
 BEGIN, END = b"# BEGIN gitlease", b"# END gitlease"
@@ -62,15 +70,15 @@ def hook_lines(name: str) -> tuple[str, ...]:
     """
     if name not in CHECKED:
         return (f'gitlease hook {name} "$@" || [ -z "${{{PROBE}-}}" ] || exit 1',)
-    if name != "pre-push":
+    if name not in READS_INPUT:
         return (hook_call(name),)
-    return (
-        "gitlease_in=$(cat)",
-        f"printf '%s\\n' \"$gitlease_in\" | {hook_call(name)}",
-        '[ -z "$gitlease_in" ] || exec <<gitlease_in',
-        "$gitlease_in",
-        "gitlease_in",
-    )
+    call = f"printf '%s\\n' \"$gitlease_in\" | {hook_call(name)}"
+    take = "gitlease_in=$(cat)"
+    give = ('[ -z "$gitlease_in" ] || exec <<gitlease_in', "$gitlease_in", "gitlease_in")
+    if name == UNMANAGED:  # a gitlease for every reference would be waited for
+        is_stash = f'case $gitlease_in in *" {STASH}") {call} ;; esac'
+        return (f"if {MAY_BE_STASH}; then", take, is_stash, *give, "fi")
+    return (take, call, *give)
 
 
 def pre_commit_lines(names: tuple[str, ...], indent: str = "  ") -> str:

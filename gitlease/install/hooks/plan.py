@@ -8,6 +8,7 @@ import stat
 from collections.abc import Sequence
 
 from gitlease.core.errors import Invalid
+from gitlease.core.frozen import replace
 from gitlease.install.hooks.managers import (
     LEFTHOOK_SNIPPET,
     add_to_lefthook,
@@ -21,10 +22,21 @@ from gitlease.install.hooks.managers import (
     pre_commit_lines,
     without_section,
 )
-from gitlease.install.hooks.places import HUSKY, SCRIPTS, HookPlace, Way, read_file
-from gitlease.install.hooks.shims import ASIDE, SectionForm, find_section, is_current, section, shim
+from gitlease.install.hooks.places import HUSKY, SCRIPTS, HookPlace, Way, is_below, read_file
+from gitlease.install.hooks.shims import (
+    ASIDE,
+    MAY_BE_CALLED,
+    READS_INPUT,
+    UNMANAGED,
+    SectionForm,
+    find_section,
+    is_current,
+    section,
+    shim,
+)
 from gitlease.install.hooks.write import HookChange, Plan
 
+MANAGED = (Way.PRE_COMMIT, Way.LEFTHOOK, Way.HUSKY)
 SHELLS = ("sh", "bash", "dash", "ash", "ksh", "mksh", "zsh", "busybox")
 
 
@@ -35,10 +47,28 @@ def plan_install(place: HookPlace, names: Sequence[str], *, yes: bool) -> Plan:
     """
     own = [name for name in names if own_call(place, name) is not None]
     rest = [name for name in names if name not in own]
+    alone = [x for x in rest if x == UNMANAGED and place.way in MANAGED and _is_here(place)]
+    rest = [name for name in rest if name not in alone]
     plan = _PLANNERS[place.way](place, rest, yes) if rest else Plan(place.way)
+    if alone:  # beside what the manager has there: it neither writes nor removes this one
+        notes: list[str] = []
+        made = _hook_file(os.path.join(place.folder, UNMANAGED), UNMANAGED, place, notes)
+        if made and not yes:
+            where = os.path.relpath(place.folder, place.top)
+            notes.append(f"{UNMANAGED} is for no manager: --yes puts it into {where}")
+        changes = (*plan.changes, *([made] if made and yes else []))
+        plan = replace(plan, changes=changes, notes=(*plan.notes, *notes))
     said = "call gitlease already, in lines of your own: left as they are"
     told = [f"{', '.join(own)} {said}"] if own else []
     return Plan(plan.way, plan.changes, plan.lines, (*plan.notes, *told))
+
+
+def _is_here(place: HookPlace) -> bool:
+    """Whether the folder that git looks in is this clone's own."""
+    return any(
+        is_below(os.path.realpath(place.folder), os.path.realpath(root))
+        for root in (os.path.dirname(place.private), place.top)
+    )
 
 
 def _by_config(place: HookPlace, names: Sequence[str], yes: bool) -> Plan:
@@ -51,7 +81,10 @@ def _by_config(place: HookPlace, names: Sequence[str], yes: bool) -> Plan:
             changes.append(
                 HookChange(said=f"wrote {script}", path=script, new=shim(name), quiet=True)
             )
-        wanted = {"command": f"test ! -x {quoted} || {quoted}", "event": name}
+        command = f"test ! -x {quoted} || {quoted}"
+        if name == UNMANAGED:  # decided by the shell that git starts for it: no second one
+            command = f"! {{ {MAY_BE_CALLED}; }} || {command}"
+        wanted = {"command": command, "event": name}
         for setting, value in wanted.items():
             key = f"hook.gitlease-{name}.{setting}"
             if place.config.get(key) != value:
@@ -144,7 +177,7 @@ def _to_add(names: Sequence[str], folder: str = "") -> tuple[str, ...]:
     lines: list[str] = []
     for name in names:
         read = " (standard input is read, and given back to what follows)"
-        lines += [f"# {folder}{name}{read if name == 'pre-push' else ''}", *hook_lines(name)]
+        lines += [f"# {folder}{name}{read if name in READS_INPUT else ''}", *hook_lines(name)]
     return tuple(lines)
 
 

@@ -31,7 +31,16 @@ from gitlease.install.hooks.places import (
     find_place,
     read_file,
 )
-from gitlease.install.hooks.shims import ANSWER, HOOKS, PROBE, SKIP, find_section, is_current
+from gitlease.install.hooks.plan import MANAGED
+from gitlease.install.hooks.shims import (
+    ANSWER,
+    HOOKS,
+    PROBE,
+    SKIP,
+    UNMANAGED,
+    find_section,
+    is_current,
+)
 
 OWN_WAY = "your own hook"
 NO_PROGRAM = "there is no gitlease that it could start"
@@ -123,6 +132,8 @@ def _script(place: HookPlace, name: str) -> tuple[str, str]:
     if place.way is Way.CONFIG and os.path.lexists(own):
         return own, place.way.value
     way = Way.FOLDER if place.way is Way.CONFIG else place.way
+    if name == UNMANAGED and way in MANAGED:
+        return os.path.join(place.folder, name), Way.FOLDER.value
     return os.path.join(place.scripts, name), way.value
 
 

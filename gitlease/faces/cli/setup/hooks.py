@@ -30,11 +30,13 @@ ACTIONS = ("install", "uninstall", "status")
     help="""Put git's hooks in place (install), take them out (uninstall), see which fire (status).
 
 They refuse commits and pushes that change what another holds, name your leases in commit messages,
-and renew them as you work. Nothing that is here is lost: git's own configuration is used where git
-reads hooks from there (2.54), an existing hook gets a marked section, one that is no shell script
-is called after ours, and of a hook manager's file (husky, lefthook, pre-commit) the lines are
-shown, or written with --yes. Where you add the lines shown yourself they count as well, are called
-your own hook, and stay yours. Uninstall gives back every byte.
+and renew them as you work; git stash is refused where another session works in the same work tree
+(reference-transaction, which no manager carries: with --yes it goes beside theirs). Nothing that is
+here is lost: git's own configuration is used where git reads hooks from there (2.54), an existing
+hook gets a marked section, one that is no shell script is called after ours, and of a hook
+manager's file (husky, lefthook, pre-commit) the lines are shown, or written with --yes. Where you
+add the lines shown yourself they count as well, are called your own hook, and stay yours. Uninstall
+gives back every byte.
 
 Status has git run each hook with a question that only ours answers. A gitlease that is missing or
 fails never stops git.""",
