@@ -14,12 +14,14 @@ from support.repos import commit_file, git
 from support.typed import Agent, Typist
 
 from gitlease.core.frozen import replace
+from gitlease.faces.agents import handling
 from gitlease.git.repository import discover, short_host
 from gitlease.guard import presence
 from gitlease.guard.presence import FOLDER, RECENT, Present
 from gitlease.wiring.sharing import forget_run, note_run
 
 Clones = Callable[..., list[Path]]
+EVENTS = Path(__file__).parents[1] / "faces" / "agent_events"
 STASH = "npm test && git stash -u"
 
 
@@ -140,3 +142,21 @@ def test_a_run_counts_as_long_as_it_lasts(one: Agent) -> None:
     del one.at.env["GITLEASE_SESSION"]
     forget_run(repository, "7")
     assert runs(one) == ""
+
+
+@pytest.mark.parametrize("name", ["claude", "codex", "cursor"])
+def test_every_host_is_told_in_its_own_shape(one: Agent, name: str) -> None:
+    data = (EVENTS / f"{name}-before-shell.json").read_text(encoding="utf-8")
+    root, now = str(one.at.clone), one.at.clock.wall_ms / 1_000
+    sent = data.replace("/repo", root).replace("5b1f0c2e", "0ther000").encode()
+    answer, _ = handling.handle((name, "before-shell"), sent, opener=one._open, now=lambda: now)
+    assert answer is not None
+    said = answer if name == "cursor" else answer["hookSpecificOutput"]
+    decision, why = (
+        ("permission", "agent_message")
+        if name == "cursor"
+        else ("permissionDecision", "permissionDecisionReason")
+    )
+    assert said[decision] == "deny"
+    assert "session claude:5b1f0c2e on" in said[why]
+    assert "git -C" in said[why]
