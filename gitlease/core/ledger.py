@@ -15,7 +15,7 @@ from typing import Protocol
 from gitlease.core.errors import Invalid
 from gitlease.core.frozen import dataclass, field, replace
 from gitlease.core.holder import person_key
-from gitlease.core.lease import Lease, LeaseKey, lease_key
+from gitlease.core.lease import Lease, LeaseKey, lease_key, same_person
 from gitlease.core.policy import Policy
 from gitlease.core.resources.resource import Resource
 
@@ -278,9 +278,13 @@ class Ledger:
     def with_notices(self, holder: str, notices: tuple[Notice, ...]) -> Ledger:
         """With these notices for a holder; the oldest beyond the limit are dropped.
 
+        First those of what a person did to a session of theirs: what others did is told longer.
         Those of more holders than one step may tell are left as they are: a notice is a courtesy.
         """
-        told, last = self.changes.notices, notices[-NOTICES_KEPT:]
+        own = [n.id for n in notices if same_person(n.by, n.to)]
+        over = set(own[: max(0, len(notices) - NOTICES_KEPT)])
+        last = tuple(n for n in notices if n.id not in over)[-NOTICES_KEPT:]
+        told = self.changes.notices
         if len(told) >= HOLDERS_TOLD and person_key(holder) not in told:
             return self
         kept = {**told, person_key(holder): (last[0].to if last else holder, last)}

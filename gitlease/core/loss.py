@@ -107,8 +107,10 @@ def lost_by(notice: Notice) -> LeaseLost:
     """The refusal for what another took, as the ledger has it for whoever held it."""
     loss = _TOLD[notice.what]
     why = f': "{notice.reason}"' if notice.reason else ""
+    what = _ENDED.get(notice.what)
+    how = said(loss, notice.by) if what is None else f"{notice.by} {what}"
     return LeaseLost(
-        f"you no longer hold {notice.resource}: {said(loss, notice.by)}{why}",
+        f"you no longer hold {notice.resource}: {how}{why}",
         resource=notice.resource,
         scope=notice.scope,
         holder=notice.by,
@@ -116,6 +118,12 @@ def lost_by(notice: Notice) -> LeaseLost:
     )
 
 
+_ENDED = {
+    "released": "released it",
+    "completed": "finished it",
+    "parked": "parked it",
+    "run_out": "ended its session",
+}
 _TOLD = {
     "taken_over": Loss.TAKEN_OVER,
     "revoked": Loss.REVOKED,

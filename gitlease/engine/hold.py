@@ -62,7 +62,12 @@ def _renew_all(session: LedgerSession, ttl: int | None) -> Answer:
     back = {(view.resource, view.scope, view.session) for view in answer.leases}
     back |= {(resource, scope, None) for resource, scope, _ in back}
     notices = {n.id: n for n in (*before, *session.untold())}.values()
-    lost += [lost_by(n) for n in notices if (n.resource, n.scope, n.session) not in back]
+    for notice in notices:
+        if (notice.resource, notice.scope, notice.session) not in back:
+            lost.append(lost_by(notice))
+            about = (notice.resource, notice.scope)
+            there = [x for x in head.ledger.every_lease() if (x.resource.text, x.scope) == about]
+            lost[-1].views = session.views_in(head, there)
     others = [x for x in answer.refused if not isinstance(x, LeaseLost)]
     return replace(answer, refused=(*lost, *others))
 

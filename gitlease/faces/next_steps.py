@@ -105,6 +105,7 @@ def after_refusal(call: Call, error: GitleaseError) -> list[str]:
     finished = any(view.state == "completed" for view in error.views)
     if resource is not None and isinstance(error, LeaseLost) and not finished:
         taken = error.loss in (Loss.TAKEN_OVER.value, Loss.REVOKED.value)
+        taken = taken or any(view.state == "active" and not view.mine for view in error.views)
         if taken or _is_assigned(call, error) or call.is_anothers(resource):
             return [call.typed("show", resource, layer=layer)]
         return [claiming(call, resource, error.scope, layer=layer)]
@@ -123,8 +124,9 @@ def _by_edge(call: Call, error: GitleaseError) -> bool:
 
 
 def _is_ones_own(call: Call, view: LeaseView) -> bool:
-    """Whether it is the caller's own lease, which no session ends by its own end."""
-    return view.session is None and same_person(view.holder, call.actor.holder)
+    """Whether it is the caller's own lease, and no other session's."""
+    own = same_person(view.holder, call.actor.holder)
+    return own and view.session in (None, call.actor.session)
 
 
 def _is_assigned(call: Call, error: GitleaseError) -> bool:
@@ -165,7 +167,7 @@ def _own(call: Call, view: LeaseView) -> str:
     from gitlease.wiring.alive import is_dead
 
     words = ("release", view.resource)
-    if view.session is None:
+    if view.session in (None, call.actor.session):
         release = call.typed(*words, options=scoped(view.scope))
         return f"it is your own lease: {release}"
     if is_dead(call.workspace, view.session):

@@ -83,7 +83,8 @@ class GitTaskFiles:
     def was_moved(self, task: Task, message: str) -> bool:
         from gitlease.tasks.moved import was_moved, was_set
 
-        here = was_set(self._folder, _tree(self._root()), task)
+        tree = _tree(self._root())
+        here = was_set(self._repository, self, self._folder, tree, task)
         return here or was_moved(self._repository, self, task, message)
 
     # Changing
@@ -120,7 +121,7 @@ class GitTaskFiles:
             with contextlib.suppress(OSError):  # nothing depends on it
                 lock = exclusive(os.path.join(self._folder, "lock"), timeout=PATIENCE)
                 held.enter_context(lock)
-            remember(self._folder, _tree(root), changes)
+            remember(self._repository, self._folder, _tree(root), changes)
             written = [self._write(root, change) for change in changes]
             if any(one.changed for one in written):
                 drop_leftovers(self._folder)

@@ -115,7 +115,16 @@ def _notices(
         for id in op.said.get("notices") or ()
     }
     left = {id: item for id, item in before.items() if id not in seen}
-    _check_oldest(step, "notices", owner, left, after)
+    own = {id: item for id, item in left.items() if _is_own(item, owner)}
+    others = {id: item for id, item in left.items() if id not in own}
+    _check_oldest(step, "notices", owner, own, after)
+    _check_oldest(step, "notices", owner, others, after)
+    if others.keys() - after.keys() and any(_is_own(item, owner) for item in after.values()):
+        step.breaks("notices", f"{owner} is not told of others for what they did themselves")
+
+
+def _is_own(item: Item, owner: str) -> bool:
+    return person(str(item.get("by"))) == person(owner)
 
 
 def _by_an_operation(step: JudgedStep, id: str, who: object) -> bool:

@@ -257,7 +257,7 @@ def test_all_sessions_end_with_their_counts(ada: Desk) -> None:
     assert ada.ok("session", "end", "--all").out == (
         "F001 has run out, and stays assigned to you\nreleased port-80\n"
         "F002 in layer team has run out, and stays assigned to you\n"
-        "ended session build-7, which held 2 leases\nended session night, which held 1 lease\n"
+        "session build-7: ended 2 leases\nsession night: ended 1 lease\n"
     )
     assert [x["resource"] for x in ada.ok("list", "--json").json["leases"]] == ["F003"]
     assert ada.ok("session", "end", "--all").out == "no session of yours holds anything\n"
@@ -292,7 +292,7 @@ def test_what_ended_before_a_session_that_cannot_is_told(
     monkeypatch.setattr(sessions, "end_session", fails)
     ran = ada.run("session", "end", "--all")
     assert ran.out == (
-        "F001 has run out, and stays assigned to you\nended session build-7, which held 1 lease\n"
+        "F001 has run out, and stays assigned to you\nsession build-7: ended 1 lease\n"
     )
     assert (ran.code, ran.err.splitlines()[0]) == (5, "origin does not answer")
     again = ada.run("session", "end", "--all", "--json")

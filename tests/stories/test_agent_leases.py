@@ -240,20 +240,26 @@ def lost_by_agent(two: Two, agent: Agent) -> dict[str, str]:
     """What ``renew --all`` of the agent says is lost, and why."""
     done = two.kim.types("renew --all --json", env=agent.terminal)
     found = {x["resource"]: x["message"] for x in done.json.get("refused", ())}
+    for hint in done.json["error"]["next"] if found else ():
+        two.kim.accepts(hint)
     assert done.code == (3 if found else 0)
     return found
 
 
 ENDINGS = [
-    ("release F001", "was released by kim@example.com", "it was ended elsewhere"),
-    ("done F001", "was completed by kim@example.com", "it was ended elsewhere"),
-    ("park F001", "was parked by kim@example.com", "it was ended elsewhere"),
-    ("session end {}", "was ended with its session by kim@example.com", "it was ended elsewhere"),
-    ("session end {} --release", "was released by kim@example.com", "it was ended elsewhere"),
+    ("release F001", "was released by kim@example.com", "kim@example.com released it"),
+    ("done F001", "was completed by kim@example.com", "kim@example.com finished it"),
+    ("park F001", "was parked by kim@example.com", "kim@example.com parked it"),
+    (
+        "session end {}",
+        "was ended with its session by kim@example.com",
+        "kim@example.com ended its session",
+    ),
+    ("session end {} --release", "was released by kim@example.com", "kim@example.com released it"),
     (
         "session end --all",
         "was ended with its session by kim@example.com",
-        "it was ended elsewhere",
+        "kim@example.com ended its session",
     ),
     (
         "claim F001",
@@ -296,6 +302,28 @@ def test_a_session_is_told_once_what_its_person_ended_elsewhere(
     assert lost_by_agent(two, agent)["F001"] == f"you no longer hold F001: {loss}"
     if event:
         assert "F001" not in "".join(told())
+
+
+def test_what_a_person_ends_themselves_takes_nobody_elses_word_away(
+    two: Two, agent: Agent, desk: Typist
+) -> None:
+    two.clock.advance(HOUR)
+    two.jo.ok("claim F001 --takeover --reason 'it is late'")
+    for _ in range(2):
+        names = " ".join(f"n{number}" for number in range(40))
+        desk.ok(f"claim {names} --any --session other")
+        desk.ok("session end other")
+    assert lost_by_agent(two, agent)["F001"] == (
+        'you no longer hold F001: jo@example.com took it over: "it is late"'
+    )
+    desk.ok("verify")
+
+
+def test_a_session_is_not_told_to_wait_for_itself(two: Two, agent: Agent, desk: Typist) -> None:
+    refused = two.kim.types("claim F001 --new", env=agent.terminal)
+    assert "hint: it is your own lease: gitlease release F001" in refused.err
+    assert " wait " not in refused.err
+    assert "--wait" not in refused.err
 
 
 def test_the_own_end_of_a_session_is_no_news_to_it(two: Two, agent: Agent, desk: Typist) -> None:

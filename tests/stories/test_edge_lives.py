@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -300,10 +301,23 @@ def test_what_a_start_had_moved_goes_back_whoever_committed_it(story: Story) -> 
     kim.release([F001])
     assert (status(story.kim), assigned(story.kim)) == ("status: todo", "assigned: []")
     kim.start(F001)
-    kim.release([F001], keep_status=True)
-    kim.claim([F001])
+    for word in ("todo", "in_progress"):
+        file = story.kim / "tasks/F001.md"
+        text = re.sub("status: .*", f"status: {word}", file.read_text(encoding="utf-8"))
+        file.write_text(text, encoding="utf-8")
+        story.commit(story.kim, f"set by hand: {word}", "-a")
     kim.release([F001])
-    assert status(story.kim) == "status: in_progress", "it was to be kept"
+    assert status(story.kim) == "status: in_progress", "that is a hand's now"
+
+
+@pytest.mark.parametrize("commit", [False, True])
+def test_a_status_that_was_to_be_kept_stays_for_good(story: Story, commit: bool) -> None:
+    kim, options = service(story, story.kim), ClaimOptions(commit=commit)
+    kim.start(F001, options)
+    kim.release([F001], keep_status=True, commit=commit)
+    kim.claim([F001], options)
+    kim.release([F001], commit=commit)
+    assert (status(story.kim), assigned(story.kim)) == ("status: in_progress", "assigned: []")
 
 
 @pytest.mark.parametrize("committed", [False, True])

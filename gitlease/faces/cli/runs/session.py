@@ -136,7 +136,7 @@ def _end_every(call: Call, how: Ending) -> int | None:
     answer, ended = sessions.end_every_session(_layers(call), **how._asdict())
     counts = [{"session": name, "leases": number} for name, number in ended]
     lines = [
-        f"ended session {name}, which held {number} lease{'' if number == 1 else 's'}"
+        f"session {name}: ended {number} lease{'' if number == 1 else 's'}"
         for name, number in ended
     ]
     nothing = not ended and not answer.refused
