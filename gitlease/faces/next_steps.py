@@ -175,7 +175,8 @@ def _own(call: Call, view: LeaseView) -> str:
         release = person.typed(*words, options=scoped(view.scope))
         return f"it is your own lease, in session {view.session}, which is dead: {release}"
     place = f" (pid {view.pid} on {view.host})" if view.pid else ""
-    return f"it is your own lease, in session {view.session}{place}: release it there, or end that"
+    session = f"session {view.session}{place}"
+    return f"it is your own lease, in {session}: it is free once that gives it back"
 
 
 def _ask(call: Call, holder: str) -> str:

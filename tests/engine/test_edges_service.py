@@ -538,7 +538,7 @@ def test_a_run_that_was_displaced_is_told_although_another_run_was_told_before(
     world.clock.advance(DAY)
     world.of(KIM).claim([F001], ClaimOptions(takeover=True, reason="gone"))
     for run in (second, first):
-        assert any("session r1 was taken over" in w for w in world.of(run).claim([F002]).warnings)
+        assert any("(session r1) was taken over" in w for w in world.of(run).claim([F002]).warnings)
         world.of(run).release([F002])
         assert world.of(run).read().warnings == ()
 
