@@ -11,8 +11,11 @@ from gitlease.engine.answers import Answer
 from gitlease.faces import sentences
 
 
-def brief(answer: Answer, task: Task | None, *, prog: str, done: bool) -> str:
-    """The page. ``prog`` is how gitlease is called; ``done``: success finishes the task."""
+def brief(answer: Answer, task: Task | None, *, prog: str, done: bool, commit: bool = False) -> str:
+    """The page. ``prog`` is how gitlease is called; ``done``: success finishes the task.
+
+    ``commit``: what is finished is to be committed, on the branch of a work tree of its own.
+    """
     parts = [f"# {_title(answer, task)}"]
     if task is not None:
         facts = [f"Task file: {task.file}", f"Status: {task.status}" if task.status else ""]
@@ -22,7 +25,7 @@ def brief(answer: Answer, task: Task | None, *, prog: str, done: bool) -> str:
         parts.append(_section("Paths that are yours to change", [f"`{path}`" for path in paths]))
     if answer.notes:
         parts.append(_section("Notes", [sentences.noted(note) for note in answer.notes]))
-    parts.append(_section("What to do", _steps(answer, prog, done=done)))
+    parts.append(_section("What to do", _steps(answer, prog, done=done, commit=commit)))
     return clean("\n\n".join(parts)) + "\n"
 
 
@@ -31,9 +34,9 @@ def _title(answer: Answer, task: Task | None) -> str:
     return f"{names}: {task.title}" if task is not None and task.title else names
 
 
-def _steps(answer: Answer, prog: str, *, done: bool) -> list[str]:
+def _steps(answer: Answer, prog: str, *, done: bool, commit: bool) -> list[str]:
     word = word_anywhere(answer.leases[0].resource)
-    finish = f"`{prog} done {word}`, as the last thing you do"
+    finish = f"`{prog} done {word}{' --commit' * commit}`, as the last thing you do"
     if done:
         finish = "end with status 0: the task is marked as done"
     return [

@@ -58,6 +58,14 @@ def open_worktree(repository: Repository, name: str, *, branch: str, base: str) 
     return discover(path)
 
 
+def drop_branch(repository: Repository, branch: str, start: str) -> None:
+    """Delete a branch on which there is nothing beyond where it began."""
+    ref = f"refs/heads/{branch}"
+    began = ask_line(repository, "rev-parse", "--verify", "--quiet", f"{start}^{{commit}}")
+    if began and began == ask_line(repository, "rev-parse", "--verify", "--quiet", ref):
+        ask(repository, "update-ref", "-d", ref, began)
+
+
 def free_worktree(repository: Repository, name: str) -> str:
     """Where `git worktree add` has room beside a work tree: no such folder, no such branch."""
     fit, number = fit_name(name), 1

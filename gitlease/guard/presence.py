@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 
 from gitlease.core.frozen import dataclass
@@ -23,6 +24,7 @@ LONGEST_NAME = 120  # bytes of what names a note
 LARGEST = 16_384
 # Cursor's terminal may not know the conversation that its hooks name, only that it is an agent's.
 UNNAMED = {"cursor": "CURSOR_AGENT"}
+BY_PLACE = "worktree:"  # sessions that are named after the work tree
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,12 +112,15 @@ def others(
 
     The caller's are the note of ``key``, those with one of the names in ``own``, and those whose
     process is in ``above``, where it is another one: hosts run several sessions in one process.
+    A name that a linked work tree gives tells nothing where several work in it.
     ``host`` is this machine.
     """
     notes = [one for one in _notes(git_dir) if one[0] != _note(git_dir, key)]
     noted = [(x, now - seen) for _, x, seen in notes if x is not None]
     live = [(x, age) for x, age in noted if _is_live(x, host, age)]
-    mine = [x for x, _ in live if not set(own).isdisjoint(x.names)]
+    named = Counter(name for _, x, _ in _notes(git_dir) if x is not None for name in x.names)
+    sure = {name for name in own if named[name] < 2 or not name.startswith(BY_PLACE)}
+    mine = [x for x, _ in live if not sure.isdisjoint(x.names)]
     known = {x.pid for x in mine}
     mine += [x for x, _ in live if x.pid not in known and _is_above(x, above, host)]
     if not mine:

@@ -30,7 +30,7 @@ from gitlease.engine import claim
 from gitlease.engine.answers import Answer, ClaimOptions
 from gitlease.git.remote_branches import main_branch
 from gitlease.git.repository import Repository
-from gitlease.git.worktrees import fit_name, open_worktree, remove_worktree
+from gitlease.git.worktrees import drop_branch, fit_name, open_worktree, remove_worktree
 from gitlease.runs.pool import (
     DONE,
     FAILED,
@@ -196,11 +196,15 @@ class PoolTaker:
                 answer = claim.claim(space.ledger, [entry.task.resource], options)
             except GitleaseError as refusal:
                 self._left(tree)
+                # Of a work tree that is kept, git keeps the branch.
+                if not os.path.lexists(folder):
+                    drop_branch(self._workspace.repository, f"{BRANCHES}/{fit_name(name)}", base)
                 if not isinstance(refusal, LeaseHeld | NotFound | PolicyRefused):
                     raise
                 if not isinstance(refusal, LeaseHeld):
                     self._unfit.add(fold(name))  # its file is not on the branch, say
-                self._tell(f"passed over: {refusal.message}")
+                where = " on its branch" if isinstance(refusal, NotFound) else ""
+                self._tell(f"passed over: {refusal.message}{where}")
                 continue
             request = replace(self._request.run, directory=folder, commit=True)
             return self._started(space, answer, entry.task, request, partial(self._left, tree))

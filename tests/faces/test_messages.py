@@ -421,8 +421,8 @@ def test_every_option_reaches_the_workspace_before_and_after_the_verb() -> None:
 def test_a_layer_that_nobody_uses_is_mistyped() -> None:
     ada, _ = make_desks()
     ada.ok("claim", "F001")
-    for verb in ("list", "status"):
-        refused = ada.run(verb, "--layer", "glbal")
+    for verb in ("list", "status", "wait F001", "watch", "note F001 hi"):
+        refused = ada.run(*verb.split(), "--layer", "glbal")
         assert refused.code == 7
         assert "there is no layer glbal: nobody has claimed anything in it" in refused.err
         assert "hint: did you mean global?" in refused.err

@@ -90,6 +90,22 @@ def test_linked_work_trees_are_apart(one: Agent, other: Agent) -> None:
     assert "77777777" not in runs(one)
 
 
+def test_the_name_of_a_linked_work_tree_makes_nobody_the_same(one: Agent) -> None:
+    place = one.at.clone.parent / "linked"
+    git(one.at.clone, "worktree", "add", "-q", str(place))
+    names = ("77777777-2222", "88888888-3333")
+    for session in names:
+        Agent(one.at, session=session).sends("session-start", cwd=str(place))
+    git_dir = git(place, "rev-parse", "--absolute-git-dir")
+    host = short_host() or ""
+    both = presence.others(git_dir, (), host, now=one.at.clock.wall_ms / 1e3, environ={})
+    assert len(both) == 2
+    shared = set(both[0].names) & set(both[1].names)
+    assert all(name.startswith("worktree:") for name in shared)
+    told = runs(Agent(one.at, session=names[0]), cwd=str(place))
+    assert "claude:88888888" in told
+
+
 @pytest.mark.parametrize("ends", ["session-end", "silence", "a kill"])
 def test_a_session_that_is_over_is_in_nobodys_way(one: Agent, other: Agent, ends: str) -> None:
     if ends == "session-end":

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from support.remotes import Remote
-from support.repos import git
+from support.repos import commit_file, git
 from support.running import LONG, Desk, desks_in, short_leases, until
 
 pytestmark = [
@@ -228,6 +228,17 @@ def test_each_task_has_a_work_tree_and_a_branch(jo: Desk) -> None:
     assert done.returncode == 0, done
     assert list(folder.iterdir()) == []
     assert "status: done" in git(jo.clone, "show", "work/F02:tasks/F02.md")
+
+
+def test_a_task_that_its_base_lacks_leaves_no_branch_in_its_own_way(jo: Desk) -> None:
+    text = TASK.format(name="F09")
+    commit_file(jo.clone, "tasks/F09.md", text, "one more, not pushed")
+    done = jo.ask("work", "--worktrees", "--done-on-success", "--", "true")
+    assert "passed over: there is no task F09" in done.stderr
+    assert "work/F09" not in git(jo.clone, "branch", "--list")
+    again = jo.ask("work", "--worktrees", "--base", "HEAD", "--done-on-success", "--", "true")
+    assert again.returncode == 0, again
+    assert "status: done" in git(jo.clone, "show", "work/F09:tasks/F09.md")
 
 
 def test_names_that_a_branch_cannot_tell_apart_have_a_work_tree_each(

@@ -204,7 +204,7 @@ def work(
         layer=self._layer,
         done=done_on_success,
         brief=lambda answer, task: task_brief.brief(
-            answer, task, prog="gitlease", done=done_on_success
+            answer, task, prog="gitlease", done=done_on_success, commit=worktrees
         ),
         open_at=self._open_at,
         worktrees=worktrees,

@@ -39,9 +39,11 @@ EXITS = tuple(status for status in LEASE_EXITS if status != 1)
 def note_verb(call: Call, *, word: str, text: str, any: bool) -> None:
     from gitlease.engine import govern
     from gitlease.engine.reading import check_known
+    from gitlease.faces.cli.read.reading import check_layer
 
     resource = call.resource(word)
     if not any:
+        check_layer(call)
         check_known(call.ledger, [resource])
     answer = govern.note(call.ledger, resource, text)
     call.answer_verb(

@@ -35,9 +35,14 @@ def whose(view: LeaseView, actor: Actor) -> str:
     return MY_OTHER if same_person(view.holder, actor.holder) else THEIRS
 
 
-def check_layer(call: Call, reading: Reading) -> None:
-    """NotFound for a layer that a flag named and that has no ledger: it is mistyped."""
-    if call.layer is None or reading.ledger_id is not None:
+def check_layer(call: Call, reading: Reading | None = None) -> None:
+    """NotFound for a layer that a flag named and that has no ledger: it is mistyped.
+
+    Without a ``reading`` the remote is asked, where a flag named one.
+    """
+    if call.layer is None or (reading is not None and reading.ledger_id is not None):
+        return
+    if reading is None and call.ledger.look().head.ledger is not None:
         return
     from dataclasses import replace
     from difflib import get_close_matches

@@ -60,11 +60,13 @@ def wait_verb(
 ) -> None:
     from gitlease.engine import claim
     from gitlease.engine.reading import check_known
+    from gitlease.faces.cli.read.reading import check_layer
 
     gc.enable()
     part = WHOLE if scope is None else scope
     resources = call.resources(words)
     if not any:
+        check_layer(call)
         check_known(call.ledger, resources)
     given = [] if scope is None else ["--scope", scope]
     given += ["--any"] if any else []
@@ -143,10 +145,12 @@ def watch_verb(
     from gitlease.engine.notices import told_by
     from gitlease.engine.reading import check_known
     from gitlease.engine.waiting.watching import Watcher
+    from gitlease.faces.cli.read.reading import check_layer
 
     part = WHOLE if scope is None else scope
     parts = [(resource, part) for resource in call.resources(words)]
     if not any:
+        check_layer(call)
         check_known(call.ledger, [resource for resource, _ in parts])
     handler = None if command is None else _handler(command)
     store = call.ledger.store

@@ -45,7 +45,8 @@ that has the exit status and the last lines of the log: mind what it prints. A t
 it. Others may take them.
 
 --worktrees gives each task a linked work tree beside this one, in FOLDER.worktrees, on a branch
-work/TASK that begins at --base. What changes in the task file is committed there. The work tree is
+work/TASK that begins at --base. What the pool changes in the task file is committed there; a
+command that finishes its task itself does so with `gitlease done TASK --commit`. The work tree is
 removed once it is clean; one that is not is kept, and used when the task is taken again. Branches
 stay.
 
@@ -150,7 +151,9 @@ def _request(call: Call, command: tuple[str, ...], options: dict[str, Any]) -> P
         grace=options["grace"],
         layer=call.layer,
         done=done,
-        brief=lambda answer, task: task_brief.brief(answer, task, prog=call.prog, done=done),
+        brief=lambda answer, task: task_brief.brief(
+            answer, task, prog=call.prog, done=done, commit=options["worktrees"]
+        ),
         open_at=lambda folder: call.opener(
             folder, layer=call.layer, local=call.local, remote=call.remote
         ),
