@@ -20,7 +20,7 @@ whatever can. Every refusal is a ``GitleaseError``: ``LeaseHeld`` names the hold
 Where the project keeps its tasks in tracked files, a claim also writes who is assigned, and
 ``leases.claim_next()`` hands out the next task of the queue; ``leases.work(command)`` is a pool
 that has a command work on one after the other. ``@leases.on_available(…)`` calls back when
-something may be claimed, ``@leases.on_assignment()`` when a task is newly assigned to you.
+something may be claimed, ``@leases.on_assignment`` when a task is newly assigned to you.
 """
 
 from __future__ import annotations

@@ -13,10 +13,10 @@ from gitlease.runs.pool import DONE, FAILED, GIVEN_BACK, LOST, STOPPED, PoolEven
 OUTCOMES = (DONE, GIVEN_BACK, FAILED, LOST, STOPPED)
 SAID = {
     DONE: "done",
-    GIVEN_BACK: "ended without being finished, and was given back",
-    FAILED: "failed, and was given back",
+    GIVEN_BACK: "was not finished",
+    FAILED: "failed",
     LOST: "lost its lease",
-    STOPPED: "stopped, and was given back",
+    STOPPED: "stopped",
 }
 
 
@@ -45,7 +45,7 @@ def sentence(event: PoolEvent) -> str:
         return f"{name} is left alone after {event.failures} failures"
     if event.end is None:
         return f"{name} started, session {record.session}, log {record.log}"
-    said = f"{name} {SAID[event.end.outcome]}, after {humanize_duration(_age(event))}"
+    said = f"{name} {SAID[event.end.outcome]} after {humanize_duration(_age(event))}"
     said += f", status {event.end.exit}" if event.end.exit else ""
     return f"{said}: {event.end.message}" if event.end.message else said
 

@@ -16,10 +16,12 @@ OPERATORS = ";&|()\n"
 # What may stand before a command, and of git the options that take the next word.
 BEFORE = frozenset(
     (
-        *("sudo", "command", "exec", "time", "env", "nohup"),
+        *("sudo", "command", "exec", "time", "env", "nohup", "nice", "timeout", "xargs"),
         *("!", "{", "if", "then", "else", "elif", "while", "until", "do"),
     )
 )
+_OF_WRAPPER = r"-.*|[0-9.]+[smhd]?|[+][0-9]+"  # its options, and their values
+SHELLS = frozenset(("sh", "bash", "dash", "zsh", "ksh"))
 TAKES_WORD = frozenset(("-C", "-c", "--config-env", "--namespace", "--exec-path"))
 ELSEWHERE = ("--git-dir", "--work-tree")
 EVERYTHING = frozenset((".", "./", ":/", ":/.", ":/*", "*"))
@@ -42,18 +44,28 @@ def discards(command: str, folder: str) -> Iterator[Discard]:
     """
     if len(command) > LONGEST or "git" not in command or not any(map(command.__contains__, VERBS)):
         return
-    if "<<" in command:
-        import re
+    import re
 
+    if "<<" in command:
         command = re.sub(_HERE_DOCUMENT, r"\1", command, flags=re.DOTALL)
     for words in _commands(command):
-        while words and (words[0] in BEFORE or _is_assignment(words[0])):
+        wrapped = False
+        while words and (
+            os.path.basename(words[0]) in BEFORE
+            or _is_assignment(words[0])
+            or (wrapped and re.fullmatch(_OF_WRAPPER, words[0]))
+        ):
+            wrapped = wrapped or words[0][0] not in "!{"
             del words[0]
         if words[:1] == ["cd"]:
             to = words[1] if len(words) == 2 and words[1] else "$"
             if to[0] in "-~" or "$" in to or "`" in to:
                 return
             folder = os.path.join(folder, to)
+        elif words and os.path.basename(words[0]) in SHELLS:
+            at = next((n for n, x in enumerate(words) if re.fullmatch("-[a-z]*c", x)), len(words))
+            for line in words[at + 1 : at + 2]:
+                yield from discards(line, folder)
         elif words and os.path.basename(words[0]) == "git":
             found = _of_git(words[1:], folder)
             if found is not None:
@@ -67,6 +79,7 @@ def _is_assignment(word: str) -> bool:
 
 def _commands(text: str) -> Iterator[list[str]]:
     """The words of each simple command, without where its output goes."""
+    import re
     import shlex
 
     lexer = shlex.shlex(text, posix=True, punctuation_chars=OPERATORS + "<>")
@@ -75,6 +88,9 @@ def _commands(text: str) -> Iterator[list[str]]:
     try:
         tokens = iter(list(lexer))
     except ValueError:  # a quote that is not closed
+        without = re.sub(r"(^|\s)#[^\n]*", r"\1", text)  # such as the apostrophe of a comment
+        if without != text:
+            yield from _commands(without)
         return
     for token in tokens:
         if not token or token[0] not in OPERATORS + "<>":
@@ -111,7 +127,7 @@ def _of_git(words: Sequence[str], folder: str) -> Discard | None:
 
 
 def _stash(words: Sequence[str], folder: str) -> bool:
-    return not words or words[0].startswith("-") or words[0] in ("push", "save")
+    return not words or words[0].startswith("-") or words[0] in ("push", "save", "branch")
 
 
 def _reset(words: Sequence[str], folder: str) -> bool:
@@ -128,7 +144,7 @@ def _switch(words: Sequence[str], folder: str) -> bool:
 
 def _restore(words: Sequence[str], folder: str) -> bool:
     index = _has(words, "S", "--staged") and not _has(words, "W", "--worktree")
-    return not index and not _has(words, "p", "--patch") and not EVERYTHING.isdisjoint(words)
+    return not index and not _has(words, "p", "--patch") and _has_folder(words, folder)
 
 
 def _checkout(words: Sequence[str], folder: str) -> bool:
@@ -136,13 +152,17 @@ def _checkout(words: Sequence[str], folder: str) -> bool:
     before, dashes, after = _split(words)
     named = [word for word in before if word == "-" or not word.startswith("-")]
     if dashes or (len(named) > 1 and not _has(before, "bB", "--orphan")):
-        return not EVERYTHING.isdisjoint((*named, *after))
+        return _has_folder((*named, *after), folder)
     if _has(before, "fbBdt", "--force", "--orphan", "--detach", "--track"):
         return True
     if not named or named[0] in ("HEAD", "@") or "$" in named[0] or _has(before, "p", "--patch"):
         return False
     file = os.path.lexists(os.path.join(folder, named[0]))
     return named[0] in EVERYTHING or not file
+
+
+def _has_folder(words: Sequence[str], folder: str) -> bool:
+    return any(word in EVERYTHING or os.path.isdir(os.path.join(folder, word)) for word in words)
 
 
 def _split(words: Sequence[str]) -> tuple[Sequence[str], bool, Sequence[str]]:

@@ -70,7 +70,8 @@ def _alone(log: int, heard: int, say: int, work: Callable[[Callable[[bytes], Non
             signal.signal(signum, signal.SIG_DFL)
 
         def tell(word: bytes) -> None:
-            os.write(say, word.replace(b"\n", b" ") + b"\n")
+            with contextlib.suppress(BrokenPipeError):  # whoever started it was killed meanwhile
+                os.write(say, word.replace(b"\n", b" ") + b"\n")
             os.close(say)
 
         status = work(tell)

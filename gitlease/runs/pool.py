@@ -106,7 +106,7 @@ class Pool:
         self._empty_since: float | None = None
         self._ask_at = 0.0
         self._fault: GitleaseError | None = None
-        self._answered = clock()
+        self._answered: float | None = None
 
     def work(self) -> None:
         """Work until the queue is empty, or for ever.
@@ -152,6 +152,9 @@ class Pool:
             self._nothing()
             return False
         except Unavailable as trouble:
+            if self._answered is None:
+                self._fault = trouble  # a remote that was not even met once
+                return False
             self._ask_at = self._clock() + TRIED_AGAIN
             self._tell(PoolEvent("trouble", message=trouble.message))
             if not self._limits.forever and self._clock() - self._answered > PATIENCE:

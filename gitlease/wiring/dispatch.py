@@ -177,7 +177,8 @@ def _in_background(
         signal.signal(signum, signal.SIG_IGN)
     log = runs.end_of(record) if request.tells else b""
     finished, said = finish(workspace, answer, request, ended, log)
-    runs.save(replace(record, finished=finished))
+    message = record.message if finished else "; ".join(filter(None, (record.message, *said)))
+    runs.save(replace(record, finished=finished, message=message or None))
     for text in said:
         say(f"warning: {text}")
     how = "could not be ended" if ended.status is None else f"ended with {ended.status}"

@@ -5,9 +5,10 @@ That is done where the command succeeded and that was asked for, and given back 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 
-from gitlease.core.errors import GitleaseError
+from gitlease.core.errors import GitleaseError, Invalid
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.lease import State
 from gitlease.core.loss import Lost
@@ -42,10 +43,12 @@ def run_claimed(
     *,
     on_claim: Callable[[Answer], None],
     on_stop: Callable[[Lost | str | None], None],
+    brief: Callable[[Answer], str] | None = None,
 ) -> Ran:
     """Claim, run the command while that is held, and give back or finish what was claimed.
 
     ``on_claim`` is told of the claim before the command starts, ``on_stop`` why it is stopped.
+    ``brief`` says what the command is to know, in a file that is there while it runs.
     Raises what a claim raises, and what ``run_under_leases`` does: then all is given back.
     """
     answer, started = claim(), False
@@ -56,7 +59,9 @@ def run_claimed(
 
     try:
         on_claim(answer)
-        ended = run_under_leases(workspace, answer, request, on_start=on_start, on_stop=on_stop)
+        with _in_a_file(brief(answer) if brief else "") as file:
+            told = replace(request, brief_file=file)
+            ended = run_under_leases(workspace, answer, told, on_start=on_start, on_stop=on_stop)
     except GitleaseError as refusal:
         refusal.warnings = (*refusal.warnings, *give_back(workspace, answer, request))
         raise
@@ -66,6 +71,25 @@ def run_claimed(
         raise
     finished, said = finish(workspace, answer, request, ended)
     return Ran(answer=answer, ended=ended, finished=finished, said=said)
+
+
+@contextlib.contextmanager
+def _in_a_file(text: str) -> Iterator[str]:
+    if not text:
+        yield ""
+        return
+    import tempfile
+
+    with contextlib.ExitStack() as until_its_end:
+        try:
+            file = until_its_end.enter_context(
+                tempfile.NamedTemporaryFile("w", suffix=".md", encoding="utf-8")
+            )
+            file.write(text)
+            file.flush()
+        except OSError as error:
+            raise Invalid(f"GITLEASE_BRIEF cannot be written: {error.strerror}") from None
+        yield file.name
 
 
 def finish(

@@ -18,7 +18,7 @@ from gitlease.runs.heartbeat import Heartbeat
 from gitlease.wiring.workspace import Workspace
 
 ENDING, ENDING_LEAST = 10.0, 1.0  # seconds for one contact, and for all tries, at the end
-CONTACTS = 3  # that a release may wait for in vain
+CONTACTS = 4  # that a release may wait for in vain
 
 Key = tuple[Hashable, str]
 
@@ -79,10 +79,11 @@ def at_the_end(workspace: Workspace, lease_ids: Collection[str]) -> LedgerSessio
     """The session for the release of these leases: it waits for no remote long after they ended.
 
     For a second each time in any case: a lease that is over by now may have left its task file.
+    One that answers, and is only busy with others' changes, is asked again for ``ENDING``.
     """
     left = _left(workspace.ledger, lease_ids)
     limit = round(max(ENDING_LEAST, min(ENDING, left / CONTACTS)), 1)
-    return workspace.again(time_limit=limit, patience=limit).ledger
+    return workspace.again(time_limit=limit, patience=ENDING).ledger
 
 
 def _left(ledger: LedgerSession, lease_ids: Collection[str]) -> float:

@@ -137,7 +137,8 @@ class PoolJob:
             return self._ended(JobEnd(DONE, record.exit))
         if record.outcome in (LOST, STOPPED):
             return self._ended(JobEnd(record.outcome, record.exit, record.message))
-        outcome = GIVEN_BACK if record.exit == 0 else FAILED
+        undone = record.exit == 0 and not self._request.done
+        outcome = GIVEN_BACK if undone else FAILED
         return self._ended(JobEnd(outcome, record.exit, record.message))
 
     def stop(self) -> None:

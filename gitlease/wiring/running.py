@@ -45,7 +45,7 @@ class RunRequest:
 
     ``done``: its tasks are done where the command ends with 0. ``tells``: where it fails they are
     given back with a note of that, unless there is a ``note``. ``brief`` is what a command in the
-    background is to know, for a file that GITLEASE_BRIEF names: ``brief_file`` once it is written.
+    background is to know, ``brief_file`` what GITLEASE_BRIEF names once that is written.
     ``with_parent``: a command in the background is stopped when whoever started it is gone.
     """
 

@@ -24,6 +24,14 @@ def found(command: str, folder: str = "/r") -> list[str]:
         *("git clean -f", "git clean -xdf", "git clean --force -d"),
         *("git switch main", "git switch -c new", "git switch -", "git checkout main"),
         *("git checkout -b new origin/main", "git checkout -", "git checkout --detach"),
+        *(
+            "timeout 5 git stash",
+            "nice -n 10 git stash",
+            "sudo -E git stash",
+            "/bin/time git stash",
+        ),
+        *("bash -c 'git stash'", "cd /r; sh -ec 'ls && git stash -u'", "git stash branch other"),
+        *("git stash # don't", "ls # don't\ngit stash"),
         *("/usr/bin/git stash", "git -c a.b=c stash", "git --no-pager stash"),
     ],
 )

@@ -183,19 +183,29 @@ def test_the_first_stop_lets_it_finish_and_the_second_does_not() -> None:
 
 def test_a_remote_that_is_away_is_asked_again() -> None:
     away = Unavailable("it is away")
-    queue = Queue({"F1": [DONE]}, troubles=[away, away])
+    queue = Queue({"F1": [DONE], "F2": [DONE]})
+    queue.at[1.0] = lambda: queue.troubles.extend([away, away])
     pool = queue.pool()
     pool.work()
-    assert pool.counts == {DONE: 1}
+    assert pool.counts == {DONE: 2}
     assert [event.message for event in queue.events if event.kind == "trouble"] == [
         "it is away"
     ] * 2
-    assert queue.taken[0][1] == pytest.approx(2 * TRIED_AGAIN, abs=1)
+    assert queue.taken[1][1] == pytest.approx(queue.seconds + 2 * TRIED_AGAIN, abs=1)
+
+
+@pytest.mark.parametrize("forever", [False, True])
+def test_one_that_was_never_met_is_not_waited_for(forever: bool) -> None:
+    queue = Queue({"F1": [DONE]}, troubles=[Unavailable("it is away")])
+    with pytest.raises(Unavailable):
+        queue.pool(forever=forever).work()
+    assert (queue.now, queue.events) == (0.0, [])
 
 
 @pytest.mark.parametrize("forever", [False, True])
 def test_it_does_not_wait_for_it_all_night_unless_it_is_to(forever: bool) -> None:
-    queue = Queue({}, troubles=[Unavailable("it is away")] * 5_000)
+    queue = Queue({"F1": [DONE]})
+    queue.at[1.0] = lambda: queue.troubles.extend([Unavailable("it is away")] * 5_000)
     queue.at[PATIENCE * 2] = lambda: setattr(queue, "stops", 1)
     pool = queue.pool(forever=forever)
     if forever:

@@ -162,7 +162,7 @@ def test_a_lost_run_says_so(jo: Desk, tmp_path: Path) -> None:
     assert jo.ask("release", "F001", "--no-session").returncode == 0
     over = ended(jo)
     assert (over["state"], over["session"]) == ("lost", said["run"]["session"])
-    assert "released elsewhere" in over["message"]
+    assert "ended elsewhere" in over["message"]
     assert "stopping the command" in jo.ask("dispatch", "--logs", "F001", "--follow").stdout
 
 

@@ -255,7 +255,7 @@ def test_the_end_waits_no_longer_than_the_lease_lasts(jo: Desk) -> None:
     real = opened.again
 
     def again(**given: Any) -> Any:
-        assert given["patience"] == given["time_limit"]
+        assert given["patience"] == ENDING, "for a remote that answers, and is busy"
         limits.append(given["time_limit"])
         return real(**given)
 
@@ -265,7 +265,7 @@ def test_the_end_waits_no_longer_than_the_lease_lasts(jo: Desk) -> None:
     for seconds in (0, 9, 9):
         clock.advance(seconds)
         at_the_end(opened, ids)
-    assert limits == [6.0, 3.0, 1.0]
+    assert limits == [4.5, 2.2, 1.0]
     limits.clear()
     LeaseService(opened.ledger).claim([parse_resource("F001")], ClaimOptions(ttl=900))
     at_the_end(opened, ids)
@@ -275,7 +275,7 @@ def test_the_end_waits_no_longer_than_the_lease_lasts(jo: Desk) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["hold", "session"])
-def test_a_block_that_ends_tries_a_remote_that_hangs_twice_at_most(
+def test_a_block_that_ends_tries_a_remote_that_hangs_no_longer_than_the_lease_lasts(
     jo: Desk, path_remote: Remote, kind: str
 ) -> None:
     place, stack = str(jo.clone), contextlib.ExitStack()
@@ -287,13 +287,13 @@ def test_a_block_that_ends_tries_a_remote_that_hangs_twice_at_most(
             else:
                 stack.enter_context(gitlease.session(directory=place)).claim("F001", ttl="15s")
             taken = remote.enter_context(hanging(path_remote))
-        assert 1 <= taken() <= 2, "each takes a third of the time"
+        assert 1 <= taken() <= 4, "each takes a quarter of the time"
     [told] = [str(x.message) for x in said if x.category is RuntimeWarning]
     assert "by itself" in told or "by themselves" in told
 
 
 @pytest.mark.slow
-def test_a_run_that_ends_tries_a_remote_that_hangs_twice_at_most(
+def test_a_run_that_ends_tries_a_remote_that_hangs_no_longer_than_the_lease_lasts(
     jo: Desk, path_remote: Remote, tmp_path: Path
 ) -> None:
     go = tmp_path / "go"
@@ -303,6 +303,6 @@ def test_a_run_that_ends_tries_a_remote_that_hangs_twice_at_most(
     with hanging(path_remote) as taken:
         go.touch()
         assert run.wait(LONG) == 3
-        assert 1 <= taken() <= 2
+        assert 1 <= taken() <= 4
     assert run.stderr is not None
     assert run.stderr.read().count("warning: not released, and ends by itself: ") == 1

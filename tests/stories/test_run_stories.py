@@ -423,7 +423,7 @@ def test_a_command_that_releases_its_own_lease_is_stopped_unless_that_is_its_end
     release = f"'{sys.executable}' -m gitlease release F001"
     on = jo.ask("run", "F001", "--", "sh", "-c", f"{release}; sleep 50; touch '{file}'")
     assert (on.returncode, file.exists()) == (125, False)
-    assert "F001 was lost: it was released elsewhere: stopping the command" in on.stderr
+    assert "F001 was lost: it was ended elsewhere: stopping the command" in on.stderr
     over = jo.ask("run", "F001", "--", "sh", "-c", f"{release}; exit 3")
     assert over.returncode == 3
 

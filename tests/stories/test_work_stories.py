@@ -95,7 +95,7 @@ def test_what_fails_is_given_back_with_a_note_and_left_alone(jo: Desk, tmp_path:
     words = ("work", "--done-on-success", "--max-failures", "2", "--", "sh", "-c", script, str(ran))
     done = jo.ask(*words)
     assert done.returncode == 1
-    assert "F02 failed, and was given back, after " in done.stdout
+    assert "F02 failed after " in done.stdout
     assert "F02 is left alone after 2 failures\n" in done.stdout
     assert done.stdout.endswith("finished: 4 done, 2 failed\n")
     assert Counter(ran.read_text().split())["F02"] == 2
@@ -112,6 +112,21 @@ def test_a_command_that_finishes_its_task_itself(jo: Desk) -> None:
     assert (done.returncode, lines(done)[-1]["done"]) == (0, 5)
 
 
+def test_what_succeeded_and_could_not_be_marked_as_done_counts_as_failed(
+    jo: Desk, tmp_path: Path
+) -> None:
+    ran = tmp_path / "ran"
+    script = COUNT + '[ $(wc -l <"$0") -gt 1 ] || git checkout -q --detach'
+    words = ("work", "--worktrees", "--done-on-success", "--json", "--")
+    done = jo.ask(*words, "sh", "-c", script, str(ran))
+    assert done.returncode == 1
+    said = lines(done)
+    first = next(x for x in said if x["event"] == "ended")
+    assert (first["outcome"], first["exit"]) == ("failed", 0)
+    assert "F01 was not marked as done: " in first["message"]
+    assert {x: said[-1][x] for x in ("done", "failed")} == {"done": 4, "failed": 1}
+
+
 def test_success_alone_gives_it_back_and_it_is_not_taken_again(jo: Desk) -> None:
     done = jo.ask("work", "-j", "2", "--json", "--", "true")
     assert (done.returncode, lines(done)[-1]["given_back"]) == (0, 5)
@@ -119,7 +134,10 @@ def test_success_alone_gives_it_back_and_it_is_not_taken_again(jo: Desk) -> None
 
 
 def test_the_same_for_one(jo: Desk) -> None:
-    assert jo.ask("run", "--next", "--done", "--", "true").returncode == 0
+    first = jo.ask("run", "--next", "--done", "--", "sh", "-c", 'cat "$GITLEASE_BRIEF"')
+    assert (first.returncode, first.stdout.splitlines()[0]) == (0, "# F01: The F01")
+    told = jo.ask("run", "x", "--any", "--", "sh", "-c", 'echo "${GITLEASE_BRIEF-none}"')
+    assert told.stdout == "none\n"
     assert statuses(jo.clone)["F01"] == "done"
     assert jo.ask("run", "F02", "--done", "--", "false").returncode == 1
     assert statuses(jo.clone)["F02"] == "todo"

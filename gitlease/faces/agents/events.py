@@ -19,9 +19,10 @@ from gitlease.core.frozen import dataclass
 MAX_BYTES = 4 * 1024 * 1024
 MAX_PATHS = 1_000
 MAX_WORD = 4_096
+DEEPEST = 4  # lists and objects within each other, as in `files: [{path: …}]`
 MCP = "mcp__"  # what the names of tools of MCP servers begin with
 # The arguments that name what such a tool edits.
-MCP_PATHS = re.compile(r"(.*_)?(path|file|filename|filepath|source|destination|uri)s?", re.I)
+MCP_PATHS = re.compile(r"(.*_)?(path|file|filename|filepath|source|destination|target|uri)s?", re.I)
 PATCH = ("*** Add File:", "*** Update File:", "*** Delete File:", "*** Move to:")
 
 
@@ -142,15 +143,21 @@ def edited(data: Mapping[str, Any], names: Sequence[str]) -> tuple[tuple[str, ..
     return tuple(found)[:MAX_PATHS], len(found) > MAX_PATHS
 
 
-def _named_by(words: Mapping[str, Any]) -> Iterator[str]:
+def _named_by(value: object, *, is_file: bool = False, depth: int = 0) -> Iterator[str]:
     """The files that the arguments of any tool name: what looks like one counts as one."""
-    for name, value in words.items():
-        values = value if isinstance(value, list) else [value]
-        for part in values[: MAX_PATHS + 1] if MCP_PATHS.fullmatch(name) else ():
-            if isinstance(part, str) and _is_of_use(part):
-                word = part.removeprefix("file://")
-                if "://" not in word:
-                    yield word
+    if isinstance(value, str):
+        word = value.removeprefix("file://")
+        if is_file and _is_of_use(value) and "://" not in word:
+            yield word
+    elif depth > DEEPEST:
+        return
+    elif isinstance(value, list):
+        for part in value[: MAX_PATHS + 1]:
+            yield from _named_by(part, is_file=is_file, depth=depth + 1)
+    elif isinstance(value, dict):
+        for name, part in value.items():
+            named = MCP_PATHS.fullmatch(name) is not None
+            yield from _named_by(part, is_file=named, depth=depth + 1)
 
 
 def patched(patch: str) -> Iterator[str]:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 from gitlease.core.errors import Invalid, UsageError
 from gitlease.core.frozen import dataclass
-from gitlease.core.resources.resource import WHOLE
+from gitlease.core.resources.resource import WHOLE, parse_resource, word_anywhere
 from gitlease.core.view import LeaseView
+from gitlease.engine.answers import Answer
 from gitlease.faces import pool_words, sentences, task_brief
 from gitlease.faces.library.values import Duration, to_note, to_resources, to_seconds, to_terms
 from gitlease.runs.pool import MOST_JOBS, PoolEvent, PoolLimits
@@ -118,6 +119,11 @@ def run(
     LeaseLost where a lease was lost: then the command was stopped.
     """
     _only_in_main_thread("run")
+
+    def told(answer: Answer) -> str:
+        found = workspace.queue.find(parse_resource(word_anywhere(answer.leases[0].resource))).entry
+        return task_brief.brief(answer, found.task if found else None, prog="gitlease", done=done)
+
     if next and (resources or paths or wait is not None or any or takeover or reopen):
         raise UsageError("next takes what is first: name no resource, and nothing to claim it by")
     workspace = self._workspace if self._is_run else in_a_run(self._workspace, "run")
@@ -143,6 +149,7 @@ def run(
         lambda: claim_to_run(workspace, request, wanted, terms, wait=seconds),
         on_claim=lambda _answer: None,
         on_stop=lambda _why: None,
+        brief=told if next or done else None,
     )
     self.warnings = tuple(dict.fromkeys((*ran.answer.warnings, *ran.said)))
     if ran.ended.lost:
@@ -189,10 +196,12 @@ def work(
     """
     _only_in_main_thread("work")
     _only_thread()
-    if not 1 <= jobs <= MOST_JOBS:
-        raise UsageError(f"jobs must be from 1 to {MOST_JOBS}")
-    if max_failures < 1:
-        raise UsageError("max_failures must be at least 1")
+    if not isinstance(jobs, int) or not 1 <= jobs <= MOST_JOBS:
+        raise UsageError(f"jobs must be a number from 1 to {MOST_JOBS}")
+    if not isinstance(max_failures, int) or max_failures < 1:
+        raise UsageError("max_failures must be a number, at least 1")
+    if on_event is not None and not callable(on_event):
+        raise UsageError("on_event must be a function")
     if base is not None and not worktrees:
         raise UsageError("base needs worktrees=True")
     request = pool_request(
@@ -233,9 +242,10 @@ def work(
 
 
 def _words(command: Sequence[str]) -> tuple[str, ...]:
-    if isinstance(command, str) or not command:
+    words = tuple(command) if isinstance(command, Sequence) else ()
+    if isinstance(command, str) or not words or not all(isinstance(x, str) for x in words):
         raise UsageError('a command is a list of words: ["make", "test"]')
-    return tuple(command)
+    return words
 
 
 def _only_in_main_thread(verb: str) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
-from gitlease.core.errors import GitleaseError
+from gitlease.core.errors import GitleaseError, UsageError
 from gitlease.core.resources.resource import WHOLE, parse_scope
 from gitlease.engine.waiting.events import Part
 from gitlease.engine.waiting.watching import Watcher
@@ -38,7 +38,17 @@ def on_available(
     return lambda function: Subscription(function, opened, parts)
 
 
-def on_assignment(self: Leases) -> Callable[[Callback], Subscription[Callback]]:
+@overload
+def on_assignment(self: Leases) -> Callable[[Callback], Subscription[Callback]]: ...
+
+
+@overload
+def on_assignment(self: Leases, function: Callback) -> Subscription[Callback]: ...
+
+
+def on_assignment(
+    self: Leases, function: Callback | None = None
+) -> Subscription[Callback] | Callable[[Callback], Subscription[Callback]]:
     """Decorate a function to be called for each task that is newly assigned to this person.
 
     A claim assigns a task to whoever makes it, so these are the person's own claims, by whichever
@@ -48,6 +58,8 @@ def on_assignment(self: Leases) -> Callable[[Callback], Subscription[Callback]]:
     the ledger knows nothing of that. The calls are made as those of ``on_available``.
     """
     opened = _opener(self._workspace)
+    if function is not None:
+        return Subscription(function, opened)
     return lambda function: Subscription(function, opened)
 
 
@@ -71,6 +83,8 @@ class Subscription(Generic[Callback]):
         parts: list[Part] | None = None,
     ) -> None:
         """``parts`` are those whose availability is told; None: what is assigned is."""
+        if not callable(function):
+            raise UsageError("only a function can be called with what happens")
         functools.update_wrapper(self, function)
         self._function, self._parts, self._opened = function, parts, opened
         self._stopped, self._ready = threading.Event(), threading.Event()

@@ -17,7 +17,8 @@ _OURS = re.compile(
 )
 # Of MCP servers those tools that edit, by their names.
 MCP_EDITS = (
-    "mcp__.*(write|edit|create|delete|remove|move|rename|replace|insert|append|patch|update|apply)"
+    "mcp__.*(write|edit|create|delete|remove|move|rename|replace|insert|append|patch|update|apply"
+    "|save)"
 )
 EDITS = "Edit|Write|MultiEdit|NotebookEdit"
 PATCHES = "apply_patch|Edit|Write"

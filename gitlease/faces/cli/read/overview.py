@@ -99,7 +99,7 @@ def _show_status(
         ("id", "", (ledger["id"] or "",)),
         ("revision", "", (str(ledger["revision"]),)),
         ("you", you, (actor.holder, actor.session or "")),
-        _counted(views, actor),
+        _counted(views, sum(_ran_out(view, now) for view in reading.leases), actor),
     ]
     for holder, session, count, last in active:
         ago = humanize_duration(int((now - last).total_seconds()))
@@ -110,14 +110,21 @@ def _show_status(
     output.facts(facts)
 
 
-def _counted(views: Sequence[LeaseView], actor: Actor) -> tuple[str, str, tuple[str, ...]]:
-    """How many leases are live, how many have expired and not lapsed, and how many are one's own.
+def _ran_out(view: LeaseView, now: datetime) -> bool:
+    """Whether it expired, and nobody may simply claim it: it has not lapsed, or is assigned."""
+    return view.state == "expired" and (view.assigned or is_current(view, now))
+
+
+def _counted(
+    views: Sequence[LeaseView], expired: int, actor: Actor
+) -> tuple[str, str, tuple[str, ...]]:
+    """How many leases are live, how many have expired, and how many are one's own.
 
     One's own are those of all one's sessions.
     """
     live = sum(view.state == "active" for view in views)
     yours = [view for view in views if same_person(view.holder, actor.holder)]
-    here, expired = sum(view.mine for view in yours), len(views) - live
+    here = sum(view.mine for view in yours)
     words = f"{live} live" + (f", {expired} expired" if expired else "") + f", {len(yours)} yours"
     words += f" ({here} in this session)" if here != len(yours) else ""
     return "leases", words, (str(live), str(len(yours)), str(expired), str(here))

@@ -81,6 +81,7 @@ class RunCall:
         paths: Sequence[str] = options.pop("paths")
         note, self.grace = options.pop("note"), options.pop("grace")
         self.done: bool = options.pop("done")
+        self.for_task = self._from_queue or self.done
         self.call, self.asked = call, claiming.ClaimRequest(**options)
         self.request: RunRequest = RunRequest(
             words=tuple(command),

@@ -56,10 +56,11 @@ does a release made in it. Until then the command runs on, and another may have 
 cover; for any other lease, say `gitlease push --require R`.
 
 It finds in its environment GITLEASE_RESOURCE and GITLEASE_TOKEN (several are separated by spaces),
-GITLEASE_HOLDER, GITLEASE_SESSION and GITLEASE_EXPIRES_AT (as of its start): gitlease commands in it
-speak as this run. Where you give --remote or --local, give it to them as well. The run itself keeps
-to the settings and the user.email that it began with, whatever its command checks out or sets;
-gitlease commands in it read what is there by then.
+GITLEASE_HOLDER, GITLEASE_SESSION and GITLEASE_EXPIRES_AT (as of its start), and with --next or
+--done GITLEASE_BRIEF, a file that says what its task is. gitlease commands in it speak as this run.
+Where you give --remote or --local, give it to them as well. The run itself keeps to the settings
+and the user.email that it began with, whatever its command checks out or sets; gitlease commands in
+it read what is there by then.
 
 Nothing is written but to standard error, and with --json nothing but one JSON document, as its last
 line.""",
@@ -115,6 +116,7 @@ def _under_leases(call: Call, asked: RunCall) -> int:
             asked.claim,
             on_claim=on_claim,
             on_stop=lambda why: _say(call, [sentences.stopping(why)]),
+            brief=asked.brief if asked.for_task else None,
         )
     except GitleaseError as refusal:
         return refusals.tell(call, refusal)

@@ -83,11 +83,8 @@ go on to their ends. With --json each event is one line.""",
     metavar="REF",
     help="With --worktrees: where branches begin (default: the remote's main branch).",
 )
-@click.option(
-    "--until-empty/--forever",
-    default=True,
-    help="End when nothing is left to claim (default), or wait for more.",
-)
+@flag("--until-empty", help="End when nothing is left to claim (default).")
+@flag("--forever", help="Wait for more when nothing is left to claim.")
 @flag("--done-on-success", help="Mark a task as done when its command ends with status 0.")
 @click.option(
     "--max-failures",
@@ -109,13 +106,15 @@ def work_verb(call: Call, /, *, command: tuple[str, ...], **options: Any) -> int
         raise UsageError(f"missing command: {call.typed('work')} -- ./agent.sh")
     if options["base"] is not None and not options["worktrees"]:
         raise UsageError("--base needs --worktrees")
+    if options["until_empty"] and options["forever"]:
+        raise UsageError("--until-empty and --forever exclude each other")
     gc.enable()  # this may last for hours
     request = _request(call, command, options)
     output.warn([*call.warnings, *call.ledger.store.warnings])
     limits = PoolLimits(
         jobs=options["jobs"],
         max_failures=options["max_failures"],
-        forever=not options["until_empty"],
+        forever=options["forever"],
     )
     with _teller(call) as teller:
         ran = work(
