@@ -16,7 +16,10 @@ from support.fences import clean_env
 from support.remotes import Remote
 from support.repos import make_clone
 
-README = Path(__file__).resolve().parents[1] / "README.md"
+ROOT = Path(__file__).resolve().parents[1]
+README, DOCS = ROOT / "README.md", ROOT / "gitlease" / "docs"
+# In the order in which a reader goes on; what one page shows, the next may build on.
+WITH_EXAMPLES = ("tasks", "git-hooks", "agents", "running", "ci", "format")
 EXAMPLE = re.compile(
     r"^<!-- (?:in: (?P<who>\w+)(?:, exit: (?P<exit>\d))?|file: (?P<file>\S+)) -->\n"
     r"```(?:console|markdown)\n(?P<text>.*?)^```",
@@ -43,8 +46,13 @@ class Shown:
     text: str
 
 
+def page(name: str) -> str:
+    return (DOCS / f"{name}.md").read_text(encoding="utf-8")
+
+
 def examples() -> Iterator[Example | Shown]:
-    for found in EXAMPLE.finditer(README.read_text(encoding="utf-8")):
+    text = README.read_text(encoding="utf-8")
+    for found in EXAMPLE.finditer(text + "\n" + "\n".join(map(page, WITH_EXAMPLES))):
         if found["file"]:
             yield Shown(found["file"], found["text"])
             continue
@@ -93,13 +101,13 @@ def test_the_examples_do_what_the_readme_shows(clones: dict[str, Path]) -> None:
 
 
 def test_the_library_examples_run(clones: dict[str, Path]) -> None:
-    found = PYTHON.findall(README.read_text(encoding="utf-8"))
+    found = PYTHON.findall(page("library"))
     said = []
     for code in found:  # each is a program of its own
         ran = subprocess.run(
             [sys.executable, "-c", code],
             cwd=clones["ada"],
-            env=clean_env({"PYTHONPATH": str(README.parent)}),
+            env=clean_env({"PYTHONPATH": str(ROOT)}),
             text=True,
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -117,7 +125,7 @@ def test_every_command_and_exit_code_is_documented() -> None:
     from gitlease.faces.cli.app import application
     from gitlease.faces.codes import CODES
 
-    text = README.read_text(encoding="utf-8")
+    text = page("commands")
     group = application()
     with click.Context(group) as context:
         for verb in group.list_commands(context):
@@ -126,12 +134,20 @@ def test_every_command_and_exit_code_is_documented() -> None:
         assert re.search(rf"^\| {code.exit} \|", text, re.MULTILINE), code
 
 
+def test_the_readme_is_short_and_leads_to_every_page() -> None:
+    text = README.read_text(encoding="utf-8")
+    assert len(text.encode()) <= 10_240
+    linked = re.findall(r"\]\(gitlease/docs/([a-z-]+)\.md\)", text)
+    assert sorted(linked) == sorted(file.stem for file in DOCS.iterdir())
+    examples_of = [x.stem for x in DOCS.iterdir() if EXAMPLE.search(x.read_text(encoding="utf-8"))]
+    assert not set(examples_of) - set(WITH_EXAMPLES), "their examples are run"
+
+
 def test_what_ends_no_command_is_named_where_nothing_is_promised() -> None:
-    """The README and the help of ``run`` say it; that it is so, the stories of runs show."""
+    """The page and the help of ``run`` say it; that it is so, the stories of runs show."""
     from gitlease.faces.cli.runs.run import run_verb
 
-    text = README.read_text(encoding="utf-8")
-    section = text.partition("### What is not promised\n")[2].partition("\n#")[0]
+    section = page("contract").partition("## What is not promised\n")[2].partition("\n#")[0]
     (point,) = (x for x in re.split(r"^- ", section, flags=re.MULTILINE) if "SIGSTOP" in x)
     for said in (point, run_verb.help or ""):
         for word in ("guardian", "both", "SIGSTOP", "nothing ends it"):
@@ -141,5 +157,5 @@ def test_what_ends_no_command_is_named_where_nothing_is_promised() -> None:
 def test_every_policy_is_documented() -> None:
     from gitlease.core.policy import KEYS
 
-    text = README.read_text(encoding="utf-8")
+    text = page("settings")
     assert [key for key in KEYS if f"`{key}`" not in text] == []

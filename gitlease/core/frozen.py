@@ -9,6 +9,7 @@ these classes too.
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -114,6 +115,7 @@ def _share(cls: Any, fields: dict[str, _Field]) -> None:
     defaults = {name: f.default for name, f in fields.items() if f.default is not _MISSING}
     factories = {name: f.factory for name, f in fields.items() if f.factory is not _MISSING}
     compared = tuple(name for name, f in fields.items() if f.compare)
+    pick: Any = itemgetter(*compared) if compared else lambda _: ()
     shown = tuple(name for name, f in fields.items() if f.repr)
     cls.__frozen_fields__ = fields
     cls.__dataclass_fields__ = _Standard()
@@ -155,13 +157,10 @@ def _share(cls: Any, fields: dict[str, _Field]) -> None:
         if other.__class__ is not self.__class__:
             return NotImplemented
         mine, theirs = self.__dict__, other.__dict__
-        if compared == names:
-            return mine == theirs
-        return all(mine[name] == theirs[name] for name in compared)
+        return mine == theirs if compared == names else pick(mine) == pick(theirs)
 
     def __hash__(self: Any) -> int:
-        values = self.__dict__
-        return hash(tuple([values[name] for name in compared]))
+        return hash(pick(self.__dict__))
 
     def __repr__(self: Any) -> str:
         inside = ", ".join(f"{name}={self.__dict__[name]!r}" for name in shown)

@@ -144,16 +144,24 @@ def complete(
     scope: str | None = None,
     commit: bool | None = None,
     status: str | None = None,
+    any_name: bool = False,
 ) -> Answer:
     """Finish: the lease ends completed, one's edge goes, and the task's status is done.
 
+    A name that is no task and of which this clone knows no record is NotFound unless ``any_name``.
     ``status`` is the word for it, where it is not the project's first. It stays as it is where
     others still work on other scopes, and where the only scope of all is finished.
     """
+    from gitlease.engine.reading import is_in_ledger
+
     edges = session.edges
     whole = scope is None or scope == WHOLE
     word = status or edges.rules.word(Progress.DONE)
     planned: list[Planned] = []
+
+    def is_new(plan: Planned) -> bool:
+        named = plan.task is None and not plan.resource.is_path
+        return named and not is_in_ledger(session.known_look(), plan.resource)
 
     def plan() -> tuple[Sequence[Operation], Sequence[Planned]]:
         planned[:] = edges.plan_end([resource], status=word)
@@ -164,7 +172,7 @@ def complete(
             lease_id=fresh_id(),
             scope=scope,
             assigned=planned[0].others,
-            held_only=edges.is_unknown(planned[0]),
+            held_only=not any_name and (edges.is_unknown(planned[0]) or is_new(planned[0])),
         )
         return [op], planned
 

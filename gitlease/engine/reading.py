@@ -68,14 +68,15 @@ def check_known(session: LedgerSession, resources: Sequence[Resource]) -> None:
     Asks the remote only where this clone does not know better.
     """
     for resource, refusal in session.edges.unknown(resources).items():
-        if not _in_ledger(session.known_look(), resource) and not _in_ledger(
+        if not is_in_ledger(session.known_look(), resource) and not is_in_ledger(
             session.look(), resource
         ):
             refusal.hints = (*refusal.hints, "a name that is no task is meant with --any")
             raise refusal
 
 
-def _in_ledger(look: Look | None, resource: Resource) -> bool:
+def is_in_ledger(look: Look | None, resource: Resource) -> bool:
+    """Whether a state of the ledger has a record of a resource, or a note on it."""
     ledger = None if look is None else look.head.ledger
     if ledger is None:
         return False

@@ -198,27 +198,37 @@ def _is_work_of(commit: PushedCommit, lease: Lease, layer: str, actor: Actor) ->
 class Cover:
     """Which of some leases cover what is touched.
 
-    They are looked up by the first literal segment of their patterns: a commit may have very many
-    files, and a ledger very many leases.
+    They are looked up by the literal segments of their patterns, those with wildcards by the first
+    of them: a commit may have very many files, and a ledger very many leases.
     """
 
     def __init__(self, leases: Sequence[Lease]) -> None:
         self._tasks: dict[str, list[int]] = {}
-        self._below: dict[str | None, list[tuple[pattern.Pattern, int]]] = {}
+        self._literal: dict[tuple[str, ...], list[int]] = {}
+        self._wild: dict[str | None, list[tuple[pattern.Pattern, int]]] = {}
         for number, lease in enumerate(leases):
             if not lease.resource.is_path:
                 self._tasks.setdefault(fold(lease.resource.text), []).append(number)
             for text in lease.patterns:
                 parsed = pattern.parse(text)
-                head = parsed.head[0] if parsed.head else None
-                self._below.setdefault(head, []).append((parsed, number))
+                if parsed.is_literal:
+                    self._literal.setdefault(parsed.head, []).append(number)
+                else:
+                    head = parsed.head[0] if parsed.head else None
+                    self._wild.setdefault(head, []).append((parsed, number))
 
     def of(self, one: Touched) -> set[int]:
         """The numbers of the leases that cover a path, or the file of whose task it is."""
         found = {number for name in one.tasks for number in self._tasks.get(name, ())}
-        first = fold(one.path).split("/", 1)[0]
-        for head in (first, None):
-            for parsed, number in self._below.get(head, ()):
+        segments = tuple(fold(one.path).split("/"))
+        for end in range(1, len(segments) + 1) if all(segments) else ():
+            found.update(self._literal.get(segments[:end], ()))
+        if one.folder:  # what is leased below it, too
+            depth = len(segments)
+            below = (some for head, some in self._literal.items() if head[:depth] == segments)
+            found.update(number for some in below for number in some)
+        for head in (segments[0], None):
+            for parsed, number in self._wild.get(head, ()):
                 if number not in found and _covers(parsed, one):
                     found.add(number)
         return found

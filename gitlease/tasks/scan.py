@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import Container, Iterable, Iterator
 from enum import Enum
+from functools import cache
 from typing import Any, NamedTuple, Protocol
 
 from gitlease.core.errors import Invalid, UsageError
@@ -115,6 +116,7 @@ class Wanted:
         )
 
 
+@cache
 def _rule(text: str, *, done: bool) -> PatternRule:
     try:
         pattern = parse(path_resource(resolve_path(text)).pattern or text)

@@ -246,7 +246,9 @@ def test_what_is_neither_a_task_nor_held_cannot_be_finished(world: World) -> Non
     world.of(JO).claim([other], ClaimOptions(any_name=True))
     assert world.of(JO).complete(other).status == "completed"
     assert world.of(JO).complete(other).status == "completed"
-    assert world.of(KIM, required=False).complete(typo).status == "completed"
+    with pytest.raises(NotFound):
+        world.of(KIM, required=False).complete(typo)
+    assert world.of(KIM).complete(typo, any_name=True).status == "completed"
 
 
 def test_the_status_is_not_done_while_others_work_on_their_scope(world: World) -> None:

@@ -727,7 +727,16 @@ def test_hosts_share_the_section_of_agents_md_and_the_last_one_takes_it_out(clon
     assert git(one, "status", "--porcelain") == ""
 
 
-@pytest.mark.parametrize("words", [("claude", "fly"), ("cursor", "fly"), ("emacs", "before-edit")])
+@pytest.mark.parametrize("words", [("claude", "instal"), ("install", "claude"), ("claude", "fly")])
+def test_what_is_no_event_of_any_version_is_a_mistyped_action(
+    tmp_path: Path, words: tuple[str, str]
+) -> None:
+    assert gitlease(tmp_path, "agent", *words, input="{}").returncode == 2
+
+
+@pytest.mark.parametrize(
+    "words", [("claude", "on-fly"), ("cursor", "on-fly"), ("emacs", "before-edit")]
+)
 def test_what_another_version_calls_refuses_nothing_and_what_a_person_mistypes_is_said(
     tmp_path: Path, words: tuple[str, str]
 ) -> None:

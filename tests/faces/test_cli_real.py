@@ -145,7 +145,8 @@ def test_a_name_that_is_also_a_tracked_file_is_pointed_out(clones: Clones) -> No
     (one,) = clones(1)
     commit_file(one, "Makefile", "all:\n")
     (one / "NOTES").write_text("not tracked")
-    warnings = ask(one, "claim", "Makefile", "NOTES")["warnings"]
+    ask(one, "claim", "Makefile", "NOTES", "--any")
+    warnings = ask(one, "renew", "Makefile", "NOTES")["warnings"]
     assert warnings == ["Makefile is a name here, not the file; for the file write path:Makefile"]
     assert ask(one, "claim", "path:Makefile")["warnings"] == []
 

@@ -163,7 +163,7 @@ def test_the_command_line_touches_nothing(
             ["config"],
             ["config", "--ledger"],
             ["release", "F001"],
-            ["done", "F002"],
+            ["done", "F002", "--any"],
         ):
             assert run([*line, "-C", str(clone)]) == 0, capsys.readouterr().err
     assert capsys.readouterr().out

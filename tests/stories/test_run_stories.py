@@ -40,6 +40,7 @@ def test_a_command_runs_under_its_lease_with_the_streams_of_its_caller(jo: Desk)
         "cat; env | grep ^GITLEASE_ | sort; echo aside >&2; "
         f"'{sys.executable}' -m gitlease list --mine --json; exit 3"
     )
+    (jo.clone / "src" / "a b").mkdir(parents=True)
     done = jo.ask("run", "F001", "src/a b/", "--", "sh", "-c", script, input="typed\n")
     assert (done.returncode, done.stderr) == (3, "aside\n")
     typed, *variables, listed = done.stdout.splitlines()

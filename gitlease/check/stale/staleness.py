@@ -119,15 +119,17 @@ class StaleService:
             findings.append(no_ledger(layers, self._service.store.place))
         plans = Plans(board, self._service)
         for one, finding in idle:
-            plans.edge(one, [finding, *(f for edge, f in nobody.items() if edge == one.edge)])
+            also = nobody.get(one.edge)
+            plans.edge(one, [finding] if also is None else [finding, also])
         for record, finding in leases:
             plans.lease(record, finding)
         tasks = [edge.task for edge in (*judged.unknown, *(nobodys if lack else ()))]
         tasks += [task for task, _ in hidden if not pasts.get(task.file, Past()).whole]
         # Commits that are missing explain what is unknown of a file; else it was too long ago.
         why = lack or self._activity.partial()
-        blind = [task for task in tasks if why and not pasts.get(task.file, Past()).whole]
-        far = [task for task in tasks if task not in blind]
+        seen = {task.file for task in tasks if not why or pasts.get(task.file, Past()).whole}
+        blind = [task for task in tasks if task.file not in seen]
+        far = [task for task in tasks if task.file in seen]
         return Stale(
             findings=tuple(sorted(findings, key=_order)),
             fixable=plans.fixable(),

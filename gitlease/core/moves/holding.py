@@ -121,6 +121,7 @@ def complete(ledger: Ledger, op: Complete, moment: Moment) -> tuple[Ledger, Outc
         raise NotFound(
             f"there is nothing to finish: {op.resource} is no task, and you do not hold it",
             resource=op.resource.text,
+            hints=("a name that is no task is meant with --any",),
         )
     state, records = ledger, mine
     if not mine:

@@ -33,6 +33,8 @@ _DATE = re.compile(r"[0-9]{4}-?[0-9]{2}")
 _DIGITS = re.compile(r"([0-9]+)")
 LAST = "~"  # sorts behind every date
 
+Pathy = tuple[Lease, list[pattern.Pattern]]  # what is leased, with the paths that it covers
+
 
 class WhyNot(Enum):
     """Why a task is not handed out."""
@@ -128,7 +130,11 @@ def survey(tasks: Sequence[Task], around: Surroundings) -> list[Entry]:
     done = {t.resource.key for t in tasks if t.is_done}
     done |= {key for key, leases in held.items() if _finished(leases, around)}
     depths = _depths(tasks, done)
-    pathy = [x for x in around.leases if x.patterns and around.relation(x) in _IN_THE_WAY]
+    pathy = [
+        (x, [pattern.parse(text) for text in x.patterns])
+        for x in around.leases
+        if x.patterns and around.relation(x) in _IN_THE_WAY
+    ]
     entries = [_entry(t, held.get(t.resource.key, ()), pathy, done, depths, around) for t in tasks]
     return sorted(entries, key=_order)
 
@@ -197,7 +203,7 @@ _IN_THE_WAY = {
 def _entry(
     task: Task,
     leases: Sequence[Lease],
-    pathy: Sequence[Lease],
+    pathy: Sequence[Pathy],
     done: set[str],
     depths: Mapping[str, int],
     around: Surroundings,
@@ -217,7 +223,7 @@ def _finished(leases: Sequence[Lease], around: Surroundings) -> Lease | None:
 
 
 def _why_not(
-    task: Task, leases: Sequence[Lease], pathy: Sequence[Lease], around: Surroundings
+    task: Task, leases: Sequence[Lease], pathy: Sequence[Pathy], around: Surroundings
 ) -> tuple[WhyNot | None, str | None, Lease | None]:
     if task.is_done:
         return WhyNot.DONE, None, None
@@ -241,8 +247,10 @@ def _why_not(
         return WhyNot.ASSIGNED, others[0].known, None
     if _is_other(task):
         return WhyNot.STATUS, None, None
-    for lease in pathy if task.paths else ():
-        if lease.resource != task.resource and pattern.any_overlap(task.paths, lease.patterns):
+    own_paths = [pattern.parse(path) for path in task.paths]
+    for lease, theirs in pathy if own_paths else ():
+        overlaps = any(pattern.overlap(a, b) for a in own_paths for b in theirs)
+        if overlaps and lease.resource != task.resource:
             return WhyNot.HELD, lease.holder, lease
     own = next((x for x, how in stands if how is Relation.MINE_LAPSED), None)
     return None, None, own or next(iter(gone), None)

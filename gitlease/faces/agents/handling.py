@@ -40,12 +40,13 @@ MOST_SAID = 5  # lines of news at one event
 def is_event(argv: Sequence[str]) -> bool:
     """Whether the words after ``agent`` are an event, not a person's command.
 
-    A word that is neither is an event of another version, whose settings are shared with this one:
-    hosts take a usage error for a refusal. At a terminal it is a person's, who mistyped.
+    A word that is neither, but is made like one, is an event of another version, whose settings are
+    shared with this one: hosts take a usage error for a refusal. At a terminal it is a person's,
+    who mistyped.
     """
     if len(argv) < 2 or argv[0].startswith("-") or argv[1].startswith("-"):
         return False
-    return _is_known(argv) or (argv[1] not in ACTIONS and not _is_typed())
+    return _is_known(argv) or ("-" in argv[1] and not _is_typed())
 
 
 def _is_known(argv: Sequence[str]) -> bool:

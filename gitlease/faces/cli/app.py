@@ -71,10 +71,18 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
             ("revoke", "leases.governing", "end someone else's lease (admins)"),
             ("agent", "setup.agent", "hooks of coding agents"),
             ("demo", "setup.demo", "two workers in a throw-away repository"),
+            ("completion", "setup.help", "what makes a shell complete these words"),
+            ("help", "setup.help", "a verb, or a page of the documentation"),
+            ("version", "setup.help", "the version"),
         ),
     ),
 )
 COMPLETE = "_GITLEASE_COMPLETE"  # as click's completion scripts set it
+# What people who know another system type first.
+ALIASES = {
+    **{"lock": "claim", "take": "claim", "unlock": "release", "unclaim": "release"},
+    "finish": "done",
+}
 MODULES = {verb: module for _, verbs in GROUPS for verb, module, _ in verbs}
 
 ABOUT = """Leases for repositories: the git remote you already share is the lock server.
@@ -90,19 +98,20 @@ class Verbs(click.Group):
         return list(MODULES)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in MODULES:
+        name = ALIASES.get(cmd_name, cmd_name)
+        if name not in MODULES:
             return None
-        module = import_module(f"gitlease.faces.cli.{MODULES[cmd_name]}")
-        verb: click.Command = getattr(module, f"{cmd_name}_verb")
+        module = import_module(f"gitlease.faces.cli.{MODULES[name]}")
+        verb: click.Command = getattr(module, f"{name}_verb")
         return verb
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        name = args[0]
+        name = ALIASES.get(args[0], args[0])
         if name not in MODULES and not name.startswith("-"):
             raise _no_such_verb(name, ctx.info_name or "gitlease")
-        return super().resolve_command(ctx, args)
+        return super().resolve_command(ctx, [name, *args[1:]])
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for title, verbs in GROUPS:
@@ -116,7 +125,10 @@ def _no_such_verb(name: str, prog: str) -> UsageError:
     # click suggests commands only since 8.4, and 8.1.7 is enough for everything else.
     from difflib import get_close_matches
 
-    near = get_close_matches(name.lower(), MODULES, n=3, cutoff=0.5)
+    known = [*MODULES, *ALIASES]
+    near = get_close_matches(name.lower(), known, n=3, cutoff=0.5)
+    if name.lower().startswith("un"):  # never the opposite of what was meant
+        near = [verb for verb in near if verb.startswith("un")]
     hints = tuple(f"did you mean {prog} {verb}?" for verb in near)
     return UsageError(f"unknown command {name[:60]!r}", hints=hints)
 
@@ -147,7 +159,7 @@ def application() -> click.Group:
         subcommand_metavar="VERB [WORDS]...",
         params=[
             click.Option(
-                ["--version"],
+                ["-V", "--version"],
                 is_flag=True,
                 is_eager=True,
                 expose_value=False,

@@ -106,10 +106,10 @@ class Call:
 
     def resource(self, word: str) -> Resource:
         """The resource that a word means here; a name that is also a file is pointed out."""
-        from gitlease.core.resources.resource import PATH_PREFIX, parse_resource
+        from gitlease.core.resources.resource import PATH_PREFIX
+        from gitlease.wiring.words import resource_here
 
-        repository = self.workspace.repository
-        found = parse_resource(word, folder=repository.folder, root=repository.toplevel)
+        found = resource_here(self.workspace.repository, word)
         if not found.is_path and self._is_file(word):
             self.warnings.append(
                 f"{word} is a name here, not the file; for the file write {PATH_PREFIX}{word}"
@@ -121,13 +121,24 @@ class Call:
 
     def paths(self, words: Iterable[str]) -> list[Resource]:
         """Words of paths that a lease is to cover as well."""
-        from gitlease.core.resources.resource import path_resource, resolve_path
+        from gitlease.wiring.words import path_here
 
-        place = self.workspace.repository
-        return [
-            path_resource(resolve_path(word, folder=place.folder, root=place.toplevel))
-            for word in words
-        ]
+        return [path_here(self.workspace.repository, word) for word in words]
+
+    def to_claim(
+        self, words: Iterable[str], paths: Iterable[str], *, any_name: bool
+    ) -> tuple[list[Resource], list[Resource]]:
+        """The resources of a claim, and the paths that it is to cover as well.
+
+        UsageError for a word that may mean a file as well as a name.
+        """
+        from gitlease.wiring.words import check_claim, resource_here
+
+        wanted = [resource_here(self.workspace.repository, word) for word in words]
+        covered = self.paths(paths)
+        said = check_claim(self.workspace, wanted, covered, any_name=any_name)
+        self.warnings.extend(said)
+        return wanted, covered
 
     def _is_file(self, name: str) -> bool:
         from gitlease.wiring.workspace import is_tracked

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import click
 
 
 def duration(what: str) -> Callable[[str], int]:
@@ -65,3 +69,17 @@ def holder(text: str) -> str:
     from gitlease.core.moves.operations import check_text
 
     return check_text(text, what="a holder")
+
+
+def known_names(ctx: click.Context, _param: click.Parameter, begun: str) -> list[str]:
+    """Tasks and leases for the completion of a shell, by what this clone knows."""
+    from gitlease.core.errors import GitleaseError
+
+    try:
+        ledger = ctx.find_root().obj.ledger
+        look, files = ledger.known_look(), ledger.edges.files
+        tasks = files.read().tasks if files.exist() else ()
+    except GitleaseError:
+        return []
+    found = [x.resource.text for x in (*tasks, *(look.leases if look else ()))]
+    return sorted({name for name in found if name.startswith(begun)})

@@ -19,10 +19,12 @@ from gitlease.engine.answers import ClaimOptions
 from gitlease.faces.library.kept import KeptLeases, call_aside
 from gitlease.faces.library.values import (
     Duration,
+    Folder,
     check_listener,
+    to_claim,
+    to_folder,
     to_note,
     to_paths,
-    to_resources,
     to_seconds,
     to_terms,
 )
@@ -49,7 +51,7 @@ def hold(
     reopen: bool = False,
     commit: bool | None = None,
     on_lost: Callable[[Holding], object] | None = None,
-    directory: str = ".",
+    directory: Folder = ".",
     layer: str | None = None,
     local: bool = False,
     remote: str | None = None,
@@ -77,7 +79,7 @@ def hold(
 
     def opener() -> Workspace:
         workspace = open_workspace(
-            directory,
+            to_folder(directory),
             session=session,
             layer=layer,
             local=local,
@@ -231,9 +233,9 @@ class Holding:
         workspace = self._open()
         self._session = workspace.identity.actor.session
         waited = workspace.again(clock=waking_clock(self._given_up))
-        wanted, mine = to_resources(workspace, self._words), self._mine
         terms = replace(self._terms, paths=to_paths(workspace, self._paths), bind=True)
-        said = unbind_dead(workspace)
+        wanted, said = to_claim(workspace, self._words, terms)
+        mine, said = self._mine, (*said, *unbind_dead(workspace))
         answer = claim.claim(
             waited.ledger,
             wanted,

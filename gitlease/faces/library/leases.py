@@ -8,10 +8,11 @@ from functools import partial
 from typing import Self
 
 from gitlease.core.errors import LeaseLost, UsageError
+from gitlease.core.frozen import replace
 from gitlease.core.resources.resource import WHOLE, Resource, parse_scope
 from gitlease.core.view import LeaseView
 from gitlease.engine import claim, end, govern, hold, sessions
-from gitlease.engine.answers import Answer
+from gitlease.engine.answers import Answer, ClaimOptions
 from gitlease.engine.reading import read_leases
 from gitlease.engine.sessions import OwnSession
 from gitlease.engine.waiting.watching import Watcher, WatchEvent
@@ -21,6 +22,7 @@ from gitlease.faces.library.values import (
     Duration,
     Said,
     layers_of,
+    to_claim,
     to_note,
     to_reason,
     to_resource,
@@ -101,21 +103,9 @@ class Leases:
         work, NotFound for a name that is no task, Invalid for a task file that cannot be edited,
         Unavailable, Denied or UnknownOutcome.
         """
-        terms = to_terms(
-            self._workspace,
-            scope,
-            ttl,
-            paths,
-            reason,
-            takeover,
-            reopen,
-            any,
-            commit,
-            expect_holder=expect_holder,
-            new=new,
-        )
-        wanted, seconds = [self._resource(resource)], to_seconds(wait, "wait")
-        return self._heard(claim.claim(self._ledger, wanted, terms, wait=seconds)).leases[0]
+        given = (scope, ttl, paths, reason, takeover, reopen, any, commit)
+        terms = to_terms(self._workspace, *given, expect_holder=expect_holder, new=new)
+        return self._claimed([resource], terms, wait)[0]
 
     def claim_all(
         self,
@@ -134,21 +124,9 @@ class Leases:
         commit: bool | None = None,
     ) -> tuple[LeaseView, ...]:
         """Take every one of several leases, or none."""
-        terms = to_terms(
-            self._workspace,
-            scope,
-            ttl,
-            paths,
-            reason,
-            takeover,
-            reopen,
-            any,
-            commit,
-            expect_holder=expect_holder,
-            new=new,
-        )
-        wanted, seconds = to_resources(self._workspace, resources), to_seconds(wait, "wait")
-        return self._heard(claim.claim(self._ledger, wanted, terms, wait=seconds)).leases
+        given = (scope, ttl, paths, reason, takeover, reopen, any, commit)
+        terms = to_terms(self._workspace, *given, expect_holder=expect_holder, new=new)
+        return self._claimed(resources, terms, wait)
 
     def renew(
         self, resource: str, *, scope: str | None = None, ttl: Duration | None = None
@@ -208,10 +186,20 @@ class Leases:
         drop = partial(end.release, self._ledger, [self._resource(resource)], scope=to_scope(scope))
         self._heard(drop(note=to_note(note), keep_status=keep_status, commit=commit))
 
-    def done(self, resource: str, *, scope: str | None = None, commit: bool | None = None) -> None:
-        """Finish: the lease ends completed, a task's status is done, and claims need ``reopen``."""
-        wanted = self._resource(resource)
-        self._heard(end.complete(self._ledger, wanted, scope=to_scope(scope), commit=commit))
+    def done(
+        self,
+        resource: str,
+        *,
+        scope: str | None = None,
+        commit: bool | None = None,
+        any: bool = False,
+    ) -> None:
+        """Finish: the lease ends completed, a task's status is done, and claims need ``reopen``.
+
+        NotFound for a name that no task file and no record knows, unless ``any``.
+        """
+        wanted, part = self._resource(resource), to_scope(scope)
+        self._heard(end.complete(self._ledger, wanted, scope=part, commit=commit, any_name=any))
 
     def revoke(
         self,
@@ -340,6 +328,14 @@ class Leases:
     set_status = tasks.set_status
     run = running.run
     work = running.work
+
+    def _claimed(
+        self, words: Iterable[str], terms: ClaimOptions, wait: Duration | None
+    ) -> tuple[LeaseView, ...]:
+        seconds = to_seconds(wait, "wait")
+        wanted, said = to_claim(self._workspace, words, terms)
+        answer = claim.claim(self._ledger, wanted, terms, wait=seconds)
+        return self._heard(replace(answer, warnings=(*said, *answer.warnings))).leases
 
     def _resource(self, word: str) -> Resource:
         return to_resource(self._workspace, word)

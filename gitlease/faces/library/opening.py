@@ -8,7 +8,7 @@ from typing import TypedDict, Unpack
 
 from gitlease.faces.library.leases import Leases, OnLost, Session
 from gitlease.faces.library.running import RunResult
-from gitlease.faces.library.values import Duration, check_listener
+from gitlease.faces.library.values import Duration, Folder, check_listener, to_folder
 from gitlease.wiring.workspace import open_workspace
 
 
@@ -29,11 +29,11 @@ class RunOptions(TypedDict, total=False):
     commit: bool | None
     done: bool
     grace: Duration | None
-    cwd: str | None
+    cwd: Folder | None
 
 
 def open(
-    directory: str = ".",
+    directory: Folder = ".",
     *,
     session: str | None = None,
     layer: str | None = None,
@@ -46,13 +46,13 @@ def open(
     Raises NotARepository, and Invalid for bad settings or a missing ``user.email``.
     """
     opener = partial(open_workspace, layer=layer, local=local, remote=remote, environ=environ)
-    return Leases(opener(directory, session=session), layer=layer, open_at=opener)
+    return Leases(opener(to_folder(directory), session=session), layer=layer, open_at=opener)
 
 
 def session(
     name: str | None = None,
     *,
-    directory: str = ".",
+    directory: Folder = ".",
     layer: str | None = None,
     local: bool = False,
     remote: str | None = None,
@@ -71,14 +71,14 @@ def session(
     """
     check_listener(on_lost)
     opener = partial(open_workspace, layer=layer, local=local, remote=remote, environ=environ)
-    opened = opener(directory, session=name)
+    opened = opener(to_folder(directory), session=name)
     return Session(opened, on_lost=on_lost, layer=layer, open_at=opener)
 
 
 def run(
     command: Sequence[str],
     *resources: str,
-    directory: str = ".",
+    directory: Folder = ".",
     session: str | None = None,
     layer: str | None = None,
     local: bool = False,

@@ -15,7 +15,15 @@ from gitlease.core.resources.resource import WHOLE, parse_resource, word_anywher
 from gitlease.core.view import LeaseView
 from gitlease.engine.answers import Answer
 from gitlease.faces import pool_words, sentences, task_brief
-from gitlease.faces.library.values import Duration, to_note, to_resources, to_seconds, to_terms
+from gitlease.faces.library.values import (
+    Duration,
+    Folder,
+    to_claim,
+    to_folder,
+    to_note,
+    to_seconds,
+    to_terms,
+)
 from gitlease.runs.pool import MOST_JOBS, PoolEvent, PoolLimits
 from gitlease.wiring.finishing import run_claimed
 from gitlease.wiring.holding import in_a_run
@@ -101,7 +109,7 @@ def run(
     commit: bool | None = None,
     done: bool = False,
     grace: Duration | None = None,
-    cwd: str | None = None,
+    cwd: Folder | None = None,
 ) -> RunResult:
     """Run a command while leases are held: claim all or none, renew, give back at its end.
 
@@ -129,7 +137,7 @@ def run(
     workspace = self._workspace if self._is_run else in_a_run(self._workspace, "run")
     request = RunRequest(
         words=_words(command),
-        directory=os.path.abspath(cwd or "."),
+        directory=os.path.abspath(to_folder(cwd or ".")),
         scope=scope,
         grace=to_seconds(grace, "grace"),
         note=to_note(note),
@@ -141,7 +149,7 @@ def run(
         *(workspace, scope, ttl, paths, reason, takeover, reopen, any, commit),
         expect_holder=expect_holder,
     )
-    wanted = () if next else to_resources(workspace, resources)
+    wanted, said = ((), ()) if next else to_claim(workspace, resources, terms)
     seconds = to_seconds(wait, "wait")
     ran = run_claimed(
         workspace,
@@ -151,7 +159,7 @@ def run(
         on_stop=lambda _why: None,
         brief=told if next or done else None,
     )
-    self.warnings = tuple(dict.fromkeys((*ran.answer.warnings, *ran.said)))
+    self.warnings = tuple(dict.fromkeys((*said, *ran.answer.warnings, *ran.said)))
     if ran.ended.lost:
         raise ran.ended.lost[0].error
     if ran.ended.status is None or ran.ended.failure is not None:
@@ -179,7 +187,7 @@ def work(
     reason: str | None = None,
     commit: bool | None = None,
     grace: Duration | None = None,
-    cwd: str | None = None,
+    cwd: Folder | None = None,
     on_event: Callable[[WorkEvent], object] | None = None,
 ) -> WorkResult:
     """A pool: take the next task of the queue, run the command for it, and go on.
@@ -208,7 +216,7 @@ def work(
         self._workspace,
         _words(command),
         to_terms(self._workspace, ttl=ttl, reason=reason, commit=commit),
-        directory=cwd or ".",
+        directory=to_folder(cwd or "."),
         grace=to_seconds(grace, "grace"),
         layer=self._layer,
         done=done_on_success,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from datetime import timedelta
 from typing import TypeVar
@@ -12,13 +13,13 @@ from gitlease.core.moves.operations import MAX_NOTE, MAX_REASON, check_text
 from gitlease.core.resources.resource import (
     WHOLE,
     Resource,
-    parse_resource,
     parse_scope,
-    resolve_path,
+    path_resource,
 )
 from gitlease.engine.answers import Answer, ClaimOptions, QueueReading, Reading
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.sessions import SessionsReading
+from gitlease.wiring.words import check_claim, path_here, resource_here
 from gitlease.wiring.workspace import Workspace
 
 Said = TypeVar("Said", Answer, Reading, QueueReading, SessionsReading)
@@ -26,11 +27,20 @@ Said = TypeVar("Said", Answer, Reading, QueueReading, SessionsReading)
 Duration = str | int | timedelta
 """``"15m"``, a number of seconds, or a timedelta."""
 
+Folder = str | os.PathLike[str]
+
+
+def to_folder(place: Folder) -> str:
+    """A folder's path as text. UsageError for what is no path."""
+    found = os.fspath(place) if isinstance(place, str | os.PathLike) else None
+    if not isinstance(found, str):
+        raise UsageError(f"a folder must be a string or a path, not {type(place).__name__}")
+    return found
+
 
 def to_resource(workspace: Workspace, word: str) -> Resource:
     """The resource that a word means in an opened repository. UsageError for a bad one."""
-    repository = workspace.repository
-    return parse_resource(word, folder=repository.folder, root=repository.toplevel)
+    return resource_here(workspace.repository, word)
 
 
 def to_resources(workspace: Workspace, words: Iterable[str]) -> tuple[Resource, ...]:
@@ -43,14 +53,24 @@ def to_resources(workspace: Workspace, words: Iterable[str]) -> tuple[Resource, 
     return found
 
 
+def to_claim(
+    workspace: Workspace, words: Iterable[str], terms: ClaimOptions
+) -> tuple[tuple[Resource, ...], tuple[str, ...]]:
+    """The resources of a claim, and what there is to say of them.
+
+    UsageError for a word that may mean a file as well as a name.
+    """
+    wanted = to_resources(workspace, words)
+    covered = [path_resource(path) for path in terms.paths]
+    return wanted, check_claim(workspace, wanted, covered, any_name=terms.any_name)
+
+
 def to_paths(workspace: Workspace, words: Iterable[str]) -> tuple[str, ...]:
     """Path words as patterns relative to the root."""
     if isinstance(words, str) or not isinstance(words, Iterable):
         raise UsageError("paths are given as a list")
-    repository = workspace.repository
-    return tuple(
-        resolve_path(word, folder=repository.folder, root=repository.toplevel) for word in words
-    )
+    found = (path_here(workspace.repository, word) for word in words)
+    return tuple(path.pattern for path in found if path.pattern is not None)
 
 
 def to_seconds(value: Duration | None, what: str) -> int | None:

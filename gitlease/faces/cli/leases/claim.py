@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from gitlease.faces.cli import types
 from gitlease.faces.cli.leases import claiming
 from gitlease.faces.cli.verb import LEASE_EXITS, Verb
 
@@ -46,7 +47,9 @@ a --reason replaces their assignment, but never a live lease.""",
     done="you hold all of them",
     scope="Take only this part of its work (default: the whole).",
 )
-@click.argument("words", metavar="RESOURCE...", nargs=-1, required=True)
+@click.argument(
+    "words", metavar="RESOURCE...", shell_complete=types.known_names, nargs=-1, required=True
+)
 @claiming.path_option
 @claiming.claim_options
 @claiming.any_option
@@ -59,7 +62,7 @@ def claim_verb(
     from gitlease.engine import claim
 
     asked = claiming.ClaimRequest(**options)
-    resources, covered = call.resources(words), call.paths(paths)
+    resources, covered = call.to_claim(words, paths, any_name=asked.any)
     call.retry = asked.waiting(call, "claim", resources, covered=covered)
     claiming.expect_wait(asked.wait)
     tell = claiming.tell_waiting(call, asked.wait)

@@ -11,7 +11,7 @@ from gitlease.core.errors import UsageError
 from gitlease.core.resources.pattern import fold
 from gitlease.faces import sentences, task_words, wire
 from gitlease.faces.cli import output, refusals, types
-from gitlease.faces.cli.leases.claiming import commit_option
+from gitlease.faces.cli.leases.claiming import any_option, commit_option
 from gitlease.faces.cli.leases.holding import OWN_SCOPES
 from gitlease.faces.cli.verb import LEASE_EXITS, Verb, flag
 
@@ -44,7 +44,7 @@ every layer; without a session, what you hold without one.""",
     done="you hold none of them",
     scope=OWN_SCOPES,
 )
-@click.argument("words", metavar="[RESOURCE]...", nargs=-1)
+@click.argument("words", metavar="[RESOURCE]...", shell_complete=types.known_names, nargs=-1)
 @flag("--all", help="Everything of this session.")
 @click.option("--note", metavar="TEXT", type=types.note, help="Leave a note for the next holder.")
 @flag("--keep-status", help="Leave the status in the task file as it is.")
@@ -123,18 +123,21 @@ by mistake: `claim` refuses it unless told to reopen it.""",
         "gitlease done F001",
         "gitlease done F001 --commit           # and commit the lines in its task file, alone",
         "gitlease done F001 --scope parser",
+        "gitlease done deploy-prod --any       # a name that is no task, and that nobody claimed",
     ),
     exits=LEASE_EXITS,
     done="it is completed",
     scope=OWN_SCOPES,
 )
-@click.argument("word", metavar="RESOURCE")
+@click.argument("word", metavar="RESOURCE", shell_complete=types.known_names)
+@any_option
 @commit_option
 @click.pass_obj
-def done_verb(call: Call, *, word: str, commit: bool | None, scope: str | None) -> None:
+def done_verb(call: Call, *, word: str, any: bool, commit: bool | None, scope: str | None) -> None:
     from gitlease.engine import end
 
-    answer_done(call, end.complete(call.ledger, call.resource(word), scope=scope, commit=commit))
+    resource = call.resource(word)
+    answer_done(call, end.complete(call.ledger, resource, scope=scope, commit=commit, any_name=any))
 
 
 def answer_done(call: Call, answer: Answer) -> None:

@@ -32,7 +32,7 @@ EXITS = tuple(status for status in LEASE_EXITS if status != 1)
     exits=EXITS,
     done="the note is left",
 )
-@click.argument("word", metavar="RESOURCE")
+@click.argument("word", metavar="RESOURCE", shell_complete=types.known_names)
 @click.argument("text", metavar="TEXT", type=types.note)
 @any_option
 @click.pass_obj
@@ -69,7 +69,7 @@ the admins are is the ledger's policy (`config --ledger admins`); until it is se
     done="nobody holds it",
     scope="Only this scope (default: all).",
 )
-@click.argument("word", metavar="RESOURCE", required=False)
+@click.argument("word", metavar="RESOURCE", shell_complete=types.known_names, required=False)
 @click.option(
     "--reason",
     metavar="TEXT",

@@ -40,7 +40,7 @@ or --local names. It tells each lease that was lost, also when nothing is left."
     done="all of them are renewed",
     scope=OWN_SCOPES,
 )
-@click.argument("words", metavar="[RESOURCE]...", nargs=-1)
+@click.argument("words", metavar="[RESOURCE]...", shell_complete=types.known_names, nargs=-1)
 @flag("--all", help="Everything that this session holds.")
 @click.option(
     "--ttl",
@@ -99,7 +99,7 @@ never shortens a lease.""",
     done="it lasts that long, or the maximum",
     scope=OWN_SCOPES,
 )
-@click.argument("word", metavar="RESOURCE")
+@click.argument("word", metavar="RESOURCE", shell_complete=types.known_names)
 @click.argument("seconds", metavar="DURATION", type=types.duration("duration"))
 @click.pass_obj
 def extend_verb(call: Call, *, word: str, seconds: int, scope: str | None) -> None:

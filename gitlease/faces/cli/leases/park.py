@@ -41,7 +41,9 @@ of yours holds: it is lost to that run.""",
     done="they are kept for you",
     scope="Only this scope (default: all that are yours).",
 )
-@click.argument("words", metavar="RESOURCE...", nargs=-1, required=True)
+@click.argument(
+    "words", metavar="RESOURCE...", shell_complete=types.known_names, nargs=-1, required=True
+)
 @click.option(
     "--for",
     "seconds",

@@ -153,7 +153,7 @@ reason, detail.""",
     done="answered",
     cached=True,
 )
-@click.argument("word", metavar="[RESOURCE]", required=False)
+@click.argument("word", metavar="[RESOURCE]", shell_complete=types.known_names, required=False)
 @click.option("-n", "--limit", metavar="N", default="50", help="At most so many (default: 50).")
 @click.option(
     "--since",

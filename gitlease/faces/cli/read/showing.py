@@ -9,7 +9,7 @@ import click
 from gitlease.core.resources.resource import WHOLE, scopes_overlap
 from gitlease.engine.queue.order import WhyNot
 from gitlease.faces import sentences, task_words, wire
-from gitlease.faces.cli import output
+from gitlease.faces.cli import output, types
 from gitlease.faces.cli.read.reading import whose
 from gitlease.faces.cli.verb import READING_EXITS, Verb, ref_option
 
@@ -41,7 +41,7 @@ resource is free, too: read the answer, or the state in its JSON.""",
     scope="Only what shares work with this scope.",
     cached=True,
 )
-@click.argument("word", metavar="RESOURCE")
+@click.argument("word", metavar="RESOURCE", shell_complete=types.known_names)
 @ref_option
 @click.pass_obj
 def show_verb(call: Call, *, word: str, ref: str | None, scope: str | None, cached: bool) -> None:

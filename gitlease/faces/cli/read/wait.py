@@ -51,7 +51,9 @@ and so does a lapsed lease; completed work is never free.""",
     done="all of them are free",
     scope="Only this part of its work (default: the whole).",
 )
-@click.argument("words", metavar="RESOURCE...", nargs=-1, required=True)
+@click.argument(
+    "words", metavar="RESOURCE...", shell_complete=types.known_names, nargs=-1, required=True
+)
 @_timeout("Wait at most this long (default: for ever).")
 @claiming.any_option
 @click.pass_obj
@@ -125,7 +127,7 @@ scope, holder, session, token.""",
     done="the timeout is over",
     scope="Only what shares work with this scope.",
 )
-@click.argument("words", metavar="[RESOURCE]...", nargs=-1)
+@click.argument("words", metavar="[RESOURCE]...", shell_complete=types.known_names, nargs=-1)
 @_timeout("Stop after this long (default: never).")
 @claiming.any_option
 @click.option("--exec", "command", metavar="CMD", help="Run CMD for each event, fed with its JSON.")

@@ -8,7 +8,7 @@ import click
 
 from gitlease.core.errors import GitleaseError, UsageError
 from gitlease.faces import sentences, wire
-from gitlease.faces.cli import output, refusals
+from gitlease.faces.cli import output, refusals, types
 from gitlease.faces.cli.verb import LEASE_EXITS, Verb, flag
 from gitlease.faces.push_words import REFUSED, push_request
 
@@ -179,7 +179,7 @@ refuse smaller ones is better protected than by any check beforehand.""",
     done="it has this token, and has not run out",
     scope="Only this scope (default: whichever has the token).",
 )
-@click.argument("word", metavar="RESOURCE")
+@click.argument("word", metavar="RESOURCE", shell_complete=types.known_names)
 @click.argument("token", metavar="TOKEN", type=read_token)
 @click.pass_obj
 def fence_verb(call: Call, *, word: str, token: int, scope: str | None) -> None:

@@ -35,7 +35,7 @@ grace_option = click.option(
     help="From TERM to KILL, where it is stopped (default: 10s; at most a sixth of the TTL).",
 )
 RUN_OPTIONS = (
-    click.argument("words", metavar="[RESOURCE]...", nargs=-1),
+    click.argument("words", metavar="[RESOURCE]...", shell_complete=types.known_names, nargs=-1),
     flag("--next", help="Take the first task of the queue."),
     flag("--done", help="Mark each task as done when COMMAND ends with status 0."),
     *(claiming.path_option, claiming.claim_options, claiming.any_option, claiming.commit_option),
@@ -103,8 +103,7 @@ class RunCall:
         call = self.call
         if self._from_queue:
             return claim_to_run(call.workspace, self.request, (), self.asked.options())
-        resources = call.resources(self._words)
-        covered = call.paths(self._paths)
+        resources, covered = call.to_claim(self._words, self._paths, any_name=self.asked.any)
         again = self.asked.waiting(call, self._verb, resources, covered=covered)
         call.retry = f"{again} -- {shlex.join(self.request.words)}"
         options, wait = self.asked.options(covered), self.asked.wait

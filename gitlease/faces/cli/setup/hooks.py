@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 
 ACTIONS = ("install", "uninstall", "status")
+MANAGERS = ("pre-commit", "lefthook", "husky")  # whose files --yes writes to
 
 
 @click.command(
@@ -82,11 +83,10 @@ def hooks_verb(
         plan = install(repository, names, yes=yes, dry_run=dry_run)
     else:
         plan = uninstall(repository, dry_run=dry_run)
-    _answer(call, plan, action, dry_run=dry_run)
-    return None
+    return _answer(call, plan, action, dry_run=dry_run, yes=yes)
 
 
-def _answer(call: Call, plan: Plan, action: str, *, dry_run: bool) -> None:
+def _answer(call: Call, plan: Plan, action: str, *, dry_run: bool, yes: bool) -> int | None:
     body = {
         "action": action,
         "way": plan.way.value,
@@ -105,8 +105,17 @@ def _answer(call: Call, plan: Plan, action: str, *, dry_run: bool) -> None:
         for text in plan.lines:
             print(clean(text))  # lines to copy, with their indentation
 
+    if action == "install" and plan.lines and not plan.changes and not dry_run:
+        if not call.json:
+            show()
+        managed = plan.way.value in MANAGERS and not yes
+        hints = (call.typed("hooks", "install", options=["--yes"]),) if managed else ()
+        error = Violations("nothing was installed: what is shown is yours to do", hints=hints)
+        error.warnings = plan.notes
+        return refusals.tell(call, error, body=body)
     steps = [call.typed("hooks", "status")] if action == "install" and plan.changes else []
     call.answer(body, warnings=plan.notes, next_steps=[] if dry_run else steps, show=show)
+    return None
 
 
 def _show(call: Call, states: Sequence[HookState]) -> int | None:

@@ -9,7 +9,7 @@ import click
 from gitlease.core.edge import Progress, printable
 from gitlease.core.errors import UsageError
 from gitlease.engine.queue.order import WhyNot
-from gitlease.faces.cli import output
+from gitlease.faces.cli import output, types
 from gitlease.faces.cli.leases import claiming
 from gitlease.faces.cli.verb import LEASE_EXITS, Verb
 
@@ -43,7 +43,7 @@ committed.""",
     done="you hold it, and it is in progress",
     scope=SCOPE,
 )
-@click.argument("word", metavar="RESOURCE")
+@click.argument("word", metavar="RESOURCE", shell_complete=types.known_names)
 @claiming.claim_options
 @claiming.commit_option
 @click.pass_obj
@@ -71,7 +71,7 @@ the status alone, and who is assigned stays so; of another's task it is refused.
     done="the task has that status",
     scope="Take, or finish, only this part of its work.",
 )
-@click.argument("word", metavar="RESOURCE")
+@click.argument("word", metavar="RESOURCE", shell_complete=types.known_names)
 @click.argument("status", metavar="STATUS")
 @claiming.claim_options
 @claiming.commit_option

@@ -1,0 +1,140 @@
+"""``help``, ``version`` and ``completion``: what the command says of itself."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING
+
+import click
+
+from gitlease.core.errors import UsageError
+from gitlease.faces.cli import output
+from gitlease.faces.cli.verb import Verb
+
+if TYPE_CHECKING:
+    from gitlease.faces.cli.call import Call
+
+DOCS = os.path.join(os.path.dirname(__file__), "..", "..", "..", "docs")
+PAGE = ".md"
+SHELLS = ("bash", "zsh", "fish")
+# What makes `git lease <TAB>` complete as well, through git's own completion.
+FOR_GIT = {
+    "bash": """
+_git_lease() {
+    local IFS=$'\\n' line
+    for line in $(COMP_WORDS="gitlease ${COMP_WORDS[*]:2}" COMP_CWORD=$((COMP_CWORD - 1)) \\
+        _GITLEASE_COMPLETE=bash_complete gitlease); do
+        COMPREPLY+=("${line#*,}")
+    done
+}
+""",
+    "zsh": """
+_git-lease() { _gitlease_completion; }
+""",
+    "fish": """
+complete --no-files --command git --condition '__fish_seen_subcommand_from lease' \\
+    --arguments '(_gitlease_completion)'
+""",
+}
+
+
+def topics() -> list[str]:
+    """The pages that ``help`` shows beside those of the verbs."""
+    return sorted(x.removesuffix(PAGE) for x in os.listdir(DOCS) if x.endswith(PAGE))
+
+
+@click.command(
+    "help",
+    cls=Verb,
+    help="""Show the help of a verb, or a page of the documentation.
+
+Without a word it lists both. A page is Markdown where it is piped.""",
+    examples=("gitlease help", "gitlease help claim", "gitlease help recipes"),
+    exits=(2,),
+    done="shown",
+    session=False,
+)
+@click.argument("word", metavar="[VERB|TOPIC]", required=False)
+@click.pass_context
+def help_verb(ctx: click.Context, *, word: str | None) -> None:
+    call: Call = ctx.find_root().obj
+    text = _text(ctx, word)
+    page = word in topics()
+    call.answer({"topic": word, "text": text}, show=lambda: _show(text, page=page))
+
+
+def _text(ctx: click.Context, word: str | None) -> str:
+    from gitlease.faces.cli.app import application
+
+    root, verbs = ctx.find_root(), application()
+    if word is None:
+        return f"{root.get_help()}\n\nTopics of `{root.info_name} help`: {', '.join(topics())}"
+    if word in topics():
+        with open(os.path.join(DOCS, word + PAGE), encoding="utf-8") as file:
+            return re.sub(r"<!-- .*? -->\n", "", file.read())
+    verb = verbs.get_command(root, word)
+    if verb is None:
+        from difflib import get_close_matches
+
+        known = [*verbs.list_commands(root), *topics()]
+        near = get_close_matches(word.lower(), known, n=3, cutoff=0.5)
+        hints = tuple(f"did you mean {root.info_name} help {x}?" for x in near)
+        raise UsageError(f"no verb and no topic is called {word[:60]!r}", hints=hints)
+    with click.Context(verb, info_name=verb.name, parent=root) as context:
+        return verb.get_help(context)
+
+
+def _show(text: str, *, page: bool) -> None:
+    if page and output.on_terminal():
+        from rich.console import Console
+        from rich.markdown import Markdown
+
+        Console(highlight=False).print(Markdown(text, hyperlinks=False))
+    else:
+        print(text.rstrip("\n"))
+
+
+@click.command(
+    "version",
+    cls=Verb,
+    help="Print the version of gitlease, as --version and -V do, or tell it as JSON.",
+    examples=("gitlease version", "gitlease version --json"),
+    exits=(2,),
+    done="printed",
+    session=False,
+)
+@click.pass_obj
+def version_verb(call: Call) -> None:
+    from gitlease import __version__
+
+    call.answer({"version": __version__}, show=lambda: print(f"gitlease {__version__}"))
+
+
+@click.command(
+    "completion",
+    cls=Verb,
+    help="""Print what makes a shell complete verbs, options and the names of tasks and leases, by
+what this clone knows; also of `git lease`, where git's own completion is loaded.""",
+    examples=(
+        "gitlease completion bash >> ~/.bashrc",
+        "gitlease completion zsh >> ~/.zshrc          # below compinit",
+        "gitlease completion fish > ~/.config/fish/completions/gitlease.fish",
+    ),
+    exits=(2,),
+    done="printed",
+    session=False,
+)
+@click.argument("shell", metavar="|".join(SHELLS), type=click.Choice(SHELLS))
+@click.pass_context
+def completion_verb(ctx: click.Context, *, shell: str) -> None:
+    from click.shell_completion import BashComplete, FishComplete, ZshComplete
+
+    from gitlease.faces.cli.app import COMPLETE
+
+    kinds = {"bash": BashComplete, "zsh": ZshComplete, "fish": FishComplete}
+    kind = kinds[shell](ctx.find_root().command, {}, "gitlease", COMPLETE)
+    # Not its source(): that starts a bash to learn its version, where another shell may read this.
+    script = (kind.source_template % kind.source_vars()).rstrip("\n") + "\n" + FOR_GIT[shell]
+    call: Call = ctx.find_root().obj
+    call.answer({"shell": shell, "script": script}, show=lambda: print(script, end=""))

@@ -1,0 +1,310 @@
+"""What words mean where they are typed: names and paths, other names of verbs, pages of help."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.fences import clean_env
+from support.repos import commit_file, git
+
+import gitlease
+from gitlease.faces.cli.app import ALIASES
+
+ROOT = str(Path(__file__).parents[2])
+Clones = Callable[..., list[Path]]
+
+
+def typed(
+    cwd: Path, *argv: str, env: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "gitlease", *argv],
+        cwd=cwd,
+        env=clean_env({"PYTHONPATH": ROOT, **(env or {})}),
+        capture_output=True,
+        encoding="utf-8",
+        timeout=60,
+        check=False,
+    )
+
+
+def ask(cwd: Path, *argv: str, expect: int = 0) -> Any:
+    done = typed(cwd, *argv, "--json")
+    assert done.returncode == expect, done
+    return json.loads(done.stdout)
+
+
+@pytest.fixture
+def jo(clones: Clones) -> Path:
+    (one,) = clones(1)
+    commit_file(one, "src/a.py", "1\n")
+    commit_file(one, "Makefile", "all:\n")
+    return one
+
+
+# --- what may be claimed -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("word", "kind"), [("Makefile", "file"), ("src", "folder")])
+def test_a_claim_of_what_may_be_a_file_or_a_name_asks_which(jo: Path, word: str, kind: str) -> None:
+    error = ask(jo, "claim", word, expect=2)["error"]
+    assert error["code"] == "usage"
+    assert error["message"] == f"{word} is a {kind} here, and no task"
+    refused = typed(jo, "claim", word).stderr
+    assert f"path:{word}" in refused
+    assert "--any" in refused
+    assert ask(jo, "list")["leases"] == []
+    assert ask(jo, "claim", f"path:{word}")["lease"]["resource"] == f"path:{word}"
+    assert ask(jo, "claim", word, "--any")["lease"]["resource"] == word
+    with gitlease.open(jo) as leases, pytest.raises(gitlease.UsageError, match="is a file here"):
+        leases.claim("README")
+    with gitlease.open(jo) as leases:
+        assert leases.claim("README", any=True).resource == "README"
+
+
+def test_run_and_hold_ask_too(jo: Path) -> None:
+    assert typed(jo, "run", "Makefile", "--", "true").returncode == 125
+    with (
+        pytest.raises(gitlease.UsageError, match="is a file here"),
+        gitlease.hold("Makefile", directory=str(jo)),
+    ):
+        pass
+
+
+def test_a_lease_that_is_there_says_which_is_meant(clones: Clones) -> None:
+    one, two = clones(2)
+    for clone in (one, two):
+        commit_file(clone, "Makefile", "all:\n")
+    ask(one, "claim", "Makefile", "--any")
+    assert ask(two, "claim", "Makefile", expect=1)["error"]["code"] == "held"
+    assert ask(one, "claim", "Makefile")["status"] == "renewed"
+    for verb in ("show", "renew", "release"):
+        ask(one, verb, "Makefile")
+    assert ask(two, "claim", "Makefile", expect=2)["error"]["code"] == "usage"
+
+
+def test_a_task_is_meant_where_there_is_one(jo: Path) -> None:
+    commit_file(jo, "tasks/src.md", "---\nid: src\nstatus: todo\n---\n")
+    assert ask(jo, "claim", "src")["edge"] == "added"
+
+
+@pytest.mark.parametrize("word", ["/etc/passwd", "/etc/*.conf", "~/x", "path:~/x", "a/../../x"])
+def test_what_lies_outside_is_no_path_here(jo: Path, word: str) -> None:
+    for verb in ("claim", "release", "show"):
+        error = ask(jo, verb, word, expect=2)["error"]
+        assert (error["code"], "outside the repository" in error["message"]) == ("usage", True)
+
+
+def test_a_leading_slash_is_the_root_where_something_is_there(jo: Path) -> None:
+    assert ask(jo, "claim", "/src/a.py")["lease"]["resource"] == "src/a.py"
+    assert ask(jo, "claim", f"{jo}/src/a.py")["status"] == "renewed"
+    assert ask(jo, "claim", "/usr-of-mine/x")["lease"]["resource"] == "usr-of-mine/x"
+    (jo / "etc").mkdir()
+    (jo / "etc/passwd").write_text("")
+    assert ask(jo, "claim", "/etc/passwd")["lease"]["resource"] == "etc/passwd"
+
+
+def test_home_may_be_the_work_tree(jo: Path) -> None:
+    done = typed(jo, "claim", "~/src/a.py", "--json", env={"HOME": str(jo)})
+    assert json.loads(done.stdout)["lease"]["resource"] == "src/a.py"
+
+
+def test_braces_are_refused_with_what_to_write(jo: Path) -> None:
+    refused = typed(jo, "claim", "src/{a,b}.py")
+    assert refused.returncode == 2
+    assert "hint: write each of them: src/a.py src/b.py\n" in refused.stderr
+    (jo / "src" / "{x,y}.py").write_text("")
+    assert ask(jo, "claim", "src/{x,y}.py")["lease"]["resource"] == "src/{x,y}.py"
+
+
+@pytest.mark.parametrize(
+    ("word", "matches"),
+    [
+        *(("src/a.py", True), ("src/", True), ("*.py", True), ("SRC/A.py", True)),
+        *(("src/nope.py", False), ("docs/**", False), ("new.txt", True), ("on-main/x", True)),
+    ],
+)
+def test_a_path_that_matches_no_file_is_granted_with_a_warning(
+    jo: Path, word: str, matches: bool
+) -> None:
+    (jo / "new.txt").write_text("")
+    commit_file(jo, "on-main/x", "1\n")
+    git(jo, "push", "-q", "origin", "HEAD:main")
+    git(jo, "fetch", "-q")
+    git(jo, "reset", "-q", "--hard", "HEAD~1")
+    said = ask(jo, "claim", f"path:{word}")["warnings"]
+    expected = [] if matches else [f"{word} matches no file, here or on the main branch"]
+    assert said == expected
+    assert ask(jo, "claim", "X1", "--path", word)["warnings"] == expected
+
+
+def test_what_is_in_a_submodule_is_claimed_there(jo: Path) -> None:
+    (jo / ".gitmodules").write_text('[submodule "x"]\n\tpath = lib/sub\n\turl = ../x\n')
+    for word in ("lib/sub/a.c", "lib/sub/*.c", "LIB/sub/a.c"):
+        error = ask(jo, "claim", word, expect=2)["error"]
+        assert "is inside the submodule lib/sub" in error["message"]
+    assert ask(jo, "claim", "lib/sub")["lease"]["resource"] == "lib/sub"
+    assert ask(jo, "claim", "lib/submarine")["lease"]["resource"] == "lib/submarine"
+
+
+# --- what may be finished ------------------------------------------------------------------------
+
+
+def test_a_name_that_nobody_knows_is_not_finished(clones: Clones) -> None:
+    one, two = clones(2)
+    assert ask(one, "done", "deploy", expect=7)["error"]["code"] == "not_found"
+    assert "--any" in typed(one, "done", "deploy").stderr
+    with gitlease.open(one) as leases, pytest.raises(gitlease.NotFound):
+        leases.done("deploy")
+    assert ask(one, "log")["events"] == []
+    assert ask(one, "done", "deploy", "--any")["lease"]["state"] == "completed"
+    ask(one, "claim", "other")
+    assert ask(one, "done", "other")["lease"]["state"] == "completed"
+    ask(two, "list")
+    assert ask(two, "done", "other")["lease"]["holder"] == "w1@example.com", "it is done already"
+
+
+# --- other names of verbs, help, completion -----------------------------------------------------
+
+
+def test_other_names_are_the_same_verbs(jo: Path) -> None:
+    assert ask(jo, "lock", "X")["command"] == "claim"
+    assert ask(jo, "unlock", "X")["command"] == "release"
+    assert ask(jo, "take", "X")["command"] == "claim"
+    assert ask(jo, "unclaim", "X")["command"] == "release"
+    assert ask(jo, "take", "X")["status"] == "claimed"
+    assert ask(jo, "finish", "X")["command"] == "done"
+    for name, verb in ALIASES.items():
+        assert typed(jo, name, "--help").stdout == typed(jo, verb, "--help").stdout
+
+
+@pytest.mark.parametrize("word", ["unclame", "unlok", "unlcok"])
+def test_a_suggestion_is_never_the_opposite(jo: Path, word: str) -> None:
+    refused = typed(jo, word, "X").stderr
+    suggested = re.findall(r"did you mean gitlease (\w+)\?", refused)
+    assert suggested
+    assert all(verb.startswith("un") for verb in suggested)
+
+
+def test_the_version_is_said_in_three_ways(jo: Path) -> None:
+    expected = f"gitlease {gitlease.__version__}\n"
+    assert [typed(jo, x).stdout for x in ("--version", "-V", "version")] == [expected] * 3
+    assert ask(jo, "version")["version"] == gitlease.__version__
+
+
+def test_help_shows_verbs_and_pages(jo: Path, tmp_path: Path) -> None:
+    listed = typed(tmp_path, "help")
+    topics = listed.stdout.splitlines()[-1].partition(": ")[2].split(", ")
+    assert {"agents", "contract", "protocol", "recipes"} <= set(topics)
+    for topic in topics:
+        page = typed(tmp_path, "help", topic)
+        assert (page.returncode, page.stdout[:2], "<!--" in page.stdout) == (0, "# ", False)
+    assert typed(jo, "help", "claim").stdout == typed(jo, "claim", "--help").stdout
+    assert typed(jo, "help", "finish").stdout == typed(jo, "done", "--help").stdout
+    wrong = typed(jo, "help", "recipe")
+    assert wrong.returncode == 2
+    assert "hint: did you mean gitlease help recipes?\n" in wrong.stderr
+
+
+def test_every_page_that_is_named_is_there(jo: Path) -> None:
+    named: set[str] = set()
+    for file in (Path(ROOT) / "gitlease").rglob("*.md"):
+        named |= set(re.findall(r"`gitlease help ([a-z-]+)`", file.read_text(encoding="utf-8")))
+    assert named
+    for name in named:
+        assert typed(jo, "help", name).returncode == 0, name
+
+
+BASH = """
+eval "$({python} -m gitlease completion bash)"
+COMP_WORDS=({words} "") COMP_CWORD={at}
+{function} {command}
+printf '%s\\n' "${{COMPREPLY[@]}}"
+"""
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
+@pytest.mark.parametrize(
+    ("function", "command", "words"),
+    [
+        ("_gitlease_completion", "gitlease", "gitlease release"),
+        ("_git_lease", "git", "git lease release"),
+    ],
+)
+def test_bash_completes_tasks_and_leases(
+    jo: Path, tmp_path: Path, function: str, command: str, words: str
+) -> None:
+    commit_file(jo, "tasks/T7.md", "---\nid: T7\nstatus: todo\n---\n")
+    ask(jo, "claim", "deploy-prod", "--any")
+    program = tmp_path / "gitlease"
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m gitlease "$@"\n')
+    program.chmod(0o755)
+    text = BASH.format(
+        python=sys.executable,
+        words=words,
+        at=len(words.split()),
+        function=function,
+        command=command,
+    )
+    path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-c", text],
+        cwd=jo,
+        env=clean_env({"PYTHONPATH": ROOT, "PATH": path}),
+        capture_output=True,
+        encoding="utf-8",
+        timeout=60,
+        check=False,
+    )
+    assert done.stderr == ""
+    assert {"T7", "deploy-prod"} <= set(done.stdout.split())
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_other_shells_take_what_is_printed(jo: Path, shell: str) -> None:
+    script = typed(jo, "completion", shell).stdout
+    assert "_GITLEASE_COMPLETE" in script
+    program = shutil.which(shell)
+    if program is not None:
+        read = subprocess.run([program, "-n"], input=script, encoding="utf-8", check=False)
+        assert read.returncode == 0
+
+
+# --- hooks that were not installed ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("lefthook.yml", "pre-commit:\n  jobs:\n    - run: 'true'\n"),
+        (".pre-commit-config.yaml", "repos:\n- repo: meta\n  hooks:\n  - id: identity\n"),
+    ],
+)
+def test_lines_that_are_only_shown_install_nothing(jo: Path, file: str, text: str) -> None:
+    (jo / file).write_text(text)
+    shown = typed(jo, "hooks", "install")
+    assert shown.returncode == 1
+    assert "nothing was installed" in shown.stderr
+    assert "hint: gitlease hooks install --yes\n" in shown.stderr
+    document = ask(jo, "hooks", "install", expect=1)
+    assert (document["error"]["code"], document["changes"]) == ("violations", [])
+    assert document["to_add"]
+    assert typed(jo, "hooks", "install", "--dry-run").returncode == 0
+    assert typed(jo, "hooks", "install", "--yes").returncode == 0
+    assert (jo / file).read_text() != text
+
+
+def test_a_folder_of_hooks_that_is_not_ours_is_left_to_its_owner(jo: Path, tmp_path: Path) -> None:
+    git(jo, "config", "core.hooksPath", str(tmp_path))
+    shown = typed(jo, "hooks", "install", "--yes")
+    assert shown.returncode == 1
+    assert "--yes" not in shown.stderr
