@@ -308,3 +308,51 @@ def test_a_folder_of_hooks_that_is_not_ours_is_left_to_its_owner(jo: Path, tmp_p
     shown = typed(jo, "hooks", "install", "--yes")
     assert shown.returncode == 1
     assert "--yes" not in shown.stderr
+
+
+# --- out again -----------------------------------------------------------------------------------
+
+
+def test_uninstall_gives_back_every_byte_and_says_what_stays(jo: Path) -> None:
+    def everything() -> dict[str, bytes]:
+        files = (x for x in jo.rglob("*") if x.is_file())
+        kept = (".git/objects/", ".git/logs/", ".git/index")
+        found = {x.relative_to(jo).as_posix(): x.read_bytes() for x in files}
+        return {name: data for name, data in found.items() if not name.startswith(kept)}
+
+    ask(jo, "list")
+    before = everything()
+    ask(jo, "init")
+    ask(jo, "hooks", "install")
+    ask(jo, "agent", "claude", "install", "--agents-md")
+    ask(jo, "config", "lease.ttl", "20m")
+    ask(jo, "claim", "F1")
+    refused = ask(jo, "uninstall", expect=1)["error"]
+    assert refused["message"] == "you hold F1 here: release it first"
+    ask(jo, "release", "--all")
+    would = ask(jo, "uninstall", "--dry-run")
+    assert everything() != before
+    done = ask(jo, "uninstall")
+    assert done["stays"] == would["stays"]
+    assert [x.removeprefix("would have ") for x in would["done"]] == done["done"]
+    after = everything()
+    assert {x for x in after if not x.startswith(".git/gitlease")} == {
+        x for x in before if not x.startswith(".git/gitlease")
+    }
+    assert {x: after[x] for x in after} == {x: before[x] for x in after}
+    assert not (jo / ".git" / "gitlease").exists()
+    (stays,) = done["stays"]
+    git(jo, *stays.rpartition("git ")[2].split())
+    assert git(jo, "ls-remote", "origin", "refs/gitlease/*") == ""
+    again = typed(jo, "uninstall")
+    assert (again.returncode, again.stdout) == (0, "there is nothing of gitlease in this clone\n")
+
+
+def test_what_cannot_be_taken_out_is_said_and_the_rest_goes(jo: Path) -> None:
+    ask(jo, "init")
+    (jo / ".claude").mkdir()
+    (jo / ".claude" / "settings.json").write_text('{"hooks": 1}')
+    left = ask(jo, "uninstall", expect=1)
+    assert "hooks of coding agents: " in left["error"]["message"]
+    assert not (jo / ".gitlease.yaml").exists()
+    assert not (jo / ".git" / "gitlease").exists()

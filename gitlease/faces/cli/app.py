@@ -71,6 +71,7 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
             ("revoke", "leases.governing", "end someone else's lease (admins)"),
             ("agent", "setup.agent", "hooks of coding agents"),
             ("demo", "setup.demo", "two workers in a throw-away repository"),
+            ("uninstall", "setup.uninstall", "take gitlease out of this clone"),
             ("completion", "setup.help", "what makes a shell complete these words"),
             ("help", "setup.help", "a verb, or a page of the documentation"),
             ("version", "setup.help", "the version"),

@@ -1,0 +1,95 @@
+"""Everything that gitlease has put into a clone, taken out again."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+
+from gitlease.core.errors import GitleaseError, Invalid
+from gitlease.core.frozen import dataclass
+from gitlease.git.query import ask
+from gitlease.git.repository import Repository
+from gitlease.install.agents.hosts import HOSTS
+from gitlease.install.agents.setup import set_up_agent
+from gitlease.install.hooks.install import uninstall
+from gitlease.settings.file import FILE
+
+PRIVATE, SECTION = "gitlease", "lease"  # of the common directory, and of git's configuration
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """What was taken out (or would be), and what could not be, each with why."""
+
+    done: tuple[str, ...]
+    failed: tuple[str, ...]
+
+
+def remove_all(repository: Repository, *, user: bool, dry_run: bool) -> Removal:
+    """Take out hooks, agents' handlers, settings and what this clone keeps, in this order.
+
+    ``user``: also the handlers in the person's own files, which serve all repositories. What fails
+    keeps nothing else from being taken out.
+    """
+    done: list[str] = []
+    failed: list[str] = []
+    for part in (_hooks, _agents, _config, _file, _private):
+        try:
+            done += part(repository, user=user, dry_run=dry_run)
+        except (GitleaseError, OSError) as error:
+            why = error.message if isinstance(error, GitleaseError) else f"{error.strerror}"
+            failed.append(f"{part.__doc__}: {why}")
+    return Removal(tuple(done), tuple(failed))
+
+
+def _hooks(repository: Repository, *, user: bool, dry_run: bool) -> Iterator[str]:
+    """git's hooks"""
+    plan = uninstall(repository, dry_run=dry_run)
+    yield from plan.said
+    yield from plan.notes
+
+
+def _agents(repository: Repository, *, user: bool, dry_run: bool) -> Iterator[str]:
+    """hooks of coding agents"""
+    folder, action = repository.toplevel, "status" if dry_run else "uninstall"
+    places = [False] * (folder is not None) + [True] * user
+    for host in HOSTS:
+        for own in places:
+            where = folder or repository.git_dir
+            setup = set_up_agent(where, host, action, user=own, keep=False, section=False)
+            found = (
+                setup.state.events if dry_run else [x for x in setup.done if x.what == "removed"]
+            )
+            if found:
+                yield f"took our hooks out of {setup.state.file}"
+
+
+def _config(repository: Repository, *, user: bool, dry_run: bool) -> Iterator[str]:
+    """git's configuration of this clone"""
+    config = ("config", "--local")
+    if ask(repository, *config, "--get-regexp", rf"^{SECTION}\.").code != 0:
+        return
+    if not dry_run and ask(repository, *config, "--remove-section", SECTION).code != 0:
+        raise Invalid(f"git config --remove-section {SECTION} failed")
+    yield f"removed the section {SECTION} from git's configuration of this clone"
+
+
+def _file(repository: Repository, *, user: bool, dry_run: bool) -> Iterator[str]:
+    """the settings"""
+    path = os.path.join(repository.toplevel or "", FILE)
+    if repository.toplevel is None or not os.path.lexists(path):
+        return
+    if not dry_run:
+        os.unlink(path)
+    yield f"removed {FILE}: commit that, where everybody is to be without it"
+
+
+def _private(repository: Repository, *, user: bool, dry_run: bool) -> Iterator[str]:
+    """what this clone keeps"""
+    folder = os.path.join(repository.common_dir, PRIVATE)
+    if not os.path.lexists(folder):
+        return
+    if not dry_run:
+        shutil.rmtree(folder)
+    yield f"removed {folder}"
