@@ -28,6 +28,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from gitlease.core.lease import Lease
     from gitlease.core.view import LeaseView
 
@@ -53,9 +55,9 @@ class GitleaseError(Exception):
         self.resource = resource
         self.scope = scope
         self.conflicts = conflicts
-        self.free_at = free_at
+        self.free_at_ms = free_at
         self.hints = hints
-        self.holder = holder
+        self.whose = holder
         """Who has it, where no lease says so: the assignee of a task."""
         self.layer: str | None = None
         """The layer it is about, where a command spoke of several."""
@@ -67,9 +69,36 @@ class GitleaseError(Exception):
         """What else a person should know, found out on the way."""
 
     @property
-    def lease(self) -> Lease | None:
-        """The lease in the way, where there is one: the first of ``conflicts``."""
-        return self.conflicts[0] if self.conflicts else None
+    def lease(self) -> LeaseView | None:
+        """The lease that it is about, as the caller sees it, where there is one and it was read."""
+        return self.views[0] if self.views else None
+
+    @property
+    def holder(self) -> str | None:
+        """Who has it: the lease's holder, else the assignee of the task."""
+        return self.lease.holder if self.lease is not None else self.whose
+
+    @property
+    def expires_at(self) -> datetime | None:
+        """When that lease runs out unless it is renewed."""
+        return self.lease.expires_at if self.lease is not None else None
+
+    @property
+    def free_at(self) -> datetime | None:
+        """When others may take it; None where nobody can tell, or an edge keeps them out."""
+        from gitlease.core.instant import moment_of
+
+        return None if self.free_at_ms is None else moment_of(self.free_at_ms)
+
+    def __str__(self) -> str:
+        lease = self.lease
+        if lease is None or self.code != "held":
+            return self.message
+        place = ", ".join(
+            part for part in (f"on {lease.host}" if lease.host else "", lease.reason or "") if part
+        )
+        until = f"until {lease.expires_at:%Y-%m-%dT%H:%M:%SZ}"
+        return f"{self.message}{f' ({place})' if place else ''} {until}"
 
 
 class LeaseHeld(GitleaseError):

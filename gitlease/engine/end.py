@@ -84,7 +84,7 @@ def _retire_edge(
     One name may stand for the caller and for the holder: then it stays.
     """
     edges, people = session.edges, session.edges.rules.people
-    who = refusal.views[0].holder if refusal.views else refusal.holder
+    who = refusal.views[0].holder if refusal.views else refusal.whose
     if len(wanted) != 1 or who is None or same_person(who, session.actor.holder):
         return None
     (planned,) = edges.plan_end(wanted, keep_status=True)

@@ -296,7 +296,7 @@ def _subject(refusal: GitleaseError, by_id: dict[str, Hold]) -> Hold | None:
 def _lost(session: LedgerSession, hold: Hold, refusal: GitleaseError) -> Lost:
     """Why a grant is lost: by the audit trail where that still tells, else by what stands there."""
     loss = refusal.loss if isinstance(refusal, LeaseLost) else None
-    reason, by = Loss(loss) if loss else Loss.EXPIRED, refusal.holder
+    reason, by = Loss(loss) if loss else Loss.EXPIRED, refusal.whose
     try:
         told = ending(session.store.history(session.layer, EVENTS_SEARCHED), hold.grant.token)
     except GitleaseError:

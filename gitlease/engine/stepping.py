@@ -85,7 +85,7 @@ def change_with_edges(
             intents.leave(intent)
         else:
             intents.forget(intent)
-        if isinstance(refusal, LeaseHeld) and refusal.holder and not refusal.conflicts:
+        if isinstance(refusal, LeaseHeld) and refusal.whose and not refusal.conflicts:
             refusal.hints += says_so(planned, refusal.resource)
         raise
     outcomes = {o.operation: o for o in step.applied.outcomes}

@@ -154,8 +154,8 @@ def advice(call: Call, error: GitleaseError) -> Sequence[str]:
     if error.code not in ("held", "wait_timeout"):
         return ()
     if not error.views:
-        another = error.holder and not same_person(error.holder, call.actor.holder)
-        return (_ask(call, error.holder),) if error.holder and another else ()
+        another = error.whose and not same_person(error.whose, call.actor.holder)
+        return (_ask(call, error.whose),) if error.whose and another else ()
     first = error.views[0]
     if same_person(first.holder, call.actor.holder):
         return (_own(call, first),)

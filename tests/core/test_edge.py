@@ -88,7 +88,7 @@ def test_a_task_assigned_to_another_is_held_without_any_lease(assignee: Assignee
     with pytest.raises(LeaseHeld, match="F001 is assigned to") as refused:
         step(empty(), claim(JO, assigned=(assignee,)), when=moment())
     assert refused.value.holder == assignee.known
-    assert refused.value.free_at is None
+    assert refused.value.free_at_ms is None
     for verb in (release, complete):
         with pytest.raises(LeaseHeld, match="is assigned to"):
             step(empty(), verb(JO, assigned=(assignee,)), when=moment())

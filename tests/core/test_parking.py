@@ -170,8 +170,8 @@ def test_nothing_cannot_be_parked() -> None:
 def test_a_refusal_names_whose_it_is() -> None:
     with pytest.raises(GitleaseError) as refused:
         apply(holding(lease(holder=JO_CI)), [park(JO_AGENT)], moment(LIVE))
-    assert refused.value.lease is not None
-    assert refused.value.lease.session == "build-7"
+    assert refused.value.conflicts
+    assert refused.value.conflicts[0].session == "build-7"
 
 
 # --- what it keeps, and for how long ------------------------------------------------------------
@@ -270,7 +270,7 @@ def test_others_are_kept_out_until_it_lapses() -> None:
     for seconds in (LIVE + 1, TTL + SKEW + 1, until):
         with pytest.raises(LeaseHeld) as refused:
             apply(ledger, [claim(KIM)], moment(seconds))
-        assert refused.value.free_at == at(until).wall_ms
+        assert refused.value.free_at_ms == at(until).wall_ms
     ledger, outcome = step(ledger, claim(KIM), when=moment(until + 1))
     assert outcome.status == "taken_over"
     assert (only(ledger).holder, only(ledger).parked) == (KIM.holder, False)

@@ -76,7 +76,7 @@ def test_a_run_binds_what_its_person_holds_and_a_second_one_is_refused() -> None
     assert (stands.session, stands.host, stands.token) == ("run-1", "laptop:4711", 1)
     with pytest.raises(LeaseHeld) as refused:
         apply(ledger, [bind(OTHER, "F001"), claim(OTHER)], moment(LIVE))
-    assert refused.value.lease == stands
+    assert refused.value.conflicts[0] == stands
 
 
 def test_what_it_gives_back_is_its_persons_again() -> None:
@@ -125,7 +125,7 @@ def test_only_the_run_and_its_person_unbind(who: Actor) -> None:
     bound = lease(holder=RUN)
     with pytest.raises(NotHolder) as refused:
         apply(holding(bound), [unbind(who, only(holding(bound)))], moment(LIVE))
-    assert refused.value.lease is not None
+    assert refused.value.conflicts
 
 
 @pytest.mark.parametrize("who", [RUN, JO])

@@ -281,9 +281,9 @@ class World:
         return outcome
 
     def _refused(self, run: Run, refusal: GitleaseError) -> None:
-        if refusal.free_at is None or refusal.resource is None or self.dice.random() < 0.5:
+        if refusal.free_at_ms is None or refusal.resource is None or self.dice.random() < 0.5:
             return
-        at = run.machine.clock.when(refusal.free_at)
+        at = run.machine.clock.when(refusal.free_at_ms)
         if self.true < at < self.true + SOON:
             resource = parse_resource(refusal.resource)
             heapq.heappush(self._free, (at, next(self._numbers), run, resource))

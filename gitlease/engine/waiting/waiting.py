@@ -228,9 +228,9 @@ class Waiter:
 
     def _free_in(self) -> float:
         """Seconds until what is in the way lapses, by what is known."""
-        if self._held is None or self._held.free_at is None:
+        if self._held is None or self._held.free_at_ms is None:
             return NOTHING
-        return (self._held.free_at - self._clock.now().wall_ms) / MS
+        return (self._held.free_at_ms - self._clock.now().wall_ms) / MS
 
     def _free_for(self) -> float:
         """Seconds for which it has been left to those who have waited longer."""
@@ -250,8 +250,8 @@ class Waiter:
             resource=held.resource,
             scope=held.scope,
             conflicts=held.conflicts,
-            free_at=held.free_at,
-            holder=held.holder,
+            free_at=held.free_at_ms,
+            holder=held.whose,
         )
         timeout.views, timeout.warnings = held.views, tuple(dict.fromkeys(self._said))
         return timeout
