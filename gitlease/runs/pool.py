@@ -170,11 +170,15 @@ class Pool:
         return True
 
     def _next(self) -> Job | None:
-        """What failed before comes after everything else."""
+        """What failed before comes after everything else.
+
+        A run gives its task back before it has ended: until then it is not to be taken again.
+        """
+        skip = self._left_alone | {job.name for job in self.running}
         if self._failures:
             with contextlib.suppress(NothingLeft):
-                return self._take(frozenset(self._left_alone | self._failures.keys()))
-        return self._take(frozenset(self._left_alone))
+                return self._take(frozenset(skip | self._failures.keys()))
+        return self._take(frozenset(skip))
 
     def _nothing(self) -> None:
         """The queue is empty: what runs now may free something, or other people may."""

@@ -166,6 +166,21 @@ def test_for_ever_it_asks_less_and_less_often() -> None:
     assert queue.kinds() == {"idle": 1}
 
 
+def test_what_was_given_back_is_not_taken_while_its_run_goes_on() -> None:
+    queue = Queue({"F1": [FAILED], "F2": [DONE]})
+    taken = queue.take
+
+    def take(skip: frozenset[str]) -> Job | None:
+        running = {job.name for job in queue.jobs if job.poll() is None}
+        assert running <= skip
+        return taken(skip)
+
+    queue.take = take  # type: ignore[method-assign]
+    pool = queue.pool(jobs=2, max_failures=1)
+    pool.work()
+    assert pool.counts == {FAILED: 1, DONE: 1}
+
+
 def test_the_first_stop_lets_it_finish_and_the_second_does_not() -> None:
     queue = Queue({f"F{n}": [DONE] for n in range(5)})
     queue.at[1.0] = lambda: setattr(queue, "stops", 1)
