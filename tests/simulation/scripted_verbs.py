@@ -119,7 +119,7 @@ VERBS: dict[str, Callable[[LeaseService, Remote, Resource, int], object]] = {
     "renew": lambda service, _, what, ttl: service.renew([]),
     "extend": lambda service, _, what, ttl: service.extend(what, ttl),
     "release": lambda service, _, what, ttl: service.release([what]),
-    "done": lambda service, _, what, ttl: service.complete(what),
+    "done": lambda service, _, what, ttl: service.complete(what, any_name=True),
     "revoke": lambda service, _, what, ttl: service.revoke(what, reason="stuck"),
     "note": lambda service, _, what, ttl: service.note(what, "half done"),
     "read": lambda service, _, what, ttl: service.read(),
