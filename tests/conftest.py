@@ -19,6 +19,7 @@ FENCES = raise_fences()
 if os.environ.get("CI"):  # the same examples every time: what fails there is what was changed
     settings.register_profile("same-every-time", derandomize=True)
     settings.load_profile("same-every-time")
+STORIES = 4  # of so many stories of a file one runs by default: each starts many processes
 REMOTE_FIXTURES = ("remote", "http_remote", "ssh_remote", "path_remote")
 
 
@@ -34,8 +35,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Of what is marked so each n-th runs by default, the first among them.
 
     With ``one_in`` that is of the variants of a test, with ``sampled`` of the tests of the file or
-    class that has the mark; what is slow already does not count. The same ones every time; all of
-    them run with ``-m "slow or not slow"``.
+    class that has the mark, and so each story is one of ``STORIES``; what is slow already does not
+    count. The same ones every time; all of them run with ``-m "slow or not slow"``.
     """
     seen: Counter[tuple[str, str]] = Counter()
 
@@ -50,6 +51,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for group, mark in (*marks, *(((node.nodeid, ""), mark) for node, mark in there)):
             if not item.get_closest_marker("slow") and not is_one_of(group, *mark.args):
                 item.add_marker(pytest.mark.slow)
+        told = item.path.parent.name == "stories" and not item.get_closest_marker("slow")
+        if told and not is_one_of((str(item.path), "stories"), STORIES):
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(scope="session", autouse=True)

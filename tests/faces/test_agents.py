@@ -30,6 +30,8 @@ from gitlease.guard.guarding import GuardService
 from gitlease.guard.inbox import InboxFolder
 from gitlease.install.agents.hosts import MCP_EDITS
 
+pytestmark = pytest.mark.sampled(2)  # each starts real processes
+
 ROOT = str(Path(__file__).parents[2])
 EVENTS = Path(__file__).with_name("agent_events")
 HOSTS: dict[str, Any] = {"claude": claude, "codex": codex, "cursor": cursor}

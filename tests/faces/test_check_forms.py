@@ -25,6 +25,8 @@ from gitlease.check.rules import HELD_NOW, HELD_THEN, NO_TRAILER, RULES
 from gitlease.core.finding import Finding, Level
 from gitlease.faces import wire
 
+pytestmark = pytest.mark.sampled(2)  # each starts real processes
+
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = Path(__file__).with_name("sarif") / "sarif-2.1.0-rtm.5.json"
 WORKFLOWS = ("claims.yml", "stale-claims.yml")

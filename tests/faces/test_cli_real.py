@@ -17,6 +17,8 @@ from support.fences import clean_env
 from support.remotes import Remote
 from support.repos import assert_untouched, commit_file, git, snapshot
 
+pytestmark = pytest.mark.sampled(2)  # each starts real processes
+
 ROOT = str(Path(__file__).parents[2])
 Clones = Callable[..., list[Path]]
 

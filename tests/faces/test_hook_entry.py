@@ -24,6 +24,8 @@ from gitlease.guard.hooking import HookDecision
 from gitlease.install.hooks.shims import CHECKED
 from gitlease.wiring.hooks import HookContext, open_hooks
 
+pytestmark = pytest.mark.sampled(2)  # each starts real processes
+
 ROOT = Path(__file__).parents[2]
 WAYS_AROUND = ("--no-verify", "-n ", "gitlease_skip", "guardmode", "guard.mode", "takeover", "off")
 Clones = Callable[..., list[Path]]

@@ -19,6 +19,8 @@ from support.repos import commit_file, git
 import gitlease
 from gitlease.faces.cli.app import ALIASES
 
+pytestmark = pytest.mark.sampled(2)  # each starts real processes
+
 ROOT = str(Path(__file__).parents[2])
 Clones = Callable[..., list[Path]]
 
