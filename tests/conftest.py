@@ -23,6 +23,11 @@ STORIES = 4  # of so many stories of a file one runs by default: each starts man
 REMOTE_FIXTURES = ("remote", "http_remote", "ssh_remote", "path_remote")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The option that has all stories run by default."""
+    parser.addoption("--every-story", action="store_true", help="run all stories, not some")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Register the markers of these tests."""
     config.addinivalue_line("markers", "slow: long simulation, soak and race runs")
@@ -31,7 +36,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Of what is marked so each n-th runs by default, the first among them.
 
     With ``one_in`` that is of the variants of a test, with ``sampled`` of the tests of the file or
@@ -39,6 +44,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     count. The same ones every time; all of them run with ``-m "slow or not slow"``.
     """
     seen: Counter[tuple[str, str]] = Counter()
+    stories = 1 if config.getoption("--every-story") else STORIES
 
     def is_one_of(group: tuple[str, str], n: int) -> bool:
         seen[group] += 1
@@ -52,7 +58,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if not item.get_closest_marker("slow") and not is_one_of(group, *mark.args):
                 item.add_marker(pytest.mark.slow)
         told = item.path.parent.name == "stories" and not item.get_closest_marker("slow")
-        if told and not is_one_of((str(item.path), "stories"), STORIES):
+        if told and not is_one_of((str(item.path), "stories"), stories):
             item.add_marker(pytest.mark.slow)
 
 

@@ -253,7 +253,7 @@ class Edges:
             raise PolicyRefused(
                 f"{task.resource} is done, says {task.file}",
                 resource=task.resource.text,
-                hints=("a finished task is claimed again only by reopening it",),
+                hints=("a finished task is claimed again only with --reopen",),
             )
 
     def _ended(

@@ -148,7 +148,7 @@ def complete(
 ) -> Answer:
     """Finish: the lease ends completed, one's edge goes, and the task's status is done.
 
-    A name that is no task and of which this clone knows no record is NotFound unless ``any_name``.
+    What is no task, and what this clone knows no record of, is NotFound unless ``any_name``.
     ``status`` is the word for it, where it is not the project's first. It stays as it is where
     others still work on other scopes, and where the only scope of all is finished.
     """
@@ -160,8 +160,7 @@ def complete(
     planned: list[Planned] = []
 
     def is_new(plan: Planned) -> bool:
-        named = plan.task is None and not plan.resource.is_path
-        return named and not is_in_ledger(session.known_look(), plan.resource)
+        return plan.task is None and not is_in_ledger(session.known_look(), plan.resource)
 
     def plan() -> tuple[Sequence[Operation], Sequence[Planned]]:
         planned[:] = edges.plan_end([resource], status=word)

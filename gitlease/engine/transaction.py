@@ -28,6 +28,7 @@ from gitlease.core.instant import Instant
 from gitlease.core.lease import Actor, Lease, State
 from gitlease.core.ledger import Fate, Ledger
 from gitlease.core.moves.operations import Barrier, Create, Operation
+from gitlease.core.moves.parking import UNBOUND
 from gitlease.core.moves.step_record import Decided, decide
 from gitlease.core.moves.transitions import Applied, create
 from gitlease.core.policy import DEFAULT_POLICY
@@ -256,6 +257,8 @@ class Transaction:
         """A holder may believe from the instant that its lease counts from, and no longer."""
         elapsed = moment.now.elapsed_at_most(self._clock.now())
         for outcome in applied.outcomes:
+            if outcome.status == UNBOUND:  # who gives it back believes in nothing any more
+                continue
             for lease in outcome.leases:
                 over = lease.expires_at <= moment.now.wall_ms  # as decided: it promises nothing
                 if lease.state is State.ACTIVE and not over and elapsed >= lease.duration_ms:

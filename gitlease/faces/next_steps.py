@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from gitlease.core.errors import AnotherLedger, LeaseLost
 from gitlease.core.lease import same_person
 from gitlease.core.loss import Loss
-from gitlease.core.resources.resource import WHOLE
+from gitlease.core.resources.resource import WHOLE, reads_as_name
 
 if TYPE_CHECKING:
     from gitlease.core.errors import GitleaseError
@@ -41,7 +41,7 @@ def after_claim(call: Call, views: Sequence[LeaseView], scope: str | None) -> St
     names = [view.resource for view in views]
     part = [] if scope is None else ["--scope", scope]
     steps = {call.typed("renew", *names, options=part): "keep it while you work"}
-    if len(names) == 1:
+    if len(names) == 1 and reads_as_name(names[0]):  # a path is not finished, but free again
         steps[call.typed("done", *names, options=part)] = "when the work is finished"
     steps[call.typed("release", *names, options=part)] = "when you stop before that"
     return steps

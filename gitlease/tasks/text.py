@@ -10,7 +10,13 @@ from gitlease.core.edge import Progress, Task
 from gitlease.core.errors import Invalid, UsageError, shown
 from gitlease.core.frozen import replace
 from gitlease.core.resources.pattern import fold
-from gitlease.core.resources.resource import Resource, name_resource, path_resource, resolve_path
+from gitlease.core.resources.resource import (
+    Resource,
+    check_braces,
+    name_resource,
+    path_resource,
+    resolve_path,
+)
 from gitlease.engine.ports import TaskProblem
 from gitlease.git.yaml_nodes import Node
 from gitlease.settings.sources import Tasks
@@ -186,6 +192,7 @@ def _misshapen(document: Document, found: Field, wanted: str) -> Invalid:
 
 def _path(document: Document, item: Node) -> str:
     try:
+        check_braces(item.text)
         pattern = resolve_path(item.text)
         path_resource(pattern)
     except UsageError as error:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from gitlease.core.errors import GitleaseError, UsageError
 from gitlease.core.lease import same_person
@@ -16,6 +16,7 @@ from gitlease.core.resources.pattern import covers, fold, parse
 from gitlease.core.resources.resource import (
     PATH_PREFIX,
     Resource,
+    check_braces,
     parse_resource,
     path_resource,
     resolve_path,
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from gitlease.git.repository import Repository
     from gitlease.wiring.workspace import Workspace
 
-_BRACES = re.compile(r"(?<!\\)\{([^{}]*,[^{}]*)\}")
 _WILDCARD = re.compile(r"[*?\[\\]")
 _MODULES = ".gitmodules"
 _SHOWN = 80  # characters of a word in a message
@@ -63,17 +63,14 @@ def check_claim(
     Raises UsageError for a name that is no task, is called as a file or folder is, and means no
     lease that is there: whoever typed it may mean either.
     """
-    repository = workspace.repository
-    for resource in resources:
-        if resource.is_path or any_name:
-            continue
-        kind = _kind_of(repository, resource.text)
-        if kind and not _is_known(workspace, resource):
+    for resource in resources if not any_name else ():
+        found = None if resource.is_path else file_called(workspace.repository, resource.text)
+        if found is not None and not _is_known(workspace, resource):
             raise UsageError(
-                f"{resource} is a {kind} here, and no task",
+                f"{resource} is a {found.kind} here, and no task",
                 resource=resource.text,
                 hints=(
-                    f"the {kind} is claimed as {PATH_PREFIX}{resource}",
+                    f"the {found.kind} is claimed as {found.word}",
                     "a name that is no task is claimed with --any",
                 ),
             )
@@ -84,35 +81,40 @@ def check_claim(
 
 def _checked(repository: Repository, word: str, *, path: bool) -> str:
     """A word as the grammar takes it. UsageError for what lies outside, and for braces."""
-    if not isinstance(word, str) or not (path or "/" in word or word.startswith(PATH_PREFIX)):
+    if not isinstance(word, str):
         return word
     text, root = word.removeprefix(PATH_PREFIX), repository.toplevel
+    is_path = path or "/" in word or text != word
     if text.startswith("~") and (home := os.path.expanduser(text)) != text:
-        if root is None or not _lies_in(home, root):
-            raise _outside(word)
-        text = home
-    elif text.startswith("/") and root is not None and not _lies_in(text, root):
-        fixed = text if not (wild := _WILDCARD.search(text)) else text[: wild.start()]
-        fixed = (fixed if not wild else fixed.rpartition("/")[0]).rstrip("/")
-        if fixed and not os.path.lexists(root + fixed) and os.path.lexists(fixed):
-            raise _outside(word)
-    braces = _BRACES.search(text)
-    if braces and not (root and os.path.lexists(os.path.join(root, repository.folder, text))):
-        each = [text[: braces.start()] + x + text[braces.end() :] for x in braces[1].split(",")]
-        raise UsageError(
-            f"{word[:_SHOWN]} has braces, which no pattern expands",
-            resource=word[:_SHOWN],
-            hints=(f"write each of them: {' '.join(each)}"[:500],),
-        )
-    return PATH_PREFIX + text if text.startswith(os.sep) else word
+        text = _from_root(home, root)
+    elif is_path and text.startswith("/") and not (root and _lies_in(text, root)):
+        fixed = _fixed(text)
+        if fixed and not (root and os.path.lexists(root + fixed)) and os.path.lexists(fixed):
+            text = _from_root(text, root)
+    if not text:
+        raise UsageError(f"{word[:_SHOWN]} is outside the repository", resource=word[:_SHOWN])
+    if "{" in text and not os.path.lexists(os.path.join(root or "", repository.folder, text)):
+        check_braces(text)
+    return PATH_PREFIX + text if text.startswith("/") and is_path | (text != word) else word
+
+
+def _fixed(path: str) -> str:
+    """What stands before the first wildcard of a path, whole segments of it."""
+    wild = _WILDCARD.search(path)
+    return (path if wild is None else path[: wild.start()].rpartition("/")[0]).rstrip("/")
+
+
+def _from_root(path: str, root: str | None) -> str:
+    """An absolute path, also by way of symbolic links, as one in the work tree; ``""``: outside."""
+    if root is None or _lies_in(path, root):
+        return path if root is not None else ""
+    fixed = _fixed(path)
+    real = os.path.realpath(fixed)
+    return real + path[len(fixed) :] if _lies_in(real, root) else ""
 
 
 def _lies_in(path: str, root: str) -> bool:
     return path == root or path.startswith(root.rstrip("/") + "/")
-
-
-def _outside(word: str) -> UsageError:
-    return UsageError(f"{word[:_SHOWN]} is outside the repository", resource=word[:_SHOWN])
 
 
 def _refuse_submodule(repository: Repository, resource: Resource) -> None:
@@ -133,16 +135,27 @@ def _refuse_submodule(repository: Repository, resource: Resource) -> None:
             )
 
 
-def _kind_of(repository: Repository, name: str) -> str:
-    """Whether a name is also that of a ``file`` or ``folder``, in this folder or at the root."""
+class NamedFile(NamedTuple):
+    """A ``file`` or ``folder`` that has a name, and how to type it as a path."""
+
+    kind: str
+    word: str
+
+
+def file_called(repository: Repository, name: str) -> NamedFile | None:
+    """What a name is called by as well, in this folder or at the root, in letters of any case."""
     root = repository.toplevel
-    if root is None:
-        return ""
-    for folder in {repository.folder, ""}:
-        place = os.path.join(root, folder, name)
-        if os.path.lexists(place):
-            return "folder" if os.path.isdir(place) else "file"
-    return ""
+    for folder in dict.fromkeys((repository.folder, "")) if root is not None else ():
+        place = os.path.join(root or "", folder)
+        try:
+            names = os.listdir(place)
+        except OSError:
+            continue
+        if found := next((x for x in names if fold(x) == fold(name)), None):
+            kind = "folder" if os.path.isdir(os.path.join(place, found)) else "file"
+            here = folder == repository.folder
+            return NamedFile(kind, f"{PATH_PREFIX}{found}" if here else f"/{found}")
+    return None
 
 
 def _is_known(workspace: Workspace, resource: Resource) -> bool:

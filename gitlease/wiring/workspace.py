@@ -20,7 +20,6 @@ from gitlease.engine.transaction import PATIENCE
 from gitlease.git import libgit2
 from gitlease.git.query import without_secrets
 from gitlease.git.repository import Repository, discover
-from gitlease.git.run import run_git
 from gitlease.git.system_clock import SystemClock
 from gitlease.settings.file import FILE, CommittedFile
 from gitlease.settings.identity import Identity, here, resolve_identity
@@ -302,21 +301,11 @@ def write_default_settings(repository: Repository) -> tuple[str, Fitting] | None
     return path, fitting
 
 
-def is_tracked(repository: Repository, name: str) -> bool:
-    """Whether a file of this name at the root is tracked."""
-    top = repository.toplevel
-    if top is None or not os.path.lexists(os.path.join(top, name)):
-        return False
-    words = ["--literal-pathspecs", "ls-files", "--error-unmatch", "--", name]
-    return run_git(words, cwd=top, timeout=10, repository=True).code == 0
-
-
 __all__ = [
     "Repository",
     "Setting",
     "Workspace",
     "find_repository",
-    "is_tracked",
     "open_workspace",
     "own_process",
     "without_secrets",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
+from dataclasses import replace
 
 import pytest
 from core.values import F001, JO, KIM
@@ -25,8 +26,10 @@ from gitlease.core.errors import (
     WaitTimeout,
 )
 from gitlease.core.lease import Actor
+from gitlease.core.moves.operations import Grant
 from gitlease.core.resources.resource import parse_resource
 from gitlease.engine.answers import ClaimOptions
+from gitlease.engine.sessions import unbind
 
 F002 = parse_resource("F002")
 
@@ -475,6 +478,19 @@ def test_pushing_again_does_not_lengthen_a_lease(begun: World) -> None:
     begun.remote.pushes.extend([Fault.LOST, Fault.LOST])
     with pytest.raises(LeaseLost):
         begun.of(JO).claim([F001], ClaimOptions(ttl=10))
+
+
+def test_what_is_given_back_late_is_given_back(begun: World) -> None:
+    """Nobody goes on with it, so there is nothing to be in time for."""
+    begun.of(JO).claim([F001], ClaimOptions(ttl=10))
+    run = replace(JO, session="run", session_explicit=True)
+    (bound,) = begun.of(run).claim([F001], ClaimOptions(ttl=10, bind=True)).leases
+    grant = Grant(F001, "*", "run", bound.lease_id, bound.token)
+    begun.slowly("push", 11)
+    (freed,) = unbind(begun.of(JO).session, [grant]).leases
+    assert (freed.session, freed.state) == (None, "expired")
+    begun.slowly("push", 0)
+    assert unbind(begun.of(JO).session, [grant]).leases == ()
 
 
 def test_a_claim_read_back_counts_from_its_decision(begun: World) -> None:

@@ -143,13 +143,14 @@ def test_the_policy_of_the_ledger_is_everyones(clones: Clones) -> None:
     assert refused["error"]["code"] == "policy"
 
 
-def test_a_name_that_is_also_a_tracked_file_is_pointed_out(clones: Clones) -> None:
+def test_a_name_that_is_also_a_file_is_pointed_out(clones: Clones) -> None:
     (one,) = clones(1)
     commit_file(one, "Makefile", "all:\n")
-    (one / "NOTES").write_text("not tracked")
+    (one / "NOTES").write_text("not added yet")
     ask(one, "claim", "Makefile", "NOTES", "--any")
     warnings = ask(one, "renew", "Makefile", "NOTES")["warnings"]
-    assert warnings == ["Makefile is a name here, not the file; for the file write path:Makefile"]
+    told = "{0} is a name here, not the file; for that write path:{0}"
+    assert warnings == [told.format("Makefile"), told.format("NOTES")]
     assert ask(one, "claim", "path:Makefile")["warnings"] == []
 
 

@@ -105,7 +105,9 @@ def test_a_done_task_is_not_claimed(ada: Desk) -> None:
     ran = ada.run("claim", "F002")
     assert ran.code == 6
     assert ran.err.startswith("F002 is done, says tasks/F002.md\n")
-    assert "--reopen" not in ran.err
+    error = ada.run("claim", "F002", "--json").json["error"]
+    assert error["hints"] == ["a finished task is claimed again only with --reopen"]
+    assert error["next"] == []  # what overrides a refusal is never there to be pasted
     assert ada.ok("claim", "F002", "--reopen").out.splitlines()[1] == (
         "assigned tasks/F002.md to @ada and set it to todo: commit it"
     )

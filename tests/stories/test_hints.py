@@ -24,7 +24,16 @@ VERBS = {"claim", "dispatch", "done", "next", "queue", "release", "renew", "show
 def test_every_hint_of_a_story_is_accepted(tmp_path: Path) -> None:
     file = tmp_path / "hints"
     stories = [f"tests/stories/test_{name}.py" for name in STORIES]
-    words = [sys.executable, "-m", "pytest", "-n0", "-p", "support.hints", *stories]
+    words = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-n0",
+        "-p",
+        "support.hints",
+        "--every-story",
+        *stories,
+    ]
     path = os.pathsep.join((str(ROOT), str(ROOT / "tests")))
     env = {**os.environ, FILE: str(file), "PYTHONPATH": path}
     done = subprocess.run(

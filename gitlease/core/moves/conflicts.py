@@ -190,7 +190,7 @@ def refuse(op: Claim, stood: list[tuple[Lease, Relation]], policy: Policy, momen
             resource=op.resource.text,
             scope=op.scope,
             conflicts=tuple(x for x, _ in blocking),
-            hints=("a completed task is claimed again only by reopening it",),
+            hints=("a completed task is claimed again only with --reopen",),
         )
 
 

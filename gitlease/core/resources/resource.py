@@ -21,6 +21,7 @@ PATH_PREFIX = "path:"
 
 _NAME = re.compile(r"[A-Za-z0-9._:#@+-]{1,128}")
 _WILDCARDS = frozenset("*?[")
+_BRACES = re.compile(r"(?<![\\\[])\{([^{}]*,[^{}]*)\}")
 _LAYER = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _MAX_SCOPE = 128
 
@@ -69,7 +70,9 @@ def name_resource(word: str) -> Resource:
         raise UsageError(
             f"{_shown(word)} is not a name: 1-128 ASCII letters, digits and . _ - : # @ +",
             resource=word[:128],
-            hints=(f"for a file of that name write {shlex.quote(PATH_PREFIX + word[:60])}",),
+            hints=(f"for a file of that name write {shlex.quote(PATH_PREFIX + word)}",)
+            if len(word) <= 60 and word.isprintable()
+            else (),
         )
     if not word.strip("."):
         raise UsageError(
@@ -161,6 +164,18 @@ def resolve_path(word: str, *, folder: str = "", root: str | None = None) -> str
     if wild and anchored and "/" not in joined:
         joined = "/" + joined
     return joined + "/" if directory and wild else joined
+
+
+def check_braces(word: str) -> None:
+    """UsageError for a path with ``{a,b}``, which gitignore does not expand: what to write."""
+    braces = _BRACES.search(word)
+    if braces is not None:
+        each = [word[: braces.start()] + x + word[braces.end() :] for x in braces[1].split(",")]
+        raise UsageError(
+            f"{_shown(word)} has braces, which no pattern expands",
+            resource=word[:128],
+            hints=(f"write each of them: {' '.join(each)}"[:500],),
+        )
 
 
 def _check_text(word: str) -> None:

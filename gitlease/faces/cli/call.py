@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -106,13 +105,13 @@ class Call:
 
     def resource(self, word: str) -> Resource:
         """The resource that a word means here; a name that is also a file is pointed out."""
-        from gitlease.core.resources.resource import PATH_PREFIX
-        from gitlease.wiring.words import resource_here
+        from gitlease.wiring.words import file_called, resource_here
 
         found = resource_here(self.workspace.repository, word)
-        if not found.is_path and self._is_file(word):
+        file = None if found.is_path else file_called(self.workspace.repository, word)
+        if file is not None:
             self.warnings.append(
-                f"{word} is a name here, not the file; for the file write {PATH_PREFIX}{word}"
+                f"{word} is a name here, not the {file.kind}; for that write {file.word}"
             )
         return found
 
@@ -140,21 +139,15 @@ class Call:
         self.warnings.extend(said)
         return wanted, covered
 
-    def _is_file(self, name: str) -> bool:
-        from gitlease.wiring.workspace import is_tracked
-
-        repository = self.workspace.repository
-        root = repository.toplevel
-        return (
-            root is not None
-            and os.path.lexists(os.path.join(root, name))
-            and is_tracked(repository, name)
-        )
-
     def needs_any(self, name: str) -> bool:
         """Whether a resource is claimed here only with ``--any``: no task file has its name."""
+        from gitlease.wiring.words import file_called
+
         task = self._task(name)
-        return task is not None and self.ledger.edges.is_unknown(task)
+        if task is None or task.task is not None or task.resource.is_path:
+            return False
+        named = file_called(self.workspace.repository, task.resource.text) is not None
+        return named or self.ledger.edges.is_unknown(task)
 
     def is_anothers(self, name: str) -> bool:
         """Whether a resource is a task that its file here assigns to others alone."""
