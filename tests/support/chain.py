@@ -129,6 +129,8 @@ class History:
                 if new.lease_id not in self.grants:
                     self.grants[new.lease_id] = new
                     self.granted_at[new.lease_id] = at
+                    if new.completed:  # done by who did not hold it: its end is its beginning
+                        self.ended_at[new.lease_id] = (at, self._ender(step, new))
                 self.versions[new.lease_id].append(Version(new, at))
 
     @staticmethod
@@ -262,7 +264,7 @@ class _Answers:
         if (*grant.key, person(grant.holder), grant.token) != (*said, lease["token"]):
             yield self._wrong("answer", call, f"was told of {shown}, and history has another one")
         elif call.status in ("released", "completed", "revoked"):
-            if nonce not in self._history.ended_at and not grant.completed:
+            if nonce not in self._history.ended_at:
                 yield self._wrong("answer", call, f"was told that {shown} ended, and it did not")
         elif self._history.position(lease) is None and not self._history.hidden:
             yield self._wrong("answer", call, f"was told of a renewal of {shown} that is none")

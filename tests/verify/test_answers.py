@@ -76,6 +76,9 @@ def play(tmp_path_factory: pytest.TempPathFactory) -> Play:
     made.say("jo", "claim", "F003", "--any")
     made.say("kim", "done", "F002")
     made.say("kim", "list")
+    made.say("jo", "done", "F004", "--any")
+    made.say("kim", "claim", "F005", "--any")
+    made.say("kim", "claim", "F004", "--any", "--reopen")
     return made
 
 
@@ -99,7 +102,7 @@ def test_the_play_is_what_it_seems(play: Play, history: History) -> None:
     assert check_history(play.bare, REF) == []
     assert history.verified is not None
     assert history.verified.hidden == 0
-    assert (len(history.grants), len(history.ended_at)) == (4, 2)
+    assert (len(history.grants), len(history.ended_at)) == (7, 3)
 
 
 def test_a_true_log_agrees(play: Play, history: History) -> None:
