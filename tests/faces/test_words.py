@@ -18,6 +18,7 @@ from support.repos import commit_file, git
 
 import gitlease
 from gitlease.faces.cli.app import ALIASES
+from gitlease.install.hooks.shims import HOOKS, UNMANAGED
 
 pytestmark = pytest.mark.sampled(2)  # each starts real processes
 
@@ -189,12 +190,22 @@ def test_other_names_are_the_same_verbs(jo: Path) -> None:
         assert typed(jo, name, "--help").stdout == typed(jo, verb, "--help").stdout
 
 
-@pytest.mark.parametrize("word", ["unclame", "unlok", "unlcok"])
-def test_a_suggestion_is_never_the_opposite(jo: Path, word: str) -> None:
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [
+        *(("unclame", ["unclaim"]), ("unlok", ["unlock"]), ("delete", ["release"])),
+        *(("lok", ["lock", "log"]), ("caim", ["claim"]), ("lease", []), ("nonsense", [])),
+    ],
+)
+def test_a_suggestion_is_never_the_opposite(jo: Path, word: str, expected: list[str]) -> None:
     refused = typed(jo, word, "X").stderr
-    suggested = re.findall(r"did you mean gitlease (\w+)\?", refused)
-    assert suggested
-    assert all(verb.startswith("un") for verb in suggested)
+    assert re.findall(r"did you mean gitlease (\w+)\?", refused) == expected
+
+
+def test_no_option_is_taken_for_its_negation(jo: Path) -> None:
+    assert "'--commit'" in typed(jo, "claim", "X", "--comit").stderr
+    assert "--no-" not in typed(jo, "claim", "X", "--comit").stderr
+    assert "'--no-commit'" in typed(jo, "claim", "X", "--no-comit").stderr
 
 
 def test_the_version_is_said_in_three_ways(jo: Path) -> None:
@@ -211,6 +222,7 @@ def test_help_shows_verbs_and_pages(jo: Path, tmp_path: Path) -> None:
         page = typed(tmp_path, "help", topic)
         assert (page.returncode, page.stdout[:2], "<!--" in page.stdout) == (0, "# ", False)
     assert typed(jo, "help", "claim").stdout == typed(jo, "claim", "--help").stdout
+    assert typed(jo, "help", "hooks", "install").stdout == typed(jo, "hooks", "--help").stdout
     assert typed(jo, "help", "finish").stdout == typed(jo, "done", "--help").stdout
     wrong = typed(jo, "help", "recipe")
     assert wrong.returncode == 2
@@ -227,48 +239,67 @@ def test_every_page_that_is_named_is_there(jo: Path) -> None:
 
 
 BASH = """
-eval "$({python} -m gitlease completion bash)"
+eval "$(gitlease completion bash)"
 COMP_WORDS=({words} "") COMP_CWORD={at}
 {function} {command}
 printf '%s\\n' "${{COMPREPLY[@]}}"
 """
 
 
+@pytest.fixture
+def completing(jo: Path, tmp_path: Path) -> Callable[[str, str], list[str]]:
+    """What a shell prints for a script, where there are a task and two leases."""
+    commit_file(jo, "tasks/T7.md", "---\nid: T7\nstatus: todo\n---\n")
+    ask(jo, "claim", "deploy-prod", "src/a b/", "--any")
+    program, home = tmp_path / "gitlease", tmp_path / "home"
+    home.mkdir()
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m gitlease "$@"\n')
+    program.chmod(0o755)
+    path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
+
+    def ask_shell(shell: str, script: str) -> list[str]:
+        done = subprocess.run(
+            [shell, "-c", script],
+            cwd=jo,
+            env=clean_env({"PYTHONPATH": ROOT, "PATH": path, "HOME": str(home)}),
+            capture_output=True,
+            encoding="utf-8",
+            timeout=60,
+            check=False,
+        )
+        assert done.stderr == ""
+        return done.stdout.splitlines()
+
+    return ask_shell
+
+
 @pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
 @pytest.mark.parametrize(
-    ("function", "command", "words"),
+    ("function", "words", "expected"),
     [
-        ("_gitlease_completion", "gitlease", "gitlease release"),
-        ("_git_lease", "git", "git lease release"),
+        ("_gitlease_completion", "gitlease release", ["T7", "deploy-prod", r"src/a\ b"]),
+        ("_gitlease_completion", "gitlease nonsense", [""]),
+        ("_git_lease", "git lease release", ["T7", "deploy-prod", r"src/a\ b"]),
+        ("_git_lease", "git -C . lease release", ["T7", "deploy-prod", r"src/a\ b"]),
     ],
 )
 def test_bash_completes_tasks_and_leases(
-    jo: Path, tmp_path: Path, function: str, command: str, words: str
+    completing: Callable[[str, str], list[str]], function: str, words: str, expected: list[str]
 ) -> None:
-    commit_file(jo, "tasks/T7.md", "---\nid: T7\nstatus: todo\n---\n")
-    ask(jo, "claim", "deploy-prod", "--any")
-    program = tmp_path / "gitlease"
-    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m gitlease "$@"\n')
-    program.chmod(0o755)
-    text = BASH.format(
-        python=sys.executable,
-        words=words,
-        at=len(words.split()),
-        function=function,
-        command=command,
-    )
-    path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
-    done = subprocess.run(
-        ["bash", "-c", text],
-        cwd=jo,
-        env=clean_env({"PYTHONPATH": ROOT, "PATH": path}),
-        capture_output=True,
-        encoding="utf-8",
-        timeout=60,
-        check=False,
-    )
-    assert done.stderr == ""
-    assert {"T7", "deploy-prod"} <= set(done.stdout.split())
+    at = len(words.split())
+    script = BASH.format(words=words, at=at, function=function, command=words.split()[0])
+    assert completing("bash", script) == expected
+
+
+@pytest.mark.skipif(shutil.which("fish") is None, reason="there is no fish")
+@pytest.mark.parametrize("words", ["gitlease", "git lease", "git -C . lease"])
+def test_fish_completes_tasks_and_leases(
+    completing: Callable[[str, str], list[str]], words: str
+) -> None:
+    script = f"gitlease completion fish | source; complete -C '{words} release '"
+    assert {*completing("fish", script)} == {"T7", "deploy-prod", "src/a b"}
+    script = f"gitlease completion fish | source; complete -C '{words} renew depl'"
+    assert completing("fish", script) == ["deploy-prod"]
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
@@ -303,6 +334,16 @@ def test_lines_that_are_only_shown_install_nothing(jo: Path, file: str, text: st
     assert typed(jo, "hooks", "install", "--dry-run").returncode == 0
     assert typed(jo, "hooks", "install", "--yes").returncode == 0
     assert (jo / file).read_text() != text
+    hints = ask(jo, "hooks", "status", expect=1)["error"]["hints"]
+    assert (
+        hints
+        == {
+            "lefthook.yml": ["lefthook install"],
+            ".pre-commit-config.yaml": [
+                f"pre-commit install {' '.join(f'-t {x}' for x in HOOKS if x != UNMANAGED)}"
+            ],
+        }[file]
+    )
 
 
 def test_a_folder_of_hooks_that_is_not_ours_is_left_to_its_owner(jo: Path, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import click
 from gitlease.core.errors import GitleaseError, UsageError
 from gitlease.faces.cli import output
 from gitlease.faces.cli.call import Call, Opener, open_real
-from gitlease.faces.cli.verb import CONTEXT, shared_options
+from gitlease.faces.cli.verb import CONTEXT, meant, shared_options
 from gitlease.faces.codes import BROKEN_PIPE, INTERRUPTED
 
 # Verb, its module below this package, and its line in the list of verbs.
@@ -124,13 +124,7 @@ class Verbs(click.Group):
 
 def _no_such_verb(name: str, prog: str) -> UsageError:
     # click suggests commands only since 8.4, and 8.1.7 is enough for everything else.
-    from difflib import get_close_matches
-
-    known = [*MODULES, *ALIASES]
-    near = get_close_matches(name.lower(), known, n=3, cutoff=0.5)
-    if name.lower().startswith("un"):  # never the opposite of what was meant
-        near = [verb for verb in near if verb.startswith("un")]
-    hints = tuple(f"did you mean {prog} {verb}?" for verb in near)
+    hints = tuple(f"did you mean {prog} {verb}?" for verb in meant(name, [*MODULES, *ALIASES]))
     return UsageError(f"unknown command {name[:60]!r}", hints=hints)
 
 
@@ -209,7 +203,10 @@ def _carry_out(call: Call, argv: Sequence[str]) -> int:
         if instruction := os.environ.get(COMPLETE):
             from click.shell_completion import shell_complete
 
-            return shell_complete(app, {"obj": call}, "gitlease", COMPLETE, instruction)
+            try:
+                return shell_complete(app, {"obj": call}, "gitlease", COMPLETE, instruction)
+            except (click.ClickException, GitleaseError):
+                return 0  # nothing to complete; a message would stand in the line being typed
         with app.make_context(call.prog, list(argv), obj=call) as context:
             result: Any = app.invoke(context)
     except click.exceptions.Exit as leaving:
@@ -232,5 +229,7 @@ def _as_ours(call: Call, wrong: click.ClickException) -> UsageError:
     context = getattr(wrong, "ctx", None)
     if context is not None and context.parent is not None:
         call.command = context.info_name
+    if isinstance(wrong, click.NoSuchOption):
+        wrong.possibilities = meant(wrong.option_name, wrong.possibilities or ())
     message = " ".join(wrong.format_message().split()).rstrip(".")
     return UsageError(message[:1].lower() + message[1:])

@@ -110,6 +110,19 @@ class Verb(click.Command):
         _section(formatter, "Exit codes", lines)
 
 
+def meant(word: str, known: Sequence[str]) -> list[str]:
+    """What of ``known`` may be meant by a word that is mistyped, and never its opposite."""
+    from difflib import get_close_matches
+
+    word = word.lower()
+    near = get_close_matches(word, known, n=3, cutoff=0.6)
+    return [x for x in near if _negates(x) == _negates(word) and x != f"re{word}"]
+
+
+def _negates(word: str) -> bool:
+    return word.startswith(("un", "--no-"))
+
+
 def _section(formatter: click.HelpFormatter, title: str, lines: Sequence[str]) -> None:
     formatter.write_paragraph()
     formatter.write(f"{title}:\n")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from gitlease.core.errors import Invalid
 from gitlease.core.frozen import replace
@@ -113,6 +113,13 @@ def _by_husky(place: HookPlace, names: Sequence[str], yes: bool) -> Plan:
     return Plan(place.way, (), _to_add(hooks, f"{HUSKY}/"), (said,))
 
 
+def manager_install(way: Way, names: Iterable[str]) -> str:
+    """What has a manager put its own hooks in place, typed as it is."""
+    if way is Way.LEFTHOOK:
+        return "lefthook install"
+    return "pre-commit install " + " ".join(f"-t {name}" for name in names)
+
+
 def _by_pre_commit(place: HookPlace, names: Sequence[str], yes: bool) -> Plan:
     path = os.path.join(place.top, place.file)
     data = read_file(path) or b""
@@ -122,7 +129,7 @@ def _by_pre_commit(place: HookPlace, names: Sequence[str], yes: bool) -> Plan:
     new = add_to_pre_commit(data if before is None else before, tuple(names))
     if new == data:
         return Plan(place.way)
-    last = "pre-commit install " + " ".join(f"-t {name}" for name in names)
+    last = manager_install(place.way, names)
     if not yes or new is None:
         why = "add this" if new is None else "add this, or let --yes add it"
         said = f"pre-commit runs the hooks here: {why} to repos: in {place.file}"
@@ -156,7 +163,9 @@ def _by_lefthook(place: HookPlace, names: Sequence[str], yes: bool) -> Plan:
         typed = ()
     notes = [f"{LEFTHOOK_SNIPPET} and {place.file} are to be committed"]
     notes += [f"{place.file} is laid out otherwise: add the line to it"] if typed else []
-    return Plan(place.way, tuple(changes), (*typed, "lefthook install"), tuple(notes))
+    return Plan(
+        place.way, tuple(changes), (*typed, manager_install(place.way, names)), tuple(notes)
+    )
 
 
 def _by_nobody(place: HookPlace, names: Sequence[str], yes: bool) -> Plan:

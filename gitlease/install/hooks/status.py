@@ -31,7 +31,7 @@ from gitlease.install.hooks.places import (
     find_place,
     read_file,
 )
-from gitlease.install.hooks.plan import MANAGED
+from gitlease.install.hooks.plan import MANAGED, manager_install
 from gitlease.install.hooks.shims import (
     ANSWER,
     HOOKS,
@@ -53,6 +53,7 @@ class HookState:
 
     ``current`` is None where there is no section to compare; ``program`` is the gitlease that it
     would start, None where there is none. ``problem`` says what is wrong, ``""`` for nothing.
+    ``awaits``: the manager has it in its file, and has not put its own hook in place.
     """
 
     name: str
@@ -62,6 +63,7 @@ class HookState:
     current: bool | None = None
     program: str | None = None
     problem: str = ""
+    awaits: bool = False
 
 
 def hook_states(repository: Repository) -> tuple[HookState, ...]:
@@ -143,18 +145,19 @@ def _managed(place: HookPlace, name: str) -> HookState | None:
     data = found or b""
     if place.way is Way.PRE_COMMIT:
         called, made = pre_commit_hooks(data), PRE_COMMIT_MADE
-        tell = f"pre-commit install -t {name}"
     elif place.way is Way.LEFTHOOK:
         snippet = read_file(os.path.join(place.top, LEFTHOOK_SNIPPET))
-        called, made, tell = lefthook_hooks(snippet, data), LEFTHOOK_MADE, "lefthook install"
+        called, made = lefthook_hooks(snippet, data), LEFTHOOK_MADE
     else:
         return None
     if name not in called:
         return None
     hook = os.path.join(place.folder, name)
     live = made.search(read_file(hook) or b"") is not None and os.access(hook, os.X_OK)
+    tell = manager_install(place.way, [name])
     problem = "" if live else f"git does not call {place.way.value} yet: {tell}"
-    return HookState(name=name, way=place.way.value, live=live, problem=problem)
+    way = place.way.value
+    return HookState(name=name, way=way, live=live, problem=problem, awaits=not live)
 
 
 def _answers(place: HookPlace, name: str, *, files: bool) -> bool:

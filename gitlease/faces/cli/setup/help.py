@@ -10,7 +10,7 @@ import click
 
 from gitlease.core.errors import UsageError
 from gitlease.faces.cli import output
-from gitlease.faces.cli.verb import Verb
+from gitlease.faces.cli.verb import Verb, meant
 
 if TYPE_CHECKING:
     from gitlease.faces.cli.call import Call
@@ -18,23 +18,44 @@ if TYPE_CHECKING:
 DOCS = os.path.join(os.path.dirname(__file__), "..", "..", "..", "docs")
 PAGE = ".md"
 SHELLS = ("bash", "zsh", "fish")
+# Bash has words with blanks only in an own script: click's splits what it completes at them.
+BASH = """\
+_gitlease_completion_from() {
+    local at=$1 line IFS=' '
+    while IFS= read -r line; do
+        [[ -z $line ]] || COMPREPLY+=("$(printf '%q' "${line#*,}")")
+    done < <(COMP_WORDS="gitlease ${COMP_WORDS[*]:at+1}" COMP_CWORD=$((COMP_CWORD - at)) \\
+        _GITLEASE_COMPLETE=bash_complete gitlease)
+}
+_gitlease_completion() {
+    _gitlease_completion_from 0
+}
+complete -o nosort -F _gitlease_completion gitlease 2> /dev/null ||
+    complete -F _gitlease_completion gitlease
+"""
 # What makes `git lease <TAB>` complete as well, through git's own completion.
 FOR_GIT = {
     "bash": """
 _git_lease() {
-    local IFS=$'\\n' line
-    for line in $(COMP_WORDS="gitlease ${COMP_WORDS[*]:2}" COMP_CWORD=$((COMP_CWORD - 1)) \\
-        _GITLEASE_COMPLETE=bash_complete gitlease); do
-        COMPREPLY+=("${line#*,}")
-    done
+    local at=1
+    while [[ ${COMP_WORDS[at]} != lease ]]; do at=$((at + 1)); done
+    _gitlease_completion_from "$at"
 }
 """,
     "zsh": """
 _git-lease() { _gitlease_completion; }
 """,
     "fish": """
+function _gitlease_git_completion
+    set -l words (commandline -opc)
+    set -e words[1..(contains --index lease $words)]
+    set -l typed (string escape -- gitlease $words | string join ' ') (commandline -ct)
+    env _GITLEASE_COMPLETE=bash_complete COMP_WORDS="$typed" \\
+        COMP_CWORD=(math (count $words) + 1) gitlease |
+        string replace --filter --regex '^[^,]*,' ''
+end
 complete --no-files --command git --condition '__fish_seen_subcommand_from lease' \\
-    --arguments '(_gitlease_completion)'
+    --arguments '(_gitlease_git_completion)'
 """,
 }
 
@@ -55,9 +76,10 @@ Without a word it lists both. A page is Markdown where it is piped.""",
     done="shown",
     session=False,
 )
-@click.argument("word", metavar="[VERB|TOPIC]", required=False)
+@click.argument("words", metavar="[VERB|TOPIC]", nargs=-1)
 @click.pass_context
-def help_verb(ctx: click.Context, *, word: str | None) -> None:
+def help_verb(ctx: click.Context, *, words: tuple[str, ...]) -> None:
+    word = words[0] if words else None  # `help hooks install` is about hooks
     call: Call = ctx.find_root().obj
     text = _text(ctx, word)
     page = word in topics()
@@ -75,10 +97,7 @@ def _text(ctx: click.Context, word: str | None) -> str:
             return re.sub(r"<!-- .*? -->\n", "", file.read())
     verb = verbs.get_command(root, word)
     if verb is None:
-        from difflib import get_close_matches
-
-        known = [*verbs.list_commands(root), *topics()]
-        near = get_close_matches(word.lower(), known, n=3, cutoff=0.5)
+        near = meant(word, [*verbs.list_commands(root), *topics()])
         hints = tuple(f"did you mean {root.info_name} help {x}?" for x in near)
         raise UsageError(f"no verb and no topic is called {word[:60]!r}", hints=hints)
     with click.Context(verb, info_name=verb.name, parent=root) as context:
@@ -128,13 +147,15 @@ what this clone knows; also of `git lease`, where git's own completion is loaded
 @click.argument("shell", metavar="|".join(SHELLS), type=click.Choice(SHELLS))
 @click.pass_context
 def completion_verb(ctx: click.Context, *, shell: str) -> None:
-    from click.shell_completion import BashComplete, FishComplete, ZshComplete
+    from click.shell_completion import FishComplete, ZshComplete
 
     from gitlease.faces.cli.app import COMPLETE
 
-    kinds = {"bash": BashComplete, "zsh": ZshComplete, "fish": FishComplete}
-    kind = kinds[shell](ctx.find_root().command, {}, "gitlease", COMPLETE)
-    # Not its source(): that starts a bash to learn its version, where another shell may read this.
-    script = (kind.source_template % kind.source_vars()).rstrip("\n") + "\n" + FOR_GIT[shell]
+    script = BASH
+    if shell != "bash":
+        kind = {"zsh": ZshComplete, "fish": FishComplete}[shell]
+        made = kind(ctx.find_root().command, {}, "gitlease", COMPLETE)
+        script = (made.source_template % made.source_vars()).rstrip("\n") + "\n"
+    script += FOR_GIT[shell]
     call: Call = ctx.find_root().obj
     call.answer({"shell": shell, "script": script}, show=lambda: print(script, end=""))

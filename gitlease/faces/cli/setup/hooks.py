@@ -148,6 +148,15 @@ def _show(call: Call, states: Sequence[HookState]) -> int | None:
         return None
     if not call.json:
         show()
-    hints = (call.typed("hooks", "install"),)
-    error = Violations(f"not live: {', '.join(missing)}", hints=hints)
+    error = Violations(f"not live: {', '.join(missing)}", hints=_hints(call, states))
     return refusals.tell(call, error, body=body)
+
+
+def _hints(call: Call, states: Sequence[HookState]) -> tuple[str, ...]:
+    from gitlease.install.hooks.places import Way
+    from gitlease.install.hooks.plan import manager_install
+
+    awaiting = [s for s in states if s.awaits]
+    hints = [manager_install(Way(s.way), [x.name for x in awaiting]) for s in awaiting[:1]]
+    ours = any(not s.live and not s.awaits for s in states)
+    return (*hints, *([call.typed("hooks", "install")] if ours else []))
