@@ -1,19 +1,21 @@
 """What a settings file says: every value checked by the schema, and refused with its line.
 
 Every value is a text until the schema says otherwise: ``no`` is not a boolean by itself, ``1:30``
-is no number.
+is no number. In a file of a newer schema, keys that are not known here are passed over with a
+warning, so that a team can update one by one; what is known is checked as ever.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from gitlease.core.errors import Invalid, UsageError, shown
 from gitlease.git.yaml_nodes import BadYaml, Node, Shape, fields_of, read_fields
 from gitlease.settings.file import FILE
-from gitlease.settings.schema import KEYS, SECTIONS, Form, Found, Key, near
+from gitlease.settings.schema import KEYS, NEWER, SECTIONS, Form, Found, Key, near
 
-SCHEMA = "1"
+SCHEMA = 1
 
 
 def parse_settings(data: bytes) -> dict[str, Found]:
@@ -29,33 +31,36 @@ def parse_settings(data: bytes) -> dict[str, Found]:
 
 
 def _settings(text: str) -> dict[str, Found]:
+    fields = read_fields(text, "the file")
+    number = _schema(fields[NEWER]) if NEWER in fields else SCHEMA
     found: dict[str, Found] = {}
-    for name, node in read_fields(text, "the file").items():
-        if name == "schema":
-            _check_schema(node)
-        elif name in KEYS:
+    if number > SCHEMA:
+        found[NEWER] = Found([], f"{FILE}:{fields[NEWER].line}")
+    for name, node in fields.items():
+        if name in KEYS:
             _take(found, KEYS[name], node)
         elif name in SECTIONS:
             for word, inner in {} if node.unset else fields_of(node, name).items():
                 dotted = f"{name}.{word}"
-                if dotted not in KEYS:
-                    raise _unknown(inner, dotted, [k for k in KEYS if k.startswith(name + ".")])
-                _take(found, KEYS[dotted], inner)
-        else:
-            raise _unknown(node, name, ["schema", *SECTIONS, *KEYS])
+                if dotted in KEYS:
+                    _take(found, KEYS[dotted], inner)
+                else:
+                    _unknown(found, inner, dotted, [k for k in KEYS if k.startswith(f"{name}.")])
+        elif name != NEWER:
+            _unknown(found, node, name, [NEWER, *SECTIONS, *KEYS])
     return found
 
 
 def _take(found: dict[str, Found], key: Key, node: Node) -> None:
     if node.unset:
         return
-    value = _value(key, node)
+    value = _value(found, key, node)
     if problem := key.problem(value):
         raise _bad(node.line, f"{key.name} {problem}")
     found[key.name] = Found(value, f"{FILE}:{node.line}")
 
 
-def _value(key: Key, node: Node) -> Any:
+def _value(found: dict[str, Found], key: Key, node: Node) -> Any:
     if key.form is Form.WORD:
         return _word(key, node, key.name)
     if key.form is Form.LIST:
@@ -64,7 +69,8 @@ def _value(key: Key, node: Node) -> Any:
     for name, inner in fields_of(node, key.name).items():
         dotted = f"{key.name}.{shown(name)}"
         if key.members and name not in key.members:
-            raise _unknown(inner, dotted, [f"{key.name}.{member}" for member in key.members])
+            _unknown(found, inner, dotted, [f"{key.name}.{member}" for member in key.members])
+            continue
         _read(key, name, f"a key of {key.name}", inner.line)
         if not inner.unset:
             value[name] = (_list if key.form is Form.LISTS else _word)(key, inner, dotted)
@@ -87,20 +93,20 @@ def _list(key: Key, node: Node, name: str) -> list[Any]:
     return [_word(key, item, f"an entry of {name}") for item in items]
 
 
-def _check_schema(node: Node) -> None:
-    if node.unset or node.text == SCHEMA:
-        return
-    word = node.text or node.shape.value
-    if word.isascii() and word.isdigit() and int(word[:9]) > int(SCHEMA):
-        raise _bad(
-            node.line, f"schema {shown(word)} is newer than this gitlease", "update gitlease"
-        )
-    raise _bad(node.line, f"schema is {SCHEMA}, not {shown(word)}")
+def _schema(node: Node) -> int:
+    word = str(SCHEMA) if node.unset else node.text or node.shape.value
+    if not re.fullmatch("[1-9][0-9]{0,8}", word):
+        raise _bad(node.line, f"schema is a number like {SCHEMA}, not {shown(word)}")
+    return int(word)
 
 
-def _unknown(node: Node, name: str, siblings: list[str]) -> Invalid:
-    hint = near(name, [*KEYS, *siblings]) or f"known keys: {', '.join(siblings)}"
-    return _bad(node.line, f"unknown key {shown(name)}", hint)
+def _unknown(found: dict[str, Found], node: Node, name: str, siblings: list[str]) -> None:
+    said = f"unknown key {shown(name)}"
+    if NEWER not in found:
+        hint = near(name, [*KEYS, *siblings]) or f"known keys: {', '.join(siblings)}"
+        raise _bad(node.line, said, hint)
+    newer = f"the file's schema is newer than {SCHEMA}, which this gitlease knows: update it"
+    found[NEWER].value.append(f"{FILE}:{node.line}: {said} is passed over; {newer}")
 
 
 def _bad(line: int, message: str, *hints: str) -> Invalid:

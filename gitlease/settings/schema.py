@@ -15,6 +15,8 @@ from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import GLOBAL_LAYER, parse_layer, path_resource, resolve_path
 
 MAX_SESSION = 128
+NEWER = "schema"
+"""Found where a file's schema is newer than ours: its value are warnings of keys passed over."""
 BACKLOG_FOLDERS = frozenset({"backlog", ".backlog"})
 
 Reader = Callable[[str, str], Any]

@@ -22,6 +22,7 @@ from gitlease.settings.file import (
 from gitlease.settings.schema import (
     GIT_KEYS,
     KEYS,
+    NEWER,
     SESSION_KEY,
     Found,
     near,
@@ -90,6 +91,12 @@ class Settings:
         """
         decided: bool | None = self.found["tasks.handles"].value
         return usual_handles(self.tasks.files) if decided is None else decided
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What a file of a newer schema has that is not known here."""
+        newer = self.found.get(NEWER)
+        return () if newer is None else tuple(newer.value)
 
     def table(self) -> tuple[Setting, ...]:
         """Every setting, in the order of the file's schema, fit for JSON and free of secrets."""

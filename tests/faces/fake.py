@@ -190,7 +190,9 @@ class Desk:
             repository=SimpleNamespace(
                 folder=self.folder, toplevel=self.toplevel, common_dir="/nowhere"
             ),
-            settings=SimpleNamespace(table=lambda: self.settings, landing_release="never"),
+            settings=SimpleNamespace(
+                table=lambda: self.settings, landing_release="never", warnings=()
+            ),
             location=SimpleNamespace(name=None, url=None),
             identity=SimpleNamespace(
                 actor=actor,

@@ -230,6 +230,7 @@ def _as_ours(call: Call, wrong: click.ClickException) -> UsageError:
     if context is not None and context.parent is not None:
         call.command = context.info_name
     if isinstance(wrong, click.NoSuchOption):
-        wrong.possibilities = meant(wrong.option_name, wrong.possibilities or ())
+        near = meant(wrong.option_name, wrong.possibilities or ())
+        wrong = click.NoSuchOption(wrong.option_name, possibilities=near)
     message = " ".join(wrong.format_message().split()).rstrip(".")
     return UsageError(message[:1].lower() + message[1:])

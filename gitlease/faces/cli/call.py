@@ -78,6 +78,7 @@ class Call:
                 no_session=self.no_session,
                 **options,
             )
+            self.warnings += self._opened.settings.warnings
         return self._opened
 
     def open_as(self, change: Callable[[Workspace], Workspace]) -> None:
