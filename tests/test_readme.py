@@ -138,8 +138,10 @@ def test_the_readme_is_short_and_leads_to_every_page() -> None:
     text = README.read_text(encoding="utf-8")
     assert len(text.encode()) <= 10_240
     linked = re.findall(r"\]\(gitlease/docs/([a-z-]+)\.md\)", text)
-    assert sorted(linked) == sorted(file.stem for file in DOCS.iterdir())
-    examples_of = [x.stem for x in DOCS.iterdir() if EXAMPLE.search(x.read_text(encoding="utf-8"))]
+    assert sorted(linked) == sorted(file.stem for file in DOCS.glob("*.md"))
+    examples_of = [
+        x.stem for x in DOCS.glob("*.md") if EXAMPLE.search(x.read_text(encoding="utf-8"))
+    ]
     assert not set(examples_of) - set(WITH_EXAMPLES), "their examples are run"
 
 

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from support.clock import ManualClock
+from support.documents import held_to_schema
 from support.service import LeaseService
 from support.session import ledger_session
 from support.tasks import MemoryTasks
@@ -143,7 +144,7 @@ class Ran:
     @property
     def json(self) -> Any:
         """The document on standard output, which must be all that is there."""
-        return json.loads(self.out)
+        return held_to_schema(json.loads(self.out))
 
 
 @dataclass

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.documents import held_to_schema
 from support.fences import clean_env
 from support.remotes import Remote
 from support.repos import assert_untouched, commit_file, git, snapshot
@@ -42,7 +43,7 @@ def ask(cwd: Path, *argv: str, expect: int = 0) -> Any:
     """Run it with --json; the document."""
     done = gitlease(cwd, *argv, "--json")
     assert done.returncode == expect, done
-    return json.loads(done.stdout)
+    return held_to_schema(json.loads(done.stdout))
 
 
 def test_one_wins_and_the_other_is_told_by_whom(clones: Clones) -> None:

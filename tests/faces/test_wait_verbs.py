@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from faces.fake import NOON, Desk, make_desks
 from support.clock import ManualClock
+from support.documents import watched
 from support.tasks import task
 
 from gitlease.core.edge import Task
@@ -202,7 +203,7 @@ def test_watch_gives_a_program_a_line_for_each_event(desks: tuple[Desk, Desk]) -
     later(ada, 10, "claim", "F001", "--session", "s1")
     later(ada, 20, "release", "F001", "--session", "s1")
     ran = bob.ok("watch", "--json", "--timeout", "40s", terminal=True)
-    claimed, released, available = map(json.loads, ran.out.splitlines())
+    claimed, released, available = (watched(json.loads(line)) for line in ran.out.splitlines())
     assert list(claimed) == [*EVENT, "lease"]
     assert {key: claimed[key] for key in EVENT} == {
         "schema": 1,

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.documents import held_to_schema
 from support.fences import clean_env
 from support.repos import commit_file, git
 
@@ -43,7 +44,7 @@ def typed(
 def ask(cwd: Path, *argv: str, expect: int = 0) -> Any:
     done = typed(cwd, *argv, "--json")
     assert done.returncode == expect, done
-    return json.loads(done.stdout)
+    return held_to_schema(json.loads(done.stdout))
 
 
 @pytest.fixture
@@ -227,6 +228,15 @@ def test_help_shows_verbs_and_pages(jo: Path, tmp_path: Path) -> None:
     wrong = typed(jo, "help", "recipe")
     assert wrong.returncode == 2
     assert "hint: did you mean gitlease help recipes?\n" in wrong.stderr
+
+
+def test_schemas_are_printed_without_a_repository(tmp_path: Path) -> None:
+    settings = json.loads(typed(tmp_path, "config", "--schema").stdout)
+    assert settings["properties"]["lease"]["properties"]["ttl"]["default"] == "15m"
+    answers = json.loads(typed(tmp_path, "config", "--schema=answers").stdout)
+    assert set(answers["required"]) == {"schema", "ok", "command"}
+    assert ask(tmp_path, "config", "--schema=answers")["document"] == answers
+    assert typed(tmp_path, "config", "--schema", "lease.ttl").returncode == 2
 
 
 def test_every_page_that_is_named_is_there(jo: Path) -> None:

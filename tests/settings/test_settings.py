@@ -11,7 +11,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
+import yaml
+from support.documents import DOCS, settings_schema, written
 from support.repos import git
 
 from gitlease.core.errors import GitleaseError, Invalid, UsageError
@@ -371,6 +374,18 @@ def test_a_newer_schema_has_keys_that_are_passed_over_with_a_warning(repo: Path)
         )
     write(repo, "schema: 2\n")
     assert load(repo).warnings == ()
+
+
+def test_the_published_schema_is_that_of_the_table() -> None:
+    published = (DOCS / "settings.schema.json").read_text(encoding="utf-8")
+    assert published == written(settings_schema()), "python tests/support/documents.py"
+    validator = jsonschema.Draft202012Validator(settings_schema())
+    whole, text = yaml.load(FULL, yaml.BaseLoader), default_yaml()  # as the file is read: texts
+    validator.validate(whole)
+    validator.validate(yaml.load(text, yaml.BaseLoader))
+    validator.validate(yaml.load(re.sub(r"(?m)^#(?=  |\w+:)", "", text), yaml.BaseLoader))
+    for bad in ({"lease": {"colour": 1}}, {"guard": {"mode": "on"}}, {"lease": {"ttl": "soon"}}):
+        assert not validator.is_valid(whole | bad)
 
 
 def test_the_whole_schema(repo: Path) -> None:

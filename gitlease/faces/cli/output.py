@@ -11,6 +11,7 @@ from typing import Any
 
 from gitlease.core.errors import clean
 
+DOCS = os.path.join(os.path.dirname(__file__), "..", "..", "docs")
 FOLDED = 40  # how wide a column stays where a table is wider than the terminal
 
 

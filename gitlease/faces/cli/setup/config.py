@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
 from gitlease.core.errors import UsageError
 from gitlease.faces.cli import output
-from gitlease.faces.cli.output import Row
+from gitlease.faces.cli.output import DOCS, Row
 from gitlease.faces.cli.verb import Verb, flag
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from gitlease.faces.cli.call import Call
 
+SCHEMAS = ("settings", "answers")
 LEDGER, BUILT_IN = "ledger", "built-in"
 
 
@@ -48,6 +50,7 @@ it.""",
     examples=(
         "gitlease config",
         "gitlease config lease.ttl 30m",
+        "gitlease config --schema > .gitlease.schema.json    # for an editor",
         "gitlease config --ledger",
         "gitlease config --ledger ttl_max 4h",
         "gitlease config --ledger edges.abandoned_after 14d",
@@ -57,14 +60,34 @@ it.""",
     done="shown, or set",
     cached=True,
     session=False,
+    bare={"--schema": "settings"},
 )
 @click.argument("key", metavar="[KEY", required=False)
 @click.argument("value", metavar="[VALUE]]", required=False)
 @flag("--ledger", help="The ledger's policy instead of this clone's settings.")
+@click.option(
+    "--schema",
+    metavar="[=NAME]",
+    type=click.Choice(SCHEMAS),
+    help="Print the JSON schema of .gitlease.yaml (settings), or of what --json prints (answers).",
+)
 @click.pass_obj
 def config_verb(
-    call: Call, *, key: str | None, value: str | None, ledger: bool, cached: bool
+    call: Call,
+    *,
+    key: str | None,
+    value: str | None,
+    ledger: bool,
+    schema: str | None,
+    cached: bool,
 ) -> None:
+    if schema is not None:
+        if ledger or cached or key is not None:
+            raise UsageError("--schema stands alone")
+        with open(os.path.join(DOCS, f"{schema}.schema.json"), encoding="utf-8") as file:
+            text = file.read()
+        call.answer({"document": json.loads(text)}, show=lambda: print(text, end=""))
+        return
     if cached and (not ledger or value is not None):
         raise UsageError("--cached goes with showing --ledger alone")
     if ledger:

@@ -15,7 +15,6 @@ from gitlease.faces.cli.verb import Verb, meant
 if TYPE_CHECKING:
     from gitlease.faces.cli.call import Call
 
-DOCS = os.path.join(os.path.dirname(__file__), "..", "..", "..", "docs")
 PAGE = ".md"
 SHELLS = ("bash", "zsh", "fish")
 # Bash has words with blanks only in an own script: click's splits what it completes at them.
@@ -62,7 +61,7 @@ complete --no-files --command git --condition '__fish_seen_subcommand_from lease
 
 def topics() -> list[str]:
     """The pages that ``help`` shows beside those of the verbs."""
-    return sorted(x.removesuffix(PAGE) for x in os.listdir(DOCS) if x.endswith(PAGE))
+    return sorted(x.removesuffix(PAGE) for x in os.listdir(output.DOCS) if x.endswith(PAGE))
 
 
 @click.command(
@@ -93,7 +92,7 @@ def _text(ctx: click.Context, word: str | None) -> str:
     if word is None:
         return f"{root.get_help()}\n\nTopics of `{root.info_name} help`: {', '.join(topics())}"
     if word in topics():
-        with open(os.path.join(DOCS, word + PAGE), encoding="utf-8") as file:
+        with open(os.path.join(output.DOCS, word + PAGE), encoding="utf-8") as file:
             return re.sub(r"<!-- .*? -->\n", "", file.read())
     verb = verbs.get_command(root, word)
     if verb is None:
