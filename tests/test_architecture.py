@@ -78,6 +78,7 @@ EXCEPTIONS = {
     "gitlease.wiring.verify": {"os.environ"},
     "gitlease.wiring.running": {"os.environ"},  # the environment that a command gets
     "gitlease.faces.cli.app": {"os.environ"},  # the shell's own way to ask for completions
+    "gitlease.faces.cli.output": {"os.environ"},  # what a terminal is said to be able to
     "gitlease.faces.cli.setup.demo": {"subprocess", "os.environ"},  # it plays the real command
 }
 # The pure packages have no clock, no dice and no I/O; the engine throws dice only to pause.

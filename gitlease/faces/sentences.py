@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from gitlease.core import instant
@@ -29,8 +29,13 @@ def rfc3339(at: datetime) -> str:
 
 
 def clock_time(at: datetime, now: datetime) -> str:
-    """The time of day in UTC, with the date when that is not today."""
-    return at.strftime("%H:%M:%SZ") if at.date() == now.date() else rfc3339(at)
+    """The time of day in UTC, with the date when that is not today.
+
+    Where ``now`` is told by another clock, the time by that one as well.
+    """
+    today = at.date() == now.astimezone(UTC).date()
+    here = f" ({at.astimezone(now.tzinfo):%H:%M} here)" if now.utcoffset() else ""
+    return (at.strftime("%H:%M:%SZ") if today else rfc3339(at)) + here
 
 
 def whose(view: LeaseView) -> str:

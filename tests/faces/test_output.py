@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import re
 import sys
+import time
 
 import pytest
 from faces.fake import Desk, make_desks
@@ -88,6 +90,66 @@ def test_a_narrow_terminal_loses_nothing(ada: Desk, monkeypatch: pytest.MonkeyPa
     out = ada.ok("list", terminal=True).out
     assert all(said in out for said in ("ada@example.com", "src/auth", "my-other-session"))
     assert sum(line.count("deep") for line in out.splitlines()) == 20
+
+
+@pytest.mark.parametrize("columns", [40, 80, 120, 200])
+@pytest.mark.parametrize("words", [["list"], ["log"], ["status"], ["show", "F001"], ["queue"]])
+def test_no_line_is_wider_than_the_terminal(
+    ada: Desk, monkeypatch: pytest.MonkeyPatch, columns: int, words: list[str]
+) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setenv("COLUMNS", str(columns))
+    ada.ok("claim", "deep/" * 20, "--reason", "a reason of quite a few words " * 3)
+    out = ada.ok(*words, terminal=True).out
+    assert max(map(len, out.splitlines())) <= columns
+    told = re.sub(r"\s", "", out)
+    if words[0] in ("list", "log"):  # it is folded, anywhere, and all of it is there
+        assert told.count("p") >= 20
+        assert told.count("/") >= 19
+        assert columns < 200 or "deep/" * 19 + "deep" in told
+    if words[0] not in ("status", "queue"):
+        assert "F001" in out
+    assert "…" not in out
+
+
+def test_scripts_have_their_lines_on_a_terminal_too(ada: Desk) -> None:
+    plain = ada.ok("list").out
+    assert ada.ok("list", "--porcelain", terminal=True).out == plain
+    assert ada.ok("--porcelain", "list", terminal=True).out == plain
+    assert ada.ok("list", "-z").out == plain.replace("\n", "\0")
+    assert ada.ok("show", "F001", "-z", terminal=True).out == ada.ok("show", "F001").out.replace(
+        "\n", "\0"
+    )
+    assert "WHOSE" in ada.ok("list", terminal=True).out, "the next command is as ever"
+
+
+def test_colours_are_as_they_are_asked_for(ada: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b[3" in ada.ok("list", "--color", "always").out
+    monkeypatch.delenv("NO_COLOR")
+    assert "\x1b" not in ada.ok("list", "--color=never", terminal=True).out
+    ada.run("claim", "src/auth/", terminal=True)
+    refused = ada.run("claim", "src/auth/x", terminal=True).err
+    assert re.search(r"\x1b\[31m.* is held by .*\x1b\[0m\n", refused)
+    assert re.search(r"\x1b\[2mhint: .*\x1b\[0m\n", refused)
+    assert "\x1b" not in ada.run("claim", "src/auth/x").err
+    assert "\x1b" not in ada.run("claim", "src/auth/x", "--color", "never", terminal=True).err
+
+
+def test_a_terminal_gets_the_time_of_its_place_as_well(
+    ada: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", "XXX-3:30")
+    time.tzset()
+    try:
+        told = ada.ok("show", "F001", terminal=True).out
+        assert "until 12:15:00Z (15:45 here), expires in 15m\n" in told
+        assert "here" not in ada.ok("show", "F001").out
+        error = ada.run("claim", "src/auth/", "--json", terminal=True).json["error"]
+        assert "here" not in error["message"]
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 def test_rich_is_for_terminals_alone(ada: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,7 +245,7 @@ def test_a_narrow_encoding_spells_out_what_it_cannot_show(
 ) -> None:
     raw = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding="ascii"))
-    output.tolerate_any_encoding()
+    output.begin()
     output.line("größe")
     sys.stdout.flush()
     assert raw.getvalue() == b"gr\\xf6\\xdfe\n"

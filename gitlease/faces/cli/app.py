@@ -161,14 +161,14 @@ def application() -> click.Group:
                 callback=show_version,
                 help="Print the version.",
             ),
-            *shared_options(session=True),
+            *shared_options(session=True, verb=False),
         ],
     )
 
 
 def run(argv: Sequence[str], *, prog: str = "gitlease", opener: Opener = open_real) -> int:
     """Carry out one command line and give its exit status; nothing is raised."""
-    output.tolerate_any_encoding()
+    output.begin()
     options = list(argv)[: argv.index("--")] if "--" in argv else list(argv)
     call = Call(prog=prog, opener=opener, json="--json" in options)
     try:

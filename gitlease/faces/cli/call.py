@@ -99,10 +99,10 @@ class Call:
         return self.workspace.identity.actor
 
     def now(self) -> datetime:
-        """The service's clock; this machine's before there is a service."""
-        if self._opened is None:
-            return moment_of(time.time_ns() // 1_000_000)
-        return moment_of(self._opened.ledger.clock.now().wall_ms)
+        """The service's clock; this machine's before there is a service. A person's local time."""
+        told = None if self._opened is None else self._opened.ledger.clock.now().wall_ms
+        now = moment_of(time.time_ns() // 1_000_000 if told is None else told)
+        return now.astimezone() if output.on_terminal() and not self.json else now
 
     def resource(self, word: str) -> Resource:
         """The resource that a word means here; a name that is also a file is pointed out."""

@@ -7,12 +7,13 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TextIO
 
 from gitlease.core.errors import clean
 
 DOCS = os.path.join(os.path.dirname(__file__), "..", "..", "docs")
-FOLDED = 40  # how wide a column stays where a table is wider than the terminal
+NARROW = 8  # how far a column shrinks where a table is wider than the terminal
+RED, YELLOW, DIM, PLAIN = "\x1b[31m", "\x1b[33m", "\x1b[2m", "\x1b[0m"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +25,27 @@ class Row:
     style: str = ""
 
 
+@dataclass
+class OutputForm:
+    """How to print, as it was asked for: ``end`` ends each line of fields."""
+
+    color: str = "auto"
+    porcelain: bool = False
+    end: str = "\n"
+
+
+FORM = OutputForm()  # of this process, as its streams are
+
+
 def on_terminal() -> bool:
-    """Whether standard output is read by a person."""
-    return sys.stdout.isatty()
+    """Whether standard output is for a person: a terminal, or colours that were asked for."""
+    return not FORM.porcelain and (FORM.color == "always" or sys.stdout.isatty())
+
+
+def _in_color(stream: TextIO) -> bool:
+    """By the option, else by https://no-color.org and whether it is a terminal."""
+    usual = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb" and stream.isatty()
+    return not FORM.porcelain and {"always": True, "never": False}.get(FORM.color, usual)
 
 
 def document(content: dict[str, Any]) -> None:
@@ -50,10 +69,11 @@ def lines(texts: Iterable[str]) -> None:
         line(text)
 
 
-def aside(text: str) -> None:
+def aside(text: str, style: str = "") -> None:
     """Print one line that is not the answer: a warning, a hint, a refusal."""
     sys.stdout.flush()  # where both go to one place, what was said first comes first
-    print(_paragraph(text), file=sys.stderr)
+    said = _paragraph(text)
+    print(f"{style}{said}{PLAIN}" if style and _in_color(sys.stderr) else said, file=sys.stderr)
 
 
 def _paragraph(text: str) -> str:
@@ -64,23 +84,23 @@ def _paragraph(text: str) -> str:
 def warn(warnings: Sequence[str]) -> None:
     """Print each warning once."""
     for text in dict.fromkeys(warnings):
-        aside(f"warning: {text}")
+        aside(f"warning: {text}", YELLOW)
 
 
 def hint(hints: Sequence[str]) -> None:
     """Print hints: commands to type, or sentences."""
     for text in hints:
-        aside(f"hint: {text}")
+        aside(f"hint: {text}", DIM)
 
 
 def table(headings: Sequence[str], rows: Sequence[Row], *, otherwise: str = "") -> None:
-    """An aligned table for a person; for a pipe one tab-separated line a row, nothing cut off.
+    """An aligned table for a person; for programs one tab-separated line a row, nothing cut off.
 
     ``otherwise`` is what a person is told where there are no rows.
     """
     if not on_terminal():
         for row in rows:
-            print("\t".join(_field(text) for text in row.fields))
+            print("\t".join(_field(text) for text in row.fields), end=FORM.end)
     elif rows:
         _rich_table(headings, rows)
     elif otherwise:
@@ -98,39 +118,73 @@ def _rich_table(headings: Sequence[str], rows: Sequence[Row]) -> None:
     from rich.text import Text
 
     console = Console(highlight=False)
-    shown = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    if FORM.color == "always":
+        console = Console(highlight=False, force_terminal=True, no_color=False)
+    elif FORM.color == "never":
+        console = Console(highlight=False, color_system=None)
     used = [i for i, _ in enumerate(headings) if any(row.cells[i] for row in rows)]
-    widths = [max(len(headings[i]), *(len(row.cells[i]) for row in rows)) for i in used]
-    fits = sum(widths) + 2 * len(widths) <= console.width
-    folded = widths if fits else [min(width, FOLDED) for width in widths]
-    for i, width in zip(used, folded, strict=True):
+    natural = [max(len(headings[i]), *(len(row.cells[i]) for row in rows)) for i in used]
+    widths = _fitting(natural, _columns())
+    if widths is None:
+        for row in rows:
+            _block([(headings[i].lower(), row.cells[i]) for i in used])
+            print()
+        return
+    console.size = ConsoleDimensions(_columns(), console.height)  # a dumb one would be 80 wide
+    shown = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for i, width in zip(used, widths, strict=True):
         shown.add_column(headings[i], overflow="fold", width=width)
     for row in rows:
         shown.add_row(*(Text(clean(row.cells[i])) for i in used), style=row.style)
-    # A terminal that is narrower still breaks the lines itself: nothing is ever cut off.
-    needed = max(console.width, sum(folded) + 2 * len(folded))
-    console.size = ConsoleDimensions(needed, console.height)
     console.print(shown)
 
 
-def facts(rows: Sequence[tuple[str, str, tuple[str, ...]]]) -> None:
-    """Lines of a name and a value, said in words for a person and in fields for a pipe.
+def _fitting(widths: Sequence[int], most: int) -> list[int] | None:
+    """The widths of columns that are to fit: the last ones, which matter least, are folded first.
 
-    A fact without words is for pipes alone, one without fields for people.
+    None where they cannot.
     """
-    if not on_terminal():
-        for name, _, fields in rows:
-            if fields:
-                print("\t".join(map(_field, (name, *fields))))
+    found, over = [*widths], sum(widths) + 2 * (len(widths) - 1) - most
+    for at in reversed(range(len(found))):
+        shrunk = max(min(NARROW, found[at]), found[at] - max(0, over))
+        over -= found[at] - shrunk
+        found[at] = shrunk
+    return found if over <= 0 else None
+
+
+def _columns() -> int:
+    from shutil import get_terminal_size
+
+    return get_terminal_size().columns
+
+
+def _block(rows: Sequence[tuple[str, str]]) -> None:
+    """Lines of a name and what it is; what is longer than a line goes on below itself."""
+    from textwrap import wrap
+
+    width = max((len(name) for name, _ in rows), default=0)
+    for name, words in rows:
+        for number, part in enumerate(wrap(clean(words), max(NARROW, _columns() - width - 2))):
+            print(f"{'' if number else name:<{width}}  {part}")
+
+
+def facts(rows: Sequence[tuple[str, str, tuple[str, ...]]]) -> None:
+    """Lines of a name and a value, said in words for a person and in fields for programs.
+
+    A fact without words is for programs alone, one without fields for people.
+    """
+    if on_terminal():
+        _block([(name, words) for name, words, _ in rows])
         return
-    width = max((len(name) for name, _, _ in rows), default=0)
-    for name, words, _ in rows:
-        if words:
-            line(f"{name:<{width}}  {words}")
+    for name, _, fields in rows:
+        if fields:
+            print("\t".join(map(_field, (name, *fields))), end=FORM.end)
 
 
-def tolerate_any_encoding() -> None:
-    """Let a narrow encoding spell out what it cannot show, instead of failing half-way."""
+def begin() -> None:
+    """Print as usual, whatever was asked for before; spell out what an encoding cannot show."""
+    usual = OutputForm()
+    FORM.color, FORM.porcelain, FORM.end = usual.color, usual.porcelain, usual.end
     _have_streams()
     if sys.stdout is None:  # closed by whoever started this: nobody wants the answer
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115

@@ -45,7 +45,7 @@ def _tell(call: Call, error: GitleaseError, body: Mapping[str, Any] | None, stat
             output.last_line(said)
             return status
         output.document(said)
-    output.aside(sentences.refusal(error, now))
+    output.aside(sentences.refusal(error, now), output.RED)
     for text in sentences.others_in_the_way(error, now):
         output.aside(text)
     if not call.json:
@@ -59,7 +59,7 @@ def tell_partly(call: Call, refused: Sequence[GitleaseError], body: Mapping[str,
     now = call.now()
     if not call.json:
         for error in refused[1:]:
-            output.aside(sentences.refusal(error, now))
+            output.aside(sentences.refusal(error, now), output.RED)
     more = {"refused": [wire.refusal(error, now=now) for error in refused]}
     return tell(call, refused[0], {**body, **more})
 

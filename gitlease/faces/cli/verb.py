@@ -135,8 +135,11 @@ def _exit_line(status: int, no: Sequence[str]) -> str:
     return f"{status:>3}  {CODES[told[0]].meaning} ({', '.join(told)})"
 
 
-def shared_options(*, session: bool) -> list[click.Parameter]:
-    """The options of every verb, new for each; they may stand before the verb as well."""
+def shared_options(*, session: bool, verb: bool = True) -> list[click.Parameter]:
+    """The options of every verb, new for each; they may stand before the verb as well.
+
+    How to print is said on the page of them all, and not on that of a ``verb``.
+    """
     options: list[click.Parameter] = []
     if session:
         options += [
@@ -163,6 +166,31 @@ def shared_options(*, session: bool) -> list[click.Parameter]:
             callback=_keep,
             help="Answer with one JSON document.",
         ),
+        click.Option(
+            ["--color"],
+            metavar="WHEN",
+            type=click.Choice(("auto", "always", "never")),
+            expose_value=False,
+            callback=_form,
+            hidden=verb,
+            help="Colours and tables: auto (on a terminal), always or never.",
+        ),
+        click.Option(
+            ["--porcelain"],
+            is_flag=True,
+            expose_value=False,
+            callback=_form,
+            hidden=verb,
+            help="Answer as when piped: lines of fields, for scripts.",
+        ),
+        click.Option(
+            ["-z"],
+            is_flag=True,
+            expose_value=False,
+            callback=_form,
+            hidden=verb,
+            help="The same, and each line ends with NUL.",
+        ),
         click.Option(["--traceback"], is_flag=True, hidden=True, expose_value=False),
     ]
 
@@ -176,6 +204,16 @@ def _kept(name: str, **settings: Any) -> click.Option:
 def _keep(ctx: click.Context, param: click.Parameter, value: Any) -> None:
     if value is not None and param.name is not None:
         setattr(_call(ctx), param.name, value)
+
+
+def _form(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+    from gitlease.faces.cli.output import FORM
+
+    if param.name == "color":
+        FORM.color = value or FORM.color
+    elif value:
+        FORM.porcelain = True
+        FORM.end = "\0" if param.name == "z" else FORM.end
 
 
 def _keep_folder(ctx: click.Context, param: click.Parameter, value: Sequence[str]) -> None:
