@@ -32,6 +32,7 @@ from gitlease.core.moves.parking import UNBOUND
 from gitlease.core.moves.step_record import Decided, decide
 from gitlease.core.moves.transitions import Applied, create
 from gitlease.core.policy import DEFAULT_POLICY
+from gitlease.core.progress import doing
 from gitlease.core.view import LeaseView, view_lease
 from gitlease.engine.ports import Cause, Change, Clock, LedgerStore, Prepared, Snapshot, Swapped
 
@@ -276,7 +277,8 @@ class Transaction:
                 "the ledger changes too fast",
                 hints=("try again in a moment",),
             )
-        self._clock.sleep(self._jitter(tries))
+        with doing(f"{what}: others were faster {tries} times, trying again"):
+            self._clock.sleep(self._jitter(tries))
 
     def _jitter(self, tries: int) -> float:
         """Full jitter below a doubling ceiling: whoever lost last must not lose always."""

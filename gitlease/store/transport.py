@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from gitlease.core.errors import Denied, GitleaseError, Invalid, Unavailable, clean
 from gitlease.core.frozen import dataclass, replace
+from gitlease.core.progress import doing
 from gitlease.engine.ports import Cause
 from gitlease.git.query import denies, detail_of, is_id, without_secrets
 from gitlease.git.run import GitResult, run_git
@@ -176,7 +177,8 @@ def _git(
     words = [f"--git-dir={store}"]
     for key, value in settings:
         words += ["-c", f"{key}={value}"]
-    return run_git([*words, *args], cwd=remote.folder, timeout=timeout, env=env, memory=MEMORY)
+    with doing(f"waiting for the remote (git {args[0]})"):
+        return run_git([*words, *args], cwd=remote.folder, timeout=timeout, env=env, memory=MEMORY)
 
 
 def read_push(

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from gitlease.core.edge import Task
 from gitlease.core.frozen import replace
+from gitlease.core.progress import doing
 from gitlease.engine.ports import TaskList, TaskProblem
 from gitlease.git.files import CACHE, Unreadable
 from gitlease.settings.sources import Tasks
@@ -29,7 +30,10 @@ class TaskReader:
 
     def read(self, place: TaskPlace, name: str) -> TaskList:
         """Every task of a place; ``name`` is that of its cache. Raises Invalid for too many."""
-        cache = self._cache(name)
+        with doing("reading task files"):
+            return self._read(place, self._cache(name))
+
+    def _read(self, place: TaskPlace, cache: TaskCache) -> TaskList:
         values: dict[str, Value] = {}
         links: list[FoundFile] = []
         problems: list[TaskProblem] = []

@@ -21,6 +21,7 @@ from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import MS
 from gitlease.core.persons import Addresses
 from gitlease.core.policy import DEFAULT_POLICY
+from gitlease.core.progress import doing
 from gitlease.core.resources.pattern import fold
 from gitlease.engine.notices import told_by, unread_records
 from gitlease.engine.ports import Clock, LedgerStore, Snapshot, TaskFiles
@@ -78,10 +79,13 @@ class CheckService:
         """
         chosen = self._chosen
         heads = [self._head(layer, cached=cached, fetched=fetched) for layer in self._layers]
-        commits = self._reader.read(chosen.commits)
-        histories = self._read_histories(heads, commits)
-        told = [timeline(history) for history in histories]
-        found, unplaced = self._placed(find(commits, self._judgement(heads, told, commits)))
+        with doing(f"reading {len(chosen.commits)} commits"):
+            commits = self._reader.read(chosen.commits)
+        with doing("reading the history of the ledger"):
+            histories = self._read_histories(heads, commits)
+            told = [timeline(history) for history in histories]
+        with doing(f"comparing {len(commits)} commits with the leases of their time"):
+            found, unplaced = self._placed(find(commits, self._judgement(heads, told, commits)))
         if chosen.commits and all(head.ledger is None for head in heads):
             found.append(no_ledger(self._layers, self._store.place))
         said = [*self._context.problems, *chosen.warnings, *self._store.warnings]

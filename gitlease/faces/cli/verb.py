@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -20,6 +21,8 @@ CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 LEASE_EXITS = (1, 2, 4, 5, 6, 7, 128)
 READING_EXITS = (2, 4, 5, 7, 128)
 DONE = "done"
+# What takes long is told by these themselves, or they leave the terminal to another program.
+SILENT = frozenset({"run", "dispatch", "work", "watch", "wait", "push", "demo"})
 HELD = ("held", "wait_timeout")
 
 
@@ -95,6 +98,14 @@ class Verb(click.Command):
             ctx.params["command"] = () if ctx.resilient_parsing else tuple(rest[1:])
             rest = rest if ctx.resilient_parsing else []
         return super().parse_args(ctx, [*words, *rest])
+
+    def invoke(self, ctx: click.Context) -> Any:
+        if _call(ctx).json or self.name in SILENT or not sys.stderr.isatty():
+            return super().invoke(ctx)
+        from gitlease.faces.cli import progress
+
+        with progress.told():
+            return super().invoke(ctx)
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
         pieces = super().collect_usage_pieces(ctx)
