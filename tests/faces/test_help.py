@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import sys
 from importlib import import_module
@@ -10,6 +12,7 @@ from pathlib import Path
 import pytest
 from faces.fake import make_desks
 from support.fences import clean_env
+from support.manpage import FILE, page
 
 from gitlease.faces.cli.app import GROUPS, MODULES
 from gitlease.faces.cli.verb import Verb
@@ -140,3 +143,17 @@ def test_outside_a_repository(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (128, "")
     assert "Traceback" not in done.stderr
     assert len(done.stderr.splitlines()) <= 2
+
+
+def test_the_manual_page_is_what_the_commands_say() -> None:
+    assert FILE.read_text(encoding="utf-8") == page(), "python tests/support/manpage.py"
+
+
+@pytest.mark.skipif(shutil.which("man") is None, reason="there is no man")
+def test_the_manual_page_reads_well() -> None:
+    env = {**os.environ, "MANWIDTH": "80", "LC_ALL": "C.UTF-8"}
+    words = ["man", "--warnings", "--local-file", str(FILE)]
+    done = subprocess.run(words, env=env, capture_output=True, encoding="utf-8", check=True)
+    assert done.stderr == ""
+    assert "git lease claim [OPTIONS] RESOURCE..." in done.stdout
+    assert all(f"git lease {verb}" in done.stdout for verb in MODULES)
