@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import pty
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -266,51 +265,6 @@ def _everything(master: int) -> str:
             os.close(master)
             return b"".join(parts).decode()
         parts.append(part)
-
-
-def test_demo_plays_to_the_end_and_cleans_up(tmp_path: Path) -> None:
-    env = {"TMPDIR": str(tmp_path), "GITLEASE_LAYER": "elsewhere", "GITLEASE_TTL": "rubbish"}
-    done = gitlease(tmp_path, "demo", env=env)
-    assert done.returncode == 0, done.stdout + done.stderr
-    for said in (
-        "ada$ gitlease claim F001",
-        "F001 is held by ada@example.com",
-        "capped to the ledger's maximum of 8h",
-        "taken over from ada@example.com",
-        "F002 is held by bob@example.com",
-        "released F001",
-        "remote$ git show refs/gitlease/global:leases/",
-        "every step behaved as expected",
-    ):
-        assert said in done.stdout
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.slow
-def test_demo_keeps_its_folder_on_request_and_speaks_json(tmp_path: Path) -> None:
-    done = gitlease(tmp_path, "demo", "--keep", "--json", env={"TMPDIR": str(tmp_path)})
-    document = json.loads(done.stdout)
-    assert (done.returncode, document["ok"], done.stderr) == (0, True, "")
-    assert all(step["exit"] == step["expected"] for step in document["steps"])
-    assert document["seconds"] < 20
-    folder = Path(document["folder"])
-    assert {"origin.git", "ada", "bob"} <= {path.name for path in folder.iterdir()}
-    shutil.rmtree(folder)
-
-
-def test_demo_fails_when_something_differs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    from gitlease.faces.cli.app import run
-    from gitlease.faces.cli.setup import demo
-
-    monkeypatch.setattr(demo, "PLAY", (demo.DemoScene("ada", ("whoami",), 3),))
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    assert run(["demo", "--json"]) == 1
-    error = json.loads(capsys.readouterr().out)["error"]
-    assert error["message"] == "ada$ gitlease whoami ended with 0 instead of 3"
-    assert list(tmp_path.iterdir()) == []
-    assert run(["demo", "--layer", "x"]) == 2
 
 
 TASK_FILE = "---\nid: {id}\ntitle: {id} of all\nstatus: todo  # as it was\n---\n\nText.\n"

@@ -9,14 +9,16 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from gitlease.core.errors import GitleaseError, UsageError
 from gitlease.faces.cli import output, refusals
+from gitlease.faces.cli.setup.demo_panes import DemoTeller
+from gitlease.faces.cli.setup.demo_play import FILES, NEXT, PLAY, WORKERS, DemoScene
 from gitlease.faces.cli.verb import Verb, flag
 from gitlease.faces.codes import Violations
 
@@ -28,51 +30,12 @@ KEPT = (
     *("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "TEMP", "TMP", "SYSTEMROOT"),
     *("PYTHONHOME", "PYTHONPATH", "VIRTUAL_ENV", "LD_LIBRARY_PATH", "GIT_EXEC_PATH"),
 )
-WORKERS = ("ada", "bob")
 REF = "refs/gitlease/global"
+# Nothing of git's goes on behind the play, in a folder that is to be removed.
+SETTINGS = "[init]\n\tdefaultBranch = main\n[maintenance]\n\tauto = false\n[gc]\n\tauto = 0\n"
+GITLEASE = (sys.executable, "-P", "-m", "gitlease")
 PATIENCE = 60  # seconds for one command
-
-
-@dataclass(frozen=True, slots=True)
-class DemoScene:
-    """Who types what, how that must end, and a word that must be in what is printed."""
-
-    who: str
-    words: tuple[str, ...]
-    exit: int = 0
-    says: str = ""
-    about: str = ""
-
-
-PLAY = (
-    DemoScene(
-        "ada", ("init",), about="ada sets the repository up: the ledger is made on the remote"
-    ),
-    DemoScene(
-        "ada",
-        ("config", "--ledger", "skew", "0s"),
-        about="for a quick play: trust the clocks, and allow very short leases",
-    ),
-    DemoScene("ada", ("config", "--ledger", "ttl_min", "2s")),
-    DemoScene("ada", ("claim", "F001", "--reason", "rate limits"), about="ada takes a lease"),
-    DemoScene(
-        "bob", ("claim", "F001"), 1, "ada@example.com", "bob collides, and is told with whom"
-    ),
-    DemoScene("ada", ("renew", "F001"), about="ada renews: the heartbeat"),
-    DemoScene("ada", ("extend", "F001", "12h"), 0, "maximum of 8h", "a long gap is capped"),
-    DemoScene("ada", ("claim", "F002", "--ttl", "3s"), about="ada takes another, and goes silent"),
-    DemoScene(
-        "bob",
-        ("claim", "F002", "--wait", "20s"),
-        0,
-        "taken over from ada@example.com",
-        "bob waits: the lease runs out, and is his",
-    ),
-    DemoScene("ada", ("renew", "F002"), 3, "bob@example.com", "ada is back too late: it is lost"),
-    DemoScene("ada", ("list",), says="theirs", about="ours and theirs"),
-    DemoScene("ada", ("release", "F001", "--note", "tests are red"), about="ada hands over"),
-    DemoScene("bob", ("claim", "F001"), 0, "tests are red", "and bob goes on"),
-)
+PAUSE = 2.0  # seconds for reading what was printed, where a person reads it
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,17 +51,31 @@ class DemoStep:
 
 @dataclass
 class Stage:
-    """The throw-away folder with one bare remote and a clone for each worker."""
+    """The throw-away folder with one bare remote and a clone for each worker.
+
+    ``pause`` is called, with seconds, before what comes next.
+    """
 
     folder: str
-    quiet: bool
+    teller: DemoTeller
+    pause: Callable[[float], object]
     steps: list[DemoStep] = field(default_factory=list)
+
+    @property
+    def _bin(self) -> str:
+        return os.path.join(self.folder, "bin")
 
     def build(self) -> None:
         """Make the remote and the clones; each worker has a name of its own, and no settings."""
+        # For the hooks: who runs this with `python -m` may have no such program.
+        launcher = os.path.join(self._bin, "gitlease")
+        os.mkdir(self._bin)
+        with open(launcher, "w", encoding="utf-8", newline="\n") as file:
+            file.write(f'#!/bin/sh\nexec {shlex.join(GITLEASE)} "$@"\n')
+        os.chmod(launcher, 0o700)
         settings = os.path.join(self.folder, "gitconfig")
         with open(settings, "w", encoding="utf-8") as file:
-            file.write("[init]\n\tdefaultBranch = main\n")
+            file.write(SETTINGS)
         remote = os.path.join(self.folder, "origin.git")
         self._git(self.folder, "init", "--quiet", "--bare", remote)
         for name in WORKERS:
@@ -106,16 +83,27 @@ class Stage:
             self._git(self.folder, "clone", "--quiet", *who, remote, name)
             if name == WORKERS[0]:
                 ada = os.path.join(self.folder, name)
-                self._git(ada, "commit", "--quiet", "--allow-empty", "-m", "begin")
+                for file_name, text in FILES.items():
+                    self._add(name, file_name, text)
+                self._git(ada, "add", ".")
+                self._git(ada, "commit", "--quiet", "-m", "begin")
                 self._git(ada, "push", "--quiet", "origin", "HEAD:refs/heads/main")
 
     def play(self, scene: DemoScene) -> None:
         """Run one command of a worker and compare how it ends. Raises Violations."""
         if scene.about:
-            self.say(f"\n# {scene.about}")
-        command = shlex.join(("gitlease", *scene.words))
-        argv = (sys.executable, "-P", "-m", "gitlease", *scene.words)
-        self._run(scene.who, command, argv, scene.exit, scene.says)
+            self.next(scene.about)
+        if scene.edits is not None:
+            self._add(scene.who, scene.edits[0], scene.edits[1] + "\n")
+        words = shlex.split(scene.command)
+        if words[0] == "gitlease":
+            words[:1] = GITLEASE
+        self._run(scene.who, scene.command, words, scene.exit, scene.says)
+
+    def next(self, about: str) -> None:
+        """Leave time for what was printed, and say what comes now."""
+        self.pause(PAUSE)
+        self.teller.heading(f"# {about}")
 
     def look(self, *words: str) -> str:
         """Ask the bare remote itself, with plain git."""
@@ -124,10 +112,10 @@ class Stage:
         return self._run("remote", shlex.join(("git", *words)), argv, 0, "")
 
     def _run(self, who: str, command: str, argv: Sequence[str], expected: int, says: str) -> str:
-        self.say(f"{who}$ {command}")
-        done = self._started(os.path.join(self.folder, who) if who in WORKERS else ".", argv)
+        self.teller.command(who, command)
+        done = self._started(who if who in WORKERS else ".", argv)
         self.steps.append(DemoStep(who, command, expected, done.returncode, done.stdout))
-        self.say(done.stdout.rstrip("\n"))
+        self.teller.printed(who, done.stdout, refused=done.returncode != 0)
         if done.returncode != expected:
             raise Violations(
                 f"{who}$ {command} ended with {done.returncode} instead of {expected}",
@@ -135,6 +123,12 @@ class Stage:
         if says not in done.stdout:
             raise Violations(f"{who}$ {command} did not say {says!r}")
         return done.stdout
+
+    def _add(self, who: str, name: str, text: str) -> None:
+        path = os.path.join(self.folder, who, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "a", encoding="utf-8", newline="\n") as file:
+            file.write(text)
 
     def _git(self, cwd: str, *words: str) -> None:
         done = self._started(cwd, ("git", *words))
@@ -164,6 +158,7 @@ class Stage:
         env = {name: os.environ[name] for name in KEPT if name in os.environ}
         paths = [package, *filter(None, env.get("PYTHONPATH", "").split(os.pathsep))]
         return env | {
+            "PATH": os.pathsep.join((self._bin, env.get("PATH", os.defpath))),
             "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths)),
             "PYTHONIOENCODING": "utf-8",
             "HOME": self.folder,
@@ -172,40 +167,46 @@ class Stage:
             "GIT_CONFIG_NOSYSTEM": "1",
         }
 
-    def say(self, text: str) -> None:
-        """Print lines as the play goes on; nothing where the answer is one document."""
-        if text and not self.quiet:
-            for line in text.split("\n"):
-                output.line(line)
-            sys.stdout.flush()
-
 
 @click.command(
     "demo",
     cls=Verb,
     help="""A play of two workers, ada and bob, who share a remote in a throw-away folder.
 
-Claim, collision, renewal, a capped extension, a lease that runs out and is taken over, a renewal
-that comes too late, release; at last the records as they lie in the ref. Every command is the real
-one; the play fails when one of them does not end as told. Your own repository is not touched.""",
-    examples=("gitlease demo", "gitlease demo --keep    # and look around in the folder"),
+Each takes a task, they collide, a commit under a folder that ada holds is refused; renewal, a
+capped extension, a lease that runs out and is taken over, a renewal that comes too late, a push
+that is refused, a task that is handed over; at last the records as they lie in the ref. Every
+command is the real one; the play fails when one of them does not end as told. Your own repository
+is not touched. On a terminal it pauses for reading, and takes about a minute.""",
+    examples=(
+        "gitlease demo",
+        "gitlease demo --fast    # without pauses",
+        "gitlease demo --keep    # and look around in the folder",
+    ),
     exits=(1, 2),
     done="every step behaved as expected",
     no=("violations",),
     session=False,
 )
 @flag("--keep", help="Leave the folder for looking around.")
+@flag("--fast", help="Do not pause on a terminal.")
 @click.pass_obj
-def demo_verb(call: Call, *, keep: bool) -> int:
+def demo_verb(call: Call, *, keep: bool, fast: bool) -> int:
     if any((call.layer, call.local, call.remote, call.session, call.no_session)):
-        raise UsageError("demo has a repository of its own, and takes only --keep and --json")
+        raise UsageError(
+            "demo has a repository of its own, and takes only --keep, --fast and --json"
+        )
     began, folder = time.monotonic(), tempfile.mkdtemp(prefix="gitlease-demo-")
-    stage = Stage(os.path.realpath(folder), quiet=call.json)
+    teller = DemoTeller(quiet=call.json)
+    paced = output.on_terminal() and sys.stdout.isatty() and not call.json and not fast
+    stage = Stage(os.path.realpath(folder), teller, time.sleep if paced else _no_pause)
     differed: GitleaseError | None = None
     try:
         _perform(stage)
     except Violations as error:
         differed = error
+    except BrokenPipeError:  # nobody reads on: no fault of the play
+        raise
     except (OSError, subprocess.TimeoutExpired) as error:
         differed = Violations(f"the play broke off: {error}")
     finally:
@@ -218,23 +219,29 @@ def demo_verb(call: Call, *, keep: bool) -> int:
     }
     if differed is not None:
         return refusals.tell(call, differed, body=body)
-    call.answer(body, show=lambda: _show_end(body["seconds"], stage.folder if keep else None))
+    call.answer(body, show=lambda: _show_end(call, teller, body))
     return 0
+
+
+def _no_pause(_seconds: float) -> None:
+    pass
 
 
 def _perform(stage: Stage) -> None:
     stage.build()
     for scene in PLAY:
         stage.play(scene)
-    stage.say("\n# the whole ledger is a tree of YAML files on one ref of the remote")
+    stage.next("the whole ledger is a tree of YAML files on one ref of the remote")
     files = stage.look("ls-tree", "-r", "--name-only", REF).split()
     records = [name for name in files if name.startswith("leases/")]
     stage.look("show", f"{REF}:{(records or files)[0]}")
     stage.look("log", "--oneline", "-n", "5", REF)
 
 
-def _show_end(seconds: object, folder: str | None) -> None:
-    output.line("")
-    output.line(f"every step behaved as expected, in {seconds}s")
-    if folder is not None:
-        output.line(f"look around in {folder}: origin.git, ada, bob; then remove it")
+def _show_end(call: Call, teller: DemoTeller, body: dict[str, Any]) -> None:
+    teller.plain(f"\nevery step behaved as expected, in {body['seconds']}s")
+    if body["folder"] is not None:
+        teller.plain(f"look around in {body['folder']}: origin.git, ada, bob; then remove it")
+    teller.heading("now in your repository:")
+    for words, why in NEXT:
+        teller.plain(f"{call.prog} {words}  # {why}")
