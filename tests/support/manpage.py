@@ -14,7 +14,6 @@ import gitlease
 from gitlease.faces.cli.app import ALIASES, GROUPS, application
 from gitlease.faces.cli.call import Call
 from gitlease.faces.cli.setup.help import topics
-from gitlease.faces.cli.verb import CONTEXT
 
 FILE = Path(__file__).parents[2] / "gitlease/docs/git-lease.1"
 SEE = """\
@@ -66,7 +65,7 @@ def _options(command: click.Command, *, own: bool = False) -> list[str]:
     """The options of a verb alone; those that all share stand on top."""
     shared = {name for x in application().params for name in x.opts} | {"--help"}
     lines: list[str] = []
-    with click.Context(command, **CONTEXT) as context:
+    with click.Context(command, help_option_names=["-h", "--help"]) as context:
         for option in command.get_params(context):
             record = option.get_help_record(context)
             is_shared = own and not shared.isdisjoint(option.opts)
