@@ -204,6 +204,11 @@ class _Answers:
             if (call.is_open and call.verb in TAKES | ENDS)
             or (call.code == "lost" and call.verb in TAKES)
         ]
+        # Who finishes what is finished is told the same again.
+        self._ended_by: dict[str, LoggedCall] = {}
+        for call in self._calls:
+            for lease in call.leases if call.status in ("released", "completed", "revoked") else ():
+                self._ended_by.setdefault(str(lease["lease_id"]), call)
         self._places = [(call, at) for call in calls if (at := self._place(call)) is not None]
         by_end = sorted((call.end, at) for call, at in self._places)
         by_start = sorted(((call.start, at) for call, at in self._places), reverse=True)
@@ -240,6 +245,8 @@ class _Answers:
 
     def _effect(self, call: LoggedCall, lease: Mapping[str, Any]) -> int | None:
         if call.status in ("released", "completed", "revoked"):
+            if self._ended_by[str(lease["lease_id"])] is not call:
+                return None
             ended = self._history.ended_at.get(str(lease["lease_id"]))
             return None if ended is None else ended[0]
         return self._history.position(lease)

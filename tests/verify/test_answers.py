@@ -78,6 +78,7 @@ def play(tmp_path_factory: pytest.TempPathFactory) -> Play:
     made.say("kim", "list")
     made.say("jo", "done", "F004", "--any")
     made.say("kim", "claim", "F005", "--any")
+    made.say("jo", "done", "F004", "--any")
     made.say("kim", "claim", "F004", "--any", "--reopen")
     return made
 
