@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from gitlease.core.duration import format_duration
 from gitlease.core.errors import AnotherLedger, LeaseLost
+from gitlease.core.instant import moment_of
 from gitlease.core.lease import same_person
 from gitlease.core.loss import Loss
 from gitlease.core.resources.resource import WHOLE, reads_as_name
@@ -20,7 +23,8 @@ if TYPE_CHECKING:
     from gitlease.engine.answers import QueueReading
     from gitlease.faces.cli.call import Call
 
-WAIT = "15m"  # how long the command waits that a refusal proposes
+WAIT = 900  # seconds that the command waits at least that a refusal proposes
+MINUTE = timedelta(minutes=1)
 Steps = dict[str, str]
 """Commands, each with what it is for."""
 
@@ -99,7 +103,12 @@ def after_refusal(call: Call, error: GitleaseError) -> list[str]:
     waits = code in ("held", "wait_timeout") and error.views and not _by_edge(call, error)
     waits = waits and not _is_ones_own(call, error.views[0])
     if waits and call.retry is not None:
-        return list(dict.fromkeys([_wait(call, error), call.retry]))
+        time = _time_to_wait(call, error)
+        steps = [call.retry(time)]
+        if call.command != "wait" and resource is not None:  # takes nothing: one may decide anew
+            options = ["--timeout", time, *scoped(error.scope)]
+            steps.insert(0, call.typed("wait", resource, options=options))
+        return steps
     if resource is not None and code in ("held", "not_holder", "unknown_outcome", "wait_timeout"):
         return [call.typed("show", resource, layer=layer)]
     finished = any(view.state == "completed" for view in error.views)
@@ -139,12 +148,12 @@ def _is_assigned(call: Call, error: GitleaseError) -> bool:
     )
 
 
-def _wait(call: Call, error: GitleaseError) -> str:
-    """The wait that takes nothing, for whoever is to decide anew once it is free."""
-    if call.command == "wait" or error.resource is None:
-        return call.retry or ""
-    options = ["--timeout", WAIT, *scoped(error.scope)]
-    return call.typed("wait", error.resource, options=options)
+def _time_to_wait(call: Call, error: GitleaseError) -> str:
+    """As long as it lasts until it is free by itself, in whole minutes, and never very short."""
+    if error.free_at_ms is None:
+        return format_duration(WAIT)
+    left = moment_of(error.free_at_ms) - call.now()
+    return format_duration(max(WAIT, -(-left // MINUTE) * 60))
 
 
 def advice(call: Call, error: GitleaseError) -> Sequence[str]:

@@ -52,8 +52,8 @@ def test_one_wins_and_the_other_is_told_by_whom(clones: Clones) -> None:
     assert (error["holder"], error["resource"]) == ("w1@example.com", "F001")
     assert error["lease"]["reason"] == "why"
     assert error["next"] == [
-        "gitlease wait F001 --timeout 15m",
-        "gitlease claim F001 --wait 15m",
+        "gitlease wait F001 --timeout 1h1m",
+        "gitlease claim F001 --wait 1h1m",
     ]
     (theirs,) = ask(two, "list")["leases"]
     (mine,) = ask(one, "list", "--mine")["leases"]

@@ -96,8 +96,8 @@ def test_the_same_claim_waiting_repeats_what_was_asked_but_no_takeover(ada: Desk
     asked = ("--any", "--no-commit", "--takeover", "--reason", "why", "--reopen")
     ran = ada.run("claim", "deploy", *asked, "--session", "two", "--json")
     assert ran.json["error"]["next"] == [
-        "gitlease wait deploy --timeout 15m --session two",
-        "gitlease claim deploy --wait 15m --reason why --any --no-commit --session two",
+        "gitlease wait deploy --timeout 16m --session two",
+        "gitlease claim deploy --wait 16m --reason why --any --no-commit --session two",
     ]
 
 

@@ -51,8 +51,8 @@ def test_the_command_of_a_refusal_is_the_same_claim_waiting() -> None:
     asked = ("src/*/x.py", "--scope", "a b", "--ttl", "1h", "--path", "*.md", "--path", "lib/")
     ran = bob.run("-C", "sub dir", "--layer", "global", "claim", *asked, "--json")
     assert ran.json["error"]["next"] == [
-        "gitlease wait 'src/*/x.py' --timeout 15m --scope 'a b' -C 'sub dir' --layer global",
-        "gitlease claim 'src/*/x.py' --wait 15m --path '*.md' --path path:lib --scope 'a b' "
+        "gitlease wait 'src/*/x.py' --timeout 16m --scope 'a b' -C 'sub dir' --layer global",
+        "gitlease claim 'src/*/x.py' --wait 16m --path '*.md' --path path:lib --scope 'a b' "
         "--ttl 1h -C 'sub dir' --layer global",
     ]
     assert "(lease of src/auth, scope login, on laptop, branch main)" in ran.err
@@ -144,7 +144,7 @@ def test_ones_own_other_session_is_said_to_be_that() -> None:
     ada.ok("claim", "F001", "--session", "one")
     err = ada.run("claim", "F001", "--session", "two").err
     assert "hint: it is your own lease, in session one: it is free once that gives it back\n" in err
-    assert "hint: gitlease claim F001 --wait 15m --session two\n" in err
+    assert "hint: gitlease claim F001 --wait 16m --session two\n" in err
 
 
 def test_a_takeover_names_who_was_displaced_and_they_are_told() -> None:

@@ -50,8 +50,8 @@ class Call:
     remote: str | None = None
     session: str | None = None
     no_session: bool = False
-    retry: str | None = None
-    """The command that would wait for what is refused now."""
+    retry: Callable[[str], str] | None = None
+    """The command that would wait, for so long, for what is refused now."""
     cached: str | None = None
     """The command that answers the same from what this clone knows."""
     whole_queue: str | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -63,7 +64,7 @@ def claim_verb(
 
     asked = claiming.ClaimRequest(**options)
     resources, covered = call.to_claim(words, paths, any_name=asked.any)
-    call.retry = asked.waiting(call, "claim", resources, covered=covered)
+    call.retry = partial(asked.waiting, call, "claim", resources, covered=covered)
     claiming.expect_wait(asked.wait)
     tell = claiming.tell_waiting(call, asked.wait)
     answer = claim.claim(

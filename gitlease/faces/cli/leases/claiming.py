@@ -14,7 +14,6 @@ from gitlease.core.resources.resource import WHOLE
 from gitlease.faces import next_steps, sentences
 from gitlease.faces.cli import output, types
 from gitlease.faces.cli.verb import Decorated, flag
-from gitlease.faces.next_steps import WAIT
 
 HEARTBEAT_OF = ("claude:", "codex:", "cursor:")  # sessions that hooks of their host keep alive
 
@@ -110,6 +109,7 @@ class ClaimRequest:
         call: Call,
         verb: str,
         resources: Sequence[Resource],
+        wait: str,
         *,
         then: Sequence[str] = (),
         covered: Sequence[Resource] = (),
@@ -117,7 +117,7 @@ class ClaimRequest:
         """The command of the same claim, waiting; it asks for nothing that is another's."""
         ttl = None if self.ttl is None else format_duration(self.ttl)
         given: list[tuple[str, str | None]] = [
-            ("--wait", WAIT),
+            ("--wait", wait),
             *(("--path", call.word(path)) for path in covered),
         ]
         given += [("--scope", self.scope), ("--ttl", ttl), ("--reason", self.reason)]

@@ -14,7 +14,7 @@ import click
 from gitlease.core.duration import format_duration
 from gitlease.core.errors import UsageError
 from gitlease.core.resources.resource import WHOLE
-from gitlease.faces import next_steps, sentences, wire
+from gitlease.faces import sentences, wire
 from gitlease.faces.cli import output, types
 from gitlease.faces.cli.leases import claiming
 from gitlease.faces.cli.verb import LEASE_EXITS, READING_EXITS, Decorated, Verb
@@ -72,8 +72,10 @@ def wait_verb(
         check_known(call.ledger, resources)
     given = [] if scope is None else ["--scope", scope]
     given += ["--any"] if any else []
-    limit = next_steps.WAIT if seconds is None else format_duration(seconds)
-    call.retry = call.typed("wait", *resources, options=["--timeout", limit, *given])
+    limit = None if seconds is None else format_duration(seconds)
+    call.retry = lambda time: call.typed(
+        "wait", *resources, options=["--timeout", limit or time, *given]
+    )
     began = call.now()
     answer = claim.wait(
         call.ledger,

@@ -6,6 +6,7 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -104,8 +105,8 @@ class RunCall:
         if self._from_queue:
             return claim_to_run(call.workspace, self.request, (), self.asked.options())
         resources, covered = call.to_claim(self._words, self._paths, any_name=self.asked.any)
-        again = self.asked.waiting(call, self._verb, resources, covered=covered)
-        call.retry = f"{again} -- {shlex.join(self.request.words)}"
+        again = partial(self.asked.waiting, call, self._verb, resources, covered=covered)
+        call.retry = lambda time: f"{again(time)} -- {shlex.join(self.request.words)}"
         options, wait = self.asked.options(covered), self.asked.wait
         tell = _quiet if call.json else claiming.tell_waiting(call, wait)
         return claim_to_run(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -97,7 +98,7 @@ def _start(
     from gitlease.engine import claim
 
     verb, then = ("start", ()) if status is None else ("set", (status,))
-    call.retry = asked.waiting(call, verb, [resource], then=then)
+    call.retry = partial(asked.waiting, call, verb, [resource], then=then)
     claiming.expect_wait(asked.wait)
     answer = claim.start(
         call.ledger,
