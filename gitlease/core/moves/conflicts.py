@@ -182,6 +182,8 @@ def refuse(op: Claim, stood: list[tuple[Lease, Relation]], policy: Policy, momen
         error = held_error(op.resource, op.scope, held, policy, moment, what=what)
         edges = [x for x, how in held if how in ASSIGNED]
         error.hints = _since(edges, policy) if edges else ()
+        if op.takeover:
+            error.hints += ("a takeover replaces an assignment, and never a live lease",)
         raise error
     if blocking:
         done = blocking[0][0]

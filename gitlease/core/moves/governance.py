@@ -148,7 +148,10 @@ def _need_admin(ledger: Ledger, actor: Actor, what: str) -> None:
     if policy.admins:
         raise PolicyRefused(
             f"only the ledger's admins may {what}, and {actor.holder} is none of them",
-            hints=("they are " + ", ".join(policy.admins),),
+            hints=(
+                "they are " + ", ".join(policy.admins),
+                "one of them can add you: `config --ledger admins` takes the whole list",
+            ),
         )
     limit = format_duration(policy.ttl_max)
     raise PolicyRefused(
