@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
@@ -18,6 +19,25 @@ from gitlease.core.resources.resource import Resource
 if TYPE_CHECKING:  # hooks know ports, and have no time for the table of transitions
     from gitlease.core.moves.step_record import Decided
     from gitlease.core.work_push import WorkPush
+
+
+_DOING: list[str] = []
+
+
+@contextmanager
+def doing(text: str) -> Iterator[None]:
+    """Say what is done while the block runs (``reading task files``), for a face to show it."""
+    _DOING.append(text)
+    try:
+        yield
+    finally:
+        _DOING.remove(text)
+
+
+def at_present() -> str | None:
+    """The innermost of what is being done, from any thread; None where nothing says so."""
+    now = _DOING[-1:]
+    return now[0] if now else None
 
 
 class Clock(Protocol):

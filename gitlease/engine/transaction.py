@@ -32,9 +32,17 @@ from gitlease.core.moves.parking import UNBOUND
 from gitlease.core.moves.step_record import Decided, decide
 from gitlease.core.moves.transitions import Applied, create
 from gitlease.core.policy import DEFAULT_POLICY
-from gitlease.core.progress import doing
 from gitlease.core.view import LeaseView, view_lease
-from gitlease.engine.ports import Cause, Change, Clock, LedgerStore, Prepared, Snapshot, Swapped
+from gitlease.engine.ports import (
+    Cause,
+    Change,
+    Clock,
+    LedgerStore,
+    Prepared,
+    Snapshot,
+    Swapped,
+    doing,
+)
 
 PATIENCE = 60.0  # seconds for which a contended or undecided change is tried again
 FIRST_PAUSE = 0.02

@@ -12,8 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from gitlease.core.errors import Denied, GitleaseError, Invalid, Unavailable, clean
 from gitlease.core.frozen import dataclass, replace
-from gitlease.core.progress import doing
-from gitlease.engine.ports import Cause
+from gitlease.engine.ports import Cause, doing
 from gitlease.git.query import denies, detail_of, is_id, without_secrets
 from gitlease.git.run import GitResult, run_git
 from gitlease.store.damage import CacheDamaged

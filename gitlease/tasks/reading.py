@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 from gitlease.core.edge import Task
 from gitlease.core.frozen import replace
-from gitlease.core.progress import doing
-from gitlease.engine.ports import TaskList, TaskProblem
+from gitlease.engine.ports import TaskList, TaskProblem, doing
 from gitlease.git.files import CACHE, Unreadable
 from gitlease.settings.sources import Tasks
 from gitlease.tasks.cache import UNKNOWN, TaskCache

@@ -21,10 +21,9 @@ from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import MS
 from gitlease.core.persons import Addresses
 from gitlease.core.policy import DEFAULT_POLICY
-from gitlease.core.progress import doing
 from gitlease.core.resources.pattern import fold
 from gitlease.engine.notices import told_by, unread_records
-from gitlease.engine.ports import Clock, LedgerStore, Snapshot, TaskFiles
+from gitlease.engine.ports import Clock, LedgerStore, Snapshot, TaskFiles, doing
 from gitlease.guard.commit_facts import CommitFacts, CommitReader
 from gitlease.store.history_reader import HistoryReader, LedgerHistory
 

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from gitlease.core.progress import at_present
+from gitlease.engine.ports import at_present
 from gitlease.faces.cli import output
 
 TICK = 1.0  # seconds
