@@ -43,6 +43,7 @@ ARROWS: dict[str, set[str]] = {
     "verify": {"git"},
     "wiring": {*_FEATURES, "runs", "check", "verify", "server", "push", "install"},
     "faces": {"core", "engine", "guard", "wiring", "door", *_FEATURES_SHOWN},
+    "testing": {"core", "engine", "faces", "wiring"},
     "door": {"core", "engine", "faces"},
 }
 # Third parties, by the packages that may know them.
@@ -56,6 +57,7 @@ THIRD_PARTIES = {
     "server": {"pygit2"},
     "install": {"yaml"},
     "faces": {"click", "rich"},
+    "testing": {"pytest"},  # for its fixture, where there is one
 }
 # Processes and the environment: whoever uses them is in one of these packages, or named here.
 WORLD = {"subprocess", "os.environ", "os.environb", "os.getenv", "os.putenv"}

@@ -70,9 +70,10 @@ def new_heartbeat(
     return Heartbeat(keeper, glance=Sight(open_ledger).lost, sharp=sharp)
 
 
-def waking_clock(woken: threading.Event) -> Clock:
-    """This machine's clocks, whose ``sleep`` ends with InterruptedError once ``woken`` is set."""
-    return WokenClock(woken)
+def waking_clock(workspace: Workspace, woken: threading.Event) -> Clock:
+    """Its clock, whose ``sleep`` ends with InterruptedError once ``woken`` is set."""
+    make: Callable[[threading.Event], Clock] = getattr(workspace.ledger.clock, "woken", WokenClock)
+    return make(woken)
 
 
 def at_the_end(workspace: Workspace, lease_ids: Collection[str]) -> LedgerSession:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.lease import Actor
 from gitlease.core.resources.resource import GLOBAL_LAYER, LOCAL_LAYER
-from gitlease.engine.ports import Clock
+from gitlease.engine.ports import Clock, LedgerStore
 from gitlease.git.repository import Repository
 from gitlease.guard.idle_marker import drop_idle_marker, origin_of
 from gitlease.guard.inbox import CarriedFolder, InboxFolder
@@ -25,18 +25,21 @@ _BY_PLACE = re.compile(r"includeif\.gitdir(?:/i)?:.*[^/*]\.path", re.IGNORECASE 
 
 if TYPE_CHECKING:
     from gitlease.guard.guarding import GuardService
-    from gitlease.store.ref_store import RefLedgerStore
     from gitlease.store.transport import Remote
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerPlace:
-    """The place of a ledger as one clone is set up; ``local`` is that of ``--local``."""
+    """The place of a ledger as one clone is set up; ``local`` is that of ``--local``.
+
+    ``given`` is a store that stands for whatever lies there.
+    """
 
     repository: Repository
     settings: Settings
     location: Location
     local: bool = False
+    given: LedgerStore | None = None
 
     @property
     def private(self) -> str:
@@ -125,8 +128,10 @@ class LedgerPlace:
             for e in config.entries
         )
 
-    def store(self, clock: Clock, *, time_limit: float) -> RefLedgerStore:
+    def store(self, clock: Clock, *, time_limit: float) -> LedgerStore:
         """The ledgers there, with a limit in seconds for each call of git."""
+        if self.given is not None:
+            return self.given
         from gitlease.git.query import without_secrets
         from gitlease.store.git_ledger import git_ledger_store
         from gitlease.store.private_store import make_bare, make_folder

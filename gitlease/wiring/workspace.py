@@ -15,7 +15,7 @@ from gitlease.core.lease import Actor
 from gitlease.core.resources.resource import LOCAL_LAYER
 from gitlease.engine.edges import EdgeRules, Edges
 from gitlease.engine.ledger_session import LedgerSession
-from gitlease.engine.ports import Clock, Inbox, LastSeen
+from gitlease.engine.ports import Clock, Inbox, LastSeen, LedgerStore
 from gitlease.engine.transaction import PATIENCE
 from gitlease.git import libgit2
 from gitlease.git.query import without_secrets
@@ -103,13 +103,14 @@ def open_workspace(
     anonymous: bool = False,
     committed: CommittedFile | None = None,
     repository: Repository | None = None,
+    store: LedgerStore | None = None,
 ) -> Workspace:
     """Open the repository around ``directory``. Asks no remote.
 
     ``time_limit`` is that of each contact with the remote, ``patience`` that of all tries of one
     change, in seconds. ``anonymous``: whoever only reads need not have a ``user.email``.
     ``committed`` stands for the work tree's settings file; ``repository`` is that around
-    ``directory`` where it was found already.
+    ``directory`` where it was found already, and ``store`` for the ledgers that its settings name.
 
     Raises NotARepository, Invalid for bad settings or a missing ``user.email``, and UsageError for
     bad flags.
@@ -133,7 +134,7 @@ def open_workspace(
         identity = Identity(Actor(holder=""), "none", "none")
     location = Location(None, None, True) if local else resolve_remote(settings, repository)
     return _made(
-        LedgerPlace(repository, settings, location, local=local),
+        LedgerPlace(repository, settings, location, local=local, given=store),
         identity,
         LOCAL_LAYER if local else settings.layer,
         clock or SystemClock(),

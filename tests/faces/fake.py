@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import io
-import itertools
 import json
 import os
 import re
-from collections.abc import Iterable, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
@@ -20,103 +18,27 @@ from support.session import ledger_session
 from support.tasks import MemoryTasks
 
 from gitlease.core.edge import Task
-from gitlease.core.errors import GitleaseError, NotFound
-from gitlease.core.expiry import Sighting
+from gitlease.core.errors import NotFound
 from gitlease.core.instant import Instant
-from gitlease.core.lease import Actor, Lease
-from gitlease.core.ledger import Fate, Ledger
-from gitlease.core.outcome import Event
+from gitlease.core.lease import Actor
 from gitlease.engine.edges import EdgeRules, Edges
-from gitlease.engine.ports import Change, LedgerStep, Pending, Prepared, Snapshot, Swapped, TaskList
+from gitlease.engine.ports import TaskList
 from gitlease.engine.queue.queueing import TaskQueue
 from gitlease.faces.cli.app import run
 from gitlease.guard.inbox import CarriedFolder
+from gitlease.store.memory import MemoryStore
 
 NOON = 1_795_176_000_000  # 2026-11-20T12:00:00Z
 
 
-@dataclass
-class MemoryStore:
-    """Ledgers as values. ``failing`` is what everything that asks the remote raises."""
+class DeskStore(MemoryStore):
+    """The ledgers of all desks, which counts how often the remote would be asked."""
 
-    clock: ManualClock
-    failing: GitleaseError | None = None
-    asked: int = 0
-    warnings: tuple[str, ...] = ()
-    place: str = "origin (memory)"
-    heads: dict[str, tuple[str, Ledger | None]] = field(default_factory=dict)
-    events: list[Event] = field(default_factory=list)
-    seen: dict[tuple[str, str], Sighting] = field(default_factory=dict)
-    notices: set[str] = field(default_factory=set)
-    numbers: Iterable[int] = field(default_factory=lambda: itertools.count(1))
-
-    def steps(self, before: Snapshot, after: Snapshot, limit: int) -> tuple[LedgerStep, ...]:
-        return ()  # nothing is kept of what was between
-
-    def known(self, layer: str) -> Snapshot | None:
-        return self._snapshot(layer) if layer in self.heads else None
-
-    def fetch(self, layer: str) -> Snapshot:
-        self._ask()
-        return self._snapshot(layer)
-
-    def confirm(self, layer: str, *, rolled_back: bool = False) -> Snapshot:
-        return self.fetch(layer)
-
-    def peek(self, layer: str) -> str | None:
-        self._ask()
-        return self.heads[layer][0] if layer in self.heads else None
-
-    def mark(self, layer: str) -> str:
-        return self.heads[layer][0] if layer in self.heads else ""
-
-    def prepare(self, changes: Sequence[Change]) -> Prepared:
-        versions = {c.base.layer: str(next(iter(self.numbers))) for c in changes}
-        return Prepared({c.base.layer: c for c in changes}, versions)
-
-    def swap(self, prepared: Prepared) -> Swapped:
-        self._ask()
-        for layer, change in prepared.changes.items():
-            self.heads[layer] = (prepared.versions[layer], change.ledger)
-            self.events[:0] = change.decided.applied.events
-        heads = {layer: self._snapshot(layer) for layer in prepared.changes}
-        return Swapped(fate=Fate.APPLIED, heads=heads)
-
-    def append_only(self, prepared: Prepared) -> Prepared:
-        return prepared
-
-    def pending(self, layer: str) -> tuple[Pending, ...]:
-        return ()
-
-    def settle(self, pending: Pending, head: Snapshot) -> Fate:
-        return Fate.LOST
-
-    def forget_pending(self, prepared: Prepared) -> None:
-        """Nothing is ever pending here."""
-
-    def keep_pending(self, prepared: Prepared) -> None:
-        raise AssertionError("nothing is pending in memory")
-
-    def history(self, layer: str, limit: int) -> tuple[Event, ...]:
-        return tuple(self.events[:limit])
-
-    def shown(self, layer: str, notices: Iterable[str]) -> frozenset[str]:
-        before = frozenset(self.notices)
-        self.notices |= set(notices)
-        return before
+    asked = 0
 
     def _ask(self) -> None:
         self.asked += 1
-        if self.failing is not None:
-            raise self.failing
-
-    def _snapshot(self, layer: str) -> Snapshot:
-        version, ledger = self.heads.get(layer, ("", None))
-        return Snapshot(layer, version, ledger, self.clock.now(), seen=self._sighting)
-
-    def _sighting(self, lease: Lease) -> Sighting:
-        key = (lease.lease_id, lease.operation)
-        return self.seen.setdefault(key, Sighting(at=self.clock.now(), changed=False))
+        super()._ask()
 
 
 @dataclass
@@ -151,7 +73,7 @@ class Ran:
 class Desk:
     """One worker's seat: a clone of the fake remote in which command lines are run."""
 
-    store: MemoryStore
+    store: DeskStore
     clock: ManualClock
     holder: str = "ada@example.com"
     session: str | None = None
@@ -242,7 +164,7 @@ def make_desks(*tasks: Task, rules: EdgeRules | None = None) -> tuple[Desk, Desk
     Each has these task files in a clone of its own.
     """
     clock = ManualClock(wall_ms=NOON, make=Instant)
-    store = MemoryStore(clock)
+    store = DeskStore(clock, place="origin (memory)")
 
     def files() -> DeskTasks:
         return DeskTasks({t.file: t for t in tasks}, rules=rules or EdgeRules())

@@ -123,7 +123,6 @@ def test_what_is_assigned_has_no_time_at_which_it_is_free() -> None:
     ada, bob = make_desks()
     ada.ok("claim", "F001")
     version, ledger = ada.store.heads["global"]
-    assert ledger is not None
     (lease,) = ledger.every_lease()
     assert isinstance(lease, Lease)
     ada.store.heads["global"] = (version, ledger.put(replace(lease, edge=True)))

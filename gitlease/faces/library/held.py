@@ -232,7 +232,7 @@ class Holding:
     def _claim(self) -> None:
         workspace = self._open()
         self._session = workspace.identity.actor.session
-        waited = workspace.again(clock=waking_clock(self._given_up))
+        waited = workspace.again(clock=waking_clock(workspace, self._given_up))
         terms = replace(self._terms, paths=to_paths(workspace, self._paths), bind=True)
         wanted, said = to_claim(workspace, self._words, terms)
         mine, said = self._mine, (*said, *unbind_dead(workspace))

@@ -66,7 +66,7 @@ def on_assignment(
 def _opener(workspace: Workspace) -> Opener:
     actor = workspace.identity.actor
     session = actor.session if actor.session_explicit else None
-    return lambda stopped: workspace.again(session=session, clock=waking_clock(stopped))
+    return lambda stopped: workspace.again(session=session, clock=waking_clock(workspace, stopped))
 
 
 class Subscription(Generic[Callback]):

@@ -1,0 +1,140 @@
+"""For your own tests: a ledger in memory, with all the rules of a real one, and a clock to move.
+
+    from gitlease.testing import MemoryLedger
+
+    with MemoryLedger() as ledger:
+        ada, bob = ledger.open("ada@example.com"), ledger.open("bob@example.com")
+        ada.claim("F001")
+        ledger.advance(minutes=17)
+        assert bob.claim("F001").token == 2
+
+With ``pytest_plugins = ["gitlease.testing"]`` in a conftest.py pytest has it as the fixture
+``gitlease_ledger``. No git is asked, and nothing is read of the settings of whoever runs the tests.
+
+PYTEST_DONT_REWRITE: it asserts nothing, and may have been imported before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
+from tempfile import TemporaryDirectory
+from typing import Any, Self
+
+from gitlease.core.errors import GitleaseError
+from gitlease.core.instant import moment_of
+from gitlease.faces.library.leases import Leases, OnLost, Session
+from gitlease.faces.library.values import Folder, check_listener, to_folder
+from gitlease.wiring.memory import MemoryStore, MovableClock, memory_workspace
+from gitlease.wiring.workspace import Workspace
+
+__all__ = ["MemoryLedger"]
+
+
+class MemoryLedger:
+    """A ledger in memory that several people share. Leaving its ``with`` block forgets it.
+
+    ``push``, ``run`` and ``work`` need a real repository, and are not for it. Who waits in the
+    thread that made it moves the clock on, at once; in another thread it is waited until the test
+    moves it, and so it is with renewals in the background: they notice within a second.
+    """
+
+    def __init__(self) -> None:
+        self._clock = MovableClock()
+        self._store = MemoryStore(self._clock)
+        self._folder = TemporaryDirectory(prefix="gitlease-", ignore_cleanup_errors=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._folder.cleanup()
+
+    @property
+    def now(self) -> datetime:
+        """What the clock says, as an aware UTC datetime."""
+        return moment_of(self._clock.now().wall_ms)
+
+    def advance(
+        self, *, days: float = 0, hours: float = 0, minutes: float = 0, seconds: float = 0
+    ) -> None:
+        """Let time pass. UsageError for less than none."""
+        passed = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
+        self._clock.advance(passed.total_seconds())
+
+    @property
+    def failing(self) -> GitleaseError | None:
+        """What everything raises that would ask the remote: ``gitlease.Unavailable("…")``, say."""
+        return self._store.failing
+
+    @failing.setter
+    def failing(self, error: GitleaseError | None) -> None:
+        self._store.failing = error
+
+    def open(
+        self,
+        holder: str,
+        *,
+        session: str | None = None,
+        layer: str | None = None,
+        directory: Folder | None = None,
+    ) -> Leases:
+        """The leases as this person sees them; ``directory`` is a repository with task files."""
+        place = None if directory is None else to_folder(directory)
+        return Leases(self._opened(holder, place, session=session, layer=layer), layer=layer)
+
+    def session(
+        self, holder: str, name: str | None = None, *, on_lost: OnLost | None = None
+    ) -> Session:
+        """A run of this person's, as of ``gitlease.session``."""
+        check_listener(on_lost)
+        return Session(self._opened(holder, session=name), on_lost=on_lost)
+
+    @contextlib.contextmanager
+    def stand_in(self, holder: str) -> Iterator[Self]:
+        """Within it ``gitlease.open``, ``hold`` and ``session`` open this, for code under test.
+
+        Whatever folder, remote or environment they name.
+        """
+        from unittest.mock import patch
+
+        def opened(directory: str = ".", *, remote: object, local: object, **given: Any) -> Any:
+            return self._opened(holder, **given | {"environ": given.get("environ") or {}})
+
+        place = "gitlease.faces.library"
+        with (
+            patch(f"{place}.opening.open_workspace", opened),
+            patch(f"{place}.held.open_workspace", opened),
+        ):
+            yield self
+
+    def _opened(
+        self,
+        holder: str,
+        directory: str | None = None,
+        *,
+        session: str | None = None,
+        layer: str | None = None,
+        environ: Mapping[str, str] | None = None,
+    ) -> Workspace:
+        return memory_workspace(
+            self._store,
+            holder=holder,
+            private=f"{self._folder.name}/{holder.replace('/', '_')}",
+            clock=self._clock,
+            directory=directory,
+            session=session,
+            layer=layer,
+            environ=environ or {},
+        )
+
+
+with contextlib.suppress(ModuleNotFoundError):
+    import pytest
+
+    @pytest.fixture
+    def gitlease_ledger() -> Iterator[MemoryLedger]:
+        """A ledger in memory, of which the test is the only user: see ``gitlease.testing``."""
+        with MemoryLedger() as ledger:
+            yield ledger

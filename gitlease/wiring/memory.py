@@ -1,0 +1,90 @@
+"""The composition root of tests: a ledger in memory, and a clock that is moved by hand."""
+
+from __future__ import annotations
+
+import copy
+import os
+import threading
+import time
+from collections.abc import Mapping
+
+from gitlease.core.errors import UsageError
+from gitlease.core.frozen import replace
+from gitlease.core.instant import MS, Instant
+from gitlease.git.repository import ConfigEntry, GitConfig, Repository, discover
+from gitlease.store.memory import MemoryStore
+from gitlease.wiring.workspace import Workspace, open_workspace
+
+__all__ = ["MemoryStore", "MovableClock", "memory_workspace"]
+
+GLANCE = 0.02  # seconds of real time between two looks of another thread
+
+
+class MovableClock:
+    """A clock that stands still until it is moved.
+
+    A wait in the thread that made it moves it on, and takes no time; in any other thread a wait
+    goes on until somebody moves it. It begins now, so that it can be compared with others.
+    """
+
+    def __init__(self) -> None:
+        self._began, self._moved = time.time_ns() // 1_000_000, [0]  # which copies share
+        self._owner = threading.current_thread()
+        self._ended: threading.Event | None = None
+
+    def now(self) -> Instant:
+        return Instant(self._began + self._moved[0], MS + self._moved[0], "a clock of tests")
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass. UsageError for less than none."""
+        if seconds < 0:
+            raise UsageError("time does not run backwards")
+        self._moved[0] += round(seconds * MS)
+
+    def sleep(self, seconds: float) -> None:
+        if threading.current_thread() is self._owner:
+            self.advance(max(0.0, seconds))
+        elif self._ended is None:
+            time.sleep(min(seconds, GLANCE))
+        else:
+            self._ended.wait(min(seconds, GLANCE))
+        if self._ended is not None and self._ended.is_set():
+            raise InterruptedError("the wait was ended")
+
+    def woken(self, woken: threading.Event) -> MovableClock:
+        """The same clock, for a wait that ends once ``woken`` is set."""
+        clock = copy.copy(self)
+        clock._ended = woken
+        return clock
+
+
+def memory_workspace(
+    store: MemoryStore,
+    *,
+    holder: str,
+    private: str,
+    clock: MovableClock,
+    directory: str | None = None,
+    session: str | None = None,
+    layer: str | None = None,
+    environ: Mapping[str, str],
+) -> Workspace:
+    """The workspace of one person in a clone that there is not, with a folder for its state.
+
+    With a ``directory`` it is that of the repository there, whose task files and settings count.
+    """
+    if directory is None:
+        os.makedirs(private, exist_ok=True)
+        there = Repository(private, private, None, "", None, "sha1", GitConfig())
+    else:
+        there = discover(directory)
+    email = ConfigEntry("user.email", holder, "command", "")
+    config = GitConfig((*there.config.entries, email), there.config.read_at)
+    return open_workspace(
+        repository=replace(there, config=config),
+        session=session,
+        layer=layer,
+        environ=environ,
+        clock=clock,
+        store=store,
+    )

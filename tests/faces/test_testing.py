@@ -1,0 +1,165 @@
+"""``gitlease.testing``: real rules and a clock to move, for tests of those who use the library."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from support.fences import clean_env
+
+import gitlease
+from gitlease.testing import MemoryLedger
+
+ROOT = Path(__file__).resolve().parents[2]
+ADA, BOB = "ada@example.com", "bob@example.com"
+pytest_plugins = ["gitlease.testing"]
+
+
+def test_people_share_a_ledger_and_time_passes_by_hand(gitlease_ledger: MemoryLedger) -> None:
+    ada, bob = gitlease_ledger.open(ADA), gitlease_ledger.open(BOB)
+    lease = ada.claim("F001", ttl="15m", paths=["src/"])
+    assert (ada.holder, lease.token, lease.claimed_at) == (ADA, 1, gitlease_ledger.now)
+    with pytest.raises(gitlease.LeaseHeld) as held:
+        bob.claim("path:src/a.py")
+    assert held.value.holder == ADA
+    gitlease_ledger.advance(minutes=16, seconds=1)
+    assert bob.claim("F001").token == 2
+    with pytest.raises(gitlease.NotHolder):
+        ada.renew("F001")
+    with pytest.raises(gitlease.UsageError, match="backwards"):
+        gitlease_ledger.advance(seconds=-1)
+
+
+def test_a_wait_in_the_thread_of_the_test_takes_no_time(gitlease_ledger: MemoryLedger) -> None:
+    ada, bob = gitlease_ledger.open(ADA), gitlease_ledger.open(BOB)
+    ada.claim("F001", ttl="10m")
+    began = gitlease_ledger.now
+    with pytest.raises(gitlease.WaitTimeout):
+        bob.claim("F001", wait="5m")
+    assert (gitlease_ledger.now - began).total_seconds() >= 300
+    assert bob.claim("F001", wait="15m").holder == BOB
+
+
+def test_another_thread_waits_until_the_test_goes_on(gitlease_ledger: MemoryLedger) -> None:
+    ada, bob = gitlease_ledger.open(ADA), gitlease_ledger.open(BOB)
+    ada.claim("F001")
+    got: list[int] = []
+    waiting = threading.Thread(target=lambda: got.append(bob.claim("F001", wait="1h").token))
+    waiting.start()
+    ada.release("F001")
+    while waiting.is_alive():  # each look comes after some time
+        gitlease_ledger.advance(seconds=10)
+        waiting.join(0.02)
+    assert got == [2]
+
+
+def test_many_threads_get_it_one_after_the_other(gitlease_ledger: MemoryLedger) -> None:
+    got: list[int] = []
+
+    def work(number: int) -> None:
+        leases = gitlease_ledger.open(ADA, session=f"run-{number}")
+        for turn in range(5):
+            got.append(leases.claim(f"F{number}{turn}").token)
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert sorted(got) == list(range(1, 21))
+
+
+def test_code_that_opens_its_own_ledger_gets_this_one(gitlease_ledger: MemoryLedger) -> None:
+    bob = gitlease_ledger.open(BOB)
+    with gitlease_ledger.stand_in(ADA):
+        with gitlease.hold("deploy", reason="release") as lease:
+            with pytest.raises(gitlease.LeaseHeld, match="release"):
+                bob.claim("deploy")
+            assert lease.seconds_left > 800
+        with gitlease.session("build-7", directory="/nowhere") as build:
+            assert build.claim("F001").session == "build-7"
+        assert gitlease.open("/nowhere").list() == ()
+    with pytest.raises(gitlease.NotARepository):
+        gitlease.open("/")
+
+
+def test_a_lease_that_runs_out_is_lost_to_who_holds_it(gitlease_ledger: MemoryLedger) -> None:
+    def hold() -> None:
+        with gitlease_ledger.stand_in(ADA), gitlease.hold("F001") as lease:
+            gitlease_ledger.advance(minutes=15)
+            lease.check()
+
+    with pytest.raises(gitlease.LeaseLost) as lost:
+        hold()
+    # The renewal was due as well: which of the two threads looks first is not told.
+    assert gitlease.Loss(lost.value.loss) in {gitlease.Loss.EXPIRED, gitlease.Loss.UNREACHABLE}
+    told = threading.Event()
+    run = gitlease_ledger.session(ADA, on_lost=lambda _run, _error: told.set())
+    run.claim("F002")
+    gitlease_ledger.advance(minutes=15)
+    assert told.wait(30)
+    with pytest.raises(gitlease.LeaseLost):
+        run.check()
+
+
+def test_a_remote_that_is_away(gitlease_ledger: MemoryLedger) -> None:
+    ada = gitlease_ledger.open(ADA)
+    gitlease_ledger.failing = gitlease.Unavailable("no route to host")
+    with pytest.raises(gitlease.Unavailable, match="no route"):
+        ada.claim("F001")
+    gitlease_ledger.failing = None
+    assert gitlease_ledger.failing is None
+    assert ada.claim("F001").token == 1
+
+
+def test_what_is_watched_is_told(gitlease_ledger: MemoryLedger) -> None:
+    ada, bob = gitlease_ledger.open(ADA), gitlease_ledger.open(BOB)
+    ada.claim("F001", ttl="10m")
+    events = bob.watch("F001", timeout="1h")
+    assert next(events).kind == "lapsed"
+    told = threading.Event()
+    heard = bob.on_available("F001")(lambda _event: told.set())
+    assert heard.ready(30)
+    ada.claim("F001")
+    ada.release("F001")
+    while not told.wait(0.02):
+        gitlease_ledger.advance(seconds=10)
+    heard.stop()
+
+
+def test_tasks_of_a_repository_count(tmp_path: Path, gitlease_ledger: MemoryLedger) -> None:
+    subprocess.run(["git", "init", "-q", str(tmp_path)], env=clean_env(), check=True)
+    file = tmp_path / "tasks" / "F001.md"
+    file.parent.mkdir()
+    file.write_text("---\nid: F001\ntitle: Rate limits\nstatus: todo\n---\n", encoding="utf-8")
+    (tmp_path / ".gitlease.yaml").write_text('tasks:\n  files: ["tasks/*.md"]\n', encoding="utf-8")
+    ada = gitlease_ledger.open(ADA, directory=tmp_path)
+    assert ada.claim_next().resource == "F001"
+    assert ADA in file.read_text(encoding="utf-8")
+
+
+def test_an_asynchronous_hold(gitlease_ledger: MemoryLedger) -> None:
+    async def main() -> None:
+        with gitlease_ledger.stand_in(ADA):
+            async with gitlease.hold("F001") as lease:
+                assert lease.token == 1
+
+    asyncio.run(main())
+    assert gitlease_ledger.open(BOB).claim("F001").token == 2
+
+
+def test_it_needs_neither_pytest_nor_git() -> None:
+    code = """
+import sys
+sys.modules["pytest"] = None
+from gitlease.testing import MemoryLedger
+with MemoryLedger() as ledger:
+    print(ledger.open("ada@example.com").claim("F001").token)
+"""
+    env = clean_env({"PYTHONPATH": str(ROOT), "PATH": "/nowhere"})
+    ran = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, check=False)
+    assert (ran.stdout, ran.stderr) == (b"1\n", b"")
