@@ -12,6 +12,9 @@
 
     result = gitlease.run(["make", "test"], "F001")     # a command that runs while it is held
 
+    async with gitlease.open_async(".") as leases:      # the same verbs, awaited
+        lease = await leases.claim("F001", wait="5m")
+
 A lease keeps others who use gitlease from taking the same work; it expires by itself when its
 holder goes quiet. What cannot check a token is not kept from anything: hand ``lease.token`` to
 whatever can. Every refusal is a ``GitleaseError``: ``LeaseHeld`` names the holder and the time,
@@ -21,6 +24,7 @@ Where the project keeps its tasks in tracked files, a claim also writes who is a
 ``leases.claim_next()`` hands out the next task of the queue; ``leases.work(command)`` is a pool
 that has a command work on one after the other. ``@leases.on_available(…)`` calls back when
 something may be claimed, ``@leases.on_assignment`` when a task is newly assigned to you.
+``gitlease.testing`` has a ledger in memory for your own tests.
 """
 
 from __future__ import annotations
@@ -53,9 +57,10 @@ if TYPE_CHECKING:
     from gitlease.core.view import LeaseView as Lease
     from gitlease.engine.answers import QueueReading, Taken
     from gitlease.engine.queue.order import Carried, Carry, Entry, WhyNot
+    from gitlease.faces.library.awaited import AsyncLeases
     from gitlease.faces.library.held import Holding, hold
     from gitlease.faces.library.leases import Leases, Session
-    from gitlease.faces.library.opening import open, run, session
+    from gitlease.faces.library.opening import open, open_async, run, session
     from gitlease.faces.library.running import RunResult, WorkEvent, WorkResult
     from gitlease.faces.library.watching import Subscription, WatchEvent
 
@@ -65,6 +70,8 @@ _LIBRARY, _OPENING = "gitlease.faces.library.leases", "gitlease.faces.library.op
 _RUNNING = "gitlease.faces.library.running"
 _PLACES = {
     "open": (_OPENING, "open"),
+    "open_async": (_OPENING, "open_async"),
+    "AsyncLeases": ("gitlease.faces.library.awaited", "AsyncLeases"),
     "run": (_OPENING, "run"),
     "RunResult": (_RUNNING, "RunResult"),
     "WorkEvent": (_RUNNING, "WorkEvent"),
@@ -90,6 +97,7 @@ _PLACES = {
 }
 
 __all__ = [
+    "AsyncLeases",
     "Carried",
     "Carry",
     "ConflictError",
@@ -127,6 +135,7 @@ __all__ = [
     "__version__",
     "hold",
     "open",
+    "open_async",
     "run",
     "session",
 ]

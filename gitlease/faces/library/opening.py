@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import TypedDict, Unpack
 
+from gitlease.faces.library.awaited import AsyncLeases
 from gitlease.faces.library.leases import Leases, OnLost, Session
 from gitlease.faces.library.running import RunResult
 from gitlease.faces.library.values import Duration, Folder, check_listener, to_folder
@@ -47,6 +48,28 @@ def open(
     """
     opener = partial(open_workspace, layer=layer, local=local, remote=remote, environ=environ)
     return Leases(opener(to_folder(directory), session=session), layer=layer, open_at=opener)
+
+
+def open_async(
+    directory: Folder = ".",
+    *,
+    session: str | None = None,
+    layer: str | None = None,
+    local: bool = False,
+    remote: str | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> AsyncLeases:
+    """The same for programs with an event loop: every verb is awaited.
+
+        async with gitlease.open_async(".") as leases:
+            lease = await leases.claim("F001", wait="5m")
+            async for event in leases.watch("F002"):
+                print(event.kind)
+
+    It is opened, and raises what ``open`` raises, when the ``async with`` block is entered.
+    """
+    place = partial(open, layer=layer, local=local, remote=remote, environ=environ)
+    return AsyncLeases(partial(place, directory, session=session))
 
 
 def session(

@@ -1,0 +1,198 @@
+"""``gitlease.open_async``: the verbs of ``Leases``, awaited while threads carry them out."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+import warnings
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial, update_wrapper
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
+
+from gitlease.core.errors import GitleaseError, UnknownOutcome, UsageError
+from gitlease.core.instant import moment_of
+from gitlease.core.resources.resource import WHOLE, parse_resource, word_anywhere
+from gitlease.core.view import LeaseView
+from gitlease.engine import end
+from gitlease.engine.waiting.watching import WatchEvent
+from gitlease.faces.library.leases import Leases
+from gitlease.faces.library.values import Duration
+from gitlease.wiring.holding import at_the_end, waking_clock
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class _Verb(Generic[P, T]):
+    """A verb of ``Leases``, to be awaited, with its own parameters and answer."""
+
+    def __init__(self, verb: Callable[Concatenate[Leases, P], T], *, grants: bool = False) -> None:
+        """``grants``: what it answers with is released where its caller does not wait for it."""
+        self._verb, self._grants = verb, grants
+
+    def __get__(self, leases: AsyncLeases, owner: type) -> Callable[P, Coroutine[Any, Any, T]]:
+        def call(*args: P.args, **options: P.kwargs) -> Coroutine[Any, Any, T]:
+            return leases._carried_out(self._verb, args, options, grants=self._grants)
+
+        return update_wrapper(call, self._verb)
+
+
+class AsyncLeases:
+    """The verbs of ``Leases`` for a program with an event loop: ``async with`` opens it.
+
+    Each call runs in a thread of its own, so that any number may wait at once. Whoever cancels a
+    call waits for its thread, and then nothing is in doubt: a wait ends at once, what was claimed
+    is released, and any other change has been made. ``run``, ``work`` and the callbacks are not
+    here: hold leases by ``async with gitlease.hold(…)`` around what you run, and ``watch``.
+    """
+
+    def __init__(self, opener: Callable[[], Leases]) -> None:
+        self._opener, self._leases = opener, None
+        self.warnings: tuple[str, ...] = ()
+        """What a person should know of the last answer."""
+
+    _leases: Leases | None
+
+    async def __aenter__(self) -> Self:
+        opening = _in_thread(self._opener)
+        if await _finished(opening):
+            opening.exception()
+            raise asyncio.CancelledError
+        self._leases = opening.result()
+        return self
+
+    async def __aexit__(self, *raised: object) -> None:
+        """Nothing is released: a lease ends by ``release``, ``done`` or time."""
+
+    @property
+    def holder(self) -> str:
+        """The person that claims are made for: git's ``user.email``."""
+        return self._opened.holder
+
+    @property
+    def session(self) -> str | None:
+        """Which run of the holder this is, where it is known."""
+        return self._opened.session
+
+    claim = _Verb(Leases.claim, grants=True)
+    claim_all = _Verb(Leases.claim_all, grants=True)
+    claim_next = _Verb(Leases.claim_next, grants=True)
+    start = _Verb(Leases.start, grants=True)
+    set_status = _Verb(Leases.set_status)
+    renew = _Verb(Leases.renew)
+    renew_all = _Verb(Leases.renew_all)
+    extend = _Verb(Leases.extend)
+    park = _Verb(Leases.park)
+    release = _Verb(Leases.release)
+    done = _Verb(Leases.done)
+    revoke = _Verb(Leases.revoke)
+    note = _Verb(Leases.note)
+    end_session = _Verb(Leases.end_session)
+    push = _Verb(Leases.push)
+    fence = _Verb(Leases.fence)
+    wait = _Verb(Leases.wait)
+    list = _Verb(Leases.list)
+    show = _Verb(Leases.show)
+    sessions = _Verb(Leases.sessions)
+    queue = _Verb(Leases.queue)
+    next_task = _Verb(Leases.next_task)
+    brief = _Verb(Leases.brief)
+    task = _Verb(Leases.task)
+
+    async def watch(
+        self, *resources: str, scope: str = WHOLE, timeout: Duration | None = None
+    ) -> AsyncGenerator[WatchEvent, None]:
+        """Yield what happens to leases, of these resources or of all, until ``timeout``."""
+        ended = threading.Event()
+        events = self._apart(ended).watch(*resources, scope=scope, timeout=timeout)
+        while True:
+            looking = _in_thread(partial(next, events, None))
+            if await _finished(looking, ended):
+                looking.exception()
+                raise asyncio.CancelledError
+            if (event := looking.result()) is None:
+                return
+            yield event
+
+    @property
+    def _opened(self) -> Leases:
+        if self._leases is None:
+            raise UsageError("nothing is open: enter it by an async with block first")
+        return self._leases
+
+    def _apart(self, ended: threading.Event | None = None) -> Leases:
+        """The same leases with objects of their own, for a thread; its waits can be ``ended``."""
+        opened = self._opened
+        clock = None if ended is None else waking_clock(opened._workspace, ended)
+        return Leases(
+            opened._workspace.again(clock=clock), layer=opened._layer, open_at=opened._open_at
+        )
+
+    async def _carried_out(
+        self, verb: Callable[..., T], args: Any, options: Any, *, grants: bool
+    ) -> T:
+        waits = grants or verb is Leases.wait  # a change that is under way is not to be broken off
+        ended = threading.Event()
+        leases = self._apart(ended if waits else None)
+        began = leases._ledger.clock.now().wall_ms
+        working = _in_thread(partial(verb, leases, *args, **options))
+        if await _finished(working, ended):
+            if grants:
+                words = args[:1] if args and isinstance(args[0], str) else args[0] if args else ()
+                undone = partial(_release, self._apart(), working, (*words,), began)
+                await _finished(_in_thread(undone))
+            working.exception()
+            raise asyncio.CancelledError
+        self.warnings = leases.warnings
+        return working.result()
+
+
+def _in_thread(work: Callable[[], T]) -> asyncio.Future[T]:
+    """Begin some work in a thread of its own: those of a pool may all be waiting."""
+    alone = ThreadPoolExecutor(1, thread_name_prefix="gitlease async")
+    try:
+        context = contextvars.copy_context()
+        return asyncio.get_running_loop().run_in_executor(alone, context.run, work)
+    finally:
+        alone.shutdown(wait=False)
+
+
+async def _finished(work: asyncio.Future[Any], ended: threading.Event | None = None) -> bool:
+    """Wait for a thread, however often that is cancelled; whether it was, which sets ``ended``."""
+    cancelled = False
+    while not work.done():
+        try:
+            await asyncio.wait([work])
+        except asyncio.CancelledError:
+            cancelled = True
+            if ended is not None:
+                ended.set()
+    return cancelled
+
+
+def _release(
+    leases: Leases, claim: asyncio.Future[Any], words: tuple[str, ...], began: int
+) -> None:
+    """Release what a claim got that nobody waits for; a failure is a warning."""
+    error = claim.exception()
+    if error is not None and not isinstance(error, UnknownOutcome):
+        return
+    try:
+        if error is not None:  # what is there now says it
+            found = [x for word in words for x in leases.show(word)]
+        else:
+            answer = claim.result()
+            found = [answer] if isinstance(answer, LeaseView) else [*answer]
+        got = [x for x in found if x.state == "active" and x.claimed_at >= moment_of(began)]
+        ledger = at_the_end(leases._workspace, {view.lease_id for view in got})
+        for view in got:
+            if view.mine:
+                end.release(
+                    ledger, [parse_resource(word_anywhere(view.resource))], scope=view.scope
+                )
+    except GitleaseError as refusal:
+        names = ", ".join(words) or "a task"
+        told = f"gitlease: {names} may not be released, and ends by itself: {refusal.message}"
+        warnings.warn(told, RuntimeWarning, stacklevel=2)
