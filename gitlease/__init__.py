@@ -53,21 +53,32 @@ if TYPE_CHECKING:
         WaitTimeout,
     )
     from gitlease.core.errors import LeaseHeld as ConflictError
+    from gitlease.core.finding import Finding, Level
     from gitlease.core.loss import Loss
     from gitlease.core.view import LeaseView as Lease
     from gitlease.engine.answers import QueueReading, Taken
     from gitlease.engine.queue.order import Carried, Carry, Entry, WhyNot
+    from gitlease.engine.sessions import OwnSession
     from gitlease.faces.library.awaited import AsyncLeases
     from gitlease.faces.library.held import Holding, hold
-    from gitlease.faces.library.leases import Leases, Session
+    from gitlease.faces.library.leases import Leases, PushAnswer, Session
     from gitlease.faces.library.opening import open, open_async, run, session
+    from gitlease.faces.library.reading import (
+        CheckResult,
+        InitResult,
+        LedgerStatus,
+        LogEntry,
+        Setting,
+        WhoAmI,
+    )
     from gitlease.faces.library.running import RunResult, WorkEvent, WorkResult
     from gitlease.faces.library.watching import Subscription, WatchEvent
 
 _ERRORS, _ANSWERS = "gitlease.core.errors", "gitlease.engine.answers"
 _EDGE, _QUEUE = "gitlease.core.edge", "gitlease.engine.queue.order"
 _LIBRARY, _OPENING = "gitlease.faces.library.leases", "gitlease.faces.library.opening"
-_RUNNING = "gitlease.faces.library.running"
+_RUNNING, _READING = "gitlease.faces.library.running", "gitlease.faces.library.reading"
+_FINDING = "gitlease.core.finding"
 _PLACES = {
     "open": (_OPENING, "open"),
     "open_async": (_OPENING, "open_async"),
@@ -80,6 +91,16 @@ _PLACES = {
     "Holding": ("gitlease.faces.library.held", "Holding"),
     "session": (_OPENING, "session"),
     "Session": (_LIBRARY, "Session"),
+    "PushAnswer": (_LIBRARY, "PushAnswer"),
+    "CheckResult": (_READING, "CheckResult"),
+    "InitResult": (_READING, "InitResult"),
+    "LogEntry": (_READING, "LogEntry"),
+    "Setting": (_READING, "Setting"),
+    "LedgerStatus": (_READING, "LedgerStatus"),
+    "WhoAmI": (_READING, "WhoAmI"),
+    "Finding": (_FINDING, "Finding"),
+    "Level": (_FINDING, "Level"),
+    "OwnSession": ("gitlease.engine.sessions", "OwnSession"),
     "Loss": ("gitlease.core.loss", "Loss"),
     "Leases": (_LIBRARY, "Leases"),
     "WatchEvent": ("gitlease.faces.library.watching", "WatchEvent"),
@@ -100,27 +121,36 @@ __all__ = [
     "AsyncLeases",
     "Carried",
     "Carry",
+    "CheckResult",
     "ConflictError",
     "Denied",
     "Entry",
+    "Finding",
     "GitleaseError",
     "Holding",
+    "InitResult",
     "Invalid",
     "Lease",
     "LeaseHeld",
     "LeaseLost",
     "Leases",
+    "LedgerStatus",
+    "Level",
+    "LogEntry",
     "Loss",
     "NotARepository",
     "NotFound",
     "NotHolder",
     "NothingLeft",
+    "OwnSession",
     "PolicyRefused",
     "Progress",
+    "PushAnswer",
     "QueueReading",
     "Rollback",
     "RunResult",
     "Session",
+    "Setting",
     "Subscription",
     "Taken",
     "Task",
@@ -129,6 +159,7 @@ __all__ = [
     "UsageError",
     "WaitTimeout",
     "WatchEvent",
+    "WhoAmI",
     "WhyNot",
     "WorkEvent",
     "WorkResult",

@@ -45,6 +45,9 @@ class MemoryLedger:
         self._store = MemoryStore(self._clock)
         self._folder = TemporaryDirectory(prefix="gitlease-", ignore_cleanup_errors=True)
 
+    def __repr__(self) -> str:
+        return f"<MemoryLedger at {self.now:%Y-%m-%dT%H:%M:%SZ}>"
+
     def __enter__(self) -> Self:
         return self
 

@@ -115,10 +115,16 @@ def test_the_library_examples_run(clones: dict[str, Path]) -> None:
         )
         assert (ran.returncode, ran.stderr) == (0, "")
         said.append(ran.stdout.splitlines())
-    (first,), (second,), (token, *third), awaited, testing = said
+    (first,), (second,), (token, *third), looked, awaited, testing = said
     assert first.startswith("1 ")
     assert second.startswith("3 ")
     assert (int(token) > 5, third) == (True, ["0 True", "0 []"])
+    assert looked == [
+        "ada@example.com global",
+        "not for so long",
+        "extended",
+        "True ['global']",
+    ]
     assert awaited == ["['F008', 'F009']"]
     assert testing == ["ada@example.com", "2"]
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from gitlease.core.lease import Lease
+    from gitlease.core.loss import Loss
     from gitlease.core.view import LeaseView
 
 
@@ -134,14 +135,14 @@ class NotHolder(GitleaseError):
 class LeaseLost(GitleaseError):
     """The caller no longer holds the lease, and must stop what it did under it.
 
-    ``loss`` is why, of a closed list (see ``core.loss.Loss``), and ``lease_id`` which grant,
+    ``loss`` is why, of the closed list ``Loss``, and ``lease_id`` which grant,
     where a very grant was asked for.
     """
 
     code = "lost"
 
     def __init__(
-        self, message: str, *, loss: str | None = None, lease_id: str | None = None, **subject: Any
+        self, message: str, *, loss: Loss | None = None, lease_id: str | None = None, **subject: Any
     ) -> None:
         super().__init__(message, **subject)
         self.loss, self.lease_id = loss, lease_id

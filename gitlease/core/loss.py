@@ -8,7 +8,7 @@ session, is another one.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from enum import Enum
+from enum import StrEnum
 
 from gitlease.core.errors import LeaseLost
 from gitlease.core.expiry import Moment, holder_has
@@ -20,7 +20,7 @@ from gitlease.core.moves.operations import Grant
 from gitlease.core.outcome import LAPSED, Event
 
 
-class Loss(Enum):
+class Loss(StrEnum):
     """Why a lease is lost."""
 
     TAKEN_OVER = "taken_over"
@@ -68,7 +68,7 @@ class Lost:
             + (f" ({self.detail})" if self.detail else ""),
             resource=grant.resource.text,
             scope=grant.scope,
-            loss=self.loss.value,
+            loss=self.loss,
             lease_id=grant.lease_id,
         )
 
@@ -98,7 +98,7 @@ def still_held(ledger: Ledger, grant: Grant, holder: str, moment: Moment) -> Lea
         scope=grant.scope,
         conflicts=() if found is None else (found,),
         holder=by,
-        loss=loss.value,
+        loss=loss,
         lease_id=grant.lease_id,
     )
 
@@ -114,7 +114,7 @@ def lost_by(notice: Notice) -> LeaseLost:
         resource=notice.resource,
         scope=notice.scope,
         holder=notice.by,
-        loss=loss.value,
+        loss=loss,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Literal
 
 from gitlease.core.expiry import Moment, clock_skewed, free_at
 from gitlease.core.frozen import dataclass
@@ -10,6 +11,9 @@ from gitlease.core.instant import MS, moment_of
 from gitlease.core.lease import Actor, Lease, State
 from gitlease.core.policy import Policy
 from gitlease.core.relation import state_of
+from gitlease.core.resources.resource import WHOLE
+
+LeaseState = Literal["active", "expired", "released", "completed", "revoked"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +25,7 @@ class LeaseView:
     them out. ``assigned``: the task is its holder's by an edge as well, and stays so when it
     lapses. ``skewed`` says that its times lie in the future: a clock is wrong. ``parked``: it is
     kept for a later session of its holder, and none renews it. ``pid`` leads the terminal session
-    on ``host``, or is the run's own.
+    on ``host``, or is the run's own. ``capped``: it was to be extended beyond the policy's maximum.
     """
 
     resource: str
@@ -31,7 +35,7 @@ class LeaseView:
     session: str | None
     lease_id: str
     token: int
-    state: str
+    state: LeaseState
     ttl_seconds: int
     claimed_at: datetime
     renewed_at: datetime
@@ -48,6 +52,19 @@ class LeaseView:
     skewed: bool = False
     parked: bool = False
     pid: int | None = None
+    capped: bool = False
+
+    @property
+    def seconds_left(self) -> float:
+        """For how long it was to last when it was read; 0.0 where it is over."""
+        return float(max(0, self.expires_in))
+
+    def __repr__(self) -> str:
+        part = "" if self.scope == WHOLE else f"/{self.scope}"
+        who = self.holder if self.session is None else f"{self.holder}, session {self.session}"
+        until = f"until {self.expires_at:%Y-%m-%dT%H:%M:%SZ}"
+        state = "parked" if self.parked else self.state
+        return f"<Lease {self.resource}{part} of {who}: {state}, token {self.token}, {until}>"
 
 
 def view_lease(

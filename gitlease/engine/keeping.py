@@ -282,7 +282,7 @@ def _gone(session: LedgerSession, head: Snapshot, hold: Hold) -> Lost | None:
     try:
         still_held(ledger, grant, session.actor.holder, moment)
     except LeaseLost as refusal:
-        if refusal.loss != Loss.EXPIRED.value:
+        if refusal.loss is not Loss.EXPIRED:
             return _lost(session, hold, refusal)
     except GitleaseError:  # a damaged record tells nothing
         pass
@@ -296,7 +296,7 @@ def _subject(refusal: GitleaseError, by_id: dict[str, Hold]) -> Hold | None:
 def _lost(session: LedgerSession, hold: Hold, refusal: GitleaseError) -> Lost:
     """Why a grant is lost: by the audit trail where that still tells, else by what stands there."""
     loss = refusal.loss if isinstance(refusal, LeaseLost) else None
-    reason, by = Loss(loss) if loss else Loss.EXPIRED, refusal.whose
+    reason, by = loss or Loss.EXPIRED, refusal.whose
     try:
         told = ending(session.store.history(session.layer, EVENTS_SEARCHED), hold.grant.token)
     except GitleaseError:

@@ -113,7 +113,7 @@ def after_refusal(call: Call, error: GitleaseError) -> list[str]:
         return [call.typed("show", resource, layer=layer)]
     finished = any(view.state == "completed" for view in error.views)
     if resource is not None and isinstance(error, LeaseLost) and not finished:
-        taken = error.loss in (Loss.TAKEN_OVER.value, Loss.REVOKED.value)
+        taken = error.loss in (Loss.TAKEN_OVER, Loss.REVOKED)
         taken = taken or any(view.state == "active" and not view.mine for view in error.views)
         if taken or _is_assigned(call, error) or call.is_anothers(resource):
             return [call.typed("show", resource, layer=layer)]

@@ -58,7 +58,7 @@ def _is_told(session: LedgerSession, refused: GitleaseError) -> bool:
         return False
     notices = head.ledger.notices(session.actor.holder)
     about = (refused.resource, refused.scope)
-    return refused.loss == Loss.EXPIRED.value or about in {(n.resource, n.scope) for n in notices}
+    return refused.loss is Loss.EXPIRED or about in {(n.resource, n.scope) for n in notices}
 
 
 def ran_out(lease: Lease, layer: str, usual: str, *, age: int | None = None) -> str:

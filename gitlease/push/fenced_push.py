@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from typing import cast
+from typing import Literal, cast
 
 from gitlease.core.errors import Denied, GitleaseError, LeaseLost
 from gitlease.core.expiry import Moment, holder_has
@@ -31,6 +31,8 @@ from gitlease.engine.transaction import Step, with_views
 from gitlease.push.ports import PlannedPush, Work
 from gitlease.push.pushing import PushCase
 from gitlease.push.work import PushWish
+
+PushStatus = Literal["pushed", "up_to_date", "would_push"]
 
 UNFENCED = "no lease of yours covers these commits: they are pushed without a fence"
 
@@ -52,7 +54,7 @@ class PushAnswer:
     ``leases`` were renewed with it; without any there was no fence.
     """
 
-    status: str
+    status: PushStatus
     remote: str
     refs: tuple[WorkRef, ...] = ()
     leases: tuple[LeaseView, ...] = ()
@@ -164,7 +166,7 @@ class FencedPush:
                 case.decide(self._fetched_heads())
             if not dry_run:
                 self._work.follow(plan)
-            status = "would_push" if plan.push.refs else "up_to_date"
+            status: PushStatus = "would_push" if plan.push.refs else "up_to_date"
             return replace(answer, status=status, warnings=answer.warnings + case.warnings)
         with ExitStack() as stack:
             store = cast("WorkStore", self._session.store)  # the store of a repository is one

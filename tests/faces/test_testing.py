@@ -96,7 +96,7 @@ def test_a_lease_that_runs_out_is_lost_to_who_holds_it(gitlease_ledger: MemoryLe
     with pytest.raises(gitlease.LeaseLost) as lost:
         hold()
     # The renewal was due as well: which of the two threads looks first is not told.
-    assert gitlease.Loss(lost.value.loss) in {gitlease.Loss.EXPIRED, gitlease.Loss.UNREACHABLE}
+    assert lost.value.loss in {gitlease.Loss.EXPIRED, gitlease.Loss.UNREACHABLE}
     told = threading.Event()
     run = gitlease_ledger.session(ADA, on_lost=lambda _run, _error: told.set())
     run.claim("F002")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
+from typing import Literal
 
 from gitlease.core.duration import LONGEST
 from gitlease.core.errors import GitleaseError, HeadGone, Unavailable
@@ -38,6 +39,18 @@ LOOK_MOST = 30.0
 SLOWER = 1.3
 MINUTE = 60.0
 MOST_STEPS = 2_000  # between two looks that are told one by one
+Kind = Literal[
+    "claimed",
+    "renewed",
+    "parked",
+    "released",
+    "completed",
+    "lapsed",
+    "taken_over",
+    "revoked",
+    "available",
+    "assigned",
+]
 ENDED = {WatchKind.RELEASED: State.RELEASED, WatchKind.REVOKED: State.REVOKED}
 
 
@@ -51,7 +64,7 @@ class WatchEvent:
     nobody's.
     """
 
-    kind: str
+    kind: Kind
     resource: str
     scope: str
     layer: str

@@ -55,6 +55,11 @@ class AsyncLeases:
 
     _leases: Leases | None
 
+    def __repr__(self) -> str:
+        return (
+            "<AsyncLeases: not open>" if self._leases is None else f"<Async{repr(self._leases)[1:]}"
+        )
+
     async def __aenter__(self) -> Self:
         opening = _in_thread(self._opener)
         if await _finished(opening):
@@ -96,6 +101,13 @@ class AsyncLeases:
     list = _Verb(Leases.list)
     show = _Verb(Leases.show)
     sessions = _Verb(Leases.sessions)
+    log = _Verb(Leases.log)
+    status = _Verb(Leases.status)
+    whoami = _Verb(Leases.whoami)
+    init = _Verb(Leases.init)
+    config = _Verb(Leases.config)
+    check_commits = _Verb(Leases.check_commits)
+    check_stale = _Verb(Leases.check_stale)
     queue = _Verb(Leases.queue)
     next_task = _Verb(Leases.next_task)
     brief = _Verb(Leases.brief)

@@ -136,6 +136,12 @@ class Holding:
         self._views: tuple[LeaseView, ...] = ()
         self._kept: KeptLeases | None = None
 
+    def __repr__(self) -> str:
+        if self._kept is None:
+            return f"<Holding {' '.join(map(str, self._words))}: not entered>"
+        state = f"lost ({self.loss})" if self.loss else f"{self.seconds_left:.0f}s left"
+        return f"<Holding {' '.join(self.tokens)}: {state}>"
+
     # --- what one may ask -----------------------------------------------------------------------
 
     @property

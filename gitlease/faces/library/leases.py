@@ -13,10 +13,8 @@ from gitlease.core.resources.resource import WHOLE, Resource, parse_scope
 from gitlease.core.view import LeaseView
 from gitlease.engine import claim, end, govern, hold, sessions
 from gitlease.engine.answers import Answer, ClaimOptions
-from gitlease.engine.reading import read_leases
-from gitlease.engine.sessions import OwnSession
 from gitlease.engine.waiting.watching import Watcher, WatchEvent
-from gitlease.faces.library import running, tasks, watching
+from gitlease.faces.library import reading, running, tasks, watching
 from gitlease.faces.library.kept import KeptLeases, call_aside
 from gitlease.faces.library.values import (
     Duration,
@@ -32,7 +30,7 @@ from gitlease.faces.library.values import (
     to_terms,
 )
 from gitlease.faces.push_words import push_request
-from gitlease.push.fenced_push import PushAnswer
+from gitlease.push.fenced_push import PushAnswer as PushAnswer
 from gitlease.wiring.holding import in_a_run
 from gitlease.wiring.push import open_push
 from gitlease.wiring.workspace import Workspace, open_workspace
@@ -61,6 +59,11 @@ class Leases:
         self._workspace, self._ledger = workspace, workspace.ledger
         self._layer, self._open_at = layer, open_at
         self.warnings: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        who = self.holder if self.session is None else f"{self.holder}, session {self.session}"
+        name = type(self).__name__
+        return f"<{name} of {who}: layer {self._ledger.layer} on {self._ledger.store.place}>"
 
     def __enter__(self) -> Self:
         return self
@@ -145,11 +148,11 @@ class Leases:
         return _none_refused(self._heard(answer))
 
     def extend(self, resource: str, duration: Duration, *, scope: str | None = None) -> LeaseView:
-        """Stretch to at least now + ``duration``, capped to the policy's maximum."""
+        """Stretch to at least now + ``duration``, or ``capped`` to the policy's maximum."""
         if (seconds := to_seconds(duration, "duration")) is None:
             raise UsageError("extend needs a duration")
         answer = hold.extend(self._ledger, self._resource(resource), seconds, scope=to_scope(scope))
-        return self._heard(answer).leases[0]
+        return replace(self._heard(answer).leases[0], capped=answer.capped_to_max)
 
     def park(
         self,
@@ -220,20 +223,6 @@ class Leases:
         """Leave a note for the next holder."""
         self._heard(govern.note(self._ledger, self._resource(resource), to_note(text) or ""))
 
-    def list(
-        self, *, mine: bool = False, all: bool = False, cached: bool = False
-    ) -> tuple[LeaseView, ...]:
-        """The live leases; ``all`` adds expired and completed ones, ``mine`` leaves out others'."""
-        reading = self._heard(read_leases(self._ledger, cached=cached))
-        return tuple(
-            x for x in reading.leases if (all or x.state == "active") and (x.mine or not mine)
-        )
-
-    def show(self, resource: str, *, cached: bool = False) -> tuple[LeaseView, ...]:
-        """What the ledger has of one resource: empty when it is free."""
-        reading = read_leases(self._ledger, resource=self._resource(resource), cached=cached)
-        return self._heard(reading).leases
-
     def end_session(
         self,
         id: str | None = None,
@@ -255,10 +244,6 @@ class Leases:
             layers, id, release=release, park=parks, seconds=seconds, note=text, commit=commit
         )
         return _none_refused(self._heard(answer))
-
-    def sessions(self, *, cached: bool = False) -> tuple[OwnSession, ...]:
-        """One's own sessions that have live leases, each with them, in every layer in use."""
-        return self._heard(sessions.sessions(layers_of(self._workspace), cached=cached)).sessions
 
     def push(
         self,
@@ -316,7 +301,17 @@ class Leases:
         parts = [(self._resource(str(word)), parse_scope(scope)) for word in resources]
         return Watcher(self._ledger, parts).events(seconds=to_seconds(timeout, "timeout"))
 
-    # Those that call back, that are about tasks, or run commands have modules of their own.
+    # Those that look, that are about tasks, run commands or call back have modules of their own.
+    list = reading.list
+    show = reading.show
+    sessions = reading.sessions
+    log = reading.log
+    status = reading.status
+    whoami = reading.whoami
+    init = reading.init
+    config = reading.config
+    check_commits = reading.check_commits
+    check_stale = reading.check_stale
     on_available = watching.on_available
     on_assignment = watching.on_assignment
     queue = tasks.queue

@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from gitlease.core.errors import Invalid, UsageError
 from gitlease.core.frozen import dataclass
@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from gitlease.faces.library.leases import Leases
 
 MOMENT = 2.0  # seconds
+
+WorkEventKind = Literal["started", "ended", "left_alone", "idle", "trouble", "warning"]
+WorkOutcome = Literal["done", "given_back", "failed", "lost", "stopped"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,11 +67,11 @@ class WorkEvent:
     ``lost`` or ``stopped``, ``exit`` its command's status and ``seconds`` how long it took.
     """
 
-    event: str
+    event: WorkEventKind
     resource: str | None = None
     session: str | None = None
     log: str | None = None
-    outcome: str | None = None
+    outcome: WorkOutcome | None = None
     exit: int | None = None
     seconds: int | None = None
     failures: int = 0

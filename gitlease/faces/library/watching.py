@@ -94,6 +94,10 @@ class Subscription(Generic[Callback]):
         )
         self._thread.start()
 
+    def __repr__(self) -> str:
+        state = "running" if self.running else "stopped" if self.error is None else "failed"
+        return f"<Subscription {self._name()}: {state}>"
+
     @property
     def function(self) -> Callback:
         """What is called."""
