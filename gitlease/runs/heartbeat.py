@@ -12,8 +12,10 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
 
+from gitlease.core.instant import MS
 from gitlease.core.loss import Hold, Lost
 from gitlease.engine.keeping import Beat, Keeper
+from gitlease.git.logs import log
 
 RENEWING, WATCHING = "renewing", "watching"
 LONGEST_NAP = 1.0  # seconds: a wait does not count suspended time, so the clocks are read again
@@ -113,6 +115,7 @@ class Heartbeat:
     def _beat(self) -> None:
         while (batch := self._next_batch()) is not None:
             beat = self._keeping.renew(batch) if batch else self._seen()
+            _log(beat)
             with self._changed:
                 if batch:
                     self._beating = False
@@ -159,7 +162,17 @@ class Heartbeat:
             for listener in self._listeners.pop(lease_id, ()):
                 self._glanced.pop((lease_id, listener), None)
                 told.append((listener, one))
+            log("warning", "%s", one.error.message)
         return told
+
+
+def _log(beat: Beat) -> None:
+    for hold in beat.renewed:
+        text = "renewed %s (token %d) for %d s"
+        log("debug", text, hold.grant.resource, hold.grant.token, hold.duration_ms // MS)
+    if beat.failure is not None:
+        names = ", ".join(sorted({str(hold.grant.resource) for hold in beat.asked}))
+        log("info", "%s could not be renewed, and is tried again: %s", names, beat.failure.message)
 
 
 def _tell(told: Sequence[tuple[Listener, Lost]]) -> None:

@@ -162,6 +162,12 @@ class RefLedgerStore:
         for layer in prepared.changes:
             self._heads.state(layer).add_pending(_pending(prepared, layer))
         swapped = self._swap(prepared, work)
+        if swapped.fate is not Fate.APPLIED:
+            from gitlease.git.logs import log
+
+            names = ", ".join(change.what for change in prepared.changes.values())
+            why = swapped.detail or swapped.cause.value
+            log("info", "the push of %s was not taken (%s): %s", names, swapped.fate.value, why)
         if swapped.fate in (Fate.APPLIED, Fate.LOST) or not swapped.sent:
             self.forget_pending(prepared)
         return swapped
