@@ -18,6 +18,7 @@ from gitlease.core.view import LeaseView
 from gitlease.engine import end
 from gitlease.engine.waiting.watching import WatchEvent
 from gitlease.faces.library.leases import Leases
+from gitlease.faces.library.refusing import refusal, refusing, refusing_class
 from gitlease.faces.library.values import Duration
 from gitlease.wiring.holding import at_the_end, waking_clock
 
@@ -39,6 +40,7 @@ class _Verb(Generic[P, T]):
         return update_wrapper(call, self._verb)
 
 
+@refusing_class
 class AsyncLeases:
     """The verbs of ``Leases`` for a program with an event loop: ``async with`` opens it.
 
@@ -124,7 +126,11 @@ class AsyncLeases:
             if await _finished(looking, ended):
                 looking.exception()
                 raise asyncio.CancelledError
-            if (event := looking.result()) is None:
+            try:
+                event = looking.result()
+            except GitleaseError as error:
+                raise refusal(error) from None
+            if event is None:
                 return
             yield event
 
@@ -142,6 +148,7 @@ class AsyncLeases:
             opened._workspace.again(clock=clock), layer=opened._layer, open_at=opened._open_at
         )
 
+    @refusing
     async def _carried_out(
         self, verb: Callable[..., T], args: Any, options: Any, *, grants: bool
     ) -> T:

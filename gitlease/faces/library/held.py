@@ -17,6 +17,7 @@ from gitlease.core.view import LeaseView
 from gitlease.engine import claim
 from gitlease.engine.answers import ClaimOptions
 from gitlease.faces.library.kept import KeptLeases, call_aside
+from gitlease.faces.library.refusing import refusing, refusing_class
 from gitlease.faces.library.values import (
     Duration,
     Folder,
@@ -37,6 +38,7 @@ from gitlease.wiring.workspace import Workspace, open_workspace
 _held_by: WeakKeyDictionary[object, frozenset[str]] = WeakKeyDictionary()
 
 
+@refusing
 def hold(
     *resources: str,
     scope: str = WHOLE,
@@ -99,6 +101,7 @@ def hold(
     )
 
 
+@refusing_class
 class Holding:
     """Leases that are held for a while: what a ``with gitlease.hold(…) as lease`` block gets.
 

@@ -115,7 +115,7 @@ class KeptLeases:
             # The work is done, and leases end by themselves: no reason to fail what succeeded.
             names = ", ".join(x.text for x in (*ours.values(), *(g.resource for g in bound)))
             told = f"gitlease: {names} was not released, and ends by itself: {refusal.message}"
-            warnings.warn(told, RuntimeWarning, stacklevel=3)
+            warnings.warn(told, RuntimeWarning, stacklevel=4)
 
     def end(self, error: BaseException | None) -> None:
         """Raise LeaseLost where any was lost; with an ``error`` of the block, say so in that."""

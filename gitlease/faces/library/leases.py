@@ -16,6 +16,7 @@ from gitlease.engine.answers import Answer, ClaimOptions
 from gitlease.engine.waiting.watching import Watcher, WatchEvent
 from gitlease.faces.library import reading, running, tasks, watching
 from gitlease.faces.library.kept import KeptLeases, call_aside
+from gitlease.faces.library.refusing import refusing_class, refusing_events
 from gitlease.faces.library.values import (
     Duration,
     Said,
@@ -38,6 +39,7 @@ from gitlease.wiring.workspace import Workspace, open_workspace
 OnLost = Callable[["Session", LeaseLost], object]
 
 
+@refusing_class
 class Leases:
     """The leases and tasks of one repository, for one holder and session on one layer.
 
@@ -299,7 +301,8 @@ class Leases:
         later a remote that cannot be reached is waited for.
         """
         parts = [(self._resource(str(word)), parse_scope(scope)) for word in resources]
-        return Watcher(self._ledger, parts).events(seconds=to_seconds(timeout, "timeout"))
+        seconds = to_seconds(timeout, "timeout")
+        return refusing_events(Watcher(self._ledger, parts).events(seconds=seconds))
 
     # Those that look, that are about tasks, run commands or call back have modules of their own.
     list = reading.list
@@ -346,6 +349,7 @@ def _none_refused(answer: Answer) -> tuple[LeaseView, ...]:
     return answer.leases
 
 
+@refusing_class
 class Session(Leases):
     """The verbs of ``Leases``, for one run that lasts as long as a ``with`` block.
 

@@ -8,6 +8,7 @@ from typing import TypedDict, Unpack
 
 from gitlease.faces.library.awaited import AsyncLeases
 from gitlease.faces.library.leases import Leases, OnLost, Session
+from gitlease.faces.library.refusing import refusing
 from gitlease.faces.library.running import RunResult
 from gitlease.faces.library.values import Duration, Folder, check_listener, to_folder
 from gitlease.wiring.workspace import open_workspace
@@ -33,6 +34,7 @@ class RunOptions(TypedDict, total=False):
     cwd: Folder | None
 
 
+@refusing
 def open(
     directory: Folder = ".",
     *,
@@ -72,6 +74,7 @@ def open_async(
     return AsyncLeases(partial(place, directory, session=session))
 
 
+@refusing
 def session(
     name: str | None = None,
     *,
@@ -98,6 +101,7 @@ def session(
     return Session(opened, on_lost=on_lost, layer=layer, open_at=opener)
 
 
+@refusing
 def run(
     command: Sequence[str],
     *resources: str,

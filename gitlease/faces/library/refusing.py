@@ -1,0 +1,83 @@
+"""How the library refuses: in the caller's line, and in words of Python."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+from gitlease.core.errors import GitleaseError
+
+C = TypeVar("C", bound=type)
+F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
+
+# The options that messages and hints speak of: what is switched on, and what has a value.
+_SWITCHES = "any|reopen|cached|local|takeover|new|undo-rollback|accept-rollback"
+_VALUES = "layer|remote|session|reason|wait|ttl|scope|paths|expect-holder"
+_OPTION = re.compile(rf"(?<![\w-])--(?:(?P<on>{_SWITCHES})|(?P<value>{_VALUES}))(?![\w-])")
+_CALLS = {
+    "`session list`": "`leases.sessions()`",
+    "--set-upstream": "upstream=True",
+    "gitlease config lease.remote NAME": 'leases.config("lease.remote", NAME)',
+}
+
+
+def in_python(text: str) -> str:
+    """What a message or hint says of the command line's options, as arguments and calls."""
+    for typed, call in _CALLS.items():
+        text = text.replace(typed, call)
+    return _OPTION.sub(lambda found: _argument(found["on"], found["value"]), text)
+
+
+def _argument(on: str | None, value: str | None) -> str:
+    return f"{on}=True".replace("-", "_") if on else (value or "").replace("-", "_")
+
+
+def refusal(error: GitleaseError) -> GitleaseError:
+    """The refusal to raise to a caller: of what lies below only this line is shown."""
+    error.message = in_python(error.message)
+    error.args = (error.message,)
+    error.hints = tuple(map(in_python, error.hints))
+    return error.with_traceback(None)
+
+
+def refusing(function: F) -> F:
+    """Decorate what a program calls, or awaits: a refusal ends in the line that did."""
+
+    @functools.wraps(function)
+    def called(*args: Any, **options: Any) -> Any:
+        try:
+            return function(*args, **options)
+        except GitleaseError as error:
+            raise refusal(error) from None
+
+    @functools.wraps(function)
+    async def awaited(*args: Any, **options: Any) -> Any:
+        try:
+            return await function(*args, **options)
+        except GitleaseError as error:
+            raise refusal(error) from None
+
+    found: Any = awaited if inspect.iscoroutinefunction(function) else called
+    return found  # type: ignore[no-any-return]
+
+
+def refusing_class(cls: C) -> C:
+    """Decorate a class: all of its methods that a program calls."""
+    for name, method in list(vars(cls).items()):
+        dunder = name in ("__enter__", "__exit__", "__aenter__", "__aexit__")
+        plain = inspect.isfunction(method) and not inspect.isasyncgenfunction(method)
+        if plain and (dunder or not name.startswith("_")):
+            setattr(cls, name, refusing(method))
+    return cls
+
+
+def refusing_events(events: Iterator[T]) -> Iterator[T]:
+    """The same events, whose refusals end in the line that asks for the next one."""
+    try:
+        yield from events
+    except GitleaseError as error:
+        raise refusal(error) from None

@@ -1,0 +1,120 @@
+"""A refusal of the library ends in the caller's line, and speaks of arguments, not of options."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import traceback
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import gitlease
+from gitlease.faces.library.refusing import in_python
+from gitlease.testing import MemoryLedger
+
+pytest_plugins = ["gitlease.testing"]
+OURS = str(Path(gitlease.__file__).parent)
+ADA, BOB = "ada@example.com", "bob@example.com"
+
+CALLS: dict[str, Callable[[gitlease.Leases], Any]] = {
+    "held": lambda bob: bob.claim("F001"),
+    "not the holder": lambda bob: bob.renew("F001"),
+    "a bad word": lambda bob: bob.claim("F001", ttl="x"),
+    "completed": lambda bob: bob.claim("F009"),
+    "a bad name": lambda bob: bob.show("a b"),
+    "no session": lambda bob: bob.end_session(),
+    "policy": lambda bob: bob.claim("F002", ttl="9d"),
+    "no admin": lambda bob: bob.revoke("F001", reason="x"),
+    "a wait": lambda bob: bob.wait("F001", timeout="1s"),
+    "an event": lambda bob: next(bob.watch("a b")),
+    "no repository": lambda _bob: gitlease.open("/"),
+    "a session there": lambda _bob: gitlease.session(directory="/"),
+    "a hold": lambda _bob: gitlease.hold("F001", directory="/").__enter__(),
+    "a run": lambda _bob: gitlease.run(["true"], "F001", directory="/"),
+    "not a word": lambda bob: bob.run("make test"),
+    "asynchronous": lambda _bob: asyncio.run(_entered()),
+}
+
+
+async def _entered() -> None:
+    async with gitlease.open_async("/"):
+        pass
+
+
+@pytest.fixture
+def bob(gitlease_ledger: MemoryLedger) -> gitlease.Leases:
+    with gitlease_ledger.open(ADA) as ada:
+        ada.claim("F001")
+        ada.done("F009", any=True)
+    return gitlease_ledger.open(BOB)
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_a_refusal_ends_in_the_callers_line(
+    bob: gitlease.Leases, call: Callable[[gitlease.Leases], Any]
+) -> None:
+    with pytest.raises(gitlease.GitleaseError) as refused:
+        call(bob)
+    error = refused.value
+    frames = traceback.extract_tb(error.__traceback__)
+    ours = [x for x in frames if x.filename.startswith(OURS)]
+    assert 1 <= len(ours) <= 3
+    assert "\nDuring handling" not in "".join(traceback.format_exception(error))
+    said = " ".join((str(error), *error.hints))
+    assert not re.search(r"(?<!\w)--\w|`gitlease ", said), said
+
+
+def test_it_is_so_within_a_loop(gitlease_ledger: MemoryLedger, bob: gitlease.Leases) -> None:
+    async def main() -> None:
+        async with gitlease.open_async() as leases:
+            await leases.claim("F001")
+
+    with gitlease_ledger.stand_in(BOB), pytest.raises(gitlease.LeaseHeld) as refused:
+        asyncio.run(main())
+    frames = traceback.extract_tb(refused.value.__traceback__)
+    assert len([x for x in frames if x.filename.startswith(OURS)]) <= 3
+    assert frames[-1].filename.startswith(OURS)
+    gitlease_ledger.failing = gitlease.Unavailable("away")
+    with pytest.raises(gitlease.Unavailable) as away:
+        next(bob.watch())
+    ours = [x for x in traceback.extract_tb(away.value.__traceback__) if OURS in x.filename]
+    assert len(ours) <= 3
+
+
+def test_a_fault_of_ours_keeps_its_traceback(
+    bob: gitlease.Leases, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bob._ledger.store, "fetch", lambda _layer: 1 / 0)
+    with pytest.raises(ZeroDivisionError) as fault:
+        bob.list()
+    assert len(traceback.extract_tb(fault.value.__traceback__)) > 4
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ("a name that is no task is claimed with --any", "claimed with any=True"),
+        ("claimed again only with --reopen", "only with reopen=True"),
+        ("ask once without --cached", "without cached=True"),
+        ("it goes with neither --layer nor --remote", "neither layer nor remote"),
+        ("only with --undo-rollback, --expect-holder", "undo_rollback=True, expect_holder"),
+        ("say --set-upstream", "say upstream=True"),
+        ("name one; `session list` shows those", "`leases.sessions()` shows those"),
+        ("set it: gitlease config lease.remote NAME", 'leases.config("lease.remote", NAME)'),
+        ("git worktree add --anything x--any", "git worktree add --anything x--any"),
+    ],
+)
+def test_options_are_called_as_python_calls_them(typed: str, said: str) -> None:
+    assert in_python(typed).endswith(said)
+
+
+def test_a_warning_points_at_the_block_that_ended(gitlease_ledger: MemoryLedger) -> None:
+    with warnings.catch_warnings(record=True) as told, gitlease_ledger.stand_in(ADA):
+        warnings.simplefilter("always")
+        with gitlease.hold("F001"):
+            gitlease_ledger.failing = gitlease.Unavailable("away")
+    assert [x.filename for x in told] == [__file__]
