@@ -6,14 +6,14 @@
         lease = leases.claim("F001", ttl="15m")
         leases.release("F001", note="half done, tests red")
 
-    with gitlease.hold("F001", wait="5m") as lease:     # renews in the background, and releases
-        work(fence=lease.token)
-        lease.check()                                   # raises LeaseLost once it is lost
+    with gitlease.hold("F001", wait="5m") as held:      # renews in the background, and releases
+        work(fence=held.token)
+        held.check()                                    # raises LeaseLost once it is lost
 
     result = gitlease.run(["make", "test"], "F001")     # a command that runs while it is held
 
-    async with gitlease.open_async(".") as leases:      # the same verbs, awaited
-        lease = await leases.claim("F001", wait="5m")
+    async with gitlease.open_async(".") as awaited:     # the same verbs, awaited
+        lease = await awaited.claim("F001", wait="5m")
 
 A lease keeps others who use gitlease from taking the same work; it expires by itself when its
 holder goes quiet. What cannot check a token is not kept from anything: hand ``lease.token`` to

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import shlex
 import subprocess
@@ -127,6 +128,43 @@ def test_the_library_examples_run(clones: dict[str, Path]) -> None:
     ]
     assert awaited == ["['F008', 'F009']"]
     assert testing == ["ada@example.com", "2"]
+
+
+SETTING = """
+import asyncio
+import sys
+import gitlease
+from gitlease.testing import MemoryLedger
+def work(fence: int) -> None: ...
+leases = gitlease.open(".")
+async def main() -> None:
+"""
+
+
+def shown_in_help() -> Iterator[str]:
+    """The examples of the library's own help: what stands indented, each as a program."""
+    import gitlease
+    import gitlease.testing
+
+    spoken = [gitlease, gitlease.testing, *(getattr(gitlease, x) for x in gitlease.__all__)]
+    for said in spoken:
+        text = inspect.getdoc(said) or ""
+        found = re.findall(r"(?<=\n\n)(?: {4}.*\n|\n(?= {4}))+", text + "\n")
+        yield from (block for block in found if "lease" in block)
+
+
+@pytest.mark.slow
+def test_a_strict_type_checker_accepts_every_example(tmp_path: Path) -> None:
+    api = pytest.importorskip("mypy.api")
+    pages = [README, *DOCS.glob("*.md")]
+    shown = [code for x in pages for code in PYTHON.findall(x.read_text(encoding="utf-8"))]
+    helps = [SETTING + x for x in shown_in_help()]
+    assert (len(shown) > 4, len(helps) > 3) == (True, True)
+    for number, code in enumerate([*shown, *helps]):
+        (tmp_path / f"example_{number}.py").write_text(code, encoding="utf-8")
+    files = map(str, sorted(tmp_path.glob("*.py")))
+    said, failed, _ = api.run(["--strict", "--config-file=", f"--cache-dir={tmp_path}", *files])
+    assert (failed, "error" in said) == ("", False), said
 
 
 def test_every_command_and_exit_code_is_documented() -> None:

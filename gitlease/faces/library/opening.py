@@ -117,7 +117,6 @@ def run(
 
     result = gitlease.run(["make", "deploy"], "deploy-prod", any=True, wait="15m")
     sys.exit(result.status)
-
     """
     opened = open(
         directory, session=session, layer=layer, local=local, remote=remote, environ=environ
