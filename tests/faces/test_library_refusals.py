@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import re
 import traceback
@@ -110,6 +111,24 @@ def test_a_fault_of_ours_keeps_its_traceback(
 )
 def test_options_are_called_as_python_calls_them(typed: str, said: str) -> None:
     assert in_python(typed).endswith(said)
+
+
+def test_no_hint_below_the_faces_is_left_in_words_of_the_command_line() -> None:
+    below = ("core", "engine", "push", "settings", "store", "tasks", "wiring")
+    hints = [
+        said.value
+        for package in below
+        for file in Path(OURS, package).rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.keyword) and node.arg == "hints"
+        for said in ast.walk(node.value)
+        if isinstance(said, ast.Constant) and isinstance(said.value, str)
+    ]
+    assert len(hints) > 40
+    typed = re.compile(r"(?<!\w)--\w|`(?:gitlease|config|session|init|hooks) |gitlease config")
+    left = [text for text in hints if typed.search(in_python(text))]
+    # Commands of a shell, by whoever asks.
+    assert [x for x in left if "pip install" not in x and not x.endswith("init --help")] == []
 
 
 def test_a_warning_points_at_the_block_that_ended(gitlease_ledger: MemoryLedger) -> None:
