@@ -22,9 +22,10 @@ from datetime import datetime, timedelta
 from tempfile import TemporaryDirectory
 from typing import Any, Self
 
-from gitlease.core.errors import GitleaseError
+from gitlease.core.errors import GitleaseError, UsageError
 from gitlease.core.instant import moment_of
 from gitlease.faces.library.leases import Leases, OnLost, Session
+from gitlease.faces.library.refusing import refusing_class
 from gitlease.faces.library.values import Folder, check_listener, to_folder
 from gitlease.wiring.memory import MemoryStore, MovableClock, memory_workspace
 from gitlease.wiring.workspace import Workspace
@@ -32,12 +33,13 @@ from gitlease.wiring.workspace import Workspace
 __all__ = ["MemoryLedger"]
 
 
+@refusing_class
 class MemoryLedger:
     """A ledger in memory that several people share. Leaving its ``with`` block forgets it.
 
     ``push``, ``run`` and ``work`` need a real repository, and are not for it. Who waits in the
     thread that made it moves the clock on, at once; in another thread it is waited until the test
-    moves it, and so it is with renewals in the background: they notice within a second.
+    moves it. Before ``advance`` returns, what is held is renewed whenever that is due.
     """
 
     def __init__(self) -> None:
@@ -73,6 +75,8 @@ class MemoryLedger:
 
     @failing.setter
     def failing(self, error: GitleaseError | None) -> None:
+        if error is not None and not isinstance(error, GitleaseError):
+            raise UsageError('failing is an error like gitlease.Unavailable("away"), or None')
         self._store.failing = error
 
     def open(

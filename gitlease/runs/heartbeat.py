@@ -84,6 +84,21 @@ class Heartbeat:
             told = self._listened(self._keeping.overdue())
         _tell(told)
 
+    def due_in(self) -> float | None:
+        """Seconds until the next renewal; None where nothing is kept."""
+        with self._changed:
+            return self._keeping.due_in()
+
+    def beat(self) -> None:
+        """Renew what is due, and tell what is lost, now: for a clock that is moved by hand."""
+        with self._changed:
+            while self._beating:
+                self._changed.wait(LONGEST_NAP)
+            batch = () if self._paused else self._keeping.batch()
+            self._beating = bool(batch)
+        self._carry_out(batch)
+        self.look()
+
     def left_ms(self, lease_id: str) -> int:
         """Milliseconds for which a grant may be relied on; 0 for one that is not kept."""
         with self._changed:
@@ -114,15 +129,18 @@ class Heartbeat:
 
     def _beat(self) -> None:
         while (batch := self._next_batch()) is not None:
-            beat = self._keeping.renew(batch) if batch else self._seen()
-            _log(beat)
-            with self._changed:
-                if batch:
-                    self._beating = False
-                told = self._listened(self._keeping.settle(beat))
-                if batch or told:
-                    self._changed.notify_all()
-            _tell(told)
+            self._carry_out(batch)
+
+    def _carry_out(self, batch: Sequence[Hold]) -> None:
+        beat = self._keeping.renew(batch) if batch else self._seen()
+        _log(beat)
+        with self._changed:
+            if batch:
+                self._beating = False
+            told = self._listened(self._keeping.settle(beat))
+            if batch or told:
+                self._changed.notify_all()
+        _tell(told)
 
     def _next_batch(self) -> tuple[Hold, ...] | None:
         """Wait for the next heartbeat: nothing after a nap, None when nothing is left to keep."""

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 class MemoryStore:
     """Ledgers as values. ``failing`` is what everything that would ask a remote raises."""
 
+    in_memory = True  # no command can be started that would find it
+
     def __init__(self, clock: Clock, place: str = "memory") -> None:
         self.clock, self.place = clock, place
         self.failing: GitleaseError | None = None

@@ -66,8 +66,13 @@ def new_heartbeat(
     def open_ledger(limit: float) -> LedgerSession:
         return workspace.again(no_session=True, time_limit=limit, patience=2 * limit).ledger
 
-    keeper = Keeper(open_ledger, clock=workspace.ledger.clock, early=early)
-    return Heartbeat(keeper, glance=Sight(open_ledger).lost, sharp=sharp)
+    clock = workspace.ledger.clock
+    made = Heartbeat(
+        Keeper(open_ledger, clock=clock, early=early), glance=Sight(open_ledger).lost, sharp=sharp
+    )
+    if (drive := getattr(clock, "drive", None)) is not None:  # it is moved by hand
+        drive(made)
+    return made
 
 
 def waking_clock(workspace: Workspace, woken: threading.Event) -> Clock:

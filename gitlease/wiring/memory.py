@@ -7,11 +7,13 @@ import os
 import threading
 import time
 from collections.abc import Mapping
+from weakref import WeakSet
 
 from gitlease.core.errors import UsageError
 from gitlease.core.frozen import replace
 from gitlease.core.instant import MS, Instant
 from gitlease.git.repository import ConfigEntry, GitConfig, Repository, discover
+from gitlease.runs.heartbeat import Heartbeat
 from gitlease.store.memory import MemoryStore
 from gitlease.wiring.workspace import Workspace, open_workspace
 
@@ -31,15 +33,36 @@ class MovableClock:
         self._began, self._moved = time.time_ns() // 1_000_000, [0]  # which copies share
         self._owner = threading.current_thread()
         self._ended: threading.Event | None = None
+        self._heartbeats, self._driving = WeakSet[Heartbeat](), list[bool]()
 
     def now(self) -> Instant:
         return Instant(self._began + self._moved[0], MS + self._moved[0], "a clock of tests")
 
     def advance(self, seconds: float) -> None:
-        """Let time pass. UsageError for less than none."""
+        """Let time pass, with all renewals that fall into it. UsageError for less than none."""
         if seconds < 0:
             raise UsageError("time does not run backwards")
-        self._moved[0] += round(seconds * MS)
+        end = self._moved[0] + round(seconds * MS)
+        if self._driving:  # by a renewal that pauses before it is tried again
+            self._moved[0] = end
+            return
+        self._driving.append(True)
+        try:
+            self._drive_until(end)
+        finally:
+            self._driving.clear()
+
+    def _drive_until(self, end: int) -> None:
+        while self._moved[0] < end:
+            due = [x for one in self._heartbeats if (x := one.due_in()) is not None]
+            step = max(MS, round(min(due) * MS)) if due else end
+            self._moved[0] = min(end, self._moved[0] + step)
+            for one in list(self._heartbeats):
+                one.beat()
+
+    def drive(self, heartbeat: Heartbeat) -> None:
+        """Have a heartbeat do what is due whenever time passes."""
+        self._heartbeats.add(heartbeat)
 
     def sleep(self, seconds: float) -> None:
         if threading.current_thread() is self._owner:

@@ -20,6 +20,7 @@ from gitlease.testing import MemoryLedger
 pytest_plugins = ["gitlease.testing"]
 OURS = str(Path(gitlease.__file__).parent)
 ADA, BOB = "ada@example.com", "bob@example.com"
+FIVE: Any = 5
 
 CALLS: dict[str, Callable[[gitlease.Leases], Any]] = {
     "held": lambda bob: bob.claim("F001"),
@@ -137,3 +138,32 @@ def test_a_warning_points_at_the_block_that_ended(gitlease_ledger: MemoryLedger)
         with gitlease.hold("F001"):
             gitlease_ledger.failing = gitlease.Unavailable("away")
     assert [x.filename for x in told] == [__file__]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (lambda leases: leases.config(5), "key must be a string, not int"),
+        (lambda leases: leases.config("lease.ttl", 900), "value must be a string, not int"),
+        (lambda leases: leases.config("ttl_max", value=1.5, ledger=True), "value must be a string"),
+        (lambda leases: leases.check_commits(5), "range must be a string, not int"),
+        (lambda leases: leases.set_status("F002", None), "status must be a string, not NoneType"),
+        (lambda leases: leases.queue(ref=5), "ref must be a string, not int"),
+        (lambda leases: leases.push(5), "remote must be a string, not int"),
+        (lambda leases: leases.push("origin", "a", 5), "refspecs must be a string, not int"),
+        (lambda leases: leases.push(require=5), "required leases are given as a list"),
+        (lambda _leases: gitlease.open(".", layer=FIVE), "layer must be a string, not int"),
+        (lambda _leases: gitlease.open(".", remote=FIVE), "remote must be a string, not int"),
+    ],
+)
+def test_what_is_no_string_is_a_usage_error(wrong: Callable[[Any], Any], message: str) -> None:
+    with MemoryLedger() as ledger, pytest.raises(gitlease.UsageError, match=message):
+        wrong(ledger.open("ada@example.com"))
+
+
+def test_a_ledger_in_memory_says_what_it_takes() -> None:
+    with MemoryLedger() as ledger:
+        with pytest.raises(gitlease.UsageError, match="holder must be a string, not int"):
+            ledger.open(FIVE)
+        with pytest.raises(gitlease.UsageError, match="failing is an error like"):
+            ledger.failing = FIVE

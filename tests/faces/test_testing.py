@@ -87,23 +87,56 @@ def test_code_that_opens_its_own_ledger_gets_this_one(gitlease_ledger: MemoryLed
         gitlease.open("/")
 
 
-def test_a_lease_that_runs_out_is_lost_to_who_holds_it(gitlease_ledger: MemoryLedger) -> None:
+@pytest.mark.parametrize("steps", [[600], [6] * 100, [0.5] * 50])
+def test_what_is_held_is_renewed_as_time_passes(
+    gitlease_ledger: MemoryLedger, steps: list[float]
+) -> None:
+    run = gitlease_ledger.session(BOB)
+    run.claim("F002", ttl="5m")
+    with gitlease_ledger.stand_in(ADA), gitlease.hold("F001") as lease:
+        for minutes in steps:
+            gitlease_ledger.advance(minutes=minutes)
+            lease.check()
+            run.check()
+        assert lease.seconds_left > 450
+        with pytest.raises(gitlease.LeaseHeld):
+            gitlease_ledger.open(BOB).claim("F001")
+
+
+def test_a_lease_that_cannot_be_renewed_is_lost_to_who_holds_it(
+    gitlease_ledger: MemoryLedger,
+) -> None:
+    told = threading.Event()
+    run = gitlease_ledger.session(ADA, on_lost=lambda _run, _error: told.set())
+    run.claim("F002")
+
     def hold() -> None:
-        with gitlease_ledger.stand_in(ADA), gitlease.hold("F001") as lease:
-            gitlease_ledger.advance(minutes=15)
+        with gitlease_ledger.stand_in(BOB), gitlease.hold("F001") as lease:
+            gitlease_ledger.failing = gitlease.Unavailable("no route to host")
+            gitlease_ledger.advance(minutes=9)
+            lease.check()
+            gitlease_ledger.advance(minutes=6)
+            assert lease.lost.is_set()
+            gitlease_ledger.failing = None
             lease.check()
 
     with pytest.raises(gitlease.LeaseLost) as lost:
         hold()
-    # The renewal was due as well: which of the two threads looks first is not told.
-    assert lost.value.loss in {gitlease.Loss.EXPIRED, gitlease.Loss.UNREACHABLE}
-    told = threading.Event()
-    run = gitlease_ledger.session(ADA, on_lost=lambda _run, _error: told.set())
-    run.claim("F002")
-    gitlease_ledger.advance(minutes=15)
+    assert lost.value.loss is gitlease.Loss.UNREACHABLE
     assert told.wait(30)
     with pytest.raises(gitlease.LeaseLost):
         run.check()
+
+
+def test_no_command_is_started_under_a_ledger_in_memory(gitlease_ledger: MemoryLedger) -> None:
+    ada = gitlease_ledger.open(ADA)
+    with pytest.raises(gitlease.UsageError, match="run needs a real repository"):
+        ada.run(["true"], "F001")
+    with pytest.raises(gitlease.UsageError, match="work needs a real repository"):
+        ada.work(["true"])
+    with gitlease_ledger.stand_in(ADA), pytest.raises(gitlease.UsageError, match="real"):
+        gitlease.run(["true"], "F001")
+    assert ada.list() == ()
 
 
 def test_a_remote_that_is_away(gitlease_ledger: MemoryLedger) -> None:

@@ -113,6 +113,7 @@ with MemoryLedger() as ledger:
     told = threading.Event()
     run = ledger.session("ada@example.com", on_lost=lambda *_words: told.set())
     run.claim("F001")
+    ledger.failing = gitlease.Unavailable("away")
     ledger.advance(hours=1)
     assert told.wait(60)
 """

@@ -268,8 +268,8 @@ class Leases:
         Raises LeaseLost, NotHolder, LeaseHeld where the commits touch what another holds, Denied
         (with ``refs``) where it is refused, Unavailable and UnknownOutcome.
         """
-        if isinstance(require, str):
-            raise UsageError("required leases are given as a list", resource=require)
+        if isinstance(require, str) or not isinstance(require, Iterable):
+            raise UsageError("required leases are given as a list")
         chosen = {"force": force, "tags": tags, "delete": delete, "push_option": tuple(options)}
         request = push_request(remote, refspecs, chosen, upstream=upstream, hooks=hooks)
         required = [self._resource(word) for word in require]

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 import re
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
-from gitlease.core.errors import GitleaseError
+from gitlease.core.errors import GitleaseError, UsageError
 
 C = TypeVar("C", bound=type)
 F = TypeVar("F", bound=Callable[..., Any])
+_TEXTS = ("str", "str | None")
+_REST = inspect.CO_VARARGS
 T = TypeVar("T")
 
 # The options that messages and hints speak of: what is switched on, and what has a value.
@@ -46,12 +49,26 @@ def refusal(error: GitleaseError) -> GitleaseError:
     return error.with_traceback(None)
 
 
+def _check_texts(function: Callable[..., Any], args: Any, options: dict[str, Any]) -> None:
+    """UsageError for what is no string where the function says that it takes one."""
+    code, kinds = function.__code__, function.__annotations__
+    first = code.co_argcount
+    rest = code.co_varnames[first + code.co_kwonlyargcount] if code.co_flags & _REST else ""
+    names = [*code.co_varnames[:first], *[rest] * max(0, len(args) - first)]
+    for name, value in (*zip(names, args, strict=False), *options.items()):
+        kind = kinds.get(name)
+        wrong = kind in _TEXTS and not isinstance(value, str | os.PathLike)
+        if wrong and not (value is None and kind == "str | None"):
+            raise UsageError(f"{name} must be a string, not {type(value).__name__}")
+
+
 def refusing(function: F) -> F:
     """Decorate what a program calls, or awaits: a refusal ends in the line that did."""
 
     @functools.wraps(function)
     def called(*args: Any, **options: Any) -> Any:
         try:
+            _check_texts(function, args, options)
             return function(*args, **options)
         except GitleaseError as error:
             raise refusal(error) from None

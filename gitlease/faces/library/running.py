@@ -30,6 +30,7 @@ from gitlease.wiring.holding import in_a_run
 from gitlease.wiring.pool import pool_request
 from gitlease.wiring.pool import work as work_on_queue
 from gitlease.wiring.running import RunRequest, claim_to_run
+from gitlease.wiring.workspace import Workspace
 
 if TYPE_CHECKING:
     from gitlease.faces.library.leases import Leases
@@ -130,6 +131,7 @@ def run(
     LeaseLost where a lease was lost: then the command was stopped.
     """
     _only_in_main_thread("run")
+    _need_repository(self._workspace, "run")
 
     def told(answer: Answer) -> str:
         found = workspace.queue.find(parse_resource(word_anywhere(answer.leases[0].resource))).entry
@@ -206,6 +208,7 @@ def work(
     claim raises for good, once what runs has ended.
     """
     _only_in_main_thread("work")
+    _need_repository(self._workspace, "work")
     _only_thread()
     if not isinstance(jobs, int) or not 1 <= jobs <= MOST_JOBS:
         raise UsageError(f"jobs must be a number from 1 to {MOST_JOBS}")
@@ -265,6 +268,11 @@ def _only_in_main_thread(verb: str) -> None:
             f"{verb} belongs to the main thread: it attends to signals and to a child",
             hints=("in another thread hold leases with gitlease.hold and run it yourself",),
         )
+
+
+def _need_repository(workspace: Workspace, verb: str) -> None:
+    if getattr(workspace.ledger.store, "in_memory", False):
+        raise UsageError(f"{verb} needs a real repository: this ledger is in memory")
 
 
 def _only_thread() -> None:
