@@ -128,7 +128,7 @@ def end_session(
     if name is None:
         raise UsageError(
             "there is no session here to end",
-            hints=("name one; `session list` shows those of yours that hold anything",),
+            hints=("name one; `gitlease session list` shows those of yours that hold anything",),
         )
     status = _status(release=release, park=park)
     end: EndSession | RunOut = RunOut(id="", actor=actor, grants=(), note=note)

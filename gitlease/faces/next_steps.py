@@ -149,10 +149,10 @@ def _is_assigned(call: Call, error: GitleaseError) -> bool:
 
 
 def _time_to_wait(call: Call, error: GitleaseError) -> str:
-    """As long as it lasts until it is free by itself, in whole minutes, and never very short."""
-    if error.free_at_ms is None:
-        return format_duration(WAIT)
-    left = moment_of(error.free_at_ms) - call.now()
+    """As long as it may last until it is free by itself, in whole minutes, and never very short."""
+    known = error.free_at_ms
+    free = max(x.expires_at for x in error.views) if known is None else moment_of(known)
+    left = free - call.now()
     return format_duration(max(WAIT, -(-left // MINUTE) * 60))
 
 

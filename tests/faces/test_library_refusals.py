@@ -105,7 +105,7 @@ def test_a_fault_of_ours_keeps_its_traceback(
         ("it goes with neither --layer nor --remote", "neither layer nor remote"),
         ("only with --undo-rollback, --expect-holder", "undo_rollback=True, expect_holder"),
         ("say --set-upstream", "say upstream=True"),
-        ("name one; `session list` shows those", "`leases.sessions()` shows those"),
+        ("name one; `gitlease session list` shows those", "`leases.sessions()` shows those"),
         ("set it: gitlease config lease.remote NAME", 'leases.config("lease.remote", NAME)'),
         ("git worktree add --anything x--any", "git worktree add --anything x--any"),
     ],

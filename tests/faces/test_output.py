@@ -9,6 +9,7 @@ import time
 
 import pytest
 from faces.fake import Desk, make_desks
+from rich.cells import cell_len
 
 from gitlease.faces.cli import output
 
@@ -99,9 +100,9 @@ def test_no_line_is_wider_than_the_terminal(
 ) -> None:
     monkeypatch.setenv("TERM", "dumb")
     monkeypatch.setenv("COLUMNS", str(columns))
-    ada.ok("claim", "deep/" * 20, "--reason", "a reason of quite a few words " * 3)
+    ada.ok("claim", "deep/" * 20, "--reason", "many 日本語の言葉🎉 words " * 4)
     out = ada.ok(*words, terminal=True).out
-    assert max(map(len, out.splitlines())) <= columns
+    assert max(map(cell_len, out.splitlines())) <= columns
     told = re.sub(r"\s", "", out)
     if words[0] in ("list", "log"):  # it is folded, anywhere, and all of it is there
         assert told.count("p") >= 20

@@ -116,7 +116,7 @@ def test_a_wait_that_runs_out(desks: tuple[Desk, Desk]) -> None:
     ran = bob.run("wait", "F001", "--timeout", "1m", "--json")
     error = ran.json["error"]
     assert (ran.code, error["code"], error["holder"]) == (1, "wait_timeout", "ada@example.com")
-    assert error["next"] == ["gitlease wait F001 --timeout 1m"]
+    assert error["next"] == ["gitlease wait F001 --timeout 15m"]
     assert error["message"].startswith("waited 1m: F001 is held by ada@example.com")
 
 

@@ -131,7 +131,7 @@ def fit_ttl(asked: int | None, default: int, policy: Policy, resource: Resource 
             f"ttl {format_duration(asked)} is outside the ledger's limits, "
             f"{format_duration(policy.ttl_min)} to {format_duration(policy.ttl_max)}",
             resource=resource.text if resource else None,
-            hints=("they are the ledger's policy: `config --ledger` shows it, and may change it",),
+            hints=("they are the ledger's policy: `gitlease config --ledger` shows it",),
         )
     return asked
 

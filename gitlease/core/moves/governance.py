@@ -150,11 +150,14 @@ def _need_admin(ledger: Ledger, actor: Actor, what: str) -> None:
             f"only the ledger's admins may {what}, and {actor.holder} is none of them",
             hints=(
                 "they are " + ", ".join(policy.admins),
-                "one of them can add you: `config --ledger admins` takes the whole list",
+                "one of them can add you: `gitlease config --ledger admins` takes the whole list",
             ),
         )
     limit = format_duration(policy.ttl_max)
     raise PolicyRefused(
         f"nobody may {what}: the ledger has no admins yet",
-        hints=(f"a lease that is not renewed lapses by itself, after {limit} at most",),
+        hints=(
+            f"a lease that is not renewed lapses by itself, after {limit} at most",
+            "until there are admins anyone may name them: `gitlease config --ledger admins`",
+        ),
     )

@@ -113,6 +113,7 @@ def _field(text: str) -> str:
 
 
 def _rich_table(headings: Sequence[str], rows: Sequence[Row]) -> None:
+    from rich.cells import cell_len
     from rich.console import Console, ConsoleDimensions
     from rich.table import Table
     from rich.text import Text
@@ -123,7 +124,7 @@ def _rich_table(headings: Sequence[str], rows: Sequence[Row]) -> None:
     elif FORM.color == "never":
         console = Console(highlight=False, color_system=None)
     used = [i for i, _ in enumerate(headings) if any(row.cells[i] for row in rows)]
-    natural = [max(len(headings[i]), *(len(row.cells[i]) for row in rows)) for i in used]
+    natural = [max(len(headings[i]), *(cell_len(row.cells[i]) for row in rows)) for i in used]
     widths = _fitting(natural, _columns())
     if widths is None:
         for row in rows:
@@ -160,12 +161,25 @@ def _columns() -> int:
 
 def _block(rows: Sequence[tuple[str, str]]) -> None:
     """Lines of a name and what it is; what is longer than a line goes on below itself."""
-    from textwrap import wrap
-
     width = max((len(name) for name, _ in rows), default=0)
     for name, words in rows:
-        for number, part in enumerate(wrap(clean(words), max(NARROW, _columns() - width - 2))):
+        for number, part in enumerate(_folded(words, max(NARROW, _columns() - width - 2))):
             print(f"{'' if number else name:<{width}}  {part}")
+
+
+def _folded(text: str, most: int) -> list[str]:
+    """Its lines of at most so many columns, some letters being two wide; none for no text."""
+    from rich.cells import cell_len, chop_cells
+
+    found: list[str] = []
+    for word in clean(text).split():
+        for part in chop_cells(word, most):
+            longer = f"{found[-1]} {part}" if found else part
+            if found and cell_len(longer) <= most:
+                found[-1] = longer
+            else:
+                found.append(part)
+    return found
 
 
 def facts(rows: Sequence[tuple[str, str, tuple[str, ...]]]) -> None:

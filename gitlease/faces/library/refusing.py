@@ -22,9 +22,9 @@ _SWITCHES = "any|reopen|cached|local|takeover|new|undo-rollback|accept-rollback"
 _VALUES = "layer|remote|session|reason|wait|ttl|scope|paths|expect-holder|base"
 _OPTION = re.compile(rf"(?<![\w-])--(?:(?P<on>{_SWITCHES})|(?P<value>{_VALUES}))(?![\w-])")
 _CALLS = {
-    "`session list`": "`leases.sessions()`",
-    "`config --ledger admins`": '`leases.config("admins", …, ledger=True)`',
-    "`config --ledger`": "`leases.config(ledger=True)`",
+    "`gitlease session list`": "`leases.sessions()`",
+    "`gitlease config --ledger admins`": '`leases.config("admins", …, ledger=True)`',
+    "`gitlease config --ledger`": "`leases.config(ledger=True)`",
     "--set-upstream": "upstream=True",
     "gitlease config lease.remote NAME": 'leases.config("lease.remote", NAME)',
 }

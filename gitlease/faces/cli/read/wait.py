@@ -72,10 +72,7 @@ def wait_verb(
         check_known(call.ledger, resources)
     given = [] if scope is None else ["--scope", scope]
     given += ["--any"] if any else []
-    limit = None if seconds is None else format_duration(seconds)
-    call.retry = lambda time: call.typed(
-        "wait", *resources, options=["--timeout", limit or time, *given]
-    )
+    call.retry = lambda time: call.typed("wait", *resources, options=["--timeout", time, *given])
     began = call.now()
     answer = claim.wait(
         call.ledger,
