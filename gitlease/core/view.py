@@ -59,6 +59,12 @@ class LeaseView:
         """For how long it was to last when it was read; 0.0 where it is over."""
         return float(max(0, self.expires_in))
 
+    def is_current(self, now: datetime) -> bool:
+        """Whether it stands in anyone's way still: not ended, not lapsed."""
+        if self.state == "active":
+            return True
+        return self.state == "expired" and self.free_at is not None and self.free_at >= now
+
     def __repr__(self) -> str:
         part = "" if self.scope == WHOLE else f"/{self.scope}"
         who = self.holder if self.session is None else f"{self.holder}, session {self.session}"

@@ -21,7 +21,7 @@ PATH_PREFIX = "path:"
 
 _NAME = re.compile(r"[A-Za-z0-9._:#@+-]{1,128}")
 _WILDCARDS = frozenset("*?[")
-_BRACES = re.compile(r"(?<![\\\[])\{([^{}]*,[^{}]*)\}")
+_BRACES = r"(?<![\\\[])\{([^{}]*,[^{}]*)\}"
 _LAYER = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _MAX_SCOPE = 128
 
@@ -168,7 +168,7 @@ def resolve_path(word: str, *, folder: str = "", root: str | None = None) -> str
 
 def check_braces(word: str) -> None:
     """UsageError for a path with ``{a,b}``, which gitignore does not expand: what to write."""
-    braces = _BRACES.search(word)
+    braces = re.search(_BRACES, word)
     if braces is not None:
         each = [word[: braces.start()] + x + word[braces.end() :] for x in braces[1].split(",")]
         raise UsageError(

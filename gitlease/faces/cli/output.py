@@ -7,9 +7,12 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from gitlease.core.errors import clean
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 DOCS = os.path.join(os.path.dirname(__file__), "..", "..", "docs")
 NARROW = 8  # how far a column shrinks where a table is wider than the terminal
@@ -114,30 +117,26 @@ def _field(text: str) -> str:
 
 def _rich_table(headings: Sequence[str], rows: Sequence[Row]) -> None:
     from rich.cells import cell_len
-    from rich.console import Console, ConsoleDimensions
+    from rich.console import ConsoleDimensions
     from rich.table import Table
     from rich.text import Text
 
-    console = Console(highlight=False)
-    if FORM.color == "always":
-        console = Console(highlight=False, force_terminal=True, no_color=False)
-    elif FORM.color == "never":
-        console = Console(highlight=False, color_system=None)
     used = [i for i, _ in enumerate(headings) if any(row.cells[i] for row in rows)]
     natural = [max(len(headings[i]), *(cell_len(row.cells[i]) for row in rows)) for i in used]
-    widths = _fitting(natural, _columns())
+    widths = _fitting(natural, columns())
     if widths is None:
         for row in rows:
             _block([(headings[i].lower(), row.cells[i]) for i in used])
             print()
         return
-    console.size = ConsoleDimensions(_columns(), console.height)  # a dumb one would be 80 wide
+    wide = console()
+    wide.size = ConsoleDimensions(columns(), wide.height)  # a dumb one would be 80 wide
     shown = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for i, width in zip(used, widths, strict=True):
         shown.add_column(headings[i], overflow="fold", width=width)
     for row in rows:
         shown.add_row(*(Text(clean(row.cells[i])) for i in used), style=row.style)
-    console.print(shown)
+    wide.print(shown)
 
 
 def _fitting(widths: Sequence[int], most: int) -> list[int] | None:
@@ -153,7 +152,17 @@ def _fitting(widths: Sequence[int], most: int) -> list[int] | None:
     return found if over <= 0 else None
 
 
-def _columns() -> int:
+def console() -> Console:
+    """A console of rich's on standard output, with colours as they were asked for."""
+    from rich.console import Console
+
+    if FORM.color == "always":
+        return Console(highlight=False, force_terminal=True, no_color=False)
+    return Console(highlight=False, color_system=None if FORM.color == "never" else "auto")
+
+
+def columns() -> int:
+    """How wide the terminal is."""
     from shutil import get_terminal_size
 
     return get_terminal_size().columns
@@ -163,7 +172,7 @@ def _block(rows: Sequence[tuple[str, str]]) -> None:
     """Lines of a name and what it is; what is longer than a line goes on below itself."""
     width = max((len(name) for name, _ in rows), default=0)
     for name, words in rows:
-        for number, part in enumerate(_folded(words, max(NARROW, _columns() - width - 2))):
+        for number, part in enumerate(_folded(words, max(NARROW, columns() - width - 2))):
             print(f"{'' if number else name:<{width}}  {part}")
 
 

@@ -177,31 +177,20 @@ def shared_options(*, session: bool, verb: bool = True) -> list[click.Parameter]
             callback=_keep,
             help="Answer with one JSON document.",
         ),
-        click.Option(
-            ["--color"],
+        _formed(
+            "--color",
+            "Colours and tables: auto (on a terminal), always or never.",
+            hidden=verb,
             metavar="WHEN",
             type=click.Choice(("auto", "always", "never")),
-            expose_value=False,
-            callback=_form,
-            hidden=verb,
-            help="Colours and tables: auto (on a terminal), always or never.",
         ),
-        click.Option(
-            ["--porcelain"],
+        _formed(
+            "--porcelain",
+            "Answer as when piped: lines of fields, for scripts.",
+            hidden=verb,
             is_flag=True,
-            expose_value=False,
-            callback=_form,
-            hidden=verb,
-            help="Answer as when piped: lines of fields, for scripts.",
         ),
-        click.Option(
-            ["-z"],
-            is_flag=True,
-            expose_value=False,
-            callback=_form,
-            hidden=verb,
-            help="The same, and each line ends with NUL.",
-        ),
+        _formed("-z", "The same, and each line ends with NUL.", hidden=verb, is_flag=True),
         click.Option(["--traceback"], is_flag=True, hidden=True, expose_value=False),
     ]
 
@@ -210,6 +199,10 @@ def _kept(name: str, **settings: Any) -> click.Option:
     if settings.get("is_flag"):
         settings["default"] = None
     return click.Option([name], expose_value=False, callback=_keep, **settings)
+
+
+def _formed(name: str, help: str, **settings: Any) -> click.Option:
+    return click.Option([name], expose_value=False, callback=_form, help=help, **settings)
 
 
 def _keep(ctx: click.Context, param: click.Parameter, value: Any) -> None:

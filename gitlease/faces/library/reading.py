@@ -156,11 +156,7 @@ def status(self: Leases, *, cached: bool = False) -> LedgerStatus:
         layer=self._ledger.layer,
         id=reading.ledger_id,
         revision=reading.revision,
-        leases=tuple(
-            x
-            for x in reading.leases
-            if x.state == "active" or (x.state == "expired" and x.free_at and x.free_at >= now)
-        ),
+        leases=tuple(x for x in reading.leases if x.is_current(now)),
     )
 
 

@@ -12,7 +12,7 @@ from gitlease.core.duration import humanize_duration
 from gitlease.core.lease import same_person
 from gitlease.faces import wire
 from gitlease.faces.cli import output
-from gitlease.faces.cli.read.reading import check_layer, is_current
+from gitlease.faces.cli.read.reading import check_layer
 from gitlease.faces.cli.verb import READING_EXITS, Verb
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def status_verb(call: Call, *, cached: bool) -> None:
     call.cached = call.typed("status", options=["--cached"])
     reading, now = read_leases(call.ledger, cached=cached), call.now()
     check_layer(call, reading)
-    views = [view for view in reading.leases if is_current(view, now)]
+    views = [view for view in reading.leases if view.is_current(now)]
     active = _active(views)
     body = {
         "leases": [wire.lease(view) for view in views],
@@ -112,7 +112,7 @@ def _show_status(
 
 def _ran_out(view: LeaseView, now: datetime) -> bool:
     """Whether it expired, and nobody may simply claim it: it has not lapsed, or is assigned."""
-    return view.state == "expired" and (view.assigned or is_current(view, now))
+    return view.state == "expired" and (view.assigned or view.is_current(now))
 
 
 def _counted(

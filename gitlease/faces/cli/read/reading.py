@@ -58,13 +58,6 @@ def check_layer(call: Call, reading: Reading | None = None) -> None:
     raise NotFound(message, hints=tuple(hints))
 
 
-def is_current(view: LeaseView, now: datetime) -> bool:
-    """Whether it stands in anyone's way still: not ended, not lapsed."""
-    if view.state == "active":
-        return True
-    return view.state == "expired" and view.free_at is not None and view.free_at >= now
-
-
 @click.command(
     "list",
     cls=Verb,
@@ -92,7 +85,7 @@ def list_verb(call: Call, *, mine: bool, all: bool, cached: bool) -> None:
     call.cached = call.typed("list", options=["--cached", *switches])
     reading, now = read_leases(call.ledger, cached=cached), call.now()
     check_layer(call, reading)
-    shown = [view for view in reading.leases if all or is_current(view, now)]
+    shown = [view for view in reading.leases if all or view.is_current(now)]
     views = [view for view in shown if view.mine or not mine]
     call.answer(
         {"leases": [wire.lease(view) for view in views]},

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from shutil import get_terminal_size
 from typing import TYPE_CHECKING
 
 from gitlease.core.errors import clean
@@ -24,17 +23,7 @@ class DemoTeller:
 
     def __init__(self, *, quiet: bool) -> None:
         self._quiet = quiet
-        self._console: Console | None = None
-        if not quiet and output.on_terminal():
-            from rich.console import Console
-
-            color = output.FORM.color
-            self._console = Console(
-                highlight=False,
-                color_system=None if color == "never" else "auto",
-                force_terminal=True if color == "always" else None,
-                no_color=False if color == "always" else None,
-            )
+        self._console = output.console() if not quiet and output.on_terminal() else None
 
     def heading(self, text: str) -> None:
         """Say what comes next."""
@@ -67,7 +56,7 @@ class DemoTeller:
         """Print a line of a terminal, in the worker's pane where there is room for two."""
         from rich.text import Text
 
-        columns = get_terminal_size().columns  # rich takes a dumb terminal for one of 80
+        columns = output.columns()  # rich takes a dumb terminal for one of 80
         panes = who in WORKERS and columns >= WIDE
         width = (columns - len(BETWEEN)) // 2 if panes else columns
         for part in Text(line, style).wrap(console, width, overflow="fold"):
