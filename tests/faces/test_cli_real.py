@@ -16,6 +16,7 @@ from support.documents import held_to_schema
 from support.fences import clean_env
 from support.remotes import Remote
 from support.repos import assert_untouched, commit_file, git, snapshot
+from support.terminals import all_written
 
 pytestmark = pytest.mark.sampled(2)  # each starts real processes
 
@@ -246,25 +247,11 @@ def test_a_real_terminal(clones: Clones, plain: bool) -> None:
         stderr=subprocess.DEVNULL,
     )
     os.close(slave)
-    shown = _everything(master)
+    shown = all_written(master)
     assert done.wait(60) == 0
     assert "RESOURCE" in shown
     assert "w1@example.com" in shown
     assert ("\x1b[32m" in shown) is not plain
-
-
-def _everything(master: int) -> str:
-    """All that is written to a terminal until it is closed."""
-    parts: list[bytes] = []
-    while True:
-        try:
-            part = os.read(master, 65_536)
-        except OSError:  # Linux says so when the other side is closed
-            part = b""
-        if not part:
-            os.close(master)
-            return b"".join(parts).decode()
-        parts.append(part)
 
 
 TASK_FILE = "---\nid: {id}\ntitle: {id} of all\nstatus: todo  # as it was\n---\n\nText.\n"

@@ -22,6 +22,7 @@ import pytest
 from rich.cells import cell_len
 from support.fences import clean_env
 from support.repos import commit_file
+from support.terminals import all_written
 
 from gitlease.faces.cli import output
 from gitlease.faces.cli.app import run
@@ -76,17 +77,7 @@ def played_on_terminal(cwd: Path, width: int) -> str:
         stderr=slave,
     )
     os.close(slave)
-    parts: list[bytes] = []
-    while True:
-        try:
-            part = os.read(master, 65_536)
-        except OSError:  # Linux says so when the other side is closed
-            part = b""
-        if not part:
-            break
-        parts.append(part)
-    os.close(master)
-    shown = b"".join(parts).decode()
+    shown = all_written(master)
     assert child.wait(120) == 0, shown
     return shown
 
