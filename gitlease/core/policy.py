@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from enum import Enum
 from functools import lru_cache
@@ -10,6 +11,7 @@ from gitlease.core.duration import LONGEST, format_duration, parse_duration
 from gitlease.core.errors import UsageError
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.holder import person_key
+from gitlease.core.resources.resource import Resource, name_resource
 
 MAX_ADMINS = 64
 
@@ -26,6 +28,31 @@ class History(Enum):
 
     REPLACE = "replace"
     APPEND = "append"
+
+
+class Issues(Enum):
+    """Whose issue numbers a ledger's names are: ``#12``, ``12`` and ``GH-12``, say, are one."""
+
+    NONE = "none"
+    GITHUB = "github"
+    GITLAB = "gitlab"
+
+
+_PREFIX = {Issues.GITHUB: "GH", Issues.GITLAB: "GL"}  # of links where # begins a comment
+_NUMBER = re.compile(r"(#|[A-Za-z]{2}-|)([1-9][0-9]{0,9})")
+
+
+def reads_as_issue(name: str) -> bool:
+    """Whether a name may be the number of an issue on some host."""
+    return _NUMBER.fullmatch(name) is not None
+
+
+def issue_resource(resource: Resource, host: Issues) -> Resource:
+    """The resource in the host's own spelling, ``#12``, where it is an issue there; else itself."""
+    found = _NUMBER.fullmatch(resource.text) if host is not Issues.NONE else None
+    if found is None or found[1].upper() not in ("", "#", f"{_PREFIX[host]}-"):
+        return resource
+    return name_resource(f"#{found[2]}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +94,7 @@ class Policy:
     keep_completed: int = 30 * 86_400
     park_max: int = 86_400  # 0: nothing may be parked
     abandoned_after: int = 7 * 86_400  # 0: never
+    issues: Issues = Issues.NONE
 
     @property
     def margins(self) -> Margins:
@@ -138,12 +166,12 @@ def _value(key: str, text: str) -> object:
         if odd := next((w for w in words if len(w) > 254 or not w.isprintable()), None):
             raise UsageError(f"{odd[:40]!r} is not a holder")
         return words
-    choices: type[Rule] | type[History] = Rule if key == "rule" else History
+    choices: type[Enum] = {"rule": Rule, "history": History, "issues": Issues}[key]
     try:
         return choices(text.strip().lower())
     except ValueError:
-        allowed = " or ".join(choice.value for choice in choices)
-        raise UsageError(f"{key} is {allowed}, not {text[:40]!r}") from None
+        allowed = ", ".join(choice.value for choice in choices)
+        raise UsageError(f"{key} is one of {allowed}, not {text[:40]!r}") from None
 
 
 def admin_words(text: str) -> tuple[str, ...]:
@@ -171,5 +199,6 @@ def policy_words(policy: Policy) -> dict[str, str]:
         "history": policy.history.value,
         "admins": " ".join(policy.admins),
         EDGES: format_duration(policy.abandoned_after) if policy.abandoned_after else "never",
+        "issues": policy.issues.value,
     }
     return {key: words[key] for key in KEYS}

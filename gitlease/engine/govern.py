@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gitlease.core.errors import Rollback
+from gitlease.core.errors import Rollback, UsageError
 from gitlease.core.frozen import replace
 from gitlease.core.moves.operations import (
     AddNote,
@@ -15,6 +15,7 @@ from gitlease.core.moves.operations import (
     SetPolicy,
 )
 from gitlease.core.moves.step_record import Decided
+from gitlease.core.policy import Issues, reads_as_issue
 from gitlease.core.resources.resource import Resource
 from gitlease.engine.answers import Answer, Reading
 from gitlease.engine.ledger_session import LedgerSession
@@ -57,8 +58,21 @@ def note(session: LedgerSession, resource: Resource, text: str) -> Answer:
 
 def set_policy(session: LedgerSession, changes: dict[str, str]) -> Answer:
     """Change the ledger's policy, making the ledger where there is none."""
+    if changes.get("issues", Issues.NONE.value) != Issues.NONE.value:
+        _check_tasks(session)
     op = SetPolicy(id=fresh_id(), actor=session.actor, changes=tuple(changes.items()))
     return change(session, "config", [op])
+
+
+def _check_tasks(session: LedgerSession) -> None:
+    """UsageError for a task file whose id reads as an issue: one would be taken for the other."""
+    for task in session.edges.files.read().tasks:
+        if reads_as_issue(task.resource.text):
+            raise UsageError(
+                f"{task.file}:{task.line}: the id {task.resource} reads as the number of an issue",
+                resource=task.resource.text,
+                hints=("give such tasks other ids first: T12 for 12, say",),
+            )
 
 
 def confirm(session: LedgerSession, *, rolled_back: bool = False) -> Reading:

@@ -96,6 +96,15 @@ class LedgerSession:
 
         return _read_anew(read)
 
+    def known_policy(self) -> Policy | None:
+        """The policy that this clone knew last, asking nobody; None before the first contact."""
+
+        def read() -> Policy | None:
+            head = self.store.known(self.layer)
+            return head.ledger.header.policy if head and head.ledger else None
+
+        return _read_anew(read)
+
     def views(self, look: Look, leases: Sequence[Lease]) -> tuple[LeaseView, ...]:
         """Leases as this actor sees them at that moment."""
         return self.views_in(look.head, leases, look.moment)

@@ -40,7 +40,7 @@ from gitlease.core.ledger import (
     Ticket,
 )
 from gitlease.core.moves.operations import MAX_NOTE, MAX_REASON
-from gitlease.core.policy import DEFAULT_POLICY, History, Margins, Policy, Rule
+from gitlease.core.policy import DEFAULT_POLICY, History, Issues, Margins, Policy, Rule
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import WHOLE, Resource
 from gitlease.git.plain_yaml import write_plain
@@ -276,6 +276,7 @@ _POLICY = Layout(
         "keep_completed": number(),
         "park_max": number()._replace(absent=DEFAULT_POLICY.park_max),
         "abandoned_after": number()._replace(absent=DEFAULT_POLICY.abandoned_after),
+        "issues": one_of(*Issues)._replace(absent=DEFAULT_POLICY.issues),
     },
 )
 
@@ -307,10 +308,11 @@ _HEADER = Layout(
 
 
 def write_header(header: Header) -> bytes:
-    """The file ``ledger.yaml``. When edges are abandoned stands in it where that was set."""
+    """The file ``ledger.yaml``. What came after format 2 stands in it only where it was set."""
     values = _HEADER.write(header)
-    if header.policy.abandoned_after == DEFAULT_POLICY.abandoned_after:
-        del values["policy"]["abandoned_after"]
+    for key in ("abandoned_after", "issues"):
+        if getattr(header.policy, key) == getattr(DEFAULT_POLICY, key):
+            del values["policy"][key]
     return write_plain({"format": FORMAT, "id": header.ledger_id, **values})
 
 

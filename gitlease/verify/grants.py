@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from gitlease.verify.commit import NamedOperation
 from gitlease.verify.endings import ended_by
 from gitlease.verify.form import LeaseRecord, fold
@@ -33,6 +35,9 @@ def check_grant(step: JudgedStep, old: LeaseRecord | None, new: LeaseRecord) -> 
         _check_record(step, op, old and _resumed(step, op, old), new)
     elif new.operation not in step.outcomes:
         step.breaks("record", f"{name} names an operation that is not of its step")
+    hosts = [str(p.texts.get("issues") or "none") for p in step.policies]
+    if all(_is_misspelt(new.resource, host) for host in hosts):
+        step.breaks("policy", f"{name} is an issue, and not named as {hosts[0]} does")
     limits = [(p.ttl_min, p.ttl_max) for p in step.policies if op.kind == "Claim"]
     if limits and not any(least <= new.ttl <= most for least, most in limits):
         step.breaks("policy", f"{name} has a ttl of {new.ttl}s, which the policy does not allow")
@@ -101,6 +106,12 @@ def _check_record(
     if wrong:
         told = f"{wrong[0]} in the record of {about(new)} is not what its operation asked for"
         step.breaks("record", told)
+
+
+def _is_misspelt(resource: str, host: str) -> bool:
+    other = {"github": "(GH-)?", "gitlab": "(GL-)?"}.get(host)
+    pattern = f"{other}[1-9][0-9]{{0,9}}"
+    return other is not None and re.fullmatch(pattern, resource, re.IGNORECASE) is not None
 
 
 def _whose(lease: LeaseRecord) -> str:

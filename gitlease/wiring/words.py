@@ -5,6 +5,7 @@ A grammar alone cannot tell these: they depend on what lies in the work tree, an
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Iterable, Sequence
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gitlease.core.errors import GitleaseError, UsageError
 from gitlease.core.lease import same_person
+from gitlease.core.policy import Issues, issue_resource, reads_as_issue
 from gitlease.core.resources.pattern import covers, fold, parse
 from gitlease.core.resources.resource import (
     PATH_PREFIX,
@@ -31,16 +33,26 @@ _MODULES = ".gitmodules"
 _SHOWN = 80  # characters of a word in a message
 
 
-def resource_here(repository: Repository, word: str) -> Resource:
-    """The resource that a word means in this folder.
+def resource_here(workspace: Workspace, word: str) -> Resource:
+    """The resource that a word means in this folder, and at this ledger if it is an issue's number.
 
     Raises UsageError for what is neither a name nor a path, lies outside the work tree or in a
     submodule of it.
     """
+    repository = workspace.repository
     checked = _checked(repository, word, path=False)
     found = parse_resource(checked, folder=repository.folder, root=repository.toplevel)
     _refuse_submodule(repository, found)
-    return found
+    return issue_resource(found, _issues(workspace)) if reads_as_issue(found.text) else found
+
+
+def _issues(workspace: Workspace) -> Issues:
+    """Whose issue numbers the ledger's names are, by what this clone knows or can find out."""
+    policy = workspace.ledger.known_policy()
+    if policy is None:
+        with contextlib.suppress(GitleaseError):  # whatever it is, the verb tells it
+            policy = workspace.ledger.look().policy
+    return Issues.NONE if policy is None else policy.issues
 
 
 def path_here(repository: Repository, word: str) -> Resource:

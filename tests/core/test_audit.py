@@ -110,7 +110,7 @@ PEOPLE = (
     replace(JO, session="b", host="desk:11"),
     replace(KIM, session="a", host="laptop", branch="work"),
 )
-NAMES = ("F001", "f002", "F003", "src/", "src/a.py", "*.py")
+NAMES = ("F001", "f002", "F003", "src/", "src/a.py", "*.py", "12", "GH-12")
 OTHERS = (
     (),
     (Assignee("@x", ("x@example.com",)), Assignee("team", ("y@example.com", "z@example.com"))),
@@ -243,6 +243,8 @@ POLICIES = (
     {"skew": "60s", "park_max": "1h"},
     {"edges.abandoned_after": "1d"},
     {"edges.abandoned_after": "never"},
+    {"issues": "github"},
+    {"issues": "none"},
 )
 
 

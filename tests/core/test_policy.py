@@ -12,6 +12,7 @@ from gitlease.core.policy import (
     KEYS,
     MAX_ADMINS,
     History,
+    Issues,
     Margins,
     Policy,
     Rule,
@@ -48,6 +49,8 @@ def test_the_defaults_are_those_of_the_contract() -> None:
         ("keep_completed", "0", 0),
         ("edges.abandoned_after", "never", 0),
         ("edges.abandoned_after", "1d", 86_400),
+        ("issues", "GitHub", Issues.GITHUB),
+        ("issues", "none", Issues.NONE),
     ],
 )
 def test_a_setting_is_understood(key: str, text: str, value: object) -> None:

@@ -74,6 +74,10 @@ def set_policy(ledger: Ledger, op: SetPolicy, moment: Moment) -> tuple[Ledger, O
     after = change_policy(before, dict(op.changes))
     if before.admins and not after.admins:
         _need_confirmed(op)
+    if after.issues is not before.issues:
+        from gitlease.core.moves.spelling import check_spelt
+
+        check_spelt(ledger, after.issues)
     if after.admins != before.admins and after.admins and not after.is_admin(op.actor.holder):
         raise PolicyRefused(
             f"the admins must include yourself, {op.actor.holder}",

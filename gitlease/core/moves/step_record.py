@@ -18,7 +18,7 @@ from gitlease.core.ledger import Ledger
 from gitlease.core.moves.operations import Operation, Pick, Renew, grant_of
 from gitlease.core.moves.transitions import Applied, apply
 from gitlease.core.outcome import Outcome
-from gitlease.core.policy import Policy
+from gitlease.core.policy import Issues, Policy
 
 _LONG = 40 * 365 * 86_400 * MS  # milliseconds: longer than any lease
 
@@ -71,6 +71,7 @@ def decide(
 ) -> Decided:
     """Apply operations (see ``transitions.apply``), and write down how others come to the same."""
     asked: dict[str, Lease] = {}
+    operations = _spelt(operations, ledger.header.policy)
 
     def seen(lease: Lease) -> Sighting | None:
         asked[lease.lease_id] = lease
@@ -92,6 +93,14 @@ def decide(
         nonce for nonce, x in asked.items() if holder_has(x, others) and not holder_has(x, moment)
     )
     return Decided(applied, replace(record, recent=recent, over=over), moment)
+
+
+def _spelt(operations: Sequence[Operation], policy: Policy) -> Sequence[Operation]:
+    if policy.issues is Issues.NONE:
+        return operations
+    from gitlease.core.moves.spelling import spelt
+
+    return [spelt(operation, policy) for operation in operations]
 
 
 def _writers(wall_ms: int) -> Instant:

@@ -48,6 +48,7 @@ from gitlease.core.moves.operations import (
     Unbind,
 )
 from gitlease.core.outcome import LAPSED, Event, Outcome
+from gitlease.core.policy import Issues, Policy
 
 MAX_REVISION = 10**17
 
@@ -133,6 +134,7 @@ def apply(
         if known is not None:
             raise Invalid(f"operation {operation.id} was applied before, as {known.outcome}")
         try:
+            _check_spelling(operation, state.header.policy)
             state, outcome = MOVES[type(operation)](state, operation, moment)
         except GitleaseError as refusal:
             if together:
@@ -148,6 +150,13 @@ def apply(
     applied = Applied(state.with_header(header), tuple(results), changed=True)
     _check_reported(applied)
     return applied
+
+
+def _check_spelling(operation: Operation, policy: Policy) -> None:
+    if policy.issues is not Issues.NONE:
+        from gitlease.core.moves.spelling import check_spelling
+
+        check_spelling(operation, policy)
 
 
 def _only_renews(results: Sequence[Outcome | GitleaseError]) -> bool:

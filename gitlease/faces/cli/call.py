@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gitlease.core.instant import moment_of
@@ -26,6 +27,12 @@ Opener = Callable[..., "Workspace"]
 
 # In the order in which a hint repeats them.
 REPEATED = (("directory", "-C"), ("layer", "--layer"), ("remote", "--remote"))
+
+
+def _issue_pages(workspace: Workspace) -> str | None:
+    from gitlease.wiring.issue_host import issue_pages
+
+    return issue_pages(workspace)
 
 
 def open_real(directory: str, **options: Any) -> Workspace:
@@ -79,6 +86,7 @@ class Call:
                 **options,
             )
             self.warnings += self._opened.settings.warnings
+            output.FORM.pages = partial(_issue_pages, self._opened)
         return self._opened
 
     def open_as(self, change: Callable[[Workspace], Workspace]) -> None:
@@ -108,7 +116,7 @@ class Call:
         """The resource that a word means here; a name that is also a file is pointed out."""
         from gitlease.wiring.words import file_called, resource_here
 
-        found = resource_here(self.workspace.repository, word)
+        found = resource_here(self.workspace, word)
         file = None if found.is_path else file_called(self.workspace.repository, word)
         if file is not None:
             self.warnings.append(
@@ -134,7 +142,7 @@ class Call:
         """
         from gitlease.wiring.words import check_claim, resource_here
 
-        wanted = [resource_here(self.workspace.repository, word) for word in words]
+        wanted = [resource_here(self.workspace, word) for word in words]
         covered = self.paths(paths)
         said = check_claim(self.workspace, wanted, covered, any_name=any_name)
         self.warnings.extend(said)

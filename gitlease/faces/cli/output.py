@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -13,6 +14,7 @@ from gitlease.core.errors import clean
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.text import Text
 
 DOCS = os.path.join(os.path.dirname(__file__), "..", "..", "docs")
 NARROW = 8  # how far a column shrinks where a table is wider than the terminal
@@ -35,6 +37,8 @@ class OutputForm:
     color: str = "auto"
     porcelain: bool = False
     end: str = "\n"
+    pages: Callable[[], str | None] = lambda: None
+    """Gives the address that the page of an issue has before its number."""
 
 
 FORM = OutputForm()  # of this process, as its streams are
@@ -135,8 +139,16 @@ def _rich_table(headings: Sequence[str], rows: Sequence[Row]) -> None:
     for i, width in zip(used, widths, strict=True):
         shown.add_column(headings[i], overflow="fold", width=width)
     for row in rows:
-        shown.add_row(*(Text(clean(row.cells[i])) for i in used), style=row.style)
+        shown.add_row(*(_linked(Text(clean(row.cells[i]))) for i in used), style=row.style)
     wide.print(shown)
+
+
+def _linked(text: Text) -> Text:
+    """With a link at each number of an issue, where they have pages."""
+    for found in re.finditer(r"(?<!\w)#([1-9]\d{0,9})\b", text.plain):
+        if pages := FORM.pages():
+            text.stylize(f"link {pages}{found[1]}", *found.span())
+    return text
 
 
 def _fitting(widths: Sequence[int], most: int) -> list[int] | None:

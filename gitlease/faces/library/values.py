@@ -40,7 +40,7 @@ def to_folder(place: Folder) -> str:
 
 def to_resource(workspace: Workspace, word: str) -> Resource:
     """The resource that a word means in an opened repository. UsageError for a bad one."""
-    return resource_here(workspace.repository, word)
+    return resource_here(workspace, word)
 
 
 def to_resources(workspace: Workspace, words: Iterable[str]) -> tuple[Resource, ...]:

@@ -66,7 +66,11 @@ def init_verb(call: Call, *, undo_rollback: bool, accept_rollback: bool) -> None
     call.answer(
         body,
         warnings=(*(fitting.said if fitting else ()), *warnings),
-        next_steps=[call.typed("queue" if tasks else "list"), *_offered(call)],
+        next_steps=[
+            call.typed("queue" if tasks else "list"),
+            *_offered(call),
+            *([] if tasks else _offered_issues(call)),
+        ],
         show=lambda: _show(call, path, recognised, reading, tasks=tasks),
     )
 
@@ -78,6 +82,17 @@ def _offered(call: Call) -> list[str]:
     repository = call.workspace.repository
     wanted = repository.toplevel is not None and not has_hooks(repository)
     return [call.typed("hooks", "install")] if wanted else []
+
+
+def _offered_issues(call: Call) -> list[str]:
+    """Issue numbers of the host that has the work, where the ledger does not go by any yet."""
+    from gitlease.core.policy import Issues
+    from gitlease.wiring.issue_host import host_of_work
+
+    policy, host = call.ledger.known_policy(), host_of_work(call.workspace)
+    if policy is None or policy.issues is not Issues.NONE or host is Issues.NONE:
+        return []
+    return [call.typed("config", then=["issues", host.value], options=["--ledger"])]
 
 
 def _confirmed(call: Call, *, undo: bool, accept: bool) -> tuple[Reading | None, tuple[str, ...]]:
