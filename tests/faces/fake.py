@@ -111,7 +111,10 @@ class Desk:
         )
         space = SimpleNamespace(
             repository=SimpleNamespace(
-                folder=self.folder, toplevel=self.toplevel, common_dir="/nowhere"
+                folder=self.folder,
+                toplevel=self.toplevel,
+                common_dir="/nowhere",
+                remote_names=tuple,
             ),
             settings=SimpleNamespace(
                 table=lambda: self.settings, landing_release="never", warnings=()
