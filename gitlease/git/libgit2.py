@@ -55,6 +55,20 @@ def _without_certificates() -> None:
         ssl.get_default_verify_paths = usual
 
 
+def open_bare(git_dir: str) -> pygit2.Repository | None:
+    """A repository by its git directory; None for a format of objects or refs that git alone knows.
+
+    It looks for no other repository around this one.
+    """
+    load_pygit2()
+    import pygit2
+
+    try:
+        return pygit2.Repository(git_dir, pygit2.enums.RepositoryOpenFlag.NO_SEARCH)
+    except (pygit2.GitError, KeyError, ValueError, OSError):
+        return None
+
+
 def object_header(repo: pygit2.Repository, oid: pygit2.Oid) -> tuple[int, int]:
     """The type and size of an object, which may be read then. Raises KeyError and GitError.
 

@@ -6,14 +6,16 @@ anyway, ``git cat-file --batch`` elsewhere: that knows every format, and starts 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator, Sequence
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from gitlease.git.files import Unreadable
-from gitlease.git.libgit2 import load_pygit2, object_header
+from gitlease.git.libgit2 import object_header, open_bare
 from gitlease.git.query import ask, is_id, lines_as_input, refusal
 from gitlease.git.repository import TIMEOUT, Repository
 
@@ -86,7 +88,7 @@ class LibraryObjects:
         try:
             oid = pygit2.Oid(hex=id)
             number, size = object_header(self._repo, oid)
-            _check(number == _NUMBERS[kind], size, kind, limit)
+            check_object(number == _NUMBERS[kind], size, kind, limit)
             return bytes(self._repo.odb.read(oid)[1])
         except (KeyError, ValueError, OSError, pygit2.GitError):
             raise Absent from None
@@ -115,18 +117,80 @@ class BatchObjects:
         return found
 
 
+class PipedObjects:
+    """The objects of a repository by one git, which answers for as long as it is asked.
+
+    ``environ`` is that of its process, and says which objects there are besides.
+    """
+
+    def __init__(self, git_dir: str, environ: Mapping[str, str]) -> None:
+        self._git_dir, self._environ = git_dir, environ
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __del__(self) -> None:
+        self._close()
+
+    def read(self, id: str, kind: str, limit: int) -> bytes:
+        if not is_id(id):
+            raise Absent
+        try:
+            data = self._answer(id, kind, limit)
+        except (OSError, ValueError):
+            data = None
+        except Unreadable:
+            self._close()  # of what is not wanted nothing is read
+            raise
+        if data is None:
+            self._close()
+            raise Absent
+        return data
+
+    def _answer(self, id: str, kind: str, limit: int) -> bytes | None:
+        process = self._process = self._process or self._started()
+        if process.stdin is None or process.stdout is None:
+            raise ValueError("the process has no pipes")
+        process.stdin.write(id.encode() + b"\n")
+        process.stdin.flush()
+        _, found, *sizes = process.stdout.readline().decode("ascii", "replace").split() or ("", "")
+        if not sizes:
+            return None  # "missing", or its end
+        size = int(sizes[0])
+        check_object(found == kind, size, kind, limit)
+        data = process.stdout.read(size + 1)
+        return data[:-1] if len(data) == size + 1 else None
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            ["git", "--no-replace-objects", f"--git-dir={self._git_dir}", "cat-file", "--batch"],
+            env=dict(self._environ),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+
+    def _close(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            with process, contextlib.suppress(OSError):
+                pass  # its pipes are closed, and it is waited for
+
+
+def object_id(kind: str, data: bytes, id_bytes: int) -> tuple[str, bytes]:
+    """The id that git gives an object, of so many bytes, and the bytes that it is the digest of."""
+    from hashlib import sha1, sha256  # OpenSSL, for which hooks have no time
+
+    whole = b"%s %d\0%s" % (kind.encode(), len(data), data)
+    made = sha1(whole, usedforsecurity=False) if id_bytes == 20 else sha256(whole)
+    return made.hexdigest(), whole
+
+
 def open_library(repository: Repository) -> pygit2.Repository | None:
     """The repository, opened by libgit2; None for a format of objects or refs that git alone knows.
 
     It looks for no other repository around this one.
     """
-    load_pygit2()
-    import pygit2
-
-    try:
-        return pygit2.Repository(repository.git_dir, pygit2.enums.RepositoryOpenFlag.NO_SEARCH)
-    except (pygit2.GitError, KeyError, ValueError, OSError):
-        return None
+    return open_bare(repository.git_dir)
 
 
 class TreeEntry(NamedTuple):
@@ -250,7 +314,7 @@ class _Answer:
             return True
         self._left, self._why = int(sizes[0]) + 1, None
         try:
-            _check(kind == self._kind, int(sizes[0]), self._kind, self._limit)
+            check_object(kind == self._kind, int(sizes[0]), self._kind, self._limit)
         except Unreadable as why:
             self._why = why
         return True
@@ -268,7 +332,8 @@ class _Answer:
         return True
 
 
-def _check(is_kind: bool, size: int, kind: str, limit: int) -> None:
+def check_object(is_kind: bool, size: int, kind: str, limit: int) -> None:
+    """Raise OtherKind or TooLarge for an object that is not of a kind, or larger than a limit."""
     if not is_kind:
         raise OtherKind(kind)
     if size > limit:

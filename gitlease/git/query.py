@@ -15,7 +15,7 @@ from gitlease.git.repository import TIMEOUT, Repository
 from gitlease.git.run import GitResult, run_git
 
 _ID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
-_OFFLINE = {"GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1"}
+OFFLINE = {"GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1"}
 
 _DENIED = (
     r"(?i)authentication failed|permission denied|access denied|not authorized|unauthorized"
@@ -65,7 +65,7 @@ def ask(
         ("--no-replace-objects", *where, *words),
         cwd=repository.toplevel or repository.git_dir,
         timeout=timeout,
-        env={**_OFFLINE, **(env or {})},
+        env={**OFFLINE, **(env or {})},
         repository=True,
         source=source,
         on_out=on_out,

@@ -3,31 +3,28 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from gitlease.core.errors import GitleaseError
 from gitlease.core.moves.audit import Illegal, Pusher
 from gitlease.core.policy import History
+from gitlease.git.objects import GitObjects
 from gitlease.server.lines import RefMove
 from gitlease.server.step import commit_at, judge_step
 from gitlease.store.history import is_renewal, walk
 from gitlease.store.tree import read_ledger
 
-if TYPE_CHECKING:
-    import pygit2
-
 MAX_STEPS = 100  # commits of one push
 LOOKED_BACK = 1_000  # commits in which a tip that is gone back to is looked for
 
 
-def judge_ledger(repo: pygit2.Repository, move: RefMove, pusher: Pusher, now_ms: int) -> None:
+def judge_ledger(objects: GitObjects, move: RefMove, pusher: Pusher, now_ms: int) -> None:
     """See that every step is legal; Illegal for the first that is not."""
     if not move.new:
         raise Illegal("delete", "a ledger is never deleted")
     try:
         before = move.old
-        for version in _steps(repo, move.old, move.new):
-            judge_step(repo, before, version, pusher, now_ms)
+        for version in _steps(objects, move.old, move.new):
+            judge_step(objects, before, version, pusher, now_ms)
             before = version
     except Illegal:
         raise
@@ -35,32 +32,32 @@ def judge_ledger(repo: pygit2.Repository, move: RefMove, pusher: Pusher, now_ms:
         raise Illegal("damaged", damage.message, hints=damage.hints) from None
 
 
-def _steps(repo: pygit2.Repository, old: str, new: str) -> list[str]:
+def _steps(objects: GitObjects, old: str, new: str) -> list[str]:
     """The commits that a push adds, the oldest first.
 
     Illegal for what stands neither on the tip nor, as a renewal may, in the place of the tip.
     """
-    base = list(commit_at(repo, old).parent_ids) if old else []
+    base = commit_at(objects, old).parent_ids if old else ()
     steps = [new]
     while len(steps) <= MAX_STEPS:
-        parents = commit_at(repo, steps[0]).parent_ids
+        parents = commit_at(objects, steps[0]).parent_ids
         if len(parents) > 1:
             raise Illegal("merge", "a ledger has no merges: each state stands on one before it")
-        if [str(parent) for parent in parents] == ([old] if old else []):
+        if [*parents] == ([old] if old else []):
             return steps
         if parents and parents == base:
-            _check_replacement(repo, old, steps[0])
+            _check_replacement(objects, old, steps[0])
             return steps
         if not parents:
             break
-        steps.insert(0, str(parents[0]))
+        steps.insert(0, parents[0])
     if old:
-        raise _rewritten(repo, old, new)
+        raise _rewritten(objects, old, new)
     raise Illegal("too-large", f"a push has at most {MAX_STEPS} steps of a ledger")
 
 
-def _rewritten(repo: pygit2.Repository, old: str, new: str) -> Illegal:
-    past = (str(commit.id) for commit in islice(walk(repo, old), LOOKED_BACK))
+def _rewritten(objects: GitObjects, old: str, new: str) -> Illegal:
+    past = (commit.id for commit in islice(walk(objects, old), LOOKED_BACK))
     if new in past:
         return Illegal("rewind", "a ledger never goes back to a state that it had")
     return Illegal(
@@ -69,11 +66,11 @@ def _rewritten(repo: pygit2.Repository, old: str, new: str) -> Illegal:
     )
 
 
-def _check_replacement(repo: pygit2.Repository, old: str, version: str) -> None:
+def _check_replacement(objects: GitObjects, old: str, version: str) -> None:
     """A renewal may take the place of the renewal at the tip, where the policy has it so."""
-    if not is_renewal(repo, old):
+    if not is_renewal(objects, old):
         raise Illegal("history", "what it replaces is a decision: only a renewal may be replaced")
-    if not is_renewal(repo, version):
+    if not is_renewal(objects, version):
         raise Illegal("history", "only a renewal may replace a renewal, and it is a decision")
-    if read_ledger(repo, old).header.policy.history is not History.REPLACE:
+    if read_ledger(objects, old).header.policy.history is not History.REPLACE:
         raise Illegal("history", "by the ledger's policy renewals append, and it replaces one")

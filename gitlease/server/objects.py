@@ -1,7 +1,8 @@
 """The objects of a push that is not accepted yet, read on the server without believing any.
 
 git keeps them in a quarantine until its hook has agreed. libgit2 is told of that place as of
-a further one to look in; nothing is written there or elsewhere.
+a further one to look in; a format that it does not know is read by git, which knows the place from
+its own environment. Nothing is written there or elsewhere.
 """
 
 from __future__ import annotations
@@ -9,13 +10,11 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
 from gitlease.core.errors import Invalid
-from gitlease.git.libgit2 import load_pygit2
-
-if TYPE_CHECKING:
-    import pygit2
+from gitlease.git.libgit2 import load_pygit2, open_bare
+from gitlease.git.objects import GitObjects, LibraryObjects, PipedObjects
+from gitlease.git.query import OFFLINE
 
 MEMORY = 512 * 1024 * 1024  # bytes that a hook may ask of the system for itself
 
@@ -42,8 +41,8 @@ def bounded_memory() -> Iterator[None]:
         limits.setrlimit(limits.RLIMIT_DATA, before)
 
 
-def open_pushed(git_dir: str, environ: Mapping[str, str]) -> pygit2.Repository:
-    """A repository with the objects of the push's quarantine and of what git was told besides.
+def open_pushed(git_dir: str, environ: Mapping[str, str]) -> GitObjects:
+    """The objects of a repository, of the push's quarantine, and of what git was told besides.
 
     git has decided already that it may be used: whoever owns its files is not asked again.
     """
@@ -52,8 +51,10 @@ def open_pushed(git_dir: str, environ: Mapping[str, str]) -> pygit2.Repository:
 
     with contextlib.suppress(AttributeError, pygit2.GitError):
         pygit2.settings.owner_validation = False
+    repo = open_bare(git_dir)
+    if repo is None:
+        return PipedObjects(git_dir, {**environ, **OFFLINE, "LC_ALL": "C"})
     try:
-        repo = pygit2.Repository(git_dir, pygit2.enums.RepositoryOpenFlag.NO_SEARCH)
         own = os.path.realpath(os.path.join(git_dir, "objects"))
         others = environ.get("GIT_ALTERNATE_OBJECT_DIRECTORIES", "").split(os.pathsep)
         for folder in (environ.get("GIT_OBJECT_DIRECTORY", ""), *others):
@@ -62,4 +63,4 @@ def open_pushed(git_dir: str, environ: Mapping[str, str]) -> pygit2.Repository:
                 repo.odb.add_disk_alternate(os.path.abspath(place))
     except (pygit2.GitError, KeyError, ValueError, OSError) as error:
         raise Invalid(f"the repository cannot be read: {error}") from None
-    return repo
+    return LibraryObjects(repo)

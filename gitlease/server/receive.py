@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 from gitlease.core.edge import printable
 from gitlease.core.errors import GitleaseError
@@ -20,6 +19,7 @@ from gitlease.core.instant import rfc3339
 from gitlease.core.moves.audit import Illegal, Pusher
 from gitlease.core.resources.resource import GLOBAL_LAYER
 from gitlease.engine.ports import Clock
+from gitlease.git.objects import GitObjects
 from gitlease.git.query import ask_line
 from gitlease.git.repository import Repository, discover
 from gitlease.guard.rules import Severity
@@ -30,9 +30,6 @@ from gitlease.server.refs import heads_of, read_refs
 from gitlease.settings.server import BLOCK, ServerSettings, project_settings, server_settings
 from gitlease.store.damage import CacheDamaged
 from gitlease.store.records import HEADER_FILE
-
-if TYPE_CHECKING:
-    import pygit2
 
 SHOWN = 10  # findings that are spelt out
 HELD, FAULT = "held", "fault"
@@ -109,7 +106,7 @@ class _Push:
     ) -> None:
         self._repository, self._settings, self._told = repository, settings, told
         self._environ, self._now = environ, now_ms
-        self._repo: pygit2.Repository | None = None
+        self._objects: GitObjects | None = None
         self.warnings: list[str] = []
         self._project, self._problem = project_settings(repository)
         # The project may have moved its ledgers since the hook was installed.
@@ -238,7 +235,7 @@ class _Push:
             self.warnings.append(unknown.message)
             return Pusher((), "somebody")
 
-    def _opened(self) -> pygit2.Repository:
-        if self._repo is None:
-            self._repo = open_pushed(self._repository.git_dir, self._environ)
-        return self._repo
+    def _opened(self) -> GitObjects:
+        if self._objects is None:
+            self._objects = open_pushed(self._repository.git_dir, self._environ)
+        return self._objects

@@ -7,9 +7,6 @@ those are read that differ from what they should be.
 
 from __future__ import annotations
 
-import hashlib
-from typing import TYPE_CHECKING
-
 from gitlease.core.edge import printable
 from gitlease.core.errors import Invalid
 from gitlease.core.moves.audit import NEWER, Illegal, Pusher, judge, refused
@@ -23,18 +20,16 @@ from gitlease.git.objects import (
     FOLDER,
     TREE,
     GitObjects,
-    LibraryObjects,
     TooLarge,
     TreeEntry,
+    object_id,
     read_tree,
 )
-from gitlease.store.history import commit_bytes, message_of, operations_line, read_commit
+from gitlease.store.commit import MAX_COMMIT, LedgerCommit, commit_bytes, read_commit
+from gitlease.store.messages import operations_line
 from gitlease.store.records import HEADER_FILE
-from gitlease.store.tree import MAX_COMMIT, MAX_TREE, read_ledger
+from gitlease.store.tree import MAX_TREE, read_ledger
 from gitlease.store.tree_writer import changed_files, write_tree
-
-if TYPE_CHECKING:
-    import pygit2
 
 RULES = {
     HEADER_FILE: "header",
@@ -46,25 +41,22 @@ RULES = {
 }
 
 
-def judge_step(
-    repo: pygit2.Repository, before: str, version: str, pusher: Pusher, now_ms: int
-) -> None:
+def judge_step(objects: GitObjects, before: str, version: str, pusher: Pusher, now_ms: int) -> None:
     """See that a commit is a legal step after another (``""``: the first); Illegal if not."""
-    commit = commit_at(repo, version)
-    record = _record(message_of(commit))
-    ledger = read_ledger(repo, before) if before else None
+    commit = commit_at(objects, version)
+    record = _record(commit.message)
+    ledger = read_ledger(objects, before) if before else None
     applied = judge(ledger, record, pusher=pusher, now_ms=now_ms)
-    base = str(commit_at(repo, before).tree_id) if before else None
-    _check_tree(repo, base, str(commit.tree_id), applied)
-    parents = [str(parent) for parent in commit.parent_ids]
-    expected = commit_bytes(repo, applied, record, str(commit.tree_id), parents)
-    if LibraryObjects(repo).read(version, COMMIT, MAX_COMMIT) != expected:
+    base = commit_at(objects, before).tree_id if before else None
+    _check_tree(objects, base, commit.tree_id, applied)
+    expected = commit_bytes(applied, record, commit.tree_id, commit.parent_ids)
+    if objects.read(version, COMMIT, MAX_COMMIT) != expected:
         raise Illegal("commit", "its commit does not tell what it does", hints=(NEWER,))
 
 
-def commit_at(repo: pygit2.Repository, version: str) -> pygit2.Commit:
+def commit_at(objects: GitObjects, version: str) -> LedgerCommit:
     """A commit of a ledger; Illegal where it is none, or larger than one can be."""
-    found = read_commit(repo, version)
+    found = read_commit(objects, version)
     if found is None:
         raise Illegal("commit", f"{version} is not a commit of a ledger")
     return found
@@ -84,13 +76,13 @@ def _record(message: str) -> StepRecord:
         raise Illegal("operations", f"its operations: {error}", hints=(NEWER,)) from None
 
 
-def _check_tree(repo: pygit2.Repository, base: str | None, tree: str, applied: Applied) -> None:
+def _check_tree(objects: GitObjects, base: str | None, tree: str, applied: Applied) -> None:
     """See that a tree is what a step makes of the one before it; Illegal names a difference."""
     try:
         files = changed_files(applied.ledger)
     except Invalid as error:
         raise Illegal("record", error.message) from None
-    rehearsed = _Rehearsed(LibraryObjects(repo))
+    rehearsed = _Rehearsed(objects, len(tree) // 2)
     expected = write_tree(rehearsed, base, files)
     if expected == tree:
         return
@@ -137,16 +129,16 @@ def _pushed_folder(objects: GitObjects, id: str, folder: str) -> dict[str, TreeE
 class _Rehearsed:
     """The objects of a repository, and those that would come into it by what is written here."""
 
-    def __init__(self, objects: GitObjects) -> None:
-        self._objects, self._written = objects, dict[str, bytes]()
+    def __init__(self, objects: GitObjects, id_bytes: int) -> None:
+        self._objects, self._id_bytes = objects, id_bytes
+        self._written = dict[str, bytes]()
 
     def read(self, id: str, kind: str, limit: int) -> bytes:
         written = self._written.get(id)
         return self._objects.read(id, kind, limit) if written is None else written
 
     def write(self, kind: str, data: bytes) -> str:
-        whole = b"%s %d\0%s" % (kind.encode(), len(data), data)
-        id = hashlib.sha1(whole, usedforsecurity=False).hexdigest()  # as git names objects
+        id, _ = object_id(kind, data, self._id_bytes)
         if kind == TREE:
             self._written[id] = data
         return id

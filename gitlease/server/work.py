@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from gitlease.core.errors import GitleaseError, Invalid
 from gitlease.core.expiry import Moment, Sighting
@@ -22,7 +22,7 @@ from gitlease.core.resources.resource import parse_resource
 from gitlease.git.changes import committed
 from gitlease.git.changes_push import taken_away
 from gitlease.git.changes_raw import Changed
-from gitlease.git.objects import LibraryObjects
+from gitlease.git.objects import GitObjects
 from gitlease.git.query import ask, ask_line
 from gitlease.git.repository import Repository
 from gitlease.git.rev_range import rev_range
@@ -33,9 +33,6 @@ from gitlease.server.lines import RefMove
 from gitlease.server.refs import ServerRefs
 from gitlease.settings.sources import Settings
 from gitlease.store.tree import LEASE_FOLDERS, GitRecords, read_ledger
-
-if TYPE_CHECKING:
-    import pygit2
 
 MAX_COMMITS = 10_000
 MOVES_JUDGED = 500  # refs that were there before, of one push
@@ -65,7 +62,7 @@ class WorkGuard:
         self,
         repository: Repository,
         settings: Settings,
-        repo: pygit2.Repository,
+        objects: GitObjects,
         heads: Sequence[str],
         refs: ServerRefs,
         *,
@@ -73,9 +70,9 @@ class WorkGuard:
         now_ms: int,
     ) -> None:
         self._repository, self._settings = repository, settings
-        self._objects = LibraryObjects(repo)
+        self._objects = objects
         self._refs = refs
-        self._ledgers = [read_ledger(repo, oid) for oid in heads]
+        self._ledgers = [read_ledger(objects, oid) for oid in heads]
         self._holders = pusher.holders or ()
         self._now = now_ms
         self._damaged: dict[str, None] = {}

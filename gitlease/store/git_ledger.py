@@ -12,14 +12,21 @@ from gitlease.core.ledger import Ledger
 from gitlease.core.outcome import Event
 from gitlease.engine.ports import Change, Clock
 from gitlease.git.files import Unreadable
-from gitlease.git.libgit2 import as_lost
 from gitlease.store import history
 from gitlease.store.damage import CacheDamaged
 from gitlease.store.heads import Heads, known_ref
-from gitlease.store.private_store import PrivateStore
+from gitlease.store.loose_objects import LooseObjects
+from gitlease.store.private_store import SHA1, PrivateStores
 from gitlease.store.ref_store import Move, Pushed, RefLedgerStore
 from gitlease.store.state import StateFolder
-from gitlease.store.transport import TIME_LIMIT, Remote, fetch_ref, peek_ref, push_refs
+from gitlease.store.transport import (
+    TIME_LIMIT,
+    OtherFormat,
+    Remote,
+    fetch_ref,
+    peek_ref,
+    push_refs,
+)
 from gitlease.store.tree import changed_records, read_ledger
 from gitlease.store.tree_writer import write_step
 
@@ -30,7 +37,8 @@ if TYPE_CHECKING:
 def git_ledger_store(
     remote: Remote,
     *,
-    store: str,
+    stores: str,
+    id_bytes: int = SHA1,
     state: Callable[[str], str],
     clock: Clock,
     place: str,
@@ -41,84 +49,87 @@ def git_ledger_store(
 ) -> RefLedgerStore:
     """Ledgers on the refs ``<prefix>/<layer>`` of one remote, as one clone knows them.
 
-    ``store`` is the private bare repository, ``state`` gives the folder of a layer's state, and
-    ``place`` says to people where the ledger is, without secrets. ``time_limit`` is that of each
-    call of git, in seconds, and ``on_move`` is called when a known head has become another one.
+    ``stores`` is the folder of the private bare repositories, of which that for objects with ids of
+    ``id_bytes`` is used until the remote turns out to have others. ``state`` gives the folder of a
+    layer's state, and ``place`` says to people where the ledger is, without secrets. ``time_limit``
+    is that of each call of git, in seconds, and ``on_move`` is called when a known head has become
+    another one.
     """
-    refs = GitRefs(remote, PrivateStore(store), state, prefix, time_limit)
+    refs = GitRefs(remote, PrivateStores(stores, id_bytes), state, prefix, time_limit)
     heads = Heads(refs, lambda x: StateFolder(state(x), on_move=on_move), clock, place)
     return RefLedgerStore(refs, heads, place=place, warnings=warnings)
 
 
 class GitRefs:
-    """The refs of one remote, and the private store with their objects."""
+    """The refs of one remote, and the private stores with their objects."""
 
     def __init__(
         self,
         remote: Remote,
-        store: PrivateStore,
+        stores: PrivateStores,
         state: Callable[[str], str],
         prefix: str,
         time_limit: float,
     ) -> None:
-        self._remote, self._store, self._state_path = remote, store, state
+        self._remote, self._stores, self._state_path = remote, stores, state
         self._prefix, self._limit = prefix, time_limit
 
     # --- objects ----------------------------------------------------------------------------------
 
     def read(self, version: str) -> Ledger:
         with self._intact():
-            return read_ledger(self._store.repo, version)
+            return read_ledger(self._objects(version), version)
 
     def differences(self, old: Ledger | None, new: Ledger) -> Sequence[tuple[str, bool | None]]:
         return changed_records(old, new)
 
     def decision(self, version: str) -> str:
-        return history.decision(self._store.repo, version)
+        return history.decision(self._objects(version), version)
 
     def first_after(self, decision: str, version: str) -> str | None:
-        return history.first_after(self._store.repo, decision, version)
+        return history.first_after(self._objects(version), decision, version)
 
     def commit(self, change: Change, *, replace_tip: bool) -> str:
-        repo, tip = self._store.repo, change.base.version
-        import pygit2
-
+        tip = change.base.version
+        store = self._stores.of(tip)
+        objects = store.objects
         try:
-            with self._store.in_use():
-                return write_step(repo, change.decided, tip, replace_tip=replace_tip)
-        except (Unreadable, KeyError, pygit2.GitError) as error:
+            with store.in_use():
+                return write_step(objects, change.decided, tip, replace_tip=replace_tip)
+        except Unreadable as error:
             raise CacheDamaged(f"the ledger's objects cannot be written: {error}") from None
+        except FileNotFoundError:  # another process has made the store anew
+            raise CacheDamaged("the ledger's store was replaced") from None
         except OSError as error:
-            if "No such file" in str(error):  # another process has made the store anew
-                raise CacheDamaged("the ledger's store was replaced") from None
             raise Invalid(f"the ledger's objects cannot be written: {error}") from None
 
     def replaceable(self, version: str) -> bool:
-        return history.is_renewal(self._store.repo, version)
+        return history.is_renewal(self._objects(version), version)
 
     def events(self, version: str, limit: int) -> tuple[Event, ...]:
-        return history.read_events(self._store.repo, version, limit)
+        return history.read_events(self._objects(version), version, limit)
 
     def steps(
         self, earlier: str, version: str, limit: int
     ) -> tuple[tuple[str, tuple[Event, ...]], ...]:
-        return history.read_steps(self._store.repo, earlier, version, limit)
+        return history.read_steps(self._objects(version), earlier, version, limit)
 
     def keep(self, layer: str, version: str) -> None:
-        import pygit2
-
+        store = self._stores.of(version)
         # In a store made anew since, a ref would vouch for objects that are not there.
-        if version and not self._store.replaced():
-            with contextlib.suppress(pygit2.GitError, ValueError, OSError):
-                ref = known_ref(self._state_path(layer))
-                self._store.repo.references.create(ref, pygit2.Oid(hex=version), force=True)
-        self._store.tidy()
+        if version and not store.replaced():
+            with contextlib.suppress(OSError):
+                store.set_ref(known_ref(self._state_path(layer)), version)
+        store.tidy()
 
     def mend(self, *, anew: bool) -> None:
         if anew:
-            self._store.rebuild()
-        elif self._store.replaced():
-            self._store.reopen()
+            self._stores.usual.rebuild()
+        for store in self._stores.replaced():
+            store.reopen()
+
+    def _objects(self, version: str) -> LooseObjects:
+        return self._stores.of(version).objects
 
     @contextlib.contextmanager
     def _intact(self) -> Iterator[None]:
@@ -126,46 +137,55 @@ class GitRefs:
         try:
             yield
         except (Invalid, Unavailable) as error:
-            if not self._store.replaced():
+            if not self._stores.replaced():
                 raise
             raise CacheDamaged(f"the ledger's store was replaced: {error.message}") from None
 
     # --- refs -------------------------------------------------------------------------------------
 
     def fetch(self, layer: str) -> str | None:
-        """The commit id at the ref, with its objects fetched; None when there is no ref.
-
-        Each fetch has a ref of its own: two at once in one clone must not disturb each other.
-        """
-        repo = self._store.repo
-        import pygit2
-
-        to = f"refs/fetched/{os.getpid()}-{os.urandom(6).hex()}"
+        """The commit id at the ref, with its objects fetched; None when there is no ref."""
         try:
-            with self._intact(), self._store.in_use():
-                found = fetch_ref(
-                    self._remote, self._store.path, self._ref(layer), to, timeout=self._limit
-                )
-                with as_lost():
-                    return str(repo.lookup_reference(to).target) if found else None
-        except (KeyError, pygit2.GitError) as error:
-            raise CacheDamaged(f"the fetched ledger cannot be read: {error}") from None
+            return self._fetched(layer)
+        except OtherFormat:
+            self._stores.switch()
+            return self._fetched(layer)
+
+    def _fetched(self, layer: str) -> str | None:
+        """Each fetch has a ref of its own: two at once in one clone must not disturb each other."""
+        store, to = self._stores.usual, f"refs/fetched/{os.getpid()}-{os.urandom(6).hex()}"
+        store.objects  # it is opened by now  # noqa: B018
+        try:
+            with self._intact(), store.in_use():
+                if not fetch_ref(
+                    self._remote, store.path, self._ref(layer), to, timeout=self._limit
+                ):
+                    return None
+                if (version := store.ref(to)) is None:
+                    raise CacheDamaged("the fetched ledger cannot be read")
+                return version
         finally:
-            with contextlib.suppress(KeyError, pygit2.GitError), as_lost():
-                repo.lookup_reference(to).delete()
+            with contextlib.suppress(OSError):
+                store.set_ref(to, None)
 
     def peek(self, layer: str) -> str | None:
-        self._store.ready()
+        store = self._stores.usual
+        store.ready()
         with self._intact():
-            return peek_ref(self._remote, self._store.path, self._ref(layer), timeout=self._limit)
+            return peek_ref(self._remote, store.path, self._ref(layer), timeout=self._limit)
 
     def push(self, moves: Sequence[Move], work: WorkPush | None = None) -> Pushed:
         named = [(self._ref(move.layer), move.expected, move.new) for move in moves]
+        path = self._stores.of(moves[0].new).path
         if work is None:
-            return push_refs(self._remote, self._store.path, named, timeout=self._limit)
+            try:
+                return push_refs(self._remote, path, named, timeout=self._limit)
+            except OtherFormat as other:  # nothing was sent: it can be made anew in that format
+                self._stores.switch()
+                raise CacheDamaged(other.message) from None
         from gitlease.store.work_push import push_work
 
-        return push_work(work, named, objects=os.path.join(self._store.path, "objects"))
+        return push_work(work, named, objects=os.path.join(path, "objects"))
 
     def remote_refs(self, work: WorkPush) -> Mapping[str, str]:
         from gitlease.store.work_push import remote_refs

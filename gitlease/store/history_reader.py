@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from gitlease.core.errors import HeadGone, Invalid
 from gitlease.core.frozen import dataclass
@@ -16,17 +16,16 @@ from gitlease.core.instant import MS
 from gitlease.core.lease import Lease
 from gitlease.core.ledger import Damage, Header, Ledger
 from gitlease.core.outcome import Event
-from gitlease.git.objects import TreeEntry
+from gitlease.git.objects import GitObjects, TreeEntry
+from gitlease.store.commit import LedgerCommit
 from gitlease.store.damage import CacheDamaged
 from gitlease.store.fields import BadRecord
-from gitlease.store.history import events_in, message_of, walk
+from gitlease.store.history import walk
+from gitlease.store.messages import events_in
 from gitlease.store.private_store import PrivateStore
 from gitlease.store.records import MAX_RECORD, lease_file, read_lease
 from gitlease.store.ref_store import GONE
 from gitlease.store.tree import GitRecords, StoreObjects, changed_records, read_file, read_ledger
-
-if TYPE_CHECKING:
-    import pygit2
 
 GRANTS = frozenset({"claimed", "taken_over"})
 REPAIRS = 3
@@ -69,10 +68,12 @@ class LedgerHistory:
 
 
 class HistoryReader:
-    """The histories in the private store of a clone. It asks nobody."""
+    """The histories in the private stores of a clone. It asks nobody."""
 
-    def __init__(self, store: PrivateStore, fetch: Callable[[str], object]) -> None:
-        """``fetch`` fills the store with the ledger of a layer."""
+    def __init__(
+        self, store: Callable[[str], PrivateStore], fetch: Callable[[str], object]
+    ) -> None:
+        """``store`` is that of a version, ``fetch`` fills it with the ledger of a layer."""
         self._store, self._fetch = store, fetch
 
     def read(self, layer: str, version: str, *, since: int, token: int | None) -> LedgerHistory:
@@ -85,14 +86,14 @@ class HistoryReader:
         for _ in range(REPAIRS):
             with contextlib.suppress(CacheDamaged):
                 return self._read(layer, version, since=since, token=token)
-            self._store.rebuild()
+            self._store(version).rebuild()
             self._fetch(layer)
         raise HeadGone(GONE)
 
     def _read(self, layer: str, version: str, *, since: int, token: int | None) -> LedgerHistory:
-        repo = self._store.repo
-        walked, events, to_root = _walk(repo, version, since - MARGIN, token)
-        reader = _Records(repo, read_ledger(repo, str(walked[0].id)).header)
+        objects = self._store(version).objects
+        walked, events, to_root = _walk(objects, version, since - MARGIN, token)
+        reader = _Records(objects, read_ledger(objects, walked[0].id).header)
         begun = not walked[0].parent_ids and reader.header.revision <= 1
         first = reader.first(walked[0])
         steps = tuple(_steps(reader, walked))
@@ -102,39 +103,39 @@ class HistoryReader:
             first=first,
             steps=steps,
             events=tuple(events),
-            since=None if begun else walked[0].commit_time * MS,
+            since=None if begun else walked[0].time * MS,
             tokens=0 if to_root and begun else oldest,
             damage=tuple(reader.damage[:DAMAGE_SHOWN]),
         )
 
 
-def _steps(reader: _Records, walked: list[pygit2.Commit]) -> Iterator[HistoryStep]:
+def _steps(reader: _Records, walked: list[LedgerCommit]) -> Iterator[HistoryStep]:
     """The steps after the first state. None was made before the one that it follows."""
-    at = walked[0].commit_time * MS
+    at = walked[0].time * MS
     for commit in walked[1:]:
-        at = max(at, commit.commit_time * MS)
+        at = max(at, commit.time * MS)
         yield HistoryStep(at, reader.next(commit))
 
 
 def _walk(
-    repo: pygit2.Repository, version: str, until: int, token: int | None
-) -> tuple[list[pygit2.Commit], list[Event], bool]:
+    objects: GitObjects, version: str, until: int, token: int | None
+) -> tuple[list[LedgerCommit], list[Event], bool]:
     """The commits of a ledger from the last ones before a time on, and the events at least as far.
 
     Those go back to the grant of a token as well; both have the oldest first. And whether the
     events go back to the root. A few commits with a date that is too old prove nothing: whoever
     pushes one chooses its date.
     """
-    found: list[pygit2.Commit] = []
+    found: list[LedgerCommit] = []
     events: list[Event] = []
     older, to_root, reached = 0, False, token is None
-    for commit in islice(walk(repo, version), MAX_STEPS):
-        said = list(events_in(message_of(commit)))
+    for commit in islice(walk(objects, version), MAX_STEPS):
+        said = list(events_in(commit.message))
         events += reversed(said)
         reached = reached or any(granted <= (token or 0) for granted in _granted(said))
         if older < OLDER:
             found.append(commit)
-            older = older + 1 if commit.commit_time * MS < until else 0
+            older = older + 1 if commit.time * MS < until else 0
         to_root = not commit.parent_ids
         if (older == OLDER and reached) or len(events) > MAX_EVENTS:
             break
@@ -150,15 +151,15 @@ def _granted(events: Iterable[Event]) -> list[int]:
 class _Records:
     """Follows the records from one state to the next; each file is read once for what is in it."""
 
-    def __init__(self, repo: pygit2.Repository, header: Header) -> None:
+    def __init__(self, objects: GitObjects, header: Header) -> None:
         self.header = header
         self.damage: list[str] = []
-        self._objects = StoreObjects(repo)
+        self._objects = StoreObjects(objects)
         self._parsed: dict[str, Lease | None] = {}
         self._ledger: Ledger
         self._leases: dict[str, Lease] = {}  # by their files
 
-    def first(self, commit: pygit2.Commit) -> tuple[Lease, ...]:
+    def first(self, commit: LedgerCommit) -> tuple[Lease, ...]:
         """Every record of the oldest state."""
         self._ledger = self._at(commit)
         for found in self._ledger.records.every():
@@ -168,7 +169,7 @@ class _Records:
                 self._leases[lease_file(found)] = found
         return tuple(self._leases.values())
 
-    def next(self, commit: pygit2.Commit) -> Changes:
+    def next(self, commit: LedgerCommit) -> Changes:
         """The records that differ in the next state, before and after, one for each lease."""
         try:
             ledger = self._at(commit)
@@ -190,8 +191,8 @@ class _Records:
         keys = dict.fromkeys([*before, *after])
         return tuple((before.get(key), after.get(key)) for key in keys)
 
-    def _at(self, commit: pygit2.Commit) -> Ledger:
-        return Ledger(self.header, GitRecords(self._objects, str(commit.tree_id)))
+    def _at(self, commit: LedgerCommit) -> Ledger:
+        return Ledger(self.header, GitRecords(self._objects, commit.tree_id))
 
     def _read(self, ledger: Ledger, file: str) -> tuple[Lease | None, bool]:
         """The record of a file, None where it cannot be read, and whether there is such a file."""

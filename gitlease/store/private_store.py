@@ -12,30 +12,33 @@ import re
 import subprocess
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
-from gitlease.git.files import cannot_keep
-from gitlease.git.libgit2 import as_lost, load_pygit2
+from gitlease.git.files import cannot_keep, read_small, replace_file
 from gitlease.git.local_lock import exclusive
+from gitlease.git.query import is_id
 from gitlease.git.run import clean_environment
 from gitlease.store.damage import CacheDamaged
-
-if TYPE_CHECKING:
-    import pygit2
+from gitlease.store.loose_objects import LooseObjects
 
 CONFIG = """\
 [core]
-\trepositoryformatversion = 0
+\trepositoryformatversion = {version}
 \tfilemode = true
 \tbare = true
 \tlogAllRefUpdates = false
-[gc]
+{extensions}[gc]
 \tauto = 0
 [maintenance]
 \tauto = false
 [receive]
 \tautogc = false
 """
+SHA1, SHA256 = 20, 32  # bytes of an object's id
+PRIVATE_STORES = ("store.git", "store-sha256.git")  # of each
+_FORMATS = {
+    SHA1: {"version": 0, "extensions": ""},
+    SHA256: {"version": 1, "extensions": "[extensions]\n\tobjectFormat = sha256\n"},
+}
 REBUILD_PATIENCE = 5.0
 TIDY_AFTER = 86_400  # seconds after which unreachable objects leave
 _PLACES = re.compile(  # of folders in a bare repository, as git makes it in time
@@ -45,8 +48,10 @@ _PLACES = re.compile(  # of folders in a bare repository, as git makes it in tim
 _FOLDERS = ("objects/info", "objects/pack", "refs/heads", "refs/tags", "info")
 
 
-def make_bare(path: str) -> None:
+def make_bare(path: str, id_bytes: int = SHA1) -> None:
     """Make an empty bare repository, without a git process; what is there already stays.
+
+    Its objects have ids of so many bytes.
 
     It is built aside and moved into place, so that a kill never leaves half of one.
     """
@@ -60,7 +65,7 @@ def make_bare(path: str) -> None:
     with open(os.path.join(aside, "HEAD"), "w", encoding="ascii") as file:
         file.write("ref: refs/heads/main\n")
     with open(os.path.join(aside, "config"), "w", encoding="ascii") as file:
-        file.write(CONFIG)
+        file.write(CONFIG.format_map(_FORMATS[id_bytes]))
     if _take_place(aside, path):
         return
     if not os.path.isfile(os.path.join(path, "config")):
@@ -93,41 +98,56 @@ def remove(path: str) -> None:
 class PrivateStore:
     """Opens the store, makes it where it is missing, and makes it anew where it is damaged."""
 
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self._repo: pygit2.Repository | None = None
+    def __init__(self, path: str, id_bytes: int = SHA1) -> None:
+        self.path, self._id_bytes = path, id_bytes
+        self._objects: LooseObjects | None = None
         self._folder: int | None = None  # kept open, so that its inode number is not used again
 
     def __del__(self) -> None:
         self._close()
 
     @property
-    def repo(self) -> pygit2.Repository:
-        load_pygit2()
-        import pygit2
-
-        if self._repo is None:
+    def objects(self) -> LooseObjects:
+        """The objects of the store, which is opened, or made, when they are first needed."""
+        if self._objects is None:
             make_folder(os.path.dirname(self.path))
             self._open()
-            if not _is_plain(self.path):
+            if not self._is_sound():
                 self.rebuild()
                 self._open()
-            try:
-                with as_lost():
-                    flag = pygit2.enums.RepositoryOpenFlag.NO_SEARCH
-                    self._repo = pygit2.Repository(self.path, flag)
-            except (pygit2.GitError, KeyError):
-                self.rebuild()
-                self._open()
-                self._repo = pygit2.Repository(self.path, flag)
-        return self._repo
+            self._objects = LooseObjects(self.path, self._id_bytes, os.environ)
+        return self._objects
+
+    def _is_sound(self) -> bool:
+        """Whether git would take it for a repository, and waits for nothing in it."""
+        expected = CONFIG.format_map(_FORMATS[self._id_bytes]).encode()
+        return (
+            read_small(os.path.join(self.path, "config"), 2 * len(expected)) == expected
+            and os.path.isfile(os.path.join(self.path, "HEAD"))
+            and _is_plain(self.path)
+        )
+
+    def ref(self, name: str) -> str | None:
+        """The id that a ref of the store has; None where there is none."""
+        data = read_small(os.path.join(self.path, name), 1_024)
+        found = "" if data is None else data.decode("ascii", "replace").strip()
+        return found if is_id(found) else None
+
+    def set_ref(self, name: str, id: str | None) -> None:
+        """Have a ref of the store keep an object, or None. Raises OSError."""
+        file = os.path.join(self.path, name)
+        if id is None:
+            os.unlink(file)
+            return
+        os.makedirs(os.path.dirname(file), exist_ok=True)
+        replace_file(file, f"{id}\n".encode())
 
     def ready(self) -> None:
         """See that there is a store, for git to run in; nothing of it is opened."""
         make_folder(os.path.dirname(self.path))
         if os.path.lexists(self.path) and not _is_plain(self.path):
             self.rebuild()
-        make_bare(self.path)
+        make_bare(self.path, self._id_bytes)
 
     @property
     def _lock(self) -> str:
@@ -156,7 +176,7 @@ class PrivateStore:
 
     def reopen(self) -> None:
         """Let go of what is open, to use the store that is there now."""
-        self._repo = None
+        self._objects = None
         self._close()
 
     def rebuild(self) -> None:
@@ -168,14 +188,14 @@ class PrivateStore:
             with exclusive(self._lock, timeout=REBUILD_PATIENCE):
                 if not self.replaced():
                     remove(self.path)
-                make_bare(self.path)
+                make_bare(self.path, self._id_bytes)
         except OSError as error:
             raise cannot_keep(self.path, error) from None
         finally:
             self.reopen()
 
     def _open(self) -> None:
-        make_bare(self.path)
+        make_bare(self.path, self._id_bytes)
         self._close()
         with contextlib.suppress(OSError):
             self._folder = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -216,6 +236,38 @@ class PrivateStore:
                 file = os.path.join(folder, name)
                 if time.time() - os.stat(file).st_mtime > TIDY_AFTER:
                     os.unlink(file)
+
+
+class PrivateStores:
+    """The private stores of a clone: one for each format of ids that its ledgers' remotes have."""
+
+    def __init__(self, folder: str, id_bytes: int = SHA1) -> None:
+        """``id_bytes`` are what to try first where none of the stores is there yet."""
+        paths = [os.path.join(folder, name) for name in PRIVATE_STORES]
+        self._stores = {n: PrivateStore(x, n) for n, x in zip((SHA1, SHA256), paths, strict=True)}
+        there = [n for n, store in self._stores.items() if os.path.isdir(store.path)]
+        self._id_bytes = there[0] if len(there) == 1 else id_bytes
+
+    @property
+    def usual(self) -> PrivateStore:
+        """The store for what the remote sends, as far as its format is known."""
+        return self._stores[self._id_bytes]
+
+    def of(self, version: str) -> PrivateStore:
+        """The store that has a version; the usual one for ``""``."""
+        return self._stores.get(len(version) // 2, self.usual)
+
+    def switch(self) -> None:
+        """Take the other format, as the remote does."""
+        wrong = self.usual
+        self._id_bytes = SHA256 if self._id_bytes == SHA1 else SHA1
+        if not os.path.isdir(os.path.join(wrong.path, "refs", "known")):
+            remove(wrong.path)  # it was made only to find that out
+            wrong.reopen()
+
+    def replaced(self) -> list[PrivateStore]:
+        """Those that another process has made anew since they were opened here."""
+        return [store for store in self._stores.values() if store.replaced()]
 
 
 def _is_plain(path: str, name: str = "") -> bool:

@@ -61,6 +61,10 @@ _STORE = (
 )
 
 
+class OtherFormat(Invalid):
+    """The remote's objects have ids of another format than those of the private store."""
+
+
 @dataclass(frozen=True, slots=True)
 class Remote:
     """A place to push to and fetch from, as git understands it: a URL or a path.
@@ -268,8 +272,8 @@ def _cause(result: GitResult, notes: str, said: Sequence[str]) -> Cause:
     return Cause.UNREACHABLE
 
 
-def _other_format(detail: str) -> Invalid:
-    return Invalid(
+def _other_format(detail: str) -> OtherFormat:
+    return OtherFormat(
         f"the remote's objects are of another format: {detail}",
         hints=("set lease.remote to a separate repository for the ledger",),
     )

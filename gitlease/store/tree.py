@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from gitlease.core.errors import Invalid
 from gitlease.core.lease import Lease
@@ -23,10 +23,10 @@ from gitlease.git.objects import (
     FOLDER,
     Absent,
     GitObjects,
-    LibraryObjects,
     TreeEntry,
     read_tree,
 )
+from gitlease.store.commit import MAX_COMMIT, read_commit
 from gitlease.store.damage import CacheDamaged
 from gitlease.store.fields import BadRecord
 from gitlease.store.records import (
@@ -45,10 +45,6 @@ from gitlease.store.records import (
     resource_hash,
 )
 
-if TYPE_CHECKING:
-    import pygit2
-
-MAX_COMMIT = 8 * 1024 * 1024  # whatever its message: of the commit only the tree is needed
 MAX_TREE = 8 * 1024 * 1024  # bytes of one folder: far beyond 100,000 records of one resource
 MAX_RECORDS = 200_000
 LEASE_FOLDERS = ("leases", "paths")
@@ -64,9 +60,8 @@ class StoreObjects:
     Raises CacheDamaged for one that has been lost since.
     """
 
-    def __init__(self, repo: pygit2.Repository) -> None:
-        self._objects = LibraryObjects(repo)
-        self.write = self._objects.write
+    def __init__(self, objects: GitObjects) -> None:
+        self._objects = objects
 
     def read(self, id: str, kind: str, limit: int) -> bytes:
         try:
@@ -272,19 +267,17 @@ def _entries(ledger: Ledger | None, folder: str) -> Entries:
         return {}  # nothing in it can be read, so nothing in it is judged
 
 
-def read_ledger(repo: pygit2.Repository, version: str) -> Ledger:
+def read_ledger(objects: GitObjects, version: str) -> Ledger:
     """The ledger at a commit; Invalid when there is something else."""
-    import pygit2
-
-    objects = StoreObjects(repo)
+    kept = StoreObjects(objects)
     try:
-        objects.read(version, COMMIT, MAX_COMMIT)
-        root = str(cast("pygit2.Commit", repo[version]).tree_id)
+        kept.read(version, COMMIT, MAX_COMMIT)
     except Unreadable as error:
         raise Invalid(f"the ledger's ref does not point to a commit: it {error}") from None
-    except pygit2.GitError as error:
-        raise Invalid(f"the ledger's commit cannot be read: {error}") from None
-    records = GitRecords(objects, root)
+    commit = read_commit(objects, version)
+    if commit is None:
+        raise Invalid("the ledger's commit is malformed")
+    records = GitRecords(kept, commit.tree_id)
     try:
         header = records.read(HEADER_FILE, MAX_HEADER)
     except BadRecord as error:

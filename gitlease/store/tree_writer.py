@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gitlease.core.ledger import Ledger
 from gitlease.core.moves.step_record import Decided
@@ -18,8 +18,8 @@ from gitlease.git.objects import (
     read_tree,
     tree_bytes,
 )
+from gitlease.store.commit import commit_bytes, read_commit
 from gitlease.store.damage import CacheDamaged
-from gitlease.store.history import commit_bytes, read_commit
 from gitlease.store.records import (
     HEADER_FILE,
     NOTES,
@@ -31,27 +31,24 @@ from gitlease.store.records import (
     read_header,
     write_header,
 )
-from gitlease.store.tree import MAX_TREE, StoreObjects
-
-if TYPE_CHECKING:
-    import pygit2
+from gitlease.store.tree import MAX_TREE
 
 
-def write_step(repo: pygit2.Repository, decided: Decided, tip: str, *, replace_tip: bool) -> str:
+def write_step(objects: WritableObjects, decided: Decided, tip: str, *, replace_tip: bool) -> str:
     """Write a step on top of a tip (``""``: the first), or in its place; returns its commit.
 
     Raises Invalid, and Unreadable where the tip is not what git would have written.
     """
-    objects, below, parents = StoreObjects(repo), None, list[str]()
+    below, parents = None, list[str]()
     if tip:
-        base = read_commit(repo, tip)
+        base = read_commit(objects, tip)
         if base is None:
             raise CacheDamaged(f"the ledger's commit {tip} cannot be read")
-        below = str(base.tree_id)
-        parents = [str(parent) for parent in base.parent_ids] if replace_tip else [tip]
+        below = base.tree_id
+        parents = [*base.parent_ids] if replace_tip else [tip]
     applied = decided.applied
     tree = write_tree(objects, below, changed_files(applied.ledger))
-    return objects.write(COMMIT, commit_bytes(repo, applied, decided.record, tree, parents))
+    return objects.write(COMMIT, commit_bytes(applied, decided.record, tree, parents))
 
 
 def changed_files(ledger: Ledger) -> dict[str, bytes | None]:

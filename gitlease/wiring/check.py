@@ -23,7 +23,7 @@ from gitlease.settings.commit import committed_settings
 from gitlease.settings.file import CommittedFile
 from gitlease.settings.sources import Location, Settings, load_settings, resolve_remote
 from gitlease.store.history_reader import HistoryReader
-from gitlease.store.private_store import PrivateStore
+from gitlease.store.private_store import PrivateStores
 from gitlease.store.transport import TIME_LIMIT
 from gitlease.tasks.files import GitTaskFiles
 from gitlease.wiring.ledger import LedgerPlace
@@ -103,7 +103,7 @@ def open_check(
             chosen,
             store,
             CommitReader(where, settings.tasks, base=chosen.base),
-            HistoryReader(PrivateStore(os.path.join(place.private, "store.git")), store.fetch),
+            HistoryReader(PrivateStores(place.private).of, store.fetch),
             GitTaskFiles(
                 repository,
                 settings.tasks,

@@ -154,7 +154,8 @@ class LedgerPlace:
             warnings = ()
         return git_ledger_store(
             remote,
-            store=os.path.join(self.private, "store.git"),
+            stores=self.private,
+            id_bytes=self._id_bytes(),
             state=self.state,
             clock=clock,
             place=place,
@@ -163,6 +164,13 @@ class LedgerPlace:
             time_limit=time_limit,
             on_move=lambda: drop_idle_marker(self.private),
         )
+
+    def _id_bytes(self) -> int:
+        """Of the ids that the ledger's remote has, as far as this clone can tell."""
+        from gitlease.store.private_store import SHA1, SHA256
+
+        own = SHA256 if self.repository.object_format == "sha256" else SHA1
+        return SHA1 if self.location.url is None else own
 
     def remote_at(self, url: str, name: str | None) -> Remote:
         """How git reaches a URL: with the clone's settings, which a URL alone would not have."""

@@ -14,6 +14,7 @@ from gitlease.git.repository import Repository, discover
 from gitlease.git.rev_range import commit_ids
 from gitlease.git.system_clock import SystemClock
 from gitlease.settings.sources import Location, load_settings, resolve_remote
+from gitlease.store.private_store import PRIVATE_STORES
 from gitlease.store.transport import TIME_LIMIT
 from gitlease.verify.checker import NoLedger, Verified, verify
 from gitlease.verify.form import UnknownFormat
@@ -78,9 +79,8 @@ def open_version(
     settings = load_settings(repository, environ=environ, flags=flags)
     location = Location(None, None, True) if local else resolve_remote(settings, repository)
     place = LedgerPlace(repository, settings, location, local=local)
-    private = _private(place)
     if ref is not None:
-        return _at(ref, repository, private)
+        return _at(ref, repository, *(_private(place, x) for x in PRIVATE_STORES))
     name = LOCAL_LAYER if local else settings.layer
     store = place.store(clock or SystemClock(), time_limit=time_limit)
     head = store.known(name) if cached else store.fetch(name)
@@ -89,14 +89,15 @@ def open_version(
             raise NotFound(f"this clone knows no ledger {name}: ask for it without --cached")
         raise NotFound(f"there is no ledger {name} at {without_secrets(store.place)}")
     said = ("this is what the clone knows: nothing was fetched",) if cached else ()
+    private = _private(place, PRIVATE_STORES[len(head.version) == 64])
     return LedgerVersion(private, head.version, f"ledger {name}", (*store.warnings, *said))
 
 
-def _private(place: LedgerPlace) -> Repository:
-    folder = os.path.join(place.private, "store.git")
-    return replace(
-        place.repository, common_dir=folder, git_dir=folder, toplevel=None, folder="", worktree=None
-    )
+def _private(place: LedgerPlace, store: str) -> Repository:
+    folder = os.path.join(place.private, store)
+    private = replace(place.repository, common_dir=folder, git_dir=folder, toplevel=None)
+    form = "sha256" if store == PRIVATE_STORES[1] else "sha1"
+    return replace(private, object_format=form, folder="", worktree=None)
 
 
 def _at(ref: str, *places: Repository) -> LedgerVersion:

@@ -41,7 +41,7 @@ class GitPlace:
 
         return git_ledger_store(
             transport.Remote(url=self._remote.url, folder=str(home)),
-            store=str(home / "store.git"),
+            stores=str(home),
             state=state,
             clock=self.clock,
             place="the remote of this test",

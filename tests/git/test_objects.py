@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -17,11 +18,14 @@ from gitlease.git.objects import (
     GitObjects,
     LibraryObjects,
     OtherKind,
+    PipedObjects,
     TooLarge,
     open_library,
     read_tree,
 )
 from gitlease.git.repository import discover
+from gitlease.store.loose_objects import LooseObjects
+from gitlease.store.private_store import SHA1
 
 
 @pytest.fixture
@@ -34,11 +38,18 @@ def root(tmp_path: Path) -> Path:
     return made
 
 
-@pytest.fixture(params=["library", "batch"])
+@pytest.fixture(params=["library", "batch", "piped", "loose", "packed"])
 def objects(root: Path, request: pytest.FixtureRequest) -> GitObjects:
     repository = discover(str(root))
+    if request.param == "packed":
+        git(root, "repack", "-q", "-a", "-d")
+        git(root, "prune-packed")
     if request.param == "batch":
         return BatchObjects(repository)
+    if request.param == "piped":
+        return PipedObjects(repository.git_dir, os.environ)
+    if request.param in ("loose", "packed"):
+        return LooseObjects(repository.git_dir, SHA1, os.environ)
     repo = open_library(repository)
     assert repo is not None
     return LibraryObjects(repo)
@@ -52,9 +63,10 @@ def test_an_object_is_read_up_to_its_limit(root: Path, objects: GitObjects) -> N
         objects.read(blob, BLOB, 4)
     with pytest.raises(OtherKind, match="is not a folder"):
         objects.read(blob, TREE, 5)
-    for odd in ("1" * 40, "x", ""):
+    for odd in ("1" * 40, "x", "", blob[:39], f"{blob}0", "../" * 14):
         with pytest.raises(Absent, match="is not in this clone"):
             objects.read(odd, BLOB, 5)
+    assert objects.read(blob, BLOB, 5) == b"small"
 
 
 def test_a_tree_has_names_modes_and_ids(root: Path, objects: GitObjects) -> None:

@@ -47,6 +47,7 @@ from gitlease.core.moves.step_record import decide
 from gitlease.core.moves.transitions import create
 from gitlease.core.policy import DEFAULT_POLICY
 from gitlease.core.resources.resource import parse_resource
+from gitlease.git.objects import LibraryObjects
 from gitlease.store.tree import read_ledger
 from gitlease.store.tree_writer import write_step
 
@@ -116,8 +117,8 @@ def written(folder: Path) -> list[str]:
         decided = decide(ledger, operations, moment)
         assert decided.applied.changed, operations
         tip = commits[-1] if commits else ""
-        commits.append(write_step(repo, decided, tip, replace_tip=False))
-        ledger = read_ledger(repo, commits[-1])
+        commits.append(write_step(LibraryObjects(repo), decided, tip, replace_tip=False))
+        ledger = read_ledger(LibraryObjects(repo), commits[-1])
     return commits
 
 

@@ -24,7 +24,7 @@ from support.repos import (
 from support.service import LeaseService
 
 import gitlease
-from gitlease.core.errors import GitleaseError, Invalid, LeaseHeld
+from gitlease.core.errors import GitleaseError, LeaseHeld
 from gitlease.faces.cli.app import run
 from gitlease.faces.library.leases import Leases
 from gitlease.wiring.ledger import LedgerPlace
@@ -682,31 +682,6 @@ def test_in_a_real_hook(
 
 
 # --- other formats ------------------------------------------------------------------------------
-
-
-def test_a_sha256_repository_says_what_to_do(tmp_path: Path) -> None:
-    bare, clone = tmp_path / "new.git", tmp_path / "clone"
-    git(tmp_path, "init", "-q", "--bare", "--object-format=sha256", str(bare))
-    git(tmp_path, "init", "-q", "--object-format=sha256", str(clone))
-    git(clone, "config", "user.email", EMAIL)
-    git(clone, "remote", "add", "origin", str(bare))
-    with untouched(clone), pytest.raises(Invalid) as raised:
-        door(clone).claim("F001")
-    assert any("lease.remote" in hint for hint in raised.value.hints)
-
-
-def test_a_sha256_repository_with_history_on_its_remote(tmp_path: Path) -> None:
-    bare, clone = tmp_path / "new.git", tmp_path / "clone"
-    git(tmp_path, "init", "-q", "--bare", "--object-format=sha256", str(bare))
-    git(tmp_path, "init", "-q", "--object-format=sha256", str(clone))
-    git(clone, "remote", "add", "origin", str(bare))
-    git(clone, "config", "user.email", EMAIL)
-    git(clone, "config", "user.name", "One")
-    commit_file(clone, "a", "b\n")
-    git(clone, "push", "-q", "origin", "HEAD")
-    with untouched(clone), pytest.raises(Invalid) as raised:
-        door(clone).claim("F001")
-    assert any("lease.remote" in hint for hint in raised.value.hints)
 
 
 def test_a_sha256_repository_with_a_ledger_elsewhere(path_remote: Remote, tmp_path: Path) -> None:

@@ -59,6 +59,7 @@ from gitlease.core.moves.operations import (
 )
 from gitlease.core.resources.resource import parse_resource
 from gitlease.faces.cli.app import run
+from gitlease.git.objects import LibraryObjects
 from gitlease.git.system_clock import SystemClock
 from gitlease.server.receive import PushVerdict, receive
 from gitlease.store.damage import CacheDamaged
@@ -518,11 +519,11 @@ def leases_on(host: Host) -> dict[str, str]:
     """Who holds what on the server."""
     repo = pygit2.Repository(str(host.bare))
     tip = host.tip()
-    ledger = read_ledger(repo, tip) if tip else None
+    ledger = read_ledger(LibraryObjects(repo), tip) if tip else None
     every = ledger.every_lease() if ledger else []
     return {x.resource.text: x.holder for x in every if x.state is State.ACTIVE}
 
 
 def waiting_on(host: Host, name: str) -> tuple[Ticket, ...]:
     repo = pygit2.Repository(str(host.bare))
-    return read_ledger(repo, host.tip()).tickets(parse_resource(name))
+    return read_ledger(LibraryObjects(repo), host.tip()).tickets(parse_resource(name))

@@ -23,7 +23,7 @@ from gitlease.core.policy import DEFAULT_POLICY
 from gitlease.core.resources.resource import Resource, parse_resource
 from gitlease.git.objects import LibraryObjects
 from gitlease.git.system_clock import SystemClock
-from gitlease.store import history
+from gitlease.store.messages import write_message
 from gitlease.store.records import lease_file
 from gitlease.store.tree import read_ledger
 from gitlease.store.tree_writer import changed_files, write_tree
@@ -146,7 +146,7 @@ class Forge:
 
     def ledger(self, version: str | None = None) -> Ledger:
         """The ledger at a commit; that of the server where none is named."""
-        return read_ledger(self.repo, version or self.tip())
+        return read_ledger(LibraryObjects(self.repo), version or self.tip())
 
     def lease(self, name: str) -> Lease:
         """The record that the server has of a resource."""
@@ -209,7 +209,7 @@ class Forge:
             tree = self._with_files(tree, draft.files)
         holder = draft.author or draft.actor.holder
         who = pygit2.Signature(holder.split("@")[0], holder, draft.at.wall_ms // 1_000, 0, "utf-8")
-        message = history.write_message(draft.events, draft.record, renewal=draft.renewal)
+        message = write_message(draft.events, draft.record, renewal=draft.renewal)
         if draft.message is not None:
             message = draft.message(message)
         return str(self.repo.create_commit(None, who, who, message, tree, [*draft.parents]))

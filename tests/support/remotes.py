@@ -7,7 +7,7 @@ import dataclasses
 import os
 import shlex
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -202,10 +202,10 @@ class Servers:
         return path
 
 
-def new_bare(path: Path) -> Path:
-    """A new bare repository with one seed commit on main."""
+def new_bare(path: Path, *options: str) -> Path:
+    """A new bare repository with one seed commit on main; ``options`` are those of git init."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    git(path.parent, "init", "-q", "--bare", "-b", "main", str(path))
+    git(path.parent, "init", "-q", "--bare", "-b", "main", *options, str(path))
     with (path / "config").open("a", encoding="utf-8") as config:
         config.write("[http]\n\treceivepack = true\n")
     subprocess.run(
@@ -226,14 +226,15 @@ def open_remote(
     servers: Servers | None = None,
     users: Mapping[str, str] | None = None,
     name: str = "origin",
+    options: Sequence[str] = (),
 ) -> AbstractContextManager[Remote]:
-    """A new remote of this kind, its bare repository at `tmp/<name>.git`.
+    """A new remote of this kind, its bare repository at `tmp/<name>.git`, made with `options`.
 
     Without `servers` it starts its own; `users` (http only) demands basic auth.
     """
     if kind not in KINDS:
         raise ValueError(f"no such kind of remote: {kind}")
-    return _open(kind, tmp, servers, users, name)
+    return _open(kind, tmp, servers, users, name, options)
 
 
 @contextlib.contextmanager
@@ -243,13 +244,14 @@ def _open(
     servers: Servers | None,
     users: Mapping[str, str] | None,
     name: str,
+    options: Sequence[str],
 ) -> Iterator[Remote]:
     with contextlib.ExitStack() as stack:
         if users is not None and kind != "http":
             raise ValueError("users are for http remotes")
         if servers is None:
             servers = stack.enter_context(Servers(tmp / "servers"))
-        bare = new_bare(Path(os.path.realpath(tmp)) / f"{name}.git")
+        bare = new_bare(Path(os.path.realpath(tmp)) / f"{name}.git", *options)
         if kind == "http":
             repo = servers.http.publish(bare, users)
             stack.callback(servers.http.withdraw, repo)

@@ -13,6 +13,7 @@ from gitlease.core.expiry import Moment
 from gitlease.core.ledger import Ledger
 from gitlease.core.moves.operations import Operation
 from gitlease.core.moves.step_record import Decided, decide
+from gitlease.git.objects import LibraryObjects
 from gitlease.git.repository import discover
 from gitlease.store.private_store import make_bare
 from gitlease.store.tree import read_ledger
@@ -42,9 +43,10 @@ class Book:
         """Store what was decided; ``replacing``: in the place of the renewal before, if it may."""
         renews = decided.applied.only_renews
         instead = replacing and renews and self._replaceable
-        self.tips.append(write_step(self.repo, decided, self.tip, replace_tip=instead))
+        objects = LibraryObjects(self.repo)
+        self.tips.append(write_step(objects, decided, self.tip, replace_tip=instead))
         self._replaceable = renews and len(self.tips) > 1
-        self.ledger = read_ledger(self.repo, self.tip)
+        self.ledger = read_ledger(objects, self.tip)
         return decided
 
     def forged(self, change: Callable[[Ledger], Ledger], *ops: Operation, when: Moment) -> None:

@@ -23,6 +23,7 @@ from gitlease.core.ledger import Ledger
 from gitlease.core.moves.operations import Restore
 from gitlease.core.moves.step_record import decide
 from gitlease.git import objects, query
+from gitlease.git.objects import LibraryObjects
 from gitlease.git.repository import discover
 from gitlease.store.records import write_header, write_lease
 from gitlease.store.tree import read_ledger
@@ -423,7 +424,7 @@ def test_a_format_without_operations_is_said(book: Book) -> None:
     book.step(claim(JO), when=moment(0))
     data = header_bytes(book, digest=None).replace(b"format: 2", b"format: 1", 1)
     amended(book, "ledger.yaml", data.replace(b"digest: null\n", b""))
-    book.ledger = read_ledger(book.repo, book.tip)
+    book.ledger = read_ledger(LibraryObjects(book.repo), book.tip)
     assert b"format: 1\n" in git(book.path, "show", f"{book.tip}:ledger.yaml").encode()
     book.step(claim(KIM, "F002"), when=moment(1))
     found = book.check()

@@ -1,0 +1,152 @@
+"""Ledgers on remotes of every format of objects and refs, over every transport."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from support.remotes import KINDS, Remote, Servers, open_remote
+from support.repos import commit_file, git, make_clone, run_git
+from support.running import Desk
+
+SHA256 = ("--object-format=sha256",)
+REFTABLE = ("--ref-format=reftable",)
+STORES = ("store.git", "store-sha256.git")
+
+
+def opened(
+    kind: str, tmp_path: Path, servers: Servers, *options: str, name: str = "origin"
+) -> Iterator[Remote]:
+    known = run_git(tmp_path, "init", "-q", *options, str(tmp_path / "probe"))
+    if known.returncode:
+        pytest.skip(f"this git knows no {' '.join(options)}")
+    with open_remote(kind, tmp_path / name, servers=servers, name=name, options=options) as made:
+        yield made
+
+
+@pytest.fixture(params=KINDS)
+def remote(request: pytest.FixtureRequest, tmp_path: Path, servers: Servers) -> Iterator[Remote]:
+    yield from opened(request.param, tmp_path, servers, *SHA256)
+
+
+@pytest.fixture(params=[REFTABLE, (*SHA256, *REFTABLE)], ids=" ".join)
+def reftable(request: pytest.FixtureRequest, tmp_path: Path, servers: Servers) -> Iterator[Remote]:
+    yield from opened("path", tmp_path, servers, *request.param)
+
+
+@pytest.fixture
+def sha256(tmp_path: Path, servers: Servers) -> Iterator[Remote]:
+    yield from opened("path", tmp_path, servers, *SHA256)
+
+
+def desk(remote: Remote, tmp_path: Path, name: str) -> Desk:
+    return Desk(make_clone(remote, tmp_path / name, f"{name}@example.com", name), env=remote.env)
+
+
+def stores(desk: Desk) -> list[str]:
+    """The private stores of a clone."""
+    folder = desk.clone / ".git" / "gitlease"
+    return sorted(x.name for x in folder.glob("store*.git"))
+
+
+def live_with_it(remote: Remote, tmp_path: Path) -> None:
+    """Two people, every verb that writes, and a winner of each race."""
+    ada, jo = (desk(remote, tmp_path, name) for name in ("ada", "jo"))
+    assert ada.document("claim", "F001", "src/", "--ttl", "1h")["status"] == "claimed"
+    assert jo.document("claim", "src/a.py", expect=1)["error"]["holder"] == "ada@example.com"
+    assert ada.document("renew", "F001")["status"] == "renewed"
+    assert ada.document("renew", "F001")["status"] == "renewed"
+    jo.document("note", "F001", "look here")
+    ada.document("release", "F001", "--note", "half done")
+    with ThreadPoolExecutor(2) as both:
+        codes = list(both.map(lambda who: who.ask("claim", "F002").returncode, (ada, jo)))
+    assert sorted(codes) == [0, 1]
+    assert jo.document("done", "F009", "--any")["status"] == "completed"
+    events = [x["kind"] for x in jo.document("log")["events"]]
+    assert {"claimed", "noted", "released", "completed"} <= set(events)
+    assert ada.ask("verify").returncode == 0
+
+
+def test_a_ledger_of_sha256_objects(remote: Remote, tmp_path: Path) -> None:
+    live_with_it(remote, tmp_path)
+    tip = git(remote.bare, "rev-parse", "refs/gitlease/global")
+    assert len(tip) == 64
+
+
+def test_a_ledger_in_a_reftable(reftable: Remote, tmp_path: Path) -> None:
+    live_with_it(reftable, tmp_path)
+
+
+def test_the_first_contact_finds_the_format(sha256: Remote, tmp_path: Path) -> None:
+    ada = desk(sha256, tmp_path, "ada")
+    ada.document("claim", "F001")
+    assert stores(ada) == ["store-sha256.git"]
+    before = sha256.connections()
+    ada.document("renew", "F001")
+    assert sha256.connections() == before + 1
+
+
+@pytest.mark.parametrize(("own", "ledger"), [(SHA256, ()), ((), SHA256)], ids=["new", "old"])
+def test_a_ledger_of_another_format_than_the_repository(
+    own: tuple[str, ...], ledger: tuple[str, ...], tmp_path: Path, servers: Servers
+) -> None:
+    for work in opened("path", tmp_path, servers, *own):
+        for elsewhere in opened("path", tmp_path, servers, *ledger, name="ledger"):
+            ada, jo = (desk(work, tmp_path, name) for name in ("ada", "jo"))
+            for one in (ada, jo):
+                git(one.clone, "config", "lease.remote", elsewhere.url)
+            ada.document("claim", "F001")
+            assert stores(ada) == [STORES[bool(ledger)]]
+            assert jo.document("claim", "F001", expect=1)["error"]["code"] == "held"
+            before = elsewhere.connections()
+            ada.document("renew", "F001")
+            assert elsewhere.connections() == before + 1
+
+
+def test_two_ledgers_of_one_clone_may_differ(
+    sha256: Remote, path_remote: Remote, tmp_path: Path
+) -> None:
+    ada = desk(sha256, tmp_path, "ada")
+    for _ in range(2):
+        for there in ((), ("--remote", path_remote.url)):
+            assert ada.document("claim", "F001", *there)["leases"][0]["mine"]
+    assert stores(ada) == sorted(STORES)
+    assert ada.document("show", "F001", "--cached")["leases"][0]["renewals"] == 1
+
+
+def test_a_store_of_packed_sha256_objects_is_read(sha256: Remote, tmp_path: Path) -> None:
+    ada = desk(sha256, tmp_path, "ada")
+    for number in range(12):
+        ada.document("claim", f"F{number}", "--any")
+    store = ada.clone / ".git" / "gitlease" / "store-sha256.git"
+    git(store, "gc", "-q")
+    assert not list((store / "objects").glob("??/*"))
+    assert len(ada.document("list", "--cached")["leases"]) == 12
+    assert ada.document("renew", "F3")["status"] == "renewed"
+    assert git(store, "fsck", "--strict") == ""
+
+
+def test_work_is_pushed_under_a_lease_of_sha256(sha256: Remote, tmp_path: Path) -> None:
+    ada, jo = (desk(sha256, tmp_path, name) for name in ("ada", "jo"))
+    ada.document("claim", "train")
+    commit_file(ada.clone, "a", "one\n")
+    assert ada.ask("push", "origin", "HEAD:main", "--require", "train").returncode == 0
+    assert git(sha256.bare, "rev-parse", "main") == git(ada.clone, "rev-parse", "HEAD")
+    commit_file(jo.clone, "b", "two\n")
+    assert jo.ask("push", "origin", "HEAD:side", "--require", "train").returncode != 0
+    assert run_git(sha256.bare, "rev-parse", "-q", "--verify", "side").returncode != 0
+
+
+def test_a_server_judges_ledgers_of_sha256(sha256: Remote, tmp_path: Path) -> None:
+    ada, jo = (desk(sha256, tmp_path, name) for name in ("ada", "jo"))
+    assert Desk(sha256.bare).ask("server", "install", ".").returncode == 0
+    ada.document("claim", "F001")
+    assert jo.document("claim", "F001", expect=1)["error"]["code"] == "held"
+    ada.document("renew", "F001")
+    tip = git(sha256.bare, "rev-parse", "refs/gitlease/global")
+    forged = git(jo.clone, "commit-tree", "-m", "mine", git(jo.clone, "rev-parse", "HEAD^{tree}"))
+    refused = run_git(jo.clone, "push", "-q", "-f", "origin", f"{forged}:refs/gitlease/global")
+    assert "gitlease" in refused.stderr
+    assert git(sha256.bare, "rev-parse", "refs/gitlease/global") == tip
