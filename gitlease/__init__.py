@@ -53,16 +53,22 @@ if TYPE_CHECKING:
         WaitTimeout,
     )
     from gitlease.core.errors import LeaseHeld as ConflictError
-    from gitlease.core.finding import Finding, Level
+    from gitlease.core.finding import CheckRule, Finding, Level
     from gitlease.core.loss import Loss
-    from gitlease.core.view import LeaseView as Lease
-    from gitlease.engine.answers import QueueReading, Taken
-    from gitlease.engine.queue.order import Carried, Carry, Entry, WhyNot
+    from gitlease.core.resources.resource import Resource
+    from gitlease.core.view import Lease
+    from gitlease.core.work_push import Became, WorkRef
+    from gitlease.engine.queue.order import Carried, WhyNot
     from gitlease.engine.sessions import OwnSession
     from gitlease.faces.library.awaited import AsyncLeases
     from gitlease.faces.library.held import Holding, hold
-    from gitlease.faces.library.leases import Leases, PushAnswer, Session
+    from gitlease.faces.library.leases import Leases, PushAnswer, PushRefused, Session
     from gitlease.faces.library.opening import open, open_async, run, session
+    from gitlease.faces.library.queued import Briefing as QueueReading
+    from gitlease.faces.library.queued import CarriedTask as Carry
+    from gitlease.faces.library.queued import LeftNote
+    from gitlease.faces.library.queued import QueueEntry as Entry
+    from gitlease.faces.library.queued import TakenLease as Taken
     from gitlease.faces.library.reading import (
         CheckResult,
         InitResult,
@@ -71,14 +77,20 @@ if TYPE_CHECKING:
         Setting,
         WhoAmI,
     )
-    from gitlease.faces.library.running import RunResult, WorkEvent, WorkResult
+    from gitlease.faces.library.running import (
+        CannotExecute,
+        NoCommand,
+        RunResult,
+        WorkEvent,
+        WorkResult,
+    )
     from gitlease.faces.library.watching import Subscription, WatchEvent
 
-_ERRORS, _ANSWERS = "gitlease.core.errors", "gitlease.engine.answers"
-_EDGE, _QUEUE = "gitlease.core.edge", "gitlease.engine.queue.order"
+_ERRORS, _EDGE = "gitlease.core.errors", "gitlease.core.edge"
+_QUEUE, _QUEUED = "gitlease.engine.queue.order", "gitlease.faces.library.queued"
 _LIBRARY, _OPENING = "gitlease.faces.library.leases", "gitlease.faces.library.opening"
 _RUNNING, _READING = "gitlease.faces.library.running", "gitlease.faces.library.reading"
-_FINDING = "gitlease.core.finding"
+_FINDING, _WORK = "gitlease.core.finding", "gitlease.core.work_push"
 _PLACES = {
     "open": (_OPENING, "open"),
     "open_async": (_OPENING, "open_async"),
@@ -92,6 +104,13 @@ _PLACES = {
     "session": (_OPENING, "session"),
     "Session": (_LIBRARY, "Session"),
     "PushAnswer": (_LIBRARY, "PushAnswer"),
+    "PushRefused": (_LIBRARY, "PushRefused"),
+    "WorkRef": (_WORK, "WorkRef"),
+    "Became": (_WORK, "Became"),
+    "CannotExecute": (_RUNNING, "CannotExecute"),
+    "NoCommand": (_RUNNING, "NoCommand"),
+    "Resource": ("gitlease.core.resources.resource", "Resource"),
+    "CheckRule": (_FINDING, "CheckRule"),
     "CheckResult": (_READING, "CheckResult"),
     "InitResult": (_READING, "InitResult"),
     "LogEntry": (_READING, "LogEntry"),
@@ -105,23 +124,27 @@ _PLACES = {
     "Leases": (_LIBRARY, "Leases"),
     "WatchEvent": ("gitlease.faces.library.watching", "WatchEvent"),
     "Subscription": ("gitlease.faces.library.watching", "Subscription"),
-    "Lease": ("gitlease.core.view", "LeaseView"),
+    "Lease": ("gitlease.core.view", "Lease"),
     "Task": (_EDGE, "Task"),
     "Progress": (_EDGE, "Progress"),
-    "Entry": (_QUEUE, "Entry"),
+    "Entry": (_QUEUED, "Entry"),
     "WhyNot": (_QUEUE, "WhyNot"),
-    "Carry": (_QUEUE, "Carry"),
+    "Carry": (_QUEUED, "Carry"),
     "Carried": (_QUEUE, "Carried"),
-    "QueueReading": (_ANSWERS, "QueueReading"),
-    "Taken": (_ANSWERS, "Taken"),
+    "QueueReading": (_QUEUED, "QueueReading"),
+    "Taken": (_QUEUED, "Taken"),
+    "LeftNote": (_QUEUED, "LeftNote"),
     "ConflictError": (_ERRORS, "LeaseHeld"),
 }
 
 __all__ = [
     "AsyncLeases",
+    "Became",
+    "CannotExecute",
     "Carried",
     "Carry",
     "CheckResult",
+    "CheckRule",
     "ConflictError",
     "Denied",
     "Entry",
@@ -135,9 +158,11 @@ __all__ = [
     "LeaseLost",
     "Leases",
     "LedgerStatus",
+    "LeftNote",
     "Level",
     "LogEntry",
     "Loss",
+    "NoCommand",
     "NotARepository",
     "NotFound",
     "NotHolder",
@@ -146,7 +171,9 @@ __all__ = [
     "PolicyRefused",
     "Progress",
     "PushAnswer",
+    "PushRefused",
     "QueueReading",
+    "Resource",
     "Rollback",
     "RunResult",
     "Session",
@@ -162,6 +189,7 @@ __all__ = [
     "WhoAmI",
     "WhyNot",
     "WorkEvent",
+    "WorkRef",
     "WorkResult",
     "__version__",
     "hold",

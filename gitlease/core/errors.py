@@ -30,9 +30,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from gitlease.core.lease import Lease
+    from gitlease.core.lease import Lease as LeaseRecord
     from gitlease.core.loss import Loss
-    from gitlease.core.view import LeaseView
+    from gitlease.core.view import Lease
 
 
 class GitleaseError(Exception):
@@ -46,7 +46,7 @@ class GitleaseError(Exception):
         *,
         resource: str | None = None,
         scope: str | None = None,
-        conflicts: tuple[Lease, ...] = (),
+        conflicts: tuple[LeaseRecord, ...] = (),
         free_at: int | None = None,
         hints: tuple[str, ...] = (),
         holder: str | None = None,
@@ -64,13 +64,13 @@ class GitleaseError(Exception):
         """The layer it is about, where a command spoke of several."""
         self.by_edge = False
         """Whether an assignment stands in the way that no live lease goes with."""
-        self.views: tuple[LeaseView, ...] = ()
+        self.views: tuple[Lease, ...] = ()
         """``conflicts`` as the caller sees them, where the ledger was read."""
         self.warnings: tuple[str, ...] = ()
         """What else a person should know, found out on the way."""
 
     @property
-    def lease(self) -> LeaseView | None:
+    def lease(self) -> Lease | None:
         """The lease that it is about, as the caller sees it, where there is one and it was read."""
         return self.views[0] if self.views else None
 

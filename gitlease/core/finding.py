@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from enum import Enum
 
 from gitlease.core.frozen import dataclass
@@ -32,7 +33,7 @@ class CheckRule:
 class Finding:
     """One finding. ``message`` is one line of fact that names who, what, and since when.
 
-    ``holder`` is whom it concerns (an email), ``since`` in wall-clock milliseconds. ``file`` and
+    ``holder`` is whom it concerns (an email), ``since`` an aware UTC datetime. ``file`` and
     ``line`` (from 1) say where people look: the edge's line of a task file where there is one.
     ``evidence`` are further facts, a line each, and ``next_steps`` commands to type: none of them
     takes a lease from its holder.
@@ -45,7 +46,7 @@ class Finding:
     scope: str | None = None
     layer: str | None = None
     holder: str | None = None
-    since: int | None = None
+    since: datetime | None = None
     commit: str | None = None
     file: str | None = None
     line: int | None = None

@@ -8,7 +8,8 @@ from typing import Literal
 from gitlease.core.expiry import Moment, clock_skewed, free_at
 from gitlease.core.frozen import dataclass
 from gitlease.core.instant import MS, moment_of
-from gitlease.core.lease import Actor, Lease, State
+from gitlease.core.lease import Actor, State
+from gitlease.core.lease import Lease as LeaseRecord
 from gitlease.core.policy import Policy
 from gitlease.core.relation import state_of
 from gitlease.core.resources.resource import WHOLE
@@ -73,8 +74,14 @@ class LeaseView:
         return f"<Lease {self.resource}{part} of {who}: {state}, token {self.token}, {until}>"
 
 
+# In the house a `Lease` is the ledger's record. Programs know this one alone, by that name: it is
+# what help, reprs and pickles call it.
+LeaseView.__name__ = LeaseView.__qualname__ = "Lease"
+Lease = LeaseView
+
+
 def view_lease(
-    lease: Lease, *, layer: str, actor: Actor, policy: Policy, moment: Moment
+    lease: LeaseRecord, *, layer: str, actor: Actor, policy: Policy, moment: Moment
 ) -> LeaseView:
     """See a record with this caller's eyes."""
     mine = lease.answers_to(actor)

@@ -321,7 +321,7 @@ def violation(found: Finding) -> Document:
         "scope": found.scope,
         "layer": found.layer,
         "holder": found.holder,
-        "since": None if found.since is None else rfc3339(found.since),
+        "since": None if found.since is None else sentences.rfc3339(found.since),
         "commit": found.commit,
         "file": found.file,
         "line": found.line,

@@ -18,11 +18,12 @@ from typing import Literal, cast
 from gitlease.core.errors import Denied, GitleaseError, LeaseLost
 from gitlease.core.expiry import Moment, holder_has
 from gitlease.core.frozen import dataclass, replace
-from gitlease.core.lease import Lease, State
+from gitlease.core.lease import Lease as LeaseRecord
+from gitlease.core.lease import State
 from gitlease.core.ledger import Fate
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import Resource
-from gitlease.core.view import LeaseView
+from gitlease.core.view import Lease
 from gitlease.core.work_push import Became, WorkPush, WorkRef
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.notices import Settled, told_by
@@ -41,7 +42,7 @@ class PushRefused(Denied):
     """git or the remote refused the work; ``refs`` says what became of each of its refs."""
 
     def __init__(
-        self, message: str, *, refs: tuple[WorkRef, ...], hints: tuple[str, ...] = ()
+        self, message: str, *, refs: tuple[WorkRef, ...] = (), hints: tuple[str, ...] = ()
     ) -> None:
         super().__init__(message, hints=hints)
         self.refs = refs
@@ -57,7 +58,7 @@ class PushAnswer:
     status: PushStatus
     remote: str
     refs: tuple[WorkRef, ...] = ()
-    leases: tuple[LeaseView, ...] = ()
+    leases: tuple[Lease, ...] = ()
     warnings: tuple[str, ...] = ()
 
     @property
@@ -87,7 +88,7 @@ class FencedPush:
 
     def fence(
         self, resource: Resource, token: int, *, scope: str | None = None
-    ) -> tuple[LeaseView, tuple[str, ...]]:
+    ) -> tuple[Lease, tuple[str, ...]]:
         """The live lease of a resource, if it has exactly this token now. LeaseLost where not.
 
         With it what became of earlier changes. Asks the remote whatever is known. Raises Invalid
@@ -190,7 +191,7 @@ class FencedPush:
         warnings += () if leases else (UNFENCED,)
         return replace(answer, leases=tuple(leases), warnings=warnings)
 
-    def _renewed(self, step: Step) -> tuple[LeaseView, ...]:
+    def _renewed(self, step: Step) -> tuple[Lease, ...]:
         head = replace(step.head, ledger=step.applied.ledger)
         leases = [lease for outcome in step.applied.outcomes for lease in outcome.leases]
         return self._session.views_in(head, leases)
@@ -245,12 +246,12 @@ def _turned_down(ref: WorkRef, reason: str) -> WorkRef:
     return replace(ref, became=Became.REJECTED, reason=reason) if ref.moves else ref
 
 
-def _is_live(lease: Lease, moment: Moment) -> bool:
+def _is_live(lease: LeaseRecord, moment: Moment) -> bool:
     """Whether a run still has it: what is parked is kept for a later one."""
     return lease.state is State.ACTIVE and not lease.parked and holder_has(lease, moment)
 
 
-def _instead(found: Lease | None, asked: Sequence[Lease], moment: Moment) -> str:
+def _instead(found: LeaseRecord | None, asked: Sequence[LeaseRecord], moment: Moment) -> str:
     """What there is in the place of a live lease with the token asked for."""
     if found is not None:
         ended = "it is parked" if found.parked else "it ran out"
@@ -261,7 +262,7 @@ def _instead(found: Lease | None, asked: Sequence[Lease], moment: Moment) -> str
     return "nobody holds it"
 
 
-def _late(leases: Sequence[LeaseView]) -> tuple[str, ...]:
+def _late(leases: Sequence[Lease]) -> tuple[str, ...]:
     return tuple(
         f"your lease of {x.resource} ran out while it was pushed; what was pushed has landed"
         for x in leases

@@ -23,7 +23,7 @@ from gitlease.check.stale.found import (
 from gitlease.check.stale.idle import Judged, Signs, StaleRules, doubtful, judge, open_edges
 from gitlease.core.edge import Assignee, People, Progress, Task
 from gitlease.core.finding import Finding, Level
-from gitlease.core.instant import MS
+from gitlease.core.instant import MS, moment_of
 from gitlease.core.lease import Lease, State
 from gitlease.core.outcome import Event
 from gitlease.core.persons import Persons
@@ -327,7 +327,7 @@ def test_a_lapsed_lease_is_told_of_unless_an_edge_explains_it() -> None:
     assert (plain.rule.id, plain.holder, plain.since) == (
         "lapsed-lease",
         KIM.holder,
-        NOON + TTL * MS,
+        moment_of(NOON + TTL * MS),
     )
     assert "lapsed 23h 45m, since 2026-11-20T12:15:00Z" in plain.message
     (path,) = found(board(lease(holder=KIM, resource="src/web/")))
@@ -354,7 +354,7 @@ def test_a_lease_on_a_task_that_is_done() -> None:
         "lease-on-done",
         "kim@example.com holds F001, which is done",
     )
-    assert (live.file, live.since) == ("tasks/F001.md", NOON)
+    assert (live.file, live.since) == ("tasks/F001.md", moment_of(NOON))
     (lapsed,) = found(board(lease(holder=KIM, scope="parser"), tasks=[done]))
     assert (
         lapsed.message == "kim@example.com has a lapsed lease of F001 (scope parser), which is done"
@@ -415,7 +415,11 @@ def idle_finding(**more: Any) -> Finding:
 
 def test_a_finding_says_who_since_when_where_and_what_to_type() -> None:
     finding = idle_finding()
-    assert (finding.level, finding.holder, finding.since) == (Level.ERROR, KIM.holder, NOON)
+    assert (finding.level, finding.holder, finding.since) == (
+        Level.ERROR,
+        KIM.holder,
+        moment_of(NOON),
+    )
     assert (finding.file, finding.line) == ("tasks/F001.md", 1)
     assert finding.message == (
         "F001 is assigned to kim@example.com, who has not worked on it for 20d,"
@@ -453,7 +457,10 @@ def test_a_name_that_is_nobodys() -> None:
     finding = of_unknown(edge, past(version(0, "sam\x07"), committed=["sam\x07"]))
     assert finding.rule.id == "unknown-assignee"
     assert finding.message == "F001 is assigned to 'sam\\x07', and nobody here is called so"
-    assert (finding.since, finding.evidence[0]) == (NOON, f"written in c0ffee by {KIM.holder}")
+    assert (finding.since, finding.evidence[0]) == (
+        moment_of(NOON),
+        f"written in c0ffee by {KIM.holder}",
+    )
     assert of_unknown(edge, None).since is None
 
 

@@ -23,6 +23,7 @@ from gitlease.check.formats import github, junit, sarif, summary, text
 from gitlease.check.formats.report import Report
 from gitlease.check.rules import HELD_NOW, HELD_THEN, NO_TRAILER, RULES
 from gitlease.core.finding import Finding, Level
+from gitlease.core.instant import moment_of
 from gitlease.faces import wire
 
 pytestmark = pytest.mark.sampled(2)  # each starts real processes
@@ -32,7 +33,7 @@ SCHEMA = Path(__file__).with_name("sarif") / "sarif-2.1.0-rtm.5.json"
 WORKFLOWS = ("claims.yml", "stale-claims.yml")
 ACTION = ROOT / ".github" / "actions" / "gitlease-check" / "action.yml"
 GOLDEN = Path(__file__).with_name("check_annotations.txt")
-NOON = 1_795_176_000_000
+NOON = moment_of(1_795_176_000_000)
 
 PLAIN = Finding(
     rule=HELD_THEN,

@@ -11,7 +11,7 @@ from gitlease.check.rules import HELD_NOW, HELD_THEN, NO_TRAILER, SUPERSEDED, UN
 from gitlease.core.edge import printable
 from gitlease.core.finding import CheckRule, Finding, Level
 from gitlease.core.frozen import replace
-from gitlease.core.instant import rfc3339
+from gitlease.core.instant import moment_of, rfc3339
 from gitlease.core.resources.resource import WHOLE, layer_words
 from gitlease.core.trailers import Named
 from gitlease.guard.commit_facts import CommitFacts
@@ -186,12 +186,20 @@ class Wording:
         )
 
     def _finding(
-        self, rule: CheckRule, said: str, evidence: tuple[str, ...], step: str, **about: Any
+        self,
+        rule: CheckRule,
+        said: str,
+        evidence: tuple[str, ...],
+        step: str,
+        *,
+        since: int | None = None,
+        **about: Any,
     ) -> Finding:
         about = {"level": rule.level, "file": self._paths[0] if self._paths else None} | about
         return Finding(
             rule=rule,
             message=self.who + said,
+            since=None if since is None else moment_of(since),
             commit=self._commit.id,
             evidence=evidence,
             next_steps=(step,),

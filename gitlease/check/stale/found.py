@@ -22,7 +22,7 @@ from gitlease.core.duration import humanize_duration
 from gitlease.core.edge import Task, printable
 from gitlease.core.finding import CheckRule, Finding
 from gitlease.core.frozen import dataclass, replace
-from gitlease.core.instant import MS, rfc3339
+from gitlease.core.instant import MS, moment_of, rfc3339
 from gitlease.core.persons import Persons
 from gitlease.core.resources.resource import WHOLE
 
@@ -67,7 +67,7 @@ def of_idle(idle: Idle, board: Board) -> Finding:
     said = f"{board.persons.called(name)}, who has not worked on it for {board.ago(idle.since)}"
     facts = [f"{rfc3339(sign.at)}: {sign.what}" for sign in idle.signs]
     found = _of_edge(STALE_EDGE, idle.edge, said, facts, steps)
-    return replace(found, holder=emails[0] if emails else None, since=idle.since)
+    return replace(found, holder=emails[0] if emails else None, since=moment_of(idle.since))
 
 
 def of_unknown(edge: Edge, past: Past | None) -> Finding:
@@ -78,7 +78,7 @@ def of_unknown(edge: Edge, past: Past | None) -> Finding:
     said = f"{printable(edge.name)}, and nobody here is called so"
     steps = [f"gitlease show {quote(edge.task.resource.text)}"]
     found = _of_edge(UNKNOWN_ASSIGNEE, edge, said, facts, steps)
-    return replace(found, since=written.at if written else None)
+    return replace(found, since=moment_of(written.at) if written else None)
 
 
 def _of_edge(
@@ -205,7 +205,7 @@ def _finding(
         scope=lease.scope,
         layer=record.layer,
         holder=lease.holder,
-        since=since,
+        since=moment_of(since),
         file=task.file if task else None,
         line=task.line if task else None,
         evidence=tuple(filter(None, facts)),

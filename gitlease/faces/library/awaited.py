@@ -14,7 +14,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 from gitlease.core.errors import GitleaseError, UnknownOutcome, UsageError
 from gitlease.core.instant import moment_of
 from gitlease.core.resources.resource import WHOLE, parse_resource, word_anywhere
-from gitlease.core.view import LeaseView
+from gitlease.core.view import Lease
 from gitlease.engine import end
 from gitlease.engine.waiting.watching import WatchEvent
 from gitlease.faces.library.leases import Leases
@@ -203,7 +203,7 @@ def _release(
             found = [x for word in words for x in leases.show(word)]
         else:
             answer = claim.result()
-            found = [answer] if isinstance(answer, LeaseView) else [*answer]
+            found = [answer] if isinstance(answer, Lease) else [*answer]
         got = [x for x in found if x.state == "active" and x.claimed_at >= moment_of(began)]
         ledger = at_the_end(leases._workspace, {view.lease_id for view in got})
         for view in got:

@@ -13,7 +13,7 @@ from gitlease.core.errors import GitleaseError, LeaseHeld, UsageError
 from gitlease.core.frozen import replace
 from gitlease.core.loss import Loss, Lost
 from gitlease.core.resources.resource import WHOLE
-from gitlease.core.view import LeaseView
+from gitlease.core.view import Lease
 from gitlease.engine import claim
 from gitlease.engine.answers import ClaimOptions
 from gitlease.faces.library.kept import KeptLeases, call_aside
@@ -136,7 +136,7 @@ class Holding:
         self._runner: object = None  # the task or thread that runs the block
         self._mine: frozenset[str] = frozenset()  # what that held before
         self._session: str | None = None
-        self._views: tuple[LeaseView, ...] = ()
+        self._views: tuple[Lease, ...] = ()
         self._kept: KeptLeases | None = None
 
     def __repr__(self) -> str:
@@ -148,7 +148,7 @@ class Holding:
     # --- what one may ask -----------------------------------------------------------------------
 
     @property
-    def leases(self) -> tuple[LeaseView, ...]:
+    def leases(self) -> tuple[Lease, ...]:
         """The leases as they were granted; their times have been renewed since."""
         return self._views
 

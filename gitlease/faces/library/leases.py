@@ -10,7 +10,7 @@ from typing import Self
 from gitlease.core.errors import LeaseLost, UsageError
 from gitlease.core.frozen import replace
 from gitlease.core.resources.resource import WHOLE, Resource, parse_scope
-from gitlease.core.view import LeaseView
+from gitlease.core.view import Lease
 from gitlease.engine import claim, end, govern, hold, sessions
 from gitlease.engine.answers import Answer, ClaimOptions
 from gitlease.engine.waiting.watching import Watcher, WatchEvent
@@ -32,6 +32,7 @@ from gitlease.faces.library.values import (
 )
 from gitlease.faces.push_words import push_request
 from gitlease.push.fenced_push import PushAnswer as PushAnswer
+from gitlease.push.fenced_push import PushRefused as PushRefused
 from gitlease.wiring.holding import in_a_run
 from gitlease.wiring.push import open_push
 from gitlease.wiring.workspace import Workspace, open_workspace
@@ -98,7 +99,7 @@ class Leases:
         new: bool = False,
         any: bool = False,
         commit: bool | None = None,
-    ) -> LeaseView:
+    ) -> Lease:
         """Take a lease, or renew one's own; ``wait`` blocks for at most that long.
 
         The assignee of a task is written to its file; ``commit`` records that as a commit (None: as
@@ -127,7 +128,7 @@ class Leases:
         new: bool = False,
         any: bool = False,
         commit: bool | None = None,
-    ) -> tuple[LeaseView, ...]:
+    ) -> tuple[Lease, ...]:
         """Take every one of several leases, or none."""
         given = (scope, ttl, paths, reason, takeover, reopen, any, commit)
         terms = to_terms(self._workspace, *given, expect_holder=expect_holder, new=new)
@@ -135,13 +136,13 @@ class Leases:
 
     def renew(
         self, resource: str, *, scope: str | None = None, ttl: Duration | None = None
-    ) -> LeaseView:
+    ) -> Lease:
         """The heartbeat: expiry becomes now + TTL. Raises LeaseLost or NotHolder."""
         wanted, seconds = [self._resource(resource)], to_seconds(ttl, "ttl")
         answer = hold.renew(self._ledger, wanted, scope=to_scope(scope), ttl=seconds)
         return self._heard(answer).leases[0]
 
-    def renew_all(self, *, ttl: Duration | None = None) -> tuple[LeaseView, ...]:
+    def renew_all(self, *, ttl: Duration | None = None) -> tuple[Lease, ...]:
         """Renew everything of this session in every layer that this clone uses, a push for each.
 
         Raises LeaseLost where any of it was lost, also when nothing is left: the rest is renewed.
@@ -149,7 +150,7 @@ class Leases:
         answer = hold.renew_all(layers_of(self._workspace), ttl=to_seconds(ttl, "ttl"))
         return _none_refused(self._heard(answer))
 
-    def extend(self, resource: str, duration: Duration, *, scope: str | None = None) -> LeaseView:
+    def extend(self, resource: str, duration: Duration, *, scope: str | None = None) -> Lease:
         """Stretch to at least now + ``duration``, or ``capped`` to the policy's maximum."""
         if (seconds := to_seconds(duration, "duration")) is None:
             raise UsageError("extend needs a duration")
@@ -164,7 +165,7 @@ class Leases:
         scope: str | None = None,
         reason: str | None = None,
         note: str | None = None,
-    ) -> LeaseView:
+    ) -> Lease:
         """Keep a lease for a later session of its holder: others are refused for ``duration``.
 
         At most, and by default, for the policy's ``park_max``. Nothing renews it; ``claim`` by any
@@ -213,7 +214,7 @@ class Leases:
         reason: str,
         scope: str | None = None,
         expect_holder: str | None = None,
-    ) -> tuple[LeaseView, ...]:
+    ) -> tuple[Lease, ...]:
         """End someone else's lease: for the ledger's admins. Returns what was ended."""
         wanted, part, why = self._resource(resource), to_scope(scope), to_reason(reason)
         answer = govern.revoke(
@@ -233,7 +234,7 @@ class Leases:
         park: bool | Duration = False,
         note: str | None = None,
         commit: bool | None = None,
-    ) -> tuple[LeaseView, ...]:
+    ) -> tuple[Lease, ...]:
         """Have all run out that is bound to a session of one's own (None: this), in every layer.
 
         Tasks stay assigned, what is none is released. ``release`` gives tasks back too; ``park``
@@ -277,7 +278,7 @@ class Leases:
         self.warnings = answer.warnings
         return answer
 
-    def fence(self, resource: str, token: int, *, scope: str | None = None) -> LeaseView:
+    def fence(self, resource: str, token: int, *, scope: str | None = None) -> Lease:
         """The live lease, if it has exactly this token now: the last check before what cannot be
         undone. Raises LeaseLost where it has not."""
         if isinstance(token, bool) or not isinstance(token, int) or token < 1:
@@ -329,7 +330,7 @@ class Leases:
 
     def _claimed(
         self, words: Iterable[str], terms: ClaimOptions, wait: Duration | None
-    ) -> tuple[LeaseView, ...]:
+    ) -> tuple[Lease, ...]:
         seconds = to_seconds(wait, "wait")
         wanted, said = to_claim(self._workspace, words, terms)
         answer = claim.claim(self._ledger, wanted, terms, wait=seconds)
@@ -343,7 +344,7 @@ class Leases:
         return answer
 
 
-def _none_refused(answer: Answer) -> tuple[LeaseView, ...]:
+def _none_refused(answer: Answer) -> tuple[Lease, ...]:
     if answer.refused:
         raise answer.refused[0]
     return answer.leases

@@ -12,7 +12,7 @@ from gitlease.core.finding import Finding, Level
 from gitlease.core.frozen import dataclass
 from gitlease.core.instant import MS, moment_of
 from gitlease.core.policy import Policy, change_policy, policy_words
-from gitlease.core.view import LeaseView
+from gitlease.core.view import Lease
 from gitlease.engine import govern
 from gitlease.engine import sessions as own
 from gitlease.engine.reading import read_leases, read_log
@@ -55,7 +55,7 @@ class LedgerStatus:
     layer: str
     id: str | None
     revision: int
-    leases: tuple[LeaseView, ...]
+    leases: tuple[Lease, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,13 +105,13 @@ class CheckResult:
 
 def list(
     self: Leases, *, mine: bool = False, all: bool = False, cached: bool = False
-) -> tuple[LeaseView, ...]:
+) -> tuple[Lease, ...]:
     """The live leases; ``all`` adds expired and completed ones, ``mine`` leaves out others'."""
     reading = self._heard(read_leases(self._ledger, cached=cached))
     return tuple(x for x in reading.leases if (all or x.state == "active") and (x.mine or not mine))
 
 
-def show(self: Leases, resource: str, *, cached: bool = False) -> tuple[LeaseView, ...]:
+def show(self: Leases, resource: str, *, cached: bool = False) -> tuple[Lease, ...]:
     """What the ledger has of one resource: empty when it is free."""
     reading = read_leases(self._ledger, resource=self._resource(resource), cached=cached)
     return self._heard(reading).leases

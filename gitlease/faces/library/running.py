@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 from gitlease.core.errors import Invalid, UsageError
 from gitlease.core.frozen import dataclass
 from gitlease.core.resources.resource import WHOLE, parse_resource, word_anywhere
-from gitlease.core.view import LeaseView
+from gitlease.core.view import Lease
 from gitlease.engine.answers import Answer
 from gitlease.faces import pool_words, sentences, task_brief
 from gitlease.faces.library.values import (
@@ -24,6 +24,8 @@ from gitlease.faces.library.values import (
     to_seconds,
     to_terms,
 )
+from gitlease.runs.child import CannotExecute as CannotExecute
+from gitlease.runs.child import NoCommand as NoCommand
 from gitlease.runs.pool import MOST_JOBS, PoolEvent, PoolLimits
 from gitlease.wiring.finishing import run_claimed
 from gitlease.wiring.holding import in_a_run
@@ -51,7 +53,7 @@ class RunResult:
     """
 
     status: int
-    leases: tuple[LeaseView, ...]
+    leases: tuple[Lease, ...]
     done: bool = False
     stopped: bool = False
     warnings: tuple[str, ...] = ()

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 from gitlease.core.edge import Task
 from gitlease.core.resources.resource import WHOLE
-from gitlease.core.view import LeaseView
+from gitlease.core.view import Lease
 from gitlease.engine import claim
-from gitlease.engine.answers import QueueReading
-from gitlease.engine.queue.order import Entry
+from gitlease.faces.library.queued import Briefing, QueueEntry, briefing, entries
 from gitlease.faces.library.values import Duration, to_seconds, to_terms
 from gitlease.faces.statuses import set_status as set_task_status
 
@@ -18,9 +17,9 @@ if TYPE_CHECKING:
     from gitlease.faces.library.leases import Leases
 
 
-def queue(self: Leases, *, ref: str | None = None, cached: bool = False) -> tuple[Entry, ...]:
+def queue(self: Leases, *, ref: str | None = None, cached: bool = False) -> tuple[QueueEntry, ...]:
     """Every task, best first, and whether it may be claimed; ``ref``: of a branch or commit."""
-    return self._heard(self._workspace.queue.queue(ref=ref, cached=cached)).entries
+    return entries(self._heard(self._workspace.queue.queue(ref=ref, cached=cached)))
 
 
 def next_task(self: Leases, *, ref: str | None = None, cached: bool = False) -> Task:
@@ -35,15 +34,15 @@ def claim_next(
     ttl: Duration | None = None,
     reason: str | None = None,
     commit: bool | None = None,
-) -> LeaseView:
+) -> Lease:
     """Claim the next task: whoever asks at the same moment gets another. Raises NothingLeft."""
     terms = to_terms(self._workspace, ttl=ttl, reason=reason, commit=commit)
     return self._heard(self._workspace.queue.claim_next(terms)[0]).leases[0]
 
 
-def brief(self: Leases, *, ref: str | None = None, cached: bool = False) -> QueueReading:
+def brief(self: Leases, *, ref: str | None = None, cached: bool = False) -> Briefing:
     """What one carries, what was taken of late and why, notes, and what comes next."""
-    return self._heard(self._workspace.queue.brief(ref=ref, cached=cached))
+    return briefing(self._heard(self._workspace.queue.brief(ref=ref, cached=cached)))
 
 
 def task(self: Leases, resource: str) -> Task:
@@ -64,7 +63,7 @@ def start(
     expect_holder: str | None = None,
     reopen: bool = False,
     commit: bool | None = None,
-) -> LeaseView:
+) -> Lease:
     """Claim a task and set its status to in progress. Raises what ``claim`` does."""
     terms = to_terms(
         self._workspace,
@@ -83,7 +82,7 @@ def start(
 
 def set_status(
     self: Leases, resource: str, status: str, *, commit: bool | None = None
-) -> tuple[LeaseView, ...]:
+) -> tuple[Lease, ...]:
     """Set a task's status: ``todo``, ``in_progress``, ``done``, or a word of the project.
 
     A word that means in progress claims it, one that means done finishes it; returned are the
