@@ -26,7 +26,7 @@ from gitlease.core.errors import GitleaseError, UsageError
 from gitlease.core.instant import moment_of
 from gitlease.faces.library.leases import Leases, OnLost, Session
 from gitlease.faces.library.refusing import refusing_class
-from gitlease.faces.library.values import Folder, check_listener, to_folder
+from gitlease.faces.library.values import StrPath, check_listener, to_folder
 from gitlease.wiring.memory import MemoryStore, MovableClock, memory_workspace
 from gitlease.wiring.workspace import Workspace
 
@@ -85,7 +85,7 @@ class MemoryLedger:
         *,
         session: str | None = None,
         layer: str | None = None,
-        directory: Folder | None = None,
+        directory: StrPath | None = None,
     ) -> Leases:
         """The leases as this person sees them; ``directory`` is a repository with task files."""
         place = None if directory is None else to_folder(directory)

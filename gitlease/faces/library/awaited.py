@@ -4,26 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import os
 import threading
 import warnings
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial, update_wrapper
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 from gitlease.core.errors import GitleaseError, UnknownOutcome, UsageError
 from gitlease.core.instant import moment_of
-from gitlease.core.resources.resource import WHOLE, parse_resource, word_anywhere
+from gitlease.core.resources.resource import WHOLE, Resource, parse_resource, word_anywhere
 from gitlease.core.view import Lease
 from gitlease.engine import end
 from gitlease.engine.waiting.watching import WatchEvent
 from gitlease.faces.library.leases import Leases
 from gitlease.faces.library.refusing import refusal, refusing, refusing_class
-from gitlease.faces.library.values import Duration
+from gitlease.faces.library.values import Duration, ResourceLike
 from gitlease.wiring.holding import at_the_end, waking_clock
 
 P = ParamSpec("P")
 T = TypeVar("T")
+_NAMED = ("resource", "resources")
 
 
 class _Verb(Generic[P, T]):
@@ -116,7 +118,7 @@ class AsyncLeases:
     task = _Verb(Leases.task)
 
     async def watch(
-        self, *resources: str, scope: str = WHOLE, timeout: Duration | None = None
+        self, *resources: ResourceLike, scope: str = WHOLE, timeout: Duration | None = None
     ) -> AsyncGenerator[WatchEvent, None]:
         """Yield what happens to leases, of these resources or of all, until ``timeout``."""
         ended = threading.Event()
@@ -159,8 +161,10 @@ class AsyncLeases:
         working = _in_thread(partial(verb, leases, *args, **options))
         if await _finished(working, ended):
             if grants:
-                words = args[:1] if args and isinstance(args[0], str) else args[0] if args else ()
-                undone = partial(_release, self._apart(), working, (*words,), began)
+                first = args[0] if args else next((options[x] for x in _NAMED if x in options), ())
+                one = isinstance(first, str | os.PathLike | Resource)
+                words: list[Any] = [first] if one else [*first]
+                undone = partial(_release, self._apart(), working, words, began)
                 await _finished(_in_thread(undone))
             working.exception()
             raise asyncio.CancelledError
@@ -192,7 +196,7 @@ async def _finished(work: asyncio.Future[Any], ended: threading.Event | None = N
 
 
 def _release(
-    leases: Leases, claim: asyncio.Future[Any], words: tuple[str, ...], began: int
+    leases: Leases, claim: asyncio.Future[Any], words: Sequence[ResourceLike], began: int
 ) -> None:
     """Release what a claim got that nobody waits for; a failure is a warning."""
     error = claim.exception()
@@ -212,6 +216,6 @@ def _release(
                     ledger, [parse_resource(word_anywhere(view.resource))], scope=view.scope
                 )
     except GitleaseError as refusal:
-        names = ", ".join(words) or "a task"
+        names = ", ".join(map(str, words)) or "a task"
         told = f"gitlease: {names} may not be released, and ends by itself: {refusal.message}"
         warnings.warn(told, RuntimeWarning, stacklevel=2)

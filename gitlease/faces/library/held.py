@@ -20,7 +20,8 @@ from gitlease.faces.library.kept import KeptLeases, call_aside
 from gitlease.faces.library.refusing import refusing, refusing_class
 from gitlease.faces.library.values import (
     Duration,
-    Folder,
+    ResourceLike,
+    StrPath,
     check_listener,
     to_claim,
     to_folder,
@@ -40,12 +41,12 @@ _held_by: WeakKeyDictionary[object, frozenset[str]] = WeakKeyDictionary()
 
 @refusing
 def hold(
-    *resources: str,
+    *resources: ResourceLike,
     scope: str = WHOLE,
     ttl: Duration | None = None,
     wait: Duration | None = None,
     session: str | None = None,
-    paths: Iterable[str] = (),
+    paths: Iterable[StrPath] = (),
     reason: str | None = None,
     note: str | None = None,
     any: bool = False,
@@ -53,7 +54,7 @@ def hold(
     reopen: bool = False,
     commit: bool | None = None,
     on_lost: Callable[[Holding], object] | None = None,
-    directory: Folder = ".",
+    directory: StrPath = ".",
     layer: str | None = None,
     local: bool = False,
     remote: str | None = None,
@@ -112,10 +113,10 @@ class Holding:
     def __init__(
         self,
         opener: Callable[[], Workspace],
-        resources: Iterable[str],
+        resources: Iterable[ResourceLike],
         terms: ClaimOptions,
         *,
-        paths: Iterable[str] = (),
+        paths: Iterable[StrPath] = (),
         wait: int | None = None,
         note: str | None = None,
         on_lost: Callable[[Holding], object] | None = None,

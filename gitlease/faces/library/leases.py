@@ -19,7 +19,9 @@ from gitlease.faces.library.kept import KeptLeases, call_aside
 from gitlease.faces.library.refusing import refusing_class, refusing_events
 from gitlease.faces.library.values import (
     Duration,
+    ResourceLike,
     Said,
+    StrPath,
     layers_of,
     to_claim,
     to_note,
@@ -86,11 +88,11 @@ class Leases:
 
     def claim(
         self,
-        resource: str,
+        resource: ResourceLike,
         *,
         scope: str = WHOLE,
         ttl: Duration | None = None,
-        paths: Iterable[str] = (),
+        paths: Iterable[StrPath] = (),
         reason: str | None = None,
         wait: Duration | None = None,
         takeover: bool = False,
@@ -115,11 +117,11 @@ class Leases:
 
     def claim_all(
         self,
-        resources: Iterable[str],
+        resources: Iterable[ResourceLike],
         *,
         scope: str = WHOLE,
         ttl: Duration | None = None,
-        paths: Iterable[str] = (),
+        paths: Iterable[StrPath] = (),
         reason: str | None = None,
         wait: Duration | None = None,
         takeover: bool = False,
@@ -135,7 +137,7 @@ class Leases:
         return self._claimed(resources, terms, wait)
 
     def renew(
-        self, resource: str, *, scope: str | None = None, ttl: Duration | None = None
+        self, resource: ResourceLike, *, scope: str | None = None, ttl: Duration | None = None
     ) -> Lease:
         """The heartbeat: expiry becomes now + TTL. Raises LeaseLost or NotHolder."""
         wanted, seconds = [self._resource(resource)], to_seconds(ttl, "ttl")
@@ -150,7 +152,9 @@ class Leases:
         answer = hold.renew_all(layers_of(self._workspace), ttl=to_seconds(ttl, "ttl"))
         return _none_refused(self._heard(answer))
 
-    def extend(self, resource: str, duration: Duration, *, scope: str | None = None) -> Lease:
+    def extend(
+        self, resource: ResourceLike, duration: Duration, *, scope: str | None = None
+    ) -> Lease:
         """Stretch to at least now + ``duration``, or ``capped`` to the policy's maximum."""
         if (seconds := to_seconds(duration, "duration")) is None:
             raise UsageError("extend needs a duration")
@@ -159,7 +163,7 @@ class Leases:
 
     def park(
         self,
-        resource: str,
+        resource: ResourceLike,
         duration: Duration | None = None,
         *,
         scope: str | None = None,
@@ -181,7 +185,7 @@ class Leases:
 
     def release(
         self,
-        resource: str,
+        resource: ResourceLike,
         *,
         scope: str | None = None,
         note: str | None = None,
@@ -194,7 +198,7 @@ class Leases:
 
     def done(
         self,
-        resource: str,
+        resource: ResourceLike,
         *,
         scope: str | None = None,
         commit: bool | None = None,
@@ -209,7 +213,7 @@ class Leases:
 
     def revoke(
         self,
-        resource: str,
+        resource: ResourceLike,
         *,
         reason: str,
         scope: str | None = None,
@@ -222,7 +226,7 @@ class Leases:
         )
         return self._heard(answer).leases
 
-    def note(self, resource: str, text: str) -> None:
+    def note(self, resource: ResourceLike, text: str) -> None:
         """Leave a note for the next holder."""
         self._heard(govern.note(self._ledger, self._resource(resource), to_note(text) or ""))
 
@@ -252,7 +256,7 @@ class Leases:
         self,
         remote: str | None = None,
         *refspecs: str,
-        require: Iterable[str] = (),
+        require: Iterable[ResourceLike] = (),
         upstream: bool = False,
         force: bool = False,
         tags: bool = False,
@@ -278,30 +282,32 @@ class Leases:
         self.warnings = answer.warnings
         return answer
 
-    def fence(self, resource: str, token: int, *, scope: str | None = None) -> Lease:
+    def fence(self, resource: ResourceLike, token: int, *, scope: str | None = None) -> Lease:
         """The live lease, if it has exactly this token now: the last check before what cannot be
         undone. Raises LeaseLost where it has not."""
         if isinstance(token, bool) or not isinstance(token, int) or token < 1:
-            raise UsageError("a token is a positive whole number", resource=resource)
+            raise UsageError("a token is a positive whole number", resource=str(resource))
         wanted, part = self._resource(resource), to_scope(scope)
         view, self.warnings = open_push(self._workspace).fence(wanted, token, scope=part)
         return view
 
-    def wait(self, *resources: str, scope: str = WHOLE, timeout: Duration | None = None) -> None:
+    def wait(
+        self, *resources: ResourceLike, scope: str = WHOLE, timeout: Duration | None = None
+    ) -> None:
         """Return once a claim of all of these would be granted; nothing is claimed. Raises
         WaitTimeout after ``timeout`` (None: never), and PolicyRefused for completed work."""
         wanted, seconds = to_resources(self._workspace, resources), to_seconds(timeout, "timeout")
         self._heard(claim.wait(self._ledger, wanted, scope=parse_scope(scope), seconds=seconds))
 
     def watch(
-        self, *resources: str, scope: str = WHOLE, timeout: Duration | None = None
+        self, *resources: ResourceLike, scope: str = WHOLE, timeout: Duration | None = None
     ) -> Iterator[WatchEvent]:
         """Yield what happens to leases, of these resources or of all, until ``timeout``.
 
         It begins with the first ``next``, which looks at the remote and raises what that raises;
         later a remote that cannot be reached is waited for.
         """
-        parts = [(self._resource(str(word)), parse_scope(scope)) for word in resources]
+        parts = [(self._resource(word), parse_scope(scope)) for word in resources]
         seconds = to_seconds(timeout, "timeout")
         return refusing_events(Watcher(self._ledger, parts).events(seconds=seconds))
 
@@ -329,14 +335,14 @@ class Leases:
     work = running.work
 
     def _claimed(
-        self, words: Iterable[str], terms: ClaimOptions, wait: Duration | None
+        self, words: Iterable[ResourceLike], terms: ClaimOptions, wait: Duration | None
     ) -> tuple[Lease, ...]:
         seconds = to_seconds(wait, "wait")
         wanted, said = to_claim(self._workspace, words, terms)
         answer = claim.claim(self._ledger, wanted, terms, wait=seconds)
         return self._heard(replace(answer, warnings=(*said, *answer.warnings))).leases
 
-    def _resource(self, word: str) -> Resource:
+    def _resource(self, word: ResourceLike) -> Resource:
         return to_resource(self._workspace, word)
 
     def _heard(self, answer: Said) -> Said:

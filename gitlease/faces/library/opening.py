@@ -10,7 +10,7 @@ from gitlease.faces.library.awaited import AsyncLeases
 from gitlease.faces.library.leases import Leases, OnLost, Session
 from gitlease.faces.library.refusing import refusing
 from gitlease.faces.library.running import RunResult
-from gitlease.faces.library.values import Duration, Folder, check_listener, to_folder
+from gitlease.faces.library.values import Duration, ResourceLike, StrPath, check_listener, to_folder
 from gitlease.wiring.workspace import open_workspace
 
 
@@ -21,7 +21,7 @@ class RunOptions(TypedDict, total=False):
     scope: str
     ttl: Duration | None
     wait: Duration | None
-    paths: Iterable[str]
+    paths: Iterable[StrPath]
     reason: str | None
     note: str | None
     any: bool
@@ -31,12 +31,12 @@ class RunOptions(TypedDict, total=False):
     commit: bool | None
     done: bool
     grace: Duration | None
-    cwd: Folder | None
+    cwd: StrPath | None
 
 
 @refusing
 def open(
-    directory: Folder = ".",
+    directory: StrPath = ".",
     *,
     session: str | None = None,
     layer: str | None = None,
@@ -53,7 +53,7 @@ def open(
 
 
 def open_async(
-    directory: Folder = ".",
+    directory: StrPath = ".",
     *,
     session: str | None = None,
     layer: str | None = None,
@@ -78,7 +78,7 @@ def open_async(
 def session(
     name: str | None = None,
     *,
-    directory: Folder = ".",
+    directory: StrPath = ".",
     layer: str | None = None,
     local: bool = False,
     remote: str | None = None,
@@ -104,8 +104,8 @@ def session(
 @refusing
 def run(
     command: Sequence[str],
-    *resources: str,
-    directory: Folder = ".",
+    *resources: ResourceLike,
+    directory: StrPath = ".",
     session: str | None = None,
     layer: str | None = None,
     local: bool = False,

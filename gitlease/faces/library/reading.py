@@ -17,7 +17,7 @@ from gitlease.engine import govern
 from gitlease.engine import sessions as own
 from gitlease.engine.reading import read_leases, read_log
 from gitlease.engine.sessions import OwnSession
-from gitlease.faces.library.values import Duration, layers_of, to_seconds
+from gitlease.faces.library.values import Duration, ResourceLike, layers_of, to_seconds
 from gitlease.wiring.workspace import Setting as Setting
 from gitlease.wiring.workspace import write_default_settings, write_setting
 
@@ -111,7 +111,7 @@ def list(
     return tuple(x for x in reading.leases if (all or x.state == "active") and (x.mine or not mine))
 
 
-def show(self: Leases, resource: str, *, cached: bool = False) -> tuple[Lease, ...]:
+def show(self: Leases, resource: ResourceLike, *, cached: bool = False) -> tuple[Lease, ...]:
     """What the ledger has of one resource: empty when it is free."""
     reading = read_leases(self._ledger, resource=self._resource(resource), cached=cached)
     return self._heard(reading).leases
@@ -124,7 +124,7 @@ def sessions(self: Leases, *, cached: bool = False) -> tuple[OwnSession, ...]:
 
 def log(
     self: Leases,
-    resource: str | None = None,
+    resource: ResourceLike | None = None,
     *,
     limit: int = 50,
     since: Duration | datetime | None = None,

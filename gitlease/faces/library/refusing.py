@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import os
 import re
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
@@ -57,7 +56,7 @@ def _check_texts(function: Callable[..., Any], args: Any, options: dict[str, Any
     names = [*code.co_varnames[:first], *[rest] * max(0, len(args) - first)]
     for name, value in (*zip(names, args, strict=False), *options.items()):
         kind = kinds.get(name)
-        wrong = kind in _TEXTS and not isinstance(value, str | os.PathLike)
+        wrong = kind in _TEXTS and not isinstance(value, str)
         if wrong and not (value is None and kind == "str | None"):
             raise UsageError(f"{name} must be a string, not {type(value).__name__}")
 

@@ -17,7 +17,8 @@ from gitlease.engine.answers import Answer
 from gitlease.faces import pool_words, sentences, task_brief
 from gitlease.faces.library.values import (
     Duration,
-    Folder,
+    ResourceLike,
+    StrPath,
     to_claim,
     to_folder,
     to_note,
@@ -100,12 +101,12 @@ class WorkResult:
 def run(
     self: Leases,
     command: Sequence[str],
-    *resources: str,
+    *resources: ResourceLike,
     next: bool = False,
     scope: str = WHOLE,
     ttl: Duration | None = None,
     wait: Duration | None = None,
-    paths: Iterable[str] = (),
+    paths: Iterable[StrPath] = (),
     reason: str | None = None,
     note: str | None = None,
     any: bool = False,
@@ -115,7 +116,7 @@ def run(
     commit: bool | None = None,
     done: bool = False,
     grace: Duration | None = None,
-    cwd: Folder | None = None,
+    cwd: StrPath | None = None,
 ) -> RunResult:
     """Run a command while leases are held: claim all or none, renew, give back at its end.
 
@@ -194,7 +195,7 @@ def work(
     reason: str | None = None,
     commit: bool | None = None,
     grace: Duration | None = None,
-    cwd: Folder | None = None,
+    cwd: StrPath | None = None,
     on_event: Callable[[WorkEvent], object] | None = None,
 ) -> WorkResult:
     """A pool: take the next task of the queue, run the command for it, and go on.

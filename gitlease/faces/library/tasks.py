@@ -10,7 +10,7 @@ from gitlease.core.resources.resource import WHOLE
 from gitlease.core.view import Lease
 from gitlease.engine import claim
 from gitlease.faces.library.queued import Briefing, QueueEntry, briefing, entries
-from gitlease.faces.library.values import Duration, to_seconds, to_terms
+from gitlease.faces.library.values import Duration, ResourceLike, StrPath, to_seconds, to_terms
 from gitlease.faces.statuses import set_status as set_task_status
 
 if TYPE_CHECKING:
@@ -45,18 +45,18 @@ def brief(self: Leases, *, ref: str | None = None, cached: bool = False) -> Brie
     return briefing(self._heard(self._workspace.queue.brief(ref=ref, cached=cached)))
 
 
-def task(self: Leases, resource: str) -> Task:
+def task(self: Leases, resource: ResourceLike) -> Task:
     """A task as its file has it. Raises NotFound, and Invalid for a broken file."""
     return self._ledger.edges.task(self._resource(resource))
 
 
 def start(
     self: Leases,
-    resource: str,
+    resource: ResourceLike,
     *,
     scope: str = WHOLE,
     ttl: Duration | None = None,
-    paths: Iterable[str] = (),
+    paths: Iterable[StrPath] = (),
     reason: str | None = None,
     wait: Duration | None = None,
     takeover: bool = False,
@@ -81,7 +81,7 @@ def start(
 
 
 def set_status(
-    self: Leases, resource: str, status: str, *, commit: bool | None = None
+    self: Leases, resource: ResourceLike, status: str, *, commit: bool | None = None
 ) -> tuple[Lease, ...]:
     """Set a task's status: ``todo``, ``in_progress``, ``done``, or a word of the project.
 

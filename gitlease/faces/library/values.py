@@ -27,25 +27,37 @@ Said = TypeVar("Said", Answer, Reading, QueueReading, SessionsReading)
 Duration = str | int | timedelta
 """``"15m"``, a number of seconds, or a timedelta."""
 
-Folder = str | os.PathLike[str]
+StrPath = str | os.PathLike[str]
+
+ResourceLike = StrPath | Resource
+"""A name or a path as one types it; a ``Path`` is always a path."""
 
 
-def to_folder(place: Folder) -> str:
+def to_folder(place: StrPath) -> str:
     """A folder's path as text. UsageError for what is no path."""
+    return _path_text(place, "a folder")
+
+
+def _path_text(place: StrPath, what: str) -> str:
     found = os.fspath(place) if isinstance(place, str | os.PathLike) else None
     if not isinstance(found, str):
-        raise UsageError(f"a folder must be a string or a path, not {type(place).__name__}")
+        raise UsageError(f"{what} must be a string or a path, not {type(place).__name__}")
     return found
 
 
-def to_resource(workspace: Workspace, word: str) -> Resource:
+def to_resource(workspace: Workspace, word: ResourceLike) -> Resource:
     """The resource that a word means in an opened repository. UsageError for a bad one."""
-    return resource_here(workspace, word)
+    if isinstance(word, Resource):
+        return word
+    text = _path_text(word, "a resource")
+    if isinstance(word, os.PathLike):
+        return path_here(workspace.repository, text)
+    return resource_here(workspace, text)
 
 
-def to_resources(workspace: Workspace, words: Iterable[str]) -> tuple[Resource, ...]:
+def to_resources(workspace: Workspace, words: Iterable[ResourceLike]) -> tuple[Resource, ...]:
     """Several resources, at least one."""
-    if isinstance(words, str) or not isinstance(words, Iterable):
+    if isinstance(words, str | os.PathLike) or not isinstance(words, Iterable):
         raise UsageError("several resources are given as a list")
     found = tuple(to_resource(workspace, word) for word in words)
     if not found:
@@ -54,7 +66,7 @@ def to_resources(workspace: Workspace, words: Iterable[str]) -> tuple[Resource, 
 
 
 def to_claim(
-    workspace: Workspace, words: Iterable[str], terms: ClaimOptions
+    workspace: Workspace, words: Iterable[ResourceLike], terms: ClaimOptions
 ) -> tuple[tuple[Resource, ...], tuple[str, ...]]:
     """The resources of a claim, and what there is to say of them.
 
@@ -65,11 +77,11 @@ def to_claim(
     return wanted, check_claim(workspace, wanted, covered, any_name=terms.any_name)
 
 
-def to_paths(workspace: Workspace, words: Iterable[str]) -> tuple[str, ...]:
+def to_paths(workspace: Workspace, words: Iterable[StrPath]) -> tuple[str, ...]:
     """Path words as patterns relative to the root."""
-    if isinstance(words, str) or not isinstance(words, Iterable):
+    if isinstance(words, str | os.PathLike) or not isinstance(words, Iterable):
         raise UsageError("paths are given as a list")
-    found = (path_here(workspace.repository, word) for word in words)
+    found = (path_here(workspace.repository, _path_text(word, "a path")) for word in words)
     return tuple(path.pattern for path in found if path.pattern is not None)
 
 
@@ -86,7 +98,7 @@ def to_terms(
     workspace: Workspace | None,
     scope: str = WHOLE,
     ttl: Duration | None = None,
-    paths: Iterable[str] = (),
+    paths: Iterable[StrPath] = (),
     reason: str | None = None,
     takeover: bool = False,
     reopen: bool = False,

@@ -12,7 +12,7 @@ from gitlease.core.resources.resource import WHOLE, parse_scope
 from gitlease.engine.waiting.events import Part
 from gitlease.engine.waiting.watching import Watcher
 from gitlease.engine.waiting.watching import WatchEvent as WatchEvent
-from gitlease.faces.library.values import to_resources
+from gitlease.faces.library.values import ResourceLike, to_resources
 from gitlease.wiring.holding import waking_clock
 from gitlease.wiring.workspace import Workspace
 
@@ -24,7 +24,7 @@ Opener = Callable[[threading.Event], Workspace]
 
 
 def on_available(
-    self: Leases, *resources: str, scope: str = WHOLE
+    self: Leases, *resources: ResourceLike, scope: str = WHOLE
 ) -> Callable[[Callback], Subscription[Callback]]:
     """Decorate a function to be called each time one of these becomes available.
 
