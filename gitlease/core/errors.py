@@ -136,7 +136,7 @@ class LeaseLost(GitleaseError):
     """The caller no longer holds the lease, and must stop what it did under it.
 
     ``loss`` is why, of the closed list ``Loss``, and ``lease_id`` which grant,
-    where a very grant was asked for.
+    where a very grant was asked for. ``guessed``: why follows from what stands there alone.
     """
 
     code = "lost"
@@ -145,7 +145,16 @@ class LeaseLost(GitleaseError):
         self, message: str, *, loss: Loss | None = None, lease_id: str | None = None, **subject: Any
     ) -> None:
         super().__init__(message, **subject)
-        self.loss, self.lease_id = loss, lease_id
+        self.guessed, self.lease_id = loss is None, lease_id
+        self.loss: Loss = loss or _loss_of(self.conflicts)
+
+
+def _loss_of(left: tuple[LeaseRecord, ...]) -> Loss:
+    """Why one holds no more what one named, by one's own records: it ran out, or was ended."""
+    from gitlease.core.loss import Loss
+
+    over = any(x.state.value == "active" and not x.parked for x in left)
+    return Loss.EXPIRED if over else Loss.RELEASED_ELSEWHERE
 
 
 class Denied(GitleaseError):

@@ -7,7 +7,7 @@ session, is another one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 
 from gitlease.core.errors import LeaseLost
@@ -18,6 +18,7 @@ from gitlease.core.lease import Actor, Lease, State, same_person
 from gitlease.core.ledger import Ledger, Notice
 from gitlease.core.moves.operations import Grant
 from gitlease.core.outcome import LAPSED, Event
+from gitlease.core.resources.pattern import fold
 
 
 class Loss(StrEnum):
@@ -116,6 +117,18 @@ def lost_by(notice: Notice) -> LeaseLost:
         holder=notice.by,
         loss=loss,
     )
+
+
+def explained(error: LeaseLost, notices: Sequence[Notice]) -> LeaseLost:
+    """The same refusal, by the word that was left of the loss where whoever raised it had none."""
+    for notice in reversed(notices):
+        at_it = fold(notice.resource) == fold(error.resource or "")
+        at_it = at_it and (error.scope is None or fold(notice.scope) == fold(error.scope))
+        if error.guessed and at_it:
+            told = lost_by(notice)
+            told.views, told.warnings = error.views, error.warnings
+            return told
+    return error
 
 
 _ENDED = {

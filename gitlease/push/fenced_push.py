@@ -18,9 +18,10 @@ from typing import Literal, cast
 from gitlease.core.errors import Denied, GitleaseError, LeaseLost
 from gitlease.core.expiry import Moment, holder_has
 from gitlease.core.frozen import dataclass, replace
+from gitlease.core.lease import Actor, State
 from gitlease.core.lease import Lease as LeaseRecord
-from gitlease.core.lease import State
 from gitlease.core.ledger import Fate
+from gitlease.core.loss import Loss
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import Resource
 from gitlease.core.view import Lease
@@ -107,6 +108,7 @@ class FencedPush:
             f"{resource} is not held with token {token} any more: {_instead(found, asked, moment)}",
             resource=resource.text,
             scope=scope,
+            loss=_loss_of(found, [x for x in asked if _is_live(x, moment)], session.actor),
             conflicts=tuple(x for x in asked if x.state is State.ACTIVE),
         )
         refusal.warnings = warnings
@@ -260,6 +262,13 @@ def _instead(found: LeaseRecord | None, asked: Sequence[LeaseRecord], moment: Mo
     if live:
         return f"{live[0].holder} has it with token {live[0].token}"
     return "nobody holds it"
+
+
+def _loss_of(found: LeaseRecord | None, live: Sequence[LeaseRecord], actor: Actor) -> Loss | None:
+    """Why a token is worth nothing; None where only the word that was left of it can tell."""
+    if found is None and live:
+        return Loss.RELEASED_ELSEWHERE if live[0].same_holder(actor) else Loss.TAKEN_OVER
+    return None if found is None or found.state is State.ACTIVE else Loss.RELEASED_ELSEWHERE
 
 
 def _late(leases: Sequence[Lease]) -> tuple[str, ...]:

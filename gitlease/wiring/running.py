@@ -13,7 +13,7 @@ from gitlease.core.errors import GitleaseError, Invalid, LeaseHeld, LeaseLost
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import rfc3339
 from gitlease.core.lease import same_person
-from gitlease.core.loss import Hold, Lost, early_ms
+from gitlease.core.loss import Hold, Loss, Lost, early_ms
 from gitlease.core.moves.operations import Grant, grant_of
 from gitlease.core.resources.resource import Resource, word_anywhere
 from gitlease.engine import end
@@ -158,7 +158,10 @@ def run_under_leases(
     """
     holds, clock = holds_of(answer), workspace.ledger.clock
     if not holds or len(holds) != len(answer.leases):
-        raise LeaseLost("what was claimed is not held: the command was not started")
+        raise LeaseLost(
+            "what was claimed is not held: the command was not started",
+            loss=Loss.RELEASED_ELSEWHERE,
+        )
     grace = grace_ms(request.grace, holds)
     pulse = new_heartbeat(workspace, early=early_by(grace))
     env = {**os.environ, **exported(workspace, answer, holds, request)}
@@ -168,7 +171,9 @@ def run_under_leases(
             now = clock.now()
             left = min(hold.left_ms(now) - early_ms(hold) for hold in holds)
             if left <= 0:
-                raise LeaseLost("its time was over before the command could be started")
+                raise LeaseLost(
+                    "its time was over before the command could be started", loss=Loss.EXPIRED
+                )
             process.start(request.words, env, request.directory, until_ms=now.boot_ms + left)
             remember(workspace, answer, pid=process.pid)
             on_start(process)

@@ -9,6 +9,7 @@ from typing import Self
 
 from gitlease.core.errors import LeaseLost, UsageError
 from gitlease.core.frozen import replace
+from gitlease.core.loss import explained
 from gitlease.core.resources.resource import WHOLE, Resource, parse_scope
 from gitlease.core.view import Lease
 from gitlease.engine import claim, end, govern, hold, sessions
@@ -141,7 +142,11 @@ class Leases:
     ) -> Lease:
         """The heartbeat: expiry becomes now + TTL. Raises LeaseLost or NotHolder."""
         wanted, seconds = [self._resource(resource)], to_seconds(ttl, "ttl")
-        answer = hold.renew(self._ledger, wanted, scope=to_scope(scope), ttl=seconds)
+        before = self._ledger.untold()  # a renewal that is refused takes note of them
+        try:
+            answer = hold.renew(self._ledger, wanted, scope=to_scope(scope), ttl=seconds)
+        except LeaseLost as lost:
+            raise explained(lost, before) from None
         return self._heard(answer).leases[0]
 
     def renew_all(self, *, ttl: Duration | None = None) -> tuple[Lease, ...]:

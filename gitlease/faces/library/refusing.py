@@ -8,7 +8,8 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
-from gitlease.core.errors import GitleaseError, UsageError
+from gitlease.core.errors import GitleaseError, LeaseLost, UsageError
+from gitlease.core.loss import explained
 
 C = TypeVar("C", bound=type)
 F = TypeVar("F", bound=Callable[..., Any])
@@ -69,6 +70,9 @@ def refusing(function: F) -> F:
         try:
             _check_texts(function, args, options)
             return function(*args, **options)
+        except LeaseLost as lost:
+            ledger = getattr(args[0], "_ledger", None) if args else None
+            raise refusal(explained(lost, ledger.untold() if ledger else ())) from None
         except GitleaseError as error:
             raise refusal(error) from None
 

@@ -1,0 +1,164 @@
+"""A lost lease says why, whichever verb finds it out, and whatever became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import gitlease
+from gitlease.core.ledger import ENDS_TOLD, Notice
+from gitlease.core.loss import explained
+from gitlease.testing import MemoryLedger
+
+pytest_plugins = ["gitlease.testing"]
+ADA, BOB = "ada@example.com", "bob@example.com"
+Ledger = MemoryLedger
+Leases = gitlease.Leases
+Loss = gitlease.Loss
+
+
+def lapse(ledger: Ledger, bob: Leases) -> None:
+    ledger.advance(minutes=17)
+
+
+def retire(ledger: Ledger, bob: Leases) -> None:
+    lapse(ledger, bob)
+    bob.claim("F001")
+
+
+def come_and_go(ledger: Ledger, bob: Leases) -> None:
+    retire(ledger, bob)
+    bob.release("F001")
+
+
+def again(ledger: Ledger) -> Leases:
+    """The same run of Ada's, as another of its processes has it."""
+    return ledger.open(ADA, session="s1")
+
+
+WAYS: dict[str, tuple[Callable[[Ledger, Leases], Any], gitlease.Loss]] = {
+    "revoked": (lambda _ledger, bob: bob.revoke("F001", reason="x"), Loss.REVOKED),
+    "lapsed": (lapse, Loss.EXPIRED),
+    "taken and given back": (come_and_go, Loss.TAKEN_OVER),
+    "released": (lambda ledger, _: again(ledger).release("F001"), Loss.RELEASED_ELSEWHERE),
+    "done": (lambda ledger, _: again(ledger).done("F001", any=True), Loss.RELEASED_ELSEWHERE),
+    "parked": (lambda ledger, _: again(ledger).park("F001"), Loss.RELEASED_ELSEWHERE),
+    "its session ended": (
+        lambda ledger, _: ledger.open(ADA, session="s2").end_session("s1"),
+        Loss.RELEASED_ELSEWHERE,
+    ),
+}
+VERBS: dict[str, Callable[[Leases], Any]] = {
+    "renew": lambda ada: ada.renew("F001"),
+    "extend": lambda ada: ada.extend("F001", "1h"),
+    "park": lambda ada: ada.park("F001"),
+    "fence": lambda ada: ada.fence("F001", 1),
+}
+
+
+@pytest.fixture
+def ledger() -> Any:
+    with MemoryLedger() as made:
+        made.open(BOB).config("admins", BOB, ledger=True)
+        yield made
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("way", WAYS)
+def test_every_verb_says_why(ledger: Ledger, way: str, verb: str) -> None:
+    if (way, verb) == ("parked", "park"):
+        return  # it goes on being parked
+    ada, (end, loss) = again(ledger), WAYS[way]
+    ada.claim("F001")
+    end(ledger, ledger.open(BOB))
+    with pytest.raises(gitlease.LeaseLost) as lost:
+        VERBS[verb](ada)
+    assert lost.value.loss is loss
+    if way == "revoked":
+        assert str(lost.value) == f'you no longer hold F001: {BOB} revoked it: "x"'
+        assert lost.value.holder == BOB
+
+
+@pytest.mark.parametrize("way", ["revoked", "lapsed", "taken and given back", "its session ended"])
+def test_renewing_everything_says_it_too(ledger: Ledger, way: str) -> None:
+    ada, (end, loss) = again(ledger), WAYS[way]
+    ada.claim("F001")
+    end(ledger, ledger.open(BOB))
+    with pytest.raises(gitlease.LeaseLost) as lost:
+        ada.renew_all()
+    assert lost.value.loss is loss
+
+
+def test_what_another_holds_is_told_as_his(ledger: Ledger) -> None:
+    ada, bob = again(ledger), ledger.open(BOB)
+    ada.claim("F001")
+    retire(ledger, bob)
+    with pytest.raises(gitlease.LeaseLost) as lost:
+        ada.fence("F001", 1)
+    assert (lost.value.loss, lost.value.holder) == (Loss.TAKEN_OVER, BOB)
+    with pytest.raises(gitlease.NotHolder) as other:
+        ada.renew("F001")
+    assert other.value.holder == BOB
+    bob.release("F001")
+    assert ada.claim("F001").token == 3
+    with pytest.raises(gitlease.LeaseLost) as own:
+        ada.fence("F001", 1)
+    assert own.value.loss is Loss.RELEASED_ELSEWHERE
+
+
+def test_a_later_loss_is_not_explained_by_an_earlier_one(ledger: Ledger) -> None:
+    ada, bob = again(ledger), ledger.open(BOB)
+    ada.claim("F001")
+    bob.revoke("F001", reason="x")
+    ada.claim("F001")
+    again(ledger).release("F001")
+    with pytest.raises(gitlease.LeaseLost) as lost:
+        ada.renew("F001")
+    assert lost.value.loss is Loss.RELEASED_ELSEWHERE
+
+
+@pytest.mark.parametrize("way", ["revoked", "released"])
+def test_a_hold_and_a_session_say_it(ledger: Ledger, way: str) -> None:
+    end, loss = WAYS[way]
+
+    def held() -> None:
+        with ledger.stand_in(ADA), gitlease.hold("F001", session="s1") as lease:
+            end(ledger, ledger.open(BOB))
+            ledger.advance(minutes=7)
+            assert lease.lost.wait(30)
+            assert lease.loss is loss
+            lease.check()
+
+    def run() -> None:
+        with ledger.session(ADA, "s1") as build:
+            build.claim("F001")
+            end(ledger, ledger.open(BOB))
+            ledger.advance(minutes=7)
+            assert build.lost.wait(30)
+            build.check()
+
+    for block in (held, run):
+        with pytest.raises(gitlease.LeaseLost) as lost:
+            block()
+        assert lost.value.loss is loss
+
+
+@pytest.mark.parametrize("what", sorted(ENDS_TOLD))
+def test_every_word_that_is_left_of_a_loss_explains_it(what: str) -> None:
+    word = Notice("1", ADA, "s1", what, "F001", "*", BOB, 0, "idle")
+    bare = gitlease.LeaseLost("you do not hold f001", resource="f001")
+    assert bare.loss is Loss.RELEASED_ELSEWHERE
+    told = explained(bare, [word])
+    assert (told.whose, told.resource) == (BOB, "F001")
+    assert told.loss is {
+        "taken_over": Loss.TAKEN_OVER,
+        "revoked": Loss.REVOKED,
+        "retired": Loss.EXPIRED,
+        "replaced": Loss.EXPIRED,
+    }.get(what, Loss.RELEASED_ELSEWHERE)
+    sure = gitlease.LeaseLost("lost", resource="F001", loss=Loss.UNREACHABLE)
+    assert explained(sure, [word]) is sure
+    other = gitlease.LeaseLost("lost", resource="F002")
+    assert explained(other, [word]) is other
