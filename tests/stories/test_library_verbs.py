@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
-from datetime import UTC, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -171,7 +172,9 @@ def test_commits_are_checked(path_remote: Remote, clones: Callable[..., list[Pat
         gitlease.open(two).check_commits("nope..HEAD")
 
 
-def test_stale_claims_are_found_and_retired(clone: Path) -> None:
+def test_stale_claims_are_found_and_retired(
+    clone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     text = "---\nid: F001\ntitle: Search\nstatus: in_progress\nassigned: ['@kim']\n---\n"
     settings = 'tasks:\n  files: ["tasks/*.md"]\nstale:\n  after: 1d\n  release: true\n'
     for name, content in ((".gitlease.yaml", settings), ("tasks/F001.md", text)):
@@ -181,6 +184,24 @@ def test_stale_claims_are_found_and_retired(clone: Path) -> None:
     long_ago = dict.fromkeys(("GIT_AUTHOR_DATE", "GIT_COMMITTER_DATE"), "2020-01-01T00:00:00Z")
     git(clone, "commit", "-q", "-m", "assign", env=long_ago)
     git(clone, "push", "-q", "origin", "HEAD")
+    base = git(clone, "rev-parse", "HEAD")
+    (clone / ".gitlease.yaml").write_text(settings.replace("1d", "3000d"), encoding="utf-8")
+    git(clone, "commit", "-qam", "no claim is stale any more")
+    leases = gitlease.open(clone)
+    assert leases.check_stale().passed
+    with monkeypatch.context() as ci:
+        event = tmp_path / "event.json"
+        ends = {
+            "base": {"ref": "main", "sha": base},
+            "head": {"sha": git(clone, "rev-parse", "HEAD")},
+        }
+        event.write_text(json.dumps({"number": 7, "pull_request": {"number": 7, **ends}}))
+        ci.setenv("GITHUB_ACTIONS", "true")
+        ci.setenv("GITHUB_EVENT_NAME", "pull_request")
+        ci.setenv("GITHUB_EVENT_PATH", str(event))
+        judged = {x.rule.id: x for x in leases.check_stale().findings}["stale-edge"]
+        assert judged.since == datetime(2020, 1, 1, tzinfo=UTC), "by what was there before"
+    git(clone, "reset", "-q", "--hard", base)
     leases = gitlease.open(clone)
     before = [x.rule.id for x in leases.check_stale().findings]
     assert "stale-edge" in before

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gitlease.core.duration import LONGEST
 from gitlease.core.errors import Unavailable, UsageError
@@ -19,7 +19,12 @@ from gitlease.engine.reading import read_leases, read_log
 from gitlease.engine.sessions import OwnSession
 from gitlease.faces.library.values import Duration, ResourceLike, layers_of, to_seconds
 from gitlease.wiring.workspace import Setting as Setting
-from gitlease.wiring.workspace import write_default_settings, write_setting
+from gitlease.wiring.workspace import (
+    Workspace,
+    open_workspace,
+    write_default_settings,
+    write_setting,
+)
 
 if TYPE_CHECKING:
     from gitlease.faces.library.leases import Leases
@@ -242,14 +247,7 @@ def check_commits(self: Leases, range: str | None = None, *, cached: bool = Fals
     """
     from gitlease.wiring.check import open_check
 
-    workspace = self._workspace
-    repository, location = workspace.repository, workspace.location
-    opened = open_check(
-        repository.toplevel or repository.git_dir,
-        layer=self._layer,
-        local=location.url is None and location.explicit,
-        remote=location.name or location.url,
-    )
+    opened = open_check(**_place(self))
     found = opened.service(opened.choose(range)).check(cached=cached)
     self.warnings = found.warnings
     return CheckResult(
@@ -263,13 +261,15 @@ def check_commits(self: Leases, range: str | None = None, *, cached: bool = Fals
 def check_stale(self: Leases, *, fix: bool = False, cached: bool = False) -> CheckResult:
     """Look for claims that nobody works under any more: as `gitlease check --stale`.
 
-    ``fix`` retires those that the project's settings allow. Raises UsageError for that ``cached``.
+    ``fix`` retires those that the project's settings allow: those of the work tree, and where CI
+    runs for a pull request those of what it is to be merged into, which it cannot bring along.
+    Raises UsageError for that ``cached``.
     """
     from gitlease.wiring.stale import open_staleness
 
     if fix and cached:
         raise UsageError("what is to be fixed is asked of the remote: it is not to be cached")
-    service = open_staleness(self._workspace)
+    service = open_staleness(_judging(self))
     found = service.find(cached=cached, sure=fix)
     if not fix:
         self.warnings = found.warnings
@@ -283,6 +283,33 @@ def check_stale(self: Leases, *, fix: bool = False, cached: bool = False) -> Che
         unread=found.unread,
         warnings=self.warnings,
         commit=done.commit,
+    )
+
+
+def _place(leases: Leases) -> dict[str, Any]:
+    """How to open the same place again, with other settings."""
+    repository, location = leases._workspace.repository, leases._workspace.location
+    return {
+        "directory": repository.toplevel or repository.git_dir,
+        "layer": leases._layer,
+        "local": location.url is None and location.explicit,
+        "remote": location.name or location.url,
+    }
+
+
+def _judging(leases: Leases) -> Workspace:
+    """The workspace; in CI for a pull request with the settings of what was there before."""
+    from gitlease.wiring.check import open_check, read_context
+
+    workspace, actor = leases._workspace, leases._workspace.identity.actor
+    if not read_context().base_branch or getattr(workspace.ledger.store, "in_memory", False):
+        return workspace
+    opened = open_check(**_place(leases))
+    return open_workspace(
+        **_place(leases),
+        session=actor.session if actor.session_explicit else None,
+        committed=opened.committed(opened.choose()),
+        repository=opened.repository,
     )
 
 
