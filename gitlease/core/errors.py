@@ -91,16 +91,6 @@ class GitleaseError(Exception):
 
         return None if self.free_at_ms is None else moment_of(self.free_at_ms)
 
-    def __str__(self) -> str:
-        lease = self.lease
-        if lease is None or self.code != "held":
-            return self.message
-        place = ", ".join(
-            part for part in (f"on {lease.host}" if lease.host else "", lease.reason or "") if part
-        )
-        until = f"until {lease.expires_at:%Y-%m-%dT%H:%M:%SZ}"
-        return f"{self.message}{f' ({place})' if place else ''} {until}"
-
 
 class LeaseHeld(GitleaseError):
     """Another holder, or another session, has the resource: see ``lease`` and ``free_at``."""

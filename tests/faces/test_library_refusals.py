@@ -70,6 +70,34 @@ def test_a_refusal_ends_in_the_callers_line(
     assert not re.search(r"(?<!\w)--\w|`gitlease ", said), said
 
 
+def test_a_refusal_says_who_where_until_when_and_what_to_call(
+    gitlease_ledger: MemoryLedger,
+) -> None:
+    ada = gitlease_ledger.open(ADA, session="s1")
+    bob = gitlease_ledger.open(BOB, directory=Path(__file__).parent)
+    lease = ada.claim("path:src/a.py", scope="api", ttl="10m", reason="rate limits")
+    who = f"src/a.py is held by {ADA} (scope api, session s1 on {lease.host}) until "
+    until = f'{lease.expires_at:%Y-%m-%dT%H:%M:%SZ}: "rate limits"'
+    with pytest.raises(gitlease.NotHolder) as other:
+        bob.renew("/src/a.py")
+    assert str(other.value) == who + until
+    assert other.value.hints == ("`leases.show('/src/a.py')` has who holds it",)
+    with pytest.raises(gitlease.LeaseHeld) as held:
+        bob.claim("/src/a.py", scope="api")
+    assert str(held.value) == who + until
+    (hint,) = held.value.hints
+    assert hint == "`leases.claim('/src/a.py', scope='api', wait='12m')` waits for it"
+    assert held.value.__notes__ == [f"hint: {hint}"], "a traceback has it too"
+    with pytest.raises(gitlease.WaitTimeout, match=r"waited 1m: src/a.py is held by ada.* until"):
+        bob.claim("/src/a.py", wait="1m")
+    leases = bob
+    assert eval(hint.split("`")[1], {"leases": leases}).holder == BOB
+    ada.claim("F001")
+    gitlease_ledger.advance(minutes=15, seconds=30)
+    with pytest.raises(gitlease.LeaseHeld, match=r", expired at .*Z, free for others at .*Z"):
+        bob.claim("F001")
+
+
 def test_it_is_so_within_a_loop(gitlease_ledger: MemoryLedger, bob: gitlease.Leases) -> None:
     async def main() -> None:
         async with gitlease.open_async() as leases:

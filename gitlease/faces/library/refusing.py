@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 
 from gitlease.core.errors import GitleaseError, LeaseLost, UsageError
 from gitlease.core.loss import explained
+from gitlease.core.resources.resource import WHOLE, word_anywhere
+from gitlease.faces import sentences
 
 C = TypeVar("C", bound=type)
 F = TypeVar("F", bound=Callable[..., Any])
@@ -44,9 +46,42 @@ def _argument(on: str | None, value: str | None) -> str:
 def refusal(error: GitleaseError) -> GitleaseError:
     """The refusal to raise to a caller: of what lies below only this line is shown."""
     error.message = in_python(error.message)
-    error.args = (error.message,)
-    error.hints = tuple(map(in_python, error.hints))
+    error.args = (_told(error),)
+    error.hints = tuple(dict.fromkeys((*map(in_python, error.hints), *_ways_out(error))))
+    for hint in error.hints:
+        if (note := f"hint: {hint}") not in getattr(error, "__notes__", ()):
+            error.add_note(note)
     return error.with_traceback(None)
+
+
+def _told(error: GitleaseError) -> str:
+    """Its text: the fact, and who has it where, until when and why; times in full, for logs."""
+    view = error.lease
+    if view is None or error.code not in sentences.IN_THE_WAY:
+        return error.message
+    text = error.message + sentences.where(view, asked=error.resource)
+    if not error.by_edge and view.state == "active":
+        text += f"{' parked' if view.parked else ''} until {sentences.rfc3339(view.expires_at)}"
+    elif not error.by_edge and view.state == "expired":
+        text += f", expired at {sentences.rfc3339(view.expires_at)}"
+        free = view.free_at and sentences.rfc3339(view.free_at)
+        text += f", free for others at {free}" if free else ""
+    return text + sentences.quoted(view.reason)
+
+
+def _ways_out(error: GitleaseError) -> tuple[str, ...]:
+    """What a program may call next."""
+    view, free, name = error.lease, error.free_at, word_anywhere(error.resource or "")
+    part = "" if error.scope in (None, WHOLE) else f", scope={error.scope!r}"
+    if error.code in ("held", "wait_timeout") and name and view and free and not view.mine:
+        seconds = (free - view.expires_at).total_seconds() + view.expires_in
+        wait = f"{max(1, int(seconds // 60) + 1)}m"
+        return (f"`leases.claim({name!r}{part}, wait={wait!r})` waits for it",)
+    if error.code in (*sentences.IN_THE_WAY, "unknown_outcome") and name:
+        return (f"`leases.show({name!r})` has who holds it",)
+    if error.code == "nothing_left":
+        return ("`leases.queue()` has why each task is not handed out",)
+    return ()
 
 
 def _check_texts(function: Callable[..., Any], args: Any, options: dict[str, Any]) -> None:
