@@ -64,11 +64,7 @@ if TYPE_CHECKING:
     from gitlease.faces.library.held import Holding, hold
     from gitlease.faces.library.leases import Leases, PushAnswer, PushRefused, Session
     from gitlease.faces.library.opening import open, open_async, run, session
-    from gitlease.faces.library.queued import Briefing as QueueReading
-    from gitlease.faces.library.queued import CarriedTask as Carry
-    from gitlease.faces.library.queued import LeftNote
-    from gitlease.faces.library.queued import QueueEntry as Entry
-    from gitlease.faces.library.queued import TakenLease as Taken
+    from gitlease.faces.library.queued import Carry, Entry, LeftNote, QueueReading, Taken
     from gitlease.faces.library.reading import (
         CheckResult,
         InitResult,

@@ -116,10 +116,11 @@ def test_the_library_examples_run(clones: dict[str, Path]) -> None:
         )
         assert (ran.returncode, ran.stderr) == (0, "")
         said.append(ran.stdout.splitlines())
-    (first,), (second,), (token, *third), looked, awaited, testing = said
+    (first,), named, (second,), (token, *third), looked, awaited, testing = said
     assert first.startswith("1 ")
-    assert second.startswith("3 ")
-    assert (int(token) > 5, third) == (True, ["0 True", "0 []"])
+    assert named == ["path:README.md True"]
+    assert second.startswith("4 ")
+    assert (int(token) > 6, third) == (True, ["0 True", "0 []"])
     assert looked == [
         "ada@example.com global",
         "not for so long",

@@ -88,6 +88,24 @@ class _Standard:
         return found
 
 
+class _Signature:
+    """What a class takes, as ``inspect`` and ``help`` show it, made when one of these asks."""
+
+    def __get__(self, _: Any, cls: Any) -> Any:
+        from inspect import Parameter, Signature, get_annotations
+
+        kinds: dict[str, str] = {}
+        for base in reversed(cls.__mro__[:-1]):
+            kinds |= get_annotations(base)
+        found = []
+        for name, one in cls.__frozen_fields__.items():
+            kind = Parameter.KEYWORD_ONLY if one.kw_only else Parameter.POSITIONAL_OR_KEYWORD
+            default = ... if one.factory is not _MISSING else one.default
+            default = Parameter.empty if default is _MISSING else default
+            found.append(Parameter(name, kind, default=default, annotation=kinds[name]))
+        return Signature(found)
+
+
 def _fields_of(cls: Any, kw_only: bool) -> dict[str, _Field]:
     """The fields of a class, those of its bases first, with the defaults in its body."""
     found: dict[str, _Field] = {}
@@ -118,7 +136,7 @@ def _share(cls: Any, fields: dict[str, _Field]) -> None:
     pick: Any = itemgetter(*compared) if compared else lambda _: ()
     shown = tuple(name for name, f in fields.items() if f.repr)
     cls.__frozen_fields__ = fields
-    cls.__dataclass_fields__ = _Standard()
+    cls.__dataclass_fields__, cls.__signature__ = _Standard(), _Signature()
     setattr(cls, "__match_args__", placed)  # noqa: B010
 
     left_out: dict[tuple[Any, ...], dict[str, Any]] = {}  # by the way of calling, its defaults

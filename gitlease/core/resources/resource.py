@@ -35,7 +35,7 @@ class Resource:
     """
 
     text: str = field(compare=False)
-    key: str
+    key: str = field(repr=False)
 
     @property
     def is_path(self) -> bool:

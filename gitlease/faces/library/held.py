@@ -104,7 +104,7 @@ def hold(
 
 @refusing_class
 class Holding:
-    """Leases that are held for a while: what a ``with gitlease.hold(…) as lease`` block gets.
+    """Leases that are held for a while: what ``with gitlease.hold(…) as lease`` gets.
 
     ``lost`` is an event that is set once any of them is lost, which is final. Safe for threads. In
     a forked child it is refused: the parent holds it, and its end there releases nothing.

@@ -45,7 +45,7 @@ OnLost = Callable[["Session", LeaseLost], object]
 
 @refusing_class
 class Leases:
-    """The leases and tasks of one repository, for one holder and session on one layer.
+    """The leases and tasks of one repository, for one holder and session: see ``gitlease.open``.
 
     Leaving the ``with`` block releases nothing: a lease ends by ``release``, ``done`` or time.
     ``warnings`` has what a person should know of the last answer.

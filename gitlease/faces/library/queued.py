@@ -98,7 +98,10 @@ class Briefing:
 
 
 # In the house these names are the engine's; to programs they are these, in help and reprs too.
-Entry, Carry, Taken, QueueReading = QueueEntry, CarriedTask, TakenLease, Briefing
+Entry = QueueEntry
+Carry = CarriedTask
+Taken = TakenLease
+QueueReading = Briefing
 for _name in ("Entry", "Carry", "Taken", "QueueReading"):
     globals()[_name].__name__ = globals()[_name].__qualname__ = _name
 

@@ -9,7 +9,7 @@ from gitlease.core.edge import Task
 from gitlease.core.resources.resource import WHOLE
 from gitlease.core.view import Lease
 from gitlease.engine import claim
-from gitlease.faces.library.queued import Briefing, QueueEntry, briefing, entries
+from gitlease.faces.library.queued import Entry, QueueReading, briefing, entries
 from gitlease.faces.library.values import Duration, ResourceLike, StrPath, to_seconds, to_terms
 from gitlease.faces.statuses import set_status as set_task_status
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gitlease.faces.library.leases import Leases
 
 
-def queue(self: Leases, *, ref: str | None = None, cached: bool = False) -> tuple[QueueEntry, ...]:
+def queue(self: Leases, *, ref: str | None = None, cached: bool = False) -> tuple[Entry, ...]:
     """Every task, best first, and whether it may be claimed; ``ref``: of a branch or commit."""
     return entries(self._heard(self._workspace.queue.queue(ref=ref, cached=cached)))
 
@@ -40,7 +40,7 @@ def claim_next(
     return self._heard(self._workspace.queue.claim_next(terms)[0]).leases[0]
 
 
-def brief(self: Leases, *, ref: str | None = None, cached: bool = False) -> Briefing:
+def brief(self: Leases, *, ref: str | None = None, cached: bool = False) -> QueueReading:
     """What one carries, what was taken of late and why, notes, and what comes next."""
     return briefing(self._heard(self._workspace.queue.brief(ref=ref, cached=cached)))
 
