@@ -153,6 +153,7 @@ def test_bad_words(desks: tuple[Desk, Desk], argv: tuple[str, ...], said: str) -
 # --- watch ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("wide")
 def test_watch_tells_a_person_what_happens(desks: tuple[Desk, Desk]) -> None:
     ada, bob = desks
     ada.ok("claim", "F002", "--scope", "parser")

@@ -66,8 +66,8 @@ def last_line(content: dict[str, Any]) -> None:
 
 
 def line(text: str) -> None:
-    """Print one line of the answer."""
-    print(_paragraph(text))
+    """Print one line of the answer, folded on a terminal."""
+    print(_fitted(_paragraph(text), columns()) if on_terminal() else _paragraph(text))
 
 
 def lines(texts: Iterable[str]) -> None:
@@ -76,10 +76,15 @@ def lines(texts: Iterable[str]) -> None:
         line(text)
 
 
-def aside(text: str, style: str = "") -> None:
-    """Print one line that is not the answer: a warning, a hint, a refusal."""
+def aside(text: str, style: str = "", *, whole: bool = False) -> None:
+    """Print one line that is not the answer: a warning, a hint, a refusal.
+
+    It is folded on a terminal, unless it is to stay ``whole``.
+    """
     sys.stdout.flush()  # where both go to one place, what was said first comes first
     said = _paragraph(text)
+    if sys.stderr.isatty() and not whole and not FORM.porcelain:
+        said = _fitted(said, columns())
     print(f"{style}{said}{PLAIN}" if style and _in_color(sys.stderr) else said, file=sys.stderr)
 
 
@@ -95,9 +100,9 @@ def warn(warnings: Sequence[str]) -> None:
 
 
 def hint(hints: Sequence[str]) -> None:
-    """Print hints: commands to type, or sentences."""
+    """Print hints: commands to type, or sentences; a command is copied off a line in one piece."""
     for text in hints:
-        aside(f"hint: {text}", DIM)
+        aside(f"hint: {text}", DIM, whole=True)
 
 
 def table(headings: Sequence[str], rows: Sequence[Row], *, otherwise: str = "") -> None:
@@ -183,9 +188,24 @@ def columns() -> int:
 def _block(rows: Sequence[tuple[str, str]]) -> None:
     """Lines of a name and what it is; what is longer than a line goes on below itself."""
     width = max((len(name) for name, _ in rows), default=0)
+    most = max(NARROW, columns() - width - 2)
     for name, words in rows:
-        for number, part in enumerate(_folded(words, max(NARROW, columns() - width - 2))):
+        for number, part in enumerate(_folded(" ".join(clean(words).split()), most)):
             print(f"{'' if number else name:<{width}}  {part}")
+
+
+def _fitted(text: str, most: int) -> str:
+    """Text with each line folded that is wider; what goes on is indented by two more."""
+    if len(text) <= most and text.isascii():  # as most lines are, and then nothing is loaded
+        return text
+    from rich.cells import cell_len
+
+    found: list[str] = []
+    for one in text.split("\n"):
+        start = one[: len(one) - len(one.lstrip())] if cell_len(one) > most else ""
+        parts = [one] if cell_len(one) <= most else _folded(one, max(NARROW, most - len(start) - 2))
+        found += [f"{start}{'  ' if at else ''}{part}" for at, part in enumerate(parts)]
+    return "\n".join(found)
 
 
 def _folded(text: str, most: int) -> list[str]:
@@ -193,10 +213,10 @@ def _folded(text: str, most: int) -> list[str]:
     from rich.cells import cell_len, chop_cells
 
     found: list[str] = []
-    for word in clean(text).split():
-        for part in chop_cells(word, most):
-            longer = f"{found[-1]} {part}" if found else part
-            if found and cell_len(longer) <= most:
+    for gap, word in re.findall(r"(\s*)(\S+)", text):
+        for at, part in enumerate(chop_cells(word, most)):
+            longer = f"{found[-1]}{gap}{part}" if found and not at else ""
+            if longer and cell_len(longer) <= most:
                 found[-1] = longer
             else:
                 found.append(part)
