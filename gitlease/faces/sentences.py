@@ -34,8 +34,17 @@ def clock_time(at: datetime, now: datetime) -> str:
     Where ``now`` is told by another clock, the time by that one as well.
     """
     today = at.date() == now.astimezone(UTC).date()
-    here = f" ({at.astimezone(now.tzinfo):%H:%M} here)" if now.utcoffset() else ""
-    return (at.strftime("%H:%M:%SZ") if today else rfc3339(at)) + here
+    return (at.strftime("%H:%M:%SZ") if today else rfc3339(at)) + _here(at, now)
+
+
+def date_time(wall_ms: int, now: datetime | None) -> str:
+    """The same with the date in any case; without ``now`` in UTC alone."""
+    here = "" if now is None else _here(instant.moment_of(wall_ms), now)
+    return instant.rfc3339(wall_ms) + here
+
+
+def _here(at: datetime, now: datetime) -> str:
+    return f" ({at.astimezone(now.tzinfo):%H:%M} here)" if now.utcoffset() else ""
 
 
 def whose(view: LeaseView) -> str:
@@ -187,6 +196,6 @@ def stopping(why: Lost | str | None) -> str:
     return f"{why.error.message}: stopping the command"
 
 
-def noted(note: Note) -> str:
+def noted(note: Note, now: datetime | None = None) -> str:
     """A note for the next holder, in one paragraph."""
-    return f"note on {note.resource} by {note.author} at {instant.rfc3339(note.at)}: {note.text}"
+    return f"note on {note.resource} by {note.author} at {date_time(note.at, now)}: {note.text}"

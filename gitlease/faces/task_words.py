@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from gitlease.core.duration import humanize_duration
 from gitlease.core.edge import printable
-from gitlease.core.instant import rfc3339
 from gitlease.core.resources.resource import WHOLE
 from gitlease.faces import sentences
 
@@ -108,12 +107,14 @@ def how(carry: Carry, view: LeaseView | None, now: datetime) -> str:
     return f"lapsed {humanize_duration(view.expires_in)} ago at {at}{part}"
 
 
-def was_taken(taken: Taken) -> str:
+def was_taken(taken: Taken, now: datetime | None = None) -> str:
     """What another took, by whom, when and why."""
     done = "taken over" if taken.what == "taken_over" else taken.what
     scope = "" if taken.scope in ("", WHOLE) else f" (scope {taken.scope})"
     why = sentences.quoted(taken.reason)
-    return f"{taken.resource}{scope} {done} by {taken.by} at {rfc3339(taken.at)}{why}"
+    return (
+        f"{taken.resource}{scope} {done} by {taken.by} at {sentences.date_time(taken.at, now)}{why}"
+    )
 
 
 # --- one task -----------------------------------------------------------------------------------

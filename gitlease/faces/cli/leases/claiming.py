@@ -201,4 +201,4 @@ def show_claimed(call: Call, answer: Answer, also: Sequence[str] = ()) -> None:
             output.line(f"taken over from {name}")
         output.lines(task_words.edited(answer))
     output.lines(also)
-    output.lines(sentences.noted(note) for note in answer.notes)
+    output.lines(sentences.noted(note, now) for note in answer.notes)

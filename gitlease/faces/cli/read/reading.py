@@ -169,25 +169,34 @@ def log_verb(call: Call, *, word: str | None, limit: str, since: int | None, cac
     call.answer(
         {"events": [wire.event(event) for event in reading.events]},
         warnings=reading.warnings,
-        show=lambda: _show_log(reading),
+        show=lambda: _show_log(reading, call.now()),
     )
 
 
-def _show_log(reading: Reading) -> None:
+def _show_log(reading: Reading, now: datetime) -> None:
     output.table(
         ("WHEN", "WHAT", "RESOURCE", "SCOPE", "BY", "SESSION", "TOKEN", "WHY"),
-        [_event_row(event) for event in reading.events],
+        [_event_row(event, now) for event in reading.events],
         otherwise="nothing has happened yet",
     )
 
 
-def _event_row(event: Event) -> Row:
+def _event_row(event: Event, now: datetime) -> Row:
     token = "" if event.token is None else str(event.token)
     scope = "" if event.scope in (None, WHOLE) else str(event.scope)
     why = event.reason or event.detail or ""
     at, resource, session = rfc3339(event.at), event.resource or "", event.session or ""
     return Row(
-        cells=(at, event.kind, resource, scope, event.by, session, token, why),
+        cells=(
+            sentences.date_time(event.at, now),
+            event.kind,
+            resource,
+            scope,
+            event.by,
+            session,
+            token,
+            why,
+        ),
         fields=(
             at,
             event.kind,

@@ -70,7 +70,7 @@ def show_verb(call: Call, *, word: str, ref: str | None, scope: str | None, cach
             output.line(_unleased(resource, part, found, call.now()))
             if entry is None and not reading.notes and call.needs_any(resource.text):
                 output.line("no task file and no record has this name")
-        output.lines(sentences.noted(note) for note in reading.notes)
+        output.lines(sentences.noted(note, call.now()) for note in reading.notes)
         for place, ticket in enumerate(tickets, start=1):
             output.line(sentences.in_line(place, ticket, call.now()))
 

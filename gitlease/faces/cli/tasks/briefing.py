@@ -14,6 +14,8 @@ from gitlease.faces.cli.tasks.queue import carried_document, in_layer, lease_of,
 from gitlease.faces.cli.verb import READING_EXITS, Verb, ref_option
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from gitlease.core.ledger import Note
     from gitlease.engine.answers import QueueReading
     from gitlease.engine.queue.order import Entry
@@ -80,8 +82,8 @@ def _show(call: Call, reading: QueueReading) -> None:
         for v in [lease_of(c, reading)]
     ]
     _section("you carry", _aligned(carrying), CARRIED, otherwise="you carry nothing")
-    _section("taken from you", [task_words.was_taken(t) for t in reading.taken], TAKEN)
-    _section("notes", [_noted(n) for n in reading.notes], NOTES)
+    _section("taken from you", [task_words.was_taken(t, now) for t in reading.taken], TAKEN)
+    _section("notes", [_noted(n, now) for n in reading.notes], NOTES)
     _section(
         "next", _aligned(_next(e) for e in reading.next_up), NEXT, otherwise="nothing to claim"
     )
@@ -119,9 +121,9 @@ def _next(entry: Entry) -> tuple[str, ...]:
     )
 
 
-def _noted(note: Note) -> str:
+def _noted(note: Note, now: datetime) -> str:
     """A note in one line, cut where it is long: ``show`` has all of it."""
-    text = task_words.one_line(sentences.noted(note))
+    text = task_words.one_line(sentences.noted(note, now))
     if len(text) <= LONGEST_NOTE:
         return text
     return f"{text[:LONGEST_NOTE]}… (all of it: show {note.resource})"
