@@ -23,8 +23,6 @@ from support.terminals import all_written
 
 from gitlease.faces.cli import output
 
-pytestmark = pytest.mark.sampled(2)  # each starts real processes
-
 ROOT = str(Path(__file__).parents[2])
 Clones = Callable[..., list[Path]]
 NOTE = "the parser is half done: src/parser/grammar.py wants its tests, 日本語の言葉🎉 " * 4
@@ -74,6 +72,7 @@ def seen(cwd: Path, words: list[str], columns: int) -> str:
     return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown).replace("\r\n", "\n")
 
 
+@pytest.mark.one_in(3)  # each starts many real processes
 @pytest.mark.parametrize("columns", [40, 80, 200])
 def test_no_verb_writes_wider_than_the_terminal(clones: Clones, columns: int) -> None:
     (one,) = clones(1)

@@ -312,6 +312,62 @@ def test_fish_completes_tasks_and_leases(
     assert completing("fish", script) == ["deploy-prod"]
 
 
+ZSH = """
+compdef() {{ }}
+_describe() {{ print -rl -- ${{${{(P)3}}%%:*}} }}
+compadd() {{ print -rl -- $completions }}
+eval "$(gitlease completion zsh)"
+words=({words} '{begun}') CURRENT={at}
+_gitlease_completion
+"""
+SHELL_SCRIPTS = {
+    "bash": BASH.replace('""', "'{begun}'"),
+    "zsh": ZSH,
+    "fish": "gitlease completion fish | source; complete -C '{words} {begun}'",
+}
+
+
+@pytest.mark.parametrize("shell", SHELL_SCRIPTS)
+def test_shells_complete_what_stands_after_a_verb(
+    completing: Callable[[str, str], list[str]], jo: Path, shell: str
+) -> None:
+    if shutil.which(shell) is None:
+        pytest.skip(f"there is no {shell}")
+    ask(jo, "claim", "x", "--layer", "team", "--any")
+
+    def completed(line: str) -> list[str]:
+        words, _, begun = line.rpartition(" ")
+        at = len(words.split()) + (shell == "zsh")
+        script = SHELL_SCRIPTS[shell].format(
+            words=words, begun=begun, at=at, function="_gitlease_completion", command="gitlease"
+        )
+        # fish lists by the alphabet, with what each is for
+        return sorted(word.partition("\t")[0] for word in completing(shell, script))
+
+    for line, expected in (
+        ("gitlease un", ["unclaim", "uninstall", "unlock"]),
+        ("gitlease lo", ["lock", "log"]),
+        ("gitlease fin", ["finish"]),
+        ("gitlease unlock dep", ["deploy-prod"]),
+        ("gitlease hooks ", ["install", "status", "uninstall"]),
+        ("gitlease server ", ["install", "status", "uninstall"]),
+        ("gitlease agent ", ["claude", "codex", "cursor"]),
+        ("gitlease agent codex ", ["install", "status", "uninstall"]),
+        ("gitlease session ", ["end", "list"]),
+        (
+            "gitlease config lease.",
+            [f"lease.{x}" for x in ("layer", "ref_prefix", "remote", "ttl")],
+        ),
+        ("gitlease config --ledger ttl", ["ttl_max", "ttl_min"]),
+        ("gitlease help se", ["server", "session", "set", "settings"]),
+        ("gitlease help ta", ["take", "tasks"]),
+        ("gitlease list --layer t", ["team"]),
+        ("gitlease set T7 in", ["in_progress"]),
+        ("gitlease check --format s", ["sarif"]),
+    ):
+        assert completed(line) == expected, line
+
+
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
 def test_other_shells_take_what_is_printed(jo: Path, shell: str) -> None:
     script = typed(jo, "completion", shell).stdout

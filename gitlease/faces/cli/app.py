@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,6 +16,9 @@ from gitlease.faces.cli import output
 from gitlease.faces.cli.call import Call, Opener, open_real
 from gitlease.faces.cli.verb import CONTEXT, meant, shared_options
 from gitlease.faces.codes import BROKEN_PIPE, INTERRUPTED
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 # Verb, its module below this package, and its line in the list of verbs.
 GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
@@ -113,6 +116,15 @@ class Verbs(click.Group):
         if name not in MODULES and not name.startswith("-"):
             raise _no_such_verb(name, ctx.info_name or "gitlease")
         return super().resolve_command(ctx, [name, *args[1:]])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        from click.shell_completion import CompletionItem
+
+        return super().shell_complete(ctx, incomplete) + [
+            CompletionItem(alias, help=f"the same as {verb}")
+            for alias, verb in ALIASES.items()
+            if alias.startswith(incomplete)
+        ]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for title, verbs in GROUPS:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import click
+
+    Completer = Callable[[click.Context, click.Parameter, str], list[str]]
 
 
 def duration(what: str) -> Callable[[str], int]:
@@ -71,15 +73,46 @@ def holder(text: str) -> str:
     return check_text(text, what="a holder")
 
 
-def known_names(ctx: click.Context, _param: click.Parameter, begun: str) -> list[str]:
-    """Tasks and leases for the completion of a shell, by what this clone knows."""
-    from gitlease.core.errors import GitleaseError
+# --- what a shell completes, by what this clone knows ---------------------------------------------
 
-    try:
-        ledger = ctx.find_root().obj.ledger
-        look, files = ledger.known_look(), ledger.edges.files
-        tasks = files.read().tasks if files.exist() else ()
-    except GitleaseError:
-        return []
-    found = [x.resource.text for x in (*tasks, *(look.leases if look else ()))]
-    return sorted({name for name in found if name.startswith(begun)})
+
+def completed_by(words: Callable[[click.Context], Iterable[str]]) -> Completer:
+    """Words for the completion of a shell; none where they cannot be known."""
+
+    def complete(ctx: click.Context, _param: click.Parameter, begun: str) -> list[str]:
+        from gitlease.core.errors import GitleaseError
+
+        try:
+            return [word for word in words(ctx) if word.startswith(begun)]
+        except GitleaseError:
+            return []
+
+    return complete
+
+
+def one_of(*words: str) -> Completer:
+    """These words for the completion of a shell."""
+    return completed_by(lambda _: words)
+
+
+@completed_by
+def known_names(ctx: click.Context) -> Iterable[str]:
+    """Tasks and leases."""
+    ledger = ctx.find_root().obj.ledger
+    look, files = ledger.known_look(), ledger.edges.files
+    tasks = files.read().tasks if files.exist() else ()
+    return sorted({x.resource.text for x in (*tasks, *(look.leases if look else ()))})
+
+
+@completed_by
+def known_layers(ctx: click.Context) -> Iterable[str]:
+    """The layers that this clone uses."""
+    return sorted(space.layer for space in ctx.find_root().obj.workspace.in_use)
+
+
+@completed_by
+def known_statuses(ctx: click.Context) -> Iterable[str]:
+    """The words of the settings that tasks may have as their status, and what they stand for."""
+    statuses = ctx.find_root().obj.ledger.edges.rules.statuses
+    words = [word for status, words in statuses.items() for word in (status.value, *words)]
+    return dict.fromkeys(words)

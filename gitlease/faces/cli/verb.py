@@ -159,7 +159,12 @@ def shared_options(*, session: bool, verb: bool = True) -> list[click.Parameter]
         ]
     return [
         *options,
-        _kept("--layer", metavar="NAME", help="Use this ledger instead of the configured one."),
+        _kept(
+            "--layer",
+            metavar="NAME",
+            shell_complete=types.known_layers,
+            help="Use this ledger instead of the configured one.",
+        ),
         _kept("--local", is_flag=True, help="Use the ledger that never leaves this clone."),
         _kept("--remote", metavar="NAME|URL", help="Use the ledger on this remote."),
         click.Option(

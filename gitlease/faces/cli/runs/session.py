@@ -60,7 +60,7 @@ leases, since, expires_at, resources.""",
     done="answered; for end: the session holds nothing",
     cached=True,
 )
-@click.argument("action", metavar="list|end")
+@click.argument("action", metavar="list|end", shell_complete=types.one_of(*ACTIONS))
 @click.argument("name", metavar="[ID]", required=False)
 @flag("--all", help="End every session of yours.")
 @flag("--release", help="Give its tasks back: take yourself out of their files.")

@@ -8,7 +8,7 @@ import click
 
 from gitlease.core.errors import UsageError
 from gitlease.faces.agents.handling import ACTIONS, HOSTS, is_event, run
-from gitlease.faces.cli import output
+from gitlease.faces.cli import output, types
 from gitlease.faces.cli.verb import Verb, flag
 
 if TYPE_CHECKING:
@@ -45,8 +45,8 @@ exit 0.""",
     done="done, or there was nothing to do",
     session=False,
 )
-@click.argument("host", metavar="HOST")
-@click.argument("action", metavar="ACTION")
+@click.argument("host", metavar="HOST", shell_complete=types.one_of(*HOSTS))
+@click.argument("action", metavar="ACTION", shell_complete=types.one_of(*ACTIONS))
 @click.argument("words", metavar="", nargs=-1)
 @flag("--user", help="The person's own file instead of the work tree's.")
 @flag("--keep", help="Sessions keep their leases at their end, until they lapse.")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from gitlease.core.errors import UsageError
-from gitlease.faces.cli import output
+from gitlease.faces.cli import output, types
 from gitlease.faces.cli.output import DOCS, Row
 from gitlease.faces.cli.verb import Verb, flag
 
@@ -37,6 +37,16 @@ class ShownSetting(NamedTuple):
         return "" if self.value is None else json.dumps(self.value, ensure_ascii=False)
 
 
+@types.completed_by
+def known_keys(ctx: click.Context) -> Sequence[str]:
+    """The settings, or those of the ledger's policy."""
+    if ctx.params.get("ledger"):
+        from gitlease.core.policy import KEYS
+
+        return KEYS
+    return [setting.key for setting in ctx.find_root().obj.workspace.settings.table()]
+
+
 @click.command(
     "config",
     cls=Verb,
@@ -62,7 +72,7 @@ it.""",
     session=False,
     bare={"--schema": "settings"},
 )
-@click.argument("key", metavar="[KEY", required=False)
+@click.argument("key", metavar="[KEY", shell_complete=known_keys, required=False)
 @click.argument("value", metavar="[VALUE]]", required=False)
 @flag("--ledger", help="The ledger's policy instead of this clone's settings.")
 @click.option(

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 import click
 
 from gitlease.core.errors import UsageError
-from gitlease.faces.cli import output
+from gitlease.faces.cli import output, types
 from gitlease.faces.cli.verb import Verb, meant
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from gitlease.faces.cli.call import Call
 
 PAGE = ".md"
@@ -64,6 +66,14 @@ def topics() -> list[str]:
     return sorted(x.removesuffix(PAGE) for x in os.listdir(output.DOCS) if x.endswith(PAGE))
 
 
+@types.completed_by
+def known_pages(ctx: click.Context) -> Sequence[str]:
+    """What ``help`` is about, for its first word."""
+    from gitlease.faces.cli.app import ALIASES, MODULES
+
+    return () if ctx.params.get("words") else (*MODULES, *ALIASES, *topics())
+
+
 @click.command(
     "help",
     cls=Verb,
@@ -75,7 +85,7 @@ Without a word it lists both. A page is Markdown where it is piped.""",
     done="shown",
     session=False,
 )
-@click.argument("words", metavar="[VERB|TOPIC]", nargs=-1)
+@click.argument("words", metavar="[VERB|TOPIC]", shell_complete=known_pages, nargs=-1)
 @click.pass_context
 def help_verb(ctx: click.Context, *, words: tuple[str, ...]) -> None:
     word = words[0] if words else None  # `help hooks install` is about hooks
@@ -132,8 +142,9 @@ def version_verb(call: Call) -> None:
 @click.command(
     "completion",
     cls=Verb,
-    help="""Print what makes a shell complete verbs, options and the names of tasks and leases, by
-what this clone knows; also of `git lease`, where git's own completion is loaded.""",
+    help="""Print what makes a shell complete verbs, options, settings, pages, layers, statuses and
+the names of tasks and leases, by what this clone knows; also of `git lease`, where git's own
+completion is loaded.""",
     examples=(
         "gitlease completion bash >> ~/.bashrc",
         "gitlease completion zsh >> ~/.zshrc          # below compinit",

@@ -73,7 +73,7 @@ the status alone, and who is assigned stays so; of another's task it is refused.
     scope="Take, or finish, only this part of its work.",
 )
 @click.argument("word", metavar="RESOURCE", shell_complete=types.known_names)
-@click.argument("status", metavar="STATUS")
+@click.argument("status", metavar="STATUS", shell_complete=types.known_statuses)
 @claiming.claim_options
 @claiming.commit_option
 @click.pass_obj
