@@ -90,6 +90,9 @@ def _read(key: Key, text: str, name: str, line: int) -> Any:
 
 def _list(key: Key, node: Node, name: str) -> list[Any]:
     items = node.need(Shape.LIST, name).nodes
+    for item in items:
+        if item.null:
+            raise _bad(item.line, f"an entry of {name} must not be empty")
     return [_word(key, item, f"an entry of {name}") for item in items]
 
 

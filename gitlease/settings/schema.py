@@ -109,16 +109,16 @@ def read_layer(text: str, what: str) -> str:
         raise UsageError(f"{what} {error.message.removeprefix('layer ')}") from None
 
 
-_TRUE = frozenset({"true", "yes", "on"})
-_FALSE = frozenset({"false", "no", "off"})
+TRUE = frozenset({"true", "yes", "on"})
+FALSE = frozenset({"false", "no", "off"})
 
 
 def read_boolean(text: str, what: str) -> bool:
     """Yes or no, in the words that YAML and git have for it."""
     word = text.lower()
-    if word not in _TRUE | _FALSE:
+    if word not in TRUE | FALSE:
         raise UsageError(f"{what} is true or false, not {shown(text)}")
-    return word in _TRUE
+    return word in TRUE
 
 
 def choice(*options: str) -> Reader:

@@ -13,54 +13,130 @@ from typing import Any
 
 import jsonschema
 
+from gitlease.core.duration import LONGEST
+from gitlease.core.moves.operations import MAX_WORD
 from gitlease.settings.parse import SCHEMA
-from gitlease.settings.schema import KEYS, Form, Key, read_boolean, read_duration
+from gitlease.settings.schema import (
+    FALSE,
+    KEYS,
+    NEWER,
+    TRUE,
+    Form,
+    Key,
+    Reader,
+    read_boolean,
+    read_duration,
+    read_layer,
+    read_pattern,
+    read_ref_prefix,
+    read_remote,
+    read_text,
+)
 
 DOCS = Path(__file__).parents[2] / "gitlease/docs"
-DURATION = {"type": ["string", "integer"], "pattern": "^([0-9]+(\\.[0-9]+)?\\s*[a-zA-Z]*\\s*)+$"}
-WORDS = "[Tt]rue|[Ff]alse|[Yy]es|[Nn]o|[Oo]n|[Oo]ff"
-BOOLEAN = {"type": ["boolean", "string", "null"], "pattern": f"^({WORDS})$"}
+PLAIN = r"[^\x00-\x1f\x7f-\x9f]"  # of what prints
+NUMBER, WHOLE = r"[0-9]{1,12}(\.[0-9]{1,6})?", r"[0-9]{1,12}(\.0{1,6})?"
+MINUTES = r"[0-9]{1,12}(\.[0-9]([05]0{0,4})?)?"  # that are whole seconds
+UNITS = rf"({NUMBER}[wW])?({NUMBER}[dD])?({NUMBER}[hH])?({MINUTES}[mM])?({WHOLE}[sS])?"
+WORDS = "|".join(
+    "".join(f"[{letter.upper()}{letter}]" for letter in word) for word in sorted(TRUE | FALSE)
+)
+PART = r"(?!\.)(?:(?!\.\.|@\{)[^\x00-\x20\x7f-\x9f~^:?*\[\\/])+(?<!\.)(?<!\.lock)"
+ANY = ["string", "number", "boolean"]
+# What a value looks like, by its reader; the sum of a duration is the reader's alone to judge.
+SHAPES: dict[Reader, dict[str, Any]] = {
+    read_duration: {
+        "type": ["string", "integer"],
+        "minimum": 1,
+        "maximum": LONGEST,
+        "pattern": rf"\s*(?=.*[1-9])({WHOLE}|{UNITS})\s*",
+    },
+    read_boolean: {"type": ["boolean", "string"], "pattern": WORDS},
+    read_text: {"type": ANY, "maxLength": MAX_WORD, "pattern": rf"(?=.*\S){PLAIN}+"},
+    read_remote: {
+        "type": ANY,
+        "minimum": 0,
+        "pattern": r"(?!-)(?![eE][xX][tT]::)(?=.*\S)[^\x00-\x1f\x7f]+",
+    },
+    read_layer: {
+        "type": ["string", "integer", "boolean"],
+        "pattern": r"(?![lL][oO][cC][aA][lL]$)[A-Za-z0-9_-]{1,64}",
+    },
+    read_ref_prefix: {
+        "type": ["string"],
+        "maxLength": 200,
+        "pattern": rf"(?!refs/(heads|tags|remotes|notes)$)refs(?:/{PART})+",
+    },
+    read_pattern: {
+        "type": ANY,
+        "maxLength": 512,
+        "pattern": rf"(?!!)(?!\.\.(/|$))(?=.*\S){PLAIN}+",
+    },
+}
 
 
 def settings_schema() -> dict[str, Any]:
     """The JSON schema of ``.gitlease.yaml``, by the table of settings."""
-    top: dict[str, Any] = {"schema": {"enum": [SCHEMA, str(SCHEMA), None]}}
+    number = {"minimum": 1, "maximum": 999_999_999, "pattern": "^([1-9][0-9]{0,8})?$"}
+    top: dict[str, Any] = {NEWER: {"type": ["integer", "string", "null"], **number}}
     for key in KEYS.values():
         section, _, name = key.name.rpartition(".")
         inside = top
         if section:
-            whole = {"type": ["object", "null"], "properties": {}, "additionalProperties": False}
-            inside = top.setdefault(section, whole)["properties"]
+            inside = top.setdefault(section, _mapping({}))["properties"]
         inside[name] = _shape(key)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": ".gitlease.yaml",
         "description": "The settings of gitlease for everyone who works in a repository.",
-        "type": ["object", "null"],
-        "properties": top,
-        "additionalProperties": False,
+        **_mapping(top),
+        # A file of a newer schema may have keys that are not known here.
+        "if": {"properties": {NEWER: {"enum": [SCHEMA, str(SCHEMA), None, ""]}}},
+        "then": _known_alone(top),
     }
 
 
+def _mapping(properties: dict[str, Any]) -> dict[str, Any]:
+    return {"type": ["object", "string", "null"], "maxLength": 0, "properties": properties}
+
+
+def _known_alone(properties: dict[str, Any]) -> dict[str, Any]:
+    """Of mappings with these properties, and of those in them, that they have no others."""
+    inside = {
+        name: _known_alone(shape["properties"])
+        for name, shape in properties.items()
+        if "properties" in shape
+    }
+    found: dict[str, Any] = {"propertyNames": {"enum": [*properties]}}
+    return found | ({"properties": inside} if inside else {})
+
+
 def _shape(key: Key) -> dict[str, Any]:
-    one: dict[str, Any] = {"type": ["string", "number", "boolean", "null"]}
-    if key.read is read_duration:
-        one = DURATION
-    elif key.read is read_boolean:
-        one = BOOLEAN
-    elif options := inspect.getclosurevars(key.read).nonlocals.get("options"):
-        one = {"enum": [*options]}
-    many: dict[str, Any] = {"type": ["array", "null"], "items": one}
-    shape = many if key.form is Form.LIST else one
+    shape = _unset(_one(key.read))
+    if key.form in (Form.LIST, Form.LISTS):
+        shape = {"type": ["array", "string", "null"], "maxLength": 0, "items": _one(key.read)}
+    if key.form is Form.LISTS:
+        shape["minItems"] = 1
     if key.form in (Form.MAP, Form.LISTS):
-        inner = one if key.form is Form.MAP else many
-        members: dict[str, Any] = {
-            "properties": dict.fromkeys(key.members, inner),
-            "additionalProperties": False,
-        }
-        shape = {"type": ["object", "null"]}
-        shape |= members if key.members else {"additionalProperties": inner}
+        inner = shape
+        shape = _mapping(dict.fromkeys(key.members, inner))
+        if not key.members:
+            del shape["properties"]
+            shape |= {"propertyNames": _one(key.read), "additionalProperties": inner}
     return shape if key.default is None else shape | {"default": key.show(key.default)}
+
+
+def _one(read: Reader) -> dict[str, Any]:
+    if options := inspect.getclosurevars(read).nonlocals.get("options"):
+        return {"enum": [*options]}
+    return SHAPES[read] | {"pattern": f"^({SHAPES[read]['pattern']})$"}
+
+
+def _unset(one: dict[str, Any]) -> dict[str, Any]:
+    """The same of a value that may be left out: null, or an empty text."""
+    if "enum" in one:
+        return {"enum": [*one["enum"], None, ""]}
+    return one | {"type": [*one["type"], "null"], "pattern": f"{one['pattern'][:-2]}|)$"}
 
 
 def written(schema: dict[str, Any]) -> str:
