@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from faces.fake import NOON, Desk, make_desks
 from support.clock import ManualClock
-from support.documents import watched
+from support.documents import held_to_schema
 from support.tasks import task
 
 from gitlease.core.edge import Task
@@ -204,7 +204,9 @@ def test_watch_gives_a_program_a_line_for_each_event(desks: tuple[Desk, Desk]) -
     later(ada, 10, "claim", "F001", "--session", "s1")
     later(ada, 20, "release", "F001", "--session", "s1")
     ran = bob.ok("watch", "--json", "--timeout", "40s", terminal=True)
-    claimed, released, available = (watched(json.loads(line)) for line in ran.out.splitlines())
+    claimed, released, available = (
+        held_to_schema(json.loads(line)) for line in ran.out.splitlines()
+    )
     assert list(claimed) == [*EVENT, "lease"]
     assert {key: claimed[key] for key in EVENT} == {
         "schema": 1,

@@ -7,12 +7,15 @@ from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
+import jsonschema
 import pytest
 from faces.fake import make_desks, words
+from support.documents import held_to_schema
 
 from gitlease.core.errors import LeaseHeld
 from gitlease.core.view import LeaseView
-from gitlease.faces import wire
+from gitlease.faces import pool_words, wire
+from gitlease.runs.pool import DONE, FAILED, JobEnd, PoolEvent
 
 LEASE = [
     *("resource", "scope", "layer", "holder", "session", "lease_id", "token", "state"),
@@ -293,3 +296,27 @@ def test_a_lapsed_lease_is_in_the_list_only_on_request() -> None:
     ada.clock.advance(60)
     assert bob.ok("list", "--json").json["leases"] == []
     assert len(bob.ok("list", "--all", "--json").json["leases"]) == 1
+
+
+def test_each_line_of_a_pool_is_as_the_schema_has_it() -> None:
+    record = SimpleNamespace(session="work-1", log="/tmp/x.log")
+    job: Any = SimpleNamespace(name="F001", record=record, began=0.0)
+    told = [
+        PoolEvent("started", job),
+        PoolEvent("ended", job, JobEnd(DONE, 0)),
+        PoolEvent("ended", job, JobEnd(FAILED, None, "its runner was killed")),
+        PoolEvent("left_alone", job, JobEnd(FAILED, 1), 3),
+        PoolEvent("idle"),
+        PoolEvent("trouble", message="origin cannot be reached"),
+        PoolEvent("warning", message="the clock is wrong"),
+    ]
+    lines = [pool_words.document(event) for event in told] + [pool_words.finished({DONE: 2})]
+    assert [held_to_schema(line)["event"] for line in lines] == [
+        *("started", "ended", "ended", "left_alone", "idle", "trouble", "warning", "finished")
+    ]
+    for line in lines:
+        for key in line.keys() - {"event"}:
+            with pytest.raises(jsonschema.ValidationError):
+                held_to_schema({name: value for name, value in line.items() if name != key})
+        with pytest.raises(jsonschema.ValidationError):
+            held_to_schema(line | {"more": 1})

@@ -234,7 +234,7 @@ def test_schemas_are_printed_without_a_repository(tmp_path: Path) -> None:
     settings = json.loads(typed(tmp_path, "config", "--schema").stdout)
     assert settings["properties"]["lease"]["properties"]["ttl"]["default"] == "15m"
     answers = json.loads(typed(tmp_path, "config", "--schema=answers").stdout)
-    assert set(answers["required"]) == {"schema", "ok", "command"}
+    assert set(answers["else"]["required"]) == {"ok", "command"}
     assert ask(tmp_path, "config", "--schema=answers")["document"] == answers
     assert typed(tmp_path, "config", "--schema", "lease.ttl").returncode == 2
 

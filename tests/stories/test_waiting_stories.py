@@ -17,6 +17,7 @@ from typing import IO
 
 import pytest
 from support.clock import ManualClock
+from support.documents import held_to_schema
 from support.fences import clean_env
 from support.ledgers import REF, door, text_of
 from support.remotes import Remote
@@ -227,7 +228,11 @@ def test_watch_is_a_line_for_each_event_until_it_is_interrupted(
         assert watcher.stderr is not None
         assert watcher.stderr.read() == ""
     assert watcher.returncode == 130
-    assert [json.loads(text)["event"] for text in lines] == ["claimed", "released", "available"]
+    assert [held_to_schema(json.loads(text))["event"] for text in lines] == [
+        "claimed",
+        "released",
+        "available",
+    ]
 
 
 @pytest.mark.slow

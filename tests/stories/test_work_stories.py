@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.documents import held_to_schema
 from support.remotes import Remote
 from support.repos import commit_file, git
 from support.running import LONG, Desk, desks_in, short_leases, until
@@ -51,7 +52,7 @@ def jo(path_remote: Remote, clones: Clones) -> Iterator[Desk]:
 
 
 def lines(done: subprocess.CompletedProcess[str]) -> list[Any]:
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    return [held_to_schema(json.loads(line)) for line in done.stdout.splitlines()]
 
 
 def is_free(desk: Desk) -> bool:
@@ -193,7 +194,7 @@ def test_a_killed_runner_counts_as_a_failure(jo: Desk) -> None:
     assert working.stdout is not None
     said: list[Any] = []
     while not any(x["event"] == "left_alone" for x in said):
-        said.append(json.loads(working.stdout.readline()))
+        said.append(held_to_schema(json.loads(working.stdout.readline())))
     ended = next(x for x in said if x["event"] == "ended")
     assert (ended["outcome"], ended["message"]) == ("failed", "its runner was killed")
     working.send_signal(signal.SIGTERM)

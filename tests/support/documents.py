@@ -155,17 +155,9 @@ def _schema() -> dict[str, Any]:
 
 
 def held_to_schema(document: dict[str, Any]) -> dict[str, Any]:
-    """An answer, once it is found to be as the published schema has it."""
+    """An answer, or a line of one, once it is found to be as the published schema has it."""
     jsonschema.Draft202012Validator(_schema()).validate(document)
     return document
-
-
-def watched(line: dict[str, Any]) -> dict[str, Any]:
-    """A line of ``watch --json``, held to the schema as well."""
-    shapes = _schema()["$defs"]
-    schema = {**shapes["watched"], "$defs": shapes}
-    jsonschema.Draft202012Validator(schema).validate(line)
-    return line
 
 
 if __name__ == "__main__":
