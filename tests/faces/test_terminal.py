@@ -55,7 +55,9 @@ VERBS = (
     *("claim T7", "renew T7", "lock", "uninstall --dry-run", "help recipes"),
 )
 
-COPIED = re.compile("^hint: |: git push origin ")  # lines with a command, which stays in one piece
+COPIED = re.compile(
+    "^hint: |^  next: |: git push origin "
+)  # lines with a command, which stays in one piece
 
 
 def seen(cwd: Path, words: list[str], columns: int) -> str:
@@ -109,7 +111,7 @@ def test_a_long_note_is_folded_and_all_of_it_there(monkeypatch: pytest.MonkeyPat
     ("text", "expected"),
     [
         ("short  and   as is", "short  and   as is"),
-        ("  F001      a row of a list", "  F001      a row of\n    a list"),
+        ("  F001      a row of a list", "  F001      a row\n    of a list"),
         ("exactly-twenty-wide!", "exactly-twenty-wide!"),
         ("a " + "deep/" * 5, "a\n  " + "deep/" * 3 + "dee\n  p/deep/"),
         ("日本語の言葉日本語の言葉", "日本語の言葉日本語\n  の言葉"),

@@ -32,7 +32,7 @@ class Row:
 
 @dataclass
 class OutputForm:
-    """How to print, as it was asked for: ``end`` ends each line of fields."""
+    """How to print, as it was asked for: ``end`` ends each line of an answer."""
 
     color: str = "auto"
     porcelain: bool = False
@@ -67,7 +67,13 @@ def last_line(content: dict[str, Any]) -> None:
 
 def line(text: str) -> None:
     """Print one line of the answer, folded on a terminal."""
-    print(_fitted(_paragraph(text), columns()) if on_terminal() else _paragraph(text))
+    said = _paragraph(text)
+    print(_fitted(said, columns()) if on_terminal() else said, end=FORM.end)
+
+
+def whole(text: str) -> None:
+    """Print a line of the answer that is there to be copied: as it is, however long."""
+    print(clean(text), end=FORM.end)
 
 
 def lines(texts: Iterable[str]) -> None:

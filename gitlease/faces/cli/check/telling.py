@@ -57,7 +57,11 @@ class Telling:
             from gitlease.check.formats.summary import render
 
             _append(summary, render(report))
-        sys.stdout.write(self.rendered(form))
+        if form == "text":
+            for one in self.rendered(form).splitlines():
+                (output.whole if one.startswith("  next: ") else output.line)(one)
+        else:
+            sys.stdout.write(self.rendered(form))
         output.warn([github.tame(x) if form == "github" else x for x in report.warnings])
         return None if self._error is None else exit_of(self._error.code)
 

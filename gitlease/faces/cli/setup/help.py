@@ -136,7 +136,7 @@ def _show(text: str, *, page: bool) -> None:
 def version_verb(call: Call) -> None:
     from gitlease import __version__
 
-    call.answer({"version": __version__}, show=lambda: print(f"gitlease {__version__}"))
+    call.answer({"version": __version__}, show=lambda: output.line(f"gitlease {__version__}"))
 
 
 @click.command(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gitlease.core.errors import UsageError, clean
+from gitlease.core.errors import UsageError
 from gitlease.faces.cli import output, refusals
 from gitlease.faces.cli.output import Row
 from gitlease.faces.cli.verb import Verb, flag
@@ -103,7 +103,7 @@ def _answer(call: Call, plan: Plan, action: str, *, dry_run: bool, yes: bool) ->
         if not plan.changes and not plan.lines:
             output.line("nothing to do")
         for text in plan.lines:
-            print(clean(text))  # lines to copy, with their indentation
+            output.whole(text)
 
     if action == "install" and plan.lines and not plan.changes and not dry_run:
         if not call.json:

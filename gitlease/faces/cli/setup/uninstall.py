@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gitlease.core.errors import GitleaseError, clean
+from gitlease.core.errors import GitleaseError
 from gitlease.core.lease import same_person
 from gitlease.faces.cli import output, refusals
 from gitlease.faces.cli.verb import Verb, flag
@@ -55,7 +55,7 @@ def uninstall_verb(call: Call, *, dry_run: bool, user: bool) -> int | None:
             output.line("would do:")
         output.lines(found.done or ["there is nothing of gitlease in this clone"])
         for text in stays:
-            print(clean(text))
+            output.whole(text)
 
     if not found.failed:
         call.answer(body, show=show)
