@@ -15,7 +15,7 @@ from gitlease.core.errors import AnotherLedger, LeaseLost
 from gitlease.core.instant import moment_of
 from gitlease.core.lease import same_person
 from gitlease.core.loss import Loss
-from gitlease.core.resources.resource import WHOLE, reads_as_name
+from gitlease.core.resources.resource import WHOLE, reads_as_name, scopes_overlap
 
 if TYPE_CHECKING:
     from gitlease.core.errors import GitleaseError
@@ -36,8 +36,12 @@ def scoped(scope: str | None) -> list[str]:
 
 def claiming(call: Call, resource: str, scope: str | None, *, layer: str | None = None) -> str:
     """The claim that goes on with something; a name that is no task here needs ``--any``."""
-    known = ["--any"] if call.needs_any(resource) else []
-    return call.typed("claim", resource, options=[*scoped(scope), *known], layer=layer)
+    options = [*scoped(scope), *_known(call, [resource])]
+    return call.typed("claim", resource, options=options, layer=layer)
+
+
+def _known(call: Call, names: Iterable[str]) -> list[str]:
+    return ["--any"] if any(map(call.needs_any, names)) else []
 
 
 def after_claim(call: Call, views: Sequence[LeaseView], scope: str | None) -> Steps:
@@ -66,9 +70,9 @@ def after_park(call: Call, views: Iterable[LeaseView]) -> Steps:
     for view in views:
         found.setdefault((view.scope, view.layer), []).append(view.resource)
     return {
-        later.typed("claim", *names, options=scoped(scope), layer=layer): (
-            "to go on with it, in any session of yours"
-        )
+        later.typed(
+            "claim", *names, options=[*scoped(scope), *_known(call, names)], layer=layer
+        ): "to go on with it, in any session of yours"
         for (scope, layer), names in found.items()
     }
 
@@ -113,6 +117,8 @@ def after_refusal(call: Call, error: GitleaseError) -> list[str]:
         return [call.typed("show", resource, layer=layer)]
     finished = any(view.state == "completed" for view in error.views)
     if resource is not None and isinstance(error, LeaseLost) and not finished:
+        if parked := _own_parked(call, error):
+            return [claiming(call, x.resource, x.scope, layer=layer) for x in parked]
         taken = error.loss in (Loss.TAKEN_OVER, Loss.REVOKED)
         taken = taken or any(view.state == "active" and not view.mine for view in error.views)
         if taken or _is_assigned(call, error) or call.is_anothers(resource):
@@ -138,6 +144,12 @@ def _is_ones_own(call: Call, view: LeaseView) -> bool:
     return own and view.session in (None, call.actor.session)
 
 
+def _own_parked(call: Call, error: GitleaseError) -> list[LeaseView]:
+    """What the caller parked of what was asked for: any session of theirs may go on with it."""
+    own = [x for x in error.views if x.parked and same_person(x.holder, call.actor.holder)]
+    return [x for x in own if scopes_overlap(x.scope, error.scope or WHOLE)]
+
+
 def _is_assigned(call: Call, error: GitleaseError) -> bool:
     """Whether a lease that ran out leaves the task another's."""
     return any(
@@ -160,6 +172,8 @@ def advice(call: Call, error: GitleaseError) -> Sequence[str]:
     """Sentences for a person alone: what a program had better not do by itself."""
     if isinstance(error, AnotherLedger):
         return (f"if it was replaced or restored on purpose, accept it with {call.typed('init')}",)
+    if isinstance(error, LeaseLost) and not error.hints and _own_parked(call, error):
+        return ("what you parked is resumed by a claim, and has a new token then",)
     if error.code not in ("held", "wait_timeout"):
         return ()
     if not error.views:

@@ -109,7 +109,7 @@ class FencedPush:
             resource=resource.text,
             scope=scope,
             loss=_loss_of(found, [x for x in asked if _is_live(x, moment)], session.actor),
-            conflicts=tuple(x for x in asked if x.state is State.ACTIVE),
+            conflicts=tuple(x for x in asked if x.state in (State.ACTIVE, State.COMPLETED)),
         )
         refusal.warnings = warnings
         raise with_views(refusal, head, session.actor, moment)

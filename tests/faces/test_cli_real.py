@@ -134,6 +134,54 @@ def test_settings_are_shown_set_and_refused(clones: Clones) -> None:
     assert ask(one, "list", expect=7)["error"]["code"] == "invalid"
 
 
+def test_a_ttl_that_the_ledger_will_refuse_is_set_with_a_warning(clones: Clones) -> None:
+    (one,) = clones(1)
+    assert gitlease(one, "config", "lease.ttl", "9h").stderr == "", "no ledger is known"
+    gitlease(one, "claim", "F001", "--ttl", "1h")
+    assert gitlease(one, "config", "lease.ttl", "8h").stderr == ""
+    for admins, who in (("", "anyone"), ("w1@example.com", "its admins, w1@example.com")):
+        if admins:
+            gitlease(one, "config", "--ledger", "admins", admins)
+        said = gitlease(one, "config", "lease.ttl", "9h").stderr
+        warning, _, typed = said.rstrip("\n").partition(" may change that: ")
+        assert warning == (
+            "warning: 9h is more than the ledger allows, 8h, so claims will be refused; " + who
+        )
+        assert typed == "gitlease config ttl_max 9h --ledger"
+    assert "10s" in gitlease(one, "config", "lease.ttl", "5s").stderr
+    assert gitlease(one, "claim", "F002").returncode == 6
+    assert gitlease(one, *typed.split()[1:]).returncode == 0
+    assert gitlease(one, "config", "lease.ttl", "9h").stderr == ""
+    assert gitlease(one, "claim", "F002").returncode == 0
+
+
+def test_a_token_of_what_one_parked_is_told_with_how_to_resume_it(clones: Clones) -> None:
+    one, two = clones(2)
+    parked = str(ask(one, "claim", "F001", "--scope", "parser")["lease"]["token"])
+    gitlease(one, "park", "F001")
+    ran = gitlease(one, "fence", "F001", parked)
+    assert (ran.returncode, ran.stderr) == (
+        3,
+        f"F001 is not held with token {parked} any more: it is parked\n"
+        "hint: what you parked is resumed by a claim, and has a new token then\n"
+        "hint: gitlease claim F001 --scope parser\n",
+    )
+    token = ask(one, "claim", "F001", "--scope", "parser")["lease"]["token"]
+    assert gitlease(one, "fence", "F001", str(token)).returncode == 0
+    gitlease(one, "park", "F001")
+    said = gitlease(two, "fence", "F001", str(token)).stderr
+    assert said.splitlines()[1:] == ["hint: gitlease show F001"], "another's is not offered"
+
+
+def test_no_claim_is_offered_of_what_is_completed(clones: Clones) -> None:
+    (one,) = clones(1)
+    with_tasks(one, "F001")
+    token = ask(one, "claim", "F001")["lease"]["token"]
+    gitlease(one, "done", "F001")
+    said = gitlease(one, "fence", "F001", str(token)).stderr
+    assert said == f"F001 is not held with token {token} any more: it is completed\n"
+
+
 def test_the_policy_of_the_ledger_is_everyones(clones: Clones) -> None:
     one, two = clones(2)
     assert ask(one, "config", "--ledger", "ttl_max", "30m")["settings"] == [

@@ -205,6 +205,38 @@ def test_waiting_is_said_once_for_each_lease_in_the_way() -> None:
     )
 
 
+def test_extend_says_when_there_is_nothing_to_stretch() -> None:
+    ada, _ = make_desks()
+    ada.ok("claim", "F001", "--ttl", "1h")
+    assert ada.ok("extend", "F001", "5m").out == (
+        "F001 already runs until 13:00:00Z, expires in 1h\n"
+    )
+
+
+@pytest.mark.parametrize("word", ["", "  "])
+def test_a_resource_that_is_empty_is_a_usage_error(word: str) -> None:
+    ada, _ = make_desks()
+    for argv in (["claim", "F001", word], ["renew", word], ["show", word], ["wait", word]):
+        ran = ada.run(*argv)
+        assert (ran.code, ran.err.splitlines()[0]) == (2, "a resource must not be empty"), argv
+    ran = ada.run("claim", "F001", "--path", word)
+    assert (ran.code, ran.err.splitlines()[0]) == (2, "a path must not be empty")
+    assert ada.store.asked == 0
+
+
+def test_a_task_that_is_held_in_part_is_offered_by_its_free_scope_alone() -> None:
+    ada, bob = make_desks(task("F001"))
+    ada.ok("claim", "F001", "--scope", "parser")
+    free = bob.run("renew", "F001", "--scope", "printer").err
+    assert free.splitlines()[1:] == ["hint: gitlease claim F001 --scope printer"]
+    for argv in (("renew", "F001"), ("done", "F001"), ("extend", "F001", "1h")):
+        assert "gitlease claim" not in bob.run(*argv).err, argv
+    assert "--scope printer" in bob.ok("wait", "F001", "--scope", "printer").err
+    ada.ok("claim", "x", "--scope", "parser", "--any")
+    assert bob.ok("show", "x", "--scope", "printer").out == "x is free\n"
+    bob.ok("claim", "F001", "--scope", "printer")
+
+
 def test_extend_names_the_maximum_when_it_caps() -> None:
     ada, _ = make_desks()
     ada.ok("claim", "F001")

@@ -96,6 +96,15 @@ def test_a_lease_that_is_there_says_which_is_meant(clones: Clones) -> None:
     assert ask(two, "claim", "Makefile", expect=2)["error"]["code"] == "usage"
 
 
+def test_what_is_parked_is_gone_on_with_as_it_is_printed(jo: Path) -> None:
+    commit_file(jo, "tasks/T7.md", "---\nid: T7\nstatus: todo\n---\n")
+    typed(jo, "claim", "deploy", "--any", "--scope", "prod")
+    said = typed(jo, "park", "deploy").stderr
+    (hint,) = re.findall("hint: gitlease (.*?)  #", said)
+    assert hint == "claim deploy --scope prod --any"
+    assert typed(jo, *hint.split()).returncode == 0
+
+
 def test_a_task_is_meant_where_there_is_one(jo: Path) -> None:
     commit_file(jo, "tasks/src.md", "---\nid: src\nstatus: todo\n---\n")
     assert ask(jo, "claim", "src")["edge"] == "added"

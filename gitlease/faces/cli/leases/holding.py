@@ -108,12 +108,17 @@ def extend_verb(call: Call, *, word: str, seconds: int, scope: str | None) -> No
     answer = hold.extend(call.ledger, call.resource(word), seconds, scope=scope)
     body = wire.changed(answer)
     body |= {"capped_to_max": answer.capped_to_max, "max_ttl_seconds": answer.max_ttl_seconds}
-    call.answer_verb(answer, body, show=lambda: _show_extended(call, answer))
+    call.answer_verb(answer, body, show=lambda: _show_extended(call, answer, seconds))
 
 
-def _show_extended(call: Call, answer: Answer) -> None:
+def _show_extended(call: Call, answer: Answer, seconds: int) -> None:
     now = call.now()
     limit = format_duration(answer.max_ttl_seconds)
     capped = f", capped to the ledger's maximum of {limit}" if answer.capped_to_max else ""
     for view in answer.leases:
+        if view.expires_in > min(seconds, answer.max_ttl_seconds):  # it is never shortened
+            output.line(
+                f"{sentences.named(view)} already runs {sentences.until(view, now)}{capped}"
+            )
+            continue
         output.line(f"extended {sentences.named(view)} {sentences.until(view, now)}{capped}")

@@ -68,7 +68,11 @@ def show_verb(call: Call, *, word: str, ref: str | None, scope: str | None, cach
         _show_resource(call, found, views)
         if not views:
             output.line(_unleased(resource, part, found, call.now()))
-            if entry is None and not reading.notes and call.needs_any(resource.text):
+            if (
+                entry is None
+                and not (reading.leases or reading.notes)
+                and call.needs_any(resource.text)
+            ):
                 output.line("no task file and no record has this name")
         output.lines(sentences.noted(note, call.now()) for note in reading.notes)
         for place, ticket in enumerate(tickets, start=1):

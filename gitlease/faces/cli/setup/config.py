@@ -113,7 +113,11 @@ def _settings(call: Call, key: str | None, value: str | None) -> None:
         name = write_setting(call.workspace.repository, key, value)
         shown = [ShownSetting(name, value or None, f"git config (local) {name}")]
         done = f"set {name} to {value}" if value else f"unset {name}"
-        call.answer({"settings": [e._asdict() for e in shown]}, show=lambda: output.line(done))
+        call.answer(
+            {"settings": [e._asdict() for e in shown]},
+            warnings=_beyond_limits(call, value) if value and name == "lease.ttl" else (),
+            show=lambda: output.line(done),
+        )
         return
     table = [ShownSetting(s.key, s.value, s.source) for s in call.workspace.settings.table()]
     remote = call.workspace.location.name
@@ -121,6 +125,31 @@ def _settings(call: Call, key: str | None, value: str | None) -> None:
         chosen = [e.key == "lease.remote" and e.value is None for e in table]
         table = [e._replace(value=remote) if c else e for e, c in zip(table, chosen, strict=True)]
     _answer(call, table, key, ())
+
+
+def _beyond_limits(call: Call, ttl: str) -> list[str]:
+    """What to say of a TTL that the ledger will refuse, by what this clone knows of it."""
+    from gitlease.core.duration import parse_duration
+    from gitlease.core.errors import GitleaseError
+    from gitlease.core.policy import policy_words
+
+    try:
+        look = call.ledger.known_look()
+    except GitleaseError:  # whatever it is, the next command says so
+        return []
+    ledger = None if look is None else look.head.ledger
+    if ledger is None:
+        return []
+    policy, seconds = ledger.header.policy, parse_duration(ttl)
+    if policy.ttl_min <= seconds <= policy.ttl_max:
+        return []
+    key, kind = ("ttl_max", "more") if seconds > policy.ttl_max else ("ttl_min", "less")
+    who = f"its admins, {', '.join(policy.admins)}" if policy.admins else "anyone"
+    change = call.typed("config", key, ttl, options=["--ledger"])
+    return [
+        f"{ttl} is {kind} than the ledger allows, {policy_words(policy)[key]}, so claims will be "
+        f"refused; {who} may change that: {change}"
+    ]
 
 
 def _ledger_policy(call: Call, key: str | None, value: str | None, cached: bool) -> None:
