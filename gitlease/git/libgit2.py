@@ -15,26 +15,20 @@ import zlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from gitlease.git import run
 from gitlease.git.files import open_regular
 
 if TYPE_CHECKING:
     import pygit2
 
 _CHUNK = 16 * 1024  # of a loose object: unpacked it is a thousand times that, at most
-_ours = False
-
-
-def own_process() -> None:
-    """Say that this process is gitlease's own."""
-    global _ours
-    _ours = True
 
 
 def load_pygit2() -> None:
     """Make sure that pygit2 is imported: its first import goes through here."""
     if "pygit2" in sys.modules:
         return
-    if _ours:
+    if run.is_own_process:
         _without_certificates()
         return
     try:

@@ -15,7 +15,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from gitlease.git.files import Unreadable
-from gitlease.git.libgit2 import object_header, open_bare
 from gitlease.git.query import ask, is_id, lines_as_input, refusal
 from gitlease.git.repository import TIMEOUT, Repository
 
@@ -84,6 +83,8 @@ class LibraryObjects:
 
     def read(self, id: str, kind: str, limit: int) -> bytes:
         import pygit2
+
+        from gitlease.git.libgit2 import object_header
 
         try:
             oid = pygit2.Oid(hex=id)
@@ -190,6 +191,8 @@ def open_library(repository: Repository) -> pygit2.Repository | None:
 
     It looks for no other repository around this one.
     """
+    from gitlease.git.libgit2 import open_bare
+
     return open_bare(repository.git_dir)
 
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from gitlease.core.errors import Invalid
 from gitlease.core.frozen import dataclass
 
+is_own_process = False  # whether this process serves nobody but gitlease
 ASKED = 2.0  # seconds that a process has to end when asked
 AFTER_KILL = 2.0  # seconds in which a killed process may still be read
 SAID = 256 * 1024  # bytes of standard error that are kept of its beginning, and of its end

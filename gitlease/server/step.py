@@ -25,8 +25,13 @@ from gitlease.git.objects import (
     object_id,
     read_tree,
 )
-from gitlease.store.commit import MAX_COMMIT, LedgerCommit, commit_bytes, read_commit
-from gitlease.store.messages import operations_line
+from gitlease.store.history import (
+    MAX_COMMIT,
+    LedgerCommit,
+    commit_bytes,
+    operations_line,
+    read_commit,
+)
 from gitlease.store.records import HEADER_FILE
 from gitlease.store.tree import MAX_TREE, read_ledger
 from gitlease.store.tree_writer import changed_files, write_tree

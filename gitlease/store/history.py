@@ -1,4 +1,4 @@
-"""The ledger's history: one commit a step, its message the audit trail.
+"""The ledger's history: one commit a step, whose bytes are the same for everybody.
 
 A message has one line for people, one JSON line for each event, the operations of the step as
 data, and says whether it only renews: such a step may be replaced by the next renewal, so that
@@ -7,33 +7,67 @@ history grows with decisions and not with time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
 
+from gitlease.core.errors import UsageError
+from gitlease.core.frozen import dataclass
+from gitlease.core.instant import MS
+from gitlease.core.moves.operation_json import write_step
+from gitlease.core.moves.operations import MAX_NOTE
+from gitlease.core.moves.step_record import StepRecord
+from gitlease.core.moves.transitions import Applied
 from gitlease.core.outcome import Event
-from gitlease.git.objects import GitObjects
-from gitlease.store.commit import LedgerCommit, read_commit
+from gitlease.git.files import Unreadable
+from gitlease.git.objects import COMMIT, GitObjects
 from gitlease.store.damage import CacheDamaged
-from gitlease.store.messages import RENEWAL, events_in
 
+MAX_COMMIT = 8 * 1024 * 1024  # whatever its message: of the commit only the tree is needed
+MAX_MESSAGE = 512 * 1024  # bytes of one step
 MAX_STEPS = 1_000_000
+MAX_EVENTS = 200  # of one step, in its message
+RENEWAL = "step: renewal"
+DECISION = "step: decision"
+OPERATIONS = "operations: "
+NOBODY = "gitlease"  # where nothing is left of a holder's name
+
+_AROUND = "".join(map(chr, range(33))) + ",:;<>\"\\'"  # what git takes off a name's ends
+_ID = rb"([0-9a-f]{40}(?:[0-9a-f]{24})?)"
+_TREE, _PARENT = re.compile(rb"tree " + _ID), re.compile(rb"parent " + _ID)
+_COMMITTER = re.compile(rb"\ncommitter [^\n]*> (\d{1,15}) [+-]\d{4}(?:\n|$)")
 
 
-def is_renewal(objects: GitObjects, version: str) -> bool:
-    """Whether a commit is a renewal that the next one may replace: it has one parent."""
-    commit = read_commit(objects, version)
-    return (
-        commit is not None
-        and len(commit.parent_ids) == 1
-        and commit.message.rstrip().endswith("\n" + RENEWAL)
-    )
+@dataclass(frozen=True, slots=True)
+class LedgerCommit:
+    """A commit of a ledger. ``time`` is in seconds since the epoch, as whoever made it says."""
+
+    id: str
+    tree_id: str
+    parent_ids: tuple[str, ...]
+    time: int
+    message: str
 
 
-def decision(objects: GitObjects, version: str) -> str:
-    """The commit that none may replace: this one, or that before a renewal; ``""`` for none."""
-    commit = read_commit(objects, version)
-    if commit is None:
-        return ""
-    return commit.parent_ids[0] if is_renewal(objects, version) else version
+def read_commit(objects: GitObjects, version: str) -> LedgerCommit | None:
+    """A commit of a ledger; None where there is none, or none that can be read."""
+    try:
+        head, _, message = objects.read(version, COMMIT, MAX_COMMIT).partition(b"\n\n")
+    except Unreadable:
+        return None
+    first, *lines = head.split(b"\n")
+    tree, committer = _TREE.fullmatch(first), _COMMITTER.search(head)
+    if tree is None or committer is None:
+        return None
+    parents = []
+    for line in lines:
+        if (parent := _PARENT.fullmatch(line)) is None:
+            break
+        parents.append(parent[1].decode())
+    # Whatever encoding it claims to have.
+    text = message.decode("utf-8", "replace")
+    return LedgerCommit(version, tree[1].decode(), tuple(parents), int(committer[1]), text)
 
 
 def first_after(objects: GitObjects, earlier: str, version: str) -> str | None:
@@ -87,3 +121,88 @@ def walk(objects: GitObjects, version: str) -> Iterator[LedgerCommit]:
             return
         yield commit
         commit = read_commit(objects, commit.parent_ids[0]) if commit.parent_ids else None
+
+
+def commit_bytes(applied: Applied, record: StepRecord, tree: str, parents: Sequence[str]) -> bytes:
+    """The commit of a step: the same for whoever carries it out."""
+    holder = record.operations[0].actor.holder
+    email = holder.replace("<", "").replace(">", "")
+    name = email.split("@", 1)[0].strip().strip(_AROUND) or NOBODY
+    who = f"{name} <{email.strip(_AROUND) or NOBODY}> {record.at // MS} +0000"
+    message = write_message(applied.events, record, renewal=applied.only_renews)
+    if len(message.encode()) > MAX_MESSAGE:
+        raise UsageError("this is too much for one step of a ledger: do it in parts")
+    lines = [f"tree {tree}", *(f"parent {parent}" for parent in parents)]
+    return "\n".join([*lines, f"author {who}", f"committer {who}", "", message]).encode()
+
+
+def is_renewal(objects: GitObjects, version: str) -> bool:
+    """Whether a commit is a renewal that the next one may replace: it has one parent."""
+    commit = read_commit(objects, version)
+    return (
+        commit is not None
+        and len(commit.parent_ids) == 1
+        and commit.message.rstrip().endswith("\n" + RENEWAL)
+    )
+
+
+def decision(objects: GitObjects, version: str) -> str:
+    """The commit that none may replace: this one, or that before a renewal; ``""`` for none."""
+    commit = read_commit(objects, version)
+    if commit is None:
+        return ""
+    return commit.parent_ids[0] if is_renewal(objects, version) else version
+
+
+def write_message(events: Sequence[Event], record: StepRecord, *, renewal: bool) -> str:
+    """The message of a step: the same for whoever carries it out."""
+    first = _subject(events[0]) if events else "change"
+    more = f" and {len(events) - 1} more" if len(events) > 1 else ""
+    lines = [json.dumps(_fields(e), ensure_ascii=False) for e in events[:MAX_EVENTS]]
+    step = RENEWAL if renewal else DECISION
+    return "\n".join([first + more, "", *lines, "", OPERATIONS + write_step(record), step, ""])
+
+
+def operations_line(message: str) -> str | None:
+    """What a message says of the operations of its step; None where it does not say it."""
+    lines = (line for line in message.split("\n") if line.startswith(OPERATIONS))
+    return next((line.removeprefix(OPERATIONS) for line in lines), None)
+
+
+def _subject(event: Event) -> str:
+    what = f" {event.resource}" if event.resource else ""
+    scope = f" (scope {event.scope})" if event.scope not in (None, "*") else ""
+    return f"{event.kind.replace('_', ' ')}{what}{scope} by {event.by}"
+
+
+def _fields(event: Event) -> dict[str, object]:
+    return {key: value for key, value in event._asdict().items() if value is not None}
+
+
+def events_in(message: str) -> Iterator[Event]:
+    """The events that a commit's message tells, as far as they can be read."""
+    for line in message.splitlines():
+        if line.startswith("{") and (event := _event(line)):
+            yield event
+
+
+def _event(line: str) -> Event | None:
+    """An event of a line that anyone could have written; None for anything odd."""
+    try:
+        data: Any = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(data, dict) or not {"kind", "operation", "at", "by"} <= data.keys():
+        return None
+    known = {key: value for key, value in data.items() if key in Event._fields}
+    for key, value in known.items():
+        if key in ("at", "token"):
+            if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 10**18:
+                return None
+        elif (
+            not isinstance(value, str)
+            or len(value) > MAX_NOTE
+            or not value.replace("\n", "").replace("\t", "").isprintable()
+        ):
+            return None
+    return Event(**known) if known["at"] < 2 * 10**14 else None

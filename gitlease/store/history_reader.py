@@ -17,11 +17,9 @@ from gitlease.core.lease import Lease
 from gitlease.core.ledger import Damage, Header, Ledger
 from gitlease.core.outcome import Event
 from gitlease.git.objects import GitObjects, TreeEntry
-from gitlease.store.commit import LedgerCommit
 from gitlease.store.damage import CacheDamaged
 from gitlease.store.fields import BadRecord
-from gitlease.store.history import walk
-from gitlease.store.messages import events_in
+from gitlease.store.history import LedgerCommit, events_in, walk
 from gitlease.store.private_store import PrivateStore
 from gitlease.store.records import MAX_RECORD, lease_file, read_lease
 from gitlease.store.ref_store import GONE

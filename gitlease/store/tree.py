@@ -26,9 +26,9 @@ from gitlease.git.objects import (
     TreeEntry,
     read_tree,
 )
-from gitlease.store.commit import MAX_COMMIT, read_commit
 from gitlease.store.damage import CacheDamaged
 from gitlease.store.fields import BadRecord
+from gitlease.store.history import MAX_COMMIT, read_commit
 from gitlease.store.records import (
     FILE_NAME,
     HEADER_FILE,

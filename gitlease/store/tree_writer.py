@@ -18,8 +18,8 @@ from gitlease.git.objects import (
     read_tree,
     tree_bytes,
 )
-from gitlease.store.commit import commit_bytes, read_commit
 from gitlease.store.damage import CacheDamaged
+from gitlease.store.history import commit_bytes, read_commit
 from gitlease.store.records import (
     HEADER_FILE,
     NOTES,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gitlease.core.errors import NotARepository
 from gitlease.engine.ports import Clock
-from gitlease.git import libgit2
+from gitlease.git import run
 from gitlease.git.repository import Repository, discover
 from gitlease.git.system_clock import SystemClock
 
@@ -25,7 +25,7 @@ def judge_push(
     """
     from gitlease.server.receive import receive
 
-    libgit2.own_process()
+    run.is_own_process = True
     return receive(data, environ=environ, clock=clock or SystemClock())
 
 

@@ -17,7 +17,7 @@ from gitlease.engine.edges import EdgeRules, Edges
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.ports import Clock, Inbox, LastSeen, LedgerStore
 from gitlease.engine.transaction import PATIENCE
-from gitlease.git import libgit2
+from gitlease.git import run
 from gitlease.git.query import without_secrets
 from gitlease.git.repository import Repository, discover
 from gitlease.git.system_clock import SystemClock
@@ -266,7 +266,7 @@ def _edges(repository: Repository, settings: Settings, *, holder: str, state: st
 
 def own_process() -> None:
     """Say that this process serves nobody but gitlease, which lets it start faster."""
-    libgit2.own_process()
+    run.is_own_process = True
 
 
 def find_repository(directory: str = ".") -> Repository:

@@ -19,9 +19,8 @@ from gitlease.core.moves.operations import Barrier
 from gitlease.core.moves.step_record import StepRecord
 from gitlease.core.moves.transitions import Applied
 from gitlease.git.objects import BLOB, COMMIT, TREE, Absent, OtherKind, TooLarge
-from gitlease.store.commit import commit_bytes, read_commit
+from gitlease.store.history import commit_bytes, read_commit, write_message
 from gitlease.store.loose_objects import FEW, LooseObjects
-from gitlease.store.messages import write_message
 from gitlease.store.private_store import SHA1, SHA256, make_bare
 
 FORMATS = pytest.mark.parametrize("id_bytes", [SHA1, SHA256], ids=["sha1", "sha256"])

@@ -23,7 +23,7 @@ from gitlease.core.policy import DEFAULT_POLICY
 from gitlease.core.resources.resource import Resource, parse_resource
 from gitlease.git.objects import LibraryObjects
 from gitlease.git.system_clock import SystemClock
-from gitlease.store.messages import write_message
+from gitlease.store.history import write_message
 from gitlease.store.records import lease_file
 from gitlease.store.tree import read_ledger
 from gitlease.store.tree_writer import changed_files, write_tree
