@@ -40,7 +40,7 @@ OUTSIDE = (
     Mutant(
         "what a commit tells not compared",
         "server/step.py",
-        "if LibraryObjects(repo).read(version, COMMIT, MAX_COMMIT) != expected:",
+        "if objects.read(version, COMMIT, MAX_COMMIT) != expected:",
         "if not expected:",
         "S6",
         "tests/stories/test_server_stories.py::test_what_is_illegal_is_refused_with_its_rule",
@@ -88,7 +88,7 @@ OUTSIDE = (
     Mutant(
         "a decision replaced at the server",
         "server/ledger.py",
-        "            _check_replacement(repo, old, steps[0])\n",
+        "            _check_replacement(objects, old, steps[0])\n",
         "",
         "S1",
         "tests/stories/test_server_stories.py::test_what_is_illegal_is_refused_with_its_rule",

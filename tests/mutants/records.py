@@ -86,4 +86,12 @@ RECORDS = (
         "S9",
         "tests/store/test_git_hostile.py::test_two_records_of_one_resource",
     ),
+    Mutant(
+        "a spoilt object believed",
+        "store/loose_objects.py",
+        " or object_id(kind, data, len(id) // 2)[0] != id",
+        "",
+        "S10",
+        "tests/store/test_loose_objects.py::test_what_is_spoilt_is_absent",
+    ),
 )
