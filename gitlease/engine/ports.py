@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
@@ -190,6 +190,12 @@ class LedgerStore(Protocol):
         """The version at the remote's ref now, None for no ref: what is known stays as it is.
 
         One connection, which brings no objects.
+        """
+
+    def turn(self, layers: Sequence[str]) -> AbstractContextManager[object]:
+        """Keeps other processes of this clone from changing these ledgers meanwhile, for a while.
+
+        It only saves work: who waits knows what the one before it did, and needs no second try.
         """
 
     def mark(self, layer: str) -> str:

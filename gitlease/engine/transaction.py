@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 
 from gitlease.core.errors import (
     Denied,
@@ -122,6 +123,17 @@ class Transaction:
         ``send`` does the swap where something else goes along with it: then it counts as done
         whenever it lands, since whoever comes late is refused by the ledger itself.
         """
+        # What goes along may be much, and take long: nobody is kept waiting for that.
+        with self._store.turn(layers) if send is None else nullcontext():
+            return self._carried_out(layers, decide, what, send)
+
+    def _carried_out(
+        self,
+        layers: Sequence[str],
+        decide: Callable[[Mapping[str, Snapshot]], Mapping[str, Decided]],
+        what: str,
+        send: Callable[[Prepared], Swapped] | None,
+    ) -> Mapping[str, Step]:
         began, tries = self._clock.now(), 0
         heads, fresh = dict[str, Snapshot](), set[str]()
         for layer in layers:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 from gitlease.core.errors import GitleaseError
@@ -56,6 +57,9 @@ class MemoryStore:
     def peek(self, layer: str) -> str | None:
         self._ask()
         return self.mark(layer) or None
+
+    def turn(self, layers: Sequence[str]) -> AbstractContextManager[object]:
+        return nullcontext()
 
     def mark(self, layer: str) -> str:
         return self.heads[layer][0] if layer in self.heads else ""

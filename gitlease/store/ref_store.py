@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from gitlease.core.errors import AnotherLedger, Denied, HeadGone, Invalid, Rollback, Unavailable
@@ -122,6 +123,12 @@ class RefLedgerStore:
 
     def peek(self, layer: str) -> str | None:
         return self._repaired(lambda: self._refs.peek(layer))
+
+    def turn(self, layers: Sequence[str]) -> AbstractContextManager[object]:
+        stack = ExitStack()
+        for layer in sorted(layers):  # in one order, or two could wait for each other
+            stack.enter_context(self._heads.state(layer).turn())
+        return stack
 
     def mark(self, layer: str) -> str:
         return self._heads.state(layer).mark()

@@ -8,6 +8,7 @@ the very code of the git store.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 from gitlease.core.ledger import Ledger
 from gitlease.core.outcome import Event
@@ -38,6 +39,9 @@ class MemoryState(StateFolder):
         self._known: Known | None = None
         self._shown: dict[str, None] = {}
         self._pending: dict[str, Pending] = {}
+
+    def turn(self) -> AbstractContextManager[object]:
+        return nullcontext()  # whatever holds with turns holds without
 
     def load(self) -> Known | None:
         return self._known
