@@ -158,7 +158,8 @@ class Pending:
     """An operation whose outcome was not known when its command ended.
 
     ``at`` is the instant of its decision, from which the records count that it wrote of
-    ``resources``, whoever finds them in the ledger, and when.
+    ``resources``, whoever finds them in the ledger, and when. ``decision``: history keeps it for
+    ever, as no renewal is.
     """
 
     operations: tuple[str, ...]
@@ -169,6 +170,7 @@ class Pending:
     what: str
     at: Instant | None = None
     resources: tuple[str, ...] = ()
+    decision: bool = False
 
 
 class LedgerStore(Protocol):

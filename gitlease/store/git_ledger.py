@@ -114,6 +114,9 @@ class GitRefs:
     ) -> tuple[tuple[str, tuple[Event, ...]], ...]:
         return history.read_steps(self._objects(version), earlier, version, limit)
 
+    def operations(self, earlier: str, version: str) -> frozenset[str] | None:
+        return history.read_operations(self._objects(version), earlier, version)
+
     def keep(self, layer: str, version: str) -> None:
         store = self._stores.of(version)
         # In a store made anew since, a ref would vouch for objects that are not there.

@@ -15,7 +15,7 @@ from typing import Any
 from gitlease.core.errors import UsageError
 from gitlease.core.frozen import dataclass
 from gitlease.core.instant import MS
-from gitlease.core.moves.operation_json import write_step
+from gitlease.core.moves.operation_json import BadStep, read_step, write_step
 from gitlease.core.moves.operations import MAX_NOTE
 from gitlease.core.moves.step_record import StepRecord
 from gitlease.core.moves.transitions import Applied
@@ -111,6 +111,26 @@ def read_steps(
             break
         found.append((commit.id, tuple(events_in(commit.message))))
     return ()
+
+
+def read_operations(objects: GitObjects, earlier: str, version: str) -> frozenset[str] | None:
+    """The ids of the operations after an earlier commit (``""``: of all), up to another.
+
+    A renewal that was replaced since counts from the decision before it. None where the way from
+    one to the other cannot be found, or a step does not tell its operations.
+    """
+    ends, found = {earlier, decision(objects, earlier)} if earlier else set[str](), set[str]()
+    for commit in walk(objects, version):
+        if commit.id in ends:
+            return frozenset(found)
+        try:
+            step = read_step(operations_line(commit.message) or "")
+        except BadStep:
+            return None
+        found.update(operation.id for operation in step.operations)
+        if not commit.parent_ids:
+            return None if earlier else frozenset(found)
+    return None
 
 
 def walk(objects: GitObjects, version: str) -> Iterator[LedgerCommit]:

@@ -89,6 +89,12 @@ class Refs(Protocol):
         Nothing where there are more, or the earlier one is not on the way.
         """
 
+    def operations(self, earlier: str, version: str) -> frozenset[str] | None:
+        """The ids of the operations that history has after an earlier version, up to another.
+
+        None where it does not lead from one to the other, or does not tell them all.
+        """
+
     def keep(self, layer: str, version: str) -> None:
         """Keep the objects of a known head."""
 
@@ -193,7 +199,7 @@ class RefLedgerStore:
             self._heads.state(layer).remove_pending(_pending(prepared, layer))
 
     def settle(self, pending: Pending, head: Snapshot) -> Fate:
-        fate = _fate(pending, head)
+        fate = self._fate(pending, head)
         if fate is not Fate.UNDECIDED:
             self._heads.state(pending.layer).remove_pending(pending)
         return fate
@@ -289,6 +295,19 @@ class RefLedgerStore:
             )
         return self._read_back(prepared, pushed, work)
 
+    def _fate(self, pending: Pending, head: Snapshot) -> Fate:
+        """What became of a change, by the ring of the head, and by history where that is short."""
+        if head.ledger is None or head.version == pending.expected:
+            return Fate.UNDECIDED
+        fate = head.ledger.header.fate(pending.operations, pending.base_revision)
+        if fate is not Fate.UNKNOWN:
+            return fate
+        told = self._repaired(lambda: self._refs.operations(pending.expected, head.version))
+        if told is not None and told.intersection(pending.operations):
+            return Fate.APPLIED
+        # A renewal that is not in history any more may have been there.
+        return Fate.LOST if told is not None and pending.decision else Fate.UNKNOWN
+
     def _adopted(self, prepared: Prepared) -> dict[str, Snapshot]:
         heads = {}
         for layer, change in prepared.changes.items():
@@ -313,7 +332,7 @@ class RefLedgerStore:
                     said = f"the push was refused: {pushed.detail}"
                     error.hints = (*pushed.hints, said, *error.hints)
                 raise
-            fates.add(_fate(_pending(prepared, layer), heads[layer]))
+            fates.add(self._fate(_pending(prepared, layer), heads[layer]))
         # The refs move together or not at all; what one of them knows holds for all.
         order = (Fate.APPLIED, Fate.UNKNOWN, Fate.LOST, Fate.UNDECIDED)
         fate = next(f for f in order if f in fates)
@@ -332,12 +351,6 @@ class RefLedgerStore:
         )
 
 
-def _fate(pending: Pending, head: Snapshot) -> Fate:
-    if head.ledger is None or head.version == pending.expected:
-        return Fate.UNDECIDED
-    return head.ledger.header.fate(pending.operations, pending.base_revision)
-
-
 def _operations(prepared: Prepared) -> set[str]:
     return {op for change in prepared.changes.values() for op in change.operations}
 
@@ -354,6 +367,7 @@ def _pending(prepared: Prepared, layer: str) -> Pending:
         what=change.what,
         at=change.at,
         resources=_resources(change),
+        decision=not change.renewal,
     )
 
 

@@ -169,6 +169,7 @@ class StateFolder:
             "at": None if pending.at is None else _pair(pending.at),
             "boot_id": None if pending.at is None else pending.at.boot_id,
             "resources": list(pending.resources),
+            "decision": pending.decision,
         }
         try:
             os.makedirs(os.path.join(self.path, "pending"), exist_ok=True)
@@ -221,6 +222,7 @@ class StateFolder:
                         what=str(data["what"]),
                         at=_decided(data),
                         resources=tuple(str(x) for x in data.get("resources", ())),
+                        decision=data.get("decision") is True,
                     )
                 )
             except (LookupError, TypeError, ValueError, OverflowError):

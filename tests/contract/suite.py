@@ -879,14 +879,31 @@ class LedgerStoreContract:
         assert place.store(1).settle(pending, place.store(1).fetch(LAYER)) is Fate.LOST
         assert list(place.store(1).pending(LAYER)) == []
 
-    def test_what_the_ring_has_forgotten_is_unknown(self, place: Place) -> None:
+    @pytest.mark.parametrize("lands", [True, False], ids=["lands", "does not land"])
+    @pytest.mark.parametrize("renews", [True, False], ids=["renewal", "decision"])
+    def test_what_the_ring_has_forgotten_is_in_history(
+        self, place: Place, lands: bool, renews: bool
+    ) -> None:
         act(place, 1, claim(JO))
-        place.store(1).keep_pending(prepare(place, 1, renew(JO)))
+        prepared = prepare(place, 1, renew(JO) if renews else claim(JO, "F002"))
+        if lands:
+            place.store(1).swap(prepared)
+        place.store(1).keep_pending(prepared)
         for _ in range(3):
             act(place, 2, *(Barrier(id=fresh(), actor=KIM) for _ in range(MAX_STEP)))
         (pending,) = place.store(1).pending(LAYER)
-        assert place.store(1).settle(pending, place.store(1).fetch(LAYER)) is Fate.UNKNOWN
+        lost = Fate.UNKNOWN if renews else Fate.LOST  # a renewal may have been replaced
+        fate = place.store(1).settle(pending, place.store(1).fetch(LAYER))
+        assert fate is (Fate.APPLIED if lands else lost)
         assert list(place.store(1).pending(LAYER)) == []
+
+    def test_the_first_step_of_all_is_in_history(self, place: Place) -> None:
+        prepared = prepare(place, 1, claim(JO))
+        place.store(1).keep_pending(prepared)
+        for _ in range(3):
+            act(place, 2, *(Barrier(id=fresh(), actor=KIM) for _ in range(MAX_STEP)))
+        (pending,) = place.store(1).pending(LAYER)
+        assert place.store(1).settle(pending, place.store(1).fetch(LAYER)) is Fate.LOST
 
     def test_pending_changes_of_several_processes_are_all_kept(self, place: Place) -> None:
         act(place, 1, claim(JO))

@@ -180,10 +180,18 @@ LEDGERS = (
     Mutant(
         "silence taken for a loss",
         "store/ref_store.py",
-        "        return Fate.UNDECIDED\n    return head.ledger",
-        "        return Fate.LOST\n    return head.ledger",
+        "            return Fate.UNDECIDED\n        fate = head.ledger",
+        "            return Fate.LOST\n        fate = head.ledger",
         "S6",
         "tests/simulation/test_exhaustive.py::test_nothing_is_found_where_all_rules_are_on",
+    ),
+    Mutant(
+        "a renewal that history forgot called lost",
+        "store/ref_store.py",
+        "if told is not None and pending.decision else",
+        "if told is not None else",
+        "S6",
+        "tests/contract/test_memory.py::TestMemoryStore::test_what_the_ring_has_forgotten_is_in_history",
     ),
     Mutant(
         "that it was sent is forgotten",

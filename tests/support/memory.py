@@ -155,6 +155,15 @@ class MemoryRefs:
             version = step.parent
         return tuple(reversed(found)) if version in ends else ()
 
+    def operations(self, earlier: str, version: str) -> frozenset[str] | None:
+        ends, found = {earlier, self.decision(earlier) if earlier else ""}, set[str]()
+        while version and version not in ends:
+            step = self._remote.steps[version]
+            ring = step.header.ring
+            found |= {x.operation for x in ring if x.revision == step.header.revision}
+            version = step.parent
+        return frozenset(found) if version in ends else None
+
     def keep(self, layer: str, version: str) -> None:
         """Nothing is ever lost here."""
 
