@@ -25,7 +25,7 @@ from gitlease.core.errors import (
 )
 from gitlease.core.expiry import Moment
 from gitlease.core.frozen import dataclass
-from gitlease.core.instant import Instant
+from gitlease.core.instant import MS, Instant
 from gitlease.core.lease import Actor, Lease, State
 from gitlease.core.ledger import Fate, Ledger
 from gitlease.core.moves.operations import Barrier, Create, Operation
@@ -46,8 +46,12 @@ from gitlease.engine.ports import (
 )
 
 PATIENCE = 60.0  # seconds for which a contended or undecided change is tried again
-FIRST_PAUSE = 0.02
+FIRST_PAUSE = 0.02  # before what was refused is sent again the same
 LONGEST_PAUSE = 2.0
+SHORTEST_TRY = 0.005
+LONGEST_PASS = 10.0
+PASSING = 4  # tries of others for which a new one waits at most
+HALVED = 8  # tries after which it waits half as long
 SAME_AGAIN = 2  # times an undecided change is pushed again
 BUSY_AGAIN = 30  # times it is, while others hold the lock of the ref
 
@@ -135,6 +139,7 @@ class Transaction:
         send: Callable[[Prepared], Swapped] | None,
     ) -> Mapping[str, Step]:
         began, tries = self._clock.now(), 0
+        at = began  # when this try began
         heads, fresh = dict[str, Snapshot](), set[str]()
         for layer in layers:
             heads[layer] = self._known(layer, fresh)
@@ -152,12 +157,13 @@ class Transaction:
                 raise
             except HeadGone:
                 tries += 1
-                self._pause(tries, began, what)
+                self._pause(tries, began, at, what)
                 stale = list(layers)
             except GitleaseError:
                 if not stale:
                     raise
             if stale:
+                at = self._clock.now()
                 heads |= {layer: self._store.fetch(layer) for layer in stale}
                 fresh.update(stale)
                 continue
@@ -166,7 +172,10 @@ class Transaction:
                 fresh.update(swapped.heads)
                 if swapped.fate is not Fate.APPLIED:
                     tries += 1
-                    self._pause(tries, began, what)
+                    waited = self._pause(tries, began, at, what)
+                    at = self._clock.now()
+                    if waited:  # others will have come first
+                        heads = {layer: self._store.fetch(layer) for layer in layers}
                     continue
             for step in changed.values() if send is None else ():
                 self._check_in_time(step.applied, step.moment)
@@ -290,7 +299,8 @@ class Transaction:
                         conflicts=(lease,),
                     )
 
-    def _pause(self, tries: int, began: Instant, what: str) -> None:
+    def _pause(self, tries: int, began: Instant, at: Instant, what: str) -> bool:
+        """Let others pass for a while (see ``pause_after``), and say whether it did."""
         if self._late(began):
             raise Unavailable(
                 f"{what} was overtaken {tries} times in {self._patience:.0f}s: "
@@ -298,7 +308,12 @@ class Transaction:
                 hints=("try again in a moment",),
             )
         with doing(f"{what}: others were faster {tries} times, trying again"):
-            self._clock.sleep(self._jitter(tries))
+            now = self._clock.now()
+            lasted, age = at.elapsed_at_most(now) / MS, began.elapsed_at_most(now) / MS
+            pause = pause_after(tries, lasted, age, self._dice)
+            if pause:
+                self._clock.sleep(pause)
+        return pause > 0
 
     def _jitter(self, tries: int) -> float:
         """Full jitter below a doubling ceiling: whoever lost last must not lose always."""
@@ -307,6 +322,20 @@ class Transaction:
 
     def _late(self, began: Instant) -> bool:
         return began.elapsed_at_most(self._clock.now()) > self._patience * 1_000
+
+
+def pause_after(tries: int, lasted: float, age: float, dice: random.Random) -> float:
+    """For how many seconds to let others pass after so many tries were overtaken.
+
+    ``lasted`` is the time that the last of them took, and ``age`` that since the first one began:
+    the older, the shorter, so that who has tried longest comes first and nobody starves. 0 for at
+    once, on what was just read, which is newest now; after a pause it is to be read anew.
+    """
+    if tries <= 1:
+        return 0.0
+    lasted = max(SHORTEST_TRY, lasted)
+    pause = dice.uniform(0.0, lasted * PASSING * HALVED / (HALVED + age / lasted))
+    return 0.0 if pause < lasted / 2 else min(LONGEST_PASS, pause)
 
 
 def with_views(
