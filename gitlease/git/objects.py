@@ -173,7 +173,7 @@ class PipedObjects:
         process, self._process = self._process, None
         if process is not None:
             process.kill()
-            with process, contextlib.suppress(OSError):
+            with contextlib.suppress(OSError), process:
                 pass  # its pipes are closed, and it is waited for
 
 
