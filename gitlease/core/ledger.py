@@ -16,10 +16,11 @@ from gitlease.core.errors import Invalid
 from gitlease.core.frozen import dataclass, field, replace
 from gitlease.core.holder import person_key
 from gitlease.core.lease import Lease, LeaseKey, lease_key, same_person
-from gitlease.core.policy import Policy
+from gitlease.core.policy import Issues, Policy, issue_resource
 from gitlease.core.resources.resource import Resource
 
 FORMAT = 2
+NEWEST_FORMAT = 3  # where the policy has what clients of format 2 would drop
 RING_SIZE = 128
 MAX_STEP = 64  # operations of one step: two whole steps at least stand in the ring
 NOTES_KEPT = 20
@@ -211,13 +212,19 @@ class Ledger:
     records: Records
     changes: Changes = field(default_factory=Changes)
 
+    def spelt(self, resource: Resource) -> Resource:
+        """The resource as the ledger's policy has it spelt: the number of an issue, say."""
+        issues = self.header.policy.issues
+        return resource if issues is Issues.NONE else issue_resource(resource, issues)
+
     def leases_of(self, resource: Resource) -> list[Lease]:
         """The records of a resource, any scope, in the order of their scopes."""
+        resource = self.spelt(resource)
         return self._as_changed(self.records.of(resource), lambda x: x.resource == resource)
 
     def lease(self, resource: Resource, scope: str) -> Lease | None:
         """The record of one scope of a resource; None where there is none."""
-        key = lease_key(resource, scope)
+        key = lease_key(self.spelt(resource), scope)
         return next((x for x in self.leases_of(resource) if x.key == key), None)
 
     def leases_with_paths(self) -> list[Lease]:
@@ -234,6 +241,7 @@ class Ledger:
         return [x for x in self.records.every() if isinstance(x, Damage)]
 
     def notes(self, resource: Resource) -> tuple[Note, ...]:
+        resource = self.spelt(resource)
         changed = self.changes.notes.get(resource.key)
         return self.records.notes(resource) if changed is None else changed[1]
 
@@ -243,6 +251,7 @@ class Ledger:
 
     def tickets(self, resource: Resource) -> tuple[Ticket, ...]:
         """Who waits for a resource; what cannot be read of it stands in nobody's way."""
+        resource = self.spelt(resource)
         changed = self.changes.tickets.get(resource.key)
         if changed is not None:
             return changed[1]

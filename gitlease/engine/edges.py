@@ -14,10 +14,11 @@ from typing import TypeVar
 from gitlease.core.edge import Assignee, EdgeEdit, People, Progress, Task
 from gitlease.core.errors import Invalid, NotFound, PolicyRefused
 from gitlease.core.frozen import dataclass, field, replace
+from gitlease.core.policy import reads_as_issue
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import Resource
 from gitlease.engine.answers import ClaimOptions
-from gitlease.engine.ports import TaskChange, TaskFiles, TaskList
+from gitlease.engine.ports import TaskChange, TaskFiles, TaskList, TaskProblem
 
 T = TypeVar("T", bound=Hashable)
 NEAR = 3  # names shown for one that is unknown
@@ -312,6 +313,18 @@ def find_task(known: TaskList, resource: Resource, *, lenient: bool = False) -> 
     return found
 
 
+def without_numbers(found: TaskList) -> TaskList:
+    """The tasks of a ledger whose names are a host's issues: none has an id like one of these."""
+    good = tuple(t for t in found.tasks if not reads_as_issue(t.resource.text))
+    bad = (t for t in found.tasks if reads_as_issue(t.resource.text))
+    problems = (TaskProblem(t.file, _number(t), frozenset({t.resource.key})) for t in bad)
+    return replace(found, tasks=good, problems=(*found.problems, *problems))
+
+
+def _number(task: Task) -> str:
+    return f"{task.file}:{task.line}: the id {task.resource} reads as the number of an issue"
+
+
 @dataclass(frozen=True, slots=True)
 class _Known:
     """The tasks of a command, and whether names must be tasks."""
@@ -326,6 +339,11 @@ class _Known:
         """The refusal of a name that is no task, with those that are like it."""
         from difflib import get_close_matches
 
+        for task in self.found.tasks if resource.text.startswith("#") else ():
+            id = task.resource.text
+            if reads_as_issue(id) and f"#{id.rpartition('-')[2]}" == resource.text:
+                hint = "give the task another id: T12 for 12, say"
+                return NotFound(_number(task), resource=resource.text, hints=(hint,))
         ids = {t.resource.key: t for t in self.found.tasks}
         near = get_close_matches(resource.key, ids, n=NEAR, cutoff=0.6)
         hints = (

@@ -15,9 +15,10 @@ from gitlease.core.moves.operations import (
     SetPolicy,
 )
 from gitlease.core.moves.step_record import Decided
-from gitlease.core.policy import Issues, reads_as_issue
+from gitlease.core.policy import Issues
 from gitlease.core.resources.resource import Resource
 from gitlease.engine.answers import Answer, Reading
+from gitlease.engine.edges import without_numbers
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.ports import Prepared, Snapshot, Swapped
 from gitlease.engine.stepping import change
@@ -66,13 +67,11 @@ def set_policy(session: LedgerSession, changes: dict[str, str]) -> Answer:
 
 def _check_tasks(session: LedgerSession) -> None:
     """UsageError for a task file whose id reads as an issue: one would be taken for the other."""
-    for task in session.edges.files.read().tasks:
-        if reads_as_issue(task.resource.text):
-            raise UsageError(
-                f"{task.file}:{task.line}: the id {task.resource} reads as the number of an issue",
-                resource=task.resource.text,
-                hints=("give such tasks other ids first: T12 for 12, say",),
-            )
+    found = session.edges.files.read()
+    for problem in without_numbers(replace(found, problems=())).problems:
+        raise UsageError(
+            problem.message, hints=("give such tasks other ids first: T12 for 12, say",)
+        )
 
 
 def confirm(session: LedgerSession, *, rolled_back: bool = False) -> Reading:

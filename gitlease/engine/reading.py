@@ -6,11 +6,13 @@ from collections.abc import Sequence
 
 from gitlease.core.errors import Invalid
 from gitlease.core.frozen import replace
+from gitlease.core.lease import State
 from gitlease.core.ledger import Ledger
+from gitlease.core.moves.conflicts import rivals_of
 from gitlease.core.moves.tickets import line
 from gitlease.core.outcome import Event
 from gitlease.core.resources.pattern import fold
-from gitlease.core.resources.resource import Resource
+from gitlease.core.resources.resource import WHOLE, Resource
 from gitlease.engine.answers import Reading
 from gitlease.engine.ledger_session import LedgerSession, Look
 from gitlease.engine.notices import of_damage, unreadable_line
@@ -54,8 +56,12 @@ def read_leases(
 def _of_resource(
     session: LedgerSession, head: Snapshot, ledger: Ledger, resource: Resource
 ) -> Reading:
+    leases = ledger.leases_of(resource)
+    if resource.is_path:  # whoever holds what it lies in, or a part of it, has it too
+        rivals = rivals_of(ledger, resource, WHOLE, ())
+        leases += [x for x in rivals if x.resource != resource and x.state is State.ACTIVE]
     return Reading(
-        leases=session.views_in(head, ledger.leases_of(resource)),
+        leases=session.views_in(head, leases),
         notes=ledger.notes(resource),
         waiting=line(ledger.tickets(resource), session.clock.now().wall_ms),
         warnings=unreadable_line(ledger, resource),
@@ -99,12 +105,12 @@ def read_log(
     ``since``, in wall-clock milliseconds: only what its writers say happened then or later.
     """
 
-    def ask(_head: Snapshot) -> Sequence[Event]:
+    def ask(head: Snapshot) -> Sequence[Event]:
         events: Sequence[Event] = session.store.history(
             session.layer, limit if resource is None and since is None else WHOLE_HISTORY
         )
         if resource is not None:
-            wanted = fold(resource.text)
+            wanted = fold((head.ledger.spelt(resource) if head.ledger else resource).text)
             events = [e for e in events if fold(e.resource or "") == wanted]
         return [e for e in events if since is None or e.at >= since][:limit]
 

@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from gitlease.core.work_push import WorkPush
 
 
+OTHER_FORMAT = "other-format"  # in the folder of a place: its objects are not like the clone's
+
+
 def git_ledger_store(
     remote: Remote,
     *,
@@ -55,7 +58,9 @@ def git_ledger_store(
     is that of each call of git, in seconds, and ``on_move`` is called when a known head has become
     another one.
     """
-    refs = GitRefs(remote, PrivateStores(stores, id_bytes), state, prefix, time_limit)
+    marker = os.path.join(os.path.dirname(state("global")), OTHER_FORMAT)
+    kept = PrivateStores(stores, id_bytes, marker=marker)
+    refs = GitRefs(remote, kept, state, prefix, time_limit)
     heads = Heads(refs, lambda x: StateFolder(state(x), on_move=on_move), clock, place)
     return RefLedgerStore(refs, heads, place=place, warnings=warnings)
 

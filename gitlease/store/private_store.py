@@ -241,12 +241,16 @@ class PrivateStore:
 class PrivateStores:
     """The private stores of a clone: one for each format of ids that its ledgers' remotes have."""
 
-    def __init__(self, folder: str, id_bytes: int = SHA1) -> None:
-        """``id_bytes`` are what to try first where none of the stores is there yet."""
+    def __init__(self, folder: str, id_bytes: int = SHA1, *, marker: str | None = None) -> None:
+        """``id_bytes`` are those of the remote, or the others where there is a file ``marker``.
+
+        That is for a remote which turned out to have these.
+        """
         paths = [os.path.join(folder, name) for name in PRIVATE_STORES]
         self._stores = {n: PrivateStore(x, n) for n, x in zip((SHA1, SHA256), paths, strict=True)}
-        there = [n for n, store in self._stores.items() if os.path.isdir(store.path)]
-        self._id_bytes = there[0] if len(there) == 1 else id_bytes
+        self._marker = marker
+        other = marker is not None and os.path.lexists(marker)
+        self._id_bytes = SHA1 + SHA256 - id_bytes if other else id_bytes
 
     @property
     def usual(self) -> PrivateStore:
@@ -258,9 +262,15 @@ class PrivateStores:
         return self._stores.get(len(version) // 2, self.usual)
 
     def switch(self) -> None:
-        """Take the other format, as the remote does."""
+        """Take the other format, as the remote does, and remember that."""
         wrong = self.usual
-        self._id_bytes = SHA256 if self._id_bytes == SHA1 else SHA1
+        self._id_bytes = SHA1 + SHA256 - self._id_bytes
+        with contextlib.suppress(OSError):  # or it is found out anew
+            if self._marker is not None and os.path.lexists(self._marker):
+                os.unlink(self._marker)
+            elif self._marker is not None:
+                os.makedirs(os.path.dirname(self._marker), exist_ok=True)
+                replace_file(self._marker, b"")
         if not os.path.isdir(os.path.join(wrong.path, "refs", "known")):
             remove(wrong.path)  # it was made only to find that out
             wrong.reopen()

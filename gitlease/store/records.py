@@ -29,6 +29,7 @@ from gitlease.core.lease import Lease, State
 from gitlease.core.ledger import (
     ENDS_TOLD,
     FORMAT,
+    NEWEST_FORMAT,
     NOTES_KEPT,
     NOTICES_KEPT,
     RING_SIZE,
@@ -313,21 +314,23 @@ def write_header(header: Header) -> bytes:
     for key in ("abandoned_after", "issues"):
         if getattr(header.policy, key) == getattr(DEFAULT_POLICY, key):
             del values["policy"][key]
-    return write_plain({"format": FORMAT, "id": header.ledger_id, **values})
+    form = FORMAT if header.policy.issues is Issues.NONE else NEWEST_FORMAT
+    return write_plain({"format": form, "id": header.ledger_id, **values})
 
 
 def read_header(data: bytes) -> Header:
     """The header; Invalid when the ledger is damaged or of a newer format than this gitlease."""
     # A newer format may use what this one refuses, so it is looked for before anything is parsed.
     newer = _FORMAT_LINE.search(data[:4_096])
-    if newer is not None and int(newer[1]) > FORMAT:
+    if newer is not None and int(newer[1]) > NEWEST_FORMAT:
         raise Invalid(
-            f"the ledger has format {int(newer[1])}; this gitlease knows formats up to {FORMAT}",
+            f"the ledger has format {int(newer[1])}; "
+            f"this gitlease knows formats up to {NEWEST_FORMAT}",
             hints=("upgrade gitlease: pip install --upgrade gitlease",),
         )
     try:
         fields = read_fields(data, MAX_HEADER)
-        number(least=1, most=FORMAT).read("format", fields.get("format"))
+        number(least=1, most=NEWEST_FORMAT).read("format", fields.get("format"))
         ledger_id = text(64).read("id", fields.get("id"))
         header: Header = _HEADER.read(fields, ledger_id=ledger_id)
         if wrong := header.policy.problem():

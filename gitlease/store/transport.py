@@ -50,7 +50,9 @@ _HINT = re.compile(r"(?:gitlease: )?hint: *(.+)")
 _ALONG_WITH = ("[rejected] (atomic push failed", "[remote rejected] (atomic ")
 # What the receiving git on this machine says before it has offered anything to be updated.
 _NO_REPOSITORY = "does not appear to be a git repository"
-_OTHER_FORMAT = r"(?i)mismatched algorithms|object.format|hash algorithm"
+_OTHER_FORMAT = (  # the last of an empty repository
+    r"(?i)mismatched algorithms|object.format|hash algorithm|unexpected capabilities\^\{\}"
+)
 _STORE = (
     r"(?im)^(?:fatal|error): (?:not a git repository|bad object|bad config|loose object .* corrupt"
     r"|unable to read|unknown repository extension|cannot read |object file .* is empty"

@@ -21,7 +21,7 @@ from gitlease.store.ref_store import Pushed
 from gitlease.store.transport import is_far, read_push
 
 # What git finds missing at the other end before it sends anything.
-UNABLE = re.compile(r"(?m)^fatal: the receiving end (does not support [a-z -]+)")
+UNABLE = re.compile(r"(?m)^fatal: the receiving end (does not support [a-z' -]+)")
 _SENT_BY_CONFIG = "push.pushOption in git config sends some: git -c push.pushOption= lease push"
 _ALTERNATES = "GIT_ALTERNATE_OBJECT_DIRECTORIES"
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from gitlease.git.plain_yaml import NotPlain, Plain, read_own, read_plain
 
-FORMATS = (1, 2)
+FORMATS = (1, 2, 3)  # the third has a policy that clients of the second would drop
 EPOCH_SIZE = 10**12  # tokens of one epoch
 WHOLE = "*"
 HEADER_FIELDS = ("format", "id", "revision", "epoch", "sequence", "policy", "digest", "ring")

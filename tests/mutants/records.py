@@ -8,8 +8,8 @@ RECORDS = (
     Mutant(
         "a newer format read",
         "store/records.py",
-        "if newer is not None and int(newer[1]) > FORMAT:",
-        "if newer is None and FORMAT < 0:",
+        "if newer is not None and int(newer[1]) > NEWEST_FORMAT:",
+        "if newer is None and NEWEST_FORMAT < 0:",
         "S9",
         "tests/store/test_git_hostile.py::test_a_newer_format_may_use_what_this_one_refuses",
     ),

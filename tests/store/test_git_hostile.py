@@ -598,10 +598,10 @@ def test_a_bad_header_is_refused_whole(
 
 
 def test_a_newer_format_says_upgrade(bare: Path, leases: Leases) -> None:
-    place(bare, {"ledger.yaml": b"format: 3\nwhatever: {is: new}\n"})
+    place(bare, {"ledger.yaml": b"format: 4\nwhatever: {is: new}\n"})
     error = refused(lambda: leases.claim("F001"))
     assert isinstance(error, Invalid)
-    assert "format 3" in error.message
+    assert "format 4" in error.message
     assert any("upgrade" in hint for hint in error.hints)
 
 

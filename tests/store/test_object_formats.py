@@ -150,3 +150,18 @@ def test_a_server_judges_ledgers_of_sha256(sha256: Remote, tmp_path: Path) -> No
     refused = run_git(jo.clone, "push", "-q", "-f", "origin", f"{forged}:refs/gitlease/global")
     assert "gitlease" in refused.stderr
     assert git(sha256.bare, "rev-parse", "refs/gitlease/global") == tip
+
+
+def test_a_local_ledger_and_an_empty_remote_of_the_older_format(
+    sha256: Remote, tmp_path: Path, servers: Servers
+) -> None:
+    ada = desk(sha256, tmp_path, "ada")
+    ada.document("claim", "F001")
+    for _ in range(2):
+        assert ada.document("claim", "F002", "--local")["leases"][0]["resource"] == "F002"
+    git(tmp_path, "init", "-q", "--bare", str(tmp_path / "empty.git"))
+    git(ada.clone, "remote", "add", "one", str(tmp_path / "empty.git"))
+    for expected in ("claimed", "renewed"):
+        assert ada.document("claim", "F003", "--remote", "one")["status"] == expected
+    assert ada.document("claim", "F001")["status"] == "renewed"
+    assert stores(ada) == sorted(STORES)

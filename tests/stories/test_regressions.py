@@ -15,6 +15,7 @@ from support.fences import clean_env
 from support.ledgers import door
 from support.remotes import Remote
 from support.repos import git
+from support.running import Desk
 
 from gitlease.core.errors import LeaseHeld, Rollback, UsageError
 from gitlease.git.query import without_secrets
@@ -265,3 +266,12 @@ def test_what_was_killed_while_it_was_written_down_is_not_a_change(clones: Clone
     (pending / "op-1.json.123.tmp").write_text(json.dumps(half), encoding="utf-8")
     for _ in range(2):
         assert "F9" not in cli(one, "list").stderr
+
+
+def test_what_lies_in_a_held_folder_is_not_shown_as_free(jo: Desk, kim: Desk) -> None:
+    kim.document("claim", "src/**")
+    for path in ("src/zzz", "src/", "/**"):
+        (shown,) = jo.document("show", path)["leases"]
+        assert (shown["resource"], shown["holder"]) == ("src/**", "w2@example.com")
+        assert "is free" not in jo.ask("show", path).stdout
+    assert jo.document("show", "docs/x")["leases"] == []

@@ -77,7 +77,7 @@ def set_policy(ledger: Ledger, op: SetPolicy, moment: Moment) -> tuple[Ledger, O
     if after.issues is not before.issues:
         from gitlease.core.moves.spelling import check_spelt
 
-        check_spelt(ledger, after.issues)
+        check_spelt(ledger, before.issues, after.issues)
     if after.admins != before.admins and after.admins and not after.is_admin(op.actor.holder):
         raise PolicyRefused(
             f"the admins must include yourself, {op.actor.holder}",

@@ -13,7 +13,7 @@ from gitlease.core.errors import PolicyRefused, UsageError
 from gitlease.core.frozen import replace, said_of
 from gitlease.core.ledger import Ledger
 from gitlease.core.moves.operations import Grant, Operation, Retirement
-from gitlease.core.policy import Issues, Policy, issue_resource
+from gitlease.core.policy import Issues, Policy, issue_resource, reads_as_issue
 from gitlease.core.resources.resource import Resource
 
 _SHOWN = 5
@@ -32,16 +32,20 @@ def check_spelling(operation: Operation, policy: Policy) -> None:
             raise UsageError(f"{named} is the issue {right} in this ledger", resource=named.text)
 
 
-def check_spelt(ledger: Ledger, host: Issues) -> None:
-    """PolicyRefused where the ledger has records of issues in another spelling than a host's."""
-    found = (x.resource for x in ledger.every_lease())
-    names = list(dict.fromkeys(x.text for x in found if issue_resource(x, host) != x))
+def check_spelt(ledger: Ledger, was: Issues, host: Issues) -> None:
+    """PolicyRefused where a record's name would be another resource by another host's spellings."""
+    found = dict.fromkeys(x.resource for x in ledger.every_lease())
+    names = [
+        x.text
+        for x in found
+        if reads_as_issue(x.text) and (was is not Issues.NONE or issue_resource(x, host) != x)
+    ]
     if names:
         more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
         raise PolicyRefused(
-            f"the ledger has records of {', '.join(names[:_SHOWN])}{more}, which {host.value} "
-            "would spell with #",
-            hints=("release these first; what is completed goes by itself after keep_completed",),
+            f"the ledger has records of {', '.join(names[:_SHOWN])}{more}, "
+            "which would be other resources then",
+            hints=("release these first; what is completed, claim it with --reopen for that",),
         )
 
 

@@ -14,13 +14,13 @@ from gitlease.core.lease import State, same_person
 from gitlease.core.ledger import Note
 from gitlease.core.moves.picking import ParkedMeanwhile
 from gitlease.core.outcome import Event
-from gitlease.core.policy import DEFAULT_POLICY
+from gitlease.core.policy import DEFAULT_POLICY, Issues
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import Resource
 from gitlease.core.view import LeaseView
 from gitlease.engine.answers import Answer, ClaimOptions, FoundTask, QueueReading, Taken
 from gitlease.engine.claim import pick
-from gitlease.engine.edges import Planned, find_task
+from gitlease.engine.edges import Planned, find_task, without_numbers
 from gitlease.engine.ledger_session import LedgerSession, Look
 from gitlease.engine.ports import TaskList
 from gitlease.engine.queue.order import (
@@ -306,7 +306,8 @@ class TaskQueue:
             if event.kind in TAKEN and not same_person(event.by, holder)
         }
 
-    def _reading(self, found: TaskList, look: Look) -> QueueReading:
+    def _reading(self, tasks: TaskList, look: Look) -> QueueReading:
+        found = tasks if look.policy.issues is Issues.NONE else without_numbers(tasks)
         around = self._around(look)
         entries = survey(found.tasks, around)
         carried = carrying(found.tasks, around)
