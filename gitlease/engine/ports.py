@@ -189,19 +189,19 @@ class LedgerStore(Protocol):
         """The state now. One connection."""
 
     def peek(self, layer: str) -> str | None:
-        """The version at the remote's ref now, None for no ref: what is known stays as it is.
-
-        One connection, which brings no objects.
-        """
+        """The version at the remote's ref now, None for no ref. One connection, no objects."""
 
     def turn(self, layers: Sequence[str]) -> AbstractContextManager[object]:
-        """Keeps other processes of this clone from changing these ledgers meanwhile, for a while.
-
-        It only saves work: who waits knows what the one before it did, and needs no second try.
-        """
+        """Keeps others of this clone from changing these ledgers meanwhile. It only saves work."""
 
     def mark(self, layer: str) -> str:
         """A word that differs whenever this clone has come to know another head. It is cheap."""
+
+    def nearby(self, layer: str) -> str:
+        """A word that differs when another clone on this machine has ended a lease, if it can tell.
+
+        It is cheap, and worth no belief: who sees it change asks the remote.
+        """
 
     def prepare(self, changes: Sequence[Change]) -> Prepared:
         """Write the objects of one step in each of several ledgers. No connection."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,7 @@ from gitlease.store.transport import (
     OtherFormat,
     Remote,
     fetch_ref,
+    is_far,
     peek_ref,
     push_refs,
 )
@@ -175,6 +177,49 @@ class GitRefs:
         finally:
             with contextlib.suppress(OSError):
                 store.set_ref(to, None)
+
+    def announce(self, layer: str) -> None:
+        with contextlib.suppress(OSError):
+            if beacon := self._beacon(layer):
+                flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+                opened = os.open(beacon, flags, 0o600)
+                try:
+                    os.utime(opened)
+                finally:
+                    os.close(opened)
+
+    def nearby(self, layer: str) -> str:
+        try:
+            beacon = self._beacon(layer)
+            return str(os.lstat(beacon).st_mtime_ns) if beacon else ""
+        except OSError:
+            return ""
+
+    def _beacon(self, layer: str) -> str | None:
+        """An empty file that clones of this remote share; None where nobody else is kept out of it.
+
+        Its folder is the system's for what runs of one user share, or unused: of this user alone,
+        and no link. Raises OSError.
+        """
+        folder = os.environ.get("XDG_RUNTIME_DIR", "")
+        if not os.path.isabs(folder) or not hasattr(os, "getuid"):
+            return None
+        for place in (folder, own := os.path.join(folder, "gitlease")):
+            if place == own:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(own, 0o700)
+            found = os.lstat(place)
+            if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+                return None
+            if stat.S_IMODE(found.st_mode) & 0o077:
+                return None
+        from hashlib import sha256
+
+        url = self._remote.url
+        if not is_far(url):  # a path, however it is written
+            url = os.path.realpath(os.path.join(self._remote.folder, url.removeprefix("file://")))
+        name = f"{url}\0{self._ref(layer)}"
+        return os.path.join(own, sha256(name.encode()).hexdigest())
 
     def peek(self, layer: str) -> str | None:
         store = self._stores.usual

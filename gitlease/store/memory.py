@@ -61,6 +61,9 @@ class MemoryStore:
     def turn(self, layers: Sequence[str]) -> AbstractContextManager[object]:
         return nullcontext()
 
+    def nearby(self, layer: str) -> str:
+        return ""
+
     def mark(self, layer: str) -> str:
         return self.heads[layer][0] if layer in self.heads else ""
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from gitlease.core.errors import AnotherLedger, Denied, HeadGone, Invalid, Rollback, Unavailable
 from gitlease.core.frozen import dataclass, replace
+from gitlease.core.lease import State
 from gitlease.core.ledger import Fate, Ledger
 from gitlease.core.outcome import Event
 from gitlease.core.policy import History
@@ -98,6 +99,12 @@ class Refs(Protocol):
     def keep(self, layer: str, version: str) -> None:
         """Keep the objects of a known head."""
 
+    def announce(self, layer: str) -> None:
+        """Have other clones on this machine look: a lease has ended."""
+
+    def nearby(self, layer: str) -> str:
+        """A word that differs after each announcement; ``""`` where there can be none."""
+
     def mend(self, *, anew: bool) -> None:
         """Use what another process has made anew since; with ``anew`` make the kept objects so."""
 
@@ -138,6 +145,9 @@ class RefLedgerStore:
 
     def mark(self, layer: str) -> str:
         return self._heads.state(layer).mark()
+
+    def nearby(self, layer: str) -> str:
+        return self._refs.nearby(layer)
 
     def confirm(self, layer: str, *, rolled_back: bool = False) -> Snapshot:
         try:
@@ -314,6 +324,8 @@ class RefLedgerStore:
             version, appended = prepared.versions[layer], layer in prepared.appended
             heads[layer] = self._heads.adopt(change, version, append_only=appended)
             self._refs.keep(layer, version)
+            if _frees(change):
+                self._refs.announce(layer)
         return heads
 
     def _read_back(self, prepared: Prepared, pushed: Pushed, work: WorkPush | None) -> Swapped:
@@ -349,6 +361,12 @@ class RefLedgerStore:
             detail=pushed.detail,
             hints=pushed.hints,
         )
+
+
+def _frees(change: Change) -> bool:
+    """Whether a lease is no more that was live before."""
+    ended = change.ledger.changes.leases.values()
+    return any(x is not None and (y is None or y.state is not State.ACTIVE) for x, y in ended)
 
 
 def _operations(prepared: Prepared) -> set[str]:

@@ -208,6 +208,12 @@ class Remote:
     def operations(self, earlier: str, version: str) -> frozenset[str] | None:
         return None  # the ring is long enough for all that is played
 
+    def announce(self, layer: str) -> None:
+        """There is nobody nearby."""
+
+    def nearby(self, layer: str) -> str:
+        return ""
+
     def keep(self, layer: str, version: str) -> None:
         """Nothing is ever lost here."""
 

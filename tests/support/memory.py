@@ -164,6 +164,12 @@ class MemoryRefs:
             version = step.parent
         return frozenset(found) if version in ends else None
 
+    def announce(self, layer: str) -> None:
+        """There is nobody nearby."""
+
+    def nearby(self, layer: str) -> str:
+        return ""
+
     def keep(self, layer: str, version: str) -> None:
         """Nothing is ever lost here."""
 

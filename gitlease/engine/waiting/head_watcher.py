@@ -2,11 +2,13 @@
 
 A look asks for the version alone, and fetches only another one than the known. Between two looks
 this clone's own state is watched, which costs no connection: what another process of the clone has
-come to know wakes at once.
+come to know wakes at once. So does what another clone on this machine has ended, where the system
+has a folder for what runs of one user share.
 """
 
 from __future__ import annotations
 
+from gitlease.core.errors import Unavailable
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.ports import Snapshot
 
@@ -20,11 +22,12 @@ class HeadWatcher:
     def __init__(self, session: LedgerSession) -> None:
         self._store, self._layer, self._clock = session.store, session.layer, session.clock
         self.head: Snapshot | None = None
-        self._mark = ""
+        self._mark = self._nearby = ""
 
     def refresh(self) -> Snapshot | None:
         """What this clone knows now, asking nobody."""
         self._mark = self._store.mark(self._layer)
+        self._nearby = self._store.nearby(self._layer)
         known = self._store.known(self._layer)
         if known is not None or (self.head is not None and self.head.version):
             self.head = known
@@ -45,13 +48,23 @@ class HeadWatcher:
         return self.refresh() or head
 
     def nap(self, seconds: float) -> bool:
-        """Let time pass; True, before it is over, when this clone comes to know another head."""
+        """Let time pass; True, before it is over, when this clone comes to know another head.
+
+        It asks the remote where another clone on this machine says that there is one.
+        """
         began = self._clock.now()
         while (left := seconds - began.elapsed_at_most(self._clock.now()) / 1_000) > 0:
             self._clock.sleep(max(SHORTEST, min(GLANCE, left)))
-            if self._store.mark(self._layer) != self._mark:
+            told = self._store.nearby(self._layer) != self._nearby
+            if told or self._store.mark(self._layer) != self._mark:
                 before = self.head.version if self.head else None
-                head = self.refresh()
+                head = self._told() if told else self.refresh()
                 if head is not None and head.version != before:
                     return True
         return False
+
+    def _told(self) -> Snapshot | None:
+        try:
+            return self.look()
+        except Unavailable:  # the next look in turn says so
+            return self.refresh()
