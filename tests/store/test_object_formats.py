@@ -26,7 +26,9 @@ def opened(
         yield made
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(
+    params=[x if x == "path" else pytest.param(x, marks=pytest.mark.slow) for x in KINDS]
+)
 def remote(request: pytest.FixtureRequest, tmp_path: Path, servers: Servers) -> Iterator[Remote]:
     yield from opened(request.param, tmp_path, servers, *SHA256)
 
