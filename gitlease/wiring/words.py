@@ -101,13 +101,18 @@ def _checked(repository: Repository, word: str, *, path: bool) -> str:
         text = _from_root(home, root)
     elif is_path and text.startswith("/") and not (root and _lies_in(text, root)):
         fixed = _fixed(text)
-        if fixed and not (root and os.path.lexists(root + fixed)) and os.path.lexists(fixed):
+        if fixed and any(_is_only_outside(x, root) for x in (fixed, "/" + fixed.split("/")[1])):
             text = _from_root(text, root)
-    if not text:
+    if not text and word not in ("", PATH_PREFIX):
         raise UsageError(f"{word[:_SHOWN]} is outside the repository", resource=word[:_SHOWN])
     if "{" in text and not os.path.lexists(os.path.join(root or "", repository.folder, text)):
         check_braces(text)
     return PATH_PREFIX + text if text.startswith("/") and is_path | (text != word) else word
+
+
+def _is_only_outside(path: str, root: str | None) -> bool:
+    """Whether an absolute path exists, and nothing does that it would be at the root."""
+    return os.path.lexists(path) and not (root and os.path.lexists(root + path))
 
 
 def _fixed(path: str) -> str:

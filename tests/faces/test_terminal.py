@@ -56,7 +56,7 @@ VERBS = (
 )
 
 COPIED = re.compile(
-    "^hint: |^  next: |: git push origin "
+    "^hint: .*git|^  next: |: git push origin "
 )  # lines with a command, which stays in one piece
 
 

@@ -110,7 +110,9 @@ def test_a_task_is_meant_where_there_is_one(jo: Path) -> None:
     assert ask(jo, "claim", "src")["edge"] == "added"
 
 
-@pytest.mark.parametrize("word", ["/etc/passwd", "/etc/*.conf", "~/x", "path:~/x", "a/../../x"])
+@pytest.mark.parametrize(
+    "word", ["/etc/passwd", "/etc/*.conf", "/etc/new", "~/x", "path:~/x", "a/../../x"]
+)
 def test_what_lies_outside_is_no_path_here(jo: Path, word: str) -> None:
     for verb in ("claim", "release", "show"):
         error = ask(jo, verb, word, expect=2)["error"]

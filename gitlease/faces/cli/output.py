@@ -108,7 +108,8 @@ def warn(warnings: Sequence[str]) -> None:
 def hint(hints: Sequence[str]) -> None:
     """Print hints: commands to type, or sentences; a command is copied off a line in one piece."""
     for text in hints:
-        aside(f"hint: {text}", DIM, whole=True)
+        typed = re.search(r"(^|[:`(] ?)(git|pip|ssh)", text) is not None
+        aside(f"hint: {text}", DIM, whole=typed)
 
 
 def table(headings: Sequence[str], rows: Sequence[Row], *, otherwise: str = "") -> None:
