@@ -62,7 +62,8 @@ def ask(
     if repository.toplevel is not None:
         where.append(f"--work-tree={repository.toplevel}")
     return run_git(
-        ("--no-replace-objects", *where, *words),
+        # A daemon that watches files is for its user to start.
+        ("--no-replace-objects", "-c", "core.fsmonitor=false", *where, *words),
         cwd=repository.toplevel or repository.git_dir,
         timeout=timeout,
         env={**OFFLINE, **(env or {})},
