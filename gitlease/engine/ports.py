@@ -191,8 +191,8 @@ class LedgerStore(Protocol):
     def peek(self, layer: str) -> str | None:
         """The version at the remote's ref now, None for no ref. One connection, no objects."""
 
-    def turn(self, layers: Sequence[str]) -> AbstractContextManager[object]:
-        """Keeps others of this clone from changing these ledgers meanwhile. It only saves work."""
+    def turn(self, layers: Sequence[str], seconds: float) -> AbstractContextManager[object]:
+        """Waits so long at most for others of this clone that change these. It only saves work."""
 
     def mark(self, layer: str) -> str:
         """A word that differs whenever this clone has come to know another head. It is cheap."""

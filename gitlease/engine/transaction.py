@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack
+from functools import partial
 
 from gitlease.core.errors import (
     Denied,
@@ -49,6 +50,8 @@ PATIENCE = 60.0  # seconds for which a contended or undecided change is tried ag
 FIRST_PAUSE = 0.02  # before what was refused is sent again the same
 LONGEST_PAUSE = 2.0
 SHORTEST_TRY = 0.005
+LONGEST_TURN = 5.0  # seconds to wait for others of this clone
+OF_PATIENCE = 1 / 12  # of the patience with the remote, where that is less
 LONGEST_PASS = 10.0
 PASSING = 4  # tries of others for which a new one waits at most
 HALVED = 8  # tries after which it waits half as long
@@ -127,9 +130,23 @@ class Transaction:
         ``send`` does the swap where something else goes along with it: then it counts as done
         whenever it lands, since whoever comes late is refused by the ledger itself.
         """
-        # What goes along may be much, and take long: nobody is kept waiting for that.
-        with self._store.turn(layers) if send is None else nullcontext():
-            return self._carried_out(layers, decide, what, send)
+        began = self._clock.now()
+        with ExitStack() as turn:
+            # What goes along may be much, and take long: nobody is kept waiting for that.
+            wait = min(LONGEST_TURN, self._patience * OF_PATIENCE) if send is None else 0.0
+            take = partial(self._store.turn, layers, wait)
+            if wait:
+                turn.enter_context(take())
+
+            def pause(tries: int, at: Instant) -> bool:
+                """Let others pass, those of this clone too."""
+                turn.close()
+                waited = self._pause(tries, began, at, what)
+                if wait:
+                    turn.enter_context(take())
+                return waited
+
+            return self._carried_out(layers, decide, what, send, began, pause)
 
     def _carried_out(
         self,
@@ -137,9 +154,10 @@ class Transaction:
         decide: Callable[[Mapping[str, Snapshot]], Mapping[str, Decided]],
         what: str,
         send: Callable[[Prepared], Swapped] | None,
+        began: Instant,
+        pause: Callable[[int, Instant], bool],
     ) -> Mapping[str, Step]:
-        began, tries = self._clock.now(), 0
-        at = began  # when this try began
+        tries, at = 0, self._clock.now()  # when this try began
         heads, fresh = dict[str, Snapshot](), set[str]()
         for layer in layers:
             heads[layer] = self._known(layer, fresh)
@@ -157,7 +175,7 @@ class Transaction:
                 raise
             except HeadGone:
                 tries += 1
-                self._pause(tries, began, at, what)
+                pause(tries, at)
                 stale = list(layers)
             except GitleaseError:
                 if not stale:
@@ -172,7 +190,7 @@ class Transaction:
                 fresh.update(swapped.heads)
                 if swapped.fate is not Fate.APPLIED:
                     tries += 1
-                    waited = self._pause(tries, began, at, what)
+                    waited = pause(tries, at)
                     at = self._clock.now()
                     if waited:  # others will have come first
                         heads = {layer: self._store.fetch(layer) for layer in layers}

@@ -75,12 +75,14 @@ def store_json(file: str, value: object) -> None:
     replace_file(file, json.dumps(value, separators=(",", ":")).encode())
 
 
-def replace_file(file: str, data: bytes, *, dated: int | None = None) -> None:
-    """Write a file aside and move it into place: a kill leaves the old or the new one.
+def replace_file(
+    file: str, data: bytes, *, dated: int | None = None, aside: str | None = None
+) -> None:
+    """Write a file ``aside`` and move it into place: a kill leaves the old or the new one.
 
     ``dated`` is when it shall seem to be from, in nanoseconds since the epoch. Raises OSError.
     """
-    temporary = f"{file}.{os.getpid()}.{os.urandom(4).hex()}.tmp"
+    temporary = aside or f"{file}.{os.getpid()}.{os.urandom(4).hex()}.tmp"
     try:
         with open(temporary, "xb") as opened:
             opened.write(data)

@@ -32,6 +32,7 @@ def exclusive(path: str, *, timeout: float, shared: bool = False) -> Iterator[bo
         kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
         yield _try(lambda: fcntl.flock(descriptor, kind | fcntl.LOCK_NB), timeout)
     finally:
+        fcntl.flock(descriptor, fcntl.LOCK_UN)  # a child that was forked meanwhile has it as well
         os.close(descriptor)
 
 

@@ -11,9 +11,11 @@ import os
 import re
 import stat
 import subprocess
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from gitlease.core.errors import Invalid
 from gitlease.git.files import Unreadable
 from gitlease.git.query import ask, is_id, lines_as_input, refusal
 from gitlease.git.repository import TIMEOUT, Repository
@@ -127,6 +129,7 @@ class PipedObjects:
     def __init__(self, git_dir: str, environ: Mapping[str, str]) -> None:
         self._git_dir, self._environ = git_dir, environ
         self._process: subprocess.Popen[bytes] | None = None
+        self._pid, self._lock = 0, threading.Lock()
 
     def __del__(self) -> None:
         self._close()
@@ -134,20 +137,24 @@ class PipedObjects:
     def read(self, id: str, kind: str, limit: int) -> bytes:
         if not is_id(id):
             raise Absent
-        try:
-            data = self._answer(id, kind, limit)
-        except (OSError, ValueError):
-            data = None
-        except Unreadable:
-            self._close()  # of what is not wanted nothing is read
-            raise
-        if data is None:
-            self._close()
-            raise Absent
-        return data
+        with self._lock:
+            process = self._running()
+            try:
+                data = self._answer(process, id, kind, limit)
+            except (OSError, ValueError):
+                data = None
+            except BaseException:
+                self._close()  # what it still has to say is no answer to any later question
+                raise
+            # Whatever went wrong on the way: these are the bytes of that object, or none.
+            if data is None or object_id(kind, data, len(id) // 2)[0] != id:
+                self._close()
+                raise Absent
+            return data
 
-    def _answer(self, id: str, kind: str, limit: int) -> bytes | None:
-        process = self._process = self._process or self._started()
+    def _answer(
+        self, process: subprocess.Popen[bytes], id: str, kind: str, limit: int
+    ) -> bytes | None:
         if process.stdin is None or process.stdout is None:
             raise ValueError("the process has no pipes")
         process.stdin.write(id.encode() + b"\n")
@@ -160,6 +167,16 @@ class PipedObjects:
         data = process.stdout.read(size + 1)
         return data[:-1] if len(data) == size + 1 else None
 
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._pid != os.getpid():  # after a fork the other process goes on with the old one
+            self._process, self._pid = None, os.getpid()
+        if self._process is None:
+            try:
+                self._process = self._started()
+            except OSError as error:
+                raise Invalid(f"git cannot be run: {error.strerror}") from None
+        return self._process
+
     def _started(self) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
             ["git", "--no-replace-objects", f"--git-dir={self._git_dir}", "cat-file", "--batch"],
@@ -171,7 +188,7 @@ class PipedObjects:
 
     def _close(self) -> None:
         process, self._process = self._process, None
-        if process is not None:
+        if process is not None and self._pid == os.getpid():
             process.kill()
             with contextlib.suppress(OSError), process:
                 pass  # its pipes are closed, and it is waited for

@@ -159,7 +159,11 @@ class GitRefs:
             return self._fetched(layer)
         except OtherFormat:
             self._stores.switch()
+        try:
             return self._fetched(layer)
+        except OtherFormat:  # neither of them
+            self._stores.switch()
+            raise
 
     def _fetched(self, layer: str) -> str | None:
         """Each fetch has a ref of its own: two at once in one clone must not disturb each other."""

@@ -57,12 +57,15 @@ class LooseObjects:
         """Add an object; returns its id. Raises OSError."""
         id, whole = object_id(kind, data, self._id_bytes)
         file = self._file(id)
-        try:
-            os.utime(file)  # or the next gc might let go of it
-        except FileNotFoundError:
-            with contextlib.suppress(FileExistsError):
-                os.mkdir(os.path.dirname(file))
-            replace_file(file, zlib.compress(whole, _LEVEL))
+        with contextlib.suppress(FileNotFoundError):
+            if os.stat(file).st_size:  # an empty one is what a loss of power leaves
+                os.utime(file)  # or the next gc might let go of it
+                return id
+        folder = os.path.dirname(file)
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(folder)
+        aside = os.path.join(folder, f"tmp_obj_{os.urandom(8).hex()}")  # which git tidies up
+        replace_file(file, zlib.compress(whole, _LEVEL), aside=aside)
         return id
 
     def _file(self, id: str) -> str:

@@ -58,7 +58,7 @@ class MemoryStore:
         self._ask()
         return self.mark(layer) or None
 
-    def turn(self, layers: Sequence[str]) -> AbstractContextManager[object]:
+    def turn(self, layers: Sequence[str], seconds: float) -> AbstractContextManager[object]:
         return nullcontext()
 
     def nearby(self, layer: str) -> str:

@@ -179,6 +179,13 @@ class PrivateStore:
         self._objects = None
         self._close()
 
+    def drop(self) -> None:
+        """Remove the store, unless somebody is using it."""
+        with exclusive(self._lock, timeout=0.0) as alone:
+            if alone:
+                remove(self.path)
+        self.reopen()
+
     def rebuild(self) -> None:
         """Replace a damaged store by an empty one; the next contact fills it.
 
@@ -216,9 +223,9 @@ class PrivateStore:
             with contextlib.suppress(OSError), open(marker, "w", encoding="ascii"):
                 pass
             return
-        os.utime(marker)
-        self._drop_leftovers()
         with contextlib.suppress(OSError):
+            os.utime(marker)
+            self._drop_leftovers()
             subprocess.Popen(
                 ["git", f"--git-dir={self.path}", "gc", "--quiet", "--prune=1.day.ago"],
                 env=clean_environment(os.environ),
@@ -248,7 +255,7 @@ class PrivateStores:
         """
         paths = [os.path.join(folder, name) for name in PRIVATE_STORES]
         self._stores = {n: PrivateStore(x, n) for n, x in zip((SHA1, SHA256), paths, strict=True)}
-        self._marker = marker
+        self._marker, self._given = marker, id_bytes
         other = marker is not None and os.path.lexists(marker)
         self._id_bytes = SHA1 + SHA256 - id_bytes if other else id_bytes
 
@@ -266,14 +273,13 @@ class PrivateStores:
         wrong = self.usual
         self._id_bytes = SHA1 + SHA256 - self._id_bytes
         with contextlib.suppress(OSError):  # or it is found out anew
-            if self._marker is not None and os.path.lexists(self._marker):
-                os.unlink(self._marker)
-            elif self._marker is not None:
+            if self._marker is not None and self._id_bytes != self._given:
                 os.makedirs(os.path.dirname(self._marker), exist_ok=True)
                 replace_file(self._marker, b"")
+            elif self._marker is not None:
+                os.unlink(self._marker)
         if not os.path.isdir(os.path.join(wrong.path, "refs", "known")):
-            remove(wrong.path)  # it was made only to find that out
-            wrong.reopen()
+            wrong.drop()  # it was made only to find that out
 
     def replaced(self) -> list[PrivateStore]:
         """Those that another process has made anew since they were opened here."""

@@ -137,10 +137,10 @@ class RefLedgerStore:
     def peek(self, layer: str) -> str | None:
         return self._repaired(lambda: self._refs.peek(layer))
 
-    def turn(self, layers: Sequence[str]) -> AbstractContextManager[object]:
+    def turn(self, layers: Sequence[str], seconds: float) -> AbstractContextManager[object]:
         stack = ExitStack()
         for layer in sorted(layers):  # in one order, or two could wait for each other
-            stack.enter_context(self._heads.state(layer).turn())
+            stack.enter_context(self._heads.state(layer).turn(seconds / len(layers)))
         return stack
 
     def mark(self, layer: str) -> str:

@@ -23,7 +23,6 @@ from gitlease.git.files import cannot_keep, drop_leftovers, load_json, store_jso
 from gitlease.git.local_lock import exclusive
 
 LOCK_PATIENCE = 5.0
-TURN_PATIENCE = 10.0  # seconds, in which some ten others of this clone push
 SHOWN_KEPT = 200
 MAX_BYTES = 64 * 1024 * 1024
 KNOWN_FILE = "known.json"
@@ -123,11 +122,11 @@ class StateFolder:
                 if there is None or there.version != joined.version:
                     self._on_move()
 
-    def turn(self) -> contextlib.AbstractContextManager[object]:
-        """Wait until no other process of this clone changes the ledger, but not for ever."""
+    def turn(self, seconds: float) -> contextlib.AbstractContextManager[object]:
+        """Wait until no other process of this clone changes the ledger, so long at most."""
         with contextlib.suppress(OSError):
             os.makedirs(self.path, exist_ok=True)
-        return exclusive(os.path.join(self.path, "turn.lock"), timeout=TURN_PATIENCE)
+        return exclusive(os.path.join(self.path, "turn.lock"), timeout=seconds)
 
     def mark(self) -> str:
         """A word that changes whenever any process of this clone has written what is known."""

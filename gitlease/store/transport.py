@@ -154,7 +154,7 @@ def push_refs(
     result = _git(remote, store, args, timeout, env=trace)
     if result.code and not result.timed_out and not result.out:
         # It ended before it had anything to say of the ref.
-        if re.search(_OTHER_FORMAT, result.err):
+        if _is_of_other_format(result.err):
             raise _other_format(detail_of(result.err.splitlines(), result, timeout))
         if _blames_store(result, store):
             raise CacheDamaged("this clone's copy of the ledger is damaged")
@@ -274,6 +274,10 @@ def _cause(result: GitResult, notes: str, said: Sequence[str]) -> Cause:
     return Cause.UNREACHABLE
 
 
+def _is_of_other_format(said: str) -> bool:
+    return re.search(_OTHER_FORMAT, said) is not None and _NO_REPOSITORY not in said
+
+
 def _other_format(detail: str) -> OtherFormat:
     return OtherFormat(
         f"the remote's objects are of another format: {detail}",
@@ -291,7 +295,7 @@ def _fetch_error(result: GitResult, store: str, timeout: float) -> GitleaseError
     said = result.err.splitlines()
     detail = detail_of(said, result, timeout)
     if not result.timed_out:
-        if re.search(_OTHER_FORMAT, result.err):
+        if _is_of_other_format(result.err):
             return _other_format(detail)
         if _blames_store(result, store):
             return CacheDamaged(f"this clone's copy of the ledger is damaged: {detail}")

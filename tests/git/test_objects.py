@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import os
+import warnings
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from subprocess import Popen
+from typing import Any
 
 import pytest
 from support.repos import commit_file, git
@@ -84,3 +88,61 @@ def test_what_is_expected_is_read_together(root: Path) -> None:
     for turn in (blobs, reversed(blobs)):
         for blob in turn:
             assert objects.read(blob, BLOB, 10) == str(blobs.index(blob)).encode()
+
+
+@pytest.fixture
+def numbered(root: Path) -> dict[str, bytes]:
+    """Some blobs of a repository, by their ids."""
+    for number in range(40):
+        (root / f"n{number}").write_text(f"{number}")
+    git(root, "add", ".")
+    return {git(root, "rev-parse", f":n{n}"): b"%d" % n for n in range(40)}
+
+
+def test_what_a_broken_off_question_left_is_no_answer(
+    root: Path, numbered: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    objects, answer = PipedObjects(discover(str(root)).git_dir, os.environ), PipedObjects._answer
+
+    def interrupted(self: PipedObjects, process: Popen[bytes], id: str, *more: Any) -> bytes:
+        assert process.stdin is not None
+        process.stdin.write(id.encode() + b"\n")
+        process.stdin.flush()
+        raise KeyboardInterrupt
+
+    first, *others = numbered
+    for _ in range(2):
+        monkeypatch.setattr(PipedObjects, "_answer", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            objects.read(first, BLOB, 10)
+        monkeypatch.setattr(PipedObjects, "_answer", answer)
+        assert {id: objects.read(id, BLOB, 10) for id in others} == {
+            id: numbered[id] for id in others
+        }
+
+
+def test_an_answer_to_another_question_is_believed_by_nobody(
+    root: Path, numbered: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    objects, (first, second, *_) = PipedObjects(discover(str(root)).git_dir, os.environ), numbered
+    monkeypatch.setattr(PipedObjects, "_answer", lambda *_: numbered[second])
+    with pytest.raises(Absent):
+        objects.read(first, BLOB, 10)
+
+
+def test_threads_and_a_fork_get_their_own_answers(root: Path, numbered: dict[str, bytes]) -> None:
+    objects = PipedObjects(discover(str(root)).git_dir, os.environ)
+
+    def right(_: int) -> bool:
+        return all(objects.read(id, BLOB, 10) == data for id, data in numbered.items())
+
+    with ThreadPoolExecutor(4) as threads:
+        assert all(threads.map(right, range(12)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # the threads are gone
+        child = os.fork()
+    if not child:
+        os._exit(0 if right(0) else 1)
+    assert right(0)
+    assert os.waitpid(child, 0)[1] == 0
+    assert right(0)

@@ -94,4 +94,12 @@ RECORDS = (
         "S10",
         "tests/store/test_loose_objects.py::test_what_is_spoilt_is_absent",
     ),
+    Mutant(
+        "an answer to another question believed",
+        "git/objects.py",
+        "data is None or object_id(kind, data, len(id) // 2)[0] != id",
+        "data is None",
+        "S2",
+        "tests/git/test_objects.py::test_an_answer_to_another_question_is_believed_by_nobody",
+    ),
 )

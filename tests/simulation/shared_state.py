@@ -195,7 +195,7 @@ class Disk(StateFolder):
         super().__init__("")
         self.images = [image]
 
-    def turn(self) -> AbstractContextManager[object]:
+    def turn(self, seconds: float) -> AbstractContextManager[object]:
         return nullcontext()  # every guarantee holds where nobody waits for a turn
 
     def load(self) -> Known | None:

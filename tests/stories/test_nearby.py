@@ -55,6 +55,17 @@ def test_an_end_wakes_at_once_and_nothing_else_does(path_remote: Remote, clones:
     assert waiting.sleeps() == (False, 0)
 
 
+def test_many_ends_are_not_as_many_questions(path_remote: Remote, clones: Clones) -> None:
+    one, two = clones(2)
+    door(one).claim_all(["F001", "F002", "F003"])
+    waiting = Waiting(two, path_remote)
+    door(one).release("F001")
+    assert waiting.sleeps() == (True, 2)
+    door(one).release("F002")
+    door(one).release("F003")
+    assert [waiting.sleeps() for _ in range(4)] == [*[(False, 0)] * 3, (True, 2)]
+
+
 def test_one_remote_is_one_however_its_path_is_written(path_remote: Remote, clones: Clones) -> None:
     one, two = clones(2)
     relative = os.path.relpath(path_remote.bare, one)

@@ -49,9 +49,9 @@ def test_a_claim_of_one_clone_costs_one_connection(places: list[Desk], path_remo
 
 @pytest.mark.slow
 def test_nobody_waits_long_for_a_turn_that_never_ends(places: list[Desk]) -> None:
-    """Whoever is stopped in the middle of a step keeps others of the clone for ten seconds."""
+    """Whoever is stopped in the middle of a step keeps others of the clone for five seconds."""
     state = next((places[0].clone / ".git" / "gitlease" / "state").glob("*/global"))
-    with StateFolder(str(state)).turn():
+    with StateFolder(str(state)).turn(1.0):
         assert places[1].document("claim", "after-all")["status"] == "claimed"
 
 

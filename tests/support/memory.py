@@ -40,7 +40,7 @@ class MemoryState(StateFolder):
         self._shown: dict[str, None] = {}
         self._pending: dict[str, Pending] = {}
 
-    def turn(self) -> AbstractContextManager[object]:
+    def turn(self, seconds: float) -> AbstractContextManager[object]:
         return nullcontext()  # whatever holds with turns holds without
 
     def load(self) -> Known | None:

@@ -9,9 +9,11 @@ has a folder for what runs of one user share.
 from __future__ import annotations
 
 from gitlease.core.errors import Unavailable
+from gitlease.core.instant import Instant
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.ports import Snapshot
 
+BETWEEN = 1.0  # seconds, at least, between two questions that another clone's word causes
 GLANCE = 0.25  # seconds between two looks at this clone's own state
 SHORTEST = 0.01
 
@@ -23,6 +25,7 @@ class HeadWatcher:
         self._store, self._layer, self._clock = session.store, session.layer, session.clock
         self.head: Snapshot | None = None
         self._mark = self._nearby = ""
+        self._looked: Instant | None = None  # because another clone said so
 
     def refresh(self) -> Snapshot | None:
         """What this clone knows now, asking nobody."""
@@ -55,7 +58,7 @@ class HeadWatcher:
         began = self._clock.now()
         while (left := seconds - began.elapsed_at_most(self._clock.now()) / 1_000) > 0:
             self._clock.sleep(max(SHORTEST, min(GLANCE, left)))
-            told = self._store.nearby(self._layer) != self._nearby
+            told = self._may_ask() and self._store.nearby(self._layer) != self._nearby
             if told or self._store.mark(self._layer) != self._mark:
                 before = self.head.version if self.head else None
                 head = self._told() if told else self.refresh()
@@ -63,7 +66,13 @@ class HeadWatcher:
                     return True
         return False
 
+    def _may_ask(self) -> bool:
+        """Whether so much time has passed that many ends are not as many questions."""
+        looked = self._looked
+        return looked is None or looked.elapsed_at_most(self._clock.now()) >= BETWEEN * 1_000
+
     def _told(self) -> Snapshot | None:
+        self._looked = self._clock.now()
         try:
             return self.look()
         except Unavailable:  # the next look in turn says so
