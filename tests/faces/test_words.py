@@ -19,6 +19,7 @@ from support.repos import commit_file, git
 
 import gitlease
 from gitlease.faces.cli.app import ALIASES
+from gitlease.install.hooks.places import CONFIG_HOOKS
 from gitlease.install.hooks.shims import HOOKS, UNMANAGED
 
 pytestmark = pytest.mark.sampled(2)  # each starts real processes
@@ -392,6 +393,14 @@ def test_other_shells_take_what_is_printed(jo: Path, shell: str) -> None:
 # --- hooks that were not installed ---------------------------------------------------------------
 
 
+GIT = re.search(r"(\d+)\.(\d+)", git(Path.cwd(), "--version"))
+IN_FILES = pytest.mark.skipif(
+    GIT is not None and (int(GIT[1]), int(GIT[2])) >= CONFIG_HOOKS,
+    reason="this git has hooks in its configuration, beside those of any manager",
+)
+
+
+@IN_FILES
 @pytest.mark.parametrize(
     ("file", "text"),
     [
@@ -423,6 +432,7 @@ def test_lines_that_are_only_shown_install_nothing(jo: Path, file: str, text: st
     )
 
 
+@IN_FILES
 def test_a_folder_of_hooks_that_is_not_ours_is_left_to_its_owner(jo: Path, tmp_path: Path) -> None:
     git(jo, "config", "core.hooksPath", str(tmp_path))
     shown = typed(jo, "hooks", "install", "--yes")
