@@ -1,6 +1,6 @@
 """Runs git: without a shell, with a cleaned environment, and with a limit of time.
 
-git moves data and answers questions about the user's repository; pygit2 builds and reads objects.
+git moves data and answers questions; objects of the ledger are read and written by ``store``.
 """
 
 from __future__ import annotations
