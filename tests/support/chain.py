@@ -137,7 +137,10 @@ class History:
     def _ender(step: JudgedStep, old: LeaseRecord) -> str:
         """Who gave it back, ``""`` where others took it or cleared it away."""
         for op in step.operations:
-            named = op.kind in ("Release", "Complete", "Revoke") and op.resource == old.key[0]
+            # Done by another, what had run out is cleared away, as by any other grant.
+            own = op.kind == "Revoke" or person(op.holder) == person(old.holder)
+            ends = op.kind in ("Release", "Complete", "Revoke")
+            named = ends and own and op.resource == old.key[0]
             if named or (op.kind in ("EndSession", "RunOut") and old.lease_id in op.grants()):
                 return op.holder
         return ""
