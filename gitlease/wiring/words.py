@@ -48,10 +48,11 @@ def resource_here(workspace: Workspace, word: str) -> Resource:
 
 def _issues(workspace: Workspace) -> Issues:
     """Whose issue numbers the ledger's names are, by what this clone knows or can find out."""
-    policy = workspace.ledger.known_policy()
-    if policy is None:
+    ledger = workspace.ledger
+    if ledger.known_policy() is None:
         with contextlib.suppress(GitleaseError):  # whatever it is, the verb tells it
-            policy = workspace.ledger.look().policy
+            ledger.store.fetch(ledger.layer)
+    policy = ledger.known_policy()
     return Issues.NONE if policy is None else policy.issues
 
 
@@ -95,6 +96,8 @@ def _checked(repository: Repository, word: str, *, path: bool) -> str:
     """A word as the grammar takes it. UsageError for what lies outside, and for braces."""
     if not isinstance(word, str):
         return word
+    if not word.strip():
+        raise UsageError(f"a {'path' if path else 'resource'} must not be empty")
     text, root = word.removeprefix(PATH_PREFIX), repository.toplevel
     is_path = path or "/" in word or text != word
     if text.startswith("~") and (home := os.path.expanduser(text)) != text:
@@ -103,7 +106,7 @@ def _checked(repository: Repository, word: str, *, path: bool) -> str:
         fixed = _fixed(text)
         if fixed and any(_is_only_outside(x, root) for x in (fixed, "/" + fixed.split("/")[1])):
             text = _from_root(text, root)
-    if not text and word not in ("", PATH_PREFIX):
+    if not text and word != PATH_PREFIX:
         raise UsageError(f"{word[:_SHOWN]} is outside the repository", resource=word[:_SHOWN])
     if "{" in text and not os.path.lexists(os.path.join(root or "", repository.folder, text)):
         check_braces(text)

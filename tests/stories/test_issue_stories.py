@@ -150,3 +150,14 @@ def test_an_issue_is_linked_on_a_terminal(jo: Desk) -> None:
     for number in (12, 7):
         assert f";https://github.com/ada/shop/issues/{number}\x1b\\#{number}" in plain
     assert "\x1b]" not in jo.ask("list").stdout
+
+
+def test_a_first_contact_for_a_number_keeps_no_news_back(
+    jo: Desk, kim: Desk, clones: Callable[..., list[Path]]
+) -> None:
+    jo.document("claim", "F001")
+    assert kim.ask("config", "--ledger", "admins", "w2@example.com").returncode == 0
+    kim.document("revoke", "F001", "--reason", "needed now")
+    (new,) = clones(1)
+    git(new, "config", "user.email", "w1@example.com")
+    assert any("needed now" in x for x in Desk(new).document("show", "12")["warnings"])

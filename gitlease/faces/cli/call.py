@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from gitlease.core.instant import moment_of
@@ -41,16 +41,6 @@ def open_real(directory: str, **options: Any) -> Workspace:
 
     own_process()
     return open_workspace(directory, **options)
-
-
-def _check_words(words: Iterable[str], *, what: str = "resource") -> list[str]:
-    """The words of resources. UsageError for one that says nothing: a variable that is not set."""
-    from gitlease.core.errors import UsageError
-
-    found = list(words)
-    if not all(word.strip() for word in found):
-        raise UsageError(f"a {what} must not be empty")
-    return found
 
 
 @dataclass
@@ -96,7 +86,7 @@ class Call:
                 **options,
             )
             self.warnings += self._opened.settings.warnings
-            output.FORM.pages = partial(_issue_pages, self._opened)
+            output.FORM.pages = cache(partial(_issue_pages, self._opened))
         return self._opened
 
     def open_as(self, change: Callable[[Workspace], Workspace]) -> None:
@@ -126,7 +116,6 @@ class Call:
         """The resource that a word means here; a name that is also a file is pointed out."""
         from gitlease.wiring.words import file_called, resource_here
 
-        _check_words([word])
         found = resource_here(self.workspace, word)
         file = None if found.is_path else file_called(self.workspace.repository, word)
         if file is not None:
@@ -142,7 +131,6 @@ class Call:
         """Words of paths that a lease is to cover as well."""
         from gitlease.wiring.words import path_here
 
-        words = _check_words(words, what="path")
         return [path_here(self.workspace.repository, word) for word in words]
 
     def to_claim(
@@ -154,7 +142,6 @@ class Call:
         """
         from gitlease.wiring.words import check_claim, resource_here
 
-        words = _check_words(words)
         wanted = [resource_here(self.workspace, word) for word in words]
         covered = self.paths(paths)
         said = check_claim(self.workspace, wanted, covered, any_name=any_name)
