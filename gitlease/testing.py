@@ -23,7 +23,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Self
 
 from gitlease.core.errors import GitleaseError, UsageError
-from gitlease.core.instant import moment_of
+from gitlease.core.instant import moment_of, utc_text
 from gitlease.faces.library.leases import Leases, OnLost, Session
 from gitlease.faces.library.refusing import refusing_class
 from gitlease.faces.library.values import StrPath, check_listener, to_folder
@@ -48,7 +48,7 @@ class MemoryLedger:
         self._folder = TemporaryDirectory(prefix="gitlease-", ignore_cleanup_errors=True)
 
     def __repr__(self) -> str:
-        return f"<MemoryLedger at {self.now:%Y-%m-%dT%H:%M:%SZ}>"
+        return f"<MemoryLedger at {utc_text(self.now)}>"
 
     def __enter__(self) -> Self:
         return self

@@ -50,7 +50,12 @@ def rfc3339(wall_ms: int, *, round_up: bool = False) -> str:
     """UTC to the second with ``Z``, rounded down by default: what people and JSON see."""
     wall_ms = min(wall_ms, LATEST)
     seconds = -(-wall_ms // MS) if round_up else wall_ms // MS
-    return moment_of(seconds * MS).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return utc_text(moment_of(seconds * MS))
+
+
+def utc_text(at: datetime) -> str:
+    """The same of an aware UTC datetime, rounded down."""
+    return at.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def rfc3339_ms(wall_ms: int) -> str:

@@ -7,7 +7,7 @@ from typing import Literal
 
 from gitlease.core.expiry import Moment, clock_skewed, free_at
 from gitlease.core.frozen import dataclass
-from gitlease.core.instant import MS, moment_of
+from gitlease.core.instant import MS, moment_of, utc_text
 from gitlease.core.lease import Actor, State
 from gitlease.core.lease import Lease as LeaseRecord
 from gitlease.core.policy import Policy
@@ -69,7 +69,7 @@ class LeaseView:
     def __repr__(self) -> str:
         part = "" if self.scope == WHOLE else f"/{self.scope}"
         who = self.holder if self.session is None else f"{self.holder}, session {self.session}"
-        until = f"until {self.expires_at:%Y-%m-%dT%H:%M:%SZ}"
+        until = f"until {utc_text(self.expires_at)}"
         state = "parked" if self.parked else self.state
         return f"<Lease {self.resource}{part} of {who}: {state}, token {self.token}, {until}>"
 

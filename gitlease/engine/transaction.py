@@ -12,7 +12,6 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from functools import partial
 
 from gitlease.core.errors import (
     Denied,
@@ -134,18 +133,19 @@ class Transaction:
         with ExitStack() as turn:
             # What goes along may be much, and take long: nobody is kept waiting for that.
             wait = min(LONGEST_TURN, self._patience * OF_PATIENCE) if send is None else 0.0
-            take = partial(self._store.turn, layers, wait)
-            if wait:
-                turn.enter_context(take())
+
+            def take() -> None:
+                if wait:
+                    turn.enter_context(self._store.turn(layers, wait))
 
             def pause(tries: int, at: Instant) -> bool:
                 """Let others pass, those of this clone too."""
                 turn.close()
                 waited = self._pause(tries, began, at, what)
-                if wait:
-                    turn.enter_context(take())
+                take()
                 return waited
 
+            take()
             return self._carried_out(layers, decide, what, send, began, pause)
 
     def _carried_out(

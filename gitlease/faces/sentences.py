@@ -25,7 +25,7 @@ LISTED = 5  # conflicts that are spelt out; the rest is counted
 
 def rfc3339(at: datetime) -> str:
     """UTC to the second, rounded down: what JSON and pipes get."""
-    return at.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return instant.utc_text(at)
 
 
 def clock_time(at: datetime, now: datetime) -> str:

@@ -8,11 +8,9 @@ in somebody else's, who may use pygit2 for connections, that is done only when i
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 import zlib
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gitlease.git import run
@@ -71,25 +69,11 @@ def object_header(repo: pygit2.Repository, oid: pygit2.Oid) -> tuple[int, int]:
     """
     if not _is_whole(repo.path, str(oid)):
         raise KeyError(f"object {oid} is cut short")
-    with as_lost():
-        kind, size = repo.odb.read_header(oid)
-    return int(kind), int(size)
-
-
-def read_object(repo: pygit2.Repository, oid: pygit2.Oid) -> pygit2.Object:
-    """An object of any size. Raises KeyError and GitError."""
-    object_header(repo, oid)
-    with as_lost():
-        return repo[oid]
-
-
-@contextlib.contextmanager
-def as_lost() -> Iterator[None]:
-    """What cannot be read of a damaged repository as a KeyError, as if it was not there."""
     try:
-        yield
-    except (OSError, ValueError) as error:
+        kind, size = repo.odb.read_header(oid)
+    except (OSError, ValueError) as error:  # of a damaged repository, as if it was not there
         raise KeyError(str(error)) from None
+    return int(kind), int(size)
 
 
 def _is_whole(git_dir: str, oid: str) -> bool:

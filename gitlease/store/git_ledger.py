@@ -80,6 +80,7 @@ class GitRefs:
     ) -> None:
         self._remote, self._stores, self._state_path = remote, stores, state
         self._prefix, self._limit = prefix, time_limit
+        self._beacons: dict[str, str] = {}
 
     # --- objects ----------------------------------------------------------------------------------
 
@@ -183,47 +184,49 @@ class GitRefs:
                 store.set_ref(to, None)
 
     def announce(self, layer: str) -> None:
+        if (beacon := self._beacon(layer)) is None:
+            return
+        folder = os.path.dirname(beacon)
         with contextlib.suppress(OSError):
-            if beacon := self._beacon(layer):
-                flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-                opened = os.open(beacon, flags, 0o600)
-                try:
-                    os.utime(opened)
-                finally:
-                    os.close(opened)
+            if _is_private(os.path.dirname(folder)):
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(folder, 0o700)
+            if not _is_private(os.path.dirname(folder), folder):
+                return
+            flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            opened = os.open(beacon, flags, 0o600)
+            try:
+                os.utime(opened)
+            finally:
+                os.close(opened)
 
     def nearby(self, layer: str) -> str:
-        try:
-            beacon = self._beacon(layer)
-            return str(os.lstat(beacon).st_mtime_ns) if beacon else ""
-        except OSError:
+        if (beacon := self._beacon(layer)) is None:
             return ""
+        folder = os.path.dirname(beacon)
+        try:
+            private = _is_private(os.path.dirname(folder), folder)
+            return str(os.lstat(beacon).st_mtime_ns) if private else ""
+        except OSError:
+            return ""  # nobody has announced anything yet
 
     def _beacon(self, layer: str) -> str | None:
-        """An empty file that clones of this remote share; None where nobody else is kept out of it.
+        """An empty file that clones of this remote share; None where there is no place for it.
 
-        Its folder is the system's for what runs of one user share, or unused: of this user alone,
-        and no link. Raises OSError.
+        It lies below the folder for what runs of one user share.
         """
-        folder = os.environ.get("XDG_RUNTIME_DIR", "")
-        if not os.path.isabs(folder) or not hasattr(os, "getuid"):
+        shared = os.environ.get("XDG_RUNTIME_DIR", "")
+        if not os.path.isabs(shared) or not hasattr(os, "getuid"):
             return None
-        for place in (folder, own := os.path.join(folder, "gitlease")):
-            if place == own:
-                with contextlib.suppress(FileExistsError):
-                    os.mkdir(own, 0o700)
-            found = os.lstat(place)
-            if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
-                return None
-            if stat.S_IMODE(found.st_mode) & 0o077:
-                return None
-        from hashlib import sha256
+        if layer not in self._beacons:  # who waits looks at it four times a second
+            from hashlib import sha256
 
-        url = self._remote.url
-        if not is_far(url):  # a path, however it is written
-            url = os.path.realpath(os.path.join(self._remote.folder, url.removeprefix("file://")))
-        name = f"{url}\0{self._ref(layer)}"
-        return os.path.join(own, sha256(name.encode()).hexdigest())
+            url = self._remote.url
+            if not is_far(url):  # a path, however it is written
+                path = os.path.join(self._remote.folder, url.removeprefix("file://"))
+                url = os.path.realpath(path)
+            self._beacons[layer] = sha256(f"{url}\0{self._ref(layer)}".encode()).hexdigest()
+        return os.path.join(shared, "gitlease", self._beacons[layer])
 
     def peek(self, layer: str) -> str | None:
         store = self._stores.usual
@@ -251,3 +254,12 @@ class GitRefs:
 
     def _ref(self, layer: str) -> str:
         return f"{self._prefix}/{layer}"
+
+
+def _is_private(*folders: str) -> bool:
+    """Whether folders are this user's alone, and no links. Raises OSError."""
+    found = [os.lstat(folder) for folder in folders]
+    return all(
+        stat.S_ISDIR(x.st_mode) and x.st_uid == os.getuid() and not stat.S_IMODE(x.st_mode) & 0o077
+        for x in found
+    )

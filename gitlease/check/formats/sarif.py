@@ -10,6 +10,7 @@ from urllib.parse import quote
 from gitlease.check.formats.report import Report, details, one_line
 from gitlease.check.rules import RULES
 from gitlease.core.finding import CheckRule, Finding
+from gitlease.core.instant import utc_text
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 ROOT = "%SRCROOT%"
@@ -75,7 +76,7 @@ def _properties(found: Finding) -> Json:
         "scope": found.scope,
         "layer": found.layer,
         "holder": found.holder,
-        "since": None if found.since is None else f"{found.since:%Y-%m-%dT%H:%M:%SZ}",
+        "since": None if found.since is None else utc_text(found.since),
         "commit": found.commit,
     }
     return {key: one_line(value) for key, value in values.items() if value is not None}

@@ -134,14 +134,11 @@ def _beyond_limits(call: Call, ttl: str) -> list[str]:
     from gitlease.core.policy import policy_words
 
     try:
-        look = call.ledger.known_look()
+        policy = call.ledger.known_policy()
     except GitleaseError:  # whatever it is, the next command says so
         return []
-    ledger = None if look is None else look.head.ledger
-    if ledger is None:
-        return []
-    policy, seconds = ledger.header.policy, parse_duration(ttl)
-    if policy.ttl_min <= seconds <= policy.ttl_max:
+    seconds = parse_duration(ttl)
+    if policy is None or policy.ttl_min <= seconds <= policy.ttl_max:
         return []
     key, kind = ("ttl_max", "more") if seconds > policy.ttl_max else ("ttl_min", "less")
     who = f"its admins, {', '.join(policy.admins)}" if policy.admins else "anyone"
