@@ -31,7 +31,7 @@ from benchmarks.check_bench import CheckBench  # noqa: E402
 from benchmarks.hold_bench import COUNTS, HoldBench, per_hour  # noqa: E402
 from benchmarks.hook_bench import COMMIT_AIM_MS, GATE_AIM_MS, LOOK_AIM_MS, HookBench  # noqa: E402
 from benchmarks.task_bench import TaskBench  # noqa: E402
-from benchmarks.verb_bench import CLI_AIM_MS, LIBRARY_AIM, VerbBench  # noqa: E402
+from benchmarks.verb_bench import CLI_AIM_MS, LIBRARY_AIM, STARTS, VerbBench  # noqa: E402
 
 TRANSPORTS = ("path", "http", "ssh")
 TASKS = "tasks"  # a path remote, and a work tree with many task files
@@ -136,7 +136,8 @@ def table(rows: Sequence[Row], rounds: int) -> str:
         " small commit",
         f"aims: CLI at most bare + {CLI_AIM_MS:g} ms, library at most {LIBRARY_AIM:g} x bare;"
         f" a hook {GATE_AIM_MS:g} ms, or {LOOK_AIM_MS:g} ms when it has to look, a commit with"
-        f" hooks one without + {COMMIT_AIM_MS:g} ms",
+        f" hooks one without + {COMMIT_AIM_MS:g} ms, pre-push one connection",
+        f"      in starts of Python: {', '.join(f'{x} {most}' for x, most in STARTS.items())}",
         "",
         f"{'':5}  {'operation':<33}{'median':>9}{'min':>9}{'x bare':>9}{'- bare':>9}"
         f"{'conn.':>7}  aim",

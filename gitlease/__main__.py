@@ -59,6 +59,9 @@ def _status(argv: list[str], prog: str) -> int:
         from gitlease.faces.server.entry import run_server_hook
 
         return run_server_hook(argv[1:])
+    from gitlease.faces.cli import import_click
+
+    import_click()
     from gitlease.faces.cli.app import run
 
     return run(argv, prog=prog)

@@ -10,10 +10,9 @@ UNITS = {"w": 604_800, "d": 86_400, "h": 3_600, "m": 60, "s": 1}
 LONGEST = 3_650 * UNITS["d"]
 
 # Units come once each, largest first: `30m1h` is more likely a slip than a wish.
-_FORM = re.compile(
-    "".join(rf"(?:(?P<{unit}>[0-9]{{1,12}}(?:\.[0-9]{{1,6}})?){unit})?" for unit in UNITS)
-)
-_SECONDS = re.compile(r"[0-9]{1,12}(?:\.[0-9]{1,6})?")
+# Compiled where they are used: most commands are given no duration.
+_FORM = "".join(rf"(?:(?P<{unit}>[0-9]{{1,12}}(?:\.[0-9]{{1,6}})?){unit})?" for unit in UNITS)
+_SECONDS = r"[0-9]{1,12}(?:\.[0-9]{1,6})?"
 
 
 def parse_duration(text: str, *, what: str = "duration") -> int:
@@ -22,9 +21,9 @@ def parse_duration(text: str, *, what: str = "duration") -> int:
     Raises UsageError unless it is positive, a whole number of seconds and at most ten years.
     """
     word = text.strip().lower()
-    if _SECONDS.fullmatch(word):
+    if re.fullmatch(_SECONDS, word):
         total = _millionths(word)
-    elif word and (found := _FORM.fullmatch(word)):
+    elif word and (found := re.fullmatch(_FORM, word)):
         total = sum(_millionths(n) * UNITS[unit] for unit, n in found.groupdict().items() if n)
     else:
         raise _bad(what, text)

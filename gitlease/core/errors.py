@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from gitlease.core.loss import Loss
     from gitlease.core.view import Lease
 
+MAX_WORD = 254
+
 
 class GitleaseError(Exception):
     """Base of all refusals: one line of fact in lower case, and the subject it is about."""
@@ -227,3 +229,24 @@ def shown(text: str) -> str:
     """A text fit for a message: short, printable, quoted where it would be misread."""
     short = text if len(text) <= 60 else text[:60] + "…"
     return short if short and short.isprintable() and " " not in short else repr(short)
+
+
+def check_text(
+    text: str, *, what: str, limit: int = MAX_WORD, lines: bool = False, blank: bool = False
+) -> str:
+    """``text`` when it is printable and not too long, else UsageError.
+
+    Control characters are refused because every reader's terminal shows what one writer stored.
+    """
+    if not isinstance(text, str):
+        raise UsageError(f"{what} must be a string, not {type(text).__name__}")
+    if not blank and not text.strip():
+        raise UsageError(f"{what} must not be empty")
+    if len(text) > limit:
+        raise UsageError(f"{what} is longer than {limit} characters")
+    shown = text.replace("\n", "").replace("\t", "") if lines else text
+    if not shown.isprintable():
+        foreign = any("\ud800" <= char <= "\udfff" for char in shown)  # of a word in other bytes
+        why = "is not UTF-8, which records are" if foreign else "has control characters"
+        raise UsageError(f"{what} {why}")
+    return text

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import re
-import string
+
+from gitlease.core.errors import MAX_WORD
 
 # What GitHub writes where somebody keeps their address private: the login is in it.
 _NO_REPLY = r"(?:[0-9]+\+)?([^+@\s]+)@users\.noreply\.github\.com"  # compiled where it is used
-_LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
+_LOWER = {ord(x): x.lower() for x in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"}
+
+
+def is_holder(email: str) -> bool:
+    """Whether a ledger can name a holder so: one printable word of at most MAX_WORD characters."""
+    return email.split() == [email] and email.isprintable() and len(email) <= MAX_WORD
 
 
 def person_key(email: str) -> str:

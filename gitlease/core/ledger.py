@@ -10,14 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
 from operator import attrgetter
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from gitlease.core.errors import Invalid
 from gitlease.core.frozen import dataclass, field, replace
 from gitlease.core.holder import person_key
-from gitlease.core.lease import Lease, LeaseKey, lease_key, same_person
+from gitlease.core.lease import Lease, LeaseKey, State, lease_key, same_person
 from gitlease.core.policy import Issues, Policy, issue_resource
 from gitlease.core.resources.resource import Resource
+
+if TYPE_CHECKING:
+    from gitlease.core.lease_rows import LeaseRows, Reach
 
 FORMAT = 2
 NEWEST_FORMAT = 3  # where the policy has what clients of format 2 would drop
@@ -193,6 +196,21 @@ class Records(Protocol):
         """Who waits for a resource, in any order. Invalid when that cannot be read."""
 
 
+@runtime_checkable
+class RowRecords(Protocol):
+    """Records of which a store keeps what it read, so that only what is new is read again.
+
+    ``kept`` is the folder of what was kept, for a store that has no other; without any everything
+    is read.
+    """
+
+    def near(self, reach: Reach, kept: str = "") -> Iterable[Lease]:
+        """Every record with paths that may cover what is reached. Invalid as for ``with_paths``."""
+
+    def live(self, kept: str = "") -> tuple[LeaseRows, list[Damage]]:
+        """The live leases, and every record that cannot be read."""
+
+
 @dataclass(frozen=True, slots=True)
 class Changes:
     """What has been decided on top of the records: None removes."""
@@ -227,9 +245,25 @@ class Ledger:
         key = lease_key(self.spelt(resource), scope)
         return next((x for x in self.leases_of(resource) if x.key == key), None)
 
-    def leases_with_paths(self) -> list[Lease]:
-        """The records that cover paths."""
-        return self._as_changed(self.records.with_paths(), lambda x: bool(x.patterns))
+    def leases_with_paths(self, near: Iterable[str] = ()) -> list[Lease]:
+        """The records that cover paths; at least those that share a file with patterns ``near``."""
+        records, patterns = self.records, tuple(near)
+        if patterns and isinstance(records, RowRecords):
+            from gitlease.core.lease_rows import Reach
+
+            try:
+                read = records.near(Reach.of_patterns(patterns))
+            except ValueError:  # no pattern: what it is asked for says so
+                read = records.with_paths()
+        else:
+            read = records.with_paths()
+        return self._as_changed(read, lambda x: bool(x.patterns))
+
+    def live(self) -> tuple[LeaseRows, list[Damage]]:
+        """The live leases, and every record that cannot be read."""
+        if isinstance(self.records, RowRecords) and not self.changes.leases:
+            return self.records.live()
+        return live_of([*self.every_lease(), *self.damage()])
 
     def every_lease(self) -> list[Lease]:
         """All readable records; damaged ones are passed over (see ``damage``)."""
@@ -325,6 +359,19 @@ class Ledger:
             found = [x for x in found if x.key not in changes]
             found += (new for _, new in changes.values() if new is not None and wanted(new))
         return sorted(found, key=lambda lease: lease.key) if len(found) > 1 else found
+
+
+def live_of(every: Iterable[Lease | Damage]) -> tuple[LeaseRows, list[Damage]]:
+    """The live leases of some records in the order of their resources, and the damaged ones."""
+    from gitlease.core.lease_rows import LeaseRows
+
+    found, damaged = list[Lease](), list[Damage]()
+    for one in every:
+        if isinstance(one, Damage):
+            damaged.append(one)
+        elif one.state is State.ACTIVE:
+            found.append(one)
+    return LeaseRows.of(sorted(found, key=lambda lease: lease.key)), damaged
 
 
 def count_token(header: Header) -> Header:

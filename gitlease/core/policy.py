@@ -39,17 +39,17 @@ class Issues(Enum):
 
 
 _PREFIX = {Issues.GITHUB: "GH", Issues.GITLAB: "GL"}  # of links where # begins a comment
-_NUMBER = re.compile(r"(#|[A-Za-z]{2}-|)([1-9][0-9]{0,9})")
+_NUMBER = r"(#|[A-Za-z]{2}-|)([1-9][0-9]{0,9})"  # compiled where it is used
 
 
 def reads_as_issue(name: str) -> bool:
     """Whether a name may be the number of an issue on some host."""
-    return _NUMBER.fullmatch(name) is not None
+    return re.fullmatch(_NUMBER, name) is not None
 
 
 def issue_resource(resource: Resource, host: Issues) -> Resource:
     """The resource in the host's own spelling, ``#12``, where it is an issue there; else itself."""
-    found = _NUMBER.fullmatch(resource.text) if host is not Issues.NONE else None
+    found = re.fullmatch(_NUMBER, resource.text) if host is not Issues.NONE else None
     if found is None or found[1].upper() not in ("", "#", f"{_PREFIX[host]}-"):
         return resource
     return name_resource(f"#{found[2]}")

@@ -15,10 +15,11 @@ LONGEST = 2_000  # characters of one trailer: a path has less
 
 _NAME = "Gitlease: "
 _WORD = r'(?:"(?:[^"\\]|\\.)*"|\S+)'
-_TRAILER = re.compile(
+# Compiled where they are used: a hook that only loads this has no time for it.
+_TRAILER = (
     rf"(?P<what>\S.*?) token=(?P<token>[0-9]{{1,18}})(?P<more>(?: (?:scope|layer)={_WORD})*)\s*"
 )
-_MORE = re.compile(rf" (scope|layer)=({_WORD})")
+_MORE = rf" (scope|layer)=({_WORD})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +46,10 @@ class Authorship:
 
 def read_trailer(value: str) -> Named | None:
     """What the value of a trailer names; None for what is no such trailer. Never raises."""
-    found = _TRAILER.fullmatch(value.strip()) if len(value) <= LONGEST else None
+    found = re.fullmatch(_TRAILER, value.strip()) if len(value) <= LONGEST else None
     if found is None or not value.isprintable():
         return None
-    more = {word: _plain(text) for word, text in _MORE.findall(found["more"])}
+    more = {word: _plain(text) for word, text in re.findall(_MORE, found["more"])}
     try:
         key = parse_resource(found["what"]).key
     except UsageError:

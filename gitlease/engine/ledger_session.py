@@ -23,7 +23,14 @@ from gitlease.engine.edges import Edges
 from gitlease.engine.intents import Intents
 from gitlease.engine.notices import Settled, is_to, settle, told, told_by, unread_notices
 from gitlease.engine.ports import Clock, Inbox, LedgerStore, LookForLife, Snapshot
-from gitlease.engine.transaction import PATIENCE, Step, Transaction, fresh_id, views_of
+from gitlease.engine.transaction import (
+    PATIENCE,
+    CarryOut,
+    Step,
+    Transaction,
+    fresh_id,
+    views_of,
+)
 
 T = TypeVar("T")
 
@@ -59,6 +66,7 @@ class LedgerSession:
         patience: float = PATIENCE,
         dice: random.Random | None = None,
         look_for_life: LookForLife | None = None,
+        carry: CarryOut | None = None,
     ) -> None:
         self.look_for_life = look_for_life
         self.store, self.clock, self.actor, self.layer = store, clock, actor, layer
@@ -67,7 +75,13 @@ class LedgerSession:
         self.dice = dice or random.SystemRandom()
         self.intents = Intents(self.edges)
         self.transaction = Transaction(
-            store, clock=clock, actor=actor, layer=layer, patience=patience, dice=self.dice
+            store,
+            clock=clock,
+            actor=actor,
+            layer=layer,
+            patience=patience,
+            dice=self.dice,
+            carry=carry,
         )
         self._settled: Settled | None = None
 

@@ -13,11 +13,11 @@ from gitlease.core.frozen import dataclass, field
 from gitlease.core.instant import Instant
 from gitlease.core.lease import Lease
 from gitlease.core.ledger import Fate, Ledger
-from gitlease.core.outcome import Event
 from gitlease.core.resources.resource import Resource
 
 if TYPE_CHECKING:  # hooks know ports, and have no time for the table of transitions
     from gitlease.core.moves.step_record import Decided
+    from gitlease.core.outcome import Event
     from gitlease.core.work_push import WorkPush
 
 
@@ -185,11 +185,11 @@ class LedgerStore(Protocol):
     def known(self, layer: str) -> Snapshot | None:
         """The last known state, asking nobody; None before the first contact."""
 
-    def fetch(self, layer: str) -> Snapshot:
-        """The state now. One connection."""
+    def fetch(self, layer: str, there: str = "") -> Snapshot:
+        """The state now. One connection; none if it is ``there``, as a peek has just found it."""
 
-    def peek(self, layer: str) -> str | None:
-        """The version at the remote's ref now, None for no ref. One connection, no objects."""
+    def peek(self, layers: Sequence[str]) -> Mapping[str, str]:
+        """The versions at the refs now, of those that are. One connection, no objects."""
 
     def turn(self, layers: Sequence[str], seconds: float) -> AbstractContextManager[object]:
         """Waits so long at most for others of this clone that change these. It only saves work."""
@@ -233,14 +233,15 @@ class LedgerStore(Protocol):
     def forget_pending(self, prepared: Prepared) -> None:
         """Forget a change whose outcome became known otherwise."""
 
-    def history(self, layer: str, limit: int) -> tuple[Event, ...]:
-        """The audit trail of the last known state, newest first."""
+    def history(self, layer: str, limit: int, *, older: bool = False) -> tuple[Event, ...]:
+        """The audit trail of the last known state, newest first; ``older``: see ``deepen``."""
+
+    def deepen(self, layer: str) -> bool:
+        """Fetch the history that a first contact left out; False, asking nobody, for none."""
 
     def steps(self, before: Snapshot, after: Snapshot, limit: int) -> Sequence[LedgerStep]:
-        """Every state after one of this clone's up to another, oldest first.
-
-        Nothing where there are more than ``limit``, or history does not lead from one to the other.
-        """
+        """Every state after one of this clone's up to another, oldest first; nothing where there
+        are more than ``limit``, or no way leads there. After no state: the last ``limit`` ones."""
 
     def shown(self, layer: str, notices: Iterable[str]) -> frozenset[str]:
         """Remember notices as shown in this clone; returns those that had been shown before."""

@@ -107,7 +107,9 @@ def read_log(
 
     def ask(head: Snapshot) -> Sequence[Event]:
         events: Sequence[Event] = session.store.history(
-            session.layer, limit if resource is None and since is None else WHOLE_HISTORY
+            session.layer,
+            limit if resource is None and since is None else WHOLE_HISTORY,
+            older=not cached,
         )
         if resource is not None:
             wanted = fold((head.ledger.spelt(resource) if head.ledger else resource).text)

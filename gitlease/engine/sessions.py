@@ -6,20 +6,11 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import partial
 
-from gitlease.core.errors import GitleaseError, UsageError
+from gitlease.core.errors import MAX_WORD, GitleaseError, UsageError, check_text
 from gitlease.core.expiry import holder_has
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.lease import Lease, State
-from gitlease.core.moves.operations import (
-    MAX_WORD,
-    EndSession,
-    Grant,
-    Park,
-    RunOut,
-    Unbind,
-    check_text,
-    grant_of,
-)
+from gitlease.core.moves.operations import EndSession, Grant, Park, RunOut, Unbind, grant_of
 from gitlease.core.moves.parking import PARKED, RELEASED, RUN_OUT
 from gitlease.core.resources.resource import Resource
 from gitlease.core.view import LeaseView

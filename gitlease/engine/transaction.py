@@ -72,6 +72,9 @@ class Step:
     moment: Moment
 
 
+CarryOut = Callable[..., Step]  # what carries out a batch as ``Transaction.carry_out`` does
+
+
 class Transaction:
     """Carries operations out on a store: on one layer, or on several in one swap."""
 
@@ -85,9 +88,11 @@ class Transaction:
         patience: float = PATIENCE,
         dice: random.Random | None = None,
         settles: bool = True,
+        carry: CarryOut | None = None,
     ) -> None:
-        """``settles``: what became of a change that was left open is of use to a later command."""
-        self._store, self._clock, self._actor = store, clock, actor
+        """``settles``: what became of a change that was left open is of use to a later command.
+        ``carry`` carries batches out in the place of this, with those of others."""
+        self._store, self._clock, self.actor, self._carry = store, clock, actor, carry
         self._layer, self._patience, self._settles = layer, patience, settles
         self._dice = dice or random.SystemRandom()
 
@@ -95,6 +100,8 @@ class Transaction:
         self, operations: Sequence[Operation], *, together: bool = True, what: str = "this change"
     ) -> Step:
         """Apply a batch to the shared ledger, or raise the refusal that the fresh ledger gives."""
+        if self._carry is not None:
+            return self._carry(operations, together=together, what=what)
 
         def decide(heads: Mapping[str, Snapshot]) -> Mapping[str, Decided]:
             head = heads[self._layer]
@@ -110,7 +117,7 @@ class Transaction:
         try:
             step = decide(self.ledger_of(head), operations, moment, together=together)
         except GitleaseError as refusal:
-            raise with_views(refusal, head, self._actor, moment) from None
+            raise with_views(refusal, head, self.actor, moment) from None
         for result in step.applied.results:
             if isinstance(result, HeadGone):  # no refusal: the ledger never said so
                 raise result
@@ -196,7 +203,7 @@ class Transaction:
                         heads = {layer: self._store.fetch(layer) for layer in layers}
                     continue
             for step in changed.values() if send is None else ():
-                self._check_in_time(step.applied, step.moment)
+                check_in_time(step.applied, step.moment, self._clock.now())
             return {x: Step(step.applied, heads[x], step.moment) for x, step in steps.items()}
 
     def _known(self, layer: str, fresh: set[str]) -> Snapshot:
@@ -210,7 +217,7 @@ class Transaction:
         """The ledger of a head; where there is none yet, an empty one that the swap will make."""
         if head.ledger is not None:
             return head.ledger
-        made = Create(id=fresh_id(), actor=self._actor, ledger_id=fresh_id(), policy=DEFAULT_POLICY)
+        made = Create(id=fresh_id(), actor=self.actor, ledger_id=fresh_id(), policy=DEFAULT_POLICY)
         return create(made)
 
     def _changes(
@@ -269,7 +276,7 @@ class Transaction:
             self._leave_open(prepared)
             raise _failure(swapped, what)
         layer, change = next(iter(prepared.changes.items()))  # all of them move together, or none
-        step = self.decided(swapped.heads[layer], [Barrier(id=fresh_id(), actor=self._actor)])
+        step = self.decided(swapped.heads[layer], [Barrier(id=fresh_id(), actor=self.actor)])
         barrier = self._changes(swapped.heads, {layer: step}, "a barrier")
         fenced = self._store.swap(barrier)
         self._store.forget_pending(barrier)  # whether it lands later is nobody's concern
@@ -301,22 +308,6 @@ class Transaction:
             hints=("do not act on it; the next command that reaches the remote tells",),
         )
 
-    def _check_in_time(self, applied: Applied, moment: Moment) -> None:
-        """A holder may believe from the instant that its lease counts from, and no longer."""
-        elapsed = moment.now.elapsed_at_most(self._clock.now())
-        for outcome in applied.outcomes:
-            if outcome.status == UNBOUND:  # who gives it back believes in nothing any more
-                continue
-            for lease in outcome.leases:
-                over = lease.expires_at <= moment.now.wall_ms  # as decided: it promises nothing
-                if lease.state is State.ACTIVE and not over and elapsed >= lease.duration_ms:
-                    raise LeaseLost(
-                        f"{lease.resource} was confirmed only after its time had run out",
-                        resource=lease.resource.text,
-                        scope=lease.scope,
-                        conflicts=(lease,),
-                    )
-
     def _pause(self, tries: int, began: Instant, at: Instant, what: str) -> bool:
         """Let others pass for a while (see ``pause_after``), and say whether it did."""
         if self._late(began):
@@ -340,6 +331,20 @@ class Transaction:
 
     def _late(self, began: Instant) -> bool:
         return began.elapsed_at_most(self._clock.now()) > self._patience * 1_000
+
+
+def check_in_time(applied: Applied, moment: Moment, now: Instant) -> None:
+    """LeaseLost where a lease was confirmed only after its own time: nobody may act on that."""
+    elapsed = moment.now.elapsed_at_most(now)
+    for outcome in applied.outcomes:
+        if outcome.status == UNBOUND:  # who gives it back believes in nothing any more
+            continue
+        for lease in outcome.leases:
+            over = lease.expires_at <= moment.now.wall_ms  # as decided: it promises nothing
+            if lease.state is State.ACTIVE and not over and elapsed >= lease.duration_ms:
+                name = lease.resource.text
+                told = f"{name} was confirmed only after its time had run out"
+                raise LeaseLost(told, resource=name, scope=lease.scope, conflicts=(lease,))
 
 
 def pause_after(tries: int, lasted: float, age: float, dice: random.Random) -> float:

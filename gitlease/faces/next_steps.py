@@ -6,7 +6,6 @@ A refusal never proposes one that takes a lease from its holder: agents run what
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -65,7 +64,7 @@ def after_dispatch(call: Call, resource: str) -> Steps:
 
 def after_park(call: Call, views: Iterable[LeaseView]) -> Steps:
     """How to go on with what was parked: one command for each scope and layer."""
-    later = replace(call, session=None, no_session=False)  # whoever types it speaks for itself
+    later = call.with_words(session=None, no_session=False)  # whoever types it speaks for itself
     found: dict[tuple[str, str], list[str]] = {}
     for view in views:
         found.setdefault((view.scope, view.layer), []).append(view.resource)
@@ -194,7 +193,7 @@ def _own(call: Call, view: LeaseView) -> str:
         release = call.typed(*words, options=scoped(view.scope))
         return f"it is your own lease: {release}"
     if is_dead(call.workspace, view.session):
-        person = replace(call, session=None, no_session=True)
+        person = call.with_words(session=None, no_session=True)
         release = person.typed(*words, options=scoped(view.scope))
         return f"it is your own lease, in session {view.session}, which is dead: {release}"
     place = f" (pid {view.pid} on {view.host})" if view.pid else ""

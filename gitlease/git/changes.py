@@ -7,7 +7,7 @@ are, since that is what others get.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from gitlease.core.errors import Invalid
 from gitlease.git.changes_raw import (
@@ -19,10 +19,11 @@ from gitlease.git.changes_raw import (
     differs,
     read,
 )
-from gitlease.git.query import answered, ask, is_id, refusal
+from gitlease.git.query import answered, ask, commits_as_words, is_id, refusal
 from gitlease.git.repository import Repository
 
-COMMITS_AT_ONCE = 500  # ids in the arguments of one process
+COMMITS_AT_ONCE = 10_000  # of which one process tells
+SECONDS = 120.0  # for so many
 MAX_HEADS = 64 * 1024  # bytes of MERGE_HEAD
 
 _EMPTY_TREE = {
@@ -55,11 +56,16 @@ def staged(repository: Repository, *, amend_of: str | None = None) -> list[Chang
 
 
 def committed(
-    repository: Repository, commits: Sequence[str], *, renames: bool = True
+    repository: Repository,
+    commits: Sequence[str],
+    *,
+    renames: bool = True,
+    known: Mapping[str, list[Changed]] | None = None,
 ) -> dict[str, list[Changed]]:
     """What each of these commits (full ids) changes, in their order.
 
-    Without ``renames`` a rename is a D and an A, and no contents are compared to find it.
+    Without ``renames`` a rename is a D and an A, and no contents are compared to find it. Of a
+    commit that is ``known``, none of a merge, git is not asked where nothing can be a rename in it.
 
     Of a merge that is what it changes on its own account (``merges.rule``). What a commit at the
     edge of a shallow clone changes cannot be known: nothing. Raises Invalid where git does not
@@ -72,6 +78,10 @@ def committed(
     merges: dict[str, list[str]] = {}
     cut_off = shallow(repository)
     asked = [commit for commit in found if commit not in cut_off]
+    if known:
+        plain = {x: known[x] for x in asked if x in known and not _may_rename(known[x])}
+        found |= plain
+        asked = [commit for commit in asked if commit not in plain]
     for start in range(0, len(asked), COMMITS_AT_ONCE):
         chunk = asked[start : start + COMMITS_AT_ONCE]
         for ids, one in by_commit(_logged(repository, chunk, renames=renames)):
@@ -86,6 +96,10 @@ def committed(
         for commit, parents in merges.items():
             found[commit] = merged(repository, parents, commit)
     return found
+
+
+def _may_rename(changes: Sequence[Changed]) -> bool:
+    return {"A", "D"} <= {one.kind for one in changes}
 
 
 # --- asking -------------------------------------------------------------------------------------
@@ -105,7 +119,9 @@ def _logged(repository: Repository, commits: Sequence[str], *, renames: bool) ->
     """Raw lines of some commits; of merges only that they are some."""
     for moved in (RENAMES, NO_RENAMES) if renames else (NO_RENAMES,):
         # To see renames contents are compared, which a partial clone may not have.
-        said = ask(repository, "log", *_LOG, *FORM, *moved, *commits, "--")
+        with commits_as_words(commits) as (named, source):
+            words = ("log", *_LOG, *FORM, *moved, *named, "--")
+            said = ask(repository, *words, timeout=SECONDS, source=source)
         if said.code == 0 or said.timed_out:
             break
     return answered(said, "commits cannot be read")

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from gitlease.core.errors import Invalid
 from gitlease.core.frozen import dataclass
-from gitlease.core.trailers import Authorship
 from gitlease.git.query import answered, ask
 from gitlease.git.repository import Repository
+
+if TYPE_CHECKING:  # hooks have no time for it
+    from gitlease.core.trailers import Authorship
 
 GITLINK, LINK = "160000", "120000"  # the modes of a submodule and of a symbolic link
 

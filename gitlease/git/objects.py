@@ -28,9 +28,7 @@ FILE, EXECUTABLE, FOLDER = 0o100644, 0o100755, 0o040000  # modes of a tree's ent
 LACKING = 32  # absent objects at which git may stop, before the rest is taken for absent as well
 AT_ONCE = 64  # expected objects that are read, and kept, together
 
-_ENTRIES = {
-    size: re.compile(rb"([0-7]{1,6}) ([^\0]*)\0(.{%d})" % size, re.DOTALL) for size in (20, 32)
-}
+_ENTRIES = rb"(?s)([0-7]{1,6}) ([^\0]*)\0(.{%d})"  # by the bytes of an id
 _NUMBERS = {COMMIT: 1, TREE: 2, BLOB: 3}  # as git itself numbers them
 _KINDS = {BLOB: "file", TREE: "folder", COMMIT: "commit"}
 
@@ -224,7 +222,7 @@ class TreeEntry(NamedTuple):
 def read_tree(objects: GitObjects, id: str, limit: int) -> list[TreeEntry]:
     """The entries of a tree, with modes that git knows today. Raises Unreadable."""
     data, found, at = objects.read(id, TREE, limit), [], 0
-    for entry in _ENTRIES[len(id) // 2].finditer(data):
+    for entry in re.finditer(_ENTRIES % (len(id) // 2), data):
         if entry.start() != at:
             raise Malformed
         mode, name, oid = entry.groups()

@@ -26,6 +26,7 @@ MAX_NODES = 20_000
 
 # Words that no YAML reader, of either version, takes for anything but a string.
 _SAFE_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_./+-]*")
+_quoted = json.JSONEncoder(ensure_ascii=False).encode  # json.dumps makes an encoder each time
 _TYPED_WORDS = {"y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan", "inf"}
 
 
@@ -88,7 +89,7 @@ def _scalar(value: object) -> str:
         return str(value)
     if isinstance(value, str):
         safe = _SAFE_WORD.fullmatch(value) and value.lower() not in _TYPED_WORDS
-        return value if safe else json.dumps(value, ensure_ascii=False)
+        return value if safe else _quoted(value)
     return "{}" if isinstance(value, Mapping) else "[]"
 
 
@@ -150,5 +151,5 @@ def _own_scalar(text: str) -> Plain:
     if text == "null":
         return None
     if text[0] == '"':
-        return str(json.loads(text))
+        return str(json.loads(text)) if "\\" in text else text[1:-1]
     return [] if text == "[]" else {} if text == "{}" else text

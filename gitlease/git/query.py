@@ -15,6 +15,8 @@ from gitlease.git.repository import TIMEOUT, Repository
 from gitlease.git.run import GitResult, run_git
 
 _ID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+MAX_WORDS = 500  # ids in the arguments of one process
+AT_LENGTH = {"GIT_FLUSH": "0"}  # a log would be written, and read, commit by commit
 OFFLINE = {"GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1"}
 
 _DENIED = (
@@ -66,7 +68,7 @@ def ask(
         ("--no-replace-objects", "-c", "core.fsmonitor=false", *where, *words),
         cwd=repository.toplevel or repository.git_dir,
         timeout=timeout,
-        env={**OFFLINE, **(env or {})},
+        env={**OFFLINE, **AT_LENGTH, **(env or {})},
         repository=True,
         source=source,
         on_out=on_out,
@@ -90,6 +92,16 @@ def lines_as_input(lines: Iterable[str]) -> Iterator[str]:
         file.write(os.fsencode("".join(f"{line}\n" for line in lines)))
         file.flush()
         yield file.name
+
+
+@contextmanager
+def commits_as_words(commits: Sequence[str]) -> Iterator[tuple[Sequence[str], str | None]]:
+    """How git is told of commits: few in its arguments, many in a file that it reads as input."""
+    if len(commits) <= MAX_WORDS:
+        yield commits, None
+        return
+    with lines_as_input(commits) as source:
+        yield ["--stdin"], source
 
 
 def as_entry(folder: str) -> str:
@@ -128,6 +140,8 @@ def answered(said: GitResult, what: str) -> bytes:
 
 def without_secrets(text: str) -> str:
     """The text without user names, passwords, tokens and queries in URLs."""
+    if "://" not in text:
+        return text  # a path, as most texts have none
     return re.sub(_QUERY, r"\1", re.sub(_SECRET, r"\1", text))
 
 

@@ -56,30 +56,27 @@ def task_status_changes(
     tasks: Tasks,
     changed: Sequence[Changed],
     objects: GitObjects | None = None,
+    words: TaskWords | None = None,
 ) -> list[TaskTouched]:
     """What the changed files that the settings call task files were, and what they become.
 
-    ``objects`` has their blobs. Raises Invalid for settings that cannot be used; whatever is wrong
-    with a file is said in it.
+    ``objects`` has their blobs, ``words`` what is known of them of earlier changes. Raises Invalid
+    for settings that cannot be used; whatever is wrong with a file is said in it.
     """
-    from gitlease.tasks.scan import Wanted
-
-    wanted = Wanted(tasks)
-    sides = _sides(changed, wanted)
+    words = words or TaskWords(tasks)
+    sides = _sides(changed, words.wanted)
     if not sides:
         return []
     from gitlease.git.objects import BatchObjects
 
     some = _blobs(sides)[:MAX_READ]
-    said = _Said(tasks, wanted, objects or BatchObjects(repository, some), set(some))
+    said = _Said(words, objects or BatchObjects(repository, some), set(some))
     return _reunited([_touched(one, said, before, after) for one, before, after in sides])
 
 
-def blobs_of_tasks(tasks: Tasks, changed: Iterable[Changed]) -> list[str]:
+def blobs_of_tasks(words: TaskWords, changed: Iterable[Changed]) -> list[str]:
     """The blobs of the changed files that the settings call task files, to read them at once."""
-    from gitlease.tasks.scan import Wanted
-
-    return _blobs(_sides(changed, Wanted(tasks)))
+    return _blobs(_sides(changed, words.wanted))
 
 
 def touched(changed: Iterable[Changed], task_touched: Iterable[TaskTouched]) -> list[Touched]:
@@ -158,20 +155,41 @@ def _same_task(x: TaskTouched) -> bool:
 Says = tuple[Task | None, frozenset[str], str]
 
 
+class TaskWords:
+    """What versions of task files say, each of which is parsed once."""
+
+    def __init__(self, tasks: Tasks) -> None:
+        from gitlease.tasks.scan import Wanted
+
+        self.tasks, self.wanted = tasks, Wanted(tasks)
+        self._known: dict[tuple[str, str], Says] = {}
+
+    def of(self, file: str, blob: str, data: bytes) -> Says:
+        """What the bytes of a blob say at a path."""
+        from gitlease.tasks.text import value_of
+
+        if (said := self._known.get((file, blob))) is None:
+            value = value_of(data, file=file, tasks=self.tasks, wanted=self.wanted)
+            if isinstance(value, TaskProblem):
+                said = None, value.keys, value.message
+            else:
+                said = value, frozenset(), ""
+            self._known[file, blob] = said
+        return said
+
+
 class _Said:
     """What files say: a task, or the names they may be about and a problem."""
 
-    def __init__(
-        self, tasks: Tasks, wanted: Wanted, objects: GitObjects, allowed: set[str]
-    ) -> None:
-        self._tasks, self._wanted, self._objects, self._allowed = tasks, wanted, objects, allowed
+    def __init__(self, words: TaskWords, objects: GitObjects, allowed: set[str]) -> None:
+        self._words, self._objects, self._allowed = words, objects, allowed
 
     def of(self, side: _Side | None) -> Says:
         if side is None:
             return None, frozenset(), ""
         from gitlease.git.objects import BLOB
         from gitlease.tasks.scan import MAX_BYTES, printable
-        from gitlease.tasks.text import possible_keys, value_of
+        from gitlease.tasks.text import possible_keys
 
         try:
             if side.is_link:
@@ -180,9 +198,6 @@ class _Said:
                 raise Unreadable(f"was not read: the change has more than {MAX_READ} task files")
             data = self._objects.read(side.blob, BLOB, MAX_BYTES)
         except Unreadable as error:
-            keys = possible_keys(b"", file=side.file, tasks=self._tasks)
+            keys = possible_keys(b"", file=side.file, tasks=self._words.tasks)
             return None, keys, f"{printable(side.file)} {error}"
-        value = value_of(data, file=side.file, tasks=self._tasks, wanted=self._wanted)
-        if isinstance(value, TaskProblem):
-            return None, value.keys, value.message
-        return value, frozenset(), ""
+        return self._words.of(side.file, side.blob, data)

@@ -10,22 +10,31 @@ from gitlease.core.frozen import dataclass, replace
 from gitlease.core.holder import person_key
 from gitlease.core.instant import LATEST, MS
 from gitlease.core.trailers import Authorship, Named, read_trailer
-from gitlease.git.changes import committed
+from gitlease.git.changes import COMMITS_AT_ONCE, committed
 from gitlease.git.changes_raw import NO_RENAMES, Changed, differs, read
 from gitlease.git.message import KEY
 from gitlease.git.objects import Absent, read_blobs
-from gitlease.git.query import answered, ask
+from gitlease.git.query import answered, ask, commits_as_words
 from gitlease.git.repository import Repository
-from gitlease.guard.changes_tasks import TaskTouched, blobs_of_tasks, task_status_changes, touched
+from gitlease.guard.changes_tasks import (
+    TaskTouched,
+    TaskWords,
+    blobs_of_tasks,
+    task_status_changes,
+    touched,
+)
 from gitlease.guard.rules import Touched
 from gitlease.settings.sources import Tasks
 from gitlease.tasks.scan import MAX_BYTES
 
-AT_ONCE = 500  # ids in the arguments of one process
-SECONDS = 60.0  # for the contents of files
+AT_ONCE = 500  # addresses in the arguments of one process, and commits whose files are kept
+SECONDS = 60.0  # for one question
 LINES = 500  # trailers of one commit that are looked at
 SKEW = 60 * MS  # what an author date may lie in the future, as the clocks of two machines may
 HOSTS = frozenset({"noreply@github.com"})  # who commits what a host itself merges or squashes
+
+Changes = Mapping[str, list[Changed]]
+"""What commits change, by their full ids."""
 
 _NAME = KEY.decode()
 _TRAILERS = "%(trailers:key={},valueonly,unfold)"
@@ -92,16 +101,25 @@ class CommitReader:
     """Reads the commits of one repository.
 
     Only the mailmap of ``base`` counts, a commit that was there before: who could bring one along
-    could be anybody.
+    could be anybody. ``known`` has what some commits change, as ``committed`` takes it.
     """
 
-    def __init__(self, repository: Repository, tasks: Tasks, *, base: str = "") -> None:
+    def __init__(
+        self,
+        repository: Repository,
+        tasks: Tasks,
+        *,
+        base: str = "",
+        known: Changes | None = None,
+    ) -> None:
         self._repository, self._tasks, self._base = repository, tasks, base
+        self._known = known or {}
+        self._words = TaskWords(tasks)
 
     def read(self, commits: Sequence[str]) -> list[CommitFacts]:
         """What each of some commits did, by their full ids and in their order. Raises Invalid."""
         told = self._told(commits)
-        changes = committed(self._repository, commits)
+        changes = committed(self._repository, commits, known=self._known)
         asked = {email for one in told for email in one.helpers}
         asked |= {p for c in changes.values() for x in c for w in x.lost for p in w.people}
         known = self.canonical(asked)
@@ -146,10 +164,11 @@ class CommitReader:
 
     def _told(self, commits: Sequence[str]) -> list[CommitFacts]:
         found = {}
-        for start in range(0, len(commits), AT_ONCE):
-            some = commits[start : start + AT_ONCE]
-            words = ("log", *_QUIET, "--encoding=UTF-8", f"--format=tformat:{_FORMAT}", *some, "--")
-            fields = self._ask(*words).split(b"\0")
+        for start in range(0, len(commits), COMMITS_AT_ONCE):
+            some = commits[start : start + COMMITS_AT_ONCE]
+            words = ("log", *_QUIET, "--encoding=UTF-8", f"--format=tformat:{_FORMAT}")
+            with commits_as_words(some) as (named, source):
+                fields = self._ask(*words, *named, "--", source=source).split(b"\0")
             for at in range(0, len(fields) - _WIDTH + 1, _WIDTH):
                 one = _read([x.decode("utf-8", "replace") for x in fields[at : at + _WIDTH]])
                 found[one.id] = one
@@ -158,19 +177,20 @@ class CommitReader:
         return [found[commit] for commit in commits]
 
     def _task_files(self, changes: Mapping[str, list[Changed]]) -> dict[str, list[TaskTouched]]:
-        blobs = blobs_of_tasks(self._tasks, [x for found in changes.values() for x in found])
+        blobs = blobs_of_tasks(self._words, [x for found in changes.values() for x in found])
         read = read_blobs(self._repository, blobs, most=MAX_BYTES, seconds=SECONDS) if blobs else ()
         contents = _Contents(dict(read))
         return {
-            commit: task_status_changes(self._repository, self._tasks, found, contents)
+            commit: task_status_changes(self._repository, self._tasks, found, contents, self._words)
             for commit, found in changes.items()
         }
 
-    def _ask(self, *words: str) -> bytes:
+    def _ask(self, *words: str, source: str | None = None) -> bytes:
         """git's answer, by the mailmap of the base and none of the work tree's."""
         mailmap = f"mailmap.blob={self._base}:.mailmap" if self._base else "mailmap.blob="
         settings = ("-c", mailmap, "-c", "trailer.separators=:")
-        said = ask(replace(self._repository, toplevel=None), "--bare", *settings, *words)
+        place = replace(self._repository, toplevel=None)
+        said = ask(place, "--bare", *settings, *words, timeout=SECONDS, source=source)
         return answered(said, "the commits cannot be read")
 
 

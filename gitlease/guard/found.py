@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from gitlease.core.duration import humanize_duration
 from gitlease.core.frozen import dataclass, field, replace
@@ -10,6 +11,10 @@ from gitlease.core.view import LeaseView
 from gitlease.guard.ports import Unreachable, Watched
 from gitlease.guard.rules import GuardFinding, Severity
 
+if TYPE_CHECKING:
+    from gitlease.core.ledger import Damage
+
+DAMAGE_SHOWN = 3
 BLIND = "the leases could not be checked"
 
 
@@ -62,3 +67,12 @@ class Freshness:
             return ""
         known = f"by what this clone knew {humanize_duration(self._age)} ago"
         return f"{BLIND if self._blind else known}: {self.failure.message}"
+
+
+def damage_told(damage: Sequence[Damage]) -> tuple[str, ...]:
+    """What there is to say of records that cannot be read."""
+    if not damage:
+        return ()
+    from gitlease.engine.notices import of_damage
+
+    return of_damage(damage, shown=DAMAGE_SHOWN)

@@ -6,16 +6,16 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import TYPE_CHECKING
 
 from gitlease.core.errors import Denied, GitleaseError, Rollback, Unavailable
-from gitlease.core.expiry import Moment, Sighting
+from gitlease.core.expiry import Moment
 from gitlease.core.frozen import replace
 from gitlease.core.instant import MS
-from gitlease.core.lease import Actor, Lease, State
+from gitlease.core.lease import Actor, Lease
+from gitlease.core.lease_rows import LeaseRows
 from gitlease.core.relation import Relation, relation
 from gitlease.core.resources.resource import LOCAL_LAYER
 from gitlease.core.view import LeaseView
-from gitlease.engine.notices import of_damage, told, unread_notices
 from gitlease.engine.ports import Clock, Inbox, LedgerStore, Snapshot
-from gitlease.guard.found import Freshness, Guarded
+from gitlease.guard.found import Freshness, Guarded, damage_told
 from gitlease.guard.ports import IdleMarker, Unreachable, Watched, WatchFiles
 from gitlease.guard.rules import (
     GuardFinding,
@@ -23,6 +23,7 @@ from gitlease.guard.rules import (
     Severity,
     Touched,
     Viewpoint,
+    reach_of,
     renew_at,
     stands,
 )
@@ -30,7 +31,6 @@ from gitlease.guard.rules import (
 if TYPE_CHECKING:
     from gitlease.engine.ledger_session import LedgerSession
 
-DAMAGE_SHOWN = 3
 OWN = (Relation.MINE, Relation.PARKED)
 
 
@@ -67,13 +67,11 @@ class GuardService:
         self._stores: dict[bool, LedgerStore] = {}
         self._lost: list[str] = []
         self._asked: dict[str, bool] = {}  # the layers that were asked for, and who answered
+        self._there: dict[str, str] = {}  # where a peek has just found them
 
     def latest(self) -> Guarded:
-        """Fetch every layer in use once; nothing is judged.
-
-        ``offline`` says how old what is known is where the remote does not answer, or did not
-        lately.
-        """
+        """Fetch every layer in use once; nothing is judged. ``offline`` says how old what is known
+        is where the remote does not answer, or did not lately."""
         look = Freshness()
         for layer in self._in_use:
             known = self._state(layer, look, fresh=True)
@@ -89,10 +87,11 @@ class GuardService:
         views: dict[str, LeaseView] = {}
         old: set[str] = set()
         look = Freshness()
+        reach = reach_of(touched)
         for known in self._all(look, strict=strict):
             view = self._view(known)
             look.noticed(known, self._age_ms(known) // MS)
-            found = view.judge(touched, known.leases)
+            found = view.judge(touched, known.leases.near(*reach))
             findings += found
             if look.failure is not None and not self._is_young(known):
                 old |= {f.lease.lease_id for f in found}
@@ -109,10 +108,8 @@ class GuardService:
     def but_their_own(
         self, guarded: Guarded, carried: Sequence[PushedCommit], *, lost: Sequence[Touched]
     ) -> Guarded:
-        """The same without what only the own work of those leases touches, and not of what is lost.
-
-        ``carried`` are all commits that a push brings.
-        """
+        """The same without what only the own work of those leases touches, and not of what is lost;
+        ``carried`` are all commits that a push brings."""
         gone = {one.path for one in lost}
         kept = tuple(
             found
@@ -145,7 +142,7 @@ class GuardService:
         """
         for known in self._known():
             view = self._view(known)
-            for lease in known.leases:
+            for lease in known.leases.of_person(self._actor.holder):
                 if view.as_own(lease, parents=parents) in OWN:
                     yield known.layer, lease
 
@@ -154,7 +151,9 @@ class GuardService:
         return [
             (known.layer, lease)
             for known in self._known()
-            for lease in self._view(known).under(touched, known.leases, parents=True)
+            for lease in self._view(known).under(
+                touched, known.leases.near(*reach_of(touched)), parents=True
+            )
         ]
 
     def beaten(
@@ -169,7 +168,7 @@ class GuardService:
         return [
             (known.layer, lease)
             for known in self._everywhere()
-            for lease in known.leases
+            for lease in known.leases.of_person(self._actor.holder)
             if lease.expires_at > now and not lease.parked and self._keeps(lease, sessions, carried)
         ]
 
@@ -204,10 +203,28 @@ class GuardService:
     # --- how ----------------------------------------------------------------------------------
 
     def _all(self, look: Freshness, *, strict: bool) -> list[Watched]:
+        self._there = self._peeked(look) if strict else {}
         states = {layer: self._state(layer, look, strict=strict) for layer in self._layers}
         others = {x: self._known_now(x) for x in self._in_use if x not in states}
         self._set_idle_marker(states | others)
         return [known for known in states.values() if known is not None]
+
+    def _peeked(self, look: Freshness) -> dict[str, str]:
+        """Where several layers are, by one connection: most have not moved, and need no other."""
+        remote = [layer for layer in self._layers if layer != LOCAL_LAYER]
+        if len(remote) < 2:
+            return {}
+        try:
+            return dict(self._opened(remote[0]).peek(remote))
+        except (Unavailable, Denied) as error:
+            self._fail(look, error)
+        except GitleaseError:  # said of the layer that it is about
+            pass
+        return {}
+
+    def _fail(self, look: Freshness, error: GitleaseError) -> None:
+        look.failure = Unreachable(self._clock.now(), error.message)
+        self._watch.set_unreachable(look.failure)
 
     def _state(
         self, layer: str, look: Freshness, *, strict: bool = False, fresh: bool = False
@@ -221,13 +238,12 @@ class GuardService:
         if look.failure is None:
             self._asked[layer] = False
             try:
-                head = self._opened(layer).fetch(layer)
+                head = self._opened(layer).fetch(layer, self._there.pop(layer, ""))
                 self._asked[layer] = True
                 self._watch.set_unreachable(None)
                 return self._keep(head)
             except (Unavailable, Denied) as error:
-                look.failure = Unreachable(self._clock.now(), error.message)
-                self._watch.set_unreachable(look.failure)
+                self._fail(look, error)
             except GitleaseError as error:
                 look.is_blind(error.message)
                 if strict and isinstance(error, Rollback):  # what is held is not known: S10
@@ -280,18 +296,16 @@ class GuardService:
         return self._keep(head) if head is not None else None
 
     def _keep(self, head: Snapshot) -> Watched:
-        leases = head.ledger.every_lease() if head.ledger else []
-        live = tuple(x for x in leases if x.state is State.ACTIVE)
-        seen = {x.lease_id: s for x in live if (s := head.seen(x)) is not None}
-        known = Watched(
-            layer=head.layer, version=head.version, received=head.received, leases=live, seen=seen
-        )
+        leases, damage = head.ledger.live() if head.ledger else (LeaseRows(()), [])
+        layer, at = head.layer, head.received
+        known = Watched(layer=layer, version=head.version, received=at, leases=leases)
         if head.ledger is not None:
             known = replace(
                 known,
                 policy=head.ledger.header.policy,
-                damage=of_damage(head.ledger.damage(), shown=DAMAGE_SHOWN),
+                damage=damage_told(damage),
                 notices=head.ledger.notices(self._actor.holder),
+                seen=head.seen,
             )
         self._watch.save(known)
         return known
@@ -310,6 +324,8 @@ class GuardService:
                 known = self._state(layer, Freshness(), fresh=True) or known
                 ended = self._ran_out(known, sessions)
             if known.notices:
+                from gitlease.engine.notices import told, unread_notices
+
                 unread = unread_notices(self._opened(layer), layer, known.notices, self._actor)
                 self._lost += [told(notice) for notice in unread]
             if news:
@@ -320,7 +336,7 @@ class GuardService:
         moment, run = self._view(known).moment, self._actor.session or ""
         return {
             f"ran out {x.lease_id} {x.expires_at} {run}".rstrip(): x
-            for x in known.leases
+            for x in known.leases.of_person(self._actor.holder)
             for actor in (self._actor, *(replace(self._actor, session=s) for s in sessions))
             if x.answers_to(actor)
             and not x.left_behind
@@ -340,10 +356,7 @@ class GuardService:
         return self._stores[own]
 
     def _view(self, known: Watched) -> Viewpoint:
-        def seen(lease: Lease) -> Sighting | None:
-            return known.seen.get(lease.lease_id)
-
-        return Viewpoint(self._actor, known.policy, Moment(now=self._clock.now(), seen=seen))
+        return Viewpoint(self._actor, known.policy, Moment(now=self._clock.now(), seen=known.seen))
 
     def _set_idle_marker(self, states: Mapping[str, Watched | None]) -> None:
         """What the shims may go by until somebody looks again: it is the same for all who pass."""
@@ -357,10 +370,10 @@ class GuardService:
             if known is None:
                 clear += [0] if judged else []
                 continue
-            others = [x for x in known.leases if not x.same_holder(self._actor)]
-            runs = [x for x in known.leases if x.same_holder(self._actor) and x.session is not None]
-            held += [x for x in known.leases if x.same_holder(self._actor) and x.expires_at > now]
-            free = not others and not runs
+            own = known.leases.of_person(self._actor.holder)
+            held += [x for x in own if x.expires_at > now]
+            runs = any(x.session is not None for x in own)
+            free = not runs and not known.leases.has_others(self._actor.holder)
             if judged:
                 clear.append(now + self._max_age * MS - self._age_ms(known) if free else 0)
         beaten = [x for x in held if not x.parked]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 from gitlease.core.expiry import Sighting
 from gitlease.core.frozen import dataclass, field
@@ -14,6 +14,9 @@ from gitlease.core.policy import DEFAULT_POLICY, Policy
 from gitlease.core.resources.resource import Resource
 from gitlease.guard.rules import PushedCommit, Touched
 
+if TYPE_CHECKING:
+    from gitlease.core.lease_rows import LeaseRows
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watched:
@@ -22,18 +25,18 @@ class Watched:
     ``damage`` says which records cannot be read, and ``notices`` what the holder who read it has
     yet to be told.
 
-    ``version`` is the head's, ``""`` where there was no ledger; ``seen`` has the sightings of the
-    records by lease id.
+    ``version`` is the head's, ``""`` where there was no ledger; ``seen`` tells when this clone
+    first saw a record.
     """
 
     layer: str
     version: str
     received: Instant
+    leases: LeaseRows
     policy: Policy = DEFAULT_POLICY
-    leases: tuple[Lease, ...] = ()
     damage: tuple[str, ...] = ()
     notices: tuple[Notice, ...] = ()
-    seen: Mapping[str, Sighting] = field(default_factory=dict)
+    seen: Callable[[Lease], Sighting | None] = field(default=lambda _: None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from gitlease.core.resources.pattern import fold
 from gitlease.core.view import LeaseView, view_lease
 
 if TYPE_CHECKING:
+    from gitlease.core.lease_rows import Reach
     from gitlease.core.trailers import Authorship, Named
 
 
@@ -104,6 +105,15 @@ def merged(touched: Iterable[Touched]) -> tuple[Touched, ...]:
         known = found.get(one.path)
         found[one.path] = one if known is None else known.joined(one)
     return tuple(found.values())
+
+
+def reach_of(touched: Sequence[Touched]) -> tuple[Reach, frozenset[str]]:
+    """Where a lease would have to lie to cover any of these, or else which task it has to be of."""
+    from gitlease.core.lease_rows import Reach
+
+    folders = [fold(one.path).split("/") for one in touched if one.folder]
+    files = [fold(one.path).split("/") for one in touched if not one.folder]
+    return Reach(folders, files), frozenset(name for one in touched for name in one.tasks)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,20 +10,41 @@ import os
 from collections.abc import Callable, Mapping
 
 from gitlease.core.as_json import DAMAGE, from_json, to_json
-from gitlease.core.frozen import replace
-from gitlease.core.instant import MS
+from gitlease.core.errors import Invalid
+from gitlease.core.expiry import Sighting
+from gitlease.core.frozen import dataclass, replace
+from gitlease.core.instant import MS, Instant
+from gitlease.core.lease import Lease
+from gitlease.core.lease_rows import SHAPE, LeaseRows
+from gitlease.core.ledger import Notice
+from gitlease.core.policy import Policy
 from gitlease.engine.ports import Clock
-from gitlease.git.files import load_json, store_json
+from gitlease.git.files import load_json, load_text, store_json, store_text
 from gitlease.guard.idle_marker import Origin, drop_idle_marker, write_idle_marker
 from gitlease.guard.ports import IdleMarker, Unreachable, Watched
 from gitlease.store.state import StateFolder
 
-FORMAT = 3
-FILE = "watch.json"
+FORMAT = 4
+FILE, ROWS = "watch.json", "watch.rows"
+FORM = f"leases 2 {SHAPE}"
 FAILURE = "unreachable.json"
 MAX_BYTES = 32 * 1024 * 1024
+MAX_ROWS = 256 * 1024 * 1024
 MAX_FAILURE = 16 * 1024
 LONGEST_MESSAGE = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class _KeptWatch:
+    """What is kept beside the leases, and the check sum of those."""
+
+    layer: str
+    version: str
+    received: Instant
+    policy: Policy
+    damage: tuple[str, ...]
+    notices: tuple[Notice, ...]
+    rows: str
 
 
 class WatchFolder:
@@ -36,30 +57,76 @@ class WatchFolder:
         self, folder: str, state: Callable[[str], str], clock: Clock, origin: Origin
     ) -> None:
         self._folder, self._state, self._clock, self._origin = folder, state, clock, origin
+        self._rows: dict[str, tuple[str, str, LeaseRows]] = {}
 
     def load(self, layer: str) -> Watched | None:
         data = load_json(os.path.join(self._state(layer), FILE), MAX_BYTES)
         known = StateFolder(self._state(layer)).load()
         try:
-            kept = from_json(Watched, data["watched"]) if data["format"] == FORMAT else None
+            kept = from_json(_KeptWatch, data["watched"]) if data["format"] == FORMAT else None
         except DAMAGE:
             return None
         if kept is None or (kept.layer, kept.version) != (layer, known.version if known else ""):
             return None
         now = self._clock.now()
-        if known is None:
-            return kept if kept.received.same_boot(now) else None
         # A sighting of before a reboot, or a clock that was set back, counts anew.
-        if known.at(now) is not known:
+        if not kept.received.same_boot(now) if known is None else known.at(now) is not known:
             return None
-        return replace(kept, received=known.received)
+        rows = self._rows_of(layer, kept.version, kept.rows)
+        if rows is None:
+            return None
+
+        def seen(lease: Lease) -> Sighting | None:
+            file = rows.file_of(lease)
+            return known.sighting(file) if known is not None and file else None
+
+        return Watched(
+            layer=layer,
+            version=kept.version,
+            received=kept.received if known is None else known.received,
+            policy=kept.policy,
+            leases=rows,
+            damage=kept.damage,
+            notices=kept.notices,
+            seen=seen,
+        )
 
     def save(self, watched: Watched) -> None:
         folder = self._state(watched.layer)
         with contextlib.suppress(OSError):
             os.makedirs(folder, exist_ok=True)
-            value = {"format": FORMAT, "watched": to_json(watched)}
-            store_json(os.path.join(folder, FILE), value)
+            text = "".join(f"{row}\n" for row in watched.leases.rows)
+            form = f"{FORM} {watched.version}"
+            check = store_text(os.path.join(folder, ROWS), text, form=form)
+            self._rows[watched.layer] = watched.version, check, watched.leases
+            kept = _KeptWatch(
+                watched.layer,
+                watched.version,
+                watched.received,
+                watched.policy,
+                watched.damage,
+                watched.notices,
+                check,
+            )
+            store_json(os.path.join(folder, FILE), {"format": FORMAT, "watched": to_json(kept)})
+
+    def _rows_of(self, layer: str, version: str, check: str) -> LeaseRows | None:
+        """The leases of a version, which are read once; None where they are not there."""
+        kept = self._rows.get(layer)
+        if kept is not None and kept[:2] == (version, check):
+            return kept[2]
+        file, form = os.path.join(self._state(layer), ROWS), f"{FORM} {version}"
+        read = load_text(file, MAX_ROWS, form=form)
+        if read is None or read[1] != check:
+            return None
+        try:
+            rows = LeaseRows(read[0].split("\n")[:-1])
+        except Invalid:
+            return None
+        if not rows.are_sound():
+            return None
+        self._rows[layer] = version, check, rows
+        return rows
 
     def set_idle_marker(self, idle: IdleMarker, versions: Mapping[str, str]) -> None:
         now = self._clock.now().wall_ms // MS

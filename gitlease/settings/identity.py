@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from gitlease.core.errors import Invalid, UsageError, shown
+from gitlease.core.errors import MAX_WORD, Invalid, UsageError, shown
 from gitlease.core.frozen import dataclass
+from gitlease.core.holder import is_holder
 from gitlease.core.lease import Actor
-from gitlease.core.moves.operations import MAX_WORD
 from gitlease.git.repository import Repository, short_host
 from gitlease.settings.schema import SESSION_KEY, read_session
 from gitlease.settings.sources import git_source
@@ -79,7 +79,7 @@ def _holder(repository: Repository) -> tuple[str, str]:
     if entry is None or not email:
         raise Invalid("git has no user.email, which names the holder of a lease", hints=(_HINT,))
     source = git_source(entry)
-    if not email.isprintable() or len(email.split()) > 1 or len(email) > MAX_WORD:
+    if not is_holder(email):
         raise Invalid(
             f"{source} {shown(email)} is not 1-{MAX_WORD} printable characters without spaces",
             hints=(_HINT,),

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from gitlease.core.lease import Lease
-from gitlease.core.ledger import Damage, Note, Notice, Records, Ticket
+from gitlease.core.ledger import Damage, Note, Notice, Records, RowRecords, Ticket, live_of
 from gitlease.core.resources.resource import Resource
+
+if TYPE_CHECKING:
+    from gitlease.core.lease_rows import LeaseRows, Reach
 
 T = TypeVar("T")
 
@@ -23,17 +26,33 @@ class RestoredRecords:
     """The records of one state, which are fetched again once it is found that they are lost.
 
     ``restore`` gives the same records anew, told how often it did so in vain; it raises HeadGone
-    where they cannot be had any more.
+    where they cannot be had any more. ``kept`` is the folder of what is kept of them.
     """
 
-    def __init__(self, records: Records, restore: Callable[[int], Records]) -> None:
-        self._records, self._restore = records, restore
+    def __init__(self, records: Records, restore: Callable[[int], Records], kept: str = "") -> None:
+        self._records, self._restore, self._kept = records, restore, kept
 
     def of(self, resource: Resource) -> list[Lease]:
         return self._read(lambda records: list(records.of(resource)))
 
     def with_paths(self) -> list[Lease]:
         return self._read(lambda records: list(records.with_paths()))
+
+    def near(self, reach: Reach, kept: str = "") -> list[Lease]:
+        def read(records: Records) -> list[Lease]:
+            if isinstance(records, RowRecords):
+                return list(records.near(reach, kept or self._kept))
+            return list(records.with_paths())
+
+        return self._read(read)
+
+    def live(self, kept: str = "") -> tuple[LeaseRows, list[Damage]]:
+        def read(records: Records) -> tuple[LeaseRows, list[Damage]]:
+            if isinstance(records, RowRecords):
+                return records.live(kept or self._kept)
+            return live_of(records.every())
+
+        return self._read(read)
 
     def every(self) -> Iterator[Lease | Damage]:
         yield from self._read(lambda records: list(records.every()))

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
-from gitlease.core.errors import GitleaseError
+from gitlease.core.errors import MAX_WORD, GitleaseError, check_text
 from gitlease.core.frozen import dataclass
 from gitlease.core.instant import parse_rfc3339, rfc3339_ms
-from gitlease.core.moves.operations import MAX_PATHS, MAX_WORD, check_text
+from gitlease.core.moves.operations import MAX_PATHS
 from gitlease.core.resources.resource import parse_resource, parse_scope, path_resource
 from gitlease.git.plain_yaml import NotPlain, Plain, read_plain
 

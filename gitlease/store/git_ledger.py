@@ -26,16 +26,17 @@ from gitlease.store.transport import (
     Remote,
     fetch_ref,
     is_far,
-    peek_ref,
+    peek_refs,
     push_refs,
 )
 from gitlease.store.tree import changed_records, read_ledger
-from gitlease.store.tree_writer import write_step
 
 if TYPE_CHECKING:
     from gitlease.core.work_push import WorkPush
 
 
+FIRST_STEPS = 3_000  # that a first contact brings: below 2 MB; what is older on demand
+WHOLE = "--depth=2147483647"  # git's word for no end
 OTHER_FORMAT = "other-format"  # in the folder of a place: its objects are not like the clone's
 
 
@@ -98,6 +99,8 @@ class GitRefs:
         return history.first_after(self._objects(version), decision, version)
 
     def commit(self, change: Change, *, replace_tip: bool) -> str:
+        from gitlease.store.tree_writer import write_step
+
         tip = change.base.version
         store = self._stores.of(tip)
         objects = store.objects
@@ -154,27 +157,33 @@ class GitRefs:
 
     # --- refs -------------------------------------------------------------------------------------
 
-    def fetch(self, layer: str) -> str | None:
+    def fetch(self, layer: str, *, first: bool = False) -> str | None:
         """The commit id at the ref, with its objects fetched; None when there is no ref."""
+        options = [f"--depth={FIRST_STEPS}"] if first else []
         try:
-            return self._fetched(layer)
+            return self._fetched(layer, *options)
         except OtherFormat:
             self._stores.switch()
         try:
-            return self._fetched(layer)
+            return self._fetched(layer, *options)
         except OtherFormat:  # neither of them
             self._stores.switch()
             raise
 
-    def _fetched(self, layer: str) -> str | None:
+    def deepen(self, layer: str) -> bool:
+        cut = self._stores.usual.is_cut()
+        if cut:
+            self._fetched(layer, WHOLE)
+        return cut
+
+    def _fetched(self, layer: str, *options: str) -> str | None:
         """Each fetch has a ref of its own: two at once in one clone must not disturb each other."""
         store, to = self._stores.usual, f"refs/fetched/{os.getpid()}-{os.urandom(6).hex()}"
         store.objects  # it is opened by now  # noqa: B018
         try:
             with self._intact(), store.in_use():
-                if not fetch_ref(
-                    self._remote, store.path, self._ref(layer), to, timeout=self._limit
-                ):
+                ref = self._ref(layer)
+                if not fetch_ref(self._remote, store.path, ref, to, *options, timeout=self._limit):
                     return None
                 if (version := store.ref(to)) is None:
                     raise CacheDamaged("the fetched ledger cannot be read")
@@ -228,11 +237,12 @@ class GitRefs:
             self._beacons[layer] = sha256(f"{url}\0{self._ref(layer)}".encode()).hexdigest()
         return os.path.join(shared, "gitlease", self._beacons[layer])
 
-    def peek(self, layer: str) -> str | None:
-        store = self._stores.usual
+    def peek(self, layers: Sequence[str]) -> Mapping[str, str]:
+        store, refs = self._stores.usual, {self._ref(layer): layer for layer in layers}
         store.ready()
         with self._intact():
-            return peek_ref(self._remote, store.path, self._ref(layer), timeout=self._limit)
+            found = peek_refs(self._remote, store.path, list(refs), timeout=self._limit)
+        return {refs[ref]: version for ref, version in found.items()}
 
     def push(self, moves: Sequence[Move], work: WorkPush | None = None) -> Pushed:
         named = [(self._ref(move.layer), move.expected, move.new) for move in moves]

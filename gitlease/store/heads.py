@@ -8,6 +8,7 @@ ever used as truth.
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -63,6 +64,7 @@ class Heads:
         """Gives the ledger of a layer at a version once more; told how often it was in vain."""
         self._states: dict[str, StateFolder] = {}
         self._kept: dict[str, Ledger] = {}
+        self._keeping = threading.Lock()
         self.mended = False  # whether objects were found damaged, and made anew
 
     def state(self, layer: str) -> StateFolder:
@@ -93,12 +95,14 @@ class Heads:
 
     def read(self, version: str) -> Ledger:
         """The ledger at a version. The last few are kept."""
-        if version not in self._kept:
+        ledger = self._kept.get(version)
+        if ledger is None:
             ledger = self._objects.read(version)
-            while len(self._kept) >= LEDGERS_KEPT:
-                del self._kept[next(iter(self._kept))]
-            self._kept[version] = ledger
-        return self._kept[version]
+            with self._keeping:  # threads of a gateway share this
+                while len(self._kept) >= LEDGERS_KEPT:
+                    del self._kept[next(iter(self._kept))]
+                self._kept[version] = ledger
+        return ledger
 
     def learn(self, layer: str, version: str | None, *, before: Known | None) -> Snapshot:
         """Take a fetched head as the known one, if it is not behind what was known ``before``.
@@ -275,7 +279,9 @@ class Heads:
         if restore is not None:
             version = known.version
             records = RestoredRecords(
-                ledger.records, lambda tries: restore(layer, version, tries).records
+                ledger.records,
+                lambda tries: restore(layer, version, tries).records,
+                kept=self.state(layer).path,
             )
             ledger = replace(ledger, records=records)
         return Snapshot(

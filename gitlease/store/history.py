@@ -101,16 +101,17 @@ def read_steps(
     """The steps from an earlier commit to a later one, oldest first, with what each tells.
 
     A renewal that was replaced since counts from the decision before it. Nothing where the way
-    cannot be found within ``limit`` steps.
+    cannot be found within ``limit`` steps; from no commit (``""``) the last of them.
     """
-    ends, found = {earlier, decision(objects, earlier)}, list[tuple[str, tuple[Event, ...]]]()
+    ends = {earlier, decision(objects, earlier)} if earlier else set[str]()
+    found = list[tuple[str, tuple[Event, ...]]]()
     for commit in walk(objects, version):
         if commit.id in ends:
             return tuple(reversed(found))
         if len(found) == limit:
             break
         found.append((commit.id, tuple(events_in(commit.message))))
-    return ()
+    return () if earlier else tuple(reversed(found))
 
 
 def read_operations(objects: GitObjects, earlier: str, version: str) -> frozenset[str] | None:
@@ -145,7 +146,7 @@ def walk(objects: GitObjects, version: str) -> Iterator[LedgerCommit]:
 
 def commit_bytes(applied: Applied, record: StepRecord, tree: str, parents: Sequence[str]) -> bytes:
     """The commit of a step: the same for whoever carries it out."""
-    holder = record.operations[0].actor.holder
+    holder = record.writer
     email = holder.replace("<", "").replace(">", "")
     name = email.split("@", 1)[0].strip().strip(_AROUND) or NOBODY
     who = f"{name} <{email.strip(_AROUND) or NOBODY}> {record.at // MS} +0000"

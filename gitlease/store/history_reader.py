@@ -16,6 +16,7 @@ from gitlease.core.instant import MS
 from gitlease.core.lease import Lease
 from gitlease.core.ledger import Damage, Header, Ledger
 from gitlease.core.outcome import Event
+from gitlease.engine.ports import LedgerStore
 from gitlease.git.objects import GitObjects, TreeEntry
 from gitlease.store.damage import CacheDamaged
 from gitlease.store.fields import BadRecord
@@ -66,31 +67,39 @@ class LedgerHistory:
 
 
 class HistoryReader:
-    """The histories in the private stores of a clone. It asks nobody."""
+    """The histories in the private stores of a clone."""
 
-    def __init__(
-        self, store: Callable[[str], PrivateStore], fetch: Callable[[str], object]
-    ) -> None:
-        """``store`` is that of a version, ``fetch`` fills it with the ledger of a layer."""
-        self._store, self._fetch = store, fetch
+    def __init__(self, store: Callable[[str], PrivateStore], ledgers: LedgerStore) -> None:
+        """``store`` is that of a version, ``ledgers`` fills it with the ledger of a layer."""
+        self._store, self._ledgers = store, ledgers
 
-    def read(self, layer: str, version: str, *, since: int, token: int | None) -> LedgerHistory:
+    def read(
+        self, layer: str, version: str, *, since: int, token: int | None, older: bool
+    ) -> LedgerHistory:
         """What happened up to a version, at least since a time in wall-clock milliseconds.
 
-        ``token``: and at least since this one was given. Raises HeadGone.
+        ``token``: and at least since this one was given. ``older``: what a first contact left out
+        of it is fetched, else nobody is asked. Raises HeadGone.
         """
         if not version:
             return LedgerHistory(layer=layer)
         for _ in range(REPAIRS):
             with contextlib.suppress(CacheDamaged):
+                if older and self._is_cut(version, since - MARGIN, token):
+                    self._ledgers.deepen(layer)
                 return self._read(layer, version, since=since, token=token)
             self._store(version).rebuild()
-            self._fetch(layer)
+            self._ledgers.fetch(layer)
         raise HeadGone(GONE)
+
+    def _is_cut(self, version: str, until: int, token: int | None) -> bool:
+        """Whether what is asked for may lie beyond the history that is here."""
+        store = self._store(version)
+        return store.is_cut() and not _walk(store.objects, version, until, token)[3]
 
     def _read(self, layer: str, version: str, *, since: int, token: int | None) -> LedgerHistory:
         objects = self._store(version).objects
-        walked, events, to_root = _walk(objects, version, since - MARGIN, token)
+        walked, events, to_root, _ = _walk(objects, version, since - MARGIN, token)
         reader = _Records(objects, read_ledger(objects, walked[0].id).header)
         begun = not walked[0].parent_ids and reader.header.revision <= 1
         first = reader.first(walked[0])
@@ -117,16 +126,16 @@ def _steps(reader: _Records, walked: list[LedgerCommit]) -> Iterator[HistoryStep
 
 def _walk(
     objects: GitObjects, version: str, until: int, token: int | None
-) -> tuple[list[LedgerCommit], list[Event], bool]:
+) -> tuple[list[LedgerCommit], list[Event], bool, bool]:
     """The commits of a ledger from the last ones before a time on, and the events at least as far.
 
     Those go back to the grant of a token as well; both have the oldest first. And whether the
-    events go back to the root. A few commits with a date that is too old prove nothing: whoever
-    pushes one chooses its date.
+    events go back to the root; and whether all that is asked for was there. A few commits with a
+    date that is too old prove nothing: whoever pushes one chooses its date.
     """
     found: list[LedgerCommit] = []
     events: list[Event] = []
-    older, to_root, reached = 0, False, token is None
+    older, to_root, reached, enough = 0, False, token is None, False
     for commit in islice(walk(objects, version), MAX_STEPS):
         said = list(events_in(commit.message))
         events += reversed(said)
@@ -135,11 +144,12 @@ def _walk(
             found.append(commit)
             older = older + 1 if commit.time * MS < until else 0
         to_root = not commit.parent_ids
-        if (older == OLDER and reached) or len(events) > MAX_EVENTS:
+        enough = to_root or (older == OLDER and reached) or len(events) > MAX_EVENTS
+        if enough:
             break
     if not found:
         raise CacheDamaged("this clone's copy of the ledger is damaged")
-    return found[::-1], events[::-1], to_root
+    return found[::-1], events[::-1], to_root, enough
 
 
 def _granted(events: Iterable[Event]) -> list[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
@@ -47,16 +47,16 @@ class MemoryStore:
     def known(self, layer: str) -> Snapshot | None:
         return self._snapshot(layer) if layer in self.heads else None
 
-    def fetch(self, layer: str) -> Snapshot:
+    def fetch(self, layer: str, there: str = "") -> Snapshot:
         self._ask()
         return self._snapshot(layer)
 
     def confirm(self, layer: str, *, rolled_back: bool = False) -> Snapshot:
         return self.fetch(layer)
 
-    def peek(self, layer: str) -> str | None:
+    def peek(self, layers: Sequence[str]) -> Mapping[str, str]:
         self._ask()
-        return self.mark(layer) or None
+        return {layer: mark for layer in layers if (mark := self.mark(layer))}
 
     def turn(self, layers: Sequence[str], seconds: float) -> AbstractContextManager[object]:
         return nullcontext()
@@ -105,7 +105,10 @@ class MemoryStore:
     def keep_pending(self, prepared: Prepared) -> None:
         """What is done here is done at once."""
 
-    def history(self, layer: str, limit: int) -> tuple[Event, ...]:
+    def deepen(self, layer: str) -> bool:
+        return False
+
+    def history(self, layer: str, limit: int, *, older: bool = False) -> tuple[Event, ...]:
         found = [event for _, step in self._past.get(layer, ()) for event in step.events]
         return tuple(found[::-1][:limit])
 

@@ -127,6 +127,10 @@ class PrivateStore:
             and _is_plain(self.path)
         )
 
+    def is_cut(self) -> bool:
+        """Whether a fetch left out the oldest history of something."""
+        return os.path.exists(os.path.join(self.path, "shallow"))
+
     def ref(self, name: str) -> str | None:
         """The id that a ref of the store has; None where there is none."""
         data = read_small(os.path.join(self.path, name), 1_024)

@@ -64,6 +64,7 @@ from gitlease.store.fields import (
 )
 
 MAX_RECORD = 64 * 1024
+MAX_RECORDS = 200_000
 MAX_MESSAGES = 512 * 1024  # notes, notices or tickets
 MAX_HEADER = 128 * 1024
 MAX_ENTRY = 128  # of the ring: with all of them the header must still be one that can be read
@@ -71,6 +72,7 @@ MAX_DURATION_MS = 3_650 * 86_400_000
 
 HEADER_FILE = "ledger.yaml"
 _FORMAT_LINE = re.compile(rb"^[\"']?format[\"']?[ \t]*:[ \t]*[\"']?([0-9]{1,9})\b", re.MULTILINE)
+FAN = re.compile(r"[0-9a-f]{2}")
 FILE_NAME = re.compile(r"[a-z0-9._-]{1,60}-([0-9a-f]{16})(?:-[0-9a-f]{8})?\.yaml")
 
 
@@ -318,6 +320,7 @@ def write_header(header: Header) -> bytes:
     return write_plain({"format": form, "id": header.ledger_id, **values})
 
 
+@lru_cache(maxsize=4)  # what is written is read as a check, and once more when it has landed
 def read_header(data: bytes) -> Header:
     """The header; Invalid when the ledger is damaged or of a newer format than this gitlease."""
     # A newer format may use what this one refuses, so it is looked for before anything is parsed.

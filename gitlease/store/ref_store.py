@@ -23,6 +23,7 @@ from gitlease.core.policy import History
 from gitlease.engine.ports import Cause, Change, LedgerStep, Pending, Prepared, Snapshot, Swapped
 from gitlease.store.damage import CacheDamaged
 from gitlease.store.heads import Heads
+from gitlease.store.state import pending_of
 
 if TYPE_CHECKING:
     from gitlease.core.work_push import WorkPush
@@ -61,11 +62,14 @@ class Move:
 class Refs(Protocol):
     """Where the refs and their objects lie: git, or memory."""
 
-    def fetch(self, layer: str) -> str | None:
-        """The version at the ref, readable from now on; None when there is no such ref."""
+    def fetch(self, layer: str, *, first: bool = False) -> str | None:
+        """The version at the ref, readable from now on; None when there is no such ref.
 
-    def peek(self, layer: str) -> str | None:
-        """The version at the ref, without its objects; None when there is no such ref."""
+        ``first``: the oldest history may be left out.
+        """
+
+    def peek(self, layers: Sequence[str]) -> Mapping[str, str]:
+        """The versions at the refs, without their objects, by layer; of the refs that are there."""
 
     def push(self, moves: Sequence[Move], work: WorkPush | None = None) -> Pushed:
         """Move refs, all or none, if each is what is expected; with the refs of ``work``."""
@@ -96,6 +100,9 @@ class Refs(Protocol):
         None where it does not lead from one to the other, or does not tell them all.
         """
 
+    def deepen(self, layer: str) -> bool:
+        """Fetch what a first contact left out of history; whether there may be any."""
+
     def keep(self, layer: str, version: str) -> None:
         """Keep the objects of a known head."""
 
@@ -125,17 +132,19 @@ class RefLedgerStore:
     def known(self, layer: str) -> Snapshot | None:
         return self._repaired(lambda: self._heads.known(layer))
 
-    def fetch(self, layer: str) -> Snapshot:
-        return self._repaired(lambda: self._fetched(layer))
+    def fetch(self, layer: str, there: str = "") -> Snapshot:
+        return self._repaired(lambda: self._fetched(layer, there))
 
-    def _fetched(self, layer: str) -> Snapshot:
-        before = self._heads.load(layer)
-        head = self._heads.learn(layer, self._refs.fetch(layer), before=before)
+    def _fetched(self, layer: str, there: str = "") -> Snapshot:
+        before, version = self._heads.load(layer), there or None
+        if before is None or before.version != there or self._heads.mended:
+            version = self._refs.fetch(layer, first=before is None)
+        head = self._heads.learn(layer, version, before=before)
         self._refs.keep(layer, head.version)
         return head
 
-    def peek(self, layer: str) -> str | None:
-        return self._repaired(lambda: self._refs.peek(layer))
+    def peek(self, layers: Sequence[str]) -> Mapping[str, str]:
+        return self._repaired(lambda: self._refs.peek(layers))
 
     def turn(self, layers: Sequence[str], seconds: float) -> AbstractContextManager[object]:
         stack = ExitStack()
@@ -158,12 +167,20 @@ class RefLedgerStore:
             self._heads.state(layer).forget()
             return self.fetch(layer)
 
-    def history(self, layer: str, limit: int) -> tuple[Event, ...]:
+    def history(self, layer: str, limit: int, *, older: bool = False) -> tuple[Event, ...]:
         known = self._heads.load(layer)
-        return self._refs.events(known.version, limit) if known else ()
+        if known is None:
+            return ()
+        found = self._refs.events(known.version, limit)
+        if older and len(found) < limit and self.deepen(layer):
+            found = self._refs.events(known.version, limit)
+        return found
+
+    def deepen(self, layer: str) -> bool:
+        return self._repaired(lambda: self._refs.deepen(layer))
 
     def steps(self, before: Snapshot, after: Snapshot, limit: int) -> Sequence[LedgerStep]:
-        if not before.version or not after.version:
+        if not after.version:
             return ()
         steps = self._repaired(lambda: self._refs.steps(before.version, after.version, limit))
         return [LedgerStep(self._heads.read(version), events) for version, events in steps]
@@ -183,7 +200,7 @@ class RefLedgerStore:
 
     def swap_with(self, prepared: Prepared, work: WorkPush | None) -> Swapped:
         for layer in prepared.changes:
-            self._heads.state(layer).add_pending(_pending(prepared, layer))
+            self._heads.state(layer).add_pending(pending_of(prepared, layer))
         swapped = self._swap(prepared, work)
         if swapped.fate is not Fate.APPLIED:
             from gitlease.git.logs import log
@@ -202,11 +219,11 @@ class RefLedgerStore:
 
     def keep_pending(self, prepared: Prepared) -> None:
         for layer in prepared.changes:
-            self._heads.state(layer).add_pending(_pending(prepared, layer), abandoned=True)
+            self._heads.state(layer).add_pending(pending_of(prepared, layer), abandoned=True)
 
     def forget_pending(self, prepared: Prepared) -> None:
         for layer in prepared.changes:
-            self._heads.state(layer).remove_pending(_pending(prepared, layer))
+            self._heads.state(layer).remove_pending(pending_of(prepared, layer))
 
     def settle(self, pending: Pending, head: Snapshot) -> Fate:
         fate = self._fate(pending, head)
@@ -344,7 +361,7 @@ class RefLedgerStore:
                     said = f"the push was refused: {pushed.detail}"
                     error.hints = (*pushed.hints, said, *error.hints)
                 raise
-            fates.add(self._fate(_pending(prepared, layer), heads[layer]))
+            fates.add(self._fate(pending_of(prepared, layer), heads[layer]))
         # The refs move together or not at all; what one of them knows holds for all.
         order = (Fate.APPLIED, Fate.UNKNOWN, Fate.LOST, Fate.UNDECIDED)
         fate = next(f for f in order if f in fates)
@@ -371,24 +388,3 @@ def _frees(change: Change) -> bool:
 
 def _operations(prepared: Prepared) -> set[str]:
     return {op for change in prepared.changes.values() for op in change.operations}
-
-
-def _pending(prepared: Prepared, layer: str) -> Pending:
-    change = prepared.changes[layer]
-    base = change.base.ledger
-    return Pending(
-        operations=change.operations,
-        layer=layer,
-        expected=prepared.replaces(layer),
-        base_revision=base.header.revision if base else 0,
-        version=prepared.versions[layer],
-        what=change.what,
-        at=change.at,
-        resources=_resources(change),
-        decision=not change.renewal,
-    )
-
-
-def _resources(change: Change) -> tuple[str, ...]:
-    leases = (after for _, after in change.ledger.changes.leases.values())
-    return tuple(dict.fromkeys(x.resource.text for x in leases if x is not None))

@@ -18,7 +18,7 @@ from typing import Any
 from gitlease.core.expiry import Sighting
 from gitlease.core.frozen import dataclass, field, replace
 from gitlease.core.instant import Instant
-from gitlease.engine.ports import Pending
+from gitlease.engine.ports import Change, Pending, Prepared
 from gitlease.git.files import cannot_keep, drop_leftovers, load_json, store_json
 from gitlease.git.local_lock import exclusive
 
@@ -309,3 +309,25 @@ def _known(data: Mapping[str, Any]) -> Known:
         },
         restarted=instant(data["restarted"]) if data["restarted"] else None,
     )
+
+
+def pending_of(prepared: Prepared, layer: str) -> Pending:
+    """What is noted of a change before it is sent."""
+    change = prepared.changes[layer]
+    base = change.base.ledger
+    return Pending(
+        operations=change.operations,
+        layer=layer,
+        expected=prepared.replaces(layer),
+        base_revision=base.header.revision if base else 0,
+        version=prepared.versions[layer],
+        what=change.what,
+        at=change.at,
+        resources=_resources(change),
+        decision=not change.renewal,
+    )
+
+
+def _resources(change: Change) -> tuple[str, ...]:
+    leases = (after for _, after in change.ledger.changes.leases.values())
+    return tuple(dict.fromkeys(x.resource.text for x in leases if x is not None))

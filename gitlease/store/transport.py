@@ -45,7 +45,7 @@ _BUSY = (
 )
 _NO_TRANSPORT = r"transport '.*' not allowed|is not a git command|remote helper"
 _STALE = "[rejected] (stale info)"
-_HINT = re.compile(r"(?:gitlease: )?hint: *(.+)")
+_HINT = r"(?:gitlease: )?hint: *(.+)"
 # What is said of a ref that only shares the fate of another.
 _ALONG_WITH = ("[rejected] (atomic push failed", "[remote rejected] (atomic ")
 # What the receiving git on this machine says before it has offered anything to be updated.
@@ -81,12 +81,12 @@ class Remote:
     receive_pack: str | None = None
 
 
-def fetch_ref(remote: Remote, store: str, ref: str, to: str, *, timeout: float) -> bool:
+def fetch_ref(remote: Remote, store: str, ref: str, to: str, *options: str, timeout: float) -> bool:
     """Fetch one ref into ``to``; False when the remote has no such ref.
 
     Raises Unavailable, Denied or Invalid.
     """
-    result = fetch_into(remote, store, [f"+{ref}:{to}"], timeout=timeout)
+    result = fetch_into(remote, store, [f"+{ref}:{to}"], *options, timeout=timeout)
     if result.code == 0 and not result.timed_out:
         return True
     if re.search(_ABSENT, result.err) and not result.timed_out:
@@ -106,24 +106,21 @@ def fetch_into(
     return _git(remote, store, args, timeout)
 
 
-def peek_ref(remote: Remote, store: str, ref: str, *, timeout: float) -> str | None:
-    """The object id that one ref has now; None when the remote has no such ref. Sends no objects.
+def peek_refs(remote: Remote, store: str, refs: Sequence[str], *, timeout: float) -> dict[str, str]:
+    """The object ids that refs have now, of those that the remote has. Sends no objects.
 
     Raises Unavailable, Denied or Invalid.
     """
     args = ["ls-remote", "--quiet"]
     if remote.upload_pack:
         args.append(f"--upload-pack={remote.upload_pack}")
-    args += ["--end-of-options", remote.url, ref]
+    args += ["--end-of-options", remote.url, *refs]
     result = _git(remote, store, args, timeout)
     if result.code or result.timed_out:
         raise _fetch_error(result, store, timeout)
     # A pattern is the end of a name for git: other refs may end alike.
-    for line in result.out.decode("utf-8", "replace").splitlines():
-        found, tab, name = line.partition("\t")
-        if tab and name == ref and is_id(found):
-            return found
-    return None
+    lines = (x.partition("\t") for x in result.out.decode("utf-8", "replace").splitlines())
+    return {name: found for found, tab, name in lines if tab and name in refs and is_id(found)}
 
 
 def push_refs(
@@ -234,7 +231,7 @@ def read_push(
     if not own or cause is Cause.BUSY:
         return pushed
     detail = "; ".join(f"{ref}: {without_secrets(note)}" for ref, note in sorted(own.items()))
-    why = next((f" remote: {clean(x)[:300]}" for x in printed if not _HINT.match(x)), "")
+    why = next((f" remote: {clean(x)[:300]}" for x in printed if not re.match(_HINT, x)), "")
     return replace(pushed, cause=Cause.WORK, detail=detail + why)
 
 
@@ -246,7 +243,7 @@ def _by_server(said: Sequence[str]) -> tuple[str, ...]:
 
 def _hints_in(printed: Sequence[str]) -> tuple[str, ...]:
     """The hints that the server's hooks gave with a refusal, as ours are given."""
-    found = map(_HINT.match, printed)
+    found = (re.match(_HINT, x) for x in printed)
     hints = dict.fromkeys(clean(hint[1])[:300] for hint in found if hint)
     return tuple(hints)[:HINTS]
 

@@ -6,12 +6,11 @@ ever checked out.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from gitlease.core.errors import Invalid
-from gitlease.core.lease import Lease
+from gitlease.core.lease import Lease, State
 from gitlease.core.ledger import Damage, Ledger, Note, Notice, Ticket
 from gitlease.core.resources.resource import Resource
 from gitlease.git.files import Unreadable
@@ -30,11 +29,13 @@ from gitlease.store.damage import CacheDamaged
 from gitlease.store.fields import BadRecord
 from gitlease.store.history import MAX_COMMIT, read_commit
 from gitlease.store.records import (
+    FAN,
     FILE_NAME,
     HEADER_FILE,
     MAX_HEADER,
     MAX_MESSAGES,
     MAX_RECORD,
+    MAX_RECORDS,
     NOTES,
     NOTICES,
     TICKETS,
@@ -45,11 +46,11 @@ from gitlease.store.records import (
     resource_hash,
 )
 
-MAX_TREE = 8 * 1024 * 1024  # bytes of one folder: far beyond 100,000 records of one resource
-MAX_RECORDS = 200_000
-LEASE_FOLDERS = ("leases", "paths")
+if TYPE_CHECKING:
+    from gitlease.core.lease_rows import LeaseRows, Reach
 
-_FAN = re.compile(r"[0-9a-f]{2}")
+MAX_TREE = 8 * 1024 * 1024  # bytes of one folder: far beyond 100,000 records of one resource
+LEASE_FOLDERS = ("leases", "paths")
 
 Entries = dict[str, TreeEntry]
 
@@ -101,6 +102,7 @@ class GitRecords:
         self._objects, self._root = objects, root
         self._folders: dict[str, Entries] = {}
         self._parsed: dict[str, Lease | BadRecord] = {}
+        self._rows: dict[str, list[tuple[str, str]] | None] = {}
 
     def of(self, resource: Resource) -> list[Lease]:
         found, digest = [], resource_hash(resource)
@@ -122,19 +124,60 @@ class GitRecords:
                 raise _damaged(found)
             yield found
 
+    def near(self, reach: Reach, kept: str = "") -> Iterator[Lease]:
+        from gitlease.core.lease_rows import heads_in
+        from gitlease.store.kept_rows import DAMAGED, damaged_file
+
+        rows = self._kept_rows("paths", kept)
+        if rows is None:
+            yield from self.with_paths()
+            return
+        for state, told in rows:
+            if state == DAMAGED:
+                yield self._lease(damaged_file(told))
+            elif reach.meets(heads_in(told)):
+                yield self._lease(told.partition("\t")[0])
+
+    def live(self, kept: str = "") -> tuple[LeaseRows, list[Damage]]:
+        from gitlease.core.lease_rows import LeaseRows, row_of
+        from gitlease.store.kept_rows import DAMAGED, LIVE, damaged_file
+
+        live, damaged = list[str](), list[Damage]()
+        for top in LEASE_FOLDERS:
+            rows = self._kept_rows(top, kept)
+            live += [told for state, told in rows or () if state == LIVE]
+            broken = (damaged_file(told) for state, told in rows or () if state == DAMAGED)
+            for found in self._every(top) if rows is None else map(self._at, broken):
+                if isinstance(found, Damage):
+                    damaged.append(found)
+                elif found.state is State.ACTIVE:
+                    live.append(row_of(found, lease_file(found)))
+        rows_of_all = LeaseRows(live)
+        return (rows_of_all, damaged) if rows_of_all.are_sound() or not kept else self.live()
+
+    def _kept_rows(self, top: str, kept: str) -> list[tuple[str, str]] | None:
+        if kept and top not in self._rows:
+            from gitlease.store.kept_rows import kept_rows
+
+            self._rows[top] = kept_rows(self, top, kept)
+        return self._rows.get(top) if kept else None
+
     def every(self) -> Iterator[Lease | Damage]:
         for top in LEASE_FOLDERS:
-            try:
-                yield from self.below(top)
-            except Invalid as error:
-                yield Damage(top, error.message)
+            yield from self._every(top)
+
+    def _every(self, top: str) -> Iterator[Lease | Damage]:
+        try:
+            yield from self.below(top)
+        except Invalid as error:
+            yield Damage(top, error.message)
 
     def below(self, top: str) -> Iterator[Lease | Damage]:
         """Every record below a folder; Invalid where there are more than a ledger can have."""
         count = 0
         for fan, entry in self.entries(top).items():
             folder = f"{top}/{fan}"
-            if entry.mode != FOLDER or not _FAN.fullmatch(fan):
+            if entry.mode != FOLDER or not FAN.fullmatch(fan):
                 yield Damage(folder, "not a folder of records")
                 continue
             try:
@@ -146,11 +189,7 @@ class GitRecords:
             if count > MAX_RECORDS:
                 raise Invalid(f"the ledger has more than {MAX_RECORDS} records in {top}")
             for name in names:
-                file = f"{folder}/{name}"
-                try:
-                    yield self._read_lease(file)
-                except BadRecord as error:
-                    yield Damage(file, str(error))
+                yield self._at(f"{folder}/{name}")
 
     def notes(self, resource: Resource) -> tuple[Note, ...]:
         return self._listed(NOTES, resource)
@@ -189,13 +228,19 @@ class GitRecords:
             raise Invalid(f"the ledger's folder {folder} is none")
         return read_folder(self._objects, entry.id, folder)
 
-    def _lease(self, file: str) -> Lease:
+    def _at(self, file: str) -> Lease | Damage:
         try:
-            return self._read_lease(file)
+            return self.read_at(file)
         except BadRecord as error:
-            raise _damaged(Damage(file, str(error))) from None
+            return Damage(file, str(error))
 
-    def _read_lease(self, file: str) -> Lease:
+    def _lease(self, file: str) -> Lease:
+        found = self._at(file)
+        if isinstance(found, Damage):
+            raise _damaged(found)
+        return found
+
+    def read_at(self, file: str) -> Lease:
         """The lease of a file. The same bytes under many names are parsed only once."""
         if not FILE_NAME.fullmatch(file.rsplit("/", 1)[-1]):
             raise BadRecord("its name is not that of a record")
@@ -243,7 +288,7 @@ def changed_records(old: Ledger | None, new: Ledger) -> list[tuple[str, bool | N
     for top in LEASE_FOLDERS:
         was, now = _entries(old, top), _entries(new, top)
         for fan in was.keys() | now.keys():
-            if was.get(fan) != now.get(fan) and _FAN.fullmatch(fan):
+            if was.get(fan) != now.get(fan) and FAN.fullmatch(fan):
                 folder = f"{top}/{fan}"
                 before |= {f"{folder}/{name}": x for name, x in _entries(old, folder).items()}
                 after |= {f"{folder}/{name}": x for name, x in _entries(new, folder).items()}

@@ -18,7 +18,7 @@ from gitlease.core.errors import Invalid, UsageError
 from gitlease.core.resources.glob_overlap import Jump
 from gitlease.core.resources.pattern import Pattern, PatternError, covers, fold, parse
 from gitlease.core.resources.resource import path_resource, resolve_path
-from gitlease.git.files import Unreadable, open_regular, read_up_to
+from gitlease.git.files import Unreadable, read_with_status
 from gitlease.settings.sources import Tasks
 
 MAX_FILES = 50_000
@@ -215,18 +215,18 @@ class WorkTree:
     def __init__(self, root: str, wanted: Wanted) -> None:
         self.root, self.wanted = root, wanted
 
-    def entries(self, folder: str) -> list[Listed]:
+    def entries(self, folder: str) -> Iterable[Listed]:
         try:
             with os.scandir(os.path.join(self.root, folder)) as opened:
                 entries = list(opened)
         except (FileNotFoundError, NotADirectoryError):
-            return []
+            return ()
         except OSError as error:
             raise Unreadable(f"cannot be read: {error.strerror}") from None
         if folder and any(entry.name == ".git" for entry in entries):
-            return []  # a submodule, or another repository
+            return ()  # a submodule, or another repository
         prefix = folder and folder + "/"
-        return [
+        return (
             Listed(
                 entry.name,
                 prefix + entry.name,
@@ -237,7 +237,7 @@ class WorkTree:
             )
             for entry in entries
             if entry.name.lower() != ".git"
-        ]
+        )
 
     def found(self, path: str, entry: Listed) -> FoundFile | None:
         try:
@@ -269,16 +269,14 @@ class WorkTree:
     def _load(self, path: str) -> Content | None:
         now = time.time_ns()
         try:
-            opened = open_regular(path)
-            if opened is None:
-                return None
-            with opened:
-                status = os.fstat(opened.fileno())
-                data = read_up_to(opened, MAX_BYTES)
+            read = read_with_status(path, MAX_BYTES)
         except FileNotFoundError:
             return None
         except OSError as error:
             raise Unreadable(f"cannot be read: {error.strerror}") from None
+        if read is None:
+            return None
+        data, status = read
         return Content(data, stamp_of(status), status.st_mtime_ns + RACY_NS < now)
 
 

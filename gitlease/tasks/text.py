@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Mapping, Sequence
 
 from gitlease.core.edge import Progress, Task
 from gitlease.core.errors import Invalid, UsageError, shown
@@ -21,6 +21,8 @@ from gitlease.engine.ports import TaskProblem
 from gitlease.git.yaml_nodes import Node
 from gitlease.settings.sources import Tasks
 from gitlease.tasks.fields import Document, Field, FieldForm, read_document
+from gitlease.tasks.front_matter import Front, find_front
+from gitlease.tasks.plain import NeedsParser, read_plain_fields
 from gitlease.tasks.scan import MAX_BYTES, MAX_PATH, Wanted, printable
 
 Value = Task | TaskProblem | None
@@ -50,8 +52,15 @@ def read_task(data: bytes, *, file: str, tasks: Tasks) -> Task | None:
     Markdown with front matter), and for the task. Raises Invalid, which names file and line, for
     whatever is broken.
     """
+    front = find_front(data, file)
+    if front is None:
+        return None
     names = field_names(tasks)
     marks = frozenset((*LABELS, tasks.exempt))
+    try:
+        return _plain_task(front, names, marks, tasks)
+    except (NeedsParser, UsageError):
+        pass  # it is not what it seemed, or something is wrong: the parser knows where
     document = read_document(data, file=file, names=frozenset(names.values()), loosely=marks)
     return None if document is None else task_of(document, names, tasks)
 
@@ -105,6 +114,10 @@ def task_of(document: Document, names: dict[str, str], tasks: Tasks) -> Task | N
     if found is None:
         return None
     assigned = fields["assigned"]
+    said = [
+        (name, [x.text for x in field.items if not x.null], field.form is FieldForm.OTHER)
+        for name, field in document.fields.items()
+    ]
     status = _single(document, fields["status"])
     return Task(
         resource=_resource(document, found),
@@ -118,7 +131,49 @@ def task_of(document: Document, names: dict[str, str], tasks: Tasks) -> Task | N
         paths=tuple(_path(document, item) for item in _entries(document, fields["paths"])),
         created=_single(document, fields["created"]),
         line=document.front.line((assigned or found).key.start),
-        exempt=_is_exempt(document, fold(tasks.exempt)),
+        exempt=_is_exempt(said, fold(tasks.exempt)),
+    )
+
+
+def _plain_task(
+    front: Front, names: Mapping[str, str], marks: Container[str], tasks: Tasks
+) -> Task | None:
+    """The task that plain fields are. Raises NeedsParser or UsageError for whatever else it is."""
+    fields = read_plain_fields(front.text)
+
+    def single(role: str, limit: int = MAX_TEXT) -> str:
+        field = fields.get(names[role])
+        text = field.texts[0] if field and field.texts else ""
+        if (field and not field.single) or len(text) > limit:
+            raise NeedsParser
+        return text
+
+    def several(role: str) -> list[str]:
+        field = fields.get(names[role])
+        texts = field.texts if field else []
+        if len(texts) > MAX_ENTRIES or any(len(text) > MAX_TEXT for text in texts):
+            raise NeedsParser
+        return [text for text in texts if text.strip()]
+
+    if names["id"] not in fields:
+        return None
+    status, wanted = single("status"), set(names.values())
+    return Task(
+        resource=name_resource(single("id")),
+        file=front.file,
+        title=single("title", MAX_TITLE),
+        status=status,
+        progress=_progress(status, tasks),
+        assigned=tuple(several("assigned")),
+        priority=single("priority"),
+        depends_on=tuple(several("depends_on")),
+        paths=tuple(map(_pattern, several("paths"))),
+        created=single("created"),
+        line=front.lines_before + fields.get(names["assigned"], fields[names["id"]]).line,
+        exempt=_is_exempt(
+            [(x, f.texts, False) for x, f in fields.items() if x in wanted or x in marks],
+            fold(tasks.exempt),
+        ),
     )
 
 
@@ -192,22 +247,31 @@ def _misshapen(document: Document, found: Field, wanted: str) -> Invalid:
 
 def _path(document: Document, item: Node) -> str:
     try:
-        check_braces(item.text)
-        pattern = resolve_path(item.text)
-        path_resource(pattern)
+        return _pattern(item.text)
     except UsageError as error:
         raise document.bad(item.start, error.message, *error.hints) from None
+
+
+def _pattern(text: str) -> str:
+    """The pattern of a path in a task file. UsageError where it is none."""
+    check_braces(text)
+    pattern = resolve_path(text)
+    path_resource(pattern)
     return pattern
 
 
-def _is_exempt(document: Document, word: str) -> bool:
-    """Whether a label is this word, or a field that is called so says anything but no."""
-    for name, field in document.fields.items():
-        words = [part for item in field.items if not item.null for part in item.text.split(",")]
-        said = [fold(part.strip().removeprefix("#")) for part in words]
-        if fold(name) == word and (field.form is FieldForm.OTHER or set(said) - NO):
-            return True
-        if name in LABELS and word in said:
+def _is_exempt(fields: Iterable[tuple[str, Sequence[str], bool]], word: str) -> bool:
+    """Whether a label is this word, or a field that is called so says anything but no.
+
+    A field is its name, its texts that are not null, and whether it is more than that.
+    """
+    for name, texts, more in fields:
+        called = fold(name) == word
+        if not called and name not in LABELS:
+            continue
+        parts = [part for text in texts for part in text.split(",")]
+        said = {fold(part.strip().removeprefix("#")) for part in parts}
+        if (called and (more or said - NO)) or (name in LABELS and word in said):
             return True
     return False
 

@@ -6,7 +6,6 @@ there before, as the mailmap is. Flags, the environment and git's own config sta
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 
 from gitlease.check.ci import CiContext, read_context, surroundings
@@ -18,14 +17,13 @@ from gitlease.core.resources.resource import GLOBAL_LAYER, LOCAL_LAYER
 from gitlease.engine.ports import Clock
 from gitlease.git.repository import Repository, discover
 from gitlease.git.system_clock import SystemClock
-from gitlease.guard.commit_facts import CommitReader
+from gitlease.guard.commit_facts import Changes, CommitReader
 from gitlease.settings.commit import committed_settings
 from gitlease.settings.file import CommittedFile
 from gitlease.settings.sources import Location, Settings, load_settings, resolve_remote
 from gitlease.store.history_reader import HistoryReader
 from gitlease.store.private_store import PrivateStores
 from gitlease.store.transport import TIME_LIMIT
-from gitlease.tasks.files import GitTaskFiles
 from gitlease.wiring.ledger import LedgerPlace
 
 __all__ = ("CheckContext", "Chosen", "CommittedFile", "open_check", "read_context")
@@ -44,7 +42,7 @@ class CheckContext:
     repository: Repository
     ranges: Ranges
     load: Load
-    open: Callable[[Chosen, Settings], CheckService]
+    open: Callable[[Chosen, Settings, Changes], CheckService]
     _committed: dict[str, CommittedFile] = field(default_factory=dict)
 
     def choose(self, words: str | None = None) -> Chosen:
@@ -65,9 +63,12 @@ class CheckContext:
             self._committed[base] = committed_settings(chosen.place or self.repository, base)
         return self._committed.get(base)
 
-    def service(self, chosen: Chosen) -> CheckService:
-        """The check of chosen commits. Asks no remote yet. Raises Invalid for bad settings."""
-        return self.open(chosen, self.load(self.committed(chosen)))
+    def service(self, chosen: Chosen, known: Changes | None = None) -> CheckService:
+        """The check of chosen commits. Asks no remote yet. Raises Invalid for bad settings.
+
+        ``known`` has what commits change that somebody read already.
+        """
+        return self.open(chosen, self.load(self.committed(chosen)), known or {})
 
 
 def open_check(
@@ -93,7 +94,7 @@ def open_check(
     def load(committed: CommittedFile | None) -> Settings:
         return load_settings(repository, environ=environ, flags=flags, committed=committed)
 
-    def service(chosen: Chosen, settings: Settings) -> CheckService:
+    def service(chosen: Chosen, settings: Settings, known: Changes) -> CheckService:
         location = Location(None, None, True) if local else resolve_remote(settings, repository)
         place = LedgerPlace(repository, settings, location, local=local)
         name = LOCAL_LAYER if local else settings.layer
@@ -102,14 +103,9 @@ def open_check(
         return CheckService(
             chosen,
             store,
-            CommitReader(where, settings.tasks, base=chosen.base),
-            HistoryReader(PrivateStores(place.private).of, store.fetch),
-            GitTaskFiles(
-                repository,
-                settings.tasks,
-                folder=os.path.join(place.private, "tasks"),
-                journal=os.path.join(place.state(name), "edges"),
-            ),
+            CommitReader(where, settings.tasks, base=chosen.base, known=known),
+            HistoryReader(PrivateStores(place.private).of, store),
+            place.task_files(name),
             clock=clock,
             layers=[LOCAL_LAYER] if local else [GLOBAL_LAYER, name],
             people=settings.people,

@@ -26,6 +26,7 @@ _BY_PLACE = re.compile(r"includeif\.gitdir(?:/i)?:.*[^/*]\.path", re.IGNORECASE 
 if TYPE_CHECKING:
     from gitlease.guard.guarding import GuardService
     from gitlease.store.transport import Remote
+    from gitlease.tasks.files import GitTaskFiles
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +85,17 @@ class LedgerPlace:
         if layer != LOCAL_LAYER:
             return self
         return replace(self, location=Location(None, None, True), local=True)
+
+    def task_files(self, layer: str) -> GitTaskFiles:
+        """The task files of this work tree; intents are kept beside the ledger they go with."""
+        from gitlease.tasks.files import GitTaskFiles
+
+        return GitTaskFiles(
+            self.repository,
+            self.settings.tasks,
+            folder=os.path.join(self.private, "tasks"),
+            journal=os.path.join(self.state(layer), "edges"),
+        )
 
     def inbox(self, actor: Actor) -> InboxFolder:
         """What work in the background has to say to an actor."""

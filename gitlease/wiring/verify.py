@@ -84,6 +84,8 @@ def open_version(
     name = LOCAL_LAYER if local else settings.layer
     store = place.store(clock or SystemClock(), time_limit=time_limit)
     head = store.known(name) if cached else store.fetch(name)
+    if not cached:
+        store.deepen(name)
     if head is None or not head.version:
         if cached:
             raise NotFound(f"this clone knows no ledger {name}: ask for it without --cached")

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from gitlease.core.edge import People, Progress, Task
 from gitlease.core.errors import Invalid, UsageError
-from gitlease.core.frozen import replace
+from gitlease.core.frozen import dataclass, replace
 from gitlease.core.lease import Actor
 from gitlease.core.resources.resource import LOCAL_LAYER
 from gitlease.engine.edges import EdgeRules, Edges
@@ -32,7 +31,6 @@ from gitlease.settings.sources import (
     set_config,
 )
 from gitlease.store.transport import TIME_LIMIT
-from gitlease.tasks.files import GitTaskFiles
 from gitlease.wiring.ledger import LedgerPlace
 
 if TYPE_CHECKING:
@@ -42,7 +40,7 @@ if TYPE_CHECKING:
     from gitlease.settings.recognise import Fitting
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Workspace:
     """One opened repository: who and where we are, and the session of its ledger.
 
@@ -182,9 +180,7 @@ def _made(
         clock=clock,
         actor=identity.actor,
         layer=name,
-        edges=_edges(
-            repository, settings, holder=identity.actor.holder, state=f"{place.key}/{name}"
-        ),
+        edges=Edges(place.task_files(name), edge_rules(settings), holder=identity.actor.holder),
         inbox=inbox,
         default_ttl=settings.ttl,
         ttl_is_default=settings.ttl_is_default,
@@ -246,22 +242,14 @@ def _again(
     )
 
 
-def _edges(repository: Repository, settings: Settings, *, holder: str, state: str) -> Edges:
-    """The task files of this work tree; intents are kept beside the ledger they go with."""
-    folder = os.path.join(repository.common_dir, "gitlease")
-    rules = EdgeRules(
+def edge_rules(settings: Settings) -> EdgeRules:
+    """What settings say of edges."""
+    return EdgeRules(
         people=People(settings.people, handles=settings.handles),
         statuses={Progress(name): words for name, words in settings.tasks.statuses.items()},
         required=settings.tasks.required,
         commit=settings.edges_commit,
     )
-    files = GitTaskFiles(
-        repository,
-        settings.tasks,
-        folder=os.path.join(folder, "tasks"),
-        journal=os.path.join(folder, "state", state, "edges"),
-    )
-    return Edges(files, rules, holder=holder)
 
 
 def own_process() -> None:

@@ -343,25 +343,36 @@ class LedgerStoreContract:
     def test_a_peek_tells_the_version_and_changes_nothing(self, place: Place) -> None:
         made = act(place, 1, claim(JO))
         seen = place.store(2).fetch(LAYER)
-        assert place.store(2).peek(LAYER) == made.version == seen.version
+        assert place.store(2).peek([LAYER])[LAYER] == made.version == seen.version
         place.clock.advance(30)
         newer = act(place, 1, claim(JO, "F002"))
-        assert place.store(2).peek(LAYER) == newer.version
+        assert place.store(2).peek([LAYER]) == {LAYER: newer.version}
         known = place.store(2).known(LAYER)
         assert known is not None
         assert (known.version, known.received) == (seen.version, seen.received)
 
     def test_a_peek_at_a_remote_without_a_ledger(self, place: Place) -> None:
-        assert place.store(1).peek(LAYER) is None
+        assert place.store(1).peek([LAYER]) == {}
         act(place, 1, claim(JO))
-        assert place.store(2).peek("other") is None
+        assert place.store(2).peek(["other", LAYER]).keys() == {LAYER}
         assert place.store(2).known(LAYER) is None
+
+    def test_what_a_peek_has_just_found_is_not_asked_for_again(self, place: Place) -> None:
+        made, _ = act(place, 1, claim(JO)), place.store(2).fetch(LAYER)
+        place.clock.advance(30)
+        again = place.store(2).fetch(LAYER, made.version)
+        known = place.store(2).known(LAYER)
+        assert known is not None
+        assert again.version == known.version == made.version
+        assert again.received == known.received == place.clock.now()
+        newer = act(place, 1, claim(JO, "F002"))
+        assert place.store(2).fetch(LAYER, newer.version).version == newer.version
 
     def test_a_peek_tells_a_rollback_and_does_not_judge_it(self, place: Place) -> None:
         older = act(place, 1, claim(JO))
         act(place, 1, release(JO))
         place.force(LAYER, older.version)
-        assert place.store(1).peek(LAYER) == older.version
+        assert place.store(1).peek([LAYER]) == {LAYER: older.version}
 
     def test_the_mark_changes_with_what_the_clone_knows_whoever_learnt_it(
         self, place: Place

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from unittest.mock import Mock
 
 import pytest
 from core.values import JO, KIM, SKEW, TTL, lease, moment
@@ -10,12 +11,14 @@ from core.values import JO, KIM, SKEW, TTL, lease, moment
 from gitlease.core.edge import People, Progress, Task
 from gitlease.core.lease import Actor, Lease, State
 from gitlease.core.policy import DEFAULT_POLICY
+from gitlease.core.resources import pattern
 from gitlease.core.resources.resource import parse_resource
 from gitlease.engine.queue.order import (
     Carried,
     Surroundings,
     WhyNot,
     carrying,
+    entry_of,
     hand_out,
     natural,
     rank,
@@ -229,3 +232,23 @@ def test_a_part_that_is_done_leaves_the_rest_of_its_task_in_the_queue() -> None:
     first, second = survey(tasks, around(part))
     assert first.claimable
     assert second.waits_for == ("F001",)
+
+
+def test_the_paths_of_tasks_are_read_only_where_somebody_leases_some(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tasks = [task(f"F{n}", paths=(f"src/part{n}",)) for n in range(3)]
+    read = Mock(side_effect=pattern.parse)
+    monkeypatch.setattr(pattern, "parse", read)
+    survey(tasks, around())
+    assert read.call_count == 0
+    survey(tasks, around(lease(holder=KIM, resource="docs/")))
+    assert read.call_count > 0
+
+
+def test_one_task_of_the_queue_is_as_it_is_in_all_of_it() -> None:
+    tasks = [task("F1", depends_on=("F2",)), task("F2", depends_on=("F3",)), task("F3")]
+    found = around(lease(holder=KIM, resource="F2"))
+    assert [entry_of(t, tasks, found) for t in tasks] == sorted(
+        survey(tasks, found), key=lambda entry: entry.task.resource.key
+    )

@@ -40,6 +40,7 @@ class World:
     def __init__(self) -> None:
         self.clock, self.remote = ManualClock(), MemoryRemote()
         self.clones: defaultdict[str, MemoryClone] = defaultdict(MemoryClone)
+        self.seed = 7
 
     def of(self, who: Actor, *, layer: str = "global", patience: float = 60.0) -> LeaseService:
         """A new command of this person."""
@@ -53,7 +54,7 @@ class World:
                 actor=who,
                 layer=layer,
                 patience=patience,
-                dice=random.Random(7),
+                dice=random.Random(self.seed),
             )
         )
 

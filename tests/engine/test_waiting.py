@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
+from statistics import median
 
 import pytest
 from core.values import F001, JO, KIM
@@ -113,7 +116,7 @@ def test_a_wait_is_refused_once_stands_in_line_and_claims_with_the_same_push(sce
     assert asked[:2] == ["fetch", "push"]
     assert asked[-3:] == ["peek", "fetch", "push"], "it moved: fetched once, and had at once"
     assert set(asked[2:-3]) == {"peek"}, "until then it has not"
-    assert scene.past() < 20 + waiting.LOOK
+    assert scene.past() < 20 + waiting.LOOK_ALONE
     assert scene.line() == []
 
 
@@ -211,7 +214,7 @@ def test_what_waiting_does_not_change_ends_it(scene: Scene) -> None:
     scene.after(10, lambda: scene.of(KIM).complete(F001))
     with pytest.raises(PolicyRefused, match="F001 is completed"):
         scene.of(JO).claim([F001], wait=300)
-    assert scene.past() < 10 + waiting.LOOK
+    assert scene.past() < 10 + waiting.LOOK_ALONE
     assert scene.line() == []
 
 
@@ -559,3 +562,31 @@ def test_a_watch_begins_with_a_look_and_raises_what_it_gives(scene: Scene) -> No
     with pytest.raises(Unavailable):
         watch(scene, 60)
     assert watching.LOOK < 10
+
+
+# --- how soon, and for how many questions -----------------------------------------------------
+
+
+def test_the_median_handover_of_the_first_minute_takes_two_seconds_at_most() -> None:
+    """What is waited for ends at any order of magnitude of a minute equally likely."""
+    rng, took = random.Random(7), list[float]()
+    for seed in range(100):
+        scene, end = Scene(), 0.1 * 600 ** rng.random()
+        scene.seed = seed
+        scene.after(end, partial(scene.of(KIM).release, [F001]))
+        scene.of(JO).claim([F001], wait=300)
+        took.append(scene.past() - end)
+    assert median(took) <= 2
+    assert max(took) <= waiting.LOOK_ALONE + 0.3
+
+
+def test_the_first_minute_of_a_wait_costs_ten_looks() -> None:
+    looks = []
+    for seed in range(20):
+        scene = Scene()
+        scene.seed = seed
+        with pytest.raises(WaitTimeout):
+            scene.of(JO).claim([F001], wait=60)
+        looks.append(scene.asked().count("peek"))
+    assert max(looks) <= 11
+    assert median(looks) <= 10

@@ -520,6 +520,18 @@ def test_only_so_many_git_processes_are_started(
     assert 4 <= len(started) <= most, started
 
 
+def test_what_commits_change_is_asked_once_for_both_checks(tmp_path: Path) -> None:
+    seat = stale_seat(tmp_path, "stale: {after: 1d}\n")
+    asked = {}
+    for words in (("HEAD~1..HEAD",), ("--stale", "HEAD~1..HEAD")):
+        trace = tmp_path / f"trace{len(words)}"
+        seat.run("check", *words, env={"GIT_TRACE2_EVENT": str(trace)})
+        events = map(json.loads, trace.read_text(encoding="utf-8").splitlines())
+        logs = [x["argv"] for x in events if x["event"] == "start" and "--raw" in x["argv"]]
+        asked[len(words)] = sum("--no-walk=unsorted" in log for log in logs)
+    assert asked == {1: 1, 2: 0}
+
+
 @pytest.mark.parametrize(("limit", "exit"), [("error", 1), ("never", 7)])
 def test_a_retirement_that_could_not_be_committed_is_no_pass(
     tmp_path: Path, limit: str, exit: int

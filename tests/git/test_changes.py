@@ -8,6 +8,7 @@ import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from support.repos import assert_untouched, git, run_git, snapshot
@@ -20,7 +21,9 @@ from gitlease.git.changes_raw import Changed
 from gitlease.git.repository import Repository, discover
 from gitlease.guard import changes_tasks
 from gitlease.guard.changes_tasks import TaskTouched, task_status_changes, touched
+from gitlease.guard.commit_facts import CommitReader
 from gitlease.guard.rules import Touched
+from gitlease.tasks import text
 
 ROOT = Path(__file__).parents[2]
 LINES = "".join(f"line {number}\n" for number in range(40))
@@ -696,3 +699,52 @@ def test_a_repository_without_work_tree_has_nothing_staged(tmp_path: Path) -> No
     bare = tmp_path / "bare"
     run_git(tmp_path, "init", "-q", "--bare", str(bare))
     assert staged(discover(str(bare))) == []
+
+
+def test_many_commits_are_asked_about_in_one_process(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commits = []
+    for number in range(5):
+        put(root, f"f{number}", f"{number}\n")
+        commits.append(commit_all(root))
+    repository = here(root)
+    few = committed(repository, commits)
+    monkeypatch.setattr("gitlease.git.query.MAX_WORDS", 2)
+    found: dict[str, list[Changed]] = {}
+    look = lambda: found.update(committed(repository, commits))  # noqa: E731
+    assert counted(tmp_path / "trace", look, monkeypatch) == 1
+    assert found == few
+
+
+def test_of_what_is_known_only_what_may_be_a_rename_is_asked_about(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(root, "a", LINES)
+    first = commit_all(root)
+    git(root, "mv", "a", "b")
+    moved = commit_all(root)
+    repository, commits = here(root), [first, moved]
+    known = committed(repository, commits, renames=False)
+    assert [one.kind for one in known[moved]] == ["D", "A"]
+    found: dict[str, list[Changed]] = {}
+    look = lambda: found.update(committed(repository, commits, known=known))  # noqa: E731
+    assert counted(tmp_path / "asked", look, monkeypatch) == 1
+    assert found == committed(repository, commits)
+    assert [one.kind for one in found[moved]] == ["R"]
+    look = lambda: found.update(committed(repository, [first], known=known))  # noqa: E731
+    assert counted(tmp_path / "none", look, monkeypatch) == 0
+
+
+def test_a_version_of_a_task_file_is_parsed_once(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commits = []
+    for status in ("todo", "in_progress", "done"):
+        put(root, "tasks/a.md", f"---\nid: F1\nstatus: {status}\n---\n")
+        commits.append(commit_all(root))
+    parsed = Mock(side_effect=text.value_of)
+    monkeypatch.setattr(text, "value_of", parsed)
+    facts = CommitReader(here(root), tasks_like()).read(commits)
+    assert [one.only_tasks for one in facts] == [True] * 3
+    assert parsed.call_count == 3

@@ -21,6 +21,7 @@ from support.task_trees import HINDERED
 from gitlease.core.errors import Unavailable
 from gitlease.core.expiry import Moment, Sighting
 from gitlease.core.lease import Lease
+from gitlease.core.lease_rows import LeaseRows, row_of
 from gitlease.core.policy import Margins, Policy, Rule
 from gitlease.core.view import view_lease
 from gitlease.engine.ports import LedgerStore
@@ -45,6 +46,7 @@ from gitlease.guard.idle_marker import (
 from gitlease.guard.ports import IdleMarker, Unreachable, Watched
 from gitlease.guard.rules import Touched, Viewpoint
 from gitlease.guard.watch import FAILURE, FILE, WatchFolder
+from gitlease.store.records import lease_file
 from gitlease.store.state import Known, StateFolder
 
 HEAD, OTHER = "a" * 40, "b" * 40
@@ -120,8 +122,7 @@ class Place:
             version=version,
             received=now,
             policy=Policy(skew=61, drift=3, grace=7, rule=Rule.WALL, ttl_max=7_200),
-            leases=leases,
-            seen={x.lease_id: Sighting(at=now, changed=True) for x in leases},
+            leases=LeaseRows(row_of(x, lease_file(x)) for x in leases),
         )
         self.watch.save(watched)
         return watched
@@ -144,12 +145,14 @@ def some_leases() -> list[Lease]:
 
 def test_what_is_kept_comes_back_as_it_was(place: Place) -> None:
     place.knows(HEAD)
-    kept = place.keeps(*some_leases())
-    first = kept.leases[0].lease_id
-    since = Sighting(at=kept.received, changed=False, since=kept.received)
-    kept = replace(kept, seen={**kept.seen, first: since})
-    place.watch.save(kept)
-    assert place.watch.load("global") == kept
+    leases = some_leases()
+    kept = place.keeps(*leases)
+    for watch in (place.watch, place.watching()):  # by this process, and by the next one
+        known = watch.load("global")
+        assert known == kept
+        assert known is not None
+        assert list(known.leases) == leases
+        assert known.seen(leases[0]) == Sighting(at=kept.received, changed=False)
 
 
 def test_it_is_as_old_as_the_last_contact_with_the_remote(place: Place) -> None:
@@ -284,7 +287,7 @@ def damaged(data: Any) -> Iterator[Any]:
 def judged(place: Place, known: Watched) -> None:
     """All that a hook does with what was kept, up to the words that it says."""
     now = place.clock.now()
-    moment = Moment(now=now, seen=lambda x: known.seen.get(x.lease_id))
+    moment = Moment(now=now, seen=known.seen)
     touched = [Touched("src/a", frozenset({"f001"}))]
     Viewpoint(KIM, known.policy, moment).judge(touched, known.leases)
     for one in known.leases:

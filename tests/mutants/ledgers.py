@@ -89,8 +89,8 @@ LEDGERS = (
     Mutant(
         "a late answer judged by the smaller clock",
         "engine/transaction.py",
-        "elapsed = moment.now.elapsed_at_most(self._clock.now())",
-        "elapsed = moment.now.elapsed_at_least(self._clock.now())",
+        "elapsed = moment.now.elapsed_at_most(now)",
+        "elapsed = moment.now.elapsed_at_least(now)",
         "S3",
         "tests/engine/test_service.py::test_a_clock_set_back_during_a_push_"
         "does_not_make_a_late_claim_good",
@@ -204,7 +204,7 @@ LEDGERS = (
     Mutant(
         "no word before a push",
         "store/ref_store.py",
-        "            self._heads.state(layer).add_pending(_pending(prepared, layer))\n"
+        "            self._heads.state(layer).add_pending(pending_of(prepared, layer))\n"
         "        swapped",
         "            self._heads.state(layer)\n        swapped",
         "S8",

@@ -197,7 +197,7 @@ OUTSIDE = (
     Mutant(
         "an idle marker while others hold something",
         "guard/guarding.py",
-        "free = not others and not runs",
+        "free = not runs and not known.leases.has_others(self._actor.holder)",
         "free = not runs",
         "S5",
         "tests/guard/test_guard.py::test_the_gate_is_clear_only_while_nobody_else_holds_anything",

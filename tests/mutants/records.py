@@ -64,8 +64,8 @@ RECORDS = (
     Mutant(
         "a damaged record that covers paths passed over",
         "store/tree.py",
-        "                raise _damaged(found)\n            yield found",
-        "                continue\n            yield found",
+        "yield self._lease(damaged_file(told))",
+        "continue",
         "S2",
         "tests/store/test_git_hostile.py::test_a_bad_record_of_paths_takes_"
         "path_claims_only[deep flow]",

@@ -112,14 +112,18 @@ class Remote:
     def __init__(self, process: Process) -> None:
         self._process, self._versions = process, process.versions
 
-    def fetch(self, layer: str) -> str | None:
+    def deepen(self, layer: str) -> bool:
+        return False
+
+    def fetch(self, layer: str, *, first: bool = False) -> str | None:
         answer = self._process.ask(Request("fetch"))
         if answer == SILENCE:
             raise Unavailable("the remote cannot be reached")
         return answer or None
 
-    def peek(self, layer: str) -> str | None:
-        return self.fetch(layer)
+    def peek(self, layers: Sequence[str]) -> Mapping[str, str]:
+        found = {layer: self.fetch(layer) for layer in layers}
+        return {layer: version for layer, version in found.items() if version}
 
     def look(self) -> str:
         answer = self._process.ask(Request("look"))

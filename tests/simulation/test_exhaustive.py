@@ -32,6 +32,7 @@ from gitlease.core.moves.transitions import MOVES
 from gitlease.core.outcome import Outcome
 from gitlease.core.policy import Margins, Policy
 from gitlease.core.relation import TABLE, Relation, Verdict
+from gitlease.engine import transaction
 from gitlease.engine.ports import Change, Prepared, Snapshot, Swapped
 from gitlease.engine.transaction import Transaction
 from gitlease.push.pushing import PushCase
@@ -149,7 +150,7 @@ def count_from_the_receipt(patch: Patch) -> None:
 
 
 def believe_what_comes_late(patch: Patch) -> None:
-    patch.setattr(Transaction, "_check_in_time", lambda *_: None)
+    patch.setattr(transaction, "check_in_time", lambda *_: None)
 
 
 def look_at_the_wall_clock_alone(patch: Patch) -> None:

@@ -168,7 +168,7 @@ def test_everybody_is_served_when_each_holds_it_for_a_moment_only() -> None:
     queue.stage.run()
     assert sorted(queue.names()) == names
     late = [abs(at - number) for number, at in enumerate(map(names.index, queue.names()))]
-    assert max(late) <= 3, "nearly in order: who looks seldom may be passed over, but not for long"
+    assert max(late) <= 5, "nearly in order: who looks seldom may be passed over, but not for long"
     assert max(queue.gaps()) < 2 * waiting.WINDOW
 
 

@@ -19,13 +19,13 @@ from support.ledgers import (
     REF,
     door,
     header_of,
-    make_header,
     make_lease,
     read_files,
     set_tip,
     text_of,
     tip,
     workspace,
+    write_ledger,
 )
 from support.remotes import Remote
 from support.repos import common_dir, git, run_git
@@ -36,7 +36,6 @@ from gitlease.core.errors import Denied, GitleaseError, Invalid, LeaseHeld, Roll
 from gitlease.core.resources.resource import parse_resource
 from gitlease.faces.library.leases import Leases
 from gitlease.store import transport, tree
-from gitlease.store.records import HEADER_FILE, lease_file, write_header, write_lease
 
 pytestmark = [pytest.mark.one_in(3), pytest.mark.sampled(3)]
 
@@ -176,22 +175,8 @@ def test_more_leases_of_one_holder_than_the_ring_has_room_for(
 
 
 def grow(bare: Path, number: int) -> None:
-    """A ledger of so many leases, written at once, in one pack."""
-    leases = [make_lease(f"T{n:05d}", token=n + 1, ttl=28_000) for n in range(number)]
-    files = {lease_file(lease): write_lease(lease) for lease in leases}
-    files[HEADER_FILE] = write_header(make_header(sequence=number))
-    head = f"commit {REF}\ncommitter Eve <eve@example.com> 1700000000 +0000\ndata 6\ngrown\n\n"
-    parts = [head.encode()]
-    for path, data in files.items():
-        parts.append(f"M 100644 inline {path}\ndata {len(data)}\n".encode() + data + b"\n")
-    subprocess.run(
-        ["git", "-c", "fastimport.unpackLimit=0", "fast-import", "--quiet"],
-        cwd=bare,
-        env=clean_env(),
-        input=b"".join(parts),
-        check=True,
-        timeout=60,
-    )
+    """A ledger of so many leases, written at once."""
+    write_ledger(bare, [make_lease(f"T{n:05d}", token=n + 1, ttl=28_000) for n in range(number)])
 
 
 def loose(bare: Path) -> int:
@@ -911,7 +896,7 @@ STEPS = [
     "gitlease.store.heads:Heads.learn",
     "gitlease.store.state:StateFolder.save",
     "gitlease.store.git_ledger:GitRefs.keep",
-    "gitlease.store.git_ledger:write_step",
+    "gitlease.store.tree_writer:write_step",
     "gitlease.store.tree_writer:commit_bytes",
     "gitlease.store.state:StateFolder.add_pending",
     "gitlease.store.git_ledger:push_refs",

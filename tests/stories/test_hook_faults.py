@@ -105,9 +105,9 @@ def seldom(every: Iterable[str], *names: str) -> list[ParameterSet]:
     return [pytest.param(x, marks=slow if x in names else []) for x in every]
 
 
-def claim(clone: Path, *names: str) -> None:
+def claim(clone: Path, *names: str, layer: str | None = None) -> None:
     """Claim by the clock of this machine, which the hooks go by."""
-    door(clone, clock=SystemClock()).claim_all(list(names))  # type: ignore[arg-type]
+    door(clone, clock=SystemClock(), layer=layer).claim_all(list(names))  # type: ignore[arg-type]
 
 
 # --- gitlease itself ------------------------------------------------------------------------------
@@ -431,6 +431,24 @@ def test_a_commit_opens_no_connection_while_the_knowledge_is_fresh(jo: Hooked, k
         assert jo.commit(name) == (0, [])
         assert jo.commit(name, "--amend")[0] == 0
     assert jo.remote.connections() == asked
+
+
+def test_a_push_asks_for_all_layers_at_once(jo: Hooked, kim: Path) -> None:
+    git(jo.root, "config", "lease.layer", "mine")
+    claim(jo.root, "docs/**")
+    claim(jo.root, "docs/**", layer="global")
+    assert jo.commit("free.txt")[0] == 0
+    asked = jo.remote.connections()
+    assert jo.push("origin") == (0, [])
+    assert jo.remote.connections() == asked + 2, "git's own, and one for both layers"
+    git(kim, "pull", "-q", env=jo.remote.env)
+    claim(kim, "src/**", layer="mine")
+    assert jo.commit("src/a.py", "--no-verify")[0] == 0
+    asked = jo.remote.connections()
+    status, said = jo.push("origin")
+    assert status == 1
+    assert "src/a.py" in "".join(said)
+    assert jo.remote.connections() == asked + 4, "for what has moved, and whose work that is"
 
 
 def test_the_first_commit_of_a_clone_asks_once(jo: Hooked) -> None:

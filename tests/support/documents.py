@@ -14,7 +14,7 @@ from typing import Any
 import jsonschema
 
 from gitlease.core.duration import LONGEST
-from gitlease.core.moves.operations import MAX_WORD
+from gitlease.core.errors import MAX_WORD
 from gitlease.settings.parse import SCHEMA
 from gitlease.settings.schema import (
     FALSE,

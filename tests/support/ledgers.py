@@ -19,7 +19,13 @@ from gitlease.engine.ledger_session import LedgerSession
 from gitlease.faces.library.leases import Leases
 from gitlease.store import git_ledger
 from gitlease.store.git_ledger import git_ledger_store
-from gitlease.store.records import lease_file, read_header, write_header, write_lease
+from gitlease.store.records import (
+    HEADER_FILE,
+    lease_file,
+    read_header,
+    write_header,
+    write_lease,
+)
 from gitlease.store.ref_store import RefLedgerStore
 from gitlease.wiring import workspace as bootstrap
 from gitlease.wiring.workspace import Workspace
@@ -298,4 +304,22 @@ def door(
             local=local,
             remote=remote,
         )
+    )
+
+
+def write_ledger(bare: Path, leases: Sequence[Lease]) -> None:
+    """A ledger of these leases alone, written to a remote at once, in one pack."""
+    files = {lease_file(lease): write_lease(lease) for lease in leases}
+    files[HEADER_FILE] = write_header(make_header(sequence=len(leases)))
+    head = f"commit {REF}\ncommitter Eve <eve@example.com> 1700000000 +0000\ndata 6\ngrown\n\n"
+    parts = [head.encode()]
+    for path, data in files.items():
+        parts.append(f"M 100644 inline {path}\ndata {len(data)}\n".encode() + data + b"\n")
+    subprocess.run(
+        ["git", "-c", "fastimport.unpackLimit=0", "fast-import", "--quiet"],
+        cwd=bare,
+        env=clean_env(),
+        input=b"".join(parts),
+        check=True,
+        timeout=60,
     )

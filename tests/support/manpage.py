@@ -63,9 +63,9 @@ def _verb(app: click.Group, name: str) -> list[str]:
 
 def _options(command: click.Command, *, own: bool = False) -> list[str]:
     """The options of a verb alone; those that all share stand on top."""
-    shared = {name for x in application().params for name in x.opts} | {"--help"}
+    shared = {name for x in application().params for name in x.opts}
     lines: list[str] = []
-    with click.Context(command, help_option_names=["-h", "--help"]) as context:
+    with click.Context(command, help_option_names=[]) as context:
         for option in command.get_params(context):
             record = option.get_help_record(context)
             is_shared = own and not shared.isdisjoint(option.opts)

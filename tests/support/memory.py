@@ -115,11 +115,14 @@ class MemoryRefs:
             after, at = at, self._remote.steps[at].parent
         return after if at else None
 
-    def fetch(self, layer: str) -> str | None:
+    def fetch(self, layer: str, *, first: bool = False) -> str | None:
         return self._remote.fetch(layer)
 
-    def peek(self, layer: str) -> str | None:
-        return self._remote.peek(layer)
+    def deepen(self, layer: str) -> bool:
+        return False
+
+    def peek(self, layers: Sequence[str]) -> Mapping[str, str]:
+        return self._remote.peek(layers)
 
     def push(self, moves: Sequence[Move], work: WorkPush | None = None) -> Pushed:
         return self._remote.push(moves, () if work is None else work.refs)
@@ -148,12 +151,13 @@ class MemoryRefs:
     def steps(
         self, earlier: str, version: str, limit: int
     ) -> tuple[tuple[str, tuple[Event, ...]], ...]:
-        ends, found = {earlier, self.decision(earlier)}, list[tuple[str, tuple[Event, ...]]]()
+        ends = {earlier, self.decision(earlier)} if earlier else set[str]()
+        found = list[tuple[str, tuple[Event, ...]]]()
         while version and version not in ends and len(found) < limit:
             step = self._remote.steps[version]
             found.append((version, tuple(step.events)))
             version = step.parent
-        return tuple(reversed(found)) if version in ends else ()
+        return tuple(reversed(found)) if version in ends or not earlier else ()
 
     def operations(self, earlier: str, version: str) -> frozenset[str] | None:
         ends, found = {earlier, self.decision(earlier) if earlier else ""}, set[str]()

@@ -182,9 +182,11 @@ class MemoryRemote:
         """The version at the ref, None when there is none. Raises Unavailable and Denied."""
         return self._answer("fetch", layer)
 
-    def peek(self, layer: str) -> str | None:
-        """The version at the ref, and nothing of what it says. It fails as fetches do."""
-        return self._answer("peek", layer)
+    def peek(self, layers: Sequence[str]) -> dict[str, str]:
+        """The versions at refs, and nothing of what they say. It fails as fetches do."""
+        found = {layers[0]: self._answer("peek", layers[0])}
+        found |= {layer: self.refs.get(layer) for layer in layers[1:]}
+        return {layer: version for layer, version in found.items() if version}
 
     def push(self, moves: Sequence[Move], work: Sequence[WorkRef] = ()) -> Pushed:
         """Move refs, as far as the answer tells: what was lost is for reading to find out."""

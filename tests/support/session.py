@@ -11,7 +11,7 @@ from gitlease.core.resources.resource import GLOBAL_LAYER
 from gitlease.engine.edges import EdgeRules, Edges
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.ports import Clock, Inbox, Intent, LedgerStore, TaskChange, TaskList, Written
-from gitlease.engine.transaction import PATIENCE
+from gitlease.engine.transaction import PATIENCE, CarryOut
 
 
 class NoInbox:
@@ -70,6 +70,7 @@ def ledger_session(
     ttl_is_default: bool = True,
     patience: float = PATIENCE,
     dice: random.Random | None = None,
+    carry: CarryOut | None = None,
 ) -> LedgerSession:
     """A session with what is usual for all that is not given."""
     return LedgerSession(
@@ -83,4 +84,5 @@ def ledger_session(
         ttl_is_default=ttl_is_default,
         patience=patience,
         dice=dice,
+        carry=carry,
     )

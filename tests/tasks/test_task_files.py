@@ -7,6 +7,7 @@ import os
 import shutil
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from support.repos import assert_untouched, git, snapshot
@@ -27,6 +28,7 @@ from gitlease.core.errors import Invalid
 from gitlease.core.resources.resource import name_resource, parse_resource
 from gitlease.engine.edges import find_task
 from gitlease.tasks import cache as task_cache
+from gitlease.tasks import scan
 
 DATA = Path(__file__).parents[3] / "shared" / "data" / "backlog-md"
 
@@ -353,3 +355,14 @@ def test_work_trees_do_not_share_what_they_know_of_files(root: Path, tmp_path: P
         again = open_files(place)
         again.read()
         assert again.parsed == 0
+
+
+def test_to_see_whether_there_are_tasks_looks_at_one_file(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(50):
+        put_task(root, f"tasks/F{number:03}.md")
+    looked = Mock(return_value=scan.FoundFile("tasks/F000.md"))
+    monkeypatch.setattr(scan.WorkTree, "found", looked)
+    assert open_files(root).exist()
+    assert looked.call_count == 1

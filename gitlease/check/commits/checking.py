@@ -81,7 +81,7 @@ class CheckService:
         with doing(f"reading {len(chosen.commits)} commits"):
             commits = self._reader.read(chosen.commits)
         with doing("reading the history of the ledger"):
-            histories = self._read_histories(heads, commits)
+            histories = self._read_histories(heads, commits, older=not cached)
             told = [timeline(history) for history in histories]
         with doing(f"comparing {len(commits)} commits with the leases of their time"):
             found, unplaced = self._placed(find(commits, self._judgement(heads, told, commits)))
@@ -124,7 +124,7 @@ class CheckService:
         return known
 
     def _read_histories(
-        self, heads: Sequence[Snapshot], commits: Sequence[CommitFacts]
+        self, heads: Sequence[Snapshot], commits: Sequence[CommitFacts], *, older: bool
     ) -> list[LedgerHistory]:
         if not commits:
             return [LedgerHistory(layer=head.layer) for head in heads]
@@ -133,7 +133,9 @@ class CheckService:
 
         def read(head: Snapshot) -> LedgerHistory:
             token = min((x.token for x in named if x.layer == head.layer), default=None)
-            return self._histories.read(head.layer, head.version, since=since, token=token)
+            return self._histories.read(
+                head.layer, head.version, since=since, token=token, older=older
+            )
 
         return [read(head) for head in heads]
 

@@ -47,7 +47,8 @@ class GitActivity:
 
     ``ref_prefix`` is where ledgers lie, which are no work. ``remotes`` are those that have the work
     of all. ``given``: somebody else made this clone, and fetched what they thought fit. The number
-    of processes is small, and the same for one task and for thousands. Raises Invalid where git
+    of processes is small, and the same for one task and for thousands. ``changes`` has what the
+    commits that ``works`` read change, without renames, but for merges. Raises Invalid where git
     does not answer.
     """
 
@@ -62,6 +63,7 @@ class GitActivity:
     ) -> None:
         self._repository, self._tasks = repository, tasks
         self._prefix, self._remotes, self._given = ref_prefix, remotes, given
+        self.changes: dict[str, list[Changed]] = {}
 
     def cut_off(self, *, cached: bool, sure: bool = False) -> Lack | None:
         """Why commits are missing: of old ones, or of whole branches; None where all are here.
@@ -142,9 +144,14 @@ class GitActivity:
         paths: dict[Commit, list[str]] = {}
         words = (*NO_RENAMES, f"-n{MAX_COMMITS}", *self._refs(), "--")
         for commit, change in read_log(self._repository, words):
-            paths.setdefault(commit, [])
-            if change is not None:
-                paths[commit].append(change.path)
+            if change is None:
+                paths[commit] = []
+                if len(commit.parents) < 2:
+                    self.changes[commit.id] = []
+                continue
+            paths[commit].append(change.path)
+            if len(commit.parents) < 2:
+                self.changes[commit.id].append(change)
         # All that was there before its history was cut is no work of whoever made the first commit.
         found = [_work(c, names) for c, names in paths.items() if c.id not in self._cut_off]
         horizon = list(paths)[-1].at if len(paths) == MAX_COMMITS else None

@@ -45,6 +45,7 @@ from gitlease.engine.ledger_session import LedgerSession, Look
 from gitlease.engine.notices import unread_records
 from gitlease.engine.ports import LastSeen, Snapshot, TaskProblem
 from gitlease.engine.queue.order import natural
+from gitlease.git.changes_raw import Changed
 
 LOOKED_BACK = 20_000  # events of the audit trail
 
@@ -77,6 +78,11 @@ class StaleService:
         self._service, self._activity, self._rules = service, activity, rules
         self._layers = [layer for layer in dict.fromkeys(layers) if layer != service.layer]
         self._people = service.edges.rules.people
+
+    @property
+    def changes(self) -> Mapping[str, list[Changed]]:
+        """What commits change that were read to find something, to read them only once."""
+        return self._activity.changes
 
     def find(self, *, cached: bool = False, sure: bool = False) -> Stale:
         """Everything that is stale now: one connection for each layer, none with ``cached``.
@@ -217,7 +223,7 @@ class StaleService:
                 ledger, moment = head.ledger, Moment(now=look.moment.now, seen=head.seen)
                 policy = ledger.header.policy
                 records += held(ledger.every_lease(), head.layer, policy, moment)
-                events += self._service.store.history(head.layer, LOOKED_BACK)
+                events += self._service.store.history(head.layer, LOOKED_BACK, older=not cached)
                 unread += unread_records(head)
         empty = all(head.ledger is None for head in heads)
         return _Scene(records, events, said, tuple(unread), empty)

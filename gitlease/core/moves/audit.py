@@ -16,12 +16,14 @@ from gitlease.core.frozen import dataclass
 from gitlease.core.instant import MS, rfc3339
 from gitlease.core.lease import same_person
 from gitlease.core.ledger import Ledger
-from gitlease.core.moves.operations import Create
+from gitlease.core.moves.operations import Create, DropRecord, Revoke, SetPolicy
 from gitlease.core.moves.step_record import StepRecord
 from gitlease.core.moves.transitions import Applied, create
-from gitlease.core.policy import DEFAULT_POLICY
+from gitlease.core.outcome import Outcome
+from gitlease.core.policy import DEFAULT_POLICY, Policy
 
 LEAST_SKEW = 10  # seconds that a push may take on its way, whatever the policy allows for clocks
+GOVERNANCE = (Revoke, SetPolicy, DropRecord)  # what only a ledger's admins may
 NEWER = "a newer gitlease than the server's may have written it: then upgrade the server's"
 
 
@@ -37,14 +39,26 @@ class Illegal(GitleaseError):
 
 @dataclass(frozen=True, slots=True)
 class Pusher:
-    """Who pushes: the holders that they are, and how to call them. None: that is not known."""
+    """Who pushes: the holders that they are, and how to call them. None: that is not known.
+
+    A ``gateway`` is trusted to have asked who they are, and brings what others ask of it.
+    """
 
     holders: tuple[str, ...] | None
     known: str
+    gateway: bool = False
 
     def may_be(self, holder: str) -> bool:
         """Whether this holder pushes; where nobody is known, whoever is named."""
         return self.holders is None or any(same_person(holder, mine) for mine in self.holders)
+
+    def may_bring(self, holder: str) -> bool:
+        """Whether they may push what this holder asks for."""
+        return self.gateway or self.may_be(holder)
+
+    def may_govern(self, policy: Policy) -> bool:
+        """Whether what admins ask for may come by it: then it is one of them itself."""
+        return any(map(policy.is_admin, self.holders or ()))
 
 
 def judge(before: Ledger | None, record: StepRecord, *, pusher: Pusher, now_ms: int) -> Applied:
@@ -55,6 +69,7 @@ def judge(before: Ledger | None, record: StepRecord, *, pusher: Pusher, now_ms: 
     _check_writer(record, pusher)
     base = _made(record) if before is None else before
     _check_clock(base, record.at, now_ms)
+    _check_governance(base, record, pusher)
     try:
         applied = record.carried_out(base)
     except GitleaseError as refusal:
@@ -87,18 +102,35 @@ def _made(record: StepRecord) -> Ledger:
 
 
 def _check_writer(record: StepRecord, pusher: Pusher) -> None:
-    """Whoever pushes a step asks for all that it does."""
+    """Whoever pushes a step asks for all that it does, unless it is a gateway that brings it."""
     writer = record.operations[0].actor.holder
     for holder in dict.fromkeys(operation.actor.holder for operation in record.operations):
         if not holder.strip():
             raise Illegal("identity", "it does not say who wrote it")
-        if not same_person(holder, writer):
+        if not pusher.gateway and not same_person(holder, writer):
             raise Illegal(
                 "identity", f"it is of {printable(writer)} and of {printable(holder)} in one step"
             )
-        if not pusher.may_be(holder):
+        if not pusher.may_bring(holder):
             raise Illegal(
                 "identity", f"it is written as {printable(holder)}, and {pusher.known} pushes it"
+            )
+
+
+def _check_governance(base: Ledger, record: StepRecord, pusher: Pusher) -> None:
+    """What only admins may, a gateway brings for others only where it is one of them itself (S2).
+
+    The table asks the same of those others. Where there are no admins yet nobody names them by it.
+    """
+    if not pusher.gateway or pusher.may_govern(base.header.policy):
+        return
+    for operation in record.operations:
+        if isinstance(operation, GOVERNANCE) and not pusher.may_be(operation.actor.holder):
+            raise Illegal(
+                "gateway",
+                f"{printable(operation.actor.holder)} governs through {pusher.known}, "
+                "which is none of the ledger's admins itself",
+                hints=("an admin can do it in a clone, or add the gateway to the admins",),
             )
 
 
@@ -118,10 +150,11 @@ def _check_clock(base: Ledger, at: int, now_ms: int) -> None:
 
 def _check_takeovers(applied: Applied, record: StepRecord, now_ms: int) -> None:
     """What was another's may not be gone before it ran out, by the clock of whoever judges."""
-    by = record.operations[0].actor
-    for outcome in applied.outcomes:
-        for lease in outcome.displaced if outcome.status != "revoked" else ():
-            if not lease.same_holder(by) and now_ms < lease.expires_at:
+    for operation, outcome in zip(record.operations, applied.results, strict=True):
+        if not isinstance(outcome, Outcome) or outcome.status == "revoked":
+            continue
+        for lease in outcome.displaced:
+            if not lease.same_holder(operation.actor) and now_ms < lease.expires_at:
                 raise Illegal(
                     "takeover",
                     f"{lease.resource} is {printable(lease.holder)}'s until "

@@ -38,7 +38,7 @@ def rivals_of(
     if not wanted:
         return named
     have = {x.key for x in named}
-    pathy = (x for x in ledger.leases_with_paths() if x.key not in have)
+    pathy = (x for x in ledger.leases_with_paths(wanted) if x.key not in have)
     return named + [x for x in pathy if x.state is State.ACTIVE and overlaps(resource, wanted, x)]
 
 

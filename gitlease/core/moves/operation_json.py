@@ -11,17 +11,17 @@ import re
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
-from gitlease.core.errors import GitleaseError, Invalid
+from gitlease.core.errors import GitleaseError, Invalid, check_text
 from gitlease.core.frozen import said_of
 from gitlease.core.lease import Actor
 from gitlease.core.ledger import MAX_STEP
-from gitlease.core.moves.operations import MAX_PATHS_LENGTH, Operation, Pick, check_text
+from gitlease.core.moves.operations import MAX_PATHS_LENGTH, Operation, Pick
 from gitlease.core.moves.step_record import StepRecord
 from gitlease.core.moves.transitions import MOVES
 from gitlease.core.resources.resource import Resource, parse_resource
 
 MAX_NUMBER = 10**18
-_FACTS = ("ledger_id", "recent", "over")  # what most steps have no need to say
+_FACTS = ("ledger_id", "recent", "over", "gateway")  # what most steps have no need to say
 # A search is named by what it found.
 _KINDS = {kind.__name__: kind for kind in MOVES if kind is not Pick}
 _ID = re.compile(r"[!-~]{1,64}")  # one word of a line of the ring

@@ -7,7 +7,6 @@ gateway can join them into one push and a simulation can replay them.
 from __future__ import annotations
 
 from gitlease.core.edge import Assignee
-from gitlease.core.errors import UsageError
 from gitlease.core.frozen import dataclass
 from gitlease.core.lease import Actor, Lease, LeaseKey
 from gitlease.core.policy import Policy
@@ -15,7 +14,6 @@ from gitlease.core.resources.resource import WHOLE, Resource
 
 MAX_REASON = 500
 MAX_NOTE = 2_000
-MAX_WORD = 254
 MAX_PATHS = 64
 MAX_PATHS_LENGTH = 8_192
 
@@ -310,24 +308,3 @@ class DropRecord(Operation):
 
     file: str
     reason: str
-
-
-def check_text(
-    text: str, *, what: str, limit: int = MAX_WORD, lines: bool = False, blank: bool = False
-) -> str:
-    """``text`` when it is printable and not too long, else UsageError.
-
-    Control characters are refused because every reader's terminal shows what one writer stored.
-    """
-    if not isinstance(text, str):
-        raise UsageError(f"{what} must be a string, not {type(text).__name__}")
-    if not blank and not text.strip():
-        raise UsageError(f"{what} must not be empty")
-    if len(text) > limit:
-        raise UsageError(f"{what} is longer than {limit} characters")
-    shown = text.replace("\n", "").replace("\t", "") if lines else text
-    if not shown.isprintable():
-        foreign = any("\ud800" <= char <= "\udfff" for char in shown)  # of a word in other bytes
-        why = "is not UTF-8, which records are" if foreign else "has control characters"
-        raise UsageError(f"{what} {why}")
-    return text

@@ -13,7 +13,7 @@ from gitlease.core.errors import GitleaseError
 from gitlease.core.expiry import Moment, Sighting, Standing, holder_has, standing
 from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import MS, Instant
-from gitlease.core.lease import Lease, lease_key
+from gitlease.core.lease import Lease, lease_key, same_person
 from gitlease.core.ledger import Ledger
 from gitlease.core.moves.operations import Operation, Pick, Renew, grant_of
 from gitlease.core.moves.transitions import Applied, apply
@@ -31,7 +31,8 @@ class StepRecord:
     carries it out again takes it that the writer had seen every record for long enough to call it
     lapsed when the clock says so, and its own only just. ``recent`` has the grants (their nonces)
     that had changed too recently for that, ``over`` the writer's own that it had seen for longer
-    than they last.
+    than they last. ``gateway`` is who brought the operations of several holders: the commit's
+    author.
     """
 
     at: int
@@ -39,6 +40,18 @@ class StepRecord:
     recent: tuple[str, ...] = ()
     over: tuple[str, ...] = ()
     ledger_id: str | None = None
+    gateway: str | None = None
+
+    @property
+    def writer(self) -> str:
+        """Who the commit is by."""
+        return self.gateway or self.operations[0].actor.holder
+
+    def brought_by(self, gateway: str) -> StepRecord:
+        """The same, where it is of several holders in the name of the gateway that joined them."""
+        first = self.operations[0].actor.holder
+        alone = all(same_person(x.actor.holder, first) for x in self.operations)
+        return self if alone else replace(self, gateway=gateway)
 
     @property
     def moment(self) -> Moment:

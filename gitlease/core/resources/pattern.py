@@ -7,8 +7,8 @@ a name or none of them.
 import re
 import sys
 import unicodedata
-from collections.abc import Iterable, Iterator
-from functools import cache, lru_cache
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache, cached_property, lru_cache
 from itertools import chain, groupby, takewhile
 
 from gitlease.core.frozen import dataclass, field
@@ -17,6 +17,7 @@ from gitlease.core.resources.glob_overlap import Chars, Jump, StateRow, Token
 MAX_LENGTH = 512
 MAX_WILDCARDS = 32
 
+Segment = Sequence[Token]  # a text where nothing in it is special
 Span = tuple[int, int]  # half open
 
 _END: Span = (sys.maxunicode + 1, sys.maxunicode + 2)
@@ -37,12 +38,13 @@ _POSIX = {
     "xdigit": "0-9A-Fa-f",
 }
 # Possessive, so that an unclosed `[!]` or `[[:alpha:]` is not read again in another way.
-_TOKEN = re.compile(
-    r"(?P<slash>\\?/) | (?P<stars>\*+) | (?P<any>\?) | \\(?P<escaped>.) | (?P<plain>[^\\\[])"
-    r"| \[ (?P<not>[!^]?+) (?P<body> \]?+ (?: \[:[^\]]*:\] | \\. | [^\]\\] )*+ ) \]",
-    re.VERBOSE | re.DOTALL,
+# Both are compiled where they are used: most commands are about names.
+_TOKEN = (
+    r"(?xs)(?P<slash>\\?/) | (?P<stars>\*+) | (?P<any>\?) | \\(?P<escaped>.) | (?P<plain>[^\\\[])"
+    r"| \[ (?P<not>[!^]?+) (?P<body> \]?+ (?: \[:[^\]]*:\] | \\. | [^\]\\] )*+ ) \]"
 )
-_MEMBER = re.compile(r"\[:([^\]]*):\]|(\\.|.)(?:-(\\.|.))?", re.DOTALL)
+_SPECIAL = frozenset("*?[\\")
+_MEMBER = r"(?s)\[:([^\]]*):\]|(\\.|.)(?:-(\\.|.))?"
 
 
 class PatternError(ValueError):
@@ -59,13 +61,44 @@ class Pattern:
     text: str
     path: str | None = field(compare=False, repr=False)
     head: tuple[str, ...] = field(compare=False, repr=False)  # folded literal leading segments
-    exact: StateRow = field(compare=False, repr=False)  # read against paths
-    loose: StateRow = field(compare=False, repr=False)  # read against patterns, see `_folded`
+    segments: Sequence[Segment] = field(compare=False, repr=False)  # as written
+    anchored: bool = field(compare=False, repr=False)
+    only_below: bool = field(compare=False, repr=False)  # it ends in `/`, so it means no file
 
     @property
     def is_literal(self) -> bool:
         """Whether the pattern has no wildcard and so names one file or folder from the root."""
         return self.path is not None
+
+    @cached_property
+    def ending(self) -> str | None:
+        """Of ``tasks/**`` and ``tasks/**/*.md``: how what it covers below its head ends, folded.
+
+        None for a pattern of any other form.
+        """
+        deep, *names = self.segments[len(self.head) :] or [[]]
+        if self.only_below or [*deep] != [Jump.DEEP] or len(names) > 1:
+            return None
+        star, *rest = names[0] if names else [Jump.STAR]
+        text = "".join(token for token in rest if isinstance(token, str))
+        whole = star is Jump.STAR and len(text) == len(rest) and text.isascii()
+        return fold(text) if whole else None
+
+    # Most patterns are literal, and are never read against anything.
+
+    @cached_property
+    def exact(self) -> StateRow:
+        """Read against paths."""
+        return StateRow(self._tokens(loose=False))
+
+    @cached_property
+    def loose(self) -> StateRow:
+        """Read against patterns, see `_folded`."""
+        tokens = self._tokens(loose=True)
+        return self.exact if tokens == self.exact.tokens else StateRow(tokens)
+
+    def _tokens(self, *, loose: bool) -> tuple[Token, ...]:
+        return tuple(_row(self.segments, self.anchored, self.only_below, loose))
 
 
 def fold(text: str) -> str:
@@ -88,7 +121,11 @@ def covers(pattern: Pattern, path: str) -> bool:
     segments = folded.split("/")
     if not all(segments) or tuple(segments[: len(pattern.head)]) != pattern.head:
         return False
-    return pattern.is_literal or pattern.exact.meets(folded + "/")
+    if pattern.is_literal:
+        return True
+    if pattern.ending is not None:
+        return any(name.endswith(pattern.ending) for name in segments[len(pattern.head) :])
+    return pattern.exact.meets(folded + "/")
 
 
 def overlap(a: Pattern, b: Pattern) -> bool:
@@ -119,40 +156,38 @@ def parse(text: str) -> Pattern:
 def _parse(text: str) -> Pattern:
     if len(text) > MAX_LENGTH:
         raise PatternError(f"longer than {MAX_LENGTH} characters")
-    if any(unicodedata.category(char) in ("Cc", "Zl", "Zp") for char in text):
+    controls = ("Cc", "Zl", "Zp")
+    if not text.isprintable() and any(unicodedata.category(char) in controls for char in text):
         raise PatternError("contains a control character")
     if text.startswith("!"):
         raise PatternError(r"negation is not supported; a file name starting with '!' needs '\!'")
-    segments = _segments(_nfc(text))
-    wildcards = sum(not isinstance(token, str) for segment in segments for token in segment)
+    plain = not _SPECIAL.intersection(text)
+    segments = _nfc(text).split("/") if plain else _segments(_nfc(text))
+    wildcards = sum(not isinstance(x, str) for y in segments for x in y) if not plain else 0
     if wildcards > MAX_WILDCARDS:
         raise PatternError(f"more than {MAX_WILDCARDS} wildcards")
     # gitignore(5): a slash at the beginning or in the middle, even in a class, anchors.
     anchored = not wildcards or "/" in text[:-1]
     folder = len(segments) > 1 and not segments[-1]
     segments = segments[len(segments) > 1 and not segments[0] : len(segments) - folder]
-    if segments in ([], [[]]):
+    if len(segments) < 2 and not any(segments):
         raise PatternError("empty")
-    if [] in segments:
+    if not all(segments):
         raise PatternError("has an empty segment")
-    if ["."] in segments or [".", "."] in segments:
+    if any(dots in segments or [*dots] in segments for dots in (".", "..")):
         raise PatternError("has a '.' or '..' segment")
     path = None if wildcards else re.sub(r"\\(.)", r"\1", text).strip("/")
-    names = takewhile(lambda segment: all(isinstance(token, str) for token in segment), segments)
+    names = takewhile(lambda segment: plain or all(isinstance(x, str) for x in segment), segments)
     head = tuple(fold("".join(map(str, name))) for name in names) if anchored else ()
-    exact, loose = (
-        tuple(_row(segments, anchored, folder and path is None, loose)) for loose in (False, True)
-    )
-    row = StateRow(exact)
-    return Pattern(text, path, head, row, row if loose == exact else StateRow(loose))
+    return Pattern(text, path, head, segments, anchored, folder and path is None)
 
 
-def _segments(text: str) -> list[list[Token]]:
+def _segments(text: str) -> Sequence[Segment]:
     """The tokens of each segment, unfolded; a DEEP stands for several asterisks anywhere."""
     segments: list[list[Token]] = [[]]
-    place = 0
+    place, token = 0, re.compile(_TOKEN)
     while place < len(text):
-        found = _TOKEN.match(text, place)
+        found = token.match(text, place)
         if not found:
             raise PatternError("unclosed '['" if text[place] == "[" else r"ends in a lone '\'")
         place = found.end()
@@ -171,14 +206,15 @@ def _segments(text: str) -> list[list[Token]]:
 
 
 def _row(
-    segments: list[list[Token]], anchored: bool, only_below: bool, loose: bool
+    segments: Sequence[Segment], anchored: bool, only_below: bool, loose: bool
 ) -> Iterator[Token]:
     """The whole row; it ends in DEEP, for what covers a folder covers everything below it."""
     deep: list[Token] = [Jump.DEEP]
     name: list[Token] = [Jump.STAR]
     # gitignore(5): a trailing `**` matches what is inside, so it reads one segment at least.
     last = name if segments[-1] == deep else segments[-1]
-    whole = [*([] if anchored else [deep]), *segments[:-1], last, *[name] * only_below, deep]
+    start: list[Segment] = [] if anchored else [deep]
+    whole = [*start, *segments[:-1], last, *[name] * only_below, deep]
     before: Token = "/"
     for segment in whole:
         for token in segment if segment == deep else [*_folded(segment, loose), "/"]:
@@ -187,7 +223,7 @@ def _row(
             before = token
 
 
-def _folded(segment: list[Token], loose: bool) -> Iterator[Token]:
+def _folded(segment: Segment, loose: bool) -> Iterator[Token]:
     """One segment with its text folded.
 
     What folds to several characters, as `ß` does, may be meant by one `?`. No row can say that
@@ -215,13 +251,13 @@ def _letters(text: str) -> Iterator[str]:
 def _class(body: str, *, negated: bool) -> Token:
     """The folded characters of a bracket expression; a star where a member is not just one."""
     spans: list[Span] = []
-    for posix, low, high in _MEMBER.findall(body):
+    for posix, low, high in re.findall(_MEMBER, body):
         if low:
             if not (high or negated or _is_single(low[-1])):
                 return Jump.STAR
             spans.append(_span(low, high))
         elif posix in _POSIX:
-            spans += [_span(*ends) for _, *ends in _MEMBER.findall(_POSIX[posix])]
+            spans += [_span(*ends) for _, *ends in re.findall(_MEMBER, _POSIX[posix])]
         else:
             raise PatternError(f"unknown character class '[:{posix}:]'")
     codes = _foldings(max((high for _, high in spans), default=0) > 0x80)

@@ -126,6 +126,15 @@ def survey(tasks: Sequence[Task], around: Surroundings) -> list[Entry]:
     What the caller parked comes before all others. A dependency that is not done, or not there,
     orders the queue; it never refuses a claim.
     """
+    return sorted(_entries(tasks, tasks, around), key=_order)
+
+
+def entry_of(task: Task, tasks: Sequence[Task], around: Surroundings) -> Entry:
+    """One of the tasks as the queue has it."""
+    return _entries([task], tasks, around)[0]
+
+
+def _entries(some: Sequence[Task], tasks: Sequence[Task], around: Surroundings) -> list[Entry]:
     held = around.by_resource()
     done = {t.resource.key for t in tasks if t.is_done}
     done |= {key for key, leases in held.items() if _finished(leases, around)}
@@ -135,17 +144,16 @@ def survey(tasks: Sequence[Task], around: Surroundings) -> list[Entry]:
         for x in around.leases
         if x.patterns and around.relation(x) in _IN_THE_WAY
     ]
-    entries = [_entry(t, held.get(t.resource.key, ()), pathy, done, depths, around) for t in tasks]
-    return sorted(entries, key=_order)
+    return [_entry(t, held.get(t.resource.key, ()), pathy, done, depths, around) for t in some]
 
 
 def hand_out(entries: Iterable[Entry]) -> list[Entry]:
-    """What may be handed out, best first: what is parked, then those that wait for nothing.
+    """What may be handed out of a queue, best first: what is parked, then what waits for nothing.
 
     What is abandoned comes last.
     """
-    free = (e for e in entries if e.claimable)
-    return sorted(free, key=lambda e: (not e.parked, e.abandoned, e.depth, _order(e)))
+    free = (e for e in entries if e.claimable)  # in the order of the queue, which ties keep
+    return sorted(free, key=lambda e: (not e.parked, e.abandoned, e.depth))
 
 
 _WHY = {
@@ -247,7 +255,7 @@ def _why_not(
         return WhyNot.ASSIGNED, others[0].known, None
     if _is_other(task):
         return WhyNot.STATUS, None, None
-    own_paths = [pattern.parse(path) for path in task.paths]
+    own_paths = [pattern.parse(path) for path in task.paths] if pathy else []
     for lease, theirs in pathy if own_paths else ():
         overlaps = any(pattern.overlap(a, b) for a in own_paths for b in theirs)
         if overlaps and lease.resource != task.resource:

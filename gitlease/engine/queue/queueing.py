@@ -29,6 +29,7 @@ from gitlease.engine.queue.order import (
     Entry,
     Surroundings,
     carrying,
+    entry_of,
     hand_out,
     nothing_left,
     survey,
@@ -114,7 +115,7 @@ class TaskQueue:
             return FoundTask()
         look = self._session.known_look()
         around = self._around(look)
-        entry = next(e for e in survey(found.tasks, around) if e.task == task)
+        entry = entry_of(task, found.tasks, around)
         if look is None or entry.lease is None:
             return FoundTask(entry)
         return FoundTask(entry, self._session.views(look, [entry.lease])[0])

@@ -40,7 +40,7 @@ class HeadWatcher:
         """The state of the remote now: one connection, and another where it has moved."""
         if self.refresh() is None:
             return self.fetch()
-        version = self._store.peek(self._layer) or ""
+        version = self._store.peek([self._layer]).get(self._layer, "")
         if self.head is not None and self.head.version == version:
             return self.head
         return self.fetch()

@@ -2,8 +2,10 @@
 
 1. Whoever has to wait takes a ticket (``core.moves.tickets``). It is a courtesy: where it cannot be
    had, the wait goes on without, behind those who have one.
-2. The first in line looks every few seconds, as long as the wait is young or others stand behind
-   it, who count on that. The further back, the less often.
+2. Who waits alone looks soon, since what is waited for at all is often about to end, then after
+   twice the time, then every few seconds as long as the wait is young. The first in line looks
+   every few seconds as long as others stand behind it, who count on that; the further back, the
+   less often.
 3. What is free is first left to those who have waited longer, for a window each.
 4. An assignment that no live lease goes with does not end by waiting: that is said at once.
 5. A remote that cannot be reached for a while does not end the wait; its limit does, with one more
@@ -27,6 +29,8 @@ from gitlease.engine.waiting.wait_conditions import WaitCondition
 from gitlease.engine.waiting.wait_queue import WaitQueue
 
 LOOK = 7.0  # seconds between the looks of the first in line, at most
+LOOK_FIRST = 1.2  # of who waits alone: then each look doubles what has been waited
+LOOK_ALONE = 9.5  # at most: ten looks in the first minute
 LOOK_LATER = 15.0  # after the first minute, with nobody behind
 LOOK_FAR = 3.5  # for each who stands before
 LOOK_MOST = 60.0
@@ -193,7 +197,7 @@ class Waiter:
         at = self._queue.place(self._watcher.head)
         if at.kept and not self._queue.runs_out(self._left()):
             return False
-        if self._queue.ticket is None and not at.ahead and 0 < self._free_in() < SOON:
+        if self._queue.ticket is None and not at.ahead and self._ends_soon():
             return False
         return self._queue.take(self._left())
 
@@ -205,11 +209,17 @@ class Waiter:
 
     def _interval(self) -> float:
         """Seconds from one look to the next."""
-        look, behind = LOOK, 0
+        waited, ahead, behind = self._seconds_since(self._began), 0, 0
         if self._condition.in_line:
             at = self._queue.place(self._watcher.head)
-            look, behind = min(LOOK_MOST, max(LOOK, LOOK_FAR * at.ahead)), at.behind
-        if look == LOOK and not behind and self._seconds_since(self._began) >= MINUTE:
+            ahead, behind = at.ahead, at.behind
+        if ahead:
+            look = min(LOOK_MOST, max(LOOK, LOOK_FAR * ahead))
+        elif behind:
+            look = LOOK
+        elif waited < MINUTE:
+            look = LOOK_ALONE if self._ends_soon() else min(LOOK_ALONE, max(LOOK_FIRST, waited))
+        else:
             look = LOOK_LATER
         if self._failures:
             look = max(look, min(LOOK_TROUBLED, LOOK * 2.0 ** min(self._failures - 1, 9)))
@@ -231,6 +241,9 @@ class Waiter:
         if self._held is None or self._held.free_at_ms is None:
             return NOTHING
         return (self._held.free_at_ms - self._clock.now().wall_ms) / MS
+
+    def _ends_soon(self) -> bool:
+        return 0 < self._free_in() < SOON
 
     def _free_for(self) -> float:
         """Seconds for which it has been left to those who have waited longer."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import shlex
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
@@ -43,14 +43,10 @@ def open_real(directory: str, **options: Any) -> Workspace:
     return open_workspace(directory, **options)
 
 
-@dataclass
 class Call:
     """What the words before and after the verb said, and what the verb needs to answer."""
 
-    prog: str
-    opener: Opener = open_real
     command: str | None = None
-    json: bool = False
     directory: str = ""
     layer: str | None = None
     local: bool = False
@@ -63,8 +59,17 @@ class Call:
     """The command that answers the same from what this clone knows."""
     whole_queue: str | None = None
     """The command that shows every task, where nothing is left to claim."""
-    warnings: list[str] = field(default_factory=list)
     _opened: Workspace | None = None
+
+    def __init__(self, prog: str, opener: Opener = open_real, *, json: bool = False) -> None:
+        self.prog, self.opener, self.json = prog, opener, json
+        self.warnings: list[str] = []
+
+    def with_words(self, **words: Any) -> Call:
+        """The same call with other words: a layer, a session."""
+        other = copy.copy(self)
+        vars(other).update(words)
+        return other
 
     # --- what was asked ------------------------------------------------------------------------
 

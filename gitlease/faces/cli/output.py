@@ -7,10 +7,10 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TextIO
 
 from gitlease.core.errors import clean
+from gitlease.core.frozen import dataclass
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -30,15 +30,16 @@ class Row:
     style: str = ""
 
 
-@dataclass
 class OutputForm:
     """How to print, as it was asked for: ``end`` ends each line of an answer."""
 
     color: str = "auto"
     porcelain: bool = False
     end: str = "\n"
-    pages: Callable[[], str | None] = lambda: None
-    """Gives the address that the page of an issue has before its number."""
+
+    def __init__(self) -> None:
+        self.pages: Callable[[], str | None] = lambda: None
+        """Gives the address that the page of an issue has before its number."""
 
 
 FORM = OutputForm()  # of this process, as its streams are

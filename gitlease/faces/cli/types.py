@@ -54,21 +54,23 @@ def scope(text: str) -> str:
 
 def note(text: str) -> str:
     """A note that may be stored and shown. UsageError otherwise."""
-    from gitlease.core.moves.operations import MAX_NOTE, check_text
+    from gitlease.core.errors import check_text
+    from gitlease.core.moves.operations import MAX_NOTE
 
     return check_text(text, what="note", limit=MAX_NOTE, lines=True)
 
 
 def reason(text: str) -> str:
     """A reason that may be stored and shown. UsageError otherwise."""
-    from gitlease.core.moves.operations import MAX_REASON, check_text
+    from gitlease.core.errors import check_text
+    from gitlease.core.moves.operations import MAX_REASON
 
     return check_text(text, what="reason", limit=MAX_REASON)
 
 
 def holder(text: str) -> str:
     """A holder, as they are called in the ledger. UsageError for what can be none."""
-    from gitlease.core.moves.operations import check_text
+    from gitlease.core.errors import check_text
 
     return check_text(text, what="a holder")
 

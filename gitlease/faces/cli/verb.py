@@ -17,16 +17,25 @@ if TYPE_CHECKING:
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
-CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+# The option for help is among those that all verbs share.
+CONTEXT: dict[str, Any] = {"help_option_names": [], "max_content_width": 100}
 LEASE_EXITS = (1, 2, 4, 5, 6, 7, 128)
 READING_EXITS = (2, 4, 5, 7, 128)
 DONE = "done"
 # What takes long is told by these themselves, or they leave the terminal to another program.
-SILENT = frozenset({"run", "dispatch", "work", "watch", "wait", "push", "demo"})
+SILENT = frozenset({"run", "dispatch", "work", "watch", "wait", "push", "demo", "serve"})
 HELD = ("held", "wait_timeout")
 
 
-class Flag(click.Option):
+class Option(click.Option):
+    """An option with a help text of one line: click would load ``inspect`` to set it straight."""
+
+    def __init__(self, names: Sequence[str], *, help: str | None = None, **settings: Any) -> None:
+        super().__init__(names, **settings)
+        self.help = help
+
+
+class Flag(Option):
     """A switch with its negation ``--no-…``, which the help page leaves out."""
 
     def __init__(self, names: Sequence[str], **settings: Any) -> None:
@@ -47,10 +56,15 @@ def flag(name: str, help: str, **settings: Any) -> Callable[[Decorated], Decorat
     return click.option(name, cls=Flag, help=help, **settings)
 
 
+def option(*names: str, **settings: Any) -> Callable[[Decorated], Decorated]:
+    """Decorate a verb with an option."""
+    return click.option(*names, cls=Option, **settings)
+
+
 def ref_option(verb: Decorated) -> Decorated:
     """Decorate a reading verb with the ref whose task files it reads."""
     text = "Read the task files of this branch, tag or commit (default: the work tree)."
-    return click.option("--ref", metavar="REF", help=text)(verb)
+    return option("--ref", metavar="REF", help=text)(verb)
 
 
 class Verb(click.Command):
@@ -84,7 +98,7 @@ class Verb(click.Command):
         self.examples, self.exits, self.done, self.advice = examples, exits, done, advice
         self.no, self.own_exits = no, own_exits
         if scope:
-            self.params.append(click.Option(["--scope"], metavar="S", type=types.scope, help=scope))
+            self.params.append(Option(["--scope"], metavar="S", type=types.scope, help=scope))
         if cached:
             text = "Answer from what this clone knows, without asking the remote."
             self.params.append(Flag(["--cached"], help=text))
@@ -167,7 +181,7 @@ def shared_options(*, session: bool, verb: bool = True) -> list[click.Parameter]
         ),
         _kept("--local", is_flag=True, help="Use the ledger that never leaves this clone."),
         _kept("--remote", metavar="NAME|URL", help="Use the ledger on this remote."),
-        click.Option(
+        Option(
             ["-C", "directory"],
             metavar="DIR",
             multiple=True,
@@ -196,18 +210,26 @@ def shared_options(*, session: bool, verb: bool = True) -> list[click.Parameter]
             is_flag=True,
         ),
         _formed("-z", "The same, and each line ends with NUL.", hidden=verb, is_flag=True),
-        click.Option(["--traceback"], is_flag=True, hidden=True, expose_value=False),
+        Option(["--traceback"], is_flag=True, hidden=True, expose_value=False),
+        Option(
+            ["-h", "--help"],
+            is_flag=True,
+            is_eager=True,
+            expose_value=False,
+            callback=_show_help,
+            help="Show this message and exit.",
+        ),
     ]
 
 
 def _kept(name: str, **settings: Any) -> click.Option:
     if settings.get("is_flag"):
         settings["default"] = None
-    return click.Option([name], expose_value=False, callback=_keep, **settings)
+    return Option([name], expose_value=False, callback=_keep, **settings)
 
 
 def _formed(name: str, help: str, **settings: Any) -> click.Option:
-    return click.Option([name], expose_value=False, callback=_form, help=help, **settings)
+    return Option([name], expose_value=False, callback=_form, help=help, **settings)
 
 
 def _keep(ctx: click.Context, param: click.Parameter, value: Any) -> None:
@@ -223,6 +245,12 @@ def _form(ctx: click.Context, param: click.Parameter, value: Any) -> None:
     elif value:
         FORM.porcelain = True
         FORM.end = "\0" if param.name == "z" else FORM.end
+
+
+def _show_help(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
+        click.echo(ctx.get_help(), color=ctx.color)
+        ctx.exit()
 
 
 def _keep_folder(ctx: click.Context, param: click.Parameter, value: Sequence[str]) -> None:

@@ -12,10 +12,11 @@ from gitlease.core.errors import GitleaseError, UsageError
 from gitlease.core.frozen import replace
 from gitlease.faces import wire
 from gitlease.faces.cli.check.telling import Telling, fail_github, write
-from gitlease.faces.cli.verb import Verb, flag
+from gitlease.faces.cli.verb import Verb, flag, option
 
 if TYPE_CHECKING:
     from gitlease.faces.cli.call import Call
+    from gitlease.guard.commit_facts import Changes
     from gitlease.wiring.check import CheckContext, Chosen
 
 FORMATS = ("text", "json", "github", "junit", "sarif")
@@ -62,19 +63,19 @@ Actions it writes annotations and the job's summary.""",
 @click.argument("words", metavar="[RANGE]", required=False)
 @flag("--stale", help="Check for stale claims.")
 @flag("--fix", help="With --stale: retire what the project's policy allows.")
-@click.option(
+@option(
     "--format",
     "form",
     type=click.Choice(FORMATS),
     help="How to tell it (default: text; in GitHub Actions github).",
 )
-@click.option(
+@option(
     "--fail-on",
     type=click.Choice(tuple(LIMITS)),
     default="error",
     help="The level from which on it ends with 1 (default: error).",
 )
-@click.option("--output", "target", metavar="FILE", help="Write the format to FILE.")
+@option("--output", "target", metavar="FILE", help="Write the format to FILE.")
 @click.pass_obj
 def check_verb(
     call: Call,
@@ -131,6 +132,7 @@ class _Found:
         self.report = Report(prefix=_prefix(opened))
         self.body: dict[str, Any] = {}
         self.undone: tuple[str, ...] = ()
+        self._changes: Changes = {}
 
     def run(self, words: str | None, *, stale: bool, fix: bool, cached: bool) -> None:
         """Check what was asked for. A bad range is told before anything is asked."""
@@ -141,7 +143,7 @@ class _Found:
         if stale:
             self._stale(chosen, fix=fix, cached=cached)
         if chosen is not None and not alone:
-            service = opened.service(chosen)
+            service = opened.service(chosen, self._changes)
             checked = service.check(cached=cached, fetched=stale and not cached)
             self._add(checked.findings, checked.warnings, checked.unread)
             self.report = replace(self.report, shown=checked.shown, commits=checked.commits)
@@ -155,6 +157,7 @@ class _Found:
         )
         service = open_staleness(workspace)
         found = service.find(cached=cached, sure=fix)
+        self._changes = service.changes
         self.report = replace(self.report, stale=True)
         if not fix:
             self._add(found.findings, found.warnings, found.unread)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gitlease.faces.cli import output, refusals
-from gitlease.faces.cli.verb import Verb
+from gitlease.faces.cli.verb import Verb, option
 from gitlease.faces.codes import Violations, exit_of
 from gitlease.verify.state import several
 
@@ -55,7 +55,7 @@ It needs to read only, and no user.email.""",
     cached=True,
 )
 @click.argument("ref", metavar="[REF]", required=False)
-@click.option("--tip", "tips", metavar="COMMIT", multiple=True, help="Was at the ledger's ref.")
+@option("--tip", "tips", metavar="COMMIT", multiple=True, help="Was at the ledger's ref.")
 @click.pass_obj
 def verify_verb(call: Call, *, ref: str | None, tips: tuple[str, ...], cached: bool) -> int | None:
     from gitlease.wiring.verify import open_version

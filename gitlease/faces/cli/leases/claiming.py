@@ -6,14 +6,12 @@ import gc
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-import click
-
 from gitlease.core.duration import format_duration
 from gitlease.core.frozen import dataclass
 from gitlease.core.resources.resource import WHOLE
 from gitlease.faces import next_steps, sentences
 from gitlease.faces.cli import output, types
-from gitlease.faces.cli.verb import Decorated, flag
+from gitlease.faces.cli.verb import Decorated, flag, option
 
 HEARTBEAT_OF = ("claude:", "codex:", "cursor:")  # sessions that hooks of their host keep alive
 
@@ -28,23 +26,23 @@ LENGTHS = (
     "Prefer short and renew while you work: a lease you forget ends by itself.",
 )
 
-ttl_option = click.option(
+ttl_option = option(
     "--ttl",
     metavar="D",
     type=types.duration("ttl"),
     help="How long it lasts unless renewed (15m, 1h).",
 )
-wait_option = click.option(
+wait_option = option(
     "--wait",
     metavar="D",
     type=types.duration("wait"),
     help="Wait until it is free, at most this long.",
 )
-reason_option = click.option(
+reason_option = option(
     "--reason", metavar="TEXT", type=types.reason, help="Why: shown to whoever is refused."
 )
 takeover_option = flag("--takeover", help="Also replace another's assignment; needs --reason.")
-expect_option = click.option(
+expect_option = option(
     "--expect-holder",
     metavar="H",
     type=types.holder,
@@ -53,9 +51,7 @@ expect_option = click.option(
 reopen_option = flag("--reopen", help="Also claim what was completed.")
 new_option = flag("--new", help="Refuse what you hold already, instead of renewing it.")
 any_option = flag("--any", help="Also names that are no tasks.")
-path_option = click.option(
-    "--path", "paths", metavar="P", multiple=True, help="Cover this path as well."
-)
+path_option = option("--path", "paths", metavar="P", multiple=True, help="Cover this path as well.")
 commit_option = flag(
     "--commit",
     help="Record the change of the task file as a commit of its own; --no-commit leaves it in the "
@@ -67,8 +63,8 @@ CLAIMING = (ttl_option, wait_option, reason_option, takeover_option, expect_opti
 
 def claim_options(verb: Decorated) -> Decorated:
     """Decorate a verb with the options of a claim that every verb has which may wait for one."""
-    for option in reversed(CLAIMING):
-        verb = option(verb)
+    for decorate in reversed(CLAIMING):
+        verb = decorate(verb)
     return verb
 
 

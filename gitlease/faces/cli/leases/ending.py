@@ -10,10 +10,10 @@ import click
 from gitlease.core.errors import UsageError
 from gitlease.core.resources.pattern import fold
 from gitlease.faces import sentences, task_words, wire
-from gitlease.faces.cli import output, refusals, types
+from gitlease.faces.cli import output, types
 from gitlease.faces.cli.leases.claiming import any_option, commit_option
 from gitlease.faces.cli.leases.holding import OWN_SCOPES
-from gitlease.faces.cli.verb import LEASE_EXITS, Verb, flag
+from gitlease.faces.cli.verb import LEASE_EXITS, Verb, flag, option
 
 if TYPE_CHECKING:
     from gitlease.core.resources.resource import Resource
@@ -46,7 +46,7 @@ every layer; without a session, what you hold without one.""",
 )
 @click.argument("words", metavar="[RESOURCE]...", shell_complete=types.known_names, nargs=-1)
 @flag("--all", help="Everything of this session.")
-@click.option("--note", metavar="TEXT", type=types.note, help="Leave a note for the next holder.")
+@option("--note", metavar="TEXT", type=types.note, help="Leave a note for the next holder.")
 @flag("--keep-status", help="Leave the status in the task file as it is.")
 @commit_option
 @click.pass_obj
@@ -94,6 +94,8 @@ def _release_all(call: Call, *, note: str | None, keep_status: bool, commit: boo
         call.warnings += answer.warnings
         if not call.json:
             show()
+        from gitlease.faces.cli import refusals
+
         return refusals.tell_partly(call, answer.refused, wire.ended(answer))
     call.answer_verb(answer, wire.ended(answer), show=show)
     return 0

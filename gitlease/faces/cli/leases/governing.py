@@ -10,7 +10,7 @@ from gitlease.core.errors import UsageError
 from gitlease.faces import sentences, wire
 from gitlease.faces.cli import output, types
 from gitlease.faces.cli.leases.claiming import any_option
-from gitlease.faces.cli.verb import LEASE_EXITS, Verb
+from gitlease.faces.cli.verb import LEASE_EXITS, Verb, option
 
 if TYPE_CHECKING:
     from gitlease.engine.answers import Answer
@@ -70,15 +70,15 @@ the admins are is the ledger's policy (`config --ledger admins`); until it is se
     scope="Only this scope (default: all).",
 )
 @click.argument("word", metavar="RESOURCE", shell_complete=types.known_names, required=False)
-@click.option(
+@option(
     "--reason",
     metavar="TEXT",
     type=types.reason,
     required=True,
     help="Why: the holder is shown it.",
 )
-@click.option("--expect-holder", metavar="H", help="Only if H holds it; refused otherwise.")
-@click.option("--record", metavar="FILE", help="Drop this damaged record instead.")
+@option("--expect-holder", metavar="H", help="Only if H holds it; refused otherwise.")
+@option("--record", metavar="FILE", help="Drop this damaged record instead.")
 @click.pass_obj
 def revoke_verb(
     call: Call,

@@ -9,8 +9,8 @@ import click
 from gitlease.core.duration import format_duration
 from gitlease.core.errors import UsageError
 from gitlease.faces import sentences, wire
-from gitlease.faces.cli import output, refusals, types
-from gitlease.faces.cli.verb import LEASE_EXITS, Verb, flag
+from gitlease.faces.cli import output, types
+from gitlease.faces.cli.verb import LEASE_EXITS, Verb, flag, option
 
 if TYPE_CHECKING:
     from gitlease.engine.answers import Answer
@@ -42,7 +42,7 @@ or --local names. It tells each lease that was lost, also when nothing is left."
 )
 @click.argument("words", metavar="[RESOURCE]...", shell_complete=types.known_names, nargs=-1)
 @flag("--all", help="Everything that this session holds.")
-@click.option(
+@option(
     "--ttl",
     metavar="D",
     type=types.duration("ttl"),
@@ -71,6 +71,8 @@ def renew_verb(
             _show_renewed(call, answer)
         renewed = [wire.lease(view) for view in answer.leases]
         body = {"status": answer.status, "leases": renewed}
+        from gitlease.faces.cli import refusals
+
         return refusals.tell_partly(call, answer.refused, body)
     call.answer_verb(answer, wire.changed(answer), show=lambda: _show_renewed(call, answer))
     return 0

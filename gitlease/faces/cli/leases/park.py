@@ -10,7 +10,7 @@ from gitlease.core.duration import format_duration
 from gitlease.faces import next_steps, sentences, wire
 from gitlease.faces.cli import output, types
 from gitlease.faces.cli.leases.claiming import reason_option
-from gitlease.faces.cli.verb import Verb
+from gitlease.faces.cli.verb import Verb, option
 
 if TYPE_CHECKING:
     from gitlease.engine.answers import Answer
@@ -44,7 +44,7 @@ of yours holds: it is lost to that run.""",
 @click.argument(
     "words", metavar="RESOURCE...", shell_complete=types.known_names, nargs=-1, required=True
 )
-@click.option(
+@option(
     "--for",
     "seconds",
     metavar="D",
@@ -52,9 +52,7 @@ of yours holds: it is lost to that run.""",
     help="How long others are kept out (3h, 1d).",
 )
 @reason_option
-@click.option(
-    "--note", metavar="TEXT", type=types.note, help="Leave a note for whoever goes on with it."
-)
+@option("--note", metavar="TEXT", type=types.note, help="Leave a note for whoever goes on with it.")
 @click.pass_obj
 def park_verb(
     call: Call,

@@ -13,7 +13,7 @@ from gitlease.core.resources.resource import WHOLE
 from gitlease.faces import sentences, wire
 from gitlease.faces.cli import output, types
 from gitlease.faces.cli.output import Row
-from gitlease.faces.cli.verb import READING_EXITS, Verb, flag
+from gitlease.faces.cli.verb import READING_EXITS, Verb, flag, option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,12 +44,11 @@ def check_layer(call: Call, reading: Reading | None = None) -> None:
         return
     if reading is None and call.ledger.look().head.ledger is not None:
         return
-    from dataclasses import replace
     from difflib import get_close_matches
 
     from gitlease.core.errors import NotFound
 
-    known = [space.layer for space in replace(call, layer=None, _opened=None).workspace.in_use]
+    known = [space.layer for space in call.with_words(layer=None, _opened=None).workspace.in_use]
     if call.layer.lower() in known:  # the configured one, in which nobody has claimed anything yet
         return
     near = get_close_matches(call.layer, known, cutoff=0.5)
@@ -147,8 +146,8 @@ reason, detail.""",
     cached=True,
 )
 @click.argument("word", metavar="[RESOURCE]", shell_complete=types.known_names, required=False)
-@click.option("-n", "--limit", metavar="N", default="50", help="At most so many (default: 50).")
-@click.option(
+@option("-n", "--limit", metavar="N", default="50", help="At most so many (default: 50).")
+@option(
     "--since",
     metavar="T",
     type=types.since,

@@ -17,7 +17,7 @@ from gitlease.core.resources.resource import WHOLE
 from gitlease.faces import sentences, wire
 from gitlease.faces.cli import output, types
 from gitlease.faces.cli.leases import claiming
-from gitlease.faces.cli.verb import LEASE_EXITS, READING_EXITS, Decorated, Verb
+from gitlease.faces.cli.verb import LEASE_EXITS, READING_EXITS, Decorated, Verb, option
 
 if TYPE_CHECKING:
     from gitlease.core.errors import GitleaseError
@@ -27,9 +27,7 @@ if TYPE_CHECKING:
 
 
 def _timeout(text: str) -> Callable[[Decorated], Decorated]:
-    return click.option(
-        "--timeout", "seconds", metavar="D", type=types.duration("timeout"), help=text
-    )
+    return option("--timeout", "seconds", metavar="D", type=types.duration("timeout"), help=text)
 
 
 @click.command(
@@ -129,7 +127,7 @@ scope, holder, session, token.""",
 @click.argument("words", metavar="[RESOURCE]...", shell_complete=types.known_names, nargs=-1)
 @_timeout("Stop after this long (default: never).")
 @claiming.any_option
-@click.option("--exec", "command", metavar="CMD", help="Run CMD for each event, fed with its JSON.")
+@option("--exec", "command", metavar="CMD", help="Run CMD for each event, fed with its JSON.")
 @click.pass_obj
 def watch_verb(
     call: Call,

@@ -17,7 +17,7 @@ from gitlease.faces.cli import output
 from gitlease.faces.cli.leases import claiming
 from gitlease.faces.cli.output import Row
 from gitlease.faces.cli.runs.request import LENGTHS, SCOPE, RunCall, log_line, run_options
-from gitlease.faces.cli.verb import LEASE_EXITS, Verb, flag
+from gitlease.faces.cli.verb import LEASE_EXITS, Verb, flag, option
 
 if TYPE_CHECKING:
     from gitlease.engine.answers import Answer
@@ -61,9 +61,9 @@ last 16 MiB of their logs; --prune forgets them all, and removes their logs.""",
     with_command=True,
 )
 @flag("--list", help="Show the runs of this clone.")
-@click.option("--logs", metavar="R", help="Print what the newest run of R has printed.")
+@option("--logs", metavar="R", help="Print what the newest run of R has printed.")
 @flag("--follow", help="With --logs: go on until the run has ended.")
-@click.option("--stop", metavar="R", help="End the run of R.")
+@option("--stop", metavar="R", help="End the run of R.")
 @flag("--prune", help="Forget the runs of this clone that have ended.")
 @run_options
 @click.pass_obj

@@ -9,7 +9,7 @@ import click
 from gitlease.core.errors import GitleaseError, UsageError
 from gitlease.faces import sentences, wire
 from gitlease.faces.cli import output, refusals, types
-from gitlease.faces.cli.verb import LEASE_EXITS, Verb, flag
+from gitlease.faces.cli.verb import LEASE_EXITS, Verb, flag, option
 from gitlease.faces.push_words import REFUSED, push_request
 
 if TYPE_CHECKING:
@@ -32,9 +32,9 @@ def refused_options(verb: Any) -> Any:
                 raise UsageError(f"{param.opts[0]} cannot be fenced: {why}")
 
         takes = name in ("--repo", "--receive-pack", "--exec")
-        verb = click.option(
-            name, is_flag=not takes, hidden=True, expose_value=False, callback=refuse
-        )(verb)
+        verb = option(name, is_flag=not takes, hidden=True, expose_value=False, callback=refuse)(
+            verb
+        )
     return verb
 
 
@@ -68,29 +68,29 @@ the server rejects the work, its lease stays as it was, and the exit is 4.""",
     bare=BARE,
 )
 @click.argument("words", metavar="[REMOTE [REFSPEC]...]", nargs=-1)
-@click.option("--require", metavar="R", multiple=True, help="A lease that you must hold.")
-@click.option("-u", "--set-upstream", is_flag=True, help="Set the upstream of what is pushed.")
-@click.option("-f", "--force", is_flag=True, help="Replace what is there: exactly what was seen.")
-@click.option(
+@option("--require", metavar="R", multiple=True, help="A lease that you must hold.")
+@option("-u", "--set-upstream", is_flag=True, help="Set the upstream of what is pushed.")
+@option("-f", "--force", is_flag=True, help="Replace what is there: exactly what was seen.")
+@option(
     "--force-with-lease",
     metavar="[=REF[:ID]]",
     multiple=True,
     help="Replace it if it is as you know it.",
 )
-@click.option("--force-if-includes", is_flag=True, help="And if you have taken it in.")
-@click.option("--tags", is_flag=True, help="All tags as well.")
+@option("--force-if-includes", is_flag=True, help="And if you have taken it in.")
+@option("--tags", is_flag=True, help="All tags as well.")
 @flag("--follow-tags", "Annotated tags of what is pushed as well.", default=None)
-@click.option("--all", "--branches", "all_", is_flag=True, help="All branches.")
-@click.option("-d", "--delete", is_flag=True, help="Delete these refs.")
-@click.option("-o", "--push-option", metavar="TEXT", multiple=True, help="Tell the server.")
-@click.option("--signed", metavar="[=HOW]", help="Sign the push.")
-@click.option("--recurse-submodules", metavar="HOW", help="check or no: none is pushed along.")
-@click.option("-4", "--ipv4", is_flag=True, help="Only IPv4.")
-@click.option("-6", "--ipv6", is_flag=True, help="Only IPv6.")
-@click.option("--no-verify", is_flag=True, help="Without your pre-push hooks; the fence stays.")
-@click.option("-n", "--dry-run", is_flag=True, help="Judge it, and send nothing.")
-@click.option("-q", "--quiet", is_flag=True, help="Say nothing of what went well.")
-@click.option("-v", "--verbose", is_flag=True, help="Name the refs that stay as they are, too.")
+@option("--all", "--branches", "all_", is_flag=True, help="All branches.")
+@option("-d", "--delete", is_flag=True, help="Delete these refs.")
+@option("-o", "--push-option", metavar="TEXT", multiple=True, help="Tell the server.")
+@option("--signed", metavar="[=HOW]", help="Sign the push.")
+@option("--recurse-submodules", metavar="HOW", help="check or no: none is pushed along.")
+@option("-4", "--ipv4", is_flag=True, help="Only IPv4.")
+@option("-6", "--ipv6", is_flag=True, help="Only IPv6.")
+@option("--no-verify", is_flag=True, help="Without your pre-push hooks; the fence stays.")
+@option("-n", "--dry-run", is_flag=True, help="Judge it, and send nothing.")
+@option("-q", "--quiet", is_flag=True, help="Say nothing of what went well.")
+@option("-v", "--verbose", is_flag=True, help="Name the refs that stay as they are, too.")
 @refused_options
 @click.pass_obj
 def push_verb(

@@ -14,7 +14,7 @@ import click
 from gitlease.core.errors import GitleaseError, UsageError
 from gitlease.faces.cli import output, types
 from gitlease.faces.cli.leases import claiming
-from gitlease.faces.cli.verb import Decorated, flag
+from gitlease.faces.cli.verb import Decorated, flag, option
 
 if TYPE_CHECKING:
     from gitlease.core.view import LeaseView
@@ -26,10 +26,10 @@ LENGTHS = (
     "a few minutes: it is renewed while the command runs, and others wait no longer than the TTL",
     "where this machine dies, or loses the remote",
 )
-note_option = click.option(
+note_option = option(
     "--note", metavar="TEXT", type=types.note, help="Leave a note for the next holder at its end."
 )
-grace_option = click.option(
+grace_option = option(
     "--grace",
     metavar="D",
     type=types.duration("grace"),
@@ -54,8 +54,8 @@ def log_line(text: str) -> None:
 
 def run_options(verb: Decorated) -> Decorated:
     """Decorate a verb with what is asked of leases that a command runs under, in this order."""
-    for option in reversed(RUN_OPTIONS):
-        verb = option(verb)
+    for decorate in reversed(RUN_OPTIONS):
+        verb = decorate(verb)
     return verb
 
 

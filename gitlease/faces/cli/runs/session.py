@@ -14,7 +14,7 @@ from gitlease.faces.cli import output, refusals, types
 from gitlease.faces.cli.leases.claiming import commit_option
 from gitlease.faces.cli.leases.park import capped, show_parked
 from gitlease.faces.cli.output import Row
-from gitlease.faces.cli.verb import LEASE_EXITS, Verb, flag
+from gitlease.faces.cli.verb import LEASE_EXITS, Verb, flag, option
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -64,14 +64,14 @@ leases, since, expires_at, resources.""",
 @click.argument("name", metavar="[ID]", required=False)
 @flag("--all", help="End every session of yours.")
 @flag("--release", help="Give its tasks back: take yourself out of their files.")
-@click.option(
+@option(
     "--park",
     metavar="[D]",
     is_flag=False,
     flag_value=LONGEST,
     help="Park them, for D or as long as the ledger allows, instead of having them run out.",
 )
-@click.option("--note", metavar="TEXT", type=types.note, help="Leave a note with each of them.")
+@option("--note", metavar="TEXT", type=types.note, help="Leave a note with each of them.")
 @commit_option
 @click.pass_obj
 def session_verb(

@@ -18,7 +18,7 @@ from gitlease.faces.cli import output
 from gitlease.faces.cli.leases import claiming
 from gitlease.faces.cli.runs.pool_table import PoolTable
 from gitlease.faces.cli.runs.request import LENGTHS, grace_option, log_line
-from gitlease.faces.cli.verb import Verb, flag
+from gitlease.faces.cli.verb import Verb, flag, option
 from gitlease.runs.pool import FAILED, LOST, MOST_JOBS, Job, PoolEvent, PoolLimits
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ go on to their ends. With --json each event is one line.""",
     session=False,
     with_command=True,
 )
-@click.option(
+@option(
     "-j",
     "--jobs",
     metavar="N",
@@ -78,7 +78,7 @@ go on to their ends. With --json each event is one line.""",
     help="How many tasks at once (default: 1).",
 )
 @flag("--worktrees", help="Give each task a linked work tree and a branch.")
-@click.option(
+@option(
     "--base",
     metavar="REF",
     help="With --worktrees: where branches begin (default: the remote's main branch).",
@@ -86,7 +86,7 @@ go on to their ends. With --json each event is one line.""",
 @flag("--until-empty", help="End when nothing is left to claim (default).")
 @flag("--forever", help="Wait for more when nothing is left to claim.")
 @flag("--done-on-success", help="Mark a task as done when its command ends with status 0.")
-@click.option(
+@option(
     "--max-failures",
     metavar="K",
     type=click.IntRange(1),

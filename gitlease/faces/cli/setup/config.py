@@ -11,7 +11,7 @@ import click
 from gitlease.core.errors import UsageError
 from gitlease.faces.cli import output, types
 from gitlease.faces.cli.output import DOCS, Row
-from gitlease.faces.cli.verb import Verb, flag
+from gitlease.faces.cli.verb import Verb, flag, option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -75,7 +75,7 @@ it.""",
 @click.argument("key", metavar="[KEY", shell_complete=known_keys, required=False)
 @click.argument("value", metavar="[VALUE]]", required=False)
 @flag("--ledger", help="The ledger's policy instead of this clone's settings.")
-@click.option(
+@option(
     "--schema",
     metavar="[=NAME]",
     type=click.Choice(SCHEMAS),

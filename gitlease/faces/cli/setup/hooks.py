@@ -9,7 +9,7 @@ import click
 from gitlease.core.errors import UsageError
 from gitlease.faces.cli import output, refusals
 from gitlease.faces.cli.output import Row
-from gitlease.faces.cli.verb import Verb, flag
+from gitlease.faces.cli.verb import Verb, flag, option
 from gitlease.faces.codes import Violations
 from gitlease.faces.hooks.entry import HOOKS
 
@@ -56,7 +56,7 @@ fails never stops git.""",
 @click.argument("action", metavar="|".join(ACTIONS), type=click.Choice(ACTIONS))
 @flag("--dry-run", help="Say what would be done, and do nothing.")
 @flag("--yes", help="Write to the files of a hook manager as well.")
-@click.option(
+@option(
     "--only",
     multiple=True,
     metavar="HOOK",

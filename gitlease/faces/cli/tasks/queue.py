@@ -73,8 +73,8 @@ def queue_verb(call: Call, *, mine: bool, all: bool, ref: str | None, cached: bo
         nothing = "you carry nothing"
     else:
         shown = [e for e in reading.entries if all or e.claimable]
-        tasks = [wire.entry(e, reading.views) for e in shown]
-        rows = [_row(e, reading, now) for e in shown]
+        tasks = [wire.entry(e, reading.views) for e in shown] if call.json else []
+        rows = [] if call.json else [_row(e, reading, now) for e in shown]
         headings, nothing = HEADINGS, "there are no tasks" if all else "nothing to claim"
     call.answer(
         {"tasks": tasks},
