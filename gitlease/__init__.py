@@ -24,16 +24,19 @@ Where the project keeps its tasks in tracked files, a claim also writes who is a
 ``leases.claim_next()`` hands out the next task of the queue; ``leases.work(command)`` is a pool
 that has a command work on one after the other. ``@leases.on_available(…)`` calls back when
 something may be claimed, ``@leases.on_assignment`` when a task is newly assigned to you.
-``gitlease.testing`` has a ledger in memory for your own tests.
+``gitlease.connect(url, token=…)`` speaks to a gateway, without git, and ``gitlease.testing`` has a
+ledger in memory for your own tests.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+TYPE_CHECKING = False  # as type checkers know it: `typing` takes longer than all else for --version
 
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from gitlease.core.edge import Progress, Task
     from gitlease.core.errors import (
         Denied,
@@ -60,7 +63,14 @@ if TYPE_CHECKING:
     from gitlease.core.work_push import Became, WorkRef
     from gitlease.engine.queue.order import Carried, WhyNot
     from gitlease.engine.sessions import OwnSession
+    from gitlease.faces.library.answered import GatewayEvent
     from gitlease.faces.library.awaited import AsyncLeases
+    from gitlease.faces.library.connected import (
+        AsyncConnection,
+        Connection,
+        connect,
+        connect_async,
+    )
     from gitlease.faces.library.held import Holding, hold
     from gitlease.faces.library.leases import Leases, PushAnswer, PushRefused, Session
     from gitlease.faces.library.opening import open, open_async, run, session
@@ -87,10 +97,16 @@ _QUEUE, _QUEUED = "gitlease.engine.queue.order", "gitlease.faces.library.queued"
 _LIBRARY, _OPENING = "gitlease.faces.library.leases", "gitlease.faces.library.opening"
 _RUNNING, _READING = "gitlease.faces.library.running", "gitlease.faces.library.reading"
 _FINDING, _WORK = "gitlease.core.finding", "gitlease.core.work_push"
+_CONNECTED = "gitlease.faces.library.connected"
 _PLACES = {
     "open": (_OPENING, "open"),
     "open_async": (_OPENING, "open_async"),
     "AsyncLeases": ("gitlease.faces.library.awaited", "AsyncLeases"),
+    "connect": (_CONNECTED, "connect"),
+    "connect_async": (_CONNECTED, "connect_async"),
+    "Connection": (_CONNECTED, "Connection"),
+    "AsyncConnection": (_CONNECTED, "AsyncConnection"),
+    "GatewayEvent": ("gitlease.faces.library.answered", "GatewayEvent"),
     "run": (_OPENING, "run"),
     "RunResult": (_RUNNING, "RunResult"),
     "WorkEvent": (_RUNNING, "WorkEvent"),
@@ -134,6 +150,7 @@ _PLACES = {
 }
 
 __all__ = [
+    "AsyncConnection",
     "AsyncLeases",
     "Became",
     "CannotExecute",
@@ -142,9 +159,11 @@ __all__ = [
     "CheckResult",
     "CheckRule",
     "ConflictError",
+    "Connection",
     "Denied",
     "Entry",
     "Finding",
+    "GatewayEvent",
     "GitleaseError",
     "Holding",
     "InitResult",
@@ -188,6 +207,8 @@ __all__ = [
     "WorkRef",
     "WorkResult",
     "__version__",
+    "connect",
+    "connect_async",
     "hold",
     "open",
     "open_async",

@@ -33,6 +33,7 @@ ARROWS: dict[str, set[str]] = {
     "settings": {"core", "engine", "git"},
     "store": {"core", "engine", "git"},
     "runs": {"core", "engine", "git"},
+    "gateway": {"core", "engine", "git"},
     "tasks": {"core", "engine", "git", "settings", "store"},
     "guard": _FEATURES - {"guard"},
     "check": _FEATURES,
@@ -41,8 +42,8 @@ ARROWS: dict[str, set[str]] = {
     "install": _FEATURES,
     # None of the product's rules: it judges by its own what these have written.
     "verify": {"git"},
-    "wiring": {*_FEATURES, "runs", "check", "verify", "server", "push", "install"},
-    "faces": {"core", "engine", "guard", "wiring", "door", *_FEATURES_SHOWN},
+    "wiring": {*_FEATURES, "gateway", "runs", "check", "verify", "server", "push", "install"},
+    "faces": {"core", "engine", "guard", "gateway", "wiring", "door", *_FEATURES_SHOWN},
     "testing": {"core", "engine", "faces", "wiring"},
     "door": {"core", "engine", "faces"},
 }
@@ -56,7 +57,7 @@ THIRD_PARTIES = {
     "check": {"yaml"},
     "server": {"pygit2"},
     "install": {"yaml"},
-    "faces": {"click", "rich"},
+    "faces": {"anyio", "click", "rich", "starlette", "uvicorn"},
     "testing": {"pytest"},  # for its fixture, where there is one
 }
 # Processes and the environment: whoever uses them is in one of these packages, or named here.
@@ -74,6 +75,7 @@ WORLDLY = {
     "install",
 }
 EXCEPTIONS = {
+    "gitlease.wiring.gateway.gateway": {"os.environ"},
     "gitlease.wiring.workspace": {"os.environ"},  # where a caller names no environment
     "gitlease.wiring.agents": {"os.environ"},
     "gitlease.wiring.hooks": {"os.environ"},

@@ -67,6 +67,11 @@ CODES: Mapping[str, Code] = {
 }
 
 
+def http_of(code: str) -> int:
+    """The HTTP status of an error code."""
+    return CODES[code].http if code in CODES else CODES[INTERNAL].http
+
+
 def exit_of(code: str) -> int:
     """The exit status of an error code; a code that no table knows is a fault of gitlease."""
     return CODES[code].exit if code in CODES else CODES[INTERNAL].exit

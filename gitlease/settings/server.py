@@ -23,6 +23,7 @@ from gitlease.settings.sources import BUILT_IN, Settings, load_settings, setting
 BLOCK, WARN = "block", "warn"
 MODES = (BLOCK, WARN)
 MODE_KEY, IDENTITY_KEY = "gitlease.mode", "gitlease.identity"
+GATEWAY_KEY = "gitlease.gateways"  # may stand there several times
 HOLDER = "holder"  # gitlease.<user>.holder
 PREFIX_KEY = "lease.refPrefix"
 KNOWN_VARIABLES = (
@@ -49,13 +50,15 @@ TRUSTED = ("system", "global", "local", "worktree")
 class ServerSettings:
     """The settings of one bare repository. ``identity`` is a variable's name, None for nobody.
 
-    ``holders`` has the emails of users, ``prefix`` is where ledgers lie.
+    ``holders`` has the emails of users, ``prefix`` is where ledgers lie. ``gateways`` are
+    users that push for others.
     """
 
     mode: str
     identity: str | None
     holders: Mapping[str, tuple[str, ...]]
     prefix: str
+    gateways: tuple[str, ...] = ()
 
     def pusher(self, environ: Mapping[str, str]) -> Pusher:
         """Who pushes, by the variable; nobody that is known without one.
@@ -70,16 +73,19 @@ class ServerSettings:
                 f"this server does not say who pushes: {self.identity} is not set",
                 hints=("an anonymous push changes no ledger: log in",),
             )
+        gateway = user in self.gateways
         holders = self.holders.get(user)
         if holders is None and _EMAIL.fullmatch(user):
             holders = (user,)
+        if holders is None and gateway:
+            return Pusher((), printable(user), gateway=True)  # it asks for nothing itself
         if holders is None:
             raise Invalid(
                 f"{printable(user)} is nobody's email, and this server maps it to none",
                 hints=("whoever runs the server: git config gitlease.USER.holder EMAIL",),
             )
         who = printable(user) if user in holders else f"{printable(user)} ({printable(holders[0])})"
-        return Pusher(holders, who)
+        return Pusher(holders, who, gateway=gateway)
 
 
 def read_variable(word: str) -> str:
@@ -123,6 +129,7 @@ def server_settings(repository: Repository) -> ServerSettings:
         identity=None if identity is None else _identity(identity),
         holders=holders,
         prefix=settings.ref_prefix,
+        gateways=tuple(dict.fromkeys(name for name in trusted.get_all(GATEWAY_KEY) if name)),
     )
 
 

@@ -79,12 +79,14 @@ class StepRecordSaid:
     """The operations of a step, when it was decided, and what its writer alone knew.
 
     ``at`` is wall-clock milliseconds; ``over`` has the nonces of grants that ran out for it.
+    ``gateway`` is who brought what several holders asked for.
     """
 
     at: int
     operations: tuple[NamedOperation, ...]
     over: frozenset[str]
     ledger_id: str | None
+    gateway: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +168,14 @@ def _read(data: Any) -> StepRecordSaid:
         operations=operations,
         over=frozenset(data.get("over", ())),
         ledger_id=data.get("ledger_id"),
+        gateway=_text_or_none(data.get("gateway")),
     )
+
+
+def _text_or_none(said: Any) -> str | None:
+    if said is not None and (not isinstance(said, str) or not said):
+        raise BadOperations("they name no gateway where they should")
+    return said
 
 
 def _operation(said: Mapping[str, Any], actor: Mapping[str, Any]) -> NamedOperation:

@@ -197,9 +197,12 @@ def check_message(step: JudgedStep) -> None:
         step.breaks("merge", "a step of a ledger has one parent, and this is a merge")
     if said is None:
         return
-    writer = said.operations[0].holder
-    if any(person(op.holder) != person(writer) for op in said.operations):
-        step.breaks("identity", "its operations are of several people")
+    first = said.operations[0].holder
+    several = any(person(op.holder) != person(first) for op in said.operations)
+    if several != (said.gateway is not None):
+        told = "operations of several people need the gateway that joined them, and others none"
+        step.breaks("identity", told)
+    writer = said.gateway or first
     if commit.email.strip(_TRIMMED) != writer.replace("<", "").replace(">", "").strip(_TRIMMED):
         step.breaks("identity", f"{writer} asked for it, and {commit.email} is its author")
     if not commit.plain:

@@ -331,6 +331,48 @@ def test_a_step_is_its_pushers_own() -> None:
     assert refused(replace(record, operations=(nobody,)), who=pusher(" ")) == "identity"
 
 
+GATE = Pusher(("gate@example.com",), "gate", gateway=True)
+
+
+def test_a_gateway_brings_what_others_ask_for() -> None:
+    record = step(BASE, claim(KIM, "F009"), note(JO, "hello"), renew(KIM, "F002"))
+    legal(record, who=GATE)
+    assert refused(record, who=replace(GATE, gateway=False)) == "identity"
+    nobody = replace(record, operations=(claim(replace(KIM, holder=" "), "F009"),))
+    assert refused(nobody, who=GATE) == "identity"
+
+
+def test_a_gateway_governs_only_as_an_admin_like_whoever_asks() -> None:
+    free = set_policy(JO, ttl_max="1h")
+    assert refused(step(BASE, free), who=GATE) == "gateway"
+    ruled = holding(lease(holder=KIM), policy=Policy(admins=(JO.holder,)))
+    shared = holding(lease(holder=KIM), policy=Policy(admins=(JO.holder, "GATE@example.com")))
+    for operation in (free, revoke(JO)):
+        record = step(ruled, operation)
+        legal(record, before=ruled)
+        assert refused(record, who=GATE, before=ruled) == "gateway"
+        assert refused(record, who=replace(GATE, holders=()), before=shared) == "gateway"
+        legal(record, who=GATE, before=shared)
+        others = replace(operation, actor=KIM)
+        assert refused(replace(record, operations=(others,)), who=GATE, before=shared) == "policy"
+    own = replace(free, actor=Actor("gate@example.com"))
+    legal(step(BASE, own), who=GATE)
+
+
+def test_each_takeover_of_a_joined_step_is_judged_by_its_own_taker() -> None:
+    """Not by whoever asked first in it, whose lease another may not take before its end (S2)."""
+    policy = Policy(rule=Rule.OBSERVED)
+    observed = holding(lease(holder=JO, margins=policy.margins), policy=policy)
+    long_ago = Sighting(at=at(-100_000), changed=True)
+    for seconds, fine in ((TTL - 100, False), (TTL, True)):
+        asked = [note(JO, "hello", "F007"), claim(KIM)]
+        record = decide(observed, asked, moment(seconds, seen=long_ago)).record
+        if fine:
+            legal(record, who=GATE, seconds=seconds, before=observed)
+        else:
+            assert refused(record, who=GATE, seconds=seconds, before=observed) == "takeover"
+
+
 @pytest.mark.parametrize(("off", "fine"), [(59, True), (-59, True), (61, False), (-61, False)])
 def test_time_may_differ_by_the_allowance_and_no_more(off: int, fine: bool) -> None:
     record = step(BASE, renew(KIM, "F002"))

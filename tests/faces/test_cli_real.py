@@ -380,6 +380,7 @@ def test_answers_for_scripts_are_records_of_the_fields_that_are_documented(
     git(tmp_path, "init", "-q", "--bare", "host.git")
     gitlease(one, "dispatch", "T1", "--", "true")
     gitlease(one, "claim", "T2", "--session", "s1")
+    gitlease(one, "serve", "token", "add", "ada@example.com")
     more: dict[str, list[str]] = {
         "show": ["T2"],
         "server status": [str(tmp_path / "host.git")],

@@ -468,5 +468,5 @@ def test_the_verbs_of_this_face() -> None:
         *("status", "log", "whoami", "note", "config", "demo"),
         *("queue", "next", "brief", "start", "set", "hooks", "agent"),
         *("park", "session", "wait", "watch", "run", "dispatch", "work", "push", "fence"),
-        *("check", "server", "verify", "help", "version", "completion", "uninstall"),
+        *("check", "server", "serve", "verify", "help", "version", "completion", "uninstall"),
     }

@@ -108,6 +108,11 @@ ada hooks status
 ada hooks install
 ada hooks uninstall
 ada agent status
+ada serve token list
+ada serve token revoke ci
+ada serve token add
+ada serve token add a@b --port 1
+ada serve --repo web
 ada doctor
 ada list --cached
 ada list --remote nowhere

@@ -52,12 +52,13 @@ VERBS = (
         "dispatch --prune",
     ),
     *("work -- true", "push --dry-run", "revoke T9 --reason why", "server status .", "version"),
+    *("serve token add {deep}@example.com --name ci", "serve token list", "serve token revoke ci"),
     *("claim T7", "renew T7", "lock", "uninstall --dry-run", "help recipes"),
 )
 
 COPIED = re.compile(
-    "^hint: .*git|^  next: |: git push origin "
-)  # lines with a command, which stays in one piece
+    "^hint: .*git|^  next: |: git push origin |^glt_"
+)  # lines with a command or a token, which stays in one piece
 
 
 def seen(cwd: Path, words: list[str], columns: int) -> str:

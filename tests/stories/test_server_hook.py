@@ -111,6 +111,16 @@ def test_it_is_installed_proven_and_taken_out_without_a_trace(host: Host) -> Non
     assert not refused["installed"]
 
 
+def test_gateways_are_listed_by_the_command(host: Host) -> None:
+    words = ("--identity", "GL_USER", "--gateway", "leases", "--gateway", "board")
+    answer = server(host, "install", *words, "origin.git")
+    assert answer["gateways"] == ["leases", "board"]
+    assert server(host, "install", "origin.git")["gateways"] == ["leases", "board"]
+    assert git(host.bare, "config", "--get-all", "gitlease.gateways").split() == ["leases", "board"]
+    git(host.bare, "config", "--unset-all", "gitlease.gateways")
+    assert server(host, "status", "origin.git")["gateways"] == []
+
+
 @pytest.mark.slow
 def test_the_mode_stays_until_another_is_asked_for(host: Host) -> None:
     assert server(host, "install", "--mode", "warn", "origin.git")["mode"] == "warn"
@@ -140,6 +150,9 @@ def test_who_is_whose_holder_is_the_hosts_own_word_and_stays(host: Host) -> None
         (("install", "--identity", "SSH_CLIENT", "origin.git"), "SSH_CLIENT"),
         (("install", "--identity", "a b", "origin.git"), "is not the name of a variable"),
         (("status", "--mode", "warn", "origin.git"), "does not go with status"),
+        (("uninstall", "--gateway", "g", "origin.git"), "does not go with uninstall"),
+        (("install", "--gateway", "g", "origin.git"), "which this server is not told"),
+        (("install", "--identity", "GL_USER", "--gateway=-x", "origin.git"), "no gateway"),
         (("reinstall", "origin.git"), "'reinstall' is not one of 'install'"),
     ],
 )

@@ -14,7 +14,7 @@ import click
 from gitlease.core.errors import GitleaseError, UsageError
 from gitlease.faces.cli import output
 from gitlease.faces.cli.call import Call, Opener, open_real
-from gitlease.faces.cli.verb import CONTEXT, meant, shared_options
+from gitlease.faces.cli.verb import CONTEXT, Option, meant, shared_options
 from gitlease.faces.codes import BROKEN_PIPE, INTERRUPTED
 
 if TYPE_CHECKING:
@@ -71,6 +71,7 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
             ("config", "setup.config", "settings and the ledger's policy"),
             ("hooks", "setup.hooks", "git's hooks: install, uninstall, status"),
             ("server", "setup.server", "a host's hook that refuses what is illegal"),
+            ("serve", "setup.serve", "the ledger over HTTP, and the tokens for it"),
             ("revoke", "leases.governing", "end someone else's lease (admins)"),
             ("agent", "setup.agent", "hooks of coding agents"),
             ("demo", "setup.demo", "two workers in a throw-away repository"),
@@ -165,7 +166,7 @@ def application() -> click.Group:
         context_settings=CONTEXT,
         subcommand_metavar="VERB [WORDS]...",
         params=[
-            click.Option(
+            Option(
                 ["-V", "--version"],
                 is_flag=True,
                 is_eager=True,

@@ -7,9 +7,10 @@ import filecmp
 import os
 import re
 import shutil
+from collections.abc import Sequence
 from enum import Enum
 
-from gitlease.core.errors import Invalid
+from gitlease.core.errors import Invalid, UsageError, check_text
 from gitlease.core.frozen import dataclass
 from gitlease.git.repository import TIMEOUT, GitConfig, Repository
 from gitlease.git.run import run_git
@@ -20,6 +21,7 @@ from gitlease.install.server.hook import NAME, HookForm, aside_of, find_shim, sh
 from gitlease.settings.schema import KEYS
 from gitlease.settings.server import (
     BLOCK,
+    GATEWAY_KEY,
     HOLDER,
     IDENTITY_KEY,
     MODE_KEY,
@@ -98,21 +100,32 @@ def install_server(
     *,
     mode: str | None = None,
     identity: str | None = None,
+    gateways: Sequence[str] | None = None,
     program: str | None = None,
 ) -> ServerDone:
     """Put the hook in place and set what holds for it; what was there before is kept.
 
-    What ``mode`` and ``identity`` leave open (None) stays as it is; the usual mode is ``block``.
-    Raises Invalid where something cannot be written, and UsageError for an ``identity`` that a
-    client could set.
+    What ``mode``, ``identity`` and ``gateways`` leave open (None) stays as it is; the usual mode is
+    ``block``. Raises Invalid where something cannot be written, and UsageError for an ``identity``
+    that a client could set, and for gateways where nobody could tell who pushes.
     """
     variable = None if identity is None else read_variable(identity)
+    if gateways and not (variable or repository.config.get(IDENTITY_KEY)):
+        raise UsageError(
+            "a gateway is known by who pushes, which this server is not told",
+            hints=("--identity VARIABLE says it",),
+        )
+    for name in gateways or ():
+        if check_text(name, what="the name of a gateway").startswith("-"):
+            raise UsageError(f"{name} is no gateway: git would take it for an option")
     place = find_server_place(repository)
     changes: list[str] = []
     notes: list[str] = []
     _set(repository, MODE_KEY, mode or repository.config.get(MODE_KEY) or BLOCK, changes)
     if variable is not None:
         _set(repository, IDENTITY_KEY, variable, changes)
+    if gateways is not None:
+        _set_gateways(repository, gateways, changes)
     _fix_prefix(repository, changes)
     try:
         new = shim(place.form, program if program is not None else own_program() or "")
@@ -141,6 +154,7 @@ def uninstall_server(repository: Repository) -> ServerDone:
         raise Invalid(f"{place.hook} cannot be taken out: {error.strerror}") from None
     for key in (MODE_KEY, IDENTITY_KEY):
         _set(repository, key, "", changes)
+    _set_gateways(repository, (), changes)
     ours = repository.config.section("gitlease")
     if any(e.scope == "local" and e.key.endswith(f".{HOLDER}") for e in ours):
         notes.append("who is whose holder stays in git's configuration: gitlease.USER.holder")
@@ -236,11 +250,31 @@ def _set(repository: Repository, key: str, value: str, changes: list[str]) -> No
     if not value and (have is None or have.scope != "local"):
         return
     words = ("--replace-all", key, value) if value else ("--unset-all", key)
+    _config(repository, key, *words)
+    changes.append(f"set {key} to {value}" if value else f"unset {key}")
+
+
+def _set_gateways(repository: Repository, names: Sequence[str], changes: list[str]) -> None:
+    """Have these alone be gateways."""
+    entries = repository.config.section("gitlease")
+    have = [e.value for e in entries if e.key == GATEWAY_KEY and e.scope == "local"]
+    wanted = list(dict.fromkeys(names))
+    if have == wanted:
+        return
+    if have:
+        _config(repository, GATEWAY_KEY, "--unset-all", GATEWAY_KEY)
+    for name in wanted:
+        _config(repository, GATEWAY_KEY, "--add", GATEWAY_KEY, name)
+    changes.append(
+        f"set {GATEWAY_KEY} to {', '.join(wanted)}" if wanted else f"unset {GATEWAY_KEY}"
+    )
+
+
+def _config(repository: Repository, key: str, *words: str) -> None:
     home = repository.common_dir
     done = run_git((f"--git-dir={home}", "config", "--local", *words), cwd=home, timeout=TIMEOUT)
     if done.code != 0 or done.timed_out:
         raise Invalid(f"git cannot set {key}: {done.err.strip()[:200]}")
-    changes.append(f"set {key} to {value}" if value else f"unset {key}")
 
 
 def _hands_on(hook: str) -> bool:

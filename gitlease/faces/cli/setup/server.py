@@ -9,10 +9,12 @@ import click
 
 from gitlease.core.errors import UsageError
 from gitlease.faces.cli import output, refusals
-from gitlease.faces.cli.verb import Verb
+from gitlease.faces.cli.verb import Verb, option
 from gitlease.faces.codes import Violations
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from gitlease.faces.cli.call import Call
     from gitlease.install.server.install import ServerDone
     from gitlease.install.server.status import ServerState
@@ -37,6 +39,11 @@ that no client can set. A user that is no email is mapped in the repository's co
 git config gitlease.USER.holder EMAIL. Without --identity a ledger's changes are judged by
 everything but who makes them, and work is not judged.
 
+--gateway lists a user, by the name that this variable has, who pushes for a gateway (gitlease
+serve): such a push may bring the steps of others, several in one, each judged as their own. What
+only admins may goes through it where it is one of the ledger's admins itself. The names given
+replace those listed before; git config --unset-all gitlease.gateways clears the list.
+
 A hook that is there already is kept: it is called after ours with the same input, by its own name
 but from the folder hooks/gitlease.d (mind it where the hook looks for files beside $0), and
 uninstall puts it back to the byte. Where the host has a folder of hooks that it calls (Gitea's
@@ -46,6 +53,7 @@ warning (mode warn). After an upgrade install it again: that renews the hook, an
 setting.""",
     examples=(
         "gitlease server install --identity GL_USER /srv/git/project.git",
+        "gitlease server install --identity GL_USER --gateway leases /srv/git/project.git",
         "gitlease server install --mode warn /srv/git/project.git",
         "gitlease server status /srv/git/project.git",
         "gitlease server uninstall /srv/git/project.git",
@@ -57,31 +65,44 @@ setting.""",
 )
 @click.argument("action", metavar="|".join(ACTIONS), type=click.Choice(ACTIONS))
 @click.argument("folder", metavar="DIR")
-@click.option(
+@option(
     "--mode",
     metavar="block|warn",
     type=click.Choice(("block", "warn")),
     help="Refuse, or only say so (default: block).",
 )
-@click.option("--identity", metavar="VARIABLE", help="The variable that says who pushes.")
+@option("--identity", metavar="VARIABLE", help="The variable that says who pushes.")
+@option(
+    "--gateway",
+    multiple=True,
+    metavar="NAME",
+    help="A user who may push the steps of others; may be repeated.",
+)
 @click.pass_obj
 def server_verb(
-    call: Call, *, action: str, folder: str, mode: str | None, identity: str | None
+    call: Call,
+    *,
+    action: str,
+    folder: str,
+    mode: str | None,
+    identity: str | None,
+    gateway: Sequence[str],
 ) -> int | None:
     from gitlease.install.server.install import install_server, uninstall_server
     from gitlease.install.server.status import server_state
     from gitlease.wiring.server import find_bare
 
-    if action != "install" and (mode is not None or identity is not None):
-        used = "--mode" if mode is not None else "--identity"
-        raise UsageError(f"{used} does not go with {action}")
+    given = {"--mode": mode, "--identity": identity, "--gateway": gateway or None}
+    used = [name for name, value in given.items() if value is not None]
+    if used and action != "install":
+        raise UsageError(f"{used[0]} does not go with {action}")
     place = find_bare(os.path.join(call.directory or ".", folder))
     if action == "status":
         return _show(call, server_state(place), folder)
     if action == "uninstall":
         _answer(call, uninstall_server(place), action)
         return None
-    done = install_server(place, mode=mode, identity=identity)
+    done = install_server(place, mode=mode, identity=identity, gateways=gateway or None)
     _answer(call, done, action, server_state(find_bare(place.common_dir)), folder)
     return None
 
@@ -122,6 +143,7 @@ def _facts(state: ServerState) -> dict[str, Any]:
         "mode": settings.mode,
         "identity": settings.identity,
         "holders": {user: list(emails) for user, emails in settings.holders.items()},
+        "gateways": list(settings.gateways),
         "ref_prefix": settings.prefix,
         "program": state.program,
         "kept": state.kept,
@@ -159,6 +181,7 @@ def _show(call: Call, state: ServerState, folder: str) -> int | None:
             ("ledgers", f"{settings.prefix}/<layer>"),
             ("starts", state.program or "nothing"),
         ]
+        rows += [("gateway", name) for name in settings.gateways]
         rows += [("kept", state.kept)] if state.kept else []
         people = (f"{user} is {', '.join(them)}" for user, them in settings.holders.items())
         rows += [("holder", text) for text in people]

@@ -1,0 +1,191 @@
+"""What a gateway does: claims a second by many clients, one claim, beside etcd and a bare push.
+
+``python benchmarks/gateway.py``. It needs the test extra and git; etcd (Debian's ``etcd-server``)
+is left out where it is not installed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import contextlib
+import http.client
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from statistics import median
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "tests"))
+sys.path.insert(0, str(ROOT))
+
+from support.fences import clean_env  # noqa: E402
+from support.gateway import free_port  # noqa: E402
+from support.remotes import Remote, Servers, open_remote  # noqa: E402
+from support.repos import git, make_clone  # noqa: E402
+
+from gitlease.gateway.tokens import SCOPES  # noqa: E402
+from gitlease.wiring.gateway.tokens import open_tokens  # noqa: E402
+
+CLIENTS, PROCESSES = 64, 4
+RATE_AIM, CLAIM_AIM_MS = 500, 8.0
+Ask = tuple[str, str, str, dict[str, str]]
+"""Method, path, body and headers of one request."""
+
+
+def claims(secrets: Sequence[str], client: int, number: int) -> Ask:
+    """A claim of a name of one's own, at a gateway."""
+    headers = {"Authorization": f"Bearer {secrets[client]}", "Content-Type": "application/json"}
+    return "PUT", f"/v1/leases/w{client}-{number}", "{}", headers
+
+
+def creates(client: int, number: int) -> Ask:
+    """The creation of a key of one's own, if it is not there, at etcd."""
+    key = base64.b64encode(f"w{client}-{number}".encode()).decode()
+    value = base64.b64encode(b"x" * 400).decode()
+    body = {
+        "compare": [{"key": key, "target": "CREATE", "create_revision": "0"}],
+        "success": [{"request_put": {"key": key, "value": value}}],
+    }
+    return "POST", "/v3/kv/txn", json.dumps(body), {"Content-Type": "application/json"}
+
+
+def one_client(
+    port: int, ask: Callable[[int, int], Ask], seconds: float, client: int
+) -> list[float]:
+    """Ask again and again for a time; the seconds that each took."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=90)
+    took, began = list[float](), time.monotonic()
+    while (start := time.monotonic()) - began < seconds:
+        method, path, body, headers = ask(client, len(took))
+        connection.request(method, path, body, headers)
+        answer = connection.getresponse()
+        said = answer.read()
+        if answer.status >= 300:
+            raise SystemExit(f"{path}: {answer.status} {said[:300]!r}")
+        took.append(time.monotonic() - start)
+    connection.close()
+    return took
+
+
+def some_clients(
+    port: int, ask: Callable[[int, int], Ask], seconds: float, clients: Sequence[int]
+) -> list[float]:
+    with ThreadPoolExecutor(len(clients)) as pool:
+        every = pool.map(partial(one_client, port, ask, seconds), clients)
+        return [x for some in every for x in some]
+
+
+def crowd(
+    name: str, port: int, ask: Callable[[int, int], Ask], seconds: float, clients: int
+) -> float:
+    """A row of the table: many clients at once; how many requests a second."""
+    shares = [range(n, clients, PROCESSES) for n in range(min(PROCESSES, clients))]
+    began = time.monotonic()
+    with ProcessPoolExecutor(len(shares)) as pool:
+        took = sorted(
+            x for some in pool.map(partial(some_clients, port, ask, seconds), shares) for x in some
+        )
+    rate = len(took) / (time.monotonic() - began)
+    tail = took[int(len(took) * 0.99)] * 1_000
+    middle, worst = median(took) * 1_000, took[-1] * 1_000
+    print(f"{name:<34}{rate:>10.0f}{middle:>10.1f}{tail:>10.1f}{worst:>10.1f}", flush=True)
+    return rate
+
+
+@contextlib.contextmanager
+def process(words: Sequence[str], port: int, cwd: Path) -> Iterator[None]:
+    """A server that listens at a port, until the block ends."""
+    env = clean_env({"PYTHONPATH": str(ROOT)})
+    server = subprocess.Popen(
+        words, cwd=cwd, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        end = time.monotonic() + 60
+        while True:
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+            with contextlib.closing(connection), contextlib.suppress(OSError):
+                connection.request("GET", "/health")
+                connection.getresponse().read()
+                break
+            if server.poll() is not None or time.monotonic() > end:
+                raise SystemExit(f"{words[0]} did not start")
+            time.sleep(0.05)
+        yield
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def bare_pushes(remote: Remote, clone: Path, rounds: int) -> float:
+    """The median of a bare push of one commit, in milliseconds."""
+    took = []
+    for number in range(rounds):
+        made = git(clone, "commit-tree", "-m", str(number), "HEAD^{tree}")
+        words = ["git", "push", "-q", "-f", "origin", f"{made}:refs/benchmark/bare"]
+        start = time.monotonic()
+        subprocess.run(words, cwd=clone, env=clean_env(remote.env), check=True)
+        took.append((time.monotonic() - start) * 1_000)
+    return median(took)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--clients", type=int, default=CLIENTS)
+    parser.add_argument("--seconds", type=float, default=10)
+    asked = parser.parse_args()
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Servers(Path(folder, "servers")) as servers,
+        open_remote("path", Path(folder), servers=servers) as remote,
+    ):
+        clone = make_clone(remote, Path(folder, "clone"), "gate@example.com", "Gate")
+        tokens = open_tokens(str(clone))
+        secrets = [
+            tokens.add(f"w{n}@example.com", name=f"w-{n}", scopes=SCOPES, expires=None, now=1)[1]
+            for n in range(asked.clients)
+        ]
+        port = free_port()
+        words = [sys.executable, "-m", "gitlease", "serve", "--port", str(port)]
+        print(f"{'':<34}{'a second':>10}{'median':>10}{'p99':>10}{'worst':>10}   (ms)")
+        with process(words, port, clone):
+            ask = partial(claims, secrets)
+            one_client(port, ask, 0.5, 0)
+            one = crowd("gateway, one client", port, partial(_later, ask), 5, 1)
+            bare = bare_pushes(remote, clone, 15)
+            name = f"gateway, {asked.clients} clients"
+            rate = crowd(name, port, partial(_latest, ask), asked.seconds, asked.clients)
+        if shutil.which("etcd"):
+            port = free_port()
+            own, peers = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{free_port()}"
+            words = ["etcd", "--data-dir", str(Path(folder, "etcd")), "--log-level", "error"]
+            words += ["--listen-client-urls", own, "--advertise-client-urls", own]
+            words += ["--listen-peer-urls", peers]
+            with process(words, port, Path(folder)):
+                crowd(f"etcd, {asked.clients} clients", port, creates, asked.seconds, asked.clients)
+        else:
+            print("etcd is left out: it is not installed (etcd-server)", file=sys.stderr)
+        print(f"\nbare push {bare:.1f} ms; one claim takes {1_000 / one - bare:+.1f} ms on it")
+        met = "met" if rate >= RATE_AIM else "MISSED"
+        print(f"aim: {RATE_AIM} claims a second by {CLIENTS} clients: {met}")
+        met = "met" if 1_000 / one <= bare + CLAIM_AIM_MS else "MISSED"
+        print(f"aim: one claim at most a bare push + {CLAIM_AIM_MS:g} ms: {met}")
+
+
+def _later(ask: Callable[[int, int], Ask], client: int, number: int) -> Ask:
+    return ask(client, number + 1_000_000)
+
+
+def _latest(ask: Callable[[int, int], Ask], client: int, number: int) -> Ask:
+    return ask(client, number + 2_000_000)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+"""What happens to the ledger, as server-sent events."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+
+import anyio
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from gitlease.core.errors import GitleaseError, UsageError
+from gitlease.core.instant import rfc3339
+from gitlease.faces import wire
+from gitlease.faces.http.access import Access, Refused
+from gitlease.faces.http.asking import failed, problem
+from gitlease.gateway.following import LAPSED, Follower, Told
+
+LOOK = 0.5  # seconds between two looks whether the token is good, and the gateway goes on
+SILENT = 15.0  # seconds after which a line is sent that says nothing, so that proxies stay
+MOST_WAITING = 10_000  # events that a slow listener may be behind: then it has to come again
+
+
+def stream(follower: Follower, access: Access, closing: asyncio.Event) -> Callable[..., object]:
+    """The endpoint of the stream; it ends when ``closing`` is set."""
+
+    async def answer(request: Request) -> Response:
+        try:
+            access.caller(request.headers, "read")
+            after = _last_seen(request.headers.get("last-event-id"))
+            events, leave = await _listen(follower, after)
+        except Refused as refused:
+            return problem(refused.status, refused.document, refused.headers)
+        except GitleaseError as error:
+            return failed(error)
+        return StreamingResponse(
+            _lines(events, leave, closing, lambda: access.still_known(request.headers)),
+            media_type="text/event-stream",
+            headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
+        )
+
+    return answer
+
+
+def _last_seen(said: str | None) -> tuple[int, int] | None:
+    if not said:
+        return None
+    revision, _, n = said.partition("-")
+    if not (revision.isascii() and revision.isdigit() and n.isascii() and n.isdigit()):
+        raise UsageError("Last-Event-ID must be the id of an event: REVISION-N")
+    return int(revision[:18]), int(n[:9])
+
+
+async def _listen(
+    follower: Follower, after: tuple[int, int] | None
+) -> tuple[asyncio.Queue[Told | None], Callable[[], None]]:
+    loop = asyncio.get_running_loop()
+    events: asyncio.Queue[Told | None] = asyncio.Queue()
+
+    def put(told: Told) -> None:
+        if events.qsize() < MOST_WAITING:
+            events.put_nowait(told)
+        else:
+            events.put_nowait(None)
+
+    def hear(told: Told) -> None:
+        loop.call_soon_threadsafe(put, told)
+
+    leave = await anyio.to_thread.run_sync(lambda: follower.listen(hear, after))
+    return events, leave
+
+
+async def _lines(
+    events: asyncio.Queue[Told | None],
+    leave: Callable[[], None],
+    closing: asyncio.Event,
+    may_listen: Callable[[], bool],
+) -> AsyncIterator[str]:
+    silent = 0.0
+    try:
+        yield "retry: 2000\n: listening\n\n"
+        while not closing.is_set() and may_listen():
+            one: Told | None = None
+            with anyio.move_on_after(LOOK) as waited:
+                one = await events.get()
+            if waited.cancelled_caught:
+                silent += LOOK
+                if silent >= SILENT:
+                    silent = 0.0
+                    yield ": still here\n\n"
+                continue
+            if one is None:
+                return  # too slow: it comes again, and goes on where it was
+            yield _event(one)
+    finally:
+        leave()
+
+
+def _event(told: Told) -> str:
+    if told.lapsed is not None:
+        lease = told.lapsed
+        data = {
+            "kind": LAPSED,
+            "resource": lease.resource.text,
+            "scope": lease.scope,
+            "holder": lease.holder,
+            "session": lease.session,
+            "token": lease.token,
+            "at": rfc3339(told.at),
+        }
+        return f"event: {LAPSED}\ndata: {json.dumps(data)}\n\n"
+    if told.event is None or told.number is None:
+        return ""
+    revision, n = told.number
+    data = wire.event(told.event)
+    return f"event: {told.event.kind}\nid: {revision}-{n}\ndata: {json.dumps(data)}\n\n"

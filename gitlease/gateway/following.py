@@ -1,0 +1,159 @@
+"""Follows a ledger for those who listen: every event once, in order, with a number of its own.
+
+An event is numbered ``<revision>-<n>``: the revision of the step that it belongs to, and its place
+there. Whoever was away goes on after the last number that it saw, as far as history reaches. That a
+lease ran out is nobody's doing: it is told at its time, without a number.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+
+from gitlease.core.errors import GitleaseError
+from gitlease.core.expiry import Moment
+from gitlease.core.frozen import dataclass
+from gitlease.core.lease import Lease
+from gitlease.core.outcome import Event
+from gitlease.engine.ports import LedgerStep, Snapshot
+from gitlease.engine.waiting.events import Scene
+from gitlease.gateway.session import SharedStore, revision_of
+
+EVERY = 2.0  # seconds between two looks at the remote, while somebody listens
+KEPT = 5_000  # events that are kept for those who come back
+STEPS = 2_000  # that are told one by one, of those between two looks and of history
+LAPSED = "lapsed"
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """An event and its number; a lapse has the lease that it is about, and no number."""
+
+    number: tuple[int, int] | None
+    event: Event | None
+    lapsed: Lease | None = None
+    at: int = 0
+
+
+Listener = Callable[[Told], None]
+
+
+class Follower:
+    """Tells listeners what happens to the ledger of one layer, while there are any."""
+
+    def __init__(self, store: SharedStore, layer: str) -> None:
+        self._store, self._layer, self._clock = store, layer, store.clock
+        self._lock = threading.RLock()
+        self._listeners: dict[int, Listener] = {}
+        self._count = 0
+        self._told: deque[Told] = deque(maxlen=KEPT)
+        self._head: Snapshot | None = None
+        self._lapsed: set[str] = set()
+        self._stop, self._news = False, threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def listen(
+        self, listener: Listener, after: tuple[int, int] | None = None
+    ) -> Callable[[], None]:
+        """Tell a listener all that happens from now on; what is returned ends that.
+
+        ``after`` is the number of the last event that it saw: what came since is told first.
+        Raises what a first contact with the remote may.
+        """
+        head = self._store.fetch(self._layer)
+        past = [] if after is None else self._from_history(head)  # while nobody waits for it
+        with self._lock:
+            self._adopt(head)
+            if after is not None:
+                last = max((x.number for x in past if x.number), default=after)
+                past += [x for x in self._told if x.number is not None and x.number > last]
+                for told in past:
+                    if told.number is not None and told.number > after:
+                        listener(told)
+            self._count += 1
+            number = self._count
+            self._listeners[number] = listener
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._follow, name="follower", daemon=True)
+                self._thread.start()
+        return lambda: self._leave(number)
+
+    def heard(self, head: Snapshot) -> None:
+        """A head that was pushed here: what it brings is told at once, by a thread of its own."""
+        self._news.set()
+
+    def close(self) -> None:
+        self._stop = True
+        self._news.set()
+
+    def _leave(self, number: int) -> None:
+        with self._lock:
+            self._listeners.pop(number, None)
+
+    def _follow(self) -> None:
+        while not self._stop:
+            pushed = self._news.wait(EVERY)
+            self._news.clear()
+            with self._lock:
+                if not self._listeners:
+                    self._thread = None
+                    self._head = None  # what happens while nobody listens is for history to tell
+                    self._told.clear()
+                    return
+            try:
+                newest = self._store.newest(self._layer) if pushed else None
+                head = newest or self._store.follow(self._layer)
+                with self._lock:
+                    self._adopt(head)
+                    self._tell_lapses()
+            except GitleaseError:
+                continue  # looked at again
+            except Exception:  # who listens is not left in silence by one fault
+                logging.getLogger("gitlease").exception("following %s", self._layer)
+
+    def _adopt(self, head: Snapshot) -> None:
+        """Tell all between the last head that was told and this one."""
+        before, revision = self._head, revision_of(head)
+        if before is None:
+            self._head, self._lapsed = head, set(self._over(head))
+            return
+        if revision <= revision_of(before):
+            return
+        for step in self._store.steps(before, head, STEPS):
+            for told in _numbered(step):
+                self._told.append(told)
+                for listener in list(self._listeners.values()):
+                    listener(told)
+        self._head = head
+
+    def _tell_lapses(self) -> None:
+        head = self._head
+        if head is None:
+            return
+        over = self._over(head)
+        for lease_id, lease in over.items():
+            if lease_id not in self._lapsed:
+                told = Told(None, None, lapsed=lease, at=lease.expires_at)
+                for listener in list(self._listeners.values()):
+                    listener(told)
+        self._lapsed = set(over)
+
+    def _over(self, head: Snapshot) -> dict[str, Lease]:
+        scene = Scene(head.ledger, Moment(now=self._clock.now(), seen=head.seen))
+        every = head.ledger.every_lease() if head.ledger else ()
+        return {x.lease_id: x for x in every if scene.lapsed(x)}
+
+    def _from_history(self, head: Snapshot) -> list[Told]:
+        if not head.version:
+            return []
+        nothing = Snapshot(layer=self._layer, version="", ledger=None, received=head.received)
+        steps = self._store.steps(nothing, head, STEPS)
+        return [told for step in steps for told in _numbered(step)]
+
+
+def _numbered(step: LedgerStep) -> Iterator[Told]:
+    revision = step.ledger.header.revision
+    for n, event in enumerate(step.events):
+        yield Told((revision, n), event, at=event.at)

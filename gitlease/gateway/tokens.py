@@ -1,0 +1,277 @@
+"""The tokens of a gateway: who may speak to it, as whom, for what and until when.
+
+A token's secret is told once, when it is made; what is kept is its SHA-256. That is enough for 256
+random bits, which nobody can guess: a slow hash is for what people choose.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import os
+import re
+import shlex
+from base64 import urlsafe_b64encode
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from hashlib import sha256
+from typing import Any
+
+from gitlease.core.as_json import DAMAGE
+from gitlease.core.errors import Invalid, NotFound, UsageError, shown
+from gitlease.core.frozen import dataclass
+from gitlease.core.holder import is_holder
+from gitlease.core.instant import MS
+from gitlease.git.files import (
+    cannot_keep,
+    drop_leftovers,
+    open_regular,
+    read_up_to,
+    replace_file,
+)
+from gitlease.git.local_lock import exclusive
+
+FILE = "tokens.json"
+VERSION = 1
+PREFIX = "glt_"
+READ, WRITE = "read", "write"
+SCOPES = frozenset({READ, WRITE})
+MOST = 10_000  # tokens of one repository
+LARGEST = 8 * 1024 * 1024  # bytes of the file
+PATIENCE = 10.0  # seconds for which another change is waited for
+
+_NAME = r"[A-Za-z0-9_.-]{1,64}"  # compiled where it is used
+_ID = r"[0-9a-f]{8}"
+_HASH = r"[0-9a-f]{64}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Token:
+    """A token without its secret. Times are wall-clock milliseconds; None: it never expires."""
+
+    id: str
+    email: str
+    name: str
+    scopes: frozenset[str]
+    created_at: int
+    expires_at: int | None
+
+    def is_over(self, now: int) -> bool:
+        """Whether it has expired."""
+        return self.expires_at is not None and now >= self.expires_at
+
+
+_Kept = dict[str, Token]  # by the SHA-256 of the secret, in the order in which they were made
+
+
+class Tokens:
+    """The tokens in a folder of one repository. Every method raises Invalid for a damaged file."""
+
+    def __init__(self, folder: str, *, patience: float = PATIENCE) -> None:
+        self._folder, self._patience = folder, patience
+        self._file = os.path.join(folder, FILE)
+        self._known: _Kept = {}
+        self._stat: tuple[int, ...] = ()
+
+    def add(
+        self,
+        email: str,
+        *,
+        name: str | None,
+        scopes: Collection[str],
+        expires: int | None,
+        now: int,
+    ) -> tuple[Token, str]:
+        """A new token and its secret, which nobody can tell later.
+
+        Without a ``name`` it is called by its id. ``expires`` is in so many seconds, None for
+        never; ``now`` in wall-clock milliseconds. Raises UsageError for a bad word or a name that
+        another token has, Invalid where there are too many or nothing can be written.
+        """
+        if not is_holder(email):
+            raise UsageError(f"{shown(email)} is no email: one word without spaces")
+        if name is not None and not _is_name(name):
+            raise UsageError(
+                f"{shown(name)} is no name of a token: 1-64 of A-Z a-z 0-9 _ . -, "
+                "and not eight hex digits, which would be an id"
+            )
+        if not scopes or not SCOPES.issuperset(scopes):
+            raise UsageError(f"scopes are {READ}, {WRITE} or both")
+        secret = PREFIX + urlsafe_b64encode(os.urandom(32)).decode().rstrip("=")
+        with self._changing() as kept:
+            if name is not None and any(x.name == name for x in kept.values()):
+                raise UsageError(
+                    f"there is a token {name} already", hints=("give it another name",)
+                )
+            taken, id = {x.id for x in kept.values()}, os.urandom(4).hex()
+            while id in taken:
+                id = os.urandom(4).hex()
+            made = Token(
+                id=id,
+                email=email,
+                name=name or id,
+                scopes=frozenset(scopes),
+                created_at=now,
+                expires_at=None if expires is None else now + expires * MS,
+            )
+            kept[_hash(secret)] = made
+        return made, secret
+
+    def listed(self) -> list[Token]:
+        """Every token that was not revoked, expired ones too, the oldest first."""
+        return [*self._current().values()]
+
+    def revoke(self, id_or_name: str) -> Token:
+        """End a token: whatever comes with it from now on comes from nobody. NotFound: no such."""
+        with self._changing() as kept:
+            for digest, token in kept.items():
+                if id_or_name in (token.id, token.name):
+                    return kept.pop(digest)
+            raise NotFound(f"there is no token {shown(id_or_name)}")
+
+    def holder_of(self, secret: str, now: int) -> Token | None:
+        """The token that a secret is of; None where it is unknown, revoked or expired.
+
+        Whoever asks learns nothing by how long it takes. A revocation counts at once: each call
+        looks whether the file has changed, and reads it only then.
+        """
+        digest, found = _hash(secret), None
+        for known, token in self._current().items():
+            if hmac.compare_digest(known, digest):
+                found = token
+        return None if found is None or found.is_over(now) else found
+
+    def _current(self) -> _Kept:
+        try:
+            there = os.stat(self._file, follow_symlinks=False)
+        except (FileNotFoundError, NotADirectoryError):
+            self._known, self._stat = {}, ()
+            return self._known
+        except OSError as error:
+            raise self._unreadable(error.strerror or "unknown") from None
+        if _changes(there) != self._stat:
+            self._known, self._stat = self._read()
+        return self._known
+
+    def _read(self) -> tuple[_Kept, tuple[int, ...]]:
+        try:
+            opened = open_regular(self._file)
+            if opened is None:
+                raise self._unreadable("it is no regular file")
+            with opened:
+                there, data = os.fstat(opened.fileno()), read_up_to(opened, LARGEST)
+        except OSError as error:
+            raise self._unreadable(error.strerror or "unknown") from None
+        if there.st_mode & 0o077:
+            file = shlex.quote(self._file)
+            raise Invalid(
+                f"{self._file} is open to others than its owner",
+                hints=(f"see that nobody has changed it, and then: chmod 600 {file}",),
+            )
+        if len(data) > LARGEST:
+            raise self._unreadable(f"it has more than {LARGEST:,} bytes")
+        try:
+            return _tokens_of(json.loads(data)), _changes(there)
+        except (*DAMAGE, RecursionError):
+            raise self._unreadable("it is not as gitlease writes it") from None
+
+    def _unreadable(self, why: str) -> Invalid:
+        file = shlex.quote(self._file)
+        return Invalid(
+            f"the gateway's tokens cannot be read: {self._file}: {why}",
+            hints=(f"put back a good copy, or make new tokens after: mv {file} {file}.bad",),
+        )
+
+    @contextmanager
+    def _changing(self) -> Iterator[_Kept]:
+        """The tokens, to be changed by nobody else meanwhile; written where the block ends well."""
+        try:
+            os.makedirs(self._folder, mode=0o700, exist_ok=True)
+            os.chmod(self._folder, 0o700)
+        except OSError as error:
+            raise cannot_keep(self._folder, error) from None
+        lock = os.path.join(self._folder, "tokens.lock")
+        with exclusive(lock, timeout=self._patience) as alone:
+            if not alone:  # or one of two changes would undo the other: a revocation, say
+                raise Invalid(
+                    f"{lock} cannot be locked", hints=("something else changes tokens: try again",)
+                )
+            kept = dict(self._current())
+            yield kept
+            self._write(kept)
+
+    def _write(self, kept: _Kept) -> None:
+        told = [
+            {
+                "id": token.id,
+                "email": token.email,
+                "name": token.name,
+                "scopes": sorted(token.scopes),
+                "created_at": token.created_at,
+                "expires_at": token.expires_at,
+                "sha256": digest,
+            }
+            for digest, token in kept.items()
+        ]
+        data = json.dumps({"version": VERSION, "tokens": told}, indent=1, ensure_ascii=False)
+        if len(kept) > MOST or len(data.encode()) > LARGEST:
+            raise Invalid(
+                f"a gateway has at most {MOST:,} tokens", hints=("revoke those that are not used",)
+            )
+        try:
+            drop_leftovers(self._folder)
+            replace_file(self._file, data.encode(), mode=0o600)
+        except OSError as error:
+            raise cannot_keep(self._folder, error) from None
+
+
+def _is_name(word: str) -> bool:
+    return bool(re.fullmatch(_NAME, word)) and not re.fullmatch(_ID, word)
+
+
+def _hash(secret: str) -> str:
+    return sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _changes(there: os.stat_result) -> tuple[int, ...]:
+    """What of a file differs once another was moved into its place."""
+    return there.st_dev, there.st_ino, there.st_size, there.st_mtime_ns, there.st_ctime_ns
+
+
+def _tokens_of(data: Any) -> _Kept:
+    """What a file says. Raises one of DAMAGE for anything that was not written here."""
+    if data["version"] != VERSION or len(data["tokens"]) > MOST:
+        raise ValueError
+    kept = {_fit(one["sha256"], _HASH): _token_of(one) for one in data["tokens"]}
+    for several in (kept, {x.id for x in kept.values()}, {x.name for x in kept.values()}):
+        if len(several) != len(data["tokens"]):
+            raise ValueError
+    return kept
+
+
+def _token_of(one: Any) -> Token:
+    id, name, scopes = _fit(one["id"], _ID), one["name"], frozenset(one["scopes"])
+    if not (name == id or _is_name(name)) or not is_holder(one["email"]):
+        raise ValueError
+    if not scopes or not scopes <= SCOPES:
+        raise ValueError
+    return Token(
+        id=id,
+        email=one["email"],
+        name=name,
+        scopes=scopes,
+        created_at=_time(one["created_at"]),
+        expires_at=None if one["expires_at"] is None else _time(one["expires_at"]),
+    )
+
+
+def _fit(text: str, form: str) -> str:
+    if not re.fullmatch(form, text):
+        raise ValueError
+    return text
+
+
+def _time(value: int) -> int:
+    if type(value) is not int or not 0 <= value < 1 << 62:
+        raise ValueError
+    return value

@@ -1,0 +1,1 @@
+"""The composition roots of a gateway."""

@@ -1,0 +1,91 @@
+"""The composition root of a gateway: a clone whose ledger many people use together."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+
+from gitlease.core.edge import Task
+from gitlease.core.frozen import replace
+from gitlease.core.instant import Instant
+from gitlease.engine.ports import Clock, Intent, TaskChange, TaskFiles, TaskList, Written
+from gitlease.gateway.gateway import Gateway
+from gitlease.gateway.session import YOUNG
+from gitlease.git.repository import discover
+from gitlease.git.system_clock import SystemClock
+from gitlease.settings.identity import resolve_identity
+from gitlease.settings.sources import load_settings, resolve_remote
+from gitlease.store.transport import TIME_LIMIT
+from gitlease.wiring.ledger import LedgerPlace
+from gitlease.wiring.workspace import edge_rules
+
+
+def open_gateway(
+    directory: str = ".",
+    *,
+    environ: Mapping[str, str] | None = None,
+    clock: Clock | None = None,
+    layer: str = "",
+) -> Gateway:
+    """The gateway to the ledger of the clone around ``directory``. Asks no remote.
+
+    Raises NotARepository, and Invalid for bad settings or a missing ``user.email``.
+    """
+    environ, clock = os.environ if environ is None else environ, clock or SystemClock()
+    repository = discover(directory)
+    settings = load_settings(repository, environ=environ, flags={"layer": layer})
+    identity = resolve_identity(repository, environ=environ, session_flag=None, no_session=True)
+    place = LedgerPlace(repository, settings, resolve_remote(settings, repository))
+    return Gateway(
+        place.store(clock, time_limit=TIME_LIMIT),
+        clock=clock,
+        actor=identity.actor,
+        layer=settings.layer,
+        files=_ReadOnly(place.task_files(settings.layer), clock),
+        rules=replace(edge_rules(settings), commit=False),  # no files are written here
+        default_ttl=settings.ttl,
+        ttl_is_default=settings.ttl_is_default,
+    )
+
+
+class _ReadOnly:
+    """The task files of a clone in which nobody works: read once a second, and never written."""
+
+    def __init__(self, files: TaskFiles, clock: Clock) -> None:
+        self._files, self._clock = files, clock
+        self._read: tuple[Instant, TaskList] | None = None
+
+    def exist(self) -> bool:
+        return bool(self.read().tasks)
+
+    def read(self, ref: str | None = None) -> TaskList:
+        if ref is not None:
+            return self._files.read(ref)
+        now, known = self._clock.now(), self._read
+        if known is None or known[0].elapsed_at_most(now) >= YOUNG:
+            known = self._read = now, self._files.read()
+        return known[1]
+
+    def was_moved(self, task: Task, message: str) -> bool:
+        return False
+
+    def check(self, changes: Sequence[TaskChange], *, commit: bool) -> None:
+        """Nothing is going to be written."""
+
+    def write(self, changes: Sequence[TaskChange], *, commit: bool) -> tuple[Written, ...]:
+        return ()
+
+    def intend(self, intent: Intent) -> None:
+        """Nothing is going to be written."""
+
+    def settled(self, intent: Intent) -> None:
+        """Nothing was intended."""
+
+    def leave(self, intent: Intent) -> None:
+        """Nothing was intended."""
+
+    def at(self, root: str) -> TaskFiles | None:
+        return None
+
+    def left_behind(self) -> Sequence[Intent]:
+        return ()

@@ -1,0 +1,151 @@
+"""The library's verbs through a gateway: the same types, the same refusals."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.gateway import LONG, Served, serving
+from support.remotes import Remote
+from support.stubborn import Stubborn
+
+import gitlease
+
+
+@pytest.fixture
+def gate(
+    path_remote: Remote, clones: Callable[..., list[Path]], monkeypatch: Any
+) -> Iterator[Served]:
+    for name, value in path_remote.env.items():
+        monkeypatch.setenv(name, value)
+    with serving(clones(1)[0]) as served:
+        yield served
+
+
+def connected(gate: Served, name: str, session: str | None = None) -> gitlease.Connection:
+    return gitlease.connect(gate.url, token=gate.secret(name), session=session)
+
+
+def test_the_verbs_answer_with_the_librarys_types(gate: Served) -> None:
+    jo, kim = connected(gate, "jo", "build-7"), connected(gate, "kim")
+    with jo:
+        lease = jo.claim("F001", ttl="10m", paths=["src/**"], reason="rate limits")
+    assert isinstance(lease, gitlease.Lease)
+    assert (lease.holder, lease.session, lease.ttl_seconds) == ("jo@example.com", "build-7", 600)
+    assert lease.mine
+    assert lease.paths == ("src/**",)
+    with pytest.raises(gitlease.LeaseHeld) as held:
+        kim.claim("F001")
+    assert held.value.lease == gitlease_but_mine(lease, held.value)
+    assert held.value.free_at is not None
+    assert kim.held_paths(["src/a.py", "docs/b.md"]).keys() == {"src/a.py"}
+    assert jo.renew("F001").token == lease.token
+    assert jo.extend("F001", "2h").expires_in > 7_000
+    assert [x.resource for x in kim.list(holder="jo@example.com")] == ["F001"]
+    assert [x.token for x in kim.show("F001")] == [lease.token]
+    jo.release("F001", note="half done")
+    with pytest.raises(gitlease.LeaseLost):
+        jo.renew("F001")
+    both = jo.claim_all(["a", "b"])
+    assert [x.resource for x in both] == ["a", "b"]
+    jo.done("a")
+    with pytest.raises(gitlease.PolicyRefused):
+        kim.claim("a")
+    with pytest.raises(gitlease.NothingLeft):
+        kim.claim_next()
+
+
+def gitlease_but_mine(lease: gitlease.Lease, held: gitlease.LeaseHeld) -> Any:
+    """The same lease as another sees it."""
+    from gitlease.core.frozen import replace
+
+    assert held.lease is not None
+    return replace(lease, mine=False, expires_in=held.lease.expires_in)
+
+
+def test_it_is_awaited_as_well(gate: Served) -> None:
+    async def play() -> str:
+        made = gitlease.connect_async(gate.url, token=gate.secret("jo"))
+        async with made as leases:
+            one, other = await asyncio.gather(leases.claim("a"), leases.claim("b"))
+            with pytest.raises(gitlease.LeaseHeld):
+                await gitlease.connect_async(gate.url, token=gate.secret("kim")).claim("a")
+            await leases.release("b")
+            return f"{one.resource} {other.resource} {len(await leases.list())}"
+
+    assert asyncio.run(play()) == "a b 1"
+
+
+def test_events_come_as_they_happen(gate: Served) -> None:
+    jo, kim = connected(gate, "jo"), connected(gate, "kim")
+    jo.claim("before")
+    with ThreadPoolExecutor(1) as pool:
+        stream = kim.events(after="0-0")
+        first = next(stream)
+        heard = pool.submit(next, stream)
+        jo.claim("F001")
+        event = heard.result(LONG)
+        stream.close()
+    assert (first.kind, first.resource, first.id) == ("claimed", "before", "1-0")
+    assert (event.kind, event.resource, event.holder) == ("claimed", "F001", "jo@example.com")
+    assert next(kim.events(after=first.id)) == event
+
+
+def test_an_answer_that_is_lost_is_asked_for_again(gate: Served) -> None:
+    """The gateway did what was asked; the way back broke."""
+    with Stubborn(gate.url, loses=2) as proxy:
+        lease = gitlease.connect(proxy.url, token=gate.secret("jo")).claim("F001", new=True)
+    assert lease.token == 1
+    assert proxy.lost == 2
+    with Stubborn(gate.url, loses=9) as proxy:
+        jo = gitlease.connect(proxy.url, token=gate.secret("jo"))
+        with pytest.raises(gitlease.UnknownOutcome):
+            jo.claim("F002")
+        with pytest.raises(gitlease.Unavailable):
+            jo.list()
+
+
+def test_what_is_wrong_is_named(gate: Served) -> None:
+    for url in ("ftp://x", "http://", "nonsense", "http://jo:secret@host"):
+        with pytest.raises(gitlease.UsageError):
+            gitlease.connect(url, token="x")
+    with pytest.raises(gitlease.Denied, match="token"):
+        gitlease.connect(gate.url, token="x").list()
+    with pytest.raises(gitlease.Unavailable, match="does not answer"):
+        gitlease.connect("http://127.0.0.1:1", token="x").list()
+    assert "secret" not in repr(gitlease.connect("http://127.0.0.1:1", token="secret"))
+    with pytest.raises(gitlease.UsageError):
+        connected(gate, "jo").claim("F001", ttl="soon")
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [
+        (b"HTTP/1.1 204 No Content\r\n\r\n", gitlease.UnknownOutcome),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}", gitlease.UnknownOutcome),
+        (b"HTTP/1.1 301 Moved\r\nContent-Length: 0\r\n\r\n", gitlease.UnknownOutcome),
+        (b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n", gitlease.UnknownOutcome),
+        (b"HTTP/1.1 429 Slow\r\nContent-Length: 0\r\n\r\n", gitlease.Unavailable),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nnope", gitlease.Unavailable),
+    ],
+)
+def test_whatever_else_answers_is_no_success(
+    answer: bytes, kind: type[gitlease.GitleaseError]
+) -> None:
+    with Stubborn("http://127.0.0.1:1", says=answer) as proxy:
+        leases = gitlease.connect(proxy.url, token="x")
+        with pytest.raises(kind):
+            leases.release("F001")
+        with pytest.raises(gitlease.Unavailable):
+            leases.list()
+
+
+@pytest.mark.parametrize("token", ["", "two words", "line\n", "é"])
+def test_what_is_no_token_is_never_shown(token: str) -> None:
+    with pytest.raises(gitlease.UsageError) as wrong:
+        gitlease.connect("http://127.0.0.1:1", token=token)
+    assert not token or token not in str(wrong.value)

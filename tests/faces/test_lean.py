@@ -1,0 +1,61 @@
+"""What a command does not load: what its libraries would bring and it never uses."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from gitlease import __version__
+
+LOOK = "import sys; loaded = sys.modules.keys() & {names}; print(*sorted(loaded))"
+BEGIN = "from gitlease.faces.cli import import_click; import_click()"
+
+
+def _said(*lines: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True, check=True
+    )
+    return done.stdout.strip()
+
+
+@pytest.mark.parametrize(
+    "verb", ["leases.claim", "leases.holding", "leases.ending", "read.reading", "read.overview"]
+)
+def test_the_verbs_of_every_day_do_without_inspect(verb: str) -> None:
+    look = LOOK.format(names={"inspect", "dataclasses", "random"})
+    options = "from gitlease.faces.cli.app import application; application()"
+    assert _said(BEGIN, options, f"import gitlease.faces.cli.{verb}", look) == ""
+
+
+def test_whoever_imports_it_afterwards_gets_the_module_itself() -> None:
+    look = "import inspect; print(inspect.isfunction(print), type(inspect).__name__)"
+    assert _said(BEGIN, look) == "False module"
+
+
+def test_click_gets_it_as_soon_as_it_uses_something_of_it() -> None:
+    use = "import click.core; print(click.core.inspect.cleandoc('  a'), 'inspect' in sys.modules)"
+    assert _said("import sys", BEGIN, use) == "a True"
+
+
+def test_an_import_that_takes_names_from_it_gets_them() -> None:
+    """As another version of click may."""
+    fake = [
+        "import sys, types",
+        "from importlib.machinery import ModuleSpec",
+        "from gitlease.faces import cli",
+        "standing = sys.modules['inspect'] = cli._Later('inspect')",
+        "from inspect import cleandoc",
+        "import inspect",
+        "print(cleandoc('  a'), inspect is not standing)",
+    ]
+    assert _said(*fake) == "a True"
+
+
+def test_the_version_is_said_without_typing() -> None:
+    look = LOOK.format(names={"typing", "re", "enum", "click"})
+    ask = (
+        "import sys; sys.argv = ['gitlease', '--version']; import gitlease.__main__ as m; m.main()"
+    )
+    assert _said(ask, look) == f"gitlease {__version__}"

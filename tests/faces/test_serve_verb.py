@@ -1,0 +1,291 @@
+"""``serve`` and ``serve token``: who may use the gateway, and with what it is started."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from faces.fake import Ran
+from support.clock import ManualClock
+from support.repos import git
+from support.typed import Typist
+
+from gitlease.gateway.tokens import Tokens
+from gitlease.wiring.gateway.tokens import open_tokens
+
+NOW = 1_800_000_000_000
+
+
+@pytest.fixture
+def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A clone, in which the tests stand; it needs no ``user.email``."""
+    git(tmp_path, "init", "-q", "-b", "main", "clone")
+    monkeypatch.chdir(tmp_path / "clone")
+    return tmp_path / "clone"
+
+
+@pytest.fixture
+def tokens(clone: Path) -> Tokens:
+    return Tokens(str(clone / ".git" / "gitlease" / "serve"))
+
+
+def say(*words: str) -> Ran:
+    """``gitlease serve …`` in the current folder."""
+    done = Typist(Path.cwd(), ManualClock()).types(shlex.join(["gitlease", "serve", *words]))
+    return Ran(done.code, done.out, done.err)
+
+
+def ok(*words: str) -> Ran:
+    done = say(*words)
+    assert done.code == 0, (done.out, done.err)
+    return done
+
+
+# --- tokens ---------------------------------------------------------------------------------------
+
+
+def test_the_secret_stands_alone_on_standard_output(tokens: Tokens) -> None:
+    done = ok("token", "add", "ada@example.com", "--name", "ci")
+    secret = done.out.removesuffix("\n")
+    assert done.out == f"{secret}\n"
+    found = tokens.holder_of(secret, NOW)
+    assert found is not None
+    assert (found.email, found.name) == ("ada@example.com", "ci")
+    assert found.scopes == {"read", "write"}
+    assert found.expires_at is None
+    assert secret not in done.err
+    assert "not shown again" in done.err
+    assert "Authorization: Bearer TOKEN" in done.err
+    assert "gitlease serve token revoke ci  # ends it" in done.err
+
+
+def test_what_a_token_is_good_for_is_said_when_it_is_made(tokens: Tokens) -> None:
+    done = ok(
+        "token", "add", "ada@example.com", "--scopes", "read", "--expires", "90d", "--json"
+    ).json
+    (told,) = done["tokens"]
+    assert (told["scopes"], told["expired"]) == (["read"], False)
+    (kept,) = tokens.listed()
+    assert kept.expires_at == kept.created_at + 90 * 86_400_000
+    assert tokens.holder_of(done["secret"], kept.created_at) == kept
+    assert ok("token", "add", "b@c", "--scopes", "write, read", "--json").json["tokens"][0][
+        "scopes"
+    ] == ["read", "write"]
+
+
+def test_tokens_are_listed_without_their_secrets(tokens: Tokens) -> None:
+    assert ok("token", "list", "--json").json["tokens"] == []
+    assert "gitlease serve token add EMAIL" in ok("token", "list").err
+    made, secret = tokens.add("ada@example.com", name="ci", scopes={"read"}, expires=60, now=NOW)
+    tokens.add("kim@example.com", name=None, scopes={"write"}, expires=None, now=NOW)
+    done = ok("token", "list")
+    assert secret not in done.out
+    lines = [line.split("\t") for line in done.out.splitlines()]
+    stamp = "2027-01-15T08:00:00Z"
+    assert lines[0] == [made.id, "ci", "ada@example.com", "read", stamp, "2027-01-15T08:01:00Z"]
+    assert lines[1][2:] == ["kim@example.com", "write", stamp, ""]
+    told = ok("token", "list", "--json").json["tokens"]
+    assert [x["expires_at"] for x in told] == ["2027-01-15T08:01:00Z", None]
+
+
+def test_revoked_by_name_or_id(tokens: Tokens) -> None:
+    _, first = tokens.add("ada@example.com", name="ci", scopes={"read"}, expires=None, now=NOW)
+    other, _ = tokens.add("kim@example.com", name="web", scopes={"read"}, expires=None, now=NOW)
+    assert ok("token", "revoke", "ci").out == "revoked ci, which spoke for ada@example.com\n"
+    assert tokens.holder_of(first, NOW) is None
+    assert ok("token", "revoke", other.id, "--json").json["tokens"][0]["name"] == "web"
+    assert tokens.listed() == []
+
+
+def test_a_token_that_is_not_there(clone: Path, tmp_path: Path) -> None:
+    os.chdir(tmp_path)
+    done = say("token", "revoke", "ci", "-C", "clone")
+    assert done.code == 7
+    assert done.err.splitlines() == [
+        "there is no token ci",
+        "hint: gitlease serve token list -C clone",
+    ]
+    assert ok("token", "list", "-C", "clone").code == 0
+
+
+def test_all_work_trees_of_a_clone_have_the_same_tokens(clone: Path, tokens: Tokens) -> None:
+    git(clone, "config", "user.email", "jo@example.com")
+    git(clone, "config", "user.name", "Jo")
+    git(clone, "commit", "-q", "--allow-empty", "-m", "first")
+    git(clone, "worktree", "add", "-q", "../tree")
+    secret = ok("token", "add", "ada@example.com", "-C", "../tree").out.strip()
+    assert tokens.holder_of(secret, NOW)
+
+
+def test_a_damaged_file_is_named_and_no_traceback(clone: Path) -> None:
+    file = clone / ".git" / "gitlease" / "serve" / "tokens.json"
+    ok("token", "add", "ada@example.com")
+    file.write_text("{")
+    for words in (("token", "list"), ("token", "add", "b@c"), ("token", "revoke", "x"), ()):
+        done = say(*words)
+        assert done.code == 7
+        assert str(file) in done.err
+        assert "mv " in done.err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("token", "token needs one of add, list, revoke"),
+        ("token add", "token add needs an EMAIL"),
+        ("token revoke", "token revoke needs an ID or a NAME"),
+        ("token list ci", "token list takes no more words"),
+        ("token drop ci", "'drop' is not one of 'add', 'list', 'revoke'"),
+        ("tokens", "'tokens' is not"),
+        ("token add 'a b'", "is no email"),
+        ("token add a@b --name 'a b'", "no name of a token"),
+        ("token add a@b --scopes admin", "scopes are read, write or both"),
+        ("token add a@b --scopes ''", "scopes are read, write or both"),
+        ("token add a@b --expires never", "invalid duration 'never'"),
+        ("token add a@b --expires 0", "is not positive"),
+        ("token add a@b --port 80", "--port does not go with token add"),
+        ("token list --name ci", "--name does not go with token list"),
+        ("token revoke ci --expires 1d", "--expires does not go with token revoke"),
+        ("token list --host ::1", "--host does not go with token list"),
+        ("--name ci", "--name does not go with serve"),
+        ("--port 0", "0 is no port: 1-65535"),
+        ("--port 65536", "65536 is no port"),
+        ("--port http", "http is no port"),
+        ("--host ''", "'' is no host"),
+        ("--host 'a b'", "'a b' is no host"),
+        ("--host http://x/", "http://x/ is no host"),
+        ("--repo web", "web is not NAME=DIR"),
+        ("--repo =.", "=. is not NAME=DIR"),
+        ("--repo web=", "web= is not NAME=DIR"),
+        ("--repo a/b=.", "a/b=. is not NAME=DIR"),
+        (f"--repo {'a' * 65}=.", "is not NAME=DIR"),
+        ("--repo a=. --repo a=.", "--repo has a twice"),
+        ("--repo a=. --repo b=../clone", "a and b are one clone"),
+        ("--layer team", "--layer does not go with serve"),
+        ("--local", "--local does not go with serve"),
+    ],
+)
+def test_bad_words_are_refused(clone: Path, words: str, said: str) -> None:
+    done = say(*shlex.split(words))
+    assert done.code == 2
+    assert said in done.err
+    assert not (clone / ".git" / "gitlease" / "serve" / "tokens.json").exists()
+
+
+# --- serving --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch) -> list[tuple[dict[str, str], str, int, str]]:
+    """What a gateway is started with, in place of one."""
+    calls: list[tuple[dict[str, str], str, int, str]] = []
+
+    def serve(repositories: Mapping[str, str], host: str, port: int, prog: str) -> int:
+        calls.append((dict(repositories), host, port, prog))
+        return 3
+
+    stand_in = SimpleNamespace(serve=serve)
+    monkeypatch.setitem(sys.modules, "gitlease.faces.http.serving", stand_in)
+    return calls
+
+
+Served = list[tuple[dict[str, str], str, int, str]]
+
+
+def test_this_clone_is_served_on_this_machine_alone(clone: Path, served: Served) -> None:
+    ok("token", "add", "ada@example.com")
+    done = say()
+    assert (done.code, done.out, done.err) == (3, "", "")
+    assert served == [({"": str(clone)}, "127.0.0.1", 8470, "gitlease")]
+
+
+def test_several_clones_are_served_by_their_names(
+    clone: Path, tmp_path: Path, served: Served
+) -> None:
+    git(tmp_path, "init", "-q", "api")
+    git(tmp_path, "init", "-q", "--bare", "old.git")
+    words = ["--repo", "web=clone", "--repo", f"api={tmp_path / 'api'}", "--repo", "_o-1=old.git"]
+    say(*words, "--port", "9000", "-C", "..")
+    (call,) = served
+    assert call[0] == {
+        "web": str(clone),
+        "api": str(tmp_path / "api"),
+        "_o-1": str(tmp_path / "old.git"),
+    }
+    assert call[2] == 9000
+
+
+def test_a_gateway_that_nobody_may_use_says_how_to_let_somebody_in(
+    clone: Path, tmp_path: Path, served: Served
+) -> None:
+    assert say().err.splitlines() == [
+        "warning: nobody may use this gateway yet: it has no token",
+        "hint: gitlease serve token add EMAIL",
+    ]
+    os.chdir(tmp_path)
+    err = say("--repo", "web=clone").err
+    assert "nobody may use web yet" in err
+    hint = err.splitlines()[-1].removeprefix("hint: gitlease serve ")
+    ok(*shlex.split(hint.replace("EMAIL", "ada@example.com")))
+    assert open_tokens(str(clone)).listed()
+    assert say("--repo", "web=clone").err == ""
+
+
+@pytest.mark.parametrize(
+    ("host", "warned"),
+    [
+        ("127.0.0.1", False),
+        ("127.9.9.9", False),
+        ("::1", False),
+        ("localhost", False),
+        ("LOCALHOST.", False),
+        ("0.0.0.0", True),
+        ("::", True),
+        ("192.168.0.1", True),
+        ("gate.example.com", True),
+    ],
+)
+def test_beyond_this_machine_http_is_not_encrypted(
+    clone: Path, served: Served, host: str, warned: bool
+) -> None:
+    err = say("--host", host).err
+    assert ("HTTP is not encrypted" in err) is warned
+    assert ("TLS" in err) is warned
+    assert served[0][1] == host
+
+
+@pytest.mark.parametrize(
+    ("missing", "named"),
+    [
+        (("starlette",), "serve needs starlette"),
+        (("uvicorn",), "serve needs uvicorn"),
+        (("starlette", "uvicorn"), "serve needs starlette and uvicorn"),
+    ],
+)
+def test_without_the_extra_it_says_what_to_install(
+    clone: Path,
+    served: Served,
+    monkeypatch: pytest.MonkeyPatch,
+    missing: tuple[str, ...],
+    named: str,
+) -> None:
+    for name in missing:
+        monkeypatch.setitem(sys.modules, name, None)
+    ok("token", "add", "ada@example.com")
+    done = say()
+    assert done.code == 7
+    assert named in done.err
+    assert "hint: pip install 'gitlease[server]'" in done.err
+    assert served == []
+
+
+def test_only_repositories_are_served(clone: Path, tmp_path: Path, served: Served) -> None:
+    for words in (("-C", ".."), ("--repo", "web=.."), ("--repo", "web=nowhere")):
+        assert say(*words).code == 128
+    assert say("token", "list", "-C", "..").code == 128
+    assert served == []

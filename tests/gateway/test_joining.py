@@ -1,0 +1,284 @@
+"""Many actors on one ledger through one joiner: fewer pushes, and each as if it were alone."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import pytest
+from support.clock import ManualClock
+from support.memory import Fault, MemoryClone, MemoryRemote, memory_ledger_store
+from support.session import NoTaskFiles, ledger_session
+
+from gitlease.core.errors import GitleaseError, LeaseHeld, Unavailable
+from gitlease.core.expiry import Moment
+from gitlease.core.frozen import replace
+from gitlease.core.lease import Actor
+from gitlease.core.moves.operation_json import read_step, write_step
+from gitlease.core.moves.operations import Claim, Create, Operation
+from gitlease.core.moves.step_record import decide
+from gitlease.core.moves.transitions import create
+from gitlease.core.policy import DEFAULT_POLICY
+from gitlease.core.resources.resource import parse_resource
+from gitlease.engine.claim import claim
+from gitlease.engine.edges import EdgeRules
+from gitlease.engine.end import release
+from gitlease.engine.ledger_session import LedgerSession
+from gitlease.engine.transaction import Step, fresh_id
+from gitlease.gateway.gateway import Gateway
+from gitlease.gateway.joining import MOST, AppliedBefore, Joiner
+from gitlease.gateway.session import JoinedSteps, SharedStore
+
+GATE = Actor("gate@example.com")
+MINUTES = 20
+PEOPLE = [Actor(f"p{n}@example.com", session=f"s{n}") for n in range(8)]
+
+
+@dataclass
+class Gate:
+    """A joiner on a remote in memory, whose pushes wait until they are let go."""
+
+    remote: MemoryRemote = field(default_factory=MemoryRemote)
+    clock: ManualClock = field(default_factory=ManualClock)
+
+    def __post_init__(self) -> None:
+        store = memory_ledger_store(
+            self.remote, clock=self.clock, clone=MemoryClone(), place="origin"
+        )
+        self.store = SharedStore(store, self.clock)
+        self.joiner = Joiner(
+            store, clock=self.clock, actor=GATE, layer="global", on_step=self.store.adopt
+        )
+        self.go = threading.Event()
+        self.go.set()
+        self.pushing = threading.Event()
+        self.remote.during = self._during
+
+    def _during(self, request: str) -> None:
+        if request == "push":
+            self.pushing.set()
+            assert self.go.wait(30)
+
+    def session(self, actor: Actor, key: str | None = None) -> LedgerSession:
+        return ledger_session(
+            self.store,
+            clock=self.clock,
+            actor=actor,
+            carry=JoinedSteps(self.joiner, actor, key),
+        )
+
+    def asks(self, actor: Actor, *operations: Operation, together: bool = True) -> Step:
+        """What one request comes to."""
+        return JoinedSteps(self.joiner, actor)(operations, together=together, what="this")
+
+    def holders(self) -> dict[str, str]:
+        ledger = self.remote.ledger(self.remote.refs["global"])
+        return {x.resource.text: x.holder for x in ledger.every_lease()}
+
+
+@pytest.fixture
+def gate() -> Gate:
+    return Gate()
+
+
+def claims(actor: Actor, *names: str) -> list[Operation]:
+    return [
+        Claim(
+            id=fresh_id(),
+            actor=actor,
+            resource=parse_resource(name),
+            scope="*",
+            lease_id=fresh_id(),
+            ttl=900,
+        )
+        for name in names
+    ]
+
+
+def together(gate: Gate, requests: Sequence[tuple[Actor, list[Operation]]]) -> list[object]:
+    """Requests that all come while a push is under way, in this order; what each came to."""
+    gate.go.clear()
+    gate.pushing.clear()
+    with ThreadPoolExecutor(len(requests) + 1) as pool:
+        first = pool.submit(gate.asks, GATE, *claims(GATE, f"first-{fresh_id()}"))
+        assert gate.pushing.wait(30)
+        asked = [
+            gate.joiner.ask(actor, operations, together=True, what="this")
+            for actor, operations in requests
+        ]
+        gate.go.set()
+        first.result()
+        return [one.exception() or one.result() for one in asked]
+
+
+def test_what_comes_while_a_push_is_under_way_goes_into_the_next_one(gate: Gate) -> None:
+    pushes = gate.remote.requests.count("push")
+    steps = together(gate, [(p, claims(p, f"n{i}")) for i, p in enumerate(PEOPLE)])
+    assert gate.remote.requests.count("push") - pushes == 2
+    assert all(isinstance(step, Step) for step in steps)
+    ours = {name: holder for name, holder in gate.holders().items() if name.startswith("n")}
+    assert ours == {f"n{i}": p.holder for i, p in enumerate(PEOPLE)}
+
+
+def test_one_that_is_refused_harms_no_other_and_leaves_nothing(gate: Gate) -> None:
+    jo, kim, lee = PEOPLE[:3]
+    came = together(
+        gate,
+        [
+            (jo, claims(jo, "a")),
+            (kim, claims(kim, "b", "a")),  # all or none
+            (lee, claims(lee, "b")),  # free after all
+            (kim, claims(kim, "c")),
+        ],
+    )
+    assert isinstance(came[1], LeaseHeld)
+    assert came[1].views[0].holder == jo.holder
+    assert [isinstance(x, Step) for x in came] == [True, False, True, True]
+    held = gate.holders()
+    assert (held["a"], held["b"], held["c"]) == (jo.holder, lee.holder, kim.holder)
+    step = gate.remote.steps[gate.remote.refs["global"]]
+    assert len(step.events) == 3, "what was refused is not in the step"
+    assert step.header.revision == 2
+
+
+def test_a_refusal_is_given_on_the_newest_state(gate: Gate) -> None:
+    """What this gateway knows is old: another clone has given back, and taken, meanwhile."""
+    jo, kim = PEOPLE[:2]
+    gate.asks(jo, *claims(jo, "a", "b"))
+    other = memory_ledger_store(gate.remote, clock=gate.clock, clone=MemoryClone(), place="origin")
+    there = ledger_session(other, clock=gate.clock, actor=jo)
+    release(there, [parse_resource("a")])
+    asked = gate.remote.requests.count("fetch")
+    assert gate.asks(kim, *claims(kim, "a")).applied.changed
+    with pytest.raises(LeaseHeld):
+        gate.asks(kim, *claims(kim, "b"))
+    assert gate.remote.requests.count("fetch") - asked >= 2
+
+
+def test_a_step_of_64_at_most(gate: Gate) -> None:
+    pushes = gate.remote.requests.count("push")
+    many = [(PEOPLE[i % 8], claims(PEOPLE[i % 8], f"m{i}")) for i in range(MOST + 1)]
+    assert all(isinstance(x, Step) for x in together(gate, many))
+    assert gate.remote.requests.count("push") - pushes == 3
+
+
+@pytest.mark.parametrize("fault", [Fault.UNREACHABLE, Fault.UNANSWERED, Fault.LOST])
+def test_what_the_remote_does_to_a_step_holds_for_all_in_it(gate: Gate, fault: Fault) -> None:
+    gate.asks(GATE, *claims(GATE, "begin"))
+    gate.remote.pushes.extend([fault] * 2)
+    came = [_try(gate, p, f"x{i}") for i, p in enumerate(PEOPLE[:2])]
+    landed = {x for x in gate.holders() if x.startswith("x")}
+    told = {f"x{i}" for i, one in enumerate(came) if isinstance(one, Step)}
+    assert told <= landed
+    assert {f"x{i}" for i, one in enumerate(came) if _certainly_not(one)}.isdisjoint(landed)
+
+
+def _try(gate: Gate, actor: Actor, name: str) -> object:
+    try:
+        return gate.asks(actor, *claims(actor, name))
+    except GitleaseError as error:
+        return error
+
+
+def _certainly_not(came: object) -> bool:
+    return isinstance(came, GitleaseError) and came.code != "unknown_outcome"
+
+
+def test_a_request_that_is_sent_again_is_known(gate: Gate) -> None:
+    jo = PEOPLE[0]
+    names = [parse_resource("a")]
+    claim(gate.session(jo, key="k1"), names)
+    again = Gate(remote=gate.remote, clock=gate.clock)  # one that remembers nothing
+    with pytest.raises(AppliedBefore) as known:
+        claim(again.session(jo, key="k1"), names)
+    assert known.value.outcome == "claimed"
+    pushes = gate.remote.requests.count("push")
+    with pytest.raises(AppliedBefore):
+        claim(gate.session(jo, key="k1"), names)
+    assert gate.remote.requests.count("push") == pushes
+
+
+def test_the_verbs_of_the_engine_work_through_it(gate: Gate) -> None:
+    jo, kim = (gate.session(p) for p in PEOPLE[:2])
+    names = [parse_resource("F001")]
+    assert claim(jo, names).status == "claimed"
+    with pytest.raises(LeaseHeld):
+        claim(kim, names)
+    assert release(jo, names).status == "released"
+    assert claim(kim, names).leases[0].holder == PEOPLE[1].holder
+
+
+def test_a_gateway_that_stops_answers_what_it_was_asked(gate: Gate) -> None:
+    jo = PEOPLE[0]
+    gate.go.clear()
+    asked = [gate.joiner.ask(jo, claims(jo, f"z{i}"), together=True, what="this") for i in range(3)]
+    closing = threading.Thread(target=gate.joiner.close)
+    closing.start()
+    gate.go.set()
+    closing.join(30)
+    assert [x.result(30).applied.changed for x in asked] == [True] * 3
+    with pytest.raises(Unavailable, match="being stopped"):
+        gate.asks(jo, *claims(jo, "late"))
+
+
+def test_many_threads_race_for_few_names(gate: Gate) -> None:
+    """Exactly one of those who ask for a name has it, in many rounds."""
+    for round_ in range(20):
+        barrier = threading.Barrier(len(PEOPLE))
+
+        def race(
+            actor: Actor, name: str = f"r{round_}", barrier: threading.Barrier = barrier
+        ) -> bool:
+            barrier.wait()
+            return isinstance(_try(gate, actor, name), Step)
+
+        with ThreadPoolExecutor(len(PEOPLE)) as pool:
+            assert sum(pool.map(race, PEOPLE)) == 1
+
+
+def test_a_step_of_several_names_the_gateway_and_one_of_one_does_not(gate: Gate) -> None:
+    jo, kim = PEOPLE[:2]
+    alone = [*claims(jo, "a"), *claims(replace(jo, session="other"), "b")]
+    moment = Moment(now=gate.clock.now(), seen=lambda _lease: None)
+    ledger = create(Create(id="c", actor=GATE, ledger_id="l", policy=DEFAULT_POLICY))
+    for operations, writer in ((alone, jo.holder), ([*alone, *claims(kim, "c")], GATE.holder)):
+        record = decide(ledger, operations, moment, together=False).record.brought_by(GATE.holder)
+        assert record.writer == writer
+        assert read_step(write_step(record)) == record
+
+
+# --- renewals -----------------------------------------------------------------------------------
+
+
+def test_renewals_of_a_thousand_leases_are_a_few_pushes() -> None:
+    """Sixty-four clients keep 1,000 leases of 15 minutes by a heartbeat every 5 minutes."""
+    clock, remote = ManualClock(), MemoryRemote()
+    store = memory_ledger_store(remote, clock=clock, clone=MemoryClone(), place="origin")
+    gateway = Gateway(
+        store,
+        clock=clock,
+        actor=GATE,
+        layer="global",
+        files=NoTaskFiles(),
+        rules=EdgeRules(),
+        default_ttl=900,
+        ttl_is_default=True,
+    )
+    names = [parse_resource(f"t{n}") for n in range(1_000)]
+    people = [f"c{n}@example.com" for n in range(64)]
+    mine = {who: names[n::64] for n, who in enumerate(people)}
+    for who, own in mine.items():
+        claim(gateway.session(who), own)
+    remote.requests.clear()
+    for tick in range(MINUTES * 12):
+        clock.advance(5)
+        for n, who in enumerate(people):
+            if tick % 60 == n % 60:  # every client at a time of its own
+                gateway.renew(gateway.session(who), mine[who])
+    gateway.close()
+    assert remote.requests.count("push") <= 6 * MINUTES
+    ledger = remote.ledger(remote.refs["global"])
+    assert all(x.expires_at > clock.wall_ms for x in ledger.every_lease())
+    assert sum(1 for _ in ledger.every_lease()) == 1_000

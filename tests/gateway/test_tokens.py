@@ -1,0 +1,356 @@
+"""The tokens of a gateway: told once, kept as hashes, gone at once when they are revoked."""
+
+from __future__ import annotations
+
+import hmac
+import json
+import os
+import re
+import stat
+import subprocess
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pytest
+
+from gitlease.core.errors import Invalid, NotFound, UsageError
+from gitlease.gateway import tokens as module
+from gitlease.gateway.tokens import LARGEST, Token, Tokens
+from gitlease.git.files import open_regular
+from gitlease.git.local_lock import exclusive
+
+NOW = 1_800_000_000_000
+ADA = "ada@example.com"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "gitlease" / "serve"
+
+
+@pytest.fixture
+def file(folder: Path) -> Path:
+    return folder / "tokens.json"
+
+
+@pytest.fixture
+def tokens(folder: Path) -> Tokens:
+    return Tokens(str(folder))
+
+
+def add(tokens: Tokens, email: str = ADA, **more: Any) -> tuple[Token, str]:
+    words: dict[str, Any] = {"name": None, "scopes": {"read", "write"}, "expires": None}
+    return tokens.add(email, now=NOW, **(words | more))
+
+
+def test_a_secret_is_256_random_bits_and_only_its_hash_is_kept(tokens: Tokens, file: Path) -> None:
+    made, secret = add(tokens, name="ci")
+    assert re.fullmatch(r"glt_[A-Za-z0-9_-]{43}", secret)
+    text = file.read_text()
+    assert secret not in text
+    assert secret.removeprefix("glt_") not in text
+    assert sha256(secret.encode()).hexdigest() in text
+    assert secret not in repr(made)
+    assert add(tokens)[1] != secret
+
+
+def test_nobody_else_may_read_the_file(tokens: Tokens, folder: Path, file: Path) -> None:
+    before = os.umask(0)
+    try:
+        add(tokens)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    folder.chmod(0o755)
+    add(tokens)
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert sorted(x.name for x in folder.iterdir()) == ["tokens.json", "tokens.lock"]
+
+
+def test_a_token_is_told_as_it_was_made(tokens: Tokens, folder: Path) -> None:
+    made, secret = add(tokens, name="ci", scopes={"read"}, expires=60)
+    assert made == Token(
+        id=made.id,
+        email=ADA,
+        name="ci",
+        scopes=frozenset({"read"}),
+        created_at=NOW,
+        expires_at=NOW + 60_000,
+    )
+    other, _ = add(tokens, "zoë@example.com")
+    assert re.fullmatch("[0-9a-f]{8}", other.id)
+    assert other.name == other.id
+    again = Tokens(str(folder))
+    assert again.listed() == [made, other]
+    assert again.holder_of(secret, NOW) == made
+
+
+def test_a_secret_counts_until_it_expires_or_is_revoked(tokens: Tokens, folder: Path) -> None:
+    gateway = Tokens(str(folder))
+    ci, secret = add(tokens, name="ci", expires=60)
+    _, lasting = add(tokens)
+    assert gateway.holder_of(secret, NOW + 59_999) == ci
+    assert gateway.holder_of(secret, NOW + 60_000) is None
+    assert [x.is_over(NOW + 60_000) for x in gateway.listed()] == [True, False]
+    assert tokens.revoke("ci") == ci
+    assert gateway.holder_of(secret, NOW) is None
+    kept = gateway.holder_of(lasting, NOW + 10**12)
+    assert kept is not None
+    assert tokens.revoke(kept.id) == kept
+    assert gateway.holder_of(lasting, NOW) is None
+    assert gateway.listed() == []
+    for gone in ("ci", kept.id, "nobody", ""):
+        with pytest.raises(NotFound, match="there is no token"):
+            tokens.revoke(gone)
+
+
+@pytest.mark.parametrize(
+    "secret", ["", "glt_", "glt_" + "A" * 43, "ü", "\ud800", "\0", "x" * 9_999]
+)
+def test_any_other_secret_is_nobodys(tokens: Tokens, secret: str) -> None:
+    assert tokens.holder_of(secret, NOW) is None
+    _, real = add(tokens)
+    assert tokens.holder_of(secret, NOW) is None
+    assert tokens.holder_of(real + " ", NOW) is None
+    assert tokens.holder_of(real.removeprefix("glt_"), NOW) is None
+
+
+def test_the_file_is_read_only_when_it_has_changed(
+    tokens: Tokens, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gateway, reads = Tokens(str(folder)), list[str]()
+
+    def read(path: str) -> BinaryIO | None:
+        reads.append(path)
+        return open_regular(path)
+
+    monkeypatch.setattr(module, "open_regular", read)
+    assert gateway.holder_of("x", NOW) is None
+    assert reads == []
+    _, secret = add(tokens)
+    reads.clear()
+    for _ in range(5):
+        assert gateway.holder_of(secret, NOW)
+    assert len(reads) == 1
+    add(tokens)
+    reads.clear()
+    assert gateway.holder_of(secret, NOW)
+    assert gateway.holder_of("x", NOW) is None
+    assert len(reads) == 1
+
+
+def test_each_hash_is_compared_in_constant_time(
+    tokens: Tokens, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many there are, and whichever it is, all are compared."""
+    secrets = [add(tokens)[1] for _ in range(5)]
+    compared, real = list[str](), hmac.compare_digest
+
+    def compare(known: str, given: str) -> bool:
+        compared.append(known)
+        return real(known, given)
+
+    monkeypatch.setattr(hmac, "compare_digest", compare)
+    for secret in (*secrets, "unknown"):
+        compared.clear()
+        tokens.holder_of(secret, NOW)
+        assert len(compared) == 5
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ({"email": ""}, "is no email"),
+        ({"email": "a b@example.com"}, "is no email"),
+        ({"email": " ada@example.com"}, "is no email"),
+        ({"email": "a\x1b@example.com"}, "is no email"),
+        ({"email": "a" * 255}, "is no email"),
+        ({"name": ""}, "no name of a token"),
+        ({"name": "a b"}, "no name of a token"),
+        ({"name": "ci\n"}, "no name of a token"),
+        ({"name": "a" * 65}, "no name of a token"),
+        ({"name": "ab12cd34"}, "would be an id"),
+        ({"name": "taken"}, "there is a token taken already"),
+        ({"scopes": ()}, "scopes are read, write or both"),
+        ({"scopes": ("read", "admin")}, "scopes are read, write or both"),
+    ],
+)
+def test_bad_words_are_refused_and_change_nothing(
+    tokens: Tokens, file: Path, words: dict[str, Any], said: str
+) -> None:
+    add(tokens, name="taken")
+    before = file.read_bytes()
+    with pytest.raises(UsageError, match=said):
+        add(tokens, **words)
+    assert file.read_bytes() == before
+
+
+def test_there_is_an_end_to_their_number(
+    tokens: Tokens, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MOST", 3)
+    for _ in range(3):
+        add(tokens)
+    with pytest.raises(Invalid, match="at most 3 tokens") as refused:
+        add(tokens)
+    assert refused.value.hints == ("revoke those that are not used",)
+    assert len(tokens.listed()) == 3
+    monkeypatch.setattr(module, "MOST", 4)
+    monkeypatch.setattr(module, "LARGEST", len(file.read_bytes()) + 200)
+    with pytest.raises(Invalid, match="at most 4 tokens"):
+        add(tokens, "a" * 254)
+
+
+def good(**changes: Any) -> dict[str, Any]:
+    return {
+        "id": "0011aabb",
+        "email": ADA,
+        "name": "ci",
+        "scopes": ["read"],
+        "created_at": NOW,
+        "expires_at": None,
+        "sha256": "0" * 64,
+        **changes,
+    }
+
+
+def whole(*told: dict[str, Any], **changes: Any) -> bytes:
+    return json.dumps({"version": 1, "tokens": list(told), **changes}).encode()
+
+
+def put(file: Path, data: bytes) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.touch(mode=0o600)
+    file.write_bytes(data)
+
+
+def test_a_file_as_it_is_written_is_read(tokens: Tokens, file: Path) -> None:
+    put(file, whole(good(), good(id="22aabbcc", name="22aabbcc", sha256="1" * 64)))
+    assert [x.name for x in tokens.listed()] == ["ci", "22aabbcc"]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\xff\xfe",
+        b"[" * 100_000,
+        b"null",
+        b"[]",
+        b"{}",
+        b"9" * 5_000,
+        whole(version=2),
+        whole(tokens=None),
+        whole(tokens={"a": 1}),
+        whole(tokens=[1]),
+        whole({}),
+        whole(good(id="x")),
+        whole(good(id=None)),
+        whole(good(email="a b")),
+        whole(good(email=5)),
+        whole(good(name="a b")),
+        whole(good(name=["ci"])),
+        whole(good(name="ab12cd34")),
+        whole(good(scopes=[])),
+        whole(good(scopes="read")),
+        whole(good(scopes=["admin"])),
+        whole(good(scopes=[["read"]])),
+        whole(good(created_at=True)),
+        whole(good(created_at=-1)),
+        whole(good(created_at="now")),
+        whole(good(expires_at=1.5)),
+        whole(good(expires_at=1 << 70)),
+        whole(good(sha256="A" * 64)),
+        whole(good(sha256="0" * 63)),
+        whole(good(), good(id="22aabbcc", name="b")),
+        whole(good(), good(sha256="1" * 64, name="b")),
+        whole(good(), good(sha256="1" * 64, id="22aabbcc")),
+        b" " * (LARGEST + 1),
+    ],
+)
+def test_a_damaged_file_is_named_with_the_way_out(
+    tokens: Tokens, folder: Path, file: Path, data: bytes
+) -> None:
+    put(file, data)
+    for ask in (
+        tokens.listed,
+        lambda: tokens.holder_of("glt_x", NOW),
+        lambda: tokens.revoke("ci"),
+        lambda: add(tokens),
+    ):
+        with pytest.raises(Invalid, match="tokens cannot be read") as refused:
+            ask()
+        assert str(file) in refused.value.message
+    assert file.read_bytes() == data, "it is left for a person to look at"
+    (hint,) = refused.value.hints
+    subprocess.run(["sh", "-c", hint.partition(": ")[2]], check=True)
+    assert tokens.listed() == []
+    assert add(tokens)[0].email == ADA
+
+
+def test_what_is_no_file_is_damage_and_never_followed(
+    tokens: Tokens, folder: Path, file: Path
+) -> None:
+    elsewhere = folder.parent / "elsewhere.json"
+    put(elsewhere, whole(good()))
+    folder.mkdir()
+    makes: list[Callable[[], object]] = [
+        file.mkdir,
+        lambda: os.mkfifo(file),
+        lambda: file.symlink_to(elsewhere),
+    ]
+    for make in makes:
+        make()
+        with pytest.raises(Invalid, match="tokens cannot be read"):
+            tokens.holder_of("x", NOW)
+        file.rmdir() if file.is_dir() and not file.is_symlink() else file.unlink()
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o602, 0o644])
+def test_a_file_that_others_could_change_is_not_trusted(
+    tokens: Tokens, file: Path, mode: int
+) -> None:
+    _, secret = add(tokens)
+    file.chmod(mode)
+    with pytest.raises(Invalid, match="open to others") as refused:
+        tokens.holder_of(secret, NOW)
+    (hint,) = refused.value.hints
+    subprocess.run(["sh", "-c", hint.rpartition(": ")[2]], check=True)
+    assert tokens.holder_of(secret, NOW)
+
+
+def test_nothing_is_changed_without_the_lock(folder: Path, tokens: Tokens) -> None:
+    """Of two changes at once one would undo the other: a revocation, perhaps."""
+    add(tokens, name="ci")
+    hasty = Tokens(str(folder), patience=0)
+    with exclusive(str(folder / "tokens.lock"), timeout=1) as alone:
+        assert alone
+        with pytest.raises(Invalid, match=r"tokens\.lock cannot be locked"):
+            hasty.revoke("ci")
+        assert [x.name for x in hasty.listed()] == ["ci"], "reading takes no lock"
+    assert hasty.revoke("ci").name == "ci"
+
+
+def test_changes_at_once_are_all_kept(folder: Path) -> None:
+    def work(number: int) -> None:
+        mine = Tokens(str(folder))
+        for turn in range(5):
+            add(mine, name=f"n{number}-{turn}")
+        mine.revoke(f"n{number}-0")
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(work, range(8))) == [None] * 8
+    names = {x.name for x in Tokens(str(folder)).listed()}
+    assert names == {f"n{n}-{turn}" for n in range(8) for turn in range(1, 5)}
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "gitlease").write_text("")
+    tokens = Tokens(str(tmp_path / "gitlease" / "serve"))
+    assert tokens.listed() == []
+    with pytest.raises(Invalid, match="cannot keep its state in"):
+        add(tokens)
