@@ -24,12 +24,15 @@ from gitlease.gateway.session import SharedStore, revision_of
 EVERY = 2.0  # seconds between two looks at the remote, while somebody listens
 KEPT = 5_000  # events that are kept for those who come back
 STEPS = 2_000  # that are told one by one, of those between two looks and of history
-LAPSED = "lapsed"
+LAPSED, GAP = "lapsed", "gap"
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """An event and its number; a lapse has the lease that it is about, and no number."""
+    """An event and its number; a lapse has the lease that it is about, and no number.
+
+    With neither it is a gap: more happened than history tells.
+    """
 
     number: tuple[int, int] | None
     event: Event | None
@@ -50,6 +53,8 @@ class Follower:
         self._count = 0
         self._told: deque[Told] = deque(maxlen=KEPT)
         self._head: Snapshot | None = None
+        self._reading = threading.Lock()
+        self._past: tuple[str, list[Told], int] = "", [], 0  # by a version, and from a revision on
         self._lapsed: set[str] = set()
         self._stop, self._news = False, threading.Event()
         self._thread: threading.Thread | None = None
@@ -59,17 +64,20 @@ class Follower:
     ) -> Callable[[], None]:
         """Tell a listener all that happens from now on; what is returned ends that.
 
-        ``after`` is the number of the last event that it saw: what came since is told first.
+        ``after`` is the number of the last event that it saw: what came since is told first, and
+        before it that there is a gap, where history does not go back so far.
         Raises what a first contact with the remote may.
         """
         head = self._store.fetch(self._layer)
-        past = [] if after is None else self._from_history(head)  # while nobody waits for it
+        past, first = ([], 0) if after is None else self._history(head)  # outside of the lock
         with self._lock:
             self._adopt(head)
             if after is not None:
                 last = max((x.number for x in past if x.number), default=after)
-                past += [x for x in self._told if x.number is not None and x.number > last]
-                for told in past:
+                newer = [x for x in self._told if x.number is not None and x.number > last]
+                if first > after[0] + 1:
+                    listener(self._gap())
+                for told in (*past, *newer):
                     if told.number is not None and told.number > after:
                         listener(told)
             self._count += 1
@@ -121,12 +129,18 @@ class Follower:
             return
         if revision <= revision_of(before):
             return
-        for step in self._store.steps(before, head, STEPS):
-            for told in _numbered(step):
-                self._told.append(told)
-                for listener in list(self._listeners.values()):
-                    listener(told)
+        steps = self._store.steps(before, head, STEPS)
+        for told in [x for step in steps for x in _numbered(step)] if steps else [self._gap()]:
+            self._told.append(told)
+            self._tell(told)
         self._head = head
+
+    def _tell(self, told: Told) -> None:
+        for listener in list(self._listeners.values()):
+            listener(told)
+
+    def _gap(self) -> Told:
+        return Told(None, None, at=self._clock.now().wall_ms)
 
     def _tell_lapses(self) -> None:
         head = self._head
@@ -135,9 +149,7 @@ class Follower:
         over = self._over(head)
         for lease_id, lease in over.items():
             if lease_id not in self._lapsed:
-                told = Told(None, None, lapsed=lease, at=lease.expires_at)
-                for listener in list(self._listeners.values()):
-                    listener(told)
+                self._tell(Told(None, None, lapsed=lease, at=lease.expires_at))
         self._lapsed = set(over)
 
     def _over(self, head: Snapshot) -> dict[str, Lease]:
@@ -145,12 +157,18 @@ class Follower:
         every = head.ledger.every_lease() if head.ledger else ()
         return {x.lease_id: x for x in every if scene.lapsed(x)}
 
-    def _from_history(self, head: Snapshot) -> list[Told]:
+    def _history(self, head: Snapshot) -> tuple[list[Told], int]:
+        """What history has, and from which revision on; read once for each head."""
         if not head.version:
-            return []
-        nothing = Snapshot(layer=self._layer, version="", ledger=None, received=head.received)
-        steps = self._store.steps(nothing, head, STEPS)
-        return [told for step in steps for told in _numbered(step)]
+            return [], 0
+        with self._reading:
+            if self._past[0] != head.version:
+                nothing = Snapshot(self._layer, version="", ledger=None, received=head.received)
+                steps = self._store.steps(nothing, head, STEPS)
+                first = steps[0].ledger.header.revision if steps else revision_of(head)
+                found = [told for step in steps for told in _numbered(step)]
+                self._past = head.version, found, first
+            return self._past[1], self._past[2]
 
 
 def _numbered(step: LedgerStep) -> Iterator[Told]:

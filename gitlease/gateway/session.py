@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -10,7 +11,7 @@ from gitlease.core.errors import GitleaseError, UnknownOutcome
 from gitlease.core.frozen import replace
 from gitlease.core.lease import Actor
 from gitlease.core.ledger import Fate
-from gitlease.core.moves.operations import Operation
+from gitlease.core.moves.operations import LeaveTicket, Operation, TakeTicket
 from gitlease.core.moves.transitions import Applied
 from gitlease.core.outcome import Event, Outcome
 from gitlease.engine.ports import (
@@ -42,6 +43,8 @@ class SharedStore:
         self._lock = threading.Lock()  # of the heads in memory: nobody waits for a remote in it
         self._asking = threading.Lock()
         self._heads: dict[str, Snapshot] = {}
+        self._asked = 0
+        self._failed: GitleaseError | None = None
 
     def adopt(self, head: Snapshot) -> None:
         """Take a head that was pushed or fetched as the newest one, if it is."""
@@ -70,8 +73,20 @@ class SharedStore:
     def fetch(self, layer: str, there: str = "") -> Snapshot:
         if (head := self._young(layer)) is not None:
             return head
+        asked = self._asked
         with self._asking:  # whoever waited for another's question has its answer
-            head = self._young(layer) or self.inner.fetch(layer, there)
+            return self._young(layer) or self._ask(layer, there, asked)
+
+    def _ask(self, layer: str, there: str, asked: int) -> Snapshot:
+        if self._failed is not None and self._asked != asked:
+            raise copy.copy(self._failed)
+        try:
+            head, self._failed = self.inner.fetch(layer, there), None
+        except GitleaseError as error:
+            self._failed = error
+            raise
+        finally:
+            self._asked += 1
         self.adopt(head)
         return head
 
@@ -80,10 +95,9 @@ class SharedStore:
         there, known = self.inner.peek([layer]).get(layer, ""), self.newest(layer)
         if known is not None and there == known.version:
             return known
+        asked = self._asked
         with self._asking:
-            head = self.inner.fetch(layer, there)
-        self.adopt(head)
-        return head
+            return self._ask(layer, there, asked)
 
     def _young(self, layer: str) -> Snapshot | None:
         head = self.newest(layer)
@@ -113,7 +127,10 @@ class SharedStore:
         return self.inner.append_only(prepared)
 
     def swap(self, prepared: Prepared) -> Swapped:
-        return self.inner.swap(prepared)
+        swapped = self.inner.swap(prepared)
+        for head in swapped.heads.values():
+            self.adopt(head)
+        return swapped
 
     def pending(self, layer: str) -> Iterable[Pending]:
         return ()
@@ -143,8 +160,8 @@ class SharedStore:
 class JoinedSteps:
     """Carries out the steps of one request through a joiner.
 
-    ``key``: its first operation has this id in the ledger, so that a request which is sent again
-    is known, whoever has forgotten it meanwhile.
+    ``key``: the first operation that lands has this id in the ledger, so that a request which is
+    sent again is known, whoever has forgotten it meanwhile. A place in line does not count.
     """
 
     def __init__(self, joiner: Joiner, actor: Actor, key: str | None = None) -> None:
@@ -152,7 +169,7 @@ class JoinedSteps:
 
     def __call__(self, operations: Sequence[Operation], *, together: bool, what: str) -> Step:
         asked = list(operations)
-        key, self._key = self._key, None  # of the first step alone
+        key = None if isinstance(asked[0], TakeTicket | LeaveTicket) else self._key
         if key is not None:
             asked[0] = replace(asked[0], id=key)
         answer = self._joiner.ask(self._actor, asked, together=together, what=what)
@@ -163,7 +180,11 @@ class JoinedSteps:
                 f"whether {what} reached the remote cannot be known: it did not answer in time",
                 hints=("ask again with the same key",),
             ) from None
-        return step if key is None else _under(step, key, operations[0].id)
+        if key is None:
+            return step
+        if step.applied.changed:
+            self._key = None
+        return _under(step, key, operations[0].id)
 
 
 def _under(step: Step, key: str, own: str) -> Step:

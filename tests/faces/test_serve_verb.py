@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -157,6 +157,8 @@ def test_a_damaged_file_is_named_and_no_traceback(clone: Path) -> None:
         ("--port 65536", "65536 is no port"),
         ("--port http", "http is no port"),
         ("--host ''", "'' is no host"),
+        ("--allow-host 'a b'", "'a b' is no host"),
+        ("token list --allow-host a", "--allow-host does not go with token list"),
         ("--host 'a b'", "'a b' is no host"),
         ("--host http://x/", "http://x/ is no host"),
         ("--repo web", "web is not NAME=DIR"),
@@ -185,8 +187,10 @@ def served(monkeypatch: pytest.MonkeyPatch) -> list[tuple[dict[str, str], str, i
     """What a gateway is started with, in place of one."""
     calls: list[tuple[dict[str, str], str, int, str]] = []
 
-    def serve(repositories: Mapping[str, str], host: str, port: int, prog: str) -> int:
-        calls.append((dict(repositories), host, port, prog))
+    def serve(
+        repositories: Mapping[str, str], host: str, port: int, prog: str, names: Sequence[str]
+    ) -> int:
+        calls.append((dict(repositories), host, port, " ".join([prog, *names])))
         return 3
 
     stand_in = SimpleNamespace(serve=serve)
@@ -218,6 +222,11 @@ def test_several_clones_are_served_by_their_names(
         "_o-1": str(tmp_path / "old.git"),
     }
     assert call[2] == 9000
+
+
+def test_it_answers_to_the_names_that_it_is_given(clone: Path, served: Served) -> None:
+    say("--allow-host", "leases.example.com", "--allow-host", "leases")
+    assert served[0][3] == "gitlease leases.example.com leases"
 
 
 def test_a_gateway_that_nobody_may_use_says_how_to_let_somebody_in(

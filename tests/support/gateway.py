@@ -15,6 +15,7 @@ import httpx
 import uvicorn
 
 from gitlease.faces.http.app import GatewayApp, application, gateway_app
+from gitlease.faces.http.serving import hosts_of, server_of
 from gitlease.gateway.tokens import SCOPES
 from gitlease.wiring.gateway.gateway import open_gateway
 from gitlease.wiring.gateway.tokens import open_tokens
@@ -74,19 +75,10 @@ def free_port() -> int:
 def serving(folder: Path) -> Iterator[Served]:
     """Serve a clone on a port of its own, until the block ends."""
     tokens = open_tokens(str(folder))
-    made = gateway_app(
-        open_gateway(str(folder)), tokens.holder_of, hosts=frozenset({"127.0.0.1", "localhost"})
-    )
+    made = gateway_app(open_gateway(str(folder)), tokens.holder_of, hosts=hosts_of("127.0.0.1"))
     port = free_port()
-    config = uvicorn.Config(
-        application({"": made}),
-        host="127.0.0.1",
-        port=port,
-        log_level="error",
-        access_log=False,
-        timeout_graceful_shutdown=5,
-    )
-    server = uvicorn.Server(config)
+    server = server_of(application({"": made}), "127.0.0.1", port)
+    server.config.timeout_graceful_shutdown = 5
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     end = time.monotonic() + LONG

@@ -8,6 +8,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
+from ipaddress import ip_address
 from typing import Any, Protocol
 
 from gitlease.core.errors import GitleaseError
@@ -60,11 +61,35 @@ class Caller:
     scopes: frozenset[str]
 
 
+@dataclass(frozen=True, slots=True)
+class AllowedHosts:
+    """What requests may be addressed to: names, and with ``addresses`` every IP address."""
+
+    names: frozenset[str]
+    addresses: bool = False
+
+    def has(self, name: str) -> bool:
+        """Whether a gateway answers for a host."""
+        if name in self.names:
+            return True
+        try:
+            return self.addresses and bool(ip_address(name))
+        except ValueError:
+            return False
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine gets there."""
+    try:
+        return ip_address(host.partition("%")[0]).is_loopback
+    except ValueError:
+        return host.lower().rstrip(".") == "localhost"
+
+
 class Access:
     """Lets callers in by their tokens, each at a rate."""
 
-    def __init__(self, keys: Keys, *, hosts: frozenset[str] | None) -> None:
-        """``hosts`` are the names that requests may be addressed to; None: any."""
+    def __init__(self, keys: Keys, *, hosts: AllowedHosts) -> None:
         self._keys, self._hosts = keys, hosts
         self._buckets: dict[str, tuple[float, float]] = {}
         self._lock = threading.Lock()
@@ -83,6 +108,7 @@ class Access:
             )
         known = self._known(secret)
         if known is None:
+            self._count("")  # all that guess share one
             raise Refused(
                 401,
                 "unauthorized",
@@ -111,9 +137,12 @@ class Access:
         """Refused where a page of another site has a browser ask, or leads a name here."""
         host = headers.get("host", "")
         name = host.rpartition(":")[0] if _has_port(host) else host
-        if self._hosts is not None and name.lower().strip("[]") not in self._hosts:
+        if not self._hosts.has(name.lower().strip("[]").removesuffix(".")):
             raise Refused(
-                421, "wrong_host", "this gateway does not answer for the host that was asked"
+                421,
+                "wrong_host",
+                "this gateway does not answer for the host that was asked",
+                "gitlease serve --allow-host NAME, where the gateway runs",
             )
         origin = headers.get("origin")
         if origin is not None and origin.partition("://")[2] != host:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
 import anyio
 from starlette.applications import Starlette
@@ -24,7 +24,7 @@ from gitlease.faces.http import (
     openintent_events,
     spor,
 )
-from gitlease.faces.http.access import Access, Keys, Refused
+from gitlease.faces.http.access import Access, AllowedHosts, Keys, Refused
 from gitlease.faces.http.asking import Door, Verb, problem
 from gitlease.faces.http.fields import RequestField
 from gitlease.gateway.following import Follower
@@ -121,10 +121,8 @@ class GatewayApp:
             *openintent.routes(self.door),
             *openintent_events.routes(stream),
             Route("/v1/events", stream),
-            Route("/openapi.json", self._plain(self._openapi)),
-            Route("/healthz", self._plain(self._healthz)),
-            Route("/readyz", self._plain(self._readyz)),
-            Route("/metrics", self._plain(self._metrics)),
+            Route("/metrics", self.plain(self._metrics)),
+            *about([self]),
         ]
 
     def end_streams(self) -> None:
@@ -132,7 +130,7 @@ class GatewayApp:
         self._closing.set()
         self.follower.close()
 
-    def _plain(self, answer: Plain) -> Plain:
+    def plain(self, answer: Plain) -> Plain:
         """An answer that needs no token, to whoever asks for the right host."""
 
         async def checked(request: Request) -> Response:
@@ -144,24 +142,38 @@ class GatewayApp:
 
         return checked
 
-    async def _openapi(self, _request: Request) -> Response:
-        return JSONResponse(openapi.document(shown for shown, _, _ in ENDPOINTS))
-
-    async def _healthz(self, _request: Request) -> Response:
-        return PlainTextResponse("ok\n")
-
-    async def _readyz(self, _request: Request) -> Response:
+    async def is_ready(self) -> bool:
         """Whether the remote answers."""
         try:
             store, layer = self.gateway.store, self.gateway.layer
             await anyio.to_thread.run_sync(lambda: store.fetch(layer))
         except GitleaseError:
-            return PlainTextResponse("the remote cannot be reached\n", status_code=503)
-        return PlainTextResponse("ok\n")
+            return False
+        return True
 
     async def _metrics(self, _request: Request) -> Response:
         text = metrics.text(self.door.counted, self.gateway)
         return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
+
+
+def about(apps: Sequence[GatewayApp], below: Sequence[str] = ("",)) -> list[BaseRoute]:
+    """What is told of gateways without a token; ``below`` are their paths."""
+
+    async def document(request: Request) -> Response:
+        root = request.scope.get("root_path", "")
+        shown = (shown for shown, _, _ in ENDPOINTS)
+        return JSONResponse(openapi.document(shown, [root + path for path in below]))
+
+    async def healthz(_request: Request) -> Response:
+        return PlainTextResponse("ok\n")
+
+    async def readyz(_request: Request) -> Response:
+        if all([await app.is_ready() for app in apps]):
+            return PlainTextResponse("ok\n")
+        return PlainTextResponse("the remote cannot be reached\n", status_code=503)
+
+    told = {"/openapi.json": document, "/healthz": healthz, "/readyz": readyz}
+    return [Route(path, apps[0].plain(answer)) for path, answer in told.items()]
 
 
 def application(apps: Mapping[str, GatewayApp]) -> Starlette:
@@ -171,7 +183,10 @@ def application(apps: Mapping[str, GatewayApp]) -> Starlette:
         for name, app in apps.items()
         if name
     ]
-    routes += [route for name, app in apps.items() if not name for route in app.routes()]
+    if "" in apps:
+        routes += apps[""].routes()
+    else:
+        routes += about(list(apps.values()), [f"/repos/{name}" for name in apps])
 
     @contextlib.asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
@@ -191,7 +206,7 @@ def application(apps: Mapping[str, GatewayApp]) -> Starlette:
     return made
 
 
-def gateway_app(gateway: Gateway, keys: Keys, *, hosts: frozenset[str] | None) -> GatewayApp:
+def gateway_app(gateway: Gateway, keys: Keys, *, hosts: AllowedHosts) -> GatewayApp:
     """The application of one gateway, for callers with tokens and requests to these hosts."""
     follower = Follower(gateway.store, gateway.layer)
     gateway.on_head = follower.heard

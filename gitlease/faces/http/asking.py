@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import threading
@@ -19,6 +20,7 @@ from starlette.responses import JSONResponse, Response
 from gitlease.core.errors import GitleaseError, UsageError, check_text
 from gitlease.core.frozen import dataclass
 from gitlease.core.lease import State
+from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import parse_resource
 from gitlease.faces import wire
 from gitlease.faces.codes import http_of
@@ -47,6 +49,12 @@ class Asked:
     values: Mapping[str, Any]
     headers: Mapping[str, str]
     key: str | None
+    gone: threading.Event
+
+    def go_on_waiting(self, _held: GitleaseError) -> None:
+        """Raise ClientDisconnect where nobody waits for the answer any more."""
+        if self.gone.is_set():
+            raise ClientDisconnect
 
     @property
     def session(self) -> str | None:
@@ -168,7 +176,7 @@ class Door:
         self, request: Request, verb: Verb, fields: Mapping[str, RequestField], scope: str
     ) -> Answered:
         caller = self.access.caller(request.headers, scope)
-        query = request.method in ("GET", "DELETE")
+        query = request.method in ("GET", "HEAD", "DELETE")
         data = dict(request.query_params) if query else await body_of(request)
         what = "the query" if query else "the body"
         said = request.headers.get("idempotency-key") if scope == "write" else None
@@ -180,20 +188,31 @@ class Door:
             raise UsageError(f"{what} has half of a letter, a lone surrogate") from None
         about = [request.headers.get(x) for x in (SESSION_HEADER, "if-match", "if-none-match")]
         identity = json.dumps([request.method, request.url.path, data, about], sort_keys=True)
-        threads = self.threads
+        threads, gone, watch = self.threads, threading.Event(), None
         if isinstance(data, dict) and data.get("wait") is not None:
             threads = self._waits  # so that those who wait keep nobody from a renewal
             if threads.available_tokens < 1:
                 told = f"{WAITS} wait here already: listen at /v1/events, or ask again"
                 raise Refused(503, "busy", told, headers={"Retry-After": "5"})
+            watch = asyncio.create_task(_notice_leaving(request, gone))
 
         def act() -> Answered:
             values = read_fields(data, fields, what=what)
-            return verb(Asked(self.gateway, caller, resource, values, request.headers, key))
+            return verb(Asked(self.gateway, caller, resource, values, request.headers, key, gone))
 
-        return await anyio.to_thread.run_sync(
-            lambda: self._answers.once(key, identity, act), limiter=threads
-        )
+        try:
+            return await anyio.to_thread.run_sync(
+                lambda: self._answers.once(key, identity, act), limiter=threads
+            )
+        finally:
+            if watch is not None:
+                watch.cancel()
+
+
+async def _notice_leaving(request: Request, gone: threading.Event) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        continue
+    gone.set()
 
 
 async def body_of(request: Request) -> Any:
@@ -218,7 +237,7 @@ def operation_id(holder: str, key: str) -> str:
     """The id of the operation of a request: of this holder's alone, whatever the key is."""
     if not 1 <= len(key) <= 255:
         raise UsageError("an Idempotency-Key has 1 to 255 characters")
-    return hashlib.sha256(f"{holder}\0{key}".encode()).hexdigest()[:20]
+    return hashlib.sha256(f"{fold(holder)}\0{key}".encode()).hexdigest()[:20]
 
 
 def failed(error: GitleaseError) -> Response:

@@ -4,40 +4,70 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 
 import anyio
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from gitlease.core.errors import GitleaseError, UsageError
 from gitlease.core.instant import rfc3339
 from gitlease.faces import wire
 from gitlease.faces.http.access import Access, Refused
 from gitlease.faces.http.asking import failed, problem
-from gitlease.gateway.following import LAPSED, Follower, Told
+from gitlease.gateway.following import GAP, LAPSED, Follower, Told
 
 LOOK = 0.5  # seconds between two looks whether the token is good, and the gateway goes on
 SILENT = 15.0  # seconds after which a line is sent that says nothing, so that proxies stay
+MOST_STREAMS = 32  # of one token
 MOST_WAITING = 10_000  # events that a slow listener may be behind: then it has to come again
+
+
+class EventStream(StreamingResponse):
+    """Lines until their listener goes; ``end`` is called then, whether or not any was sent."""
+
+    def __init__(self, lines: AsyncIterator[str], end: Callable[[], None]) -> None:
+        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        super().__init__(lines, media_type="text/event-stream", headers=headers)
+        self._end = end
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._end()
 
 
 def stream(follower: Follower, access: Access, closing: asyncio.Event) -> Callable[..., object]:
     """The endpoint of the stream; it ends when ``closing`` is set."""
+    listening = Counter[str]()
 
     async def answer(request: Request) -> Response:
         try:
-            access.caller(request.headers, "read")
+            token = access.caller(request.headers, "read").token_id
             after = _last_seen(request.headers.get("last-event-id"))
-            events, leave = await _listen(follower, after)
+            if listening[token] >= MOST_STREAMS:
+                told = f"{MOST_STREAMS} streams of this token are open: close one of them"
+                raise Refused(429, "too_many_requests", told)
+            listening[token] += 1
+            try:
+                events, leave = await _listen(follower, after)
+            except BaseException:
+                listening[token] -= 1
+                raise
         except Refused as refused:
             return problem(refused.status, refused.document, refused.headers)
         except GitleaseError as error:
             return failed(error)
-        return StreamingResponse(
-            _lines(events, leave, closing, lambda: access.still_known(request.headers)),
-            media_type="text/event-stream",
-            headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
+
+        def end() -> None:
+            listening[token] -= 1
+            leave()
+
+        return EventStream(
+            _lines(events, closing, lambda: access.still_known(request.headers)), end
         )
 
     return answer
@@ -72,29 +102,23 @@ async def _listen(
 
 
 async def _lines(
-    events: asyncio.Queue[Told | None],
-    leave: Callable[[], None],
-    closing: asyncio.Event,
-    may_listen: Callable[[], bool],
+    events: asyncio.Queue[Told | None], closing: asyncio.Event, may_listen: Callable[[], bool]
 ) -> AsyncIterator[str]:
     silent = 0.0
-    try:
-        yield "retry: 2000\n: listening\n\n"
-        while not closing.is_set() and may_listen():
-            one: Told | None = None
-            with anyio.move_on_after(LOOK) as waited:
-                one = await events.get()
-            if waited.cancelled_caught:
-                silent += LOOK
-                if silent >= SILENT:
-                    silent = 0.0
-                    yield ": still here\n\n"
-                continue
-            if one is None:
-                return  # too slow: it comes again, and goes on where it was
-            yield _event(one)
-    finally:
-        leave()
+    yield "retry: 2000\n: listening\n\n"
+    while not closing.is_set() and may_listen():
+        one: Told | None = None
+        with anyio.move_on_after(LOOK) as waited:
+            one = await events.get()
+        if waited.cancelled_caught:
+            silent += LOOK
+            if silent >= SILENT:
+                silent = 0.0
+                yield ": still here\n\n"
+            continue
+        if one is None:
+            return  # too slow: it comes again, and goes on where it was
+        yield _event(one)
 
 
 def _event(told: Told) -> str:
@@ -111,7 +135,8 @@ def _event(told: Told) -> str:
         }
         return f"event: {LAPSED}\ndata: {json.dumps(data)}\n\n"
     if told.event is None or told.number is None:
-        return ""
+        data = {"kind": GAP, "at": rfc3339(told.at)}
+        return f"event: {GAP}\ndata: {json.dumps(data)}\n\n"
     revision, n = told.number
     data = wire.event(told.event)
     return f"event: {told.event.kind}\nid: {revision}-{n}\ndata: {json.dumps(data)}\n\n"

@@ -57,7 +57,7 @@ def _claimed(asked: Asked, resources: Sequence[Resource], *, new: bool) -> Answe
     if options.takeover and not options.reason:
         raise UsageError("a takeover needs a reason")
     try:
-        answer = claim.claim(session, resources, options, wait=wait)
+        answer = claim.claim(session, resources, options, wait=wait, on_wait=asked.go_on_waiting)
     except AppliedBefore as before:
         answer = _as_before(asked, session, resources, before)
     status = 201 if answer.status in ("claimed", "taken_over") else 200

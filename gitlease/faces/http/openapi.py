@@ -70,8 +70,8 @@ _ANSWER = {
 }
 
 
-def document(operations: Iterable[ApiOperation]) -> dict[str, Any]:
-    """The OpenAPI 3.1 document."""
+def document(operations: Iterable[ApiOperation], bases: Iterable[str]) -> dict[str, Any]:
+    """The OpenAPI 3.1 document of an API that is served below these paths."""
     paths: dict[str, dict[str, Any]] = {}
     for operation in operations:
         paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation)
@@ -82,6 +82,7 @@ def document(operations: Iterable[ApiOperation]) -> dict[str, Any]:
             "version": __version__,
             "description": "Leases for a repository. The holder is whoever the token says.",
         },
+        "servers": [{"url": base or "/"} for base in bases],
         "security": [{"bearer": []}, {"basic": []}, {"key": []}],
         "paths": paths,
         "components": {

@@ -82,23 +82,24 @@ def routes(door: Door) -> list[BaseRoute]:
             door.access.check_address(request.headers)
         except Refused as error:
             return refused(error)
-        return JSONResponse(DISCOVERY)
+        return JSONResponse(_discovery(request.scope.get("root_path", "")))
 
     return [*found, Route("/.well-known/openintent.json", discover)]
 
 
-DISCOVERY = {
-    "protocol": "OpenIntent Coordination Protocol",
-    "version": "0.17.0",
-    "implementation": f"gitlease {__version__}",
-    "rfcUrls": ["/rfc/0003"],
-    "capabilities": ["intents", "leasing", "subscriptions"],
-    "endpoints": {
-        "intents": "/api/v1/intents",
-        "leases": "/api/v1/intents/{id}/leases",
-        "events": "/api/v1/intents/{id}/subscribe",
-    },
-}
+def _discovery(root: str) -> dict[str, Any]:
+    return {
+        "protocol": "OpenIntent Coordination Protocol",
+        "version": "0.17.0",
+        "implementation": f"gitlease {__version__}",
+        "rfcUrls": ["/rfc/0003"],
+        "capabilities": ["intents", "leasing", "subscriptions"],
+        "endpoints": {
+            "intents": f"{root}/api/v1/intents",
+            "leases": f"{root}/api/v1/intents/{{id}}/leases",
+            "events": f"{root}/api/v1/intents/{{id}}/subscribe",
+        },
+    }
 
 
 # --- intents ------------------------------------------------------------------------------------

@@ -31,14 +31,11 @@ def routes(own: Callable[..., Any]) -> list[BaseRoute]:
 
     async def answer(request: Request) -> Response:
         response: Response = await own(request)
-        if not isinstance(response, StreamingResponse):
-            return response
-        intent = request.path_params.get("intent")
-        return StreamingResponse(
-            _translated(response.body_iterator, None if intent is None else fold(intent)),
-            media_type="text/event-stream",
-            headers={x: response.headers[x] for x in ("cache-control", "x-accel-buffering")},
-        )
+        if isinstance(response, StreamingResponse):
+            intent = request.path_params.get("intent")
+            wanted = None if intent is None else fold(intent)
+            response.body_iterator = _translated(response.body_iterator, wanted)
+        return response
 
     paths = ("/{what}/{id}/subscribe", "/subscribe/{what}/{id}")
     names = (("agents", "agent"), ("intents", "intent"))

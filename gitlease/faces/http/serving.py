@@ -2,46 +2,115 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
+import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import FrameType
 
 import uvicorn
+from starlette.applications import Starlette
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from gitlease.faces.http.access import AllowedHosts, is_loopback
 from gitlease.faces.http.app import application, gateway_app
 from gitlease.wiring.gateway.gateway import open_gateway
 from gitlease.wiring.gateway.tokens import open_tokens
 
-LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 DRAIN = 30  # seconds in which what was asked is answered, once it is to stop
+HEAD_SECONDS = 10.0  # in which the head of a request must have come
+MOST_CONNECTIONS = 800  # of which each is a file: 1,024 is what a process usually may have
 
 
-def serve(repositories: Mapping[str, str], host: str, port: int, prog: str) -> int:
-    """Serve clones until a signal ends it: names with their folders, ``""`` is at the root.
+def hosts_of(host: str, names: Sequence[str] = ()) -> AllowedHosts:
+    """What requests to a gateway that listens at ``host`` may be addressed to.
 
-    Raises what opening a clone may.
+    An address is no name that another could lead here, so beyond loopback every one will do.
     """
-    hosts = LOOPBACK if host in LOOPBACK else None
-    apps = {
-        name: gateway_app(open_gateway(folder), open_tokens(folder).holder_of, hosts=hosts)
-        for name, folder in repositories.items()
-    }
+    own = {"localhost", "127.0.0.1", "::1", host.lower(), *(x.lower() for x in names)}
+    if is_loopback(host):
+        return AllowedHosts(frozenset(own))
+    return AllowedHosts(frozenset({*own, socket.gethostname().lower()}), addresses=True)
+
+
+def server_of(made: Starlette, host: str, port: int) -> uvicorn.Server:
+    """The server of an application, with its limits."""
     config = uvicorn.Config(
-        application(apps),
+        made,
         host=host,
         port=port,
+        http=PatientProtocol,
         log_level="warning",
         access_log=False,
         server_header=False,
         timeout_graceful_shutdown=DRAIN,
+        limit_concurrency=MOST_CONNECTIONS,
         h11_max_incomplete_event_size=32 * 1024,
     )
+    return uvicorn.Server(config)
+
+
+class PatientProtocol(H11Protocol):
+    """HTTP on a connection that is closed where the head of a request does not come in time."""
+
+    _late: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._expect_head()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self._has_no_request():
+            self._expect_head()
+        else:
+            self._expect_nothing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._expect_nothing()
+        super().connection_lost(exc)
+
+    def _has_no_request(self) -> bool:
+        return self.cycle is None or self.cycle.response_complete
+
+    def _expect_head(self) -> None:
+        if self._late is None:
+            self._late = self.loop.call_later(HEAD_SECONDS, self._give_up)
+
+    def _expect_nothing(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
+
+    def _give_up(self) -> None:
+        self._late = None
+        if self._has_no_request():
+            self.transport.close()
+
+
+def serve(
+    repositories: Mapping[str, str],
+    host: str,
+    port: int,
+    prog: str,
+    *,
+    names: Sequence[str] = (),
+) -> int:
+    """Serve clones until a signal ends it: names with their folders, ``""`` is at the root.
+
+    ``names`` are those that requests may be addressed to besides. Raises what opening a clone may.
+    """
+    hosts = hosts_of(host, names)
+    apps = {
+        name: gateway_app(open_gateway(folder), open_tokens(folder).holder_of, hosts=hosts)
+        for name, folder in repositories.items()
+    }
+    server = server_of(application(apps), host, port)
     shown = f"[{host}]" if ":" in host else host
     for name in repositories:
         path = f"/repos/{name}" if name else ""
         print(f"{prog}: serving http://{shown}:{port}{path}/v1", file=sys.stderr, flush=True)
-    server = uvicorn.Server(config)
     end = server.handle_exit
 
     def end_in_order(number: int, frame: FrameType | None) -> None:

@@ -15,9 +15,10 @@ from gitlease.core.view import Lease
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayEvent:
-    """Something that happened: ``kind`` as the audit trail has it, or ``lapsed``.
+    """Something that happened: ``kind`` as the audit trail has it, ``lapsed``, or ``gap``.
 
-    ``id`` is what ``events(after=…)`` goes on after; a lapse has none.
+    ``id`` is what ``events(after=…)`` goes on after; a lapse has none. After a gap events are
+    missing that the gateway could not find any more: read the leases anew.
     """
 
     kind: str

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import http.client
 import json
 import os
 import ssl
-from collections.abc import Callable, Generator, Iterable, Mapping
+import threading
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mapping
+from socket import SHUT_RDWR
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
-from gitlease.core.errors import Unavailable, UnknownOutcome, UsageError
+from gitlease.core.errors import GitleaseError, Unavailable, UnknownOutcome, UsageError
 from gitlease.core.resources.resource import WHOLE
 from gitlease.core.view import Lease
 from gitlease.faces.library.answered import (
@@ -169,8 +172,14 @@ class Connection:
 
         It ends when the gateway closes: go on after the last id then.
         """
+        yield from self._events(after, lambda _connection: None)
+
+    def _events(
+        self, after: str | None, opened: Callable[[http.client.HTTPConnection], None]
+    ) -> Generator[GatewayEvent, None, None]:
         headers = {"Last-Event-ID": after} if after else {}
         connection = self._open()
+        opened(connection)
         try:
             answer = self._sent(connection, "GET", "/v1/events", None, headers)
             if answer.status != 200:
@@ -297,6 +306,34 @@ class AsyncConnection:
     claim_next = _Awaited(Connection.claim_next)
     held_paths = _Awaited(Connection.held_paths)
 
+    async def events(self, *, after: str | None = None) -> AsyncGenerator[GatewayEvent, None]:
+        """What happens, as it happens, like ``Connection.events``."""
+        loop, opened = asyncio.get_running_loop(), list[http.client.HTTPConnection]()
+        told: asyncio.Queue[GatewayEvent | GitleaseError | None] = asyncio.Queue()
+
+        def tell(one: GatewayEvent | GitleaseError | None) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(told.put_nowait, one)
+
+        def read() -> None:
+            try:
+                for event in self.connection._events(after, opened.append):
+                    tell(event)
+                tell(None)
+            except GitleaseError as error:
+                tell(error)
+
+        threading.Thread(target=read, daemon=True).start()
+        try:
+            while (one := await told.get()) is not None:
+                if isinstance(one, GitleaseError):
+                    raise one
+                yield one
+        finally:
+            for socket in [x.sock for x in opened if x.sock is not None]:
+                with contextlib.suppress(OSError):  # which ends the thread that reads it
+                    socket.shutdown(SHUT_RDWR)
+
 
 def connect(url: str, *, token: str, session: str | None = None) -> Connection:
     """The leases behind a gateway, for one run of the token's holder. Asks nobody yet.
@@ -327,10 +364,11 @@ def _given(**values: Any) -> dict[str, Any]:
 
 def _read(answer: http.client.HTTPResponse) -> dict[str, Any]:
     """The document of an answer. Raises Unavailable for anything else."""
-    if (answer.length or 0) > LARGEST:
-        raise Unavailable(f"the gateway's answer is larger than {LARGEST // 1024**2} MiB")
     with answer:
-        data = answer.read()  # all of it, or IncompleteRead
+        whole = answer.length is not None and answer.length <= LARGEST
+        data = answer.read() if whole else answer.read(LARGEST + 1)  # or IncompleteRead
+    if len(data) > LARGEST:
+        raise Unavailable(f"the gateway's answer is larger than {LARGEST // 1024**2} MiB")
     try:
         found = json.loads(data) if data else {}
     except (ValueError, RecursionError):

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from support.gateway import LONG, Served, serving
 from support.remotes import Remote
+from support.running import until
 from support.stubborn import Stubborn
 
 import gitlease
@@ -93,6 +94,24 @@ def test_events_come_as_they_happen(gate: Served) -> None:
     assert (first.kind, first.resource, first.id) == ("claimed", "before", "1-0")
     assert (event.kind, event.resource, event.holder) == ("claimed", "F001", "jo@example.com")
     assert next(kim.events(after=first.id)) == event
+
+
+def test_events_are_awaited_as_well(gate: Served) -> None:
+    async def hear() -> list[str]:
+        leases = gitlease.connect_async(gate.url, token=gate.secret("jo"))
+        await leases.claim("F001")
+        events, heard = leases.events(after="0-0"), list[str]()
+        async for event in events:
+            heard.append(str(event.resource))
+            if len(heard) == 1:
+                await leases.claim("F002")
+            else:
+                break
+        await events.aclose()
+        return heard
+
+    assert asyncio.run(hear()) == ["F001", "F002"]
+    until(lambda: not gate.app.follower._listeners, "nobody listens any more")
 
 
 def test_an_answer_that_is_lost_is_asked_for_again(gate: Served) -> None:

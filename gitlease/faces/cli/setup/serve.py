@@ -69,7 +69,8 @@ or in X-API-Key. --scopes read lets it look and change nothing. revoke ends it a
 that is running as well.
 
 HTTP is not encrypted: the gateway listens on this machine alone unless --host says otherwise, and
-then something that speaks TLS belongs in front of it.""",
+then something that speaks TLS belongs in front of it. It answers to localhost, to --host and, where
+others get there, to every address; --allow-host has the names by which they reach it.""",
     examples=(
         "gitlease serve token add ada@example.com --name dashboard --scopes read --expires 90d",
         "gitlease serve token list",
@@ -101,6 +102,14 @@ then something that speaks TLS belongs in front of it.""",
 @option("--host", metavar="H", type=read_host, help=f"Where to listen (default: {HOST}).")
 @option("--port", metavar="P", type=read_port, help=f"On which port (default: {PORT}).")
 @option(
+    "--allow-host",
+    "names",
+    metavar="NAME",
+    multiple=True,
+    type=read_host,
+    help="Answer requests to this name too, as from a proxy in front; may be repeated.",
+)
+@option(
     "--repo",
     metavar="NAME=DIR",
     multiple=True,
@@ -118,17 +127,19 @@ def serve_verb(
     expires: int | None,
     host: str | None,
     port: int | None,
+    names: Sequence[str],
     repo: Sequence[str],
 ) -> int | None:
     made: dict[str, Any] = {"--name": name, "--scopes": scopes, "--expires": expires}
     served: dict[str, Any] = {"--host": host, "--port": port, "--repo": repo or None}
+    served["--allow-host"] = names or None
     if part is not None and action is None:
         raise UsageError(f"token needs one of {', '.join(ACTIONS)}")
     wrong = (served if part else {}) | (made if action != "add" else {})
     if odd := [option for option, value in wrong.items() if value is not None]:
         raise UsageError(f"{odd[0]} does not go with {f'token {action}' if part else 'serve'}")
     if part is None or action is None:
-        return _serve(call, host or HOST, port or PORT, repo)
+        return _serve(call, host or HOST, port or PORT, names, repo)
     if (who is None) != (action == "list"):
         needs = {"add": "needs an EMAIL", "list": "takes no more words"}
         raise UsageError(f"token {action} {needs.get(action, 'needs an ID or a NAME')}")
@@ -141,7 +152,7 @@ def serve_verb(
     return None
 
 
-def _serve(call: Call, host: str, port: int, repo: Sequence[str]) -> int:
+def _serve(call: Call, host: str, port: int, names: Sequence[str], repo: Sequence[str]) -> int:
     from importlib.util import find_spec
 
     elsewhere = {"--layer": call.layer, "--local": call.local, "--remote": call.remote}
@@ -150,7 +161,9 @@ def _serve(call: Call, host: str, port: int, repo: Sequence[str]) -> int:
     found = _repositories(call, repo)
     if missing := [name for name in NEEDED if find_spec(name) is None]:
         raise Invalid(f"serve needs {' and '.join(missing)}, not installed here", hints=(EXTRA,))
-    if not _is_loopback(host):
+    from gitlease.faces.http.access import is_loopback
+
+    if not is_loopback(host):
         output.warn(
             [
                 f"HTTP is not encrypted: whoever is between {host} and a client can read its "
@@ -159,7 +172,7 @@ def _serve(call: Call, host: str, port: int, repo: Sequence[str]) -> int:
         )
     from gitlease.faces.http.serving import serve
 
-    return serve(found, host, port, call.prog)
+    return serve(found, host, port, call.prog, names=names)
 
 
 def _repositories(call: Call, repo: Sequence[str]) -> dict[str, str]:
@@ -193,15 +206,6 @@ def _folders(call: Call, repo: Sequence[str]) -> dict[str, str]:
             raise UsageError(f"--repo has {name} twice")
         folders[name] = os.path.abspath(os.path.join(here, folder))
     return folders
-
-
-def _is_loopback(host: str) -> bool:
-    from ipaddress import ip_address
-
-    try:
-        return ip_address(host.partition("%")[0]).is_loopback
-    except ValueError:
-        return host.lower().rstrip(".") == "localhost"
 
 
 def _add(

@@ -1,0 +1,205 @@
+"""What a gateway bears: for whom it answers, how long it waits, how much one may use."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+from starlette.testclient import TestClient
+from support.gateway import LONG, Served, serving
+from support.ledgers import tip
+from support.remotes import Remote
+from support.running import until
+
+import gitlease
+from gitlease.faces.http import access, events
+from gitlease.faces.http import serving as server
+from gitlease.faces.http.app import application, gateway_app
+from gitlease.faces.http.serving import hosts_of
+from gitlease.wiring.gateway.gateway import open_gateway
+from gitlease.wiring.gateway.tokens import open_tokens
+
+
+@pytest.fixture
+def clone(path_remote: Remote, clones: Callable[..., list[Path]], monkeypatch: Any) -> Path:
+    for name, value in path_remote.env.items():
+        monkeypatch.setenv(name, value)
+    return clones(1)[0]
+
+
+@pytest.fixture
+def gate(clone: Path) -> Iterator[Served]:
+    with serving(clone) as served:
+        yield served
+
+
+@pytest.mark.parametrize(
+    ("listens", "names", "asked", "answers"),
+    [
+        ("127.0.0.1", (), "127.0.0.1:8470", True),
+        ("127.0.0.1", (), "LOCALHOST", True),
+        ("127.0.0.1", (), "localhost.", True),
+        ("127.0.0.1", (), "[::1]:8470", True),
+        ("127.0.0.1", (), "evil.example.com", False),
+        ("127.0.0.1", (), "10.0.0.7", False),
+        ("127.0.0.1", (), "", False),
+        ("127.0.0.1", ("Leases.example.com",), "leases.example.com:443", True),
+        ("127.0.0.2", (), "127.0.0.2:8470", True),
+        ("LOCALHOST", (), "localhost:8470", True),
+        ("0.0.0.0", (), "10.0.0.7:8470", True),
+        ("0.0.0.0", (), "[fd00::7]:8470", True),
+        ("0.0.0.0", (), "evil.example.com", False),
+        ("0.0.0.0", ("leases.example.com",), "leases.example.com", True),
+        ("gate.example.com", (), "Gate.example.com:8470", True),
+    ],
+)
+def test_it_answers_for_the_names_that_it_was_given(
+    listens: str, names: tuple[str, ...], asked: str, answers: bool
+) -> None:
+    checked = access.Access(lambda _secret, _now: None, hosts=hosts_of(listens, names))
+    if answers:
+        checked.check_address({"host": asked})
+        return
+    with pytest.raises(access.Refused) as refused:
+        checked.check_address({"host": asked})
+    assert refused.value.status == 421
+    assert "--allow-host NAME" in refused.value.document["hints"][0]
+
+
+def opened(gate: Served, text: bytes) -> socket.socket:
+    """A connection on which this much was sent."""
+    at = urlsplit(gate.url)
+    found = socket.create_connection((str(at.hostname), at.port or 0), timeout=LONG)
+    found.sendall(text)
+    return found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b"", b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n", b"GET /healthz HTTP/1.1\r\n\r\nGET /he"],
+)
+def test_who_never_asks_to_the_end_is_hung_up_on(
+    gate: Served, monkeypatch: pytest.MonkeyPatch, text: bytes
+) -> None:
+    monkeypatch.setattr(server, "HEAD_SECONDS", 0.2)
+    with opened(gate, text) as connection:
+        while connection.recv(65_536):
+            pass  # until the other side closes it
+
+
+def test_who_has_asked_is_not_hung_up_on(gate: Served) -> None:
+    gate.ask("jo", "GET", "/v1/leases").raise_for_status()
+    (connection,) = gate.server.server_state.connections
+    assert isinstance(connection, server.PatientProtocol)
+    assert connection._late is None
+    gate.ask("jo", "GET", "/v1/leases").raise_for_status()
+    assert gate.server.server_state.connections == {connection}
+
+
+def test_guesses_share_one_rate_and_take_nobody_elses(
+    gate: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(access, "RATE", 0.0)
+    monkeypatch.setattr(access, "BURST", 3.0)
+    with httpx.Client(base_url=gate.url, trust_env=False) as stranger:
+        found = [
+            stranger.get("/v1/leases", headers={"Authorization": f"Bearer glt_{n}"}).status_code
+            for n in range(5)
+        ]
+    assert found == [401, 401, 401, 429, 429]
+    assert gate.ask("jo", "GET", "/v1/leases").status_code == 200
+
+
+def test_a_token_has_so_many_streams(gate: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(events, "MOST_STREAMS", 1)
+    jo, kim = gate.caller("jo"), gate.caller("kim")
+    with jo.stream("GET", "/v1/events") as first:
+        lines = first.iter_lines()
+        assert next(lines).startswith("retry")
+        again = jo.get("/v1/events")
+        assert (again.status_code, again.json()["code"]) == (429, "too_many_requests")
+        with kim.stream("GET", "/v1/events") as other:
+            assert other.status_code == 200
+
+    def free() -> bool:
+        with jo.stream("GET", "/v1/events") as stream:
+            return bool(stream.status_code == 200)
+
+    until(free, "what was closed counts no more")
+
+
+def test_a_wait_ends_with_its_client(gate: Served) -> None:
+    gate.ask("jo", "PUT", "/v1/leases/F001").raise_for_status()
+    secret, waits = gate.secret("kim"), gate.app.door._waits
+    body = b'{"wait": 60}'
+    head = f"PUT /v1/leases/F001 HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {secret}\r\n"
+    connection = opened(gate, head.encode() + b"Content-Length: 12\r\n\r\n" + body)
+    until(lambda: bool(gate.ask("jo", "GET", "/v1/leases/F001").json()["waiting"]), "it waits")
+    connection.close()
+    until(lambda: waits.borrowed_tokens == 0, "it waits no more")
+    gate.ask("jo", "DELETE", "/v1/leases/F001").raise_for_status()
+    assert gate.ask("jo", "GET", "/v1/leases/F001").json()["waiting"] == []
+
+
+def test_the_key_of_a_claim_that_waited_is_known_to_the_ledger(
+    gate: Served, clone: Path, path_remote: Remote
+) -> None:
+    gate.ask("jo", "PUT", "/v1/leases/F001").raise_for_status()
+    ask = {"json": {"wait": 30}, "headers": {"Idempotency-Key": "once"}}
+    with ThreadPoolExecutor(1) as pool:
+        waits = pool.submit(gate.ask, "kim", "PUT", "/v1/leases/F001", **ask)
+        until(lambda: gate.app.door._waits.borrowed_tokens == 1, "it waits")
+        gate.ask("jo", "DELETE", "/v1/leases/F001").raise_for_status()
+        first = waits.result(LONG)
+    assert first.status_code == 201
+    with serving(clone) as other:  # which has never seen the request
+        other.secrets, before = gate.secrets, tip(path_remote.bare)
+        again = other.ask("kim", "PUT", "/v1/leases/F001", **ask)
+        assert again.json()["lease"]["lease_id"] == first.json()["lease"]["lease_id"]
+        assert (again.status_code, tip(path_remote.bare)) == (201, before)
+
+
+def test_head_has_the_answer_of_get_without_its_body(gate: Served) -> None:
+    jo = gate.caller("jo")
+    assert jo.head("/v1/leases", params={"state": "active"}).status_code == 200
+    assert jo.head("/v1/leases", params={"state": "odd"}).status_code == 400
+
+
+def test_below_a_name_the_documents_have_its_paths(clone: Path) -> None:
+    tokens = open_tokens(str(clone)).holder_of
+    made = {"web": gateway_app(open_gateway(str(clone)), tokens, hosts=hosts_of("testserver"))}
+    with TestClient(application(made)) as client:
+        assert client.get("/healthz").text == client.get("/repos/web/readyz").text == "ok\n"
+        assert client.get("/readyz").status_code == 200
+        servers = [{"url": "/repos/web"}]
+        assert client.get("/openapi.json").json()["servers"] == servers
+        assert client.get("/repos/web/openapi.json").json()["servers"] == servers
+        found = client.get("/repos/web/.well-known/openintent.json").json()["endpoints"]
+        assert found["intents"] == "/repos/web/api/v1/intents"
+        assert client.get("/v1/leases").status_code == 404
+
+
+def test_an_answer_without_a_length_has_an_end_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gitlease.faces.library.connected.LARGEST", 1_000)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def answer() -> None:
+            with listening.accept()[0] as peer, contextlib.suppress(OSError):
+                peer.recv(65_536)
+                peer.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+                while True:  # it never ends
+                    peer.sendall(b"400\r\n" + b" " * 1_024 + b"\r\n")
+
+        thread = threading.Thread(target=answer, daemon=True)
+        thread.start()
+        port = listening.getsockname()[1]
+        with pytest.raises(gitlease.Unavailable, match="larger than"):
+            gitlease.connect(f"http://127.0.0.1:{port}", token="glt_x").list()

@@ -1,0 +1,154 @@
+"""What listeners are told: once, in order, from where they were, and what cannot be told."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from support.clock import ManualClock
+from support.memory import MemoryClone, MemoryRemote, memory_ledger_store
+from support.running import until
+from support.session import ledger_session
+
+from gitlease.core.errors import GitleaseError, Unavailable
+from gitlease.core.lease import Actor
+from gitlease.core.resources.resource import parse_resource
+from gitlease.engine.claim import claim
+from gitlease.gateway import following
+from gitlease.gateway.following import Follower, Told
+from gitlease.gateway.session import SharedStore
+
+JO = Actor("jo@example.com")
+
+
+class Ledger:
+    """A ledger in memory that is changed past a gateway, and the gateway's follower."""
+
+    def __init__(self) -> None:
+        self.clock, self.remote = ManualClock(), MemoryRemote()
+        own = memory_ledger_store(
+            self.remote, clock=self.clock, clone=MemoryClone(), place="origin"
+        )
+        self.jo = ledger_session(own, clock=self.clock, actor=JO)
+        theirs = memory_ledger_store(
+            self.remote, clock=self.clock, clone=MemoryClone(), place="origin"
+        )
+        self.store = SharedStore(theirs, self.clock)
+        self.follower = Follower(self.store, "global")
+
+    def claims(self, *names: str) -> None:
+        for name in names:
+            claim(self.jo, [parse_resource(name)])
+
+    def told(self, after: tuple[int, int]) -> list[str]:
+        """What a listener is told at once that has seen this much."""
+        found: list[Told] = []
+        self.clock.advance(5)  # so that the remote is asked
+        self.follower.listen(found.append, after)()
+        return [_word(x) for x in found]
+
+
+class Turn:
+    """A lock that tells how many have come to it."""
+
+    def __init__(self, lock: threading.Lock) -> None:
+        self._lock, self.waiting = lock, 0
+
+    def __enter__(self) -> None:
+        self.waiting += 1
+        self._lock.acquire()
+
+    def __exit__(self, *raised: object) -> None:
+        self._lock.release()
+
+
+def _word(told: Told) -> str:
+    return told.event.resource or "" if told.event else "gap"
+
+
+@pytest.fixture
+def ledger() -> Ledger:
+    return Ledger()
+
+
+def test_it_goes_on_after_the_last_that_was_seen(ledger: Ledger) -> None:
+    ledger.claims("a", "b", "c")
+    assert ledger.told((0, 0)) == ["a", "b", "c"]
+    assert ledger.told((2, 0)) == ["c"]
+    assert ledger.told((3, 0)) == []
+
+
+def test_what_history_does_not_reach_is_a_gap(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(following, "STEPS", 2)
+    ledger.claims("a", "b", "c", "d")
+    assert ledger.told((1, 0)) == ["gap", "c", "d"]
+    assert ledger.told((2, 0)) == ["c", "d"]
+
+
+def test_too_much_between_two_looks_is_a_gap(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(following, "STEPS", 2)
+    monkeypatch.setattr(following, "EVERY", 3_600.0)
+    ledger.claims("a")
+    found: list[str] = []
+    leave = ledger.follower.listen(lambda x: found.append(_word(x)))
+    for names, told in ((("b", "c", "d"), "gap"), (("e",), "e")):
+        ledger.claims(*names)
+        ledger.follower.heard(ledger.store.follow("global"))
+        until(lambda told=told: told in found, f"{told} was told")  # type: ignore[misc]
+    leave()
+    assert found == ["gap", "e"]
+
+
+def test_history_is_read_once_for_all_that_come_back(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger.claims("a", "b")
+    read, asked = ledger.store.steps, list[str]()
+
+    def steps(before, after, limit):  # type: ignore[no-untyped-def]
+        asked.append(before.version)
+        return read(before, after, limit)
+
+    monkeypatch.setattr(ledger.store, "steps", steps)
+    assert [ledger.told((0, 0)) for _ in range(3)] == [["a", "b"]] * 3
+    assert asked == [""]
+
+
+def test_a_look_that_fails_fails_for_all_who_waited_for_it(ledger: Ledger) -> None:
+    ledger.claims("a")
+    looks, all_here = list[str](), threading.Event()
+
+    def fetch(layer: str, there: str = "") -> None:
+        looks.append(layer)
+        assert all_here.wait(30)
+        raise Unavailable("the remote is away")
+
+    ledger.store.inner.fetch = fetch  # type: ignore[method-assign, assignment]
+    failed: list[str] = []
+
+    def look() -> None:
+        try:
+            ledger.store.fetch("global")
+        except GitleaseError as error:
+            failed.append(error.message)
+
+    first = threading.Thread(target=look)
+    first.start()
+    until(lambda: bool(looks), "it asks")
+    turn = ledger.store._asking = Turn(ledger.store._asking)  # type: ignore[assignment]
+    others = [threading.Thread(target=look) for _ in range(7)]
+    for one in others:
+        one.start()
+    until(lambda: turn.waiting == 7, "they wait for it")
+    all_here.set()
+    for one in (first, *others):
+        one.join(30)
+    assert failed == ["the remote is away"] * 8
+    assert len(looks) == 1
+    with pytest.raises(Unavailable):
+        ledger.store.fetch("global")
+    assert len(looks) == 2, "whoever comes later asks for itself"
