@@ -66,11 +66,10 @@ if TYPE_CHECKING:
     from gitlease.faces.library.answered import GatewayEvent
     from gitlease.faces.library.awaited import AsyncLeases
     from gitlease.faces.library.connected import (
-        AsyncConnection,
         Connection,
         connect,
-        connect_async,
     )
+    from gitlease.faces.library.connected_async import AsyncConnection, connect_async
     from gitlease.faces.library.held import Holding, hold
     from gitlease.faces.library.leases import Leases, PushAnswer, PushRefused, Session
     from gitlease.faces.library.opening import open, open_async, run, session
@@ -103,9 +102,9 @@ _PLACES = {
     "open_async": (_OPENING, "open_async"),
     "AsyncLeases": ("gitlease.faces.library.awaited", "AsyncLeases"),
     "connect": (_CONNECTED, "connect"),
-    "connect_async": (_CONNECTED, "connect_async"),
+    "connect_async": (f"{_CONNECTED}_async", "connect_async"),
     "Connection": (_CONNECTED, "Connection"),
-    "AsyncConnection": (_CONNECTED, "AsyncConnection"),
+    "AsyncConnection": (f"{_CONNECTED}_async", "AsyncConnection"),
     "GatewayEvent": ("gitlease.faces.library.answered", "GatewayEvent"),
     "run": (_OPENING, "run"),
     "RunResult": (_RUNNING, "RunResult"),

@@ -73,7 +73,7 @@ class LedgerSession:
         self.edges, self.inbox = edges, inbox
         self.default_ttl, self.ttl_is_default = default_ttl, ttl_is_default
         self.dice = dice or random.SystemRandom()
-        self.intents = Intents(self.edges)
+        self.intents, self.carry = Intents(self.edges), carry
         self.transaction = Transaction(
             store,
             clock=clock,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from gitlease.core.errors import GitleaseError, LeaseLost
 from gitlease.core.expiry import Moment, holder_has
-from gitlease.core.lease import Actor, Lease, State
+from gitlease.core.lease import Actor, Lease, State, same_person
 from gitlease.core.moves.operations import Operation, Renew, grant_of
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import Resource
@@ -22,9 +22,10 @@ from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.ports import Clock, LedgerStore, Snapshot, TaskFiles
 from gitlease.engine.transaction import fresh_id
 from gitlease.gateway.joining import MOST, Joiner
-from gitlease.gateway.session import JoinedSteps, NoInbox, SharedStore
+from gitlease.gateway.session import JoinedSteps, NoInbox, RequestClock, SharedStore
 
 FRESH = 2 / 3  # of its time that a lease must have left for a renewal to change nothing
+MOST_RENEWALS = 10_000  # that are remembered to go along
 WORTHWHILE = 0.9  # of its time below which a renewal goes along with that of another
 
 
@@ -56,46 +57,68 @@ class Gateway:
         self._renewals = _Renewals()
 
     def session(
-        self, holder: str, session: str | None = None, *, key: str | None = None
+        self,
+        holder: str,
+        session: str | None = None,
+        *,
+        key: str | None = None,
+        check: Callable[[], None] = lambda: None,
     ) -> LedgerSession:
         """The session of a request: of a holder, and of one of its runs.
 
-        ``key`` is the id of its operation, so that a request which is sent again is known.
+        ``key`` is that of its operations, so that a request which is sent again is known; ``check``
+        is asked before each step, and raises where it may not be done any more.
         """
         actor = Actor(holder=holder, session=session, session_explicit=session is not None)
         return LedgerSession(
             self.store,
-            clock=self.clock,
+            clock=RequestClock(self.clock, check),
             actor=actor,
             layer=self.layer,
             edges=Edges(self.files, self.rules, holder=holder),
             inbox=NoInbox(),
             default_ttl=self._ttl,
             ttl_is_default=self._ttl_is_default,
-            carry=JoinedSteps(self.joiner, actor, key),
+            carry=JoinedSteps(self.joiner, actor, key, check),
         )
 
     def own(
         self, session: LedgerSession, resource: Resource, scope: str | None = None
     ) -> list[Lease]:
         """The caller's leases of a resource that it may act on now, by what the remote has."""
-        head = self.store.fetch(self.layer)
-        moment = Moment(now=self.clock.now(), seen=head.seen)
-        found = head.ledger.leases_of(resource) if head.ledger else []
-        return [
-            x
-            for x in found
-            if x.state is State.ACTIVE
-            and x.answers_to(session.actor)
-            and (scope is None or fold(x.scope) == fold(scope))
-            and holder_has(x, moment)
-        ]
+        found = self.held(session.actor.holder, resource, scope)
+        return [x for x in found if x.answers_to(session.actor)]
+
+    def held(self, holder: str, resource: Resource, scope: str | None = None) -> list[Lease]:
+        """What a person has of a resource now; that it is nothing is said by a new look."""
+        for look in (self.store.fetch, self.store.follow):
+            head = look(self.layer)
+            moment = Moment(now=self.clock.now(), seen=head.seen)
+            found = [
+                x
+                for x in (head.ledger.leases_of(resource) if head.ledger else ())
+                if x.state is State.ACTIVE
+                and same_person(x.holder, holder)
+                and (scope is None or fold(x.scope) == fold(scope))
+                and holder_has(x, moment)
+            ]
+            if found:
+                return found
+        return []
 
     def check_token(
         self, session: LedgerSession, resource: Resource, token: int, scope: str | None = None
     ) -> None:
-        """LeaseLost where the caller does not hold a resource with this token any more."""
-        if not any(x.token == token for x in self.own(session, resource, scope)):
+        """LeaseLost where the caller's lease of a resource has another token by now.
+
+        Whoever has none, or another one's, is told so by the verb itself.
+        """
+        holder = session.actor.holder
+        if any(x.token == token for x in self.held(holder, resource, scope)):
+            return
+        self.store.follow(self.layer)  # or it was claimed just now, elsewhere
+        found = self.held(holder, resource, scope)
+        if found and not any(x.token == token for x in found):
             raise LeaseLost(
                 f"you do not hold {resource} with token {token}",
                 resource=resource.text,
@@ -114,12 +137,14 @@ class Gateway:
         """Bump the expiry of what is named.
 
         Where two thirds of its time are left to all of it, the record answers, and nothing is
-        pushed; it goes along with the next renewal that is.
+        pushed; it goes along with the next renewal that is. A lease without a session is bound to
+        that of who renews it: this is pushed.
         """
         own = [self.own(session, resource, scope) for resource in resources]
         now, leases = self.clock.now().wall_ms, [lease for some in own for lease in some]
         fresh = all(_left(x, now) >= FRESH and not x.parked for x in leases)
-        if ttl is None and all(own) and fresh:
+        binds = session.actor.session is not None and any(x.session is None for x in leases)
+        if ttl is None and all(own) and fresh and not binds:
             for lease in leases:
                 self._renewals.remember(lease, session.actor, now)
             head = self.store.known(self.layer)
@@ -166,6 +191,9 @@ class _Renewals:
     def remember(self, lease: Lease, actor: Actor, now: int) -> None:
         with self._lock:
             self._asked[lease.lease_id] = lease, actor, now
+            if len(self._asked) > MOST_RENEWALS:
+                good = {x: y for x, y in self._asked.items() if _goes_along(*y, now)}
+                self._asked = good if len(good) <= MOST_RENEWALS else {}  # it is a courtesy
 
     def take(self, now: int) -> list[Operation]:
         """All of it that is worth a push of others, as operations; it is remembered no more."""
@@ -174,9 +202,13 @@ class _Renewals:
         return [
             Renew(id=fresh_id(), actor=actor, grants=(grant_of(lease),))
             for lease, actor, at in asked.values()
-            if 0 < _left(lease, now) < WORTHWHILE
-            and now - at < (1 - FRESH) * lease.duration_ms  # or it may have gone quiet since
+            if _left(lease, now) < WORTHWHILE and _goes_along(lease, actor, at, now)
         ]
+
+
+def _goes_along(lease: Lease, _actor: Actor, at: int, now: int) -> bool:
+    """Whether its holder was heard of not long ago, and it is not over."""
+    return _left(lease, now) > 0 and now - at < (1 - FRESH) * lease.duration_ms
 
 
 def _left(lease: Lease, now: int) -> float:

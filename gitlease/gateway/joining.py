@@ -26,6 +26,7 @@ from gitlease.core.moves.transitions import Applied
 from gitlease.core.outcome import Outcome
 from gitlease.engine.ports import Clock, LedgerStore, Snapshot
 from gitlease.engine.transaction import PATIENCE, Step, Transaction, check_in_time, with_views
+from gitlease.gateway.known_keys import KnownKeys
 
 Results = tuple[Outcome | GitleaseError, ...]
 MOST = 64  # requests that go into one step
@@ -38,10 +39,16 @@ class StepRequest:
     """
 
     def __init__(
-        self, actor: Actor, operations: Sequence[Operation], *, together: bool, what: str
+        self,
+        actor: Actor,
+        operations: Sequence[Operation],
+        *,
+        together: bool,
+        what: str,
+        key: str | None = None,
     ) -> None:
         self.actor, self.operations = actor, tuple(operations)
-        self.together, self.what = together, what
+        self.together, self.what, self.key = together, what, key
         self.answer: Future[Step] = Future()
 
 
@@ -67,24 +74,34 @@ class Joiner:
         actor: Actor,
         layer: str,
         patience: float = PATIENCE,
-        on_step: Callable[[Snapshot], None] = lambda _head: None,
+        on_step: Callable[[Snapshot], object] = lambda _head: None,
     ) -> None:
         self._store, self._clock, self._layer, self._on_step = store, clock, layer, on_step
         self._transaction = Transaction(
             store, clock=clock, actor=actor, layer=layer, patience=patience
         )
+        self._keys = KnownKeys(store, layer)
         self._waiting: list[StepRequest] = []
         self._news = threading.Condition()
         self._thread: threading.Thread | None = None
         self._closed = False
         self.steps = 0
-        """How many steps were carried out."""
+        """How many steps were pushed."""
 
     def ask(
-        self, actor: Actor, operations: Sequence[Operation], *, together: bool, what: str
+        self,
+        actor: Actor,
+        operations: Sequence[Operation],
+        *,
+        together: bool,
+        what: str,
+        key: str | None = None,
     ) -> Future[Step]:
-        """Have operations carried out with the next step. Raises Unavailable once it is closed."""
-        asked = StepRequest(actor, operations, together=together, what=what)
+        """Have operations carried out with the next step. Raises Unavailable once it is closed.
+
+        With a ``key`` they are carried out once: AppliedBefore where the ledger has it.
+        """
+        asked = StepRequest(actor, operations, together=together, what=what, key=key)
         with self._news:
             if self._closed:
                 raise Unavailable("this gateway is being stopped", hints=("try again in a moment",))
@@ -125,7 +142,7 @@ class Joiner:
             return batch
 
     def _carry_out(self, batch: Sequence[StepRequest]) -> None:
-        joined = _Joined(batch, self._transaction, self._clock)
+        joined = _Joined(batch, self._transaction, self._clock, self._keys)
         what = batch[0].what if len(batch) == 1 else f"{batch[0].what} and {len(batch) - 1} more"
 
         def decided(heads: Mapping[str, Snapshot]) -> Mapping[str, Decided]:
@@ -143,7 +160,7 @@ class Joiner:
             for one in batch:  # the server has something against one of them, or it is too much
                 self._carry_out([one])
             return None
-        self.steps += 1
+        self.steps += any(step.applied.changed for step in steps.values())
         self._on_step(steps[self._layer].head)
         joined.answer(steps[self._layer])
 
@@ -152,9 +169,14 @@ class _Joined:
     """A batch as it is decided: what goes into the step, and what was refused."""
 
     def __init__(
-        self, batch: Sequence[StepRequest], transaction: Transaction, clock: Clock
+        self,
+        batch: Sequence[StepRequest],
+        transaction: Transaction,
+        clock: Clock,
+        keys: KnownKeys,
     ) -> None:
         self._batch, self._transaction, self._clock = batch, transaction, clock
+        self._keys = keys
         self._taken: list[StepRequest] = []
         self._refused: dict[StepRequest, GitleaseError | Applied] = {}
 
@@ -168,11 +190,11 @@ class _Joined:
         moment = Moment(now=self._clock.now(), seen=head.seen)
         self._taken, self._refused = [], {}
         for asked in self._batch:
-            entry = next(filter(None, (ledger.header.entry(x.id) for x in asked.operations)), None)
-            if entry is None:
-                self._taken.append(asked)
+            before = asked.key and self._keys.outcome(head, asked.key)
+            if before:
+                self._refused[asked] = AppliedBefore(before)
             else:
-                self._refused[asked] = AppliedBefore(entry.outcome)
+                self._taken.append(asked)
         while self._taken:
             operations = [op for asked in self._taken for op in asked.operations]
             step = decide(ledger, operations, moment, together=False)

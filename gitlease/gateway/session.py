@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 from gitlease.core.errors import GitleaseError, UnknownOutcome
 from gitlease.core.frozen import replace
+from gitlease.core.instant import Instant
 from gitlease.core.lease import Actor
 from gitlease.core.ledger import Fate
 from gitlease.core.moves.operations import LeaveTicket, Operation, TakeTicket
@@ -26,6 +27,7 @@ from gitlease.engine.ports import (
 )
 from gitlease.engine.transaction import Step
 from gitlease.gateway.joining import Joiner
+from gitlease.gateway.known_keys import keyed
 
 YOUNG = 1_000  # milliseconds for which what the remote said counts as what it says
 ANSWER = 90.0  # seconds for which an answer is waited for: more than a step may take
@@ -46,12 +48,14 @@ class SharedStore:
         self._asked = 0
         self._failed: GitleaseError | None = None
 
-    def adopt(self, head: Snapshot) -> None:
-        """Take a head that was pushed or fetched as the newest one, if it is."""
+    def adopt(self, head: Snapshot) -> Snapshot:
+        """Take a head that was pushed or fetched as the newest one, if it is; the newest one."""
         with self._lock:
             known = self._heads.get(head.layer)
-            if known is None or revision_of(head) >= revision_of(known):
-                self._heads[head.layer] = head
+            if known is not None and revision_of(head) < revision_of(known):
+                return known
+            self._heads[head.layer] = head
+            return head
 
     def newest(self, layer: str) -> Snapshot | None:
         """The newest head in memory, without a look at what the clone knows."""
@@ -77,27 +81,36 @@ class SharedStore:
         with self._asking:  # whoever waited for another's question has its answer
             return self._young(layer) or self._ask(layer, there, asked)
 
-    def _ask(self, layer: str, there: str, asked: int) -> Snapshot:
+    def _ask(self, layer: str, there: str, asked: int, *, look: bool = False) -> Snapshot:
         if self._failed is not None and self._asked != asked:
             raise copy.copy(self._failed)
         try:
-            head, self._failed = self.inner.fetch(layer, there), None
+            head = self._looked(layer) if look else self.inner.fetch(layer, there)
+            self._failed = None
         except GitleaseError as error:
             self._failed = error
             raise
         finally:
             self._asked += 1
-        self.adopt(head)
-        return head
+        return self.adopt(head)
 
     def follow(self, layer: str) -> Snapshot:
-        """The newest head, by a look at the remote that brings nothing where it has not moved."""
-        there, known = self.inner.peek([layer]).get(layer, ""), self.newest(layer)
-        if known is not None and there == known.version:
-            return known
+        """The newest head, by a look at the remote that brings nothing where it has not moved.
+
+        What was said by then does not count: whoever knows of a change finds it.
+        """
         asked = self._asked
         with self._asking:
-            return self._ask(layer, there, asked)
+            begun_since = self._asked > asked + 1  # the first may have begun before
+            if begun_since and (head := self._young(layer)) is not None:
+                return head
+            return self._ask(layer, "", asked, look=True)
+
+    def _looked(self, layer: str) -> Snapshot:
+        there, known = self.inner.peek([layer]).get(layer, ""), self.newest(layer)
+        if known is None or there != known.version:
+            return self.inner.fetch(layer, there)
+        return replace(known, received=self.clock.now())
 
     def _young(self, layer: str) -> Snapshot | None:
         head = self.newest(layer)
@@ -108,7 +121,8 @@ class SharedStore:
         return self.inner.confirm(layer, rolled_back=rolled_back)
 
     def peek(self, layers: Sequence[str]) -> Mapping[str, str]:
-        return self.inner.peek(layers)
+        """What the remote has, as it said within a second: all who wait ask it together."""
+        return {layer: (self._young(layer) or self.follow(layer)).version for layer in layers}
 
     def turn(self, layers: Sequence[str], seconds: float) -> AbstractContextManager[object]:
         return nullcontext()
@@ -157,40 +171,62 @@ class SharedStore:
         return self.inner.shown(layer, notices)
 
 
+class RequestClock:
+    """The clock of a request, whose sleep raises what ``check`` does: nobody waits in vain."""
+
+    def __init__(self, clock: Clock, check: Callable[[], None]) -> None:
+        self._clock, self._check = clock, check
+
+    def now(self) -> Instant:
+        return self._clock.now()
+
+    def sleep(self, seconds: float) -> None:
+        self._check()
+        self._clock.sleep(seconds)
+
+
 class JoinedSteps:
     """Carries out the steps of one request through a joiner.
 
-    ``key``: the first operation that lands has this id in the ledger, so that a request which is
-    sent again is known, whoever has forgotten it meanwhile. A place in line does not count.
+    ``key``: the first step that lands has it in the ledger, so that a request which is sent again
+    is known, whoever has forgotten it meanwhile. A place in line does not count. ``check`` raises
+    where the request may not be carried out any more.
     """
 
-    def __init__(self, joiner: Joiner, actor: Actor, key: str | None = None) -> None:
-        self._joiner, self._actor, self._key = joiner, actor, key
+    def __init__(
+        self,
+        joiner: Joiner,
+        actor: Actor,
+        key: str | None = None,
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._joiner, self._actor, self._key, self._check = joiner, actor, key, check
 
     def __call__(self, operations: Sequence[Operation], *, together: bool, what: str) -> Step:
-        asked = list(operations)
-        key = None if isinstance(asked[0], TakeTicket | LeaveTicket) else self._key
-        if key is not None:
-            asked[0] = replace(asked[0], id=key)
-        answer = self._joiner.ask(self._actor, asked, together=together, what=what)
+        key = None
+        if not isinstance(operations[0], TakeTicket | LeaveTicket):
+            self._check()
+            key = self._key
+        asked = operations if key is None else keyed(operations, key)
+        answer = self._joiner.ask(self._actor, asked, together=together, what=what, key=key)
         try:
             step = answer.result(ANSWER)
         except TimeoutError:
             raise UnknownOutcome(
                 f"whether {what} reached the remote cannot be known: it did not answer in time",
-                hints=("ask again with the same key",),
+                hints=("ask again with the same key",) if key else (),
             ) from None
         if key is None:
             return step
         if step.applied.changed:
             self._key = None
-        return _under(step, key, operations[0].id)
+        return _under(step, {y.id: x.id for x, y in zip(operations, asked, strict=True)})
 
 
-def _under(step: Step, key: str, own: str) -> Step:
-    """The step with the id of its first operation as its caller knows it."""
+def _under(step: Step, ids: Mapping[str, str]) -> Step:
+    """The step with the ids of its operations as its caller knows them."""
     results: tuple[Outcome | GitleaseError, ...] = tuple(
-        replace(x, operation=own) if isinstance(x, Outcome) and x.operation == key else x
+        replace(x, operation=ids[x.operation]) if isinstance(x, Outcome) else x
         for x in step.applied.results
     )
     applied = Applied(step.applied.ledger, results, changed=step.applied.changed)

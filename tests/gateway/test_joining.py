@@ -10,12 +10,14 @@ from dataclasses import dataclass, field
 import pytest
 from support.clock import ManualClock
 from support.memory import Fault, MemoryClone, MemoryRemote, memory_ledger_store
+from support.running import until
 from support.session import NoTaskFiles, ledger_session
 
 from gitlease.core.errors import GitleaseError, LeaseHeld, Unavailable
 from gitlease.core.expiry import Moment
 from gitlease.core.frozen import replace
 from gitlease.core.lease import Actor
+from gitlease.core.ledger import RING_SIZE
 from gitlease.core.moves.operation_json import read_step, write_step
 from gitlease.core.moves.operations import Claim, Create, Operation
 from gitlease.core.moves.step_record import decide
@@ -27,12 +29,13 @@ from gitlease.engine.edges import EdgeRules
 from gitlease.engine.end import release
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.transaction import Step, fresh_id
+from gitlease.engine.waiting.wait_queue import WaitQueue
 from gitlease.gateway.gateway import Gateway
 from gitlease.gateway.joining import MOST, AppliedBefore, Joiner
 from gitlease.gateway.session import JoinedSteps, SharedStore
 
 GATE = Actor("gate@example.com")
-MINUTES = 20
+MINUTES, KEY = 20, "5" * 20
 PEOPLE = [Actor(f"p{n}@example.com", session=f"s{n}") for n in range(8)]
 
 
@@ -189,15 +192,82 @@ def _certainly_not(came: object) -> bool:
 def test_a_request_that_is_sent_again_is_known(gate: Gate) -> None:
     jo = PEOPLE[0]
     names = [parse_resource("a")]
-    claim(gate.session(jo, key="k1"), names)
+    claim(gate.session(jo, key=KEY), names)
     again = Gate(remote=gate.remote, clock=gate.clock)  # one that remembers nothing
     with pytest.raises(AppliedBefore) as known:
-        claim(again.session(jo, key="k1"), names)
+        claim(again.session(jo, key=KEY), names)
     assert known.value.outcome == "claimed"
     pushes = gate.remote.requests.count("push")
     with pytest.raises(AppliedBefore):
-        claim(gate.session(jo, key="k1"), names)
+        claim(gate.session(jo, key=KEY), names)
     assert gate.remote.requests.count("push") == pushes
+
+
+def test_a_key_that_landed_elsewhere_grants_nothing_anew(gate: Gate) -> None:
+    """S3: by a gateway that knows an older ledger, and decides on that."""
+    jo, kim = PEOPLE[:2]
+    names = [parse_resource("a")]
+    claim(gate.session(kim), [parse_resource("known")])
+    other = Gate(remote=gate.remote, clock=gate.clock)
+    claim(other.session(jo, key=KEY), names)
+    release(other.session(jo), names)
+    claim(other.session(kim), names)
+    with pytest.raises(AppliedBefore):
+        claim(gate.session(jo, key=KEY), names)
+    assert gate.holders() == {"a": kim.holder, "known": kim.holder}
+
+
+def test_a_key_that_lands_elsewhere_meanwhile_takes_no_other_request_along(gate: Gate) -> None:
+    """S6: a step is not there because one of its requests is."""
+    jo, kim = PEOPLE[:2]
+    other, landed = Gate(remote=gate.remote, clock=gate.clock), list[str]()
+
+    def during(request: str) -> None:
+        if request == "push" and not landed:
+            landed.append(request)
+            claim(other.session(jo, key=KEY), [parse_resource("a")])
+
+    gate.remote.during = during
+    with ThreadPoolExecutor(2) as pool:
+        with gate.joiner._news:  # so that both go into one step
+            asked = [
+                pool.submit(claim, gate.session(jo, key=KEY), [parse_resource("a")]),
+                pool.submit(claim, gate.session(kim), [parse_resource("b")]),
+            ]
+        came = [x.exception(30) or x.result() for x in asked]
+    assert isinstance(came[0], AppliedBefore), came[0]
+    assert not isinstance(came[1], BaseException), came[1]
+    assert gate.holders() == {"a": jo.holder, "b": kim.holder}
+
+
+def test_a_key_is_known_when_the_ring_has_forgotten_it(gate: Gate) -> None:
+    jo, names = PEOPLE[0], [parse_resource("a")]
+    claim(gate.session(jo, key=KEY), names)
+    release(gate.session(jo), names)
+    for n in range(RING_SIZE):
+        gate.asks(GATE, *claims(GATE, f"n{n}"))
+    again = Gate(remote=gate.remote, clock=gate.clock)
+    for one in (gate, again):
+        with pytest.raises(AppliedBefore) as known:
+            claim(one.session(jo, key=KEY), names)
+        assert known.value.outcome == "claimed"
+
+
+def test_the_tickets_of_all_who_wait_go_along(gate: Gate) -> None:
+    claim(gate.session(GATE), [parse_resource("a")])
+    gate.go.clear()
+    gate.pushing.clear()
+    before = gate.joiner.steps
+    with ThreadPoolExecutor(9) as pool:
+        first = pool.submit(claim, gate.session(GATE), [parse_resource("b")])
+        assert gate.pushing.wait(30)
+        lines = [WaitQueue(gate.session(x), [parse_resource("a")], "*") for x in PEOPLE]
+        taken = [pool.submit(line.take, 60.0) for line in lines]
+        until(lambda: len(gate.joiner._waiting) == len(PEOPLE), "all have asked")
+        gate.go.set()
+        first.result(30)
+        assert all(x.result(30) for x in taken)
+    assert gate.joiner.steps == before + 2
 
 
 def test_the_verbs_of_the_engine_work_through_it(gate: Gate) -> None:

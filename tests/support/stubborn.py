@@ -19,7 +19,7 @@ class Stubborn:
         """``says``: what is answered to everything, without asking the gateway."""
         parts = urlsplit(url)
         self._to = (parts.hostname or "", parts.port or 80)
-        self._loses, self.lost, self._says = loses, 0, says
+        self._loses, self.lost, self._says, self.said = loses, 0, says, 0
         self._listening = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._listening.getsockname()[1]}"
 
@@ -51,6 +51,7 @@ class Stubborn:
             while not _is_whole(asked):
                 asked += client.recv(65_536)
         if self._says:
+            self.said += 1
             client.sendall(self._says)
             return
         with socket.create_connection(self._to, timeout=LONG) as there:

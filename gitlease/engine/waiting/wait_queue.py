@@ -37,6 +37,7 @@ class WaitQueue:
             patience=PATIENCE,
             dice=session.dice,
             settles=False,
+            carry=session.carry,
         )
         self.ticket: str | None = None
         """The id of the ticket, from when one may stand in the ledger."""

@@ -109,22 +109,17 @@ class Access:
         known = self._known(secret)
         if known is None:
             self._count("")  # all that guess share one
-            raise Refused(
-                401,
-                "unauthorized",
-                "this token is not known, or is not good any more",
-                "gitlease serve token list shows those that are",
-                headers={"WWW-Authenticate": REALM},
-            )
+            raise _unknown_token()
         if scope not in known.scopes:
             raise Refused(403, "forbidden", f"the token {known.name} may not {scope}")
         self._count(known.id)
         return Caller(known.email, known.id, known.name, known.scopes)
 
-    def still_known(self, headers: Mapping[str, str]) -> bool:
-        """Whether the token of a request that goes on is good still."""
+    def check_still_known(self, headers: Mapping[str, str]) -> None:
+        """Refused where the token of a request that goes on is not good any more."""
         secret = _secret(headers)
-        return secret is not None and self._known(secret) is not None
+        if secret is None or self._known(secret) is None:
+            raise _unknown_token()
 
     def _known(self, secret: str) -> KnownToken | None:
         try:
@@ -161,6 +156,16 @@ class Access:
                 f"more than {RATE:g} requests a second",
                 headers={"Retry-After": "1"},
             )
+
+
+def _unknown_token() -> Refused:
+    return Refused(
+        401,
+        "unauthorized",
+        "this token is not known, or is not good any more",
+        "gitlease serve token list shows those that are",
+        headers={"WWW-Authenticate": REALM},
+    )
 
 
 def _has_port(host: str) -> bool:

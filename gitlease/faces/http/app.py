@@ -128,6 +128,7 @@ class GatewayApp:
     def end_streams(self) -> None:
         """End what listens; what was asked is answered yet."""
         self._closing.set()
+        self.door.closing.set()
         self.follower.close()
 
     def plain(self, answer: Plain) -> Plain:
@@ -218,7 +219,8 @@ async def _no_route(_request: Request, error: Exception) -> Response:
     code = {404: "not_found", 405: "method_not_allowed"}.get(status, "usage")
     said = "there is nothing at this address" if status == 404 else str(error)
     hints = ["the endpoints: /openapi.json"]
-    return problem(status, {"code": code, "message": said, "hints": hints}, {})
+    headers = getattr(error, "headers", None) or {}
+    return problem(status, {"code": code, "message": said, "hints": hints}, headers)
 
 
 async def _fault(_request: Request, _error: Exception) -> Response:

@@ -17,7 +17,7 @@ import anyio
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
-from gitlease.core.errors import GitleaseError, UsageError, check_text
+from gitlease.core.errors import GitleaseError, Unavailable, UsageError, check_text
 from gitlease.core.frozen import dataclass
 from gitlease.core.lease import State
 from gitlease.core.resources.pattern import fold
@@ -33,6 +33,7 @@ BODY_SECONDS = 10.0  # in which it must have come
 THREADS = 256  # requests that are worked on at the same time
 WAITS = 64  # of those that wait for something to be free
 REMEMBERED = 10_000  # answers, for requests that are sent again
+ANOTHER_REQUEST = "this Idempotency-Key was used for another request"
 REMEMBERED_FOR = 30.0  # seconds: what was granted may be over after that
 PROBLEM = "application/problem+json"
 MAX_SESSION = 128  # characters
@@ -49,12 +50,8 @@ class Asked:
     values: Mapping[str, Any]
     headers: Mapping[str, str]
     key: str | None
-    gone: threading.Event
-
-    def go_on_waiting(self, _held: GitleaseError) -> None:
-        """Raise ClientDisconnect where nobody waits for the answer any more."""
-        if self.gone.is_set():
-            raise ClientDisconnect
+    check: Callable[[], None]
+    """Raises where what is asked may not be done any more."""
 
     @property
     def session(self) -> str | None:
@@ -84,11 +81,11 @@ class Answers:
     def __init__(self, still: Callable[[Answered], bool]) -> None:
         """``still`` says whether what an answer granted is not over."""
         self._still = still
-        self._kept: OrderedDict[str, tuple[str, float, Answered]] = OrderedDict()
+        self._kept: OrderedDict[str, tuple[bytes, float, Answered]] = OrderedDict()
         self._busy: dict[str, tuple[threading.Lock, int]] = {}  # and how many want it
         self._lock = threading.Lock()
 
-    def once(self, key: str | None, asked: str, act: Callable[[], Answered]) -> Answered:
+    def once(self, key: str | None, asked: bytes, act: Callable[[], Answered]) -> Answered:
         """What ``act`` answers, or answered before under the same key to the same request."""
         if key is None:
             return act()
@@ -104,23 +101,27 @@ class Answers:
                 if many > 1:
                     self._busy[key] = busy, many - 1
 
-    def _once(self, key: str, asked: str, act: Callable[[], Answered]) -> Answered:
+    def _once(self, key: str, asked: bytes, act: Callable[[], Answered]) -> Answered:
         with self._lock:
+            self._forget()
             known = self._kept.get(key)
         if known is not None and known[0] != asked:
-            raise UsageError(
-                "this Idempotency-Key was used for another request",
-                hints=("take a new key for each request",),
-            )
-        young = known is not None and time.monotonic() - known[1] < REMEMBERED_FOR
-        if known is not None and young and self._still(known[2]):
+            raise UsageError(ANOTHER_REQUEST, hints=("take a new key for each request",))
+        if known is not None and self._still(known[2]):
             return known[2]
         answer = act()  # where the ledger has it already, that says so
         with self._lock:
             self._kept[key] = asked, time.monotonic(), answer
-            while len(self._kept) > REMEMBERED:
-                self._kept.popitem(last=False)
+            self._kept.move_to_end(key)
         return answer
+
+    def _forget(self) -> None:
+        old = time.monotonic() - REMEMBERED_FOR
+        while self._kept:
+            key, (_, at, _) = next(iter(self._kept.items()))
+            if at >= old and len(self._kept) <= REMEMBERED:
+                return
+            del self._kept[key]
 
 
 class Door:
@@ -131,6 +132,7 @@ class Door:
         self._answers = Answers(self._is_not_over)
         self.threads, self._waits = anyio.CapacityLimiter(THREADS), anyio.CapacityLimiter(WAITS)
         self.counted: dict[tuple[str, int], int] = {}
+        self.closing = threading.Event()
 
     def count(self, name: str, status: int) -> None:
         """Count an answer."""
@@ -160,16 +162,12 @@ class Door:
     def _is_not_over(self, answered: Answered) -> bool:
         """Whether all that was granted by an answer stands in the ledger now."""
         granted = [x for x in answered[1].get("leases", ()) if x["state"] == State.ACTIVE.value]
-        ledger = self.gateway.store.fetch(self.gateway.layer).ledger if granted else None
-        return not granted or (
-            ledger is not None
-            and all(
-                any(
-                    lease.lease_id == x["lease_id"] and lease.state is State.ACTIVE
-                    for lease in ledger.leases_of(parse_resource(x["resource"]))
-                )
-                for x in granted
+        return all(
+            any(
+                lease.lease_id == x["lease_id"]
+                for lease in self.gateway.held(x["holder"], parse_resource(x["resource"]))
             )
+            for x in granted
         )
 
     async def _answer(
@@ -178,6 +176,10 @@ class Door:
         caller = self.access.caller(request.headers, scope)
         query = request.method in ("GET", "HEAD", "DELETE")
         data = dict(request.query_params) if query else await body_of(request)
+        if request.method == "DELETE" and await body_of(request):
+            raise UsageError(
+                "a DELETE has its fields in its address, not in a body", hints=("?session=RUN",)
+            )
         what = "the query" if query else "the body"
         said = request.headers.get("idempotency-key") if scope == "write" else None
         key = None if said is None else operation_id(caller.holder, said)
@@ -187,7 +189,8 @@ class Door:
         except UnicodeEncodeError:
             raise UsageError(f"{what} has half of a letter, a lone surrogate") from None
         about = [request.headers.get(x) for x in (SESSION_HEADER, "if-match", "if-none-match")]
-        identity = json.dumps([request.method, request.url.path, data, about], sort_keys=True)
+        said_all = [request.method, request.scope["path"], data, about]
+        identity = hashlib.sha256(json.dumps(said_all, sort_keys=True).encode()).digest()
         threads, gone, watch = self.threads, threading.Event(), None
         if isinstance(data, dict) and data.get("wait") is not None:
             threads = self._waits  # so that those who wait keep nobody from a renewal
@@ -196,9 +199,17 @@ class Door:
                 raise Refused(503, "busy", told, headers={"Retry-After": "5"})
             watch = asyncio.create_task(_notice_leaving(request, gone))
 
+        def check() -> None:
+            if gone.is_set():
+                raise ClientDisconnect
+            if self.closing.is_set():
+                raise Unavailable("this gateway is being stopped", hints=("ask again",))
+            self.access.check_still_known(request.headers)
+
         def act() -> Answered:
             values = read_fields(data, fields, what=what)
-            return verb(Asked(self.gateway, caller, resource, values, request.headers, key, gone))
+            asked = Asked(self.gateway, caller, resource, values, request.headers, key, check)
+            return verb(asked)
 
         try:
             return await anyio.to_thread.run_sync(

@@ -64,10 +64,8 @@ class CompatRequest:
 
     @cached_property
     def head(self) -> Snapshot:
-        """The ledger as the gateway knows it: the engine decides on the newest one."""
-        return self.gateway.store.known(self.gateway.layer) or self.gateway.store.fetch(
-            self.gateway.layer
-        )
+        """The ledger as the remote has it now."""
+        return self.gateway.store.follow(self.gateway.layer)
 
     def held(self, resource: Resource | None = None) -> list[Lease]:
         """What the token's holder has now, in whichever of its runs; of one resource, if named."""

@@ -66,9 +66,14 @@ def stream(follower: Follower, access: Access, closing: asyncio.Event) -> Callab
             listening[token] -= 1
             leave()
 
-        return EventStream(
-            _lines(events, closing, lambda: access.still_known(request.headers)), end
-        )
+        def may_listen() -> bool:
+            try:
+                access.check_still_known(request.headers)
+            except Refused:
+                return False
+            return True
+
+        return EventStream(_lines(events, closing, may_listen), end)
 
     return answer
 

@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from gitlease.core.duration import parse_duration
-from gitlease.core.errors import UsageError
+from gitlease.core.errors import UsageError, check_text
 from gitlease.core.frozen import dataclass
+from gitlease.core.moves.operations import MAX_NOTE, MAX_REASON
 from gitlease.core.resources.resource import parse_resource, parse_scope
 
 Reader = Callable[[Any, str], Any]
@@ -48,7 +49,8 @@ def _names(data: Any, name: str) -> tuple[Any, ...]:
 
 
 def _paths(data: Any, name: str) -> tuple[str, ...]:
-    return tuple(parse_resource(f"path:{_text(one, name)}").text for one in _list(data, name))
+    words = (parse_resource(f"path:{_text(one, name)}") for one in _list(data, name))
+    return tuple(word.pattern for word in words if word.pattern is not None)
 
 
 def _list(data: Any, name: str) -> list[Any]:
@@ -79,6 +81,15 @@ def text(about: str, *, required: bool = False) -> RequestField:
     return RequestField(_text, _STRING, about, required)
 
 
+def shown_text(about: str, *, limit: int, lines: bool = False) -> RequestField:
+    """A text that others are shown, of at most so many characters."""
+
+    def read(data: Any, name: str) -> str:
+        return check_text(_text(data, name), what=name, limit=limit, lines=lines)
+
+    return RequestField(read, {**_STRING, "minLength": 1, "maxLength": limit}, about)
+
+
 def duration(about: str, *, required: bool = False) -> RequestField:
     """Seconds, or a duration such as ``15m``."""
     return RequestField(_duration, _TIME, about, required)
@@ -107,9 +118,10 @@ CLAIM: Mapping[str, RequestField] = {
     "ttl": TTL,
     "scope": SCOPE,
     "paths": paths("Paths that the lease covers beside those of its task."),
-    "reason": text("Why it is taken, for others to read."),
+    "reason": shown_text("Why it is taken, for others to read.", limit=MAX_REASON),
     "wait": duration("How long to wait for it, a minute at most."),
     "takeover": flag("Take a task that is assigned to another; needs a reason."),
+    "expect_holder": text("Take it over only from this holder."),
     "reopen": flag("Claim a completed task again."),
     "any": flag("The name need not be a task."),
     "new": flag("Refuse where the caller has it already."),
@@ -139,7 +151,7 @@ NEXT: Mapping[str, RequestField] = {
 }
 END: Mapping[str, RequestField] = {
     "scope": SCOPE,
-    "note": text("A note for whoever has it next."),
+    "note": shown_text("A note for whoever has it next.", limit=MAX_NOTE, lines=True),
     "done": text("true: the work is finished; the lease ends completed."),
     "session": SESSION,
 }

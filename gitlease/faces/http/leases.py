@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from gitlease.core.duration import format_duration
-from gitlease.core.errors import GitleaseError, Invalid, LeaseLost, UsageError
+from gitlease.core.errors import GitleaseError, LeaseLost, UsageError
+from gitlease.core.frozen import replace
 from gitlease.core.lease import State
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import WHOLE, Resource, parse_resource
@@ -17,19 +18,32 @@ from gitlease.engine.queue.queueing import TaskQueue
 from gitlease.engine.reading import read_leases, read_log
 from gitlease.faces import wire
 from gitlease.faces.http.asking import Answered, Asked
+from gitlease.faces.http.replaying import (
+    CLAIMED,
+    COMPLETED,
+    EXTENDED,
+    RELEASED,
+    RENEWED,
+    answered_before,
+)
 from gitlease.gateway.joining import AppliedBefore
 from gitlease.guard.rules import Severity, Touched, Viewpoint
 
 LONGEST_WAIT = 60  # seconds for which a claim may wait: proxies end what takes longer
 PAGE, LONGEST_PAGE = 200, 1_000
-GRANTED, ENDED = ("claimed", "taken_over", "renewed", "extended"), ("released", "completed")
 STATES = ("active", "expired", "completed", "all")
 
 
 def put_lease(asked: Asked) -> Answered:
     """Claim one resource; with ``If-None-Match: *`` only where the caller has it not yet."""
     new = asked.headers.get("if-none-match") == "*" or asked.values.get("new", False)
-    return _claimed(asked, [parse_resource(asked.resource)], new=new)
+    resource = parse_resource(asked.resource)
+    if asked.token is not None:
+        session = _session(asked)
+        if not asked.gateway.held(asked.caller.holder, resource, asked.values.get("scope")):
+            raise LeaseLost(f"you do not hold {resource}", resource=resource.text)
+        _check_token(asked, session, resource)
+    return _claimed(asked, [resource], new=new)
 
 
 def claim_several(asked: Asked) -> Answered:
@@ -50,6 +64,7 @@ def _claimed(asked: Asked, resources: Sequence[Resource], *, new: bool) -> Answe
         paths=values.get("paths", ()),
         reason=values.get("reason"),
         takeover=values.get("takeover", False),
+        expect_holder=values.get("expect_holder"),
         reopen=values.get("reopen", False),
         any_name=values.get("any", False),
         new=new,
@@ -57,9 +72,9 @@ def _claimed(asked: Asked, resources: Sequence[Resource], *, new: bool) -> Answe
     if options.takeover and not options.reason:
         raise UsageError("a takeover needs a reason")
     try:
-        answer = claim.claim(session, resources, options, wait=wait, on_wait=asked.go_on_waiting)
+        answer = claim.claim(session, resources, options, wait=wait)
     except AppliedBefore as before:
-        answer = _as_before(asked, session, resources, before)
+        answer = answered_before(asked, session, resources, before, CLAIMED | RENEWED)
     status = 201 if answer.status in ("claimed", "taken_over") else 200
     return status, *_document("claim", wire.claimed(answer), answer)
 
@@ -71,32 +86,32 @@ def patch_lease(asked: Asked) -> Answered:
         raise UsageError("ttl is of a renewal: it goes not with extend")
     _check_token(asked, session, resource)
     scope = values.get("scope")
+    if "extend" not in values:
+        return _renewed(asked, session, [resource])
     try:
-        if "extend" in values:
-            answer = hold.extend(session, resource, values["extend"], scope=scope)
-            capped = {
-                "capped_to_max": answer.capped_to_max,
-                "max_ttl_seconds": answer.max_ttl_seconds,
-            }
-            return 200, *_document("extend", wire.changed(answer) | capped, answer)
-        answer = asked.gateway.renew(session, [resource], scope=scope, ttl=values.get("ttl"))
+        answer = hold.extend(session, resource, values["extend"], scope=scope)
     except AppliedBefore as before:
-        answer = _as_before(asked, session, [resource], before)
-    return 200, *_document("renew", wire.changed(answer), answer)
+        answer = answered_before(asked, session, [resource], before, EXTENDED)
+        most = session.look().policy.ttl_max
+        answer = replace(answer, max_ttl_seconds=most)
+    capped = {"capped_to_max": answer.capped_to_max, "max_ttl_seconds": answer.max_ttl_seconds}
+    return 200, *_document("extend", wire.changed(answer) | capped, answer)
 
 
 def renew_several(asked: Asked) -> Answered:
     """Renew several leases; all or none: what is lost is said before anything is renewed."""
-    resources, session = asked.values["resources"], _session(asked)
-    for resource in resources:
-        if not asked.gateway.own(session, resource, asked.values.get("scope")):
-            hold.renew(session, [resource], scope=asked.values.get("scope"))  # says why not
+    return _renewed(asked, _session(asked), asked.values["resources"])
+
+
+def _renewed(asked: Asked, session: LedgerSession, resources: Sequence[Resource]) -> Answered:
+    scope, ttl = asked.values.get("scope"), asked.values.get("ttl")
     try:
-        answer = asked.gateway.renew(
-            session, resources, scope=asked.values.get("scope"), ttl=asked.values.get("ttl")
-        )
+        for resource in resources:
+            if not asked.gateway.own(session, resource, scope):
+                hold.renew(session, [resource], scope=scope)  # says why not
+        answer = asked.gateway.renew(session, resources, scope=scope, ttl=ttl)
     except AppliedBefore as before:
-        answer = _as_before(asked, session, resources, before)
+        answer = answered_before(asked, session, resources, before, RENEWED)
     return 200, *_document("renew", wire.changed(answer), answer)
 
 
@@ -108,14 +123,15 @@ def delete_lease(asked: Asked) -> Answered:
         raise UsageError("done must be true or false")
     _check_token(asked, session, resource)
     scope = values.get("scope")
+    command, expected = ("done", COMPLETED) if done == "true" else ("release", RELEASED)
     try:
         if done == "true":
             answer = end.complete(session, resource, scope=scope)
-            return 200, *_document("done", wire.ended(answer), answer)
-        answer = end.release(session, [resource], scope=scope, note=values.get("note"))
+        else:
+            answer = end.release(session, [resource], scope=scope, note=values.get("note"))
     except AppliedBefore as before:
-        answer = _as_before(asked, session, [resource], before)
-    return 200, *_document("release", wire.ended(answer), answer)
+        answer = answered_before(asked, session, [resource], before, expected)
+    return 200, *_document(command, wire.ended(answer), answer)
 
 
 def get_lease(asked: Asked) -> Answered:
@@ -199,7 +215,7 @@ def next_task(asked: Asked) -> Answered:
     try:
         answer, task = queue.claim_next(ClaimOptions(ttl=asked.values.get("ttl"), commit=False))
     except AppliedBefore as before:
-        answer, task = _picked_before(asked, session, before), None
+        answer, task = answered_before(asked, session, (), before, CLAIMED | RENEWED), None
     name = answer.leases[0].resource
     body = {"task": wire.task(task, resource=name)} | wire.claimed(answer)
     return 201, *_document("next", body, answer)
@@ -217,48 +233,13 @@ def history(asked: Asked) -> Answered:
 
 
 def _session(asked: Asked) -> LedgerSession:
-    return asked.gateway.session(asked.caller.holder, asked.session, key=asked.key)
+    holder = asked.caller.holder
+    return asked.gateway.session(holder, asked.session, key=asked.key, check=asked.check)
 
 
 def _check_token(asked: Asked, session: LedgerSession, resource: Resource) -> None:
     if (token := asked.token) is not None:
         asked.gateway.check_token(session, resource, token, asked.values.get("scope"))
-
-
-def _as_before(
-    asked: Asked, session: LedgerSession, resources: Iterable[Resource], before: AppliedBefore
-) -> Answer:
-    """The answer of a request that the ledger knows from another gateway, or an earlier life.
-
-    Raises LeaseLost where what it gave is over, and Invalid where it was refused, or was another.
-    """
-    wanted = tuple(resources)
-    if before.outcome in ENDED:
-        if any(asked.gateway.own(session, x, asked.values.get("scope")) for x in wanted):
-            raise Invalid(f"this Idempotency-Key was used before: {before.outcome}") from None
-        return Answer(status=before.outcome, changed=False)
-    if before.outcome not in GRANTED:
-        raise Invalid(f"this request was refused before: {before.outcome}") from None
-    own = [x for r in wanted for x in asked.gateway.own(session, r, asked.values.get("scope"))]
-    mine = [x for x in own if x.operation == asked.key or before.outcome in ("renewed", "extended")]
-    if not mine:
-        told = f"this request was carried out before ({before.outcome}), and what it gave is over"
-        raise LeaseLost(told, resource=wanted[0].text) from None
-    head = session.store.fetch(session.layer)
-    return Answer(status=before.outcome, leases=session.views_in(head, own), changed=False)
-
-
-def _picked_before(asked: Asked, session: LedgerSession, before: AppliedBefore) -> Answer:
-    """What a request took that is sent again. Raises LeaseLost where it is over."""
-    head = session.store.fetch(session.layer)
-    found = [
-        x
-        for x in (head.ledger.every_lease() if head.ledger else ())
-        if x.operation == asked.key and x.state is State.ACTIVE
-    ]
-    if not found:
-        raise LeaseLost(f"this request was carried out before ({before.outcome}), and is over")
-    return Answer(status="claimed", leases=session.views_in(head, found), changed=False)
 
 
 def _document(

@@ -40,6 +40,14 @@ def leases_of(document: Mapping[str, Any]) -> tuple[Lease, ...]:
     return tuple(lease_of(one) for one in document.get("leases", ()))
 
 
+def lease_in(document: Mapping[str, Any]) -> Lease:
+    """The one lease of an answer. UnknownOutcome where it tells of none."""
+    found = leases_of(document)
+    if not found:
+        raise UnknownOutcome("the gateway's answer has no lease")
+    return found[0]
+
+
 def lease_of(said: Mapping[str, Any]) -> Lease:
     """A lease as the library has it; what a newer gateway says besides is passed over."""
     times = {x: datetime.fromisoformat(said[x]) for x in _TIMES if said.get(x)}
@@ -62,6 +70,7 @@ def refusal_of(status: int, said: Mapping[str, Any], *, changes: bool = False) -
     kind = _KINDS.get(code)
     if kind is None:
         kind = errors.Denied if status in (401, 403, 421) else Unavailable
+        kind = errors.UsageError if status in (405, 413) else kind
         if changes and status in (500, 502, 504):  # a proxy's word: it may have landed
             kind = UnknownOutcome
     error = kind(

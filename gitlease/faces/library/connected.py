@@ -2,34 +2,41 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import http.client
 import json
 import os
 import ssl
-import threading
-from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mapping
-from socket import SHUT_RDWR
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
+from collections.abc import Callable, Generator, Iterable, Mapping
+from typing import Any, ParamSpec, Self, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
-from gitlease.core.errors import GitleaseError, Unavailable, UnknownOutcome, UsageError
-from gitlease.core.resources.resource import WHOLE
+from gitlease.core.errors import Unavailable, UnknownOutcome, UsageError, check_text
+from gitlease.core.resources.resource import WHOLE, Resource, parse_resource, path_resource
 from gitlease.core.view import Lease
 from gitlease.faces.library.answered import (
     GatewayEvent,
     events_of,
+    lease_in,
     lease_of,
     leases_of,
     refusal_of,
 )
 from gitlease.faces.library.refusing import refusing_class
-from gitlease.faces.library.values import Duration, ResourceLike, to_seconds
+from gitlease.faces.library.values import (
+    Duration,
+    ResourceLike,
+    StrPath,
+    to_folder,
+    to_note,
+    to_reason,
+    to_seconds,
+)
 
 P = ParamSpec("P")
 T = TypeVar("T")
 PATIENCE = 90.0  # seconds for which an answer is waited for
+MOST_PATHS = 64  # of one question
+MAY_HAVE_LANDED = (200, 201, 500, 502, 504)  # where the answer is not the gateway's own
 LARGEST = 32 * 1024 * 1024  # bytes of an answer
 TRIES = 3  # of a request that got no answer: it is sent again under its key
 
@@ -43,11 +50,18 @@ class Connection:
     """
 
     def __init__(self, url: str, *, token: str, session: str | None = None) -> None:
+        if not isinstance(url, str) or not isinstance(token, str):
+            raise UsageError("the address of a gateway and the token are strings")
         try:
             parts = urlsplit(url)
             _ = parts.port
+            odd = not url.isascii() or any(x.isspace() for x in url)
         except ValueError:
-            raise UsageError(f"{url[:200]!r} is no address of a gateway") from None
+            odd = True
+        if odd:
+            raise UsageError(f"{url[:200]!r} is no address of a gateway: http://HOST:PORT")
+        if session is not None:
+            check_text(session, what="a session")
         if not token or not token.isascii() or not token.isprintable() or " " in token:
             raise UsageError("this is no token: it is one word, without a line's end")
         if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -75,10 +89,11 @@ class Connection:
         *,
         scope: str = WHOLE,
         ttl: Duration | None = None,
-        paths: Iterable[str] = (),
+        paths: Iterable[StrPath] = (),
         reason: str | None = None,
         wait: Duration | None = None,
         takeover: bool = False,
+        expect_holder: str | None = None,
         reopen: bool = False,
         new: bool = False,
         any: bool = False,
@@ -88,8 +103,9 @@ class Connection:
         Raises LeaseHeld with the holder and when it is free, WaitTimeout, PolicyRefused, NotFound,
         Unavailable or UnknownOutcome.
         """
-        body = self._terms(scope, ttl, paths, reason, wait, takeover, reopen, new, any)
-        return leases_of(self._change("PUT", _at(resource), body))[0]
+        switches = {"takeover": takeover, "reopen": reopen, "new": new, "any": any}
+        body = self._terms(scope, ttl, paths, reason, wait, expect_holder, switches)
+        return lease_in(self._change("PUT", _at(resource), body))
 
     def claim_all(
         self,
@@ -97,17 +113,19 @@ class Connection:
         *,
         scope: str = WHOLE,
         ttl: Duration | None = None,
-        paths: Iterable[str] = (),
+        paths: Iterable[StrPath] = (),
         reason: str | None = None,
         wait: Duration | None = None,
         takeover: bool = False,
+        expect_holder: str | None = None,
         reopen: bool = False,
         new: bool = False,
         any: bool = False,
     ) -> tuple[Lease, ...]:
         """Take every one of several leases, or none."""
-        body = self._terms(scope, ttl, paths, reason, wait, takeover, reopen, new, any)
-        body["resources"] = [str(x) for x in resources]
+        switches = {"takeover": takeover, "reopen": reopen, "new": new, "any": any}
+        body = self._terms(scope, ttl, paths, reason, wait, expect_holder, switches)
+        body["resources"] = _words(resources, "several resources")
         return leases_of(self._change("POST", "/v1/leases:claim", body))
 
     def renew(
@@ -118,20 +136,20 @@ class Connection:
         Raises LeaseLost or NotHolder.
         """
         body = _given(scope=scope, ttl=to_seconds(ttl, "ttl"))
-        return leases_of(self._change("PATCH", _at(resource), body))[0]
+        return lease_in(self._change("PATCH", _at(resource), body))
 
     def extend(
         self, resource: ResourceLike, duration: Duration, *, scope: str | None = None
     ) -> Lease:
         """Stretch to at least now + ``duration``, or to the policy's maximum."""
         body = _given(scope=scope, extend=to_seconds(duration, "duration"))
-        return leases_of(self._change("PATCH", _at(resource), body))[0]
+        return lease_in(self._change("PATCH", _at(resource), body))
 
     def release(
         self, resource: ResourceLike, *, scope: str | None = None, note: str | None = None
     ) -> None:
         """Drop one's lease; with none it succeeds. Raises LeaseHeld for someone else's."""
-        query = _given(scope=scope, note=note, session=self._session)
+        query = _given(scope=scope, note=to_note(note), session=self._session)
         self._change("DELETE", f"{_at(resource)}{_query(query)}", None)
 
     def done(self, resource: ResourceLike, *, scope: str | None = None) -> None:
@@ -159,13 +177,16 @@ class Connection:
     def claim_next(self, *, ttl: Duration | None = None) -> Lease:
         """Claim the next task of the queue. Raises NothingLeft."""
         body = _given(claim=True, ttl=to_seconds(ttl, "ttl"))
-        return leases_of(self._change("POST", "/v1/tasks:next", body))[0]
+        return lease_in(self._change("POST", "/v1/tasks:next", body))
 
-    def held_paths(self, paths: Iterable[str]) -> Mapping[str, Lease]:
+    def held_paths(self, paths: Iterable[StrPath]) -> Mapping[str, Lease]:
         """Which of some paths another holds, each with the lease that is in the way."""
-        body = _given(paths=[str(x) for x in paths], session=self._session)
-        found = self._ask("POST", "/v1/check", body)["findings"]
-        return {x["path"]: lease_of(x["lease"]) for x in found if x["severity"] == "block"}
+        wanted, held = _texts(paths, "paths"), dict[str, Lease]()
+        for start in range(0, len(wanted), MOST_PATHS):
+            body = _given(paths=wanted[start : start + MOST_PATHS], session=self._session)
+            found = self._ask("POST", "/v1/check", body).get("findings", ())
+            held |= {x["path"]: lease_of(x["lease"]) for x in found if x["severity"] == "block"}
+        return held
 
     def events(self, *, after: str | None = None) -> Generator[GatewayEvent, None, None]:
         """What happens, as it happens; ``after`` is the id of the last event that was seen.
@@ -177,13 +198,15 @@ class Connection:
     def _events(
         self, after: str | None, opened: Callable[[http.client.HTTPConnection], None]
     ) -> Generator[GatewayEvent, None, None]:
+        if after is not None:
+            check_text(after, what="the id of an event")
         headers = {"Last-Event-ID": after} if after else {}
         connection = self._open()
         opened(connection)
         try:
             answer = self._sent(connection, "GET", "/v1/events", None, headers)
             if answer.status != 200:
-                raise refusal_of(answer.status, _read(answer))
+                raise refusal_of(answer.status, _read(answer) or {})
             with answer:
                 yield from events_of(answer)
         except (OSError, http.client.HTTPException) as error:
@@ -197,20 +220,18 @@ class Connection:
         self,
         scope: str,
         ttl: Duration | None,
-        paths: Iterable[str],
+        paths: Iterable[StrPath],
         reason: str | None,
         wait: Duration | None,
-        takeover: bool,
-        reopen: bool,
-        new: bool,
-        any_name: bool,
+        expect_holder: str | None,
+        switches: Mapping[str, bool],
     ) -> dict[str, Any]:
-        switches = {"takeover": takeover, "reopen": reopen, "new": new, "any": any_name}
         return _given(
             scope=None if scope == WHOLE else scope,
             ttl=to_seconds(ttl, "ttl"),
-            paths=[str(x) for x in paths] or None,
-            reason=reason,
+            paths=_texts(paths, "paths") or None,
+            reason=to_reason(reason),
+            expect_holder=expect_holder,
             wait=to_seconds(wait, "wait"),
             **{name: True for name, on in switches.items() if on},
         )
@@ -237,11 +258,15 @@ class Connection:
                 raise kind(f"the gateway does not answer: {error}") from None
             finally:
                 connection.close()
+            found = found or {}
+            if "code" not in found and found.get("ok") is not True:  # as a proxy's word
+                if key and number < TRIES and answer.status in MAY_HAVE_LANDED:
+                    continue
+                if answer.status < 400:
+                    kind = UnknownOutcome if key else Unavailable
+                    raise kind(f"what answers is no gateway: HTTP {answer.status}")
             if answer.status >= 400:
                 raise refusal_of(answer.status, found, changes=bool(key))
-            if answer.status not in (200, 201) or found.get("ok") is not True:
-                kind = UnknownOutcome if key else Unavailable
-                raise kind(f"what answers is no gateway: HTTP {answer.status}")
             self.warnings = tuple(found.get("warnings", ()))
             return found
         raise AssertionError("the last try has an answer")
@@ -270,71 +295,6 @@ class Connection:
         return connection.getresponse()
 
 
-class _Awaited(Generic[P, T]):
-    """A verb of ``Connection``, to be awaited, with its own parameters and answer."""
-
-    def __init__(self, verb: Callable[Concatenate[Connection, P], T]) -> None:
-        self._verb = verb
-
-    def __get__(self, made: AsyncConnection, owner: type) -> Callable[P, Any]:
-        async def call(*args: P.args, **options: P.kwargs) -> T:
-            return await asyncio.to_thread(self._verb, made.connection, *args, **options)
-
-        return call
-
-
-class AsyncConnection:
-    """The verbs of ``Connection``, awaited: each is carried out by a thread of its own."""
-
-    def __init__(self, connection: Connection) -> None:
-        self.connection = connection
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *raised: object) -> None:
-        """Nothing is released: a lease ends by ``release``, ``done`` or time."""
-
-    claim = _Awaited(Connection.claim)
-    claim_all = _Awaited(Connection.claim_all)
-    renew = _Awaited(Connection.renew)
-    extend = _Awaited(Connection.extend)
-    release = _Awaited(Connection.release)
-    done = _Awaited(Connection.done)
-    show = _Awaited(Connection.show)
-    list = _Awaited(Connection.list)
-    claim_next = _Awaited(Connection.claim_next)
-    held_paths = _Awaited(Connection.held_paths)
-
-    async def events(self, *, after: str | None = None) -> AsyncGenerator[GatewayEvent, None]:
-        """What happens, as it happens, like ``Connection.events``."""
-        loop, opened = asyncio.get_running_loop(), list[http.client.HTTPConnection]()
-        told: asyncio.Queue[GatewayEvent | GitleaseError | None] = asyncio.Queue()
-
-        def tell(one: GatewayEvent | GitleaseError | None) -> None:
-            with contextlib.suppress(RuntimeError):  # the loop has ended
-                loop.call_soon_threadsafe(told.put_nowait, one)
-
-        def read() -> None:
-            try:
-                for event in self.connection._events(after, opened.append):
-                    tell(event)
-                tell(None)
-            except GitleaseError as error:
-                tell(error)
-
-        threading.Thread(target=read, daemon=True).start()
-        try:
-            while (one := await told.get()) is not None:
-                if isinstance(one, GitleaseError):
-                    raise one
-                yield one
-        finally:
-            for socket in [x.sock for x in opened if x.sock is not None]:
-                with contextlib.suppress(OSError):  # which ends the thread that reads it
-                    socket.shutdown(SHUT_RDWR)
-
-
 def connect(url: str, *, token: str, session: str | None = None) -> Connection:
     """The leases behind a gateway, for one run of the token's holder. Asks nobody yet.
 
@@ -345,13 +305,29 @@ def connect(url: str, *, token: str, session: str | None = None) -> Connection:
     return Connection(url, token=token, session=session)
 
 
-def connect_async(url: str, *, token: str, session: str | None = None) -> AsyncConnection:
-    """The same for programs with an event loop: every verb is awaited."""
-    return AsyncConnection(connect(url, token=token, session=session))
-
-
 def _at(resource: ResourceLike) -> str:
-    return f"/v1/leases/{quote(str(resource), safe='')}"
+    return f"/v1/leases/{quote(_word(resource), safe='')}"
+
+
+def _word(word: ResourceLike) -> str:
+    """A name, or a path from the repository's root: without a clone there is no other folder."""
+    if isinstance(word, Resource):
+        return word.text
+    if isinstance(word, os.PathLike):
+        return path_resource(os.fspath(word)).text
+    return parse_resource(word).text
+
+
+def _words(words: Iterable[ResourceLike], what: str) -> list[str]:
+    if isinstance(words, str | os.PathLike) or not isinstance(words, Iterable):
+        raise UsageError(f"{what} are given as a list")
+    return [_word(word) for word in words]
+
+
+def _texts(words: Iterable[StrPath], what: str) -> list[str]:
+    if isinstance(words, str | os.PathLike) or not isinstance(words, Iterable):
+        raise UsageError(f"{what} are given as a list")
+    return [path_resource(to_folder(word)).pattern or "" for word in words]
 
 
 def _query(values: Mapping[str, Any]) -> str:
@@ -362,8 +338,8 @@ def _given(**values: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _read(answer: http.client.HTTPResponse) -> dict[str, Any]:
-    """The document of an answer. Raises Unavailable for anything else."""
+def _read(answer: http.client.HTTPResponse) -> dict[str, Any] | None:
+    """The document of an answer; None for anything else."""
     with answer:
         whole = answer.length is not None and answer.length <= LARGEST
         data = answer.read() if whole else answer.read(LARGEST + 1)  # or IncompleteRead
@@ -373,6 +349,4 @@ def _read(answer: http.client.HTTPResponse) -> dict[str, Any]:
         found = json.loads(data) if data else {}
     except (ValueError, RecursionError):
         found = None
-    if not isinstance(found, dict):
-        raise Unavailable(f"what answers is no gateway: HTTP {answer.status}")
-    return found
+    return found if isinstance(found, dict) else None

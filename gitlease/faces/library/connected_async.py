@@ -1,0 +1,97 @@
+"""``gitlease.connect_async``: the verbs of a connection to a gateway, awaited."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import http.client
+import threading
+from collections.abc import AsyncGenerator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from socket import SHUT_RDWR
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
+
+from gitlease.core.errors import GitleaseError
+from gitlease.faces.library.answered import GatewayEvent
+from gitlease.faces.library.connected import Connection, connect
+
+P = ParamSpec("P")
+T = TypeVar("T")
+MOST_AT_ONCE = 256  # verbs that are awaited at the same time
+
+
+class _Awaited(Generic[P, T]):
+    """A verb of ``Connection``, to be awaited, with its own parameters and answer."""
+
+    def __init__(self, verb: Callable[Concatenate[Connection, P], T]) -> None:
+        self._verb = verb
+
+    def __get__(self, made: AsyncConnection, owner: type) -> Callable[P, Any]:
+        async def call(*args: P.args, **options: P.kwargs) -> T:
+            work = functools.partial(self._verb, made.connection, *args, **options)
+            return await asyncio.get_running_loop().run_in_executor(made.threads, work)
+
+        return call
+
+
+class AsyncConnection:
+    """The verbs of ``Connection``, awaited: each is carried out by a thread of its own.
+
+    A verb that is cancelled goes on: ask what became of it.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.threads = ThreadPoolExecutor(MOST_AT_ONCE, "gitlease")
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *raised: object) -> None:
+        """Nothing is released: a lease ends by ``release``, ``done`` or time."""
+        self.threads.shutdown(wait=False)
+
+    claim = _Awaited(Connection.claim)
+    claim_all = _Awaited(Connection.claim_all)
+    renew = _Awaited(Connection.renew)
+    extend = _Awaited(Connection.extend)
+    release = _Awaited(Connection.release)
+    done = _Awaited(Connection.done)
+    show = _Awaited(Connection.show)
+    list = _Awaited(Connection.list)
+    claim_next = _Awaited(Connection.claim_next)
+    held_paths = _Awaited(Connection.held_paths)
+
+    async def events(self, *, after: str | None = None) -> AsyncGenerator[GatewayEvent, None]:
+        """What happens, as it happens, like ``Connection.events``."""
+        loop, opened = asyncio.get_running_loop(), list[http.client.HTTPConnection]()
+        told: asyncio.Queue[GatewayEvent | GitleaseError | None] = asyncio.Queue()
+
+        def tell(one: GatewayEvent | GitleaseError | None) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(told.put_nowait, one)
+
+        def read() -> None:
+            try:
+                for event in self.connection._events(after, opened.append):
+                    tell(event)
+                tell(None)
+            except GitleaseError as error:
+                tell(error)
+
+        threading.Thread(target=read, daemon=True).start()
+        try:
+            while (one := await told.get()) is not None:
+                if isinstance(one, GitleaseError):
+                    raise one
+                yield one
+        finally:
+            for socket in [x.sock for x in opened if x.sock is not None]:
+                with contextlib.suppress(OSError):  # which ends the thread that reads it
+                    socket.shutdown(SHUT_RDWR)
+
+
+def connect_async(url: str, *, token: str, session: str | None = None) -> AsyncConnection:
+    """The same for programs with an event loop: every verb is awaited."""
+    return AsyncConnection(connect(url, token=token, session=session))

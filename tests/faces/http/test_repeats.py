@@ -1,0 +1,292 @@
+"""What is asked twice, at two gateways, or by who has lost the right to ask meanwhile."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from support.clock import ManualClock
+from support.gateway import LONG, Served, serving
+from support.ledgers import tip
+from support.remotes import Remote
+from support.running import until
+from support.stubborn import Stubborn
+
+import gitlease
+from gitlease.faces.http.asking import REMEMBERED_FOR
+from gitlease.wiring.gateway.gateway import open_gateway
+from gitlease.wiring.gateway.tokens import open_tokens
+
+
+@pytest.fixture
+def two(
+    path_remote: Remote, clones: Callable[..., list[Path]], monkeypatch: Any
+) -> Iterator[tuple[Served, Served]]:
+    """Two gateways of one ledger, in clones of their own; each knows the same people."""
+    for name, value in path_remote.env.items():
+        monkeypatch.setenv(name, value)
+    one, other = clones(2)
+    with serving(one) as first, serving(other) as second:
+        yield first, second
+
+
+@pytest.fixture
+def gate(two: tuple[Served, Served]) -> Served:
+    return two[0]
+
+
+def said(answer: httpx.Response) -> tuple[int, str]:
+    """Its status, and its status word or the code of its refusal."""
+    found = answer.json()
+    return answer.status_code, found.get("code") or found.get("status")
+
+
+KEY = {"Idempotency-Key": "once"}
+
+
+def test_a_key_gives_no_lease_that_the_ledger_does_not_have(two: tuple[Served, Served]) -> None:
+    """S3: the other gateway has an older ledger in memory, and another holds it by now."""
+    one, other = two
+    other.ask("jo", "GET", "/v1/leases")
+    one.ask("jo", "PUT", "/v1/leases/a", headers=KEY)
+    one.ask("jo", "DELETE", "/v1/leases/a")
+    one.ask("ann", "PUT", "/v1/leases/a")
+    assert said(other.ask("jo", "PUT", "/v1/leases/a", headers=KEY)) == (412, "lost")
+    held = other.ask("jo", "GET", "/v1/leases/a").json()["leases"]
+    assert [x["holder"] for x in held] == ["ann@example.com"]
+
+
+def test_a_key_finds_its_lease_after_a_renewal(two: tuple[Served, Served]) -> None:
+    one, other = two
+    first = one.ask("jo", "PUT", "/v1/leases/a", headers=KEY).json()["lease"]
+    one.ask("jo", "PATCH", "/v1/leases/a", json={"ttl": "12m"})
+    again = other.ask("jo", "PUT", "/v1/leases/a", headers=KEY)
+    assert said(again) == (201, "claimed")
+    assert again.json()["lease"]["lease_id"] == first["lease_id"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("DELETE", "/v1/leases/a", None),
+        ("PUT", "/v1/leases/b", {}),
+        ("POST", "/v1/leases:renew", {"resources": ["a"], "ttl": "12m"}),
+        ("PATCH", "/v1/leases/a", {"extend": "1h"}),
+    ],
+)
+def test_a_key_is_of_one_request_at_every_gateway(
+    two: tuple[Served, Served], method: str, path: str, body: Any
+) -> None:
+    one, other = two
+    one.ask("jo", "PUT", "/v1/leases/a", headers=KEY).raise_for_status()
+    body = {} if body is None else {"json": body}
+    for gate in (one, other):
+        assert said(gate.ask("jo", method, path, headers=KEY, **body)) == (400, "usage")
+
+
+def test_an_end_that_is_asked_for_again_ends_nothing_newer(
+    two: tuple[Served, Served], path_remote: Remote
+) -> None:
+    one, other = two
+    one.ask("jo", "PUT", "/v1/leases/a").raise_for_status()
+    one.ask("jo", "DELETE", "/v1/leases/a", params={"done": "true"}, headers=KEY)
+    one.ask("jo", "PUT", "/v1/leases/a", json={"reopen": True}).raise_for_status()
+    before = tip(path_remote.bare)
+    again = other.ask("jo", "DELETE", "/v1/leases/a", params={"done": "true"}, headers=KEY)
+    assert (said(again), again.json()["command"]) == ((200, "completed"), "done")
+    assert tip(path_remote.bare) == before
+
+
+def test_a_name_is_read_to_its_end(gate: Served) -> None:
+    first = gate.ask("jo", "PUT", "/v1/leases/a%231", headers=KEY)
+    assert first.json()["lease"]["resource"] == "a#1"
+    assert said(gate.ask("jo", "PUT", "/v1/leases/a%232", headers=KEY)) == (400, "usage")
+
+
+def test_what_has_run_out_is_not_granted_by_a_key(
+    path_remote: Remote,
+    clones: Callable[..., list[Path]],
+    manual_clock: ManualClock,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, value in path_remote.env.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(
+        "support.gateway.open_gateway", lambda x: open_gateway(x, clock=manual_clock)
+    )
+    with serving(clones(1)[0]) as gate:
+        ask: dict[str, Any] = {"headers": KEY, "json": {"ttl": "10s"}}
+        assert gate.ask("jo", "PUT", "/v1/leases/a", **ask).status_code == 201
+        manual_clock.advance(11)
+        assert REMEMBERED_FOR > 11
+        assert said(gate.ask("jo", "PUT", "/v1/leases/a", **ask)) == (412, "lost")
+
+
+def test_a_claim_made_elsewhere_just_now_is_not_called_lost(two: tuple[Served, Served]) -> None:
+    one, other = two
+    for n in range(3):
+        other.ask("jo", "GET", "/v1/leases")
+        token = one.ask("jo", "PUT", f"/v1/leases/n{n}").json()["lease"]["token"]
+        condition = {"If-Match": f'"{token}"'}
+        assert said(other.ask("jo", "PATCH", f"/v1/leases/n{n}", headers=condition))[0] == 200
+
+
+def test_a_condition_goes_with_every_verb(gate: Served) -> None:
+    token = gate.ask("ann", "PUT", "/v1/leases/a").json()["lease"]["token"]
+    for_token = {"If-Match": f'"{token}"'}
+    patched = gate.ask("jo", "PATCH", "/v1/leases/a", headers=for_token)
+    assert (said(patched), patched.json()["holder"]) == ((412, "not_holder"), "ann@example.com")
+    assert said(gate.ask("jo", "PUT", "/v1/leases/b", headers=for_token)) == (412, "lost")
+    assert said(gate.ask("ann", "PUT", "/v1/leases/a", headers={"If-Match": '"9"'}))[0] == 412
+    run = gate.ask("jo", "PUT", "/v1/leases/c", json={"session": "s1"}).json()["lease"]["token"]
+    ended = gate.ask("jo", "DELETE", "/v1/leases/c", headers={"If-Match": f'"{run}"'})
+    assert said(ended) == said(gate.ask("jo", "DELETE", "/v1/leases/c"))
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_the_first_session_that_renews_has_it(gate: Served, several: bool) -> None:
+    gate.ask("jo", "PUT", "/v1/leases/a").raise_for_status()
+
+    def renew(session: str) -> httpx.Response:
+        if several:
+            body = {"resources": ["a"], "session": session}
+            return gate.ask("jo", "POST", "/v1/leases:renew", json=body)
+        return gate.ask("jo", "PATCH", "/v1/leases/a", json={"session": session})
+
+    assert renew("s1").json()["leases"][0]["session"] == "s1"
+    assert said(renew("s2")) == (412, "not_holder")
+    assert renew("s1").status_code == 200
+
+
+def test_the_fields_of_a_delete_are_in_its_address(gate: Served) -> None:
+    gate.ask("jo", "PUT", "/v1/leases/a", json={"session": "s1"}).raise_for_status()
+    for body in ({"session": "s2"}, {"done": True}, {"note": "x"}):
+        assert said(gate.ask("jo", "DELETE", "/v1/leases/a", json=body)) == (400, "usage")
+    assert said(gate.ask("jo", "DELETE", "/v1/leases/a?session=s2")) == (409, "held")
+    assert gate.ask("jo", "DELETE", "/v1/leases/a?session=s1", json={}).status_code == 200
+
+
+def test_a_text_that_cannot_be_shown_is_the_askers_mistake(gate: Served) -> None:
+    for reason in ("x" * 501, "\x1b[2J", ""):
+        assert said(gate.ask("jo", "PUT", "/v1/leases/a", json={"reason": reason}))[0] == 400
+    assert said(gate.ask("jo", "DELETE", "/v1/leases/a", params={"note": "x" * 2_001}))[0] == 400
+
+
+def waits(gate: Served, name: str) -> tuple[threading.Thread, list[httpx.Response]]:
+    """Somebody's claim that waits for a minute, and what it comes to."""
+    came: list[httpx.Response] = []
+    gate.caller(name)
+    ask = {"json": {"wait": 60}}
+    thread = threading.Thread(
+        target=lambda: came.append(gate.ask(name, "PUT", "/v1/leases/a", **ask)), daemon=True
+    )
+    thread.start()
+    until(lambda: gate.app.door._waits.borrowed_tokens == 1, "it waits")
+    return thread, came
+
+
+def test_a_token_that_is_revoked_gets_nothing_any_more(gate: Served) -> None:
+    gate.ask("jo", "PUT", "/v1/leases/a").raise_for_status()
+    thread, came = waits(gate, "eve")
+    open_tokens(str(gate.folder)).revoke("eve")
+    thread.join(LONG)
+    assert said(came[0]) == (401, "unauthorized")
+    gate.ask("jo", "DELETE", "/v1/leases/a").raise_for_status()
+    assert gate.ask("jo", "GET", "/v1/leases/a").json()["leases"] == []
+
+
+def test_who_waits_is_answered_when_the_gateway_stops(gate: Served) -> None:
+    gate.ask("jo", "PUT", "/v1/leases/a").raise_for_status()
+    thread, came = waits(gate, "kim")
+    gate.app.end_streams()
+    thread.join(LONG)
+    assert said(came[0]) == (503, "unavailable")
+
+
+def test_spors_renewal_of_all_finds_what_was_claimed_elsewhere(two: tuple[Served, Served]) -> None:
+    one, other = two
+    other.ask("jo", "POST", "/v1/queue/renew", json={})
+    one.ask("jo", "POST", "/v1/nodes/f1/claim", json={"session": "sb"}).raise_for_status()
+    assert other.ask("jo", "POST", "/v1/queue/renew", json={}).json()["renewed"] == ["f1"]
+    renewed = other.ask("jo", "POST", "/v1/nodes/f1/renew", json={"session": "sc"})
+    assert renewed.status_code == 200
+    assert other.ask("jo", "POST", "/v1/nodes/f1/release", json={}).json()["status"] == "released"
+
+
+def test_many_who_wait_keep_nobody_waiting(gate: Served) -> None:
+    """Their places in line are taken in few steps, and others' requests go along."""
+    gate.ask("jo", "PUT", "/v1/leases/a").raise_for_status()
+    gate.caller("kim")
+    many, pushes = 24, gate.pushes()
+
+    def wait(n: int) -> int:
+        body = {"wait": 6, "session": f"s{n}"}
+        return gate.ask("kim", "PUT", "/v1/leases/a", json=body).status_code
+
+    with ThreadPoolExecutor(many) as pool:
+        came = [pool.submit(wait, n) for n in range(many)]
+
+        def in_line() -> int:
+            return len(gate.ask("jo", "GET", "/v1/leases/a").json()["waiting"])
+
+        until(lambda: in_line() == many, "all stand in line")
+        assert gate.pushes() - pushes <= many / 2
+        assert gate.ask("jo", "PUT", "/v1/leases/b").status_code == 201
+        assert {x.result(LONG) for x in came} == {409}
+
+
+# --- the client -----------------------------------------------------------------------------------
+
+
+def test_a_path_is_a_path_without_a_clone(gate: Served) -> None:
+    jo = gitlease.connect(gate.url, token=gate.secret("jo"))
+    assert jo.claim(Path("Makefile")).resource == "path:Makefile"
+    assert [x.resource for x in jo.claim_all([Path("src/a"), "F1"])] == ["src/a", "F1"]
+    for wrong in ("xyz", Path("x")):
+        with pytest.raises(gitlease.UsageError, match="as a list"):
+            jo.claim_all(wrong)  # type: ignore[arg-type]
+        with pytest.raises(gitlease.UsageError, match="as a list"):
+            jo.claim("F2", paths=wrong)  # type: ignore[arg-type]
+    kim = gitlease.connect(gate.url, token=gate.secret("kim"))
+    assert kim.held_paths([]) == {}
+    assert kim.held_paths([f"n{n}" for n in range(70)] + ["Makefile"]).keys() == {"Makefile"}
+
+
+@pytest.mark.parametrize(
+    "says",
+    [
+        b"HTTP/1.1 504 Gateway Timeout\r\nContent-Length: 8\r\n\r\n<p>late<",
+        b'HTTP/1.1 201 Created\r\nConnection: close\r\n\r\n{"ok": tr',
+        b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n",
+    ],
+)
+def test_what_may_have_landed_is_asked_again_under_its_key(says: bytes) -> None:
+    with Stubborn("http://127.0.0.1:1", says=says) as proxy:
+        leases = gitlease.connect(proxy.url, token="x")
+        with pytest.raises(gitlease.UnknownOutcome):
+            leases.claim("F001")
+        assert proxy.said == 3
+        with pytest.raises(gitlease.Unavailable):
+            leases.list()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: gitlease.connect("http://a b:1", token="x"),
+        lambda: gitlease.connect(None, token="x"),  # type: ignore[arg-type]
+        lambda: gitlease.connect("http://a", token=5),  # type: ignore[arg-type]
+        lambda: gitlease.connect("http://a", token="x", session=5),  # type: ignore[arg-type]
+        lambda: gitlease.connect("http://a", token="x").claim("a\ud800"),
+        lambda: gitlease.connect("http://a", token="x").claim("a", reason="\ud800"),
+        lambda: next(gitlease.connect("http://a", token="x").events(after="5-1\n")),
+    ],
+)
+def test_a_wrong_word_is_named_before_anything_is_sent(wrong: Callable[[], object]) -> None:
+    with pytest.raises(gitlease.UsageError):
+        wrong()
