@@ -96,7 +96,7 @@ async def _listen(
     def put(told: Told) -> None:
         if events.qsize() < MOST_WAITING:
             events.put_nowait(told)
-        else:
+        elif events.qsize() == MOST_WAITING:
             events.put_nowait(None)
 
     def hear(told: Told) -> None:

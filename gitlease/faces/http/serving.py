@@ -13,6 +13,7 @@ import uvicorn
 from starlette.applications import Starlette
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from gitlease.core.errors import Invalid
 from gitlease.faces.http.access import AllowedHosts, is_loopback
 from gitlease.faces.http.app import application, gateway_app
 from gitlease.wiring.gateway.gateway import open_gateway
@@ -49,6 +50,24 @@ def server_of(made: Starlette, host: str, port: int) -> uvicorn.Server:
         h11_max_incomplete_event_size=32 * 1024,
     )
     return uvicorn.Server(config)
+
+
+def listen(host: str, port: int) -> list[socket.socket]:
+    """Sockets that listen at all addresses of a host. Raises Invalid where that cannot be."""
+    found: list[socket.socket] = []
+    try:
+        for family, _, _, _, at in socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        ):
+            found.append(socket.create_server((str(at[0]), port), family=family))
+    except OSError as error:
+        for one in found:
+            one.close()
+        raise Invalid(
+            f"cannot listen at {host}, port {port}: {error.strerror}",
+            hints=("--host and --port say where",),
+        ) from None
+    return found
 
 
 class PatientProtocol(H11Protocol):
@@ -101,7 +120,7 @@ def serve(
 
     ``names`` are those that requests may be addressed to besides. Raises what opening a clone may.
     """
-    hosts = hosts_of(host, names)
+    sockets, hosts = listen(host, port), hosts_of(host, names)
     apps = {
         name: gateway_app(open_gateway(folder), open_tokens(folder).holder_of, hosts=hosts)
         for name, folder in repositories.items()
@@ -121,5 +140,5 @@ def serve(
     server.handle_exit = end_in_order  # type: ignore[method-assign,assignment]
     for number in (signal.SIGTERM, signal.SIGINT):  # which uvicorn raises anew once it has drained
         signal.signal(number, lambda *_: None)
-    server.run()
+    server.run(sockets)
     return 0 if server.started else 1

@@ -186,7 +186,9 @@ def _bulk(word: str, verb: Verb, pool: ThreadPoolExecutor) -> Verb:
             ids = list(dict.fromkeys(x.resource.key for x in live if is_node(x.resource)))
         elif not isinstance(ids, list) or not 1 <= len(ids) <= MOST_NAMES:
             raise UsageError(f"ids must be a list of 1 to {MOST_NAMES} nodes")
-        nodes = list(dict.fromkeys(node_of(one).key for one in ids))
+        if odd := next((x for x in ids if not isinstance(x, str)), None):
+            raise UsageError(f"{odd!r:.60} is no node")
+        nodes = list(dict.fromkeys(map(fold, ids)))
         answers = list(pool.map(lambda id: _one(asked, verb, id), nodes))
         good, failed = [], []
         for id, answer in zip(nodes, answers, strict=True):

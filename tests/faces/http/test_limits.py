@@ -20,6 +20,7 @@ from support.remotes import Remote
 from support.running import until
 
 import gitlease
+from gitlease.core.errors import Invalid
 from gitlease.faces.http import access, events
 from gitlease.faces.http import serving as server
 from gitlease.faces.http.app import application, gateway_app
@@ -72,6 +73,14 @@ def test_it_answers_for_the_names_that_it_was_given(
         checked.check_address({"host": asked})
     assert refused.value.status == 421
     assert "--allow-host NAME" in refused.value.document["hints"][0]
+
+
+def test_a_port_that_is_taken_is_said(gate: Served, clone: Path) -> None:
+    port = urlsplit(gate.url).port or 0
+    with pytest.raises(Invalid, match=rf"cannot listen at 127.0.0.1, port {port}: Address"):
+        server.serve({"": str(clone)}, "127.0.0.1", port, "gitlease")
+    (one,) = server.listen("127.0.0.1", 0)
+    one.close()
 
 
 def opened(gate: Served, text: bytes) -> socket.socket:

@@ -245,7 +245,12 @@ def test_several_are_claimed_renewed_and_released_as_far_as_they_can_be(
     body = done(jo.post("/v1/queue/release", json={"ids": ["task-api", "task-ui"]}), "released")
     assert (body["released"], body["leases"]) == (["task-api"], [])
     assert [x["node_id"] for x in body["failed"]] == ["task-ui"]
-    wrong: tuple[Any, ...] = (None, [], "task-api", [1], ["A B"])
+    body = jo.post("/v1/queue/claim", json={"ids": ["A B", "task-api"]}).json()
+    assert (body["claimed"], [x["code"] for x in body["failed"]]) == (
+        ["task-api"],
+        ["invalid_node"],
+    )
+    wrong: tuple[Any, ...] = (None, [], "task-api", [1])
     for ids in wrong:
         refused(jo.post("/v1/queue/claim", json={"ids": ids}), 422, "invalid_node")
     refused(jo.post("/v1/queue/release"), 422, "invalid_node")
