@@ -63,8 +63,9 @@ def listen(host: str, port: int) -> list[socket.socket]:
     except OSError as error:
         for one in found:
             one.close()
+        why = str(error.strerror).partition(" (while")[0]  # which names what is named already
         raise Invalid(
-            f"cannot listen at {host}, port {port}: {error.strerror}",
+            f"cannot listen at {host}, port {port}: {why}",
             hints=("--host and --port say where",),
         ) from None
     return found
