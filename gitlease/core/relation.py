@@ -95,9 +95,14 @@ def relation(lease: Lease, actor: Actor, policy: Policy, moment: Moment) -> Rela
         return Relation.THEIRS
     if not lease.edge:
         return Relation.THEIRS_LAPSED
-    until = abandoned_at(lease, policy)
-    gone = until is not None and moment.now.wall_ms > until
+    gone = is_abandoned(lease, policy, moment)
     return Relation.THEIRS_ABANDONED if gone else Relation.THEIRS_ASSIGNED
+
+
+def is_abandoned(lease: Lease, policy: Policy, moment: Moment) -> bool:
+    """Whether a lease ran out so long ago that its edge protects no longer."""
+    until = abandoned_at(lease, policy)
+    return until is not None and moment.now.wall_ms > until
 
 
 def state_of(lease: Lease, policy: Policy, moment: Moment, *, mine: bool) -> State:

@@ -106,15 +106,28 @@ def read_log(
     """
 
     def ask(head: Snapshot) -> Sequence[Event]:
-        events: Sequence[Event] = session.store.history(
-            session.layer,
-            limit if resource is None and since is None else WHOLE_HISTORY,
-            older=not cached,
-        )
-        if resource is not None:
-            wanted = fold((head.ledger.spelt(resource) if head.ledger else resource).text)
-            events = [e for e in events if fold(e.resource or "") == wanted]
+        most = limit if since is None else WHOLE_HISTORY
+        events = history_of(session, head, resource, most, older=not cached)
         return [e for e in events if since is None or e.at >= since][:limit]
 
     events, said = session.read(ask, cached=cached)
     return Reading(events=tuple(events), warnings=said)
+
+
+def history_of(
+    session: LedgerSession,
+    head: Snapshot,
+    resource: Resource | None,
+    limit: int,
+    *,
+    older: bool = False,
+) -> tuple[Event, ...]:
+    """The last events of a ledger or of one of its resources, newest first.
+
+    ``older`` fetches the history that this clone does not have yet; without it nobody is asked.
+    """
+    if resource is None:
+        return session.store.history(session.layer, limit, older=older)
+    wanted = fold((head.ledger.spelt(resource) if head.ledger else resource).text)
+    events = session.store.history(session.layer, WHOLE_HISTORY, older=older)
+    return tuple(e for e in events if fold(e.resource or "") == wanted)[:limit]

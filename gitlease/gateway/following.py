@@ -44,7 +44,10 @@ Listener = Callable[[Told], None]
 
 
 class Follower:
-    """Tells listeners what happens to the ledger of one layer, while there are any."""
+    """Tells listeners what happens to the ledger of one layer, while there are any.
+
+    ``trouble`` is why the last look at it failed, where it did.
+    """
 
     def __init__(self, store: SharedStore, layer: str) -> None:
         self._store, self._layer, self._clock = store, layer, store.clock
@@ -58,6 +61,7 @@ class Follower:
         self._lapsed: set[str] = set()
         self._stop, self._news = False, threading.Event()
         self._thread: threading.Thread | None = None
+        self.trouble: GitleaseError | None = None
 
     def listen(
         self, listener: Listener, after: tuple[int, int] | None = None
@@ -69,6 +73,7 @@ class Follower:
         Raises what a first contact with the remote may.
         """
         head = self._store.fetch(self._layer)
+        self.trouble = None
         past, first = ([], 0) if after is None else self._history(head)  # outside of the lock
         with self._lock:
             self._adopt(head)
@@ -116,8 +121,9 @@ class Follower:
                 with self._lock:
                     self._adopt(head)
                     self._tell_lapses()
-            except GitleaseError:
-                continue  # looked at again
+                self.trouble = None
+            except GitleaseError as error:
+                self.trouble = error  # it is looked at again
             except Exception:  # who listens is not left in silence by one fault
                 logging.getLogger("gitlease").exception("following %s", self._layer)
 

@@ -80,7 +80,8 @@ class Watcher:
 
     ``assignments``: only what is newly assigned to the session's holder, wherever it was claimed.
     ``on_trouble`` is told when the remote cannot be reached, once until it answers again;
-    ``on_begin`` gets the first state that was seen, from when on nothing is missed.
+    ``on_begin`` gets the first state that was seen, from when on nothing is missed. ``trouble`` is
+    why the remote could not be reached, while it cannot.
     """
 
     def __init__(
@@ -100,7 +101,7 @@ class Watcher:
         self._watcher = HeadWatcher(session)
         self._look = LOOK
         self._looked: Instant = session.clock.now()
-        self._trouble = False
+        self.trouble: GitleaseError | None = None
         self._head: Snapshot | None = None
 
     def events(self, *, seconds: int | None = None) -> Iterator[WatchEvent]:
@@ -122,11 +123,11 @@ class Watcher:
                 happened, scene = self._compared(before, woken=woken)
             except Unavailable as error:
                 self._slow_down()
-                if not self._trouble:
+                if self.trouble is None:
                     self._on_trouble(error)
-                self._trouble = True
+                self.trouble = error
                 continue
-            self._trouble = False
+            self.trouble = None
             if happened:
                 self._look = LOOK
             elif not woken and self._seconds_since(began) > MINUTE:
@@ -175,7 +176,7 @@ class Watcher:
 
     def _until_lapse(self, scene: Scene) -> float:
         """Seconds until the next lease lapses; while the remote is away it would not be told."""
-        lapse = None if self._trouble else next_lapse(scene, self._parts)
+        lapse = None if self.trouble else next_lapse(scene, self._parts)
         if lapse is None:
             return float(LONGEST)
         wait = (lapse - self._clock.now().wall_ms) / MS
