@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from gitlease.engine.answers import Answer, Taken
     from gitlease.engine.queue.order import Carry, Entry
     from gitlease.engine.waiting.watching import WatchEvent
+    from gitlease.faces.board.shapes import BoardRow, BoardView
     from gitlease.push.fenced_push import PushAnswer
     from gitlease.runs.running import Ended
     from gitlease.runs.runs import RunRecord
@@ -304,6 +305,34 @@ def watched(event: WatchEvent) -> Document:
         "at": seconds(event.at),
     }
     return said | ({"lease": lease(event.lease)} if event.lease is not None else {})
+
+
+def board(found: BoardView) -> Document:
+    """The body of a board: its rows by how they stand, and what happened last."""
+    news = [
+        {"at": rfc3339(x.at), "what": x.what, "name": x.name, "text": x.text} for x in found.news
+    ]
+    return {"rows": [board_row(x) for x in found.rows], "news": news}
+
+
+def board_row(row: BoardRow) -> Document:
+    """A row of a board; `ends_at` is past where it has run out."""
+    return {
+        "section": row.section.value,
+        "resource": row.resource.text,
+        "scope": row.scope,
+        "title": row.title or None,
+        "holder": row.holder or None,
+        "session": row.session or None,
+        "host": row.host or None,
+        "branch": row.branch or None,
+        "reason": row.reason or None,
+        "ends_at": None if row.ends is None else rfc3339(row.ends),
+        "free_at": None if row.free is None else rfc3339(row.free, round_up=True),
+        "mine": row.mine,
+        "waiting": [x.holder for x in row.waiting],
+        "waits_for": list(row.waits_for),
+    }
 
 
 def event(said: Event) -> Document:

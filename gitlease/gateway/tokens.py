@@ -36,6 +36,8 @@ VERSION = 1
 PREFIX = "glt_"
 READ, WRITE = "read", "write"
 SCOPES = frozenset({READ, WRITE})
+BOARD, LINK = "board", "link"  # of a browser's cookie, and of the link that gives it, once
+COOKIE_LASTS, LINK_LASTS = 12 * 3_600, 60  # seconds
 MOST = 10_000  # tokens of one repository
 LARGEST = 8 * 1024 * 1024  # bytes of the file
 PATIENCE = 10.0  # seconds for which another change is waited for
@@ -97,25 +99,35 @@ class Tokens:
             )
         if not scopes or not SCOPES.issuperset(scopes):
             raise UsageError(f"scopes are {READ}, {WRITE} or both")
-        secret = PREFIX + urlsafe_b64encode(os.urandom(32)).decode().rstrip("=")
         with self._changing() as kept:
             if name is not None and any(x.name == name for x in kept.values()):
                 raise UsageError(
                     f"there is a token {name} already", hints=("give it another name",)
                 )
-            taken, id = {x.id for x in kept.values()}, os.urandom(4).hex()
-            while id in taken:
-                id = os.urandom(4).hex()
-            made = Token(
-                id=id,
-                email=email,
-                name=name or id,
-                scopes=frozenset(scopes),
-                created_at=now,
-                expires_at=None if expires is None else now + expires * MS,
-            )
-            kept[_hash(secret)] = made
-        return made, secret
+            return _put_new(kept, email, name, frozenset(scopes), expires, now)
+
+    def link(self, email: str, now: int) -> str:
+        """The secret of a link to the board: good once, for ``LINK_LASTS`` seconds.
+
+        What has run out of such links, and of what they gave, is forgotten with it.
+        """
+        with self._changing() as kept:
+            for digest, token in [*kept.items()]:
+                if token.is_over(now) and not token.scopes <= SCOPES:
+                    del kept[digest]
+            return _put_new(kept, email, None, frozenset({LINK}), LINK_LASTS, now)[1]
+
+    def redeem(self, secret: str, now: int) -> str | None:
+        """The secret that a link gives, which shows the board for ``COOKIE_LASTS`` seconds.
+
+        None where the link is unknown, was followed before, or has run out.
+        """
+        with self._changing() as kept:
+            link = kept.get(_hash(secret))
+            if link is None or link.scopes != {LINK} or link.is_over(now):
+                return None
+            del kept[_hash(secret)]
+            return _put_new(kept, link.email, None, frozenset({BOARD}), COOKIE_LASTS, now)[1]
 
     def listed(self) -> list[Token]:
         """Every token that was not revoked, expired ones too, the oldest first."""
@@ -225,6 +237,26 @@ class Tokens:
             raise cannot_keep(self._folder, error) from None
 
 
+def _put_new(
+    kept: _Kept, email: str, name: str | None, scopes: frozenset[str], expires: int | None, now: int
+) -> tuple[Token, str]:
+    """A new token among those that are kept, and its secret."""
+    secret = PREFIX + urlsafe_b64encode(os.urandom(32)).decode().rstrip("=")
+    taken, id = {x.id for x in kept.values()}, os.urandom(4).hex()
+    while id in taken:
+        id = os.urandom(4).hex()
+    made = Token(
+        id=id,
+        email=email,
+        name=name or id,
+        scopes=scopes,
+        created_at=now,
+        expires_at=None if expires is None else now + expires * MS,
+    )
+    kept[_hash(secret)] = made
+    return made, secret
+
+
 def _is_name(word: str) -> bool:
     return bool(re.fullmatch(_NAME, word)) and not re.fullmatch(_ID, word)
 
@@ -253,7 +285,7 @@ def _token_of(one: Any) -> Token:
     id, name, scopes = _fit(one["id"], _ID), one["name"], frozenset(one["scopes"])
     if not (name == id or _is_name(name)) or not is_holder(one["email"]):
         raise ValueError
-    if not scopes or not scopes <= SCOPES:
+    if not scopes or not (scopes <= SCOPES or scopes in ({BOARD}, {LINK})):
         raise ValueError
     return Token(
         id=id,

@@ -90,7 +90,7 @@ def test_the_verbs_are_in_groups_and_no_verb_of_another_day_is_there() -> None:
             for verb, _, short in verbs:
                 assert f"  {verb} " in out
                 assert short in out
-    for later in ("compact", "doctor", "board"):
+    for later in ("compact", "doctor"):
         assert ada.run(later, "--help").code == 2
 
 

@@ -467,6 +467,6 @@ def test_the_verbs_of_this_face() -> None:
         *("init", "claim", "renew", "extend", "release", "done", "revoke", "show", "list"),
         *("status", "log", "whoami", "note", "config", "demo"),
         *("queue", "next", "brief", "start", "set", "hooks", "agent"),
-        *("park", "session", "wait", "watch", "run", "dispatch", "work", "push", "fence"),
+        *("park", "session", "wait", "watch", "board", "run", "dispatch", "work", "push", "fence"),
         *("check", "server", "serve", "verify", "help", "version", "completion", "uninstall"),
     }

@@ -32,6 +32,7 @@ VERBS = (
     *("init", "claim T7 --reason 'a reason of more words than a line has'", "renew T7"),
     *("extend T7 1h", "note T7 {note}", "claim deep/{deep}/x --path other/{deep}/", "brief"),
     *("show T7", "show deep/{deep}/x", "list", "status", "log", "whoami", "queue --all"),
+    "board --once",
     *(
         "queue --mine",
         "next",

@@ -2,71 +2,22 @@
 
 from __future__ import annotations
 
-import http.client
 import signal
-import subprocess
-import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager, suppress
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
 import pytest
-from support.fences import clean_env
-from support.gateway import LONG, free_port
+from support.gateway import LONG, Gate, running
 from support.remotes import Remote
-from support.running import ROOT, Desk, until
+from support.running import Desk, until
 
 import gitlease
-from gitlease.gateway.tokens import SCOPES
-from gitlease.wiring.gateway.tokens import open_tokens
 
 CLIENTS, ROUNDS = 16, 3
-
-
-class Gate:
-    """A gateway as a process of its own, at one port for all its lives."""
-
-    def __init__(self, folder: Path, remote: Remote) -> None:
-        self.folder, self.port = folder, free_port()
-        self.url = f"http://127.0.0.1:{self.port}"
-        self._env = clean_env({**remote.env, "PYTHONPATH": ROOT})
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def token(self, name: str) -> str:
-        return open_tokens(str(self.folder)).add(
-            f"{name}@example.com", name=name, scopes=SCOPES, expires=None, now=1
-        )[1]
-
-    def start(self) -> None:
-        words = [sys.executable, "-m", "gitlease", "serve", "--port", str(self.port)]
-        self._process = subprocess.Popen(words, cwd=self.folder, env=self._env)
-        until(self._answers, "the gateway listens")
-
-    def _answers(self) -> bool:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=LONG)
-        with closing(connection), suppress(OSError, http.client.HTTPException):
-            connection.request("GET", "/healthz")
-            with connection.getresponse() as answer:
-                return answer.status == 200
-        return False
-
-    def end(self, by: signal.Signals) -> int:
-        assert self._process is not None
-        self._process.send_signal(by)
-        return self._process.wait(LONG)
-
-
-@contextmanager
-def running(folder: Path, remote: Remote) -> Iterator[Gate]:
-    gate = Gate(folder, remote)
-    gate.start()
-    try:
-        yield gate
-    finally:
-        gate.end(signal.SIGKILL)
 
 
 def live(clone: Path, remote: Remote) -> dict[str, str]:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
+import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -19,6 +23,9 @@ from gitlease.faces.http.serving import hosts_of, server_of
 from gitlease.gateway.tokens import SCOPES
 from gitlease.wiring.gateway.gateway import open_gateway
 from gitlease.wiring.gateway.tokens import open_tokens
+from support.fences import clean_env
+from support.remotes import Remote
+from support.running import ROOT, until
 
 LONG = 60.0  # seconds for whatever must come
 
@@ -72,12 +79,16 @@ def free_port() -> int:
 
 
 @contextlib.contextmanager
-def serving(folder: Path) -> Iterator[Served]:
-    """Serve a clone on a port of its own, until the block ends."""
-    tokens = open_tokens(str(folder))
-    made = gateway_app(open_gateway(str(folder)), tokens.holder_of, hosts=hosts_of("127.0.0.1"))
+def serving(folder: Path, **others: Path) -> Iterator[Served]:
+    """Serve a clone on a port of its own, and ``others`` by their names, until the block ends."""
+    apps = {
+        name: gateway_app(
+            open_gateway(str(place)), open_tokens(str(place)), hosts=hosts_of("127.0.0.1")
+        )
+        for name, place in {"": folder, **others}.items()
+    }
     port = free_port()
-    server = server_of(application({"": made}), "127.0.0.1", port)
+    server = server_of(application(apps), "127.0.0.1", port)
     server.config.timeout_graceful_shutdown = 5
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
@@ -86,7 +97,7 @@ def serving(folder: Path) -> Iterator[Served]:
         assert thread.is_alive(), "the gateway did not start"
         assert time.monotonic() < end
         time.sleep(0.01)
-    served = Served(folder, f"http://127.0.0.1:{port}", made, server)
+    served = Served(folder, f"http://127.0.0.1:{port}", apps[""], server)
     try:
         yield served
     finally:
@@ -94,3 +105,50 @@ def serving(folder: Path) -> Iterator[Served]:
             client.close()
         server.should_exit = True
         thread.join(LONG)
+
+
+class Gate:
+    """A gateway as a process of its own, at one port for all its lives."""
+
+    def __init__(self, folder: Path, remote: Remote) -> None:
+        self.folder, self.port = folder, free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._env = clean_env({**remote.env, "PYTHONPATH": ROOT})
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def token(self, name: str) -> str:
+        return open_tokens(str(self.folder)).add(
+            f"{name}@example.com", name=name, scopes=SCOPES, expires=None, now=1
+        )[1]
+
+    def start(self) -> None:
+        words = [sys.executable, "-m", "gitlease", "serve", "--port", str(self.port)]
+        self._process = subprocess.Popen(words, cwd=self.folder, env=self._env)
+        until(self._answers, "the gateway listens")
+
+    def _answers(self) -> bool:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=LONG)
+        with (
+            contextlib.closing(connection),
+            contextlib.suppress(OSError, http.client.HTTPException),
+        ):
+            connection.request("GET", "/healthz")
+            with connection.getresponse() as answer:
+                return answer.status == 200
+        return False
+
+    def end(self, by: signal.Signals) -> int:
+        assert self._process is not None
+        self._process.send_signal(by)
+        return self._process.wait(LONG)
+
+
+@contextlib.contextmanager
+def running(folder: Path, remote: Remote) -> Iterator[Gate]:
+    """A gateway that runs, until the block ends."""
+    gate = Gate(folder, remote)
+    gate.start()
+    try:
+        yield gate
+    finally:
+        gate.end(signal.SIGKILL)

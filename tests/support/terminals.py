@@ -2,7 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
+import pty
+import re
+import select
+import struct
+import subprocess
+import termios
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+LONG = 60.0  # seconds for whatever must be shown
+HOME = b"\x1b[H"  # before each picture
 
 
 def all_written(master: int) -> str:
@@ -17,3 +32,82 @@ def all_written(master: int) -> str:
             os.close(master)
             return b"".join(parts).decode()
         parts.append(part)
+
+
+class PlayedTerminal:
+    """A program that draws pictures on a terminal of its own, and somebody who types there."""
+
+    def __init__(self, process: subprocess.Popen[bytes], master: int, slave: int) -> None:
+        self.process, self._master, self._slave = process, master, slave
+        self.written = b""
+
+    def type(self, text: str) -> None:
+        os.write(self._master, text.encode())
+
+    def resize(self, columns: int, lines: int) -> None:
+        fcntl.ioctl(self._slave, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+
+    def modes(self) -> list[Any]:
+        """How the terminal is set."""
+        return termios.tcgetattr(self._slave)
+
+    def lines(self) -> list[str]:
+        """The last whole picture, line by line, without its colours; none before the first."""
+        pictures = self.written.split(HOME)
+        if len(pictures) < 3:
+            return []
+        shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", pictures[-2].decode("utf-8", "replace"))
+        return [line.rstrip("\r") for line in shown.split("\n")]
+
+    def until(self, true: Callable[[str], Any], what: str) -> str:
+        """Wait for a picture in which something is to be seen."""
+        end = time.monotonic() + LONG
+        while not true(shown := "\n".join(self.lines())):
+            assert time.monotonic() < end, f"waited in vain for {what}:\n{shown}"
+            assert self.process.poll() is None, f"it ended before {what}: {self.written!r}"
+            self._read(0.2)
+        return shown
+
+    def ended(self) -> int:
+        """How the program ends."""
+        end = time.monotonic() + LONG
+        while self.process.poll() is None:
+            assert time.monotonic() < end, "it did not end"
+            self._read(0.05)
+        self._read(0.05)
+        return int(self.process.returncode)
+
+    def _read(self, seconds: float) -> None:
+        if select.select([self._master], [], [], seconds)[0]:
+            with contextlib.suppress(OSError):
+                self.written += os.read(self._master, 65_536)
+
+
+@contextlib.contextmanager
+def played(
+    words: Sequence[str], cwd: Path, env: Mapping[str, str], *, columns: int, lines: int = 30
+) -> Iterator[PlayedTerminal]:
+    """Run a program as the leader of a terminal of this size, until the block ends."""
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+    process = subprocess.Popen(
+        words,
+        cwd=cwd,
+        env=dict(env),
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+        preexec_fn=_lead,
+    )
+    try:
+        yield PlayedTerminal(process, master, slave)
+    finally:
+        process.kill()
+        process.wait()
+        os.close(master)
+        os.close(slave)
+
+
+def _lead() -> None:
+    os.setsid()
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)

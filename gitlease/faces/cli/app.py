@@ -61,6 +61,7 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
             ("verify", "check.verify", "an independent check of the ledger's history"),
             ("wait", "read.wait", "return when something is free"),
             ("watch", "read.wait", "tell what happens to leases, as it happens"),
+            ("board", "read.board", "all of it at a glance, live; on a page as well"),
             ("whoami", "read.overview", "who you are here, and why"),
         ),
     ),

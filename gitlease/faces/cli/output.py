@@ -186,6 +186,11 @@ def console() -> Console:
     return Console(highlight=False, color_system=None if FORM.color == "never" else "auto")
 
 
+def has_display() -> bool:
+    """Whether a browser could open a window here."""
+    return sys.platform == "darwin" or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))
+
+
 def columns() -> int:
     """How wide the terminal is."""
     from shutil import get_terminal_size

@@ -23,7 +23,7 @@ LEASE_EXITS = (1, 2, 4, 5, 6, 7, 128)
 READING_EXITS = (2, 4, 5, 7, 128)
 DONE = "done"
 # What takes long is told by these themselves, or they leave the terminal to another program.
-SILENT = frozenset({"run", "dispatch", "work", "watch", "wait", "push", "demo", "serve"})
+SILENT = frozenset({"run", "dispatch", "work", "watch", "wait", "push", "demo", "serve", "board"})
 HELD = ("held", "wait_timeout")
 
 

@@ -94,10 +94,15 @@ class Access:
         self._buckets: dict[str, tuple[float, float]] = {}
         self._lock = threading.Lock()
 
-    def caller(self, headers: Mapping[str, str], scope: str) -> Caller:
-        """Who asks. Raises Refused: 401 without a token, 403 for a wrong scope, 429 for a rate."""
+    def caller(
+        self, headers: Mapping[str, str], scope: str, *, secret: str | None = None
+    ) -> Caller:
+        """Who asks. Raises Refused: 401 without a token, 403 for a wrong scope, 429 for a rate.
+
+        ``secret`` is what was brought in another way than those of tokens.
+        """
         self.check_address(headers)
-        secret = _secret(headers)
+        secret = secret or _secret(headers)
         if secret is None:
             raise Refused(
                 401,
@@ -115,9 +120,9 @@ class Access:
         self._count(known.id)
         return Caller(known.email, known.id, known.name, known.scopes)
 
-    def check_still_known(self, headers: Mapping[str, str]) -> None:
+    def check_still_known(self, headers: Mapping[str, str], *, secret: str | None = None) -> None:
         """Refused where the token of a request that goes on is not good any more."""
-        secret = _secret(headers)
+        secret = secret or _secret(headers)
         if secret is None or self._known(secret) is None:
             raise _unknown_token()
 

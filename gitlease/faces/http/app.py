@@ -24,11 +24,13 @@ from gitlease.faces.http import (
     openintent_events,
     spor,
 )
-from gitlease.faces.http.access import Access, AllowedHosts, Keys, Refused
+from gitlease.faces.http.access import Access, AllowedHosts, Refused
 from gitlease.faces.http.asking import Door, Verb, problem
+from gitlease.faces.http.board import BoardPages
 from gitlease.faces.http.fields import RequestField
 from gitlease.gateway.following import Follower
 from gitlease.gateway.gateway import Gateway
+from gitlease.gateway.tokens import Tokens
 
 Plain = Callable[[Request], Awaitable[Response]]
 Endpoint = tuple[openapi.ApiOperation, Verb, str]
@@ -100,10 +102,13 @@ ENDPOINTS: tuple[Endpoint, ...] = (
 class GatewayApp:
     """The application of one repository's gateway: its routes, and its beginning and end."""
 
-    def __init__(self, gateway: Gateway, follower: Follower, access: Access) -> None:
+    def __init__(
+        self, gateway: Gateway, follower: Follower, access: Access, tokens: Tokens
+    ) -> None:
         self.gateway, self.follower = gateway, follower
         self.door = Door(gateway, access)
         self._access, self._closing = access, asyncio.Event()
+        self._board = BoardPages(gateway, follower, access, tokens.redeem, self._closing)
 
     def routes(self) -> list[BaseRoute]:
         found: list[BaseRoute] = [
@@ -120,6 +125,7 @@ class GatewayApp:
             *spor.routes(self.door),
             *openintent.routes(self.door),
             *openintent_events.routes(stream),
+            *self._board.routes(),
             Route("/v1/events", stream),
             Route("/metrics", self.plain(self._metrics)),
             *about([self]),
@@ -207,11 +213,11 @@ def application(apps: Mapping[str, GatewayApp]) -> Starlette:
     return made
 
 
-def gateway_app(gateway: Gateway, keys: Keys, *, hosts: AllowedHosts) -> GatewayApp:
+def gateway_app(gateway: Gateway, tokens: Tokens, *, hosts: AllowedHosts) -> GatewayApp:
     """The application of one gateway, for callers with tokens and requests to these hosts."""
     follower = Follower(gateway.store, gateway.layer)
     gateway.on_head = follower.heard
-    return GatewayApp(gateway, follower, Access(keys, hosts=hosts))
+    return GatewayApp(gateway, follower, Access(tokens.holder_of, hosts=hosts), tokens)
 
 
 async def _no_route(_request: Request, error: Exception) -> Response:

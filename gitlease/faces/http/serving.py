@@ -123,7 +123,7 @@ def serve(
     """
     sockets, hosts = listen(host, port), hosts_of(host, names)
     apps = {
-        name: gateway_app(open_gateway(folder), open_tokens(folder).holder_of, hosts=hosts)
+        name: gateway_app(open_gateway(folder), open_tokens(folder), hosts=hosts)
         for name, folder in repositories.items()
     }
     server = server_of(application(apps), host, port)

@@ -183,7 +183,7 @@ def test_head_has_the_answer_of_get_without_its_body(gate: Served) -> None:
 
 
 def test_below_a_name_the_documents_have_its_paths(clone: Path) -> None:
-    tokens = open_tokens(str(clone)).holder_of
+    tokens = open_tokens(str(clone))
     made = {"web": gateway_app(open_gateway(str(clone)), tokens, hosts=hosts_of("testserver"))}
     with TestClient(application(made)) as client:
         assert client.get("/healthz").text == client.get("/repos/web/readyz").text == "ok\n"

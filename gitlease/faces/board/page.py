@@ -1,0 +1,265 @@
+"""The board as one page of HTML: whole without a script, live with the one that it brings.
+
+Everything that others wrote is escaped, and the page asks nobody but where it came from.
+"""
+
+from __future__ import annotations
+
+import os
+from base64 import b64encode
+from collections.abc import Iterable
+from functools import cache
+from hashlib import sha256
+from html import escape
+from urllib.parse import urlencode
+
+from gitlease.core.frozen import dataclass
+from gitlease.core.instant import rfc3339
+from gitlease.faces.board import words
+from gitlease.faces.board.shapes import BoardRow, BoardView, NewsItem, OpenedResource, Section
+
+SHOWN = 500  # rows of a section
+ABOUT = {
+    Section.HELD: "somebody is on it, or it is assigned",
+    Section.PARKED: "kept for a later session of its holder",
+    Section.EXPIRED: "ran out without being given back",
+    Section.ABANDONED: "ran out so long ago that its assignment no longer counts",
+    Section.FREE: "to be claimed by anyone",
+}
+HEADINGS = ("Name", "Title", "Holder", "Where", "Why, and who waits", "Time")
+REFRESH = 30  # seconds after which a page without a script is loaded anew
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageView:
+    """What a page shows of a board: only what matches, with one resource opened by its name."""
+
+    find: str = ""
+    open: str = ""
+
+    def query(self, **changes: str) -> str:
+        """The query of another view, as it stands in an address; ``""`` for all."""
+        values = {"find": self.find, "open": self.open} | changes
+        said = urlencode({name: value for name, value in values.items() if value})
+        return f"?{said}" if said else ""
+
+
+def page(board: BoardView, view: PageView, opened: OpenedResource | None, *, base: str) -> str:
+    """The page below ``base``, the address of the board."""
+    stream = f"{base}/stream{view.query()}"
+    return _document(
+        board,
+        f"""<form action="{escape(base)}" role="search">
+<label for="find">Find</label>
+<input id="find" name="find" type="search" value="{escape(view.find)}" maxlength="200">
+<button>Filter</button> {_link(base, "All", "all") if view.find else ""}
+</form>
+<p id="state" role="status">{escape(trouble(board))}</p>
+<main id="board" data-now="{board.now}" data-stream="{escape(stream)}">
+{content(board, view, opened, base=base)}
+</main>
+{_news(board.news)}
+<script>{asset("board.js")}</script>""",
+        f'<noscript><meta http-equiv="refresh" content="{REFRESH}"></noscript>',
+    )
+
+
+def still(board: BoardView) -> str:
+    """The board as a file: it asks nobody, and stays as it is."""
+    shown = f'<main id="board">\n{content(board, PageView(), None, base="")}\n</main>'
+    return _document(board, f"{shown}\n{_news(board.news)}", "")
+
+
+def notice(title: str, lines: Iterable[str]) -> str:
+    """A page that says something in place of the board."""
+    said = "".join(f"<p>{line}</p>" for line in lines)
+    return _html(title, "", f"<h1>{escape(title)}</h1>\n<main>{said}</main>")
+
+
+def content(board: BoardView, view: PageView, opened: OpenedResource | None, *, base: str) -> str:
+    """What of the page changes with the board; without a ``base`` nothing can be opened."""
+    sections = [_section(x, board.section(x), board.now, view, base) for x in Section]
+    parts = [_opened(opened, board.now, view, base) if opened else "", *sections]
+    found = "\n".join(part for part in parts if part)
+    return found or "<p>Nothing is leased here, and there are no open tasks.</p>"
+
+
+def trouble(board: BoardView) -> str:
+    """Why the board may be out of date, in words."""
+    return f"Out of date: {board.trouble}" if board.trouble else ""
+
+
+def counted(board: BoardView) -> str:
+    """How many there are of each, as items of a list."""
+    return "".join(
+        f'<li class="{x.value}"><b>{n}</b> {x.value}</li>'
+        for x in Section
+        if (n := len(board.section(x)))
+    )
+
+
+def news_items(news: Iterable[NewsItem]) -> str:
+    """What happened lately, as items of a list."""
+    return "\n".join(map(_news_item, news))
+
+
+def _news_item(item: NewsItem) -> str:
+    at = rfc3339(item.at)
+    loss = ' class="loss"' if item.loss else ""
+    return (
+        f'<li data-key="{escape(item.key)}"{loss}><time datetime="{at}">{at[11:]}</time> '
+        f"<strong>{escape(item.what)}</strong> {escape(item.name)} {escape(item.text)}</li>"
+    )
+
+
+def policy(*, script: bool) -> str:
+    """The Content-Security-Policy of a page: its own style and script, and nothing from outside."""
+    run = f"script-src '{_hash('board.js')}'; connect-src 'self'; " if script else ""
+    return (
+        f"default-src 'none'; style-src '{_hash('board.css')}'; {run}form-action 'self'; "
+        "base-uri 'none'; frame-ancestors 'none'"
+    )
+
+
+@cache
+def asset(name: str) -> str:
+    """The style or the script of the page, which stand beside this module."""
+    with open(os.path.join(os.path.dirname(__file__), name), encoding="utf-8") as file:
+        return file.read()
+
+
+# --- how --------------------------------------------------------------------------------------
+
+
+def _hash(name: str) -> str:
+    return "sha256-" + b64encode(sha256(asset(name).encode()).digest()).decode()
+
+
+def _document(board: BoardView, body: str, head: str) -> str:
+    at = rfc3339(board.now)
+    return _html(
+        f"gitlease: {board.layer}",
+        head,
+        f"""<header>
+<h1>gitlease <small>{escape(board.layer)} on {escape(board.place)}</small></h1>
+<p>as of <time id="asof" datetime="{at}">{at}</time></p>
+<ul id="counts" aria-label="How many there are">{counted(board)}</ul>
+</header>
+{body}""",
+    )
+
+
+def _html(title: str, head: str, body: str) -> str:
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>{escape(title)}</title>
+<style>{asset("board.css")}</style>
+{head}
+</head>
+<body>
+{body}
+</body>
+</html>
+"""
+
+
+# Roles are spelt out: where rows are shown as blocks, browsers forget that it is a table.
+def _section(
+    section: Section, rows: tuple[BoardRow, ...], now: int, view: PageView, base: str
+) -> str:
+    if not rows:
+        return ""
+    more = len(rows) - SHOWN
+    rest = f"<p>and {more} more: filter to see them</p>" if more > 0 else ""
+    heads = "".join(f'<th scope="col" role="columnheader">{x}</th>' for x in HEADINGS)
+    body = "\n".join(_row(row, now, view, base) for row in rows[:SHOWN])
+    return f"""<table class="{section.value}" role="table">
+<caption><b>{section.value.title()}</b> {len(rows)} <span>{ABOUT[section]}</span></caption>
+<thead role="rowgroup"><tr role="row">{heads}</tr></thead>
+<tbody role="rowgroup">
+{body}
+</tbody>
+</table>{rest}"""
+
+
+def _row(row: BoardRow, now: int, view: PageView, base: str) -> str:
+    name = escape(row.name)
+    if base:
+        query = view.query(open=row.resource.text)
+        name = f'<a id="{escape(row.key)}" href="{escape(base + query)}">{name}</a>'
+    who = f"{escape(row.holder)}{' <em>(you)</em>' if row.mine else ''}"
+    return (
+        f'<tr role="row"><th scope="row" role="rowheader">{name}</th>'
+        + _cell("title", escape(row.title))
+        + _cell("holder", who)
+        + _cell("where", escape(words.where_words(row)))
+        + _cell("why", "<br>".join(escape(x) for x in words.details(row, now)))
+        + _cell("time", _time(row, now))
+        + "</tr>"
+    )
+
+
+def _cell(kind: str, said: str) -> str:
+    """A cell; what is empty takes no room where rows are shown as blocks."""
+    return f'<td role="cell" class="{kind}{"" if said else " empty"}">{said}</td>'
+
+
+def _time(row: BoardRow, now: int) -> str:
+    """How long still, or since when not, the instant itself, and a bar of what is left."""
+    said = words.time_words(row, now)
+    if row.ends is None:
+        return said
+    at, bar = rfc3339(row.ends), ""
+    way = "left" if row.section in words.RUNNING else "ago"
+    if way == "left" and row.lasts:
+        left = max(0, min(row.lasts, row.ends - now))
+        bar = f'<progress max="{row.lasts}" value="{left}" aria-hidden="true"></progress>'
+    day = "" if at[:10] == rfc3339(now)[:10] else f"{at[:10]} "
+    return (
+        f'<b data-ends="{row.ends}" data-way="{way}">{said}</b> '
+        f'<time datetime="{at}">{day}{at[11:]}</time>{bar}'
+    )
+
+
+def _opened(opened: OpenedResource, now: int, view: PageView, base: str) -> str:
+    notes = [f"{_at(x.at)} {escape(words.note_text(x))}" for x in opened.notes]
+    events = [
+        f"{_at(x.at)} <strong>{escape(words.happened(x))}</strong> {escape(words.by_whom(x))}"
+        for x in opened.events
+    ]
+    state = [
+        f"{row.section.value} {escape(row.holder)} {escape(words.time_words(row, now))}".strip()
+        for row in opened.rows
+        if row.ends is None  # a clock runs in its row below
+    ]
+    parts = [
+        f"<h3>{title}</h3><ul>{''.join(f'<li>{x}</li>' for x in found)}</ul>"
+        for title, found in (("State", state), ("Notes", notes), ("History", events))
+        if found
+    ]
+    close = _link(base + view.query(open=""), "Close", "close")
+    return (
+        f'<section id="opened" aria-labelledby="opened-name"><h2 id="opened-name">'
+        f"{escape(opened.name)}</h2>{''.join(parts) or '<p>Nothing is known of it.</p>'}"
+        f"<p>{close}</p></section>"
+    )
+
+
+def _at(at: int) -> str:
+    said = rfc3339(at)
+    return f'<time datetime="{said}">{said}</time>'
+
+
+def _link(address: str, said: str, id: str) -> str:
+    return f'<a id="{id}" href="{escape(address)}">{said}</a>'
+
+
+def _news(news: Iterable[NewsItem]) -> str:
+    return (
+        '<section aria-labelledby="lately"><h2 id="lately">Lately</h2>\n'
+        f'<div role="log" aria-live="polite"><ul id="news">{news_items(news)}</ul></div></section>'
+    )

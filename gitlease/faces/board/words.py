@@ -1,0 +1,113 @@
+"""The words of the board: times going by, who and where, what happened."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from gitlease.core.errors import clean
+from gitlease.core.instant import rfc3339
+from gitlease.faces.board.shapes import BoardRow, Section
+
+if TYPE_CHECKING:
+    from gitlease.core.ledger import Note, Ticket
+    from gitlease.core.outcome import Event
+
+_HAPPENED = {
+    "displaced": "taken over",
+    "completed": "done",
+    "run_out": "session ended",
+    "noted": "note",
+    "lapsed": "ran out",
+    "waiting": "stood in line",
+    "left": "left the line",
+}
+RUNNING = (Section.HELD, Section.PARKED)  # in these a clock runs down
+_TAKEN = frozenset({"displaced", "revoked", "retired"})
+
+
+def plain(text: str) -> str:
+    """Text of others as one line that prints: nothing in it can forge or hide what is shown."""
+    return " ".join(clean(text).split())
+
+
+def happened(event: Event) -> str:
+    """What an event of the audit trail was, in a word or two."""
+    return _HAPPENED.get(event.kind, event.kind.replace("_", " "))
+
+
+def by_whom(event: Event) -> str:
+    """Who did it, to whom, and why: ``from jo@example.com by kim@example.com: "stuck"``."""
+    whose = f"from {plain(event.holder or 'nobody')} " if event.kind in _TAKEN else ""
+    run = f" (session {plain(event.session)})" if event.session and not whose else ""
+    why = plain(event.reason or event.detail or "")
+    return f"{whose}by {plain(event.by)}{run}" + (f': "{why}"' if why else "")
+
+
+def note_text(note: Note) -> str:
+    """A note, and whose it is."""
+    return f"by {plain(note.author)}: {plain(note.text)}"
+
+
+def waiting_words(tickets: Sequence[Ticket]) -> str:
+    """Who stands in line, in their order; nothing where nobody does."""
+    said = [
+        f"{number}. {plain(x.holder)}" + (f" ({plain(x.session)})" if x.session else "")
+        for number, x in enumerate(tickets, start=1)
+    ]
+    return f"waiting: {', '.join(said)}" if said else ""
+
+
+def where_words(row: BoardRow) -> str:
+    """Session, host and branch: ``session build-7 on laptop, branch main``."""
+    run = " ".join(
+        word
+        for word in (
+            f"session {row.session}" if row.session else "",
+            f"on {row.host}" if row.host else "",
+        )
+        if word
+    )
+    return ", ".join(x for x in (run, f"branch {row.branch}" if row.branch else "") if x)
+
+
+def time_of_day(at: int, *, round_up: bool = False) -> str:
+    """The time of an instant in UTC: ``10:15:00Z``."""
+    return rfc3339(at, round_up=round_up)[11:]
+
+
+def clock_words(seconds: int) -> str:
+    """A time to watch going by: ``4s``, ``12m 04s``, ``1h 05m``, ``2d 3h``."""
+    days, hours = divmod(max(0, seconds) // 3600, 24)
+    minutes, rest = divmod(max(0, seconds) % 3600, 60)
+    if days:
+        return f"{days}d {hours}h"
+    if hours:
+        return f"{hours}h {minutes:02}m"
+    return f"{minutes}m {rest:02}s" if minutes else f"{rest}s"
+
+
+def time_words(row: BoardRow, now: int) -> str:
+    """How long a row lasts, or since when it does not; nothing where no clock runs."""
+    if row.ends is None:
+        return "assigned" if row.section in RUNNING else ""
+    if row.section in RUNNING:
+        return f"{clock_words((row.ends - now) // 1000)} left"
+    return f"{clock_words((now - row.ends) // 1000)} ago"
+
+
+def details(row: BoardRow, now: int) -> list[str]:
+    """What else there is to say of a row, the most important first."""
+    said = [f'"{row.reason}"' if row.reason else "", waiting_words(row.waiting)]
+    if row.section is Section.EXPIRED:
+        if row.free is None:
+            said.insert(0, "still assigned")
+        elif row.free > now:
+            said.insert(0, f"free for others at {time_of_day(row.free, round_up=True)}")
+        else:
+            said.insert(0, "free to take")
+    if row.through:
+        said.insert(0, f"covered by the lease of {row.through}")
+    if row.waits_for:
+        said.append(f"waits for {', '.join(row.waits_for)}")
+    return [x for x in said if x]

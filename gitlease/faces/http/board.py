@@ -1,0 +1,272 @@
+"""The board as a page and its stream: to look at, behind a cookie that does nothing else.
+
+The cookie comes from a link that is good once. It is a token of its own kind, which no other
+address takes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import AsyncIterator, Callable
+from html import escape
+from typing import Any
+
+import anyio
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
+from starlette.routing import BaseRoute, Route
+
+from gitlease.core.errors import GitleaseError, Unavailable, UsageError
+from gitlease.core.frozen import replace
+from gitlease.core.instant import Instant, rfc3339
+from gitlease.core.resources.resource import parse_resource
+from gitlease.engine.ledger_session import LedgerSession, Look
+from gitlease.faces.board import page
+from gitlease.faces.board.model import make_board, matching, open_resource
+from gitlease.faces.board.page import PageView
+from gitlease.faces.board.shapes import BoardView, OpenedResource
+from gitlease.faces.codes import http_of
+from gitlease.faces.http.access import Access, Refused
+from gitlease.faces.http.events import LOOK, SILENT
+from gitlease.gateway.following import Follower
+from gitlease.gateway.gateway import Gateway
+from gitlease.gateway.tokens import BOARD, COOKIE_LASTS, LINK
+
+Redeem = Callable[[str, int], str | None]
+"""Gives the secret of a cookie for that of a link, once, at a time in milliseconds; else None."""
+
+NOBODY = "board"  # whoever looks is nobody in the ledger: no email is like this
+FRESH = 5_000  # milliseconds after which task files are read again
+LONGEST = 200  # characters of what is looked for
+HOW = "Where the gateway runs, <code>gitlease board --web</code> gives a link to this page."
+
+
+class CurrentBoard:
+    """The board of a gateway as it is by now, made once for all who look."""
+
+    def __init__(self, gateway: Gateway, follower: Follower) -> None:
+        self._gateway, self._follower = gateway, follower
+        self._lock = threading.Lock()
+        self._made: tuple[Instant, str, Look, BoardView] | None = None
+
+    @property
+    def session(self) -> LedgerSession:
+        return self._gateway.session(NOBODY)
+
+    def now(self) -> int:
+        return self._gateway.clock.now().wall_ms
+
+    def is_due(self) -> bool:
+        """Whether it may be another one by now."""
+        if self._made is None:
+            return True
+        at, version, _, board = self._made
+        head, now = self._gateway.store.newest(self._gateway.layer), self._gateway.clock.now()
+        return (
+            head is None
+            or head.version != version
+            or board.trouble != self._trouble()
+            or (board.changes_at is not None and now.wall_ms >= board.changes_at)
+            or at.elapsed_at_most(now) >= FRESH
+        )
+
+    def read(self, *, ask: bool = False) -> tuple[Look, BoardView]:
+        """The board and what it was made of; ``ask``: of the remote, where nobody follows it.
+
+        A remote that cannot be reached is its trouble. Raises Unavailable where nothing is known.
+        """
+        trouble = ""
+        if ask:
+            try:
+                self._gateway.store.fetch(self._gateway.layer)
+            except Unavailable as error:
+                trouble = error.message
+        with self._lock:
+            if self._made is None or trouble or self.is_due():
+                self._made = self._make(trouble or self._trouble())
+            _, _, look, board = self._made
+        return look, replace(board, now=self.now())
+
+    def _make(self, trouble: str) -> tuple[Instant, str, Look, BoardView]:
+        session = self.session
+        look = session.known_look()
+        if look is None:
+            raise Unavailable(trouble or "nothing is known of the ledger yet")
+        board = make_board(session, look, trouble=trouble)
+        return look.moment.now, look.head.version, look, board
+
+    def _trouble(self) -> str:
+        return self._follower.trouble.message if self._follower.trouble else ""
+
+
+class BoardPages:
+    """The page of a gateway's board, and the stream that keeps it current."""
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        follower: Follower,
+        access: Access,
+        redeem: Redeem,
+        closing: asyncio.Event,
+    ) -> None:
+        self._current, self._follower = CurrentBoard(gateway, follower), follower
+        self._access, self._redeem, self._closing = access, redeem, closing
+
+    def routes(self) -> list[BaseRoute]:
+        """The page and its stream."""
+        return [
+            Route("/board", self._guarded(self._page)),
+            Route("/board/stream", self._guarded(self._stream)),
+        ]
+
+    def _guarded(self, answer: Callable[[Request], Any]) -> Callable[[Request], Any]:
+        async def guarded(request: Request) -> Response:
+            try:
+                response: Response = await answer(request)
+            except Refused as refused:
+                lines = [escape(str(refused)), *([HOW] if refused.status == 401 else [])]
+                response = _notice("There is no board for you here", lines, refused.status)
+                response.headers.update(refused.headers)
+            except GitleaseError as error:
+                lines = [escape(text) for text in (error.message, *error.hints)]
+                response = _notice("The board cannot be shown", lines, http_of(error.code))
+            _protect(response)
+            return response
+
+        return guarded
+
+    async def _page(self, request: Request) -> Response:
+        link = request.query_params.get("link")
+        if link is not None:
+            return await self._open(request, link)
+        self._let_in(request)
+        view, base = _view(request), request.url.path
+
+        def made() -> str:
+            look, board = self._current.read(ask=True)
+            opened = self._opened(look, board, view)
+            return page.page(matching(board, view.find), view, opened, base=base)
+
+        answer = HTMLResponse(await anyio.to_thread.run_sync(made))
+        answer.headers["Content-Security-Policy"] = page.policy(script=True)
+        return answer
+
+    async def _open(self, request: Request, link: str) -> Response:
+        """Take a link, and give the cookie for it; asked with HEAD, only whether it is good."""
+        if request.method == "HEAD":
+            self._access.caller(request.headers, LINK, secret=link)
+            return Response(status_code=204)
+        self._access.check_address(request.headers)
+        secret = await anyio.to_thread.run_sync(self._redeem, link, time.time_ns() // 1_000_000)
+        if secret is None:
+            raise Refused(401, "unauthorized", "this link was followed before, or has run out")
+        answer = RedirectResponse(request.url.path, status_code=303)
+        answer.set_cookie(
+            _cookie(request),
+            secret,
+            max_age=COOKIE_LASTS,
+            path=request.url.path,
+            secure=request.url.scheme == "https",
+            httponly=True,
+            samesite="strict",
+        )
+        return answer
+
+    async def _stream(self, request: Request) -> Response:
+        self._let_in(request)
+        changed, loop = asyncio.Event(), asyncio.get_running_loop()
+
+        def hear(_told: object) -> None:
+            loop.call_soon_threadsafe(changed.set)
+
+        leave = await anyio.to_thread.run_sync(self._follower.listen, hear)
+        return StreamingResponse(
+            self._events(request, changed, leave), media_type="text/event-stream"
+        )
+
+    async def _events(
+        self, request: Request, changed: asyncio.Event, leave: Callable[[], None]
+    ) -> AsyncIterator[str]:
+        view, base = _view(request), request.url.path.removesuffix("/stream")
+        secret, silent, sent = request.cookies.get(_cookie(request)), 0.0, None
+        try:
+            yield "retry: 1000\n\n"
+            while not self._closing.is_set() and self._is_let_in(secret):
+                changed.clear()
+                if sent is None or self._current.is_due():
+                    look, board = await anyio.to_thread.run_sync(self._current.read)
+                    if board != sent:
+                        sent, silent = board, 0.0
+                        yield await anyio.to_thread.run_sync(self._event, look, board, view, base)
+                with anyio.move_on_after(LOOK):
+                    await changed.wait()
+                    continue
+                silent += LOOK
+                if silent >= SILENT:
+                    silent = 0.0
+                    yield ": still here\n\n"
+        finally:
+            leave()
+
+    def _event(self, look: Look, board: BoardView, view: PageView, base: str) -> str:
+        opened, shown = self._opened(look, board, view), matching(board, view.find)
+        data = {
+            "now": board.now,
+            "at": rfc3339(board.now),
+            "board": page.content(shown, view, opened, base=base),
+            "counts": page.counted(shown),
+            "news": page.news_items(shown.news),
+            "trouble": page.trouble(shown),
+        }
+        return f"event: board\ndata: {json.dumps(data)}\n\n"
+
+    def _opened(self, look: Look, board: BoardView, view: PageView) -> OpenedResource | None:
+        if not view.open:
+            return None
+        try:
+            resource = parse_resource(view.open)
+        except UsageError:
+            return None
+        return open_resource(self._current.session, look, board, resource)
+
+    def _is_let_in(self, secret: str | None) -> bool:
+        try:
+            self._access.check_still_known({}, secret=secret)
+        except Refused:
+            return False
+        return True
+
+    def _let_in(self, request: Request) -> None:
+        secret = request.cookies.get(_cookie(request))
+        if secret is None:
+            self._access.check_address(request.headers)
+            raise Refused(401, "unauthorized", "this page needs a link that opens it")
+        self._access.caller(request.headers, BOARD, secret=secret)
+
+
+def _cookie(request: Request) -> str:
+    """The cookie's name, with the port: browsers send a host's cookies to all of its ports."""
+    return f"gitlease_board_{request.url.port or 'default'}"
+
+
+def _view(request: Request) -> PageView:
+    said = request.query_params
+    return PageView(find=said.get("find", "")[:LONGEST], open=said.get("open", ""))
+
+
+def _notice(title: str, lines: list[str], status: int) -> Response:
+    answer = HTMLResponse(page.notice(title, lines), status)
+    answer.headers["Content-Security-Policy"] = page.policy(script=False)
+    return answer
+
+
+def _protect(response: Response) -> None:
+    response.headers["Cache-Control"] = "no-store"
+    response.headers["Referrer-Policy"] = "no-referrer"
+    response.headers["X-Content-Type-Options"] = "nosniff"
+    response.headers["X-Frame-Options"] = "DENY"
+    response.headers["X-Accel-Buffering"] = "no"

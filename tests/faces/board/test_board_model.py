@@ -1,0 +1,293 @@
+"""What the board shows, of whatever stands in a ledger, and how it is put into lines and files."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from faces.fake import NOON, Desk, make_desks
+from rich.cells import cell_len
+from support.tasks import task
+
+from gitlease.core.edge import Progress
+from gitlease.core.lease import Actor
+from gitlease.core.moves.operations import TakeTicket
+from gitlease.core.resources.resource import parse_resource
+from gitlease.engine.transaction import fresh_id
+from gitlease.faces.board import words
+from gitlease.faces.board.exporting import exported
+from gitlease.faces.board.model import make_board, matching, open_resource
+from gitlease.faces.board.page import PageView, page, policy
+from gitlease.faces.board.shapes import BoardView, Section
+from gitlease.faces.board.text import (
+    board_lines,
+    head_lines,
+    news_lines,
+    opened_lines,
+    said_in,
+)
+
+DAY = 86_400
+HOSTILE = "\x1b]0;owned\x07<script>alert(1)</script> | `x` \u202egnp.\n## Free"
+
+
+def ledger_of(desk: Desk) -> Any:
+    chosen = {"layer": None, "local": False, "remote": None, "session": None, "no_session": False}
+    return desk.open("", **chosen).ledger
+
+
+def board_of(desk: Desk) -> BoardView:
+    """The board as somebody sees it now."""
+    ledger = ledger_of(desk)
+    return make_board(ledger, ledger.look())
+
+
+def names(board: BoardView, section: Section) -> list[str]:
+    return [row.name for row in board.section(section)]
+
+
+def busy() -> tuple[Desk, Desk]:
+    """A ledger in which there is something of everything."""
+    ada, bob = make_desks(
+        task("F001", title="Rate limits"),
+        task("F002", title="A page", depends_on=("F001",)),
+        task("F003", title="Kept", paths=("src/auth/login.py",)),
+        task("F004", "pat@example.com", title="Of Pat"),
+        task("F005", title="Done", progress=Progress.DONE),
+        task("F006", title="Odd", progress=Progress.OTHER),
+        task("F007", title="日本語の説明", priority="high"),
+        task("F008", title="Left alone"),
+        task("F009", title="For later"),
+    )
+    ada.ok("claim", "F008", "--ttl", "1h")
+    ada.clock.advance(8 * DAY)
+    bob.ok("claim", "F001", "--session", "build-7", "--reason", "rate limits")
+    bob.ok("claim", "src/auth/**", "--ttl", "1h")
+    bob.ok("claim", "F009")
+    bob.ok("park", "F009", "--for", "2h")
+    bob.ok("claim", "quick", "--any", "--ttl", "10s")
+    ada.ok("claim", "own", "--any", "--ttl", "20m")
+    for desk, name in ((bob, "quick"), (ada, "F001")):
+        asked = TakeTicket(
+            id=fresh_id(),
+            actor=Actor(holder=f"kim+{name}@example.com", session="s9"),
+            resources=(parse_resource(name),),
+            ticket=f"t-{name}",
+            until=desk.clock.wall_ms + 600_000,
+        )
+        ledger_of(desk).step("waiting", [asked])
+    ada.clock.advance(20)
+    return ada, bob
+
+
+def test_everything_stands_in_its_section_in_its_order() -> None:
+    ada, _ = busy()
+    board = board_of(ada)
+    assert {x: names(board, x) for x in Section} == {
+        Section.HELD: ["F001", "own", "F003", "src/auth/**", "F004"],
+        Section.PARKED: ["F009"],
+        Section.EXPIRED: ["quick"],
+        Section.ABANDONED: ["F008"],
+        Section.FREE: ["F007", "F002"],
+    }
+    rows = {row.name: row for row in board.rows}
+    assert (rows["F001"].title, rows["F001"].session) == ("Rate limits", "build-7")
+    assert (rows["F001"].host, rows["F001"].branch) == ("desktop", "topic")
+    assert [x.holder for x in rows["F001"].waiting] == ["kim+F001@example.com"]
+    assert rows["F003"].through == "src/auth/**"
+    assert (rows["F004"].holder, rows["F004"].ends) == ("pat@example.com", None)
+    assert rows["F002"].waits_for == ("F001",)
+    assert [x.name for x in board.rows if x.mine] == ["own", "F008"]
+
+
+def test_what_is_seen_changes_at_the_time_that_the_board_says() -> None:
+    ada, bob = make_desks(task("F001"))
+    bob.ok("claim", "F001", "--ttl", "15m")
+    board = board_of(ada)
+    assert board.changes_at == NOON + 900_000
+    seen = []
+    while board.changes_at is not None:
+        seen.append((board.rows[0].section, *words.details(board.rows[0], board.now)))
+        ada.clock.advance((board.changes_at - ada.clock.wall_ms) / 1000)
+        board = board_of(ada)
+    assert list(dict.fromkeys(seen)) == [(Section.HELD,), (Section.EXPIRED, "still assigned")]
+    assert names(board, Section.ABANDONED) == ["F001"]
+
+
+def test_what_ran_out_says_when_others_may_take_it() -> None:
+    ada, bob = make_desks()
+    bob.ok("claim", "deploy", "--any", "--ttl", "10s")
+    board_of(ada)
+    ada.clock.advance(11)
+    (row,) = board_of(bob).rows
+    assert row.section is Section.EXPIRED
+    assert row.free is not None
+    free = f"free for others at {words.time_of_day(row.free, round_up=True)}"
+    assert words.details(row, ada.clock.wall_ms) == [free]
+    assert words.details(row, row.free) == ["free to take"]
+
+
+def test_the_news_tell_what_was_taken_released_and_lost() -> None:
+    ada, bob = make_desks(task("F001"), task("F002"))
+    ada.ok("claim", "F001", "--ttl", "10s")
+    ada.ok("claim", "F002")
+    ada.ok("note", "F002", "half done")
+    ada.ok("release", "F002")
+    ada.clock.advance(200)
+    lost = board_of(bob).news[0]
+    assert (lost.what, lost.name, lost.loss) == ("lost", "F001", True)
+    bob.ok("claim", "F001", "--takeover", "--reason", "she is away")
+    bob.ok("done", "F001")
+    told = [(x.what, x.name, x.text) for x in board_of(bob).news]
+    assert told == [
+        ("done", "F001", 'by bob@example.com: "she is away"'),
+        ("taken over", "F001", 'from ada@example.com by bob@example.com: "she is away"'),
+        ("released", "F002", "by ada@example.com"),
+        ("note", "F002", 'by ada@example.com: "half done"'),
+        ("claimed", "F002", "by ada@example.com"),
+        ("claimed", "F001", "by ada@example.com"),
+    ]
+
+
+def test_a_filter_wants_every_word() -> None:
+    ada, _ = busy()
+    board = board_of(ada)
+    assert [x.name for x in matching(board, "BOB held").rows] == ["F001", "F003", "src/auth/**"]
+    assert [x.name for x in matching(board, "kim+F001").rows] == ["F001"]
+    assert not matching(board, "nobody-at-all").rows
+    assert {x.name for x in matching(board, "src").news} == {"src/auth/**"}
+
+
+def test_what_is_opened_has_notes_and_history_and_tells_nobody_their_news() -> None:
+    ada, bob = make_desks(task("F001"))
+    ada.ok("claim", "F001")
+    ada.ok("note", "F001", "half done: " + "tests are red " * 20)
+    ledger = ledger_of(bob)
+    look = ledger.look()
+    board = make_board(ledger, look)
+    opened = open_resource(ledger, look, board, parse_resource("F001"))
+    assert [x.kind for x in opened.events] == ["noted", "claimed"]
+    said = [x.text.plain for x in opened_lines(opened, 60, board.now)]
+    assert max(map(cell_len, said)) <= 60
+    assert "half done" in "\n".join(said)
+    nothing = open_resource(ledger, look, board, parse_resource("X1"))
+    assert "nobody holds it" in "\n".join(x.text.plain for x in opened_lines(nothing, 60, 0))
+
+
+@pytest.mark.parametrize("width", [40, 60, 79, 80, 100, 130, 160, 200])
+def test_no_line_is_wider_than_the_terminal_and_all_is_told(width: int) -> None:
+    ada, _ = busy()
+    board = board_of(ada)
+    lines = [*head_lines(board, width, state="live"), *board_lines(board, width)]
+    lines += news_lines(board.news, width)
+    said = [line.text.plain for line in lines]
+    assert max(map(cell_len, said)) <= width
+    text = " ".join(" ".join(said).split())
+    for told in ("HELD 5", "PARKED 1", "EXPIRED 1", "ABANDONED 1", "FREE 2", "assigned", "left"):
+        assert told in text
+    if width >= 60:
+        for told in ("bob@example.com", "rate limits", "build-7", "kim+F001@example.com", "日本語"):
+            assert told in text
+        assert "ada@example.com (you)" in text
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_a_terminal_of_few_letters_gets_no_others(encoding: str) -> None:
+    ada, _ = busy()
+    board = board_of(ada)
+    for text in said_in(board_lines(board, 100, selected=board.rows[0].key), encoding):
+        assert text.plain.encode(encoding).decode(encoding) == text.plain
+        assert cell_len(text.plain) <= 100
+
+
+def test_what_others_wrote_is_shown_and_never_obeyed() -> None:
+    ada, _ = make_desks(task("F001", title=HOSTILE, depends_on=("\x1b[2J",)))
+    board = board_of(ada)
+    for width in (60, 200):
+        for line in (*board_lines(board, width), *head_lines(board, width, state="")):
+            assert line.text.plain.isprintable()
+    markdown = exported(board, "md")
+    assert "\n## Free: 1\n" in markdown
+    assert r"\#\# Free" in markdown
+    assert markdown.count("## Free") == 1
+    assert "<script" not in markdown
+    for made in (
+        exported(board, "html"),
+        page(board, PageView(find='"><i>'), None, base="/board"),
+        exported(board, "svg"),
+    ):
+        assert "<script>alert" not in made
+        assert '"><i>' not in made
+        assert "\x1b" not in made
+        assert "&lt;script&gt;" in made.replace("&#160;", " ")
+
+
+def test_documents_ask_nobody() -> None:
+    ada, _ = busy()
+    board = board_of(ada)
+    svg = exported(board, "svg")
+    ElementTree.fromstring(svg)
+    html = exported(board, "html")
+    assert "<script" not in html
+    for made in (svg, html, page(board, PageView(), None, base="/board")):
+        addresses = set(re.findall(r"https?://[^\s\"')]+", made))
+        assert addresses <= {"http://www.w3.org/2000/svg", "https://www.textualize.io"}
+        assert "@import" not in made
+        assert "url(http" not in made
+    assert "'unsafe" not in policy(script=True)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(-5, "0s"), (4, "4s"), (64, "1m 04s"), (3_900, "1h 05m"), (98_000, "1d 3h")],
+)
+def test_times_going_by(seconds: int, said: str) -> None:
+    assert words.clock_words(seconds) == said
+
+
+# --- the command ------------------------------------------------------------------------------
+
+
+def test_once_is_a_table_for_people_and_lines_for_programs(wide: None) -> None:
+    ada, _ = busy()
+    lines = [x.split("\t") for x in ada.ok("board", "--once").out.splitlines()]
+    assert {len(x) for x in lines} == {11}
+    assert [x[0] for x in lines].count("held") == 5
+    assert "Rate limits" in ada.ok("board", "--once", terminal=True).out
+    document = ada.ok("board", "--json").json
+    first = document["rows"][0]
+    assert first["resource"] == "F001"
+    assert first["waiting"] == ["kim+F001@example.com"]
+    asked = ada.store.asked
+    assert ada.ok("board", "--once", "--cached").err.startswith("warning: from what this clone")
+    assert ada.store.asked == asked
+
+
+def test_an_empty_ledger_has_a_board(wide: None) -> None:
+    ada, _ = make_desks()
+    assert ada.ok("board", "--once").out == ""
+    assert "nothing is leased" in ada.ok("board", "--once", terminal=True).out
+    for form in ("md", "svg", "html"):
+        assert ada.ok("board", "--export", form).out
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        ((), "a live board needs a terminal to draw on"),
+        (("--once", "--export", "md"), "--once does not go with --export"),
+        (("--export", "md", "--web"), "--export does not go with --web"),
+        (("--web", "--cached"), "--cached does not go with --web"),
+        (("--port", "80"), "--port needs --web"),
+        (("--once", "--repo", "x"), "--repo needs --web"),
+    ],
+)
+def test_what_does_not_go_together_is_said(argv: tuple[str, ...], said: str) -> None:
+    ada, _ = make_desks()
+    ran = ada.run("board", *argv)
+    assert ran.code == 2
+    assert said in ran.err
+    if not argv:
+        assert "hint: gitlease board --once" in ran.err

@@ -1,0 +1,211 @@
+"""Who may see the board of a gateway: whoever has its cookie, which a link gives once."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from support.gateway import Served, free_port, serving
+from support.remotes import Remote
+from support.running import Desk
+
+from gitlease.gateway.tokens import COOKIE_LASTS, LINK_LASTS, Token, Tokens
+from gitlease.wiring.gateway.tokens import open_tokens
+
+Clones = Callable[..., list[Path]]
+
+
+def now() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def link(served: Served, *, at: int | None = None) -> str:
+    return open_tokens(str(served.folder)).link("w1@example.com", now() if at is None else at)
+
+
+@pytest.fixture
+def visitor(served: Served) -> Iterator[httpx.Client]:
+    """Somebody who has opened a link."""
+    with httpx.Client(base_url=served.url, trust_env=False, timeout=30) as client:
+        assert client.get("/board", params={"link": link(served)}).status_code == 303
+        yield client
+
+
+def test_a_link_is_good_once_and_for_a_minute(served: Served) -> None:
+    with httpx.Client(base_url=served.url, trust_env=False, timeout=30) as client:
+        secret = link(served)
+        assert client.head("/board", params={"link": secret}).status_code == 204
+        opened = client.get("/board", params={"link": secret})
+        assert (opened.status_code, opened.headers["location"]) == (303, "/board")
+        cookie = opened.headers["set-cookie"]
+        for said in ("HttpOnly", "SameSite=strict", "Path=/board", f"Max-Age={COOKIE_LASTS}"):
+            assert said in cookie
+        assert client.get("/board").status_code == 200
+    late = link(served, at=now() - LINK_LASTS * 1_000)
+    for wrong in (secret, late, served.secret("jo"), "glt_unknown", ""):
+        for method in ("HEAD", "GET"):
+            answer = httpx.request(
+                method, f"{served.url}/board", params={"link": wrong}, trust_env=False
+            )
+            assert answer.status_code in (401, 403), wrong
+            assert "set-cookie" not in answer.headers
+
+
+def test_without_the_cookie_nothing_is_shown_but_the_way_to_it(served: Served) -> None:
+    for path in ("/board", "/board/stream"):
+        for headers in ({}, {"Authorization": f"Bearer {served.secret('jo')}"}):
+            answer = httpx.get(f"{served.url}{path}", headers=headers, trust_env=False)
+            assert answer.status_code == 401
+            assert "gitlease board --web" in answer.text
+            assert "F001" not in answer.text
+
+
+def test_the_cookie_opens_the_board_and_nothing_else(served: Served, visitor: httpx.Client) -> None:
+    assert "F001" in visitor.get("/board").text
+    (cookie,) = visitor.cookies.jar
+    name, secret = cookie.name, cookie.value or ""
+    for path in ("/v1/leases", "/v1/events", "/v1/tasks", "/v1/me", "/api/v1/intents"):
+        assert visitor.get(path).status_code in (401, 404), path  # it is not even sent
+        sent = httpx.get(
+            f"{served.url}{path}", headers={"Cookie": f"{name}={secret}"}, trust_env=False
+        )
+        assert sent.status_code in (401, 404), path
+        as_token = httpx.get(
+            f"{served.url}{path}", headers={"Authorization": f"Bearer {secret}"}, trust_env=False
+        )
+        assert as_token.status_code in (403, 404), path
+    for method in ("POST", "PUT", "DELETE"):
+        assert visitor.request(method, "/board").status_code == 405
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [({"Host": "evil.example"}, 421), ({"Origin": "http://evil.example"}, 403)],
+)
+def test_pages_of_others_have_no_access(
+    visitor: httpx.Client, served: Served, headers: dict[str, str], status: int
+) -> None:
+    for path in ("/board", "/board/stream", f"/board?link={link(served)}"):
+        answer = visitor.get(path, headers=headers)
+        assert answer.status_code == status
+        assert "set-cookie" not in answer.headers
+
+
+def test_the_page_protects_itself(visitor: httpx.Client) -> None:
+    headers = visitor.get("/board").headers
+    policy = headers["content-security-policy"]
+    assert policy.startswith("default-src 'none'; ")
+    assert "unsafe" not in policy
+    assert headers["cache-control"] == "no-store"
+    assert headers["referrer-policy"] == "no-referrer"
+    assert headers["x-frame-options"] == "DENY"
+    odd = visitor.get("/board", params={"find": "x" * 9_999, "open": "\x1b[31m<b>"})
+    assert odd.status_code == 200
+    assert "<b>\x1b" not in odd.text
+    assert "x" * 201 not in odd.text
+
+
+def test_a_stream_ends_with_its_cookie(served: Served, visitor: httpx.Client) -> None:
+    tokens = open_tokens(str(served.folder))
+    (known,) = (x for x in tokens.listed() if x.scopes == {"board"})
+    with visitor.stream("GET", "/board/stream") as stream:
+        lines = stream.iter_lines()
+        first = next(line for line in lines if line.startswith("data: "))
+        assert "F001" in json.loads(first.removeprefix("data: "))["board"]
+        tokens.revoke(known.id)
+        assert not [line for line in lines if line.startswith("data: ")]
+    assert visitor.get("/board").status_code == 401
+
+
+def test_a_remote_that_is_away_is_said(
+    served: Served, visitor: httpx.Client, path_remote: Remote
+) -> None:
+    assert 'role="status"></p>' in visitor.get("/board").text
+    path_remote.bare.rename(path_remote.bare.with_name("away.git"))
+    with visitor.stream("GET", "/board/stream") as stream:
+        for line in stream.iter_lines():
+            if line.startswith("data: ") and json.loads(line.removeprefix("data: "))["trouble"]:
+                break
+    said = visitor.get("/board").text
+    assert "Out of date: " in said
+    assert "F001" in said
+
+
+def test_links_and_cookies_are_forgotten_once_they_are_over(tmp_path: Path) -> None:
+    tokens = Tokens(str(tmp_path / "serve"))
+    token, _ = tokens.add("jo@example.com", name="jo", scopes={"read"}, expires=1, now=0)
+    first = tokens.link("jo@example.com", 0)
+    cookie = tokens.redeem(first, 1)
+    assert cookie is not None
+    known = tokens.holder_of(cookie, 2)
+    assert known is not None
+    assert (known.email, known.scopes) == ("jo@example.com", frozenset({"board"}))
+    assert tokens.redeem(first, 2) is None
+    assert tokens.redeem(cookie, 2) is None
+    assert tokens.holder_of(cookie, 1 + COOKIE_LASTS * 1_000) is None
+    tokens.link("jo@example.com", COOKIE_LASTS * 2_000)
+
+    def is_plain(one: Token) -> bool:
+        return one.scopes == {"read"}
+
+    assert [x.id for x in tokens.listed() if is_plain(x)] == [token.id]
+    assert [x.scopes for x in tokens.listed() if not is_plain(x)] == [{"link"}]
+    for secret in (first, cookie):
+        assert secret not in (tmp_path / "serve" / "tokens.json").read_text()
+
+
+# --- the command that gives the link ----------------------------------------------------------
+
+
+def web(desk: Desk, *words: str, **env: str) -> tuple[int, str, str]:
+    done = desk.ask("board", "--web", *words, env=env)
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_the_command_gives_a_link_and_opens_it(served: Served, clone: Path, tmp_path: Path) -> None:
+    port, jo = served.url.rpartition(":")[2], Desk(clone)
+    code, out, err = web(jo, "--port", port)
+    assert (code, "good once" in err) == (0, True)
+    assert out.startswith(f"{served.url}/board?link=")
+    assert httpx.get(out.strip(), trust_env=False).status_code == 303
+    opener, seen = tmp_path / "opener", tmp_path / "seen"
+    opener.write_text(f'#!/bin/sh\nprintf %s "$1" > "{seen}"\n')
+    opener.chmod(0o755)
+    code, out, err = web(jo, "--port", port, DISPLAY=":0", BROWSER=str(opener))
+    assert (code, err) == (0, "")
+    assert seen.read_text() == out.strip()
+    said = jo.document("board", "--web", "--port", port)
+    assert (said["url"].startswith(served.url), said["opened"]) == (True, False)
+
+
+def test_what_serves_no_board_of_this_clone_is_said(served: Served, clone: Path, kim: Desk) -> None:
+    port = served.url.rpartition(":")[2]
+    code, out, err = web(Desk(clone), "--port", str(free_port()))
+    assert (code, out) == (5, "")
+    assert "no gateway answers at http://127.0.0.1:" in err
+    assert "hint: gitlease serve --port " in err
+    code, out, err = web(kim, "--port", port)
+    assert (code, out) == (7, "")
+    assert "does not serve this clone" in err
+    code, out, err = web(Desk(clone), "--port", port, "--repo", "web")
+    assert (code, out) == (7, "")
+    assert "--repo NAME" in err
+
+
+def test_of_several_clones_each_has_a_board_of_its_own(
+    clone: Path, kim: Desk, path_remote: Remote, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in path_remote.env.items():
+        monkeypatch.setenv(name, value)
+    with serving(clone, kim=kim.clone) as served:
+        port = served.url.rpartition(":")[2]
+        _, url, _ = web(kim, "--port", port, "--repo", "kim")
+        with httpx.Client(trust_env=False, timeout=30) as client:
+            opened = client.get(url.strip())
+            assert "Path=/repos/kim/board" in opened.headers["set-cookie"]
+            assert client.get(f"{served.url}/repos/kim/board").status_code == 200
+            assert client.get(f"{served.url}/board").status_code == 401

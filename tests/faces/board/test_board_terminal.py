@@ -1,0 +1,179 @@
+"""The live board on real terminals, in clones of real remotes in which others are at work."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from rich.cells import cell_len
+from support.fences import clean_env
+from support.remotes import Remote
+from support.running import ROOT, Desk
+from support.terminals import PlayedTerminal, played
+
+Clones = Callable[..., list[Path]]
+BOARD = [sys.executable, "-m", "gitlease", "board"]
+
+
+@contextmanager
+def looking(
+    clone: Path, *words: str, columns: int = 100, lines: int = 30, **more: str
+) -> Iterator[PlayedTerminal]:
+    env = clean_env({"PYTHONPATH": ROOT, "TERM": "xterm-256color", **more})
+    for name in ("COLUMNS", "LINES"):
+        env.pop(name, None)
+    with played([*BOARD, *words], clone, env, columns=columns, lines=lines) as terminal:
+        yield terminal
+
+
+def seconds_left(shown: str, name: str) -> int:
+    """What a picture says how long a lease still has; it has less than an hour."""
+    found = re.search(rf"{name}\b.*?(?:(\d+)m )?(\d+)s left", shown)
+    assert found is not None, shown
+    return int(found[1] or 0) * 60 + int(found[2])
+
+
+@pytest.mark.one_in(3)  # each waits for several looks at the remote
+@pytest.mark.parametrize("columns", [60, 100, 200])
+def test_what_others_do_comes_in(clone: Path, kim: Desk, columns: int) -> None:
+    with looking(clone, columns=columns) as terminal:
+        terminal.until(lambda shown: "FREE 2" in shown, "the tasks")
+        kim.document("claim", "F001", "--session", "build-7", "--reason", "rate limits")
+        shown = terminal.until(lambda shown: "HELD 1" in shown, "the claim")
+        for told in ("kim@example.com", "session build-7", '"rate limits"', "Rate limits"):
+            assert told in " ".join(shown.split())
+        left = seconds_left(shown, "F001")
+        shown = terminal.until(lambda x: "HELD" in x and seconds_left(x, "F001") < left, "the time")
+        assert "claimed F001 by kim@example.com" in shown
+        kim.document("claim", "deploy", "--any", "--ttl", "2s")
+        terminal.until(lambda shown: "lost deploy by kim@example.com" in shown, "the loss")
+        kim.document("release", "F001", "--session", "build-7", "--note", "half done")
+        shown = terminal.until(lambda shown: "released F001" in shown, "the release")
+        assert "EXPIRED 1" in shown
+        for line in terminal.lines():
+            assert cell_len(line) <= columns
+        terminal.type("q")
+        assert terminal.ended() == 0
+    assert b"Traceback" not in terminal.written
+
+
+def test_keys_filter_open_and_leave(clone: Path, kim: Desk) -> None:
+    kim.document("claim", "F001", "--reason", "rate limits")
+    kim.document("note", "F001", "tests are red")
+    with looking(clone) as terminal:
+        terminal.until(lambda shown: "› F001" in shown, "the board")
+        terminal.type("j")
+        terminal.until(lambda shown: "› F002" in shown, "the next row")
+        terminal.type("\x1b[A\r")
+        shown = terminal.until(lambda shown: "NOTES" in shown, "what is opened")
+        assert "by kim@example.com: tests are red" in shown
+        assert 'claimed by kim@example.com: "rate limits"' in shown
+        Desk(clone).document("note", "F001", "and green again")
+        terminal.until(lambda shown: "and green again" in shown, "another note")
+        terminal.type("\x1b")
+        terminal.until(lambda shown: "FREE 1" in shown, "the board again")
+        terminal.type("/page")
+        shown = terminal.until(lambda shown: "filter: page" in shown, "the filter")
+        assert "F001" not in shown
+        terminal.type("\x7f\x7f\x7f\x7flimits\r")
+        terminal.until(lambda shown: "filter: limits (esc all)" in shown, "another filter")
+        terminal.type("\x1b")
+        terminal.until(lambda shown: "FREE 1" in shown, "all of it")
+        terminal.type("q")
+        assert terminal.ended() == 0
+
+
+def test_a_long_board_is_scrolled_in_a_small_terminal(clone: Path, kim: Desk) -> None:
+    names = [f"name-{n:02}" for n in range(30)]
+    kim.document("claim", "--any", *names)
+    with looking(clone, columns=60, lines=12) as terminal:
+        terminal.until(lambda shown: "HELD 30" in shown, "the board")
+        assert len(terminal.lines()) == 12
+        terminal.type("G")
+        terminal.until(lambda shown: "› F002" in shown, "the last row")
+        terminal.type("g")
+        terminal.until(lambda shown: "› name-00" in shown and "HELD 30" in shown, "the first")
+        terminal.resize(100, 40)
+        terminal.until(lambda shown: shown.count("\n") == 39, "more room")
+
+
+@pytest.mark.parametrize(
+    ("how", "code"),
+    [
+        ("q", 0),
+        ("\x03", 130),
+        (signal.SIGINT, 130),
+        (signal.SIGTERM, -signal.SIGTERM),
+        (signal.SIGHUP, -signal.SIGHUP),
+    ],
+)
+def test_however_it_ends_the_terminal_is_as_it_was(
+    clone: Path, how: str | signal.Signals, code: int
+) -> None:
+    with looking(clone) as terminal:
+        terminal.until(lambda shown: "FREE 2" in shown, "the board")
+        played_with = terminal.modes()
+        if isinstance(how, str):
+            terminal.type(how)
+        else:
+            terminal.process.send_signal(how)
+        assert terminal.ended() == code
+        assert terminal.modes() != played_with
+        assert terminal.written.endswith(b"\x1b[?25h\x1b[?1049l")
+
+
+def test_it_can_be_stopped_and_continued(clone: Path) -> None:
+    bash = shutil.which("bash")
+    assert bash is not None
+    env = clean_env({"PYTHONPATH": ROOT, "TERM": "xterm-256color", "PS1": "prompt> "})
+    with played([bash, "--norc", "-i"], clone, env, columns=100) as terminal:
+        terminal.type(f"{' '.join(BOARD)}\n")
+        terminal.until(lambda shown: "FREE 2" in shown, "the board")
+        played_with = terminal.modes()
+        terminal.type("\x1a")
+        terminal.until(lambda _: b"Stopped" in terminal.written, "the shell")
+        assert terminal.modes() != played_with
+        terminal.written = b""
+        terminal.type("fg\n")
+        terminal.until(lambda shown: "FREE 2" in shown, "the board again")
+        terminal.type("q")
+        terminal.until(lambda _: b"prompt> " in terminal.written, "the shell again")
+
+
+def test_a_remote_that_is_away_is_said_and_waited_for(clone: Path, path_remote: Remote) -> None:
+    away = path_remote.bare.with_name("away.git")
+    path_remote.bare.rename(away)
+    with looking(clone) as terminal:
+        shown = terminal.until(lambda shown: "out of date:" in shown, "the trouble")
+        assert "still trying" in shown
+        assert "FREE 2" in shown
+        away.rename(path_remote.bare)
+        terminal.until(lambda shown: "live" in shown and "out of date" not in shown, "an answer")
+
+
+def test_what_this_clone_knows_is_shown_without_asking(clone: Path, path_remote: Remote) -> None:
+    path_remote.bare.rename(path_remote.bare.with_name("away.git"))
+    with looking(clone, "--cached") as terminal:
+        shown = terminal.until(lambda shown: "FREE 2" in shown, "the board")
+        assert "from what this clone knows" in shown
+        assert "out of date" not in shown
+
+
+def test_states_are_told_without_colour(clone: Path, kim: Desk) -> None:
+    kim.document("claim", "F001")
+    with looking(clone, NO_COLOR="1") as terminal:
+        terminal.until(lambda shown: "HELD 1" in shown and "FREE 1" in shown, "the board")
+        assert not re.search(rb"\x1b\[[0-9;]*3[0-7]m", terminal.written)
+
+
+def test_a_refusal_is_told_on_the_terminal_as_it_was(clone: Path) -> None:
+    with looking(clone, "--layer", "nowhere") as terminal:
+        assert terminal.ended() == 7
+    assert b"there is no layer nowhere" in terminal.written
+    assert b"\x1b[?1049h" not in terminal.written
