@@ -102,8 +102,7 @@ class Follower:
         self._news.set()
 
     def _leave(self, number: int) -> None:
-        with self._lock:
-            self._listeners.pop(number, None)
+        self._listeners.pop(number, None)  # without the lock: no event loop may wait for it
 
     def _follow(self) -> None:
         while not self._stop:
@@ -128,12 +127,13 @@ class Follower:
                 logging.getLogger("gitlease").exception("following %s", self._layer)
 
     def _adopt(self, head: Snapshot) -> None:
-        """Tell all between the last head that was told and this one."""
-        before, revision = self._head, revision_of(head)
+        """Tell all between the last head that was told and the newest one, at least this one."""
+        head = self._store.newest(self._layer) or head
+        before = self._head
         if before is None:
             self._head, self._lapsed = head, set(self._over(head))
             return
-        if revision <= revision_of(before):
+        if head.version == before.version:
             return
         steps = self._store.steps(before, head, STEPS)
         for told in [x for step in steps for x in _numbered(step)] if steps else [self._gap()]:

@@ -29,6 +29,7 @@ from gitlease.engine.transaction import PATIENCE, Step, Transaction, check_in_ti
 from gitlease.gateway.known_keys import KnownKeys
 
 Results = tuple[Outcome | GitleaseError, ...]
+SAME = "the same request is being carried out"
 MOST = 64  # requests that go into one step
 
 
@@ -121,17 +122,20 @@ class Joiner:
             self._thread.join()
 
     def _work(self) -> None:
-        while batch := self._next():
+        while (batch := self._next()) is not None:
             try:
-                self._carry_out(batch)
+                if batch:
+                    self._carry_out(batch)
             except BaseException as error:  # whoever waits must hear of it, whatever it is
                 _fail(batch, error)
 
-    def _next(self) -> list[StepRequest]:
-        """What goes into the next step; nothing at the end."""
+    def _next(self) -> list[StepRequest] | None:
+        """What goes into the next step, without what was given up; None at the end."""
         with self._news:
             while not self._waiting and not self._closed:
                 self._news.wait()
+            if not self._waiting:
+                return None
             size = many = 0
             for asked in self._waiting[:MOST]:
                 size += len(asked.operations)
@@ -139,7 +143,7 @@ class Joiner:
                     break
                 many += 1
             batch, self._waiting = self._waiting[:many], self._waiting[many:]
-            return batch
+        return [asked for asked in batch if asked.answer.set_running_or_notify_cancel()]
 
     def _carry_out(self, batch: Sequence[StepRequest]) -> None:
         joined = _Joined(batch, self._transaction, self._clock, self._keys)
@@ -189,11 +193,17 @@ class _Joined:
         ledger = self._transaction.ledger_of(head)
         moment = Moment(now=self._clock.now(), seen=head.seen)
         self._taken, self._refused = [], {}
+        self._keys.learn(head)
+        keys = set[str]()
         for asked in self._batch:
-            before = asked.key and self._keys.outcome(head, asked.key)
-            if before:
+            if asked.key is None:
+                self._taken.append(asked)
+            elif (before := self._keys.outcome(asked.key)) is not None:
                 self._refused[asked] = AppliedBefore(before)
+            elif asked.key in keys:
+                self._refused[asked] = Unavailable(SAME, hints=("ask again",))
             else:
+                keys.add(asked.key)
                 self._taken.append(asked)
         while self._taken:
             operations = [op for asked in self._taken for op in asked.operations]

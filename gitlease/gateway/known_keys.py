@@ -11,19 +11,25 @@ from collections import OrderedDict
 from collections.abc import Sequence
 
 from gitlease.core.frozen import replace
-from gitlease.core.ledger import Header
-from gitlease.core.moves.operations import Operation
+from gitlease.core.ledger import RingEntry
+from gitlease.core.moves.operations import Acknowledge, Operation
 from gitlease.engine.ports import LedgerStore, Snapshot
 from gitlease.engine.transaction import fresh_id
 
 EVENTS = 4_000  # of the past that are read when nothing is known of it
 KEPT = 20_000  # keys
 KEY = 20  # characters of an id that are its key, as many as a random id has
+CLAIMED = frozenset({"claimed", "taken_over"})
+RENEWED, EXTENDED = frozenset({"renewed"}), frozenset({"extended"})
+RELEASED, COMPLETED = frozenset({"released"}), frozenset({"completed"})
+OUTCOMES = CLAIMED | RENEWED | EXTENDED | RELEASED | COMPLETED
 
 
 def keyed(operations: Sequence[Operation], key: str) -> list[Operation]:
-    """Operations with ids that have the key of their request."""
-    return [replace(one, id=key + fresh_id()) for one in operations]
+    """Operations with ids that have the key of their request, but for what goes along with it."""
+    return [
+        x if isinstance(x, Acknowledge) else replace(x, id=key + fresh_id()) for x in operations
+    ]
 
 
 class KnownKeys:
@@ -31,31 +37,33 @@ class KnownKeys:
 
     def __init__(self, store: LedgerStore, layer: str) -> None:
         self._store, self._layer = store, layer
-        self._ledger, self._revision = "", 0
+        self._ledger, self._last = "", RingEntry("", 0, "")
         self._outcomes: OrderedDict[str, str] = OrderedDict()
 
-    def outcome(self, head: Snapshot, key: str) -> str | None:
-        """What the request with this key came to, up to a head; None where it is not known."""
-        if head.ledger is not None:
-            self._learn(head.ledger.header)
+    def outcome(self, key: str) -> str | None:
+        """What the request with this key came to; None where it is not known."""
         return self._outcomes.get(key)
 
-    def _learn(self, header: Header) -> None:
-        if header.ledger_id != self._ledger:
-            self._ledger, self._revision = header.ledger_id, 0
-            self._outcomes.clear()
-        if header.revision <= self._revision:
+    def learn(self, head: Snapshot) -> None:
+        """Take in the keys up to a head. A past that was replaced is forgotten."""
+        if head.ledger is None or not head.ledger.header.ring:
             return
-        if not header.ring_reaches(self._revision):
+        header = head.ledger.header
+        ring, last = header.ring, self._last
+        if header.ledger_id == self._ledger and ring[-1] == last:
+            return
+        if header.ledger_id != self._ledger or last not in ring:
+            self._outcomes.clear()
             for event in reversed(self._store.history(self._layer, EVENTS)):
                 self._keep(event.operation, event.kind)
-        for entry in header.ring:
-            if entry.revision > self._revision:
+            last = RingEntry("", 0, "")
+        for entry in ring:
+            if entry.revision > last.revision:
                 self._keep(entry.operation, entry.outcome)
-        self._revision = header.revision
+        self._ledger, self._last = header.ledger_id, ring[-1]
 
     def _keep(self, operation: str, outcome: str) -> None:
-        if len(operation) == 2 * KEY:
-            self._outcomes[operation[:KEY]] = outcome
+        if len(operation) == 2 * KEY and outcome in OUTCOMES:
+            self._outcomes.setdefault(operation[:KEY], outcome)
             while len(self._outcomes) > KEPT:
                 self._outcomes.popitem(last=False)

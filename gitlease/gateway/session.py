@@ -46,14 +46,18 @@ class SharedStore:
         self._asking = threading.Lock()
         self._heads: dict[str, Snapshot] = {}
         self._asked = 0
+        self._answered: dict[str, int] = {}  # by which question the head of a layer was given
         self._failed: GitleaseError | None = None
 
     def adopt(self, head: Snapshot) -> Snapshot:
-        """Take a head that was pushed or fetched as the newest one, if it is; the newest one."""
+        """Take a head that was pushed or fetched as the newest one, if it is; the newest one.
+
+        Which it is where the ledger was replaced, or an older one accepted, the clone itself knows.
+        """
         with self._lock:
             known = self._heads.get(head.layer)
-            if known is not None and revision_of(head) < revision_of(known):
-                return known
+            if known is not None and not _goes_on(known, head):
+                head = self.inner.known(head.layer) or head
             self._heads[head.layer] = head
             return head
 
@@ -84,9 +88,10 @@ class SharedStore:
     def _ask(self, layer: str, there: str, asked: int, *, look: bool = False) -> Snapshot:
         if self._failed is not None and self._asked != asked:
             raise copy.copy(self._failed)
+        self._failed = None
         try:
             head = self._looked(layer) if look else self.inner.fetch(layer, there)
-            self._failed = None
+            self._answered[layer] = self._asked
         except GitleaseError as error:
             self._failed = error
             raise
@@ -101,7 +106,7 @@ class SharedStore:
         """
         asked = self._asked
         with self._asking:
-            begun_since = self._asked > asked + 1  # the first may have begun before
+            begun_since = self._answered.get(layer, 0) > asked  # that one may have begun before
             if begun_since and (head := self._young(layer)) is not None:
                 return head
             return self._ask(layer, "", asked, look=True)
@@ -212,6 +217,7 @@ class JoinedSteps:
         try:
             step = answer.result(ANSWER)
         except TimeoutError:
+            answer.cancel()  # where it has not begun, it never will
             raise UnknownOutcome(
                 f"whether {what} reached the remote cannot be known: it did not answer in time",
                 hints=("ask again with the same key",) if key else (),
@@ -236,6 +242,14 @@ def _under(step: Step, ids: Mapping[str, str]) -> Step:
 def revision_of(head: Snapshot) -> int:
     """The revision of a state; 0 where there is no ledger."""
     return head.ledger.header.revision if head.ledger else 0
+
+
+def _goes_on(known: Snapshot, head: Snapshot) -> bool:
+    """Whether a head may be a later state of the ledger that is known."""
+    if known.ledger is None or head.ledger is None:
+        return known.ledger is None
+    same = known.ledger.header.ledger_id == head.ledger.header.ledger_id
+    return same and revision_of(head) >= revision_of(known)
 
 
 class NoInbox:

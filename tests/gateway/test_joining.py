@@ -32,6 +32,7 @@ from gitlease.engine.transaction import Step, fresh_id
 from gitlease.engine.waiting.wait_queue import WaitQueue
 from gitlease.gateway.gateway import Gateway
 from gitlease.gateway.joining import MOST, AppliedBefore, Joiner
+from gitlease.gateway.known_keys import keyed
 from gitlease.gateway.session import JoinedSteps, SharedStore
 
 GATE = Actor("gate@example.com")
@@ -251,6 +252,42 @@ def test_a_key_is_known_when_the_ring_has_forgotten_it(gate: Gate) -> None:
         with pytest.raises(AppliedBefore) as known:
             claim(one.session(jo, key=KEY), names)
         assert known.value.outcome == "claimed"
+
+
+def test_a_key_is_known_whatever_went_along(gate: Gate) -> None:
+    """What was said of a loss is acknowledged in the same step."""
+    jo, names = PEOPLE[0], [parse_resource("a")]
+    claim(gate.session(jo), names)
+    release(gate.session(Actor(jo.holder)), names)  # of which that run is to hear
+    claim(gate.session(jo, key=KEY), names)
+    operations = gate.remote.ledger(gate.remote.refs["global"]).header.ring
+    assert operations[-1].outcome == "acknowledged", "this was to be tried"
+    again = Gate(remote=gate.remote, clock=gate.clock)
+    with pytest.raises(AppliedBefore) as known:
+        claim(again.session(jo, key=KEY), names)
+    assert known.value.outcome == "claimed"
+
+
+def test_one_key_twice_in_a_step_is_done_once(gate: Gate) -> None:
+    jo = PEOPLE[0]
+    gate.go.clear()
+    gate.pushing.clear()
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(gate.asks, GATE, *claims(GATE, "first"))
+        assert gate.pushing.wait(30)
+        ask = gate.joiner.ask
+        asked = [
+            ask(jo, keyed(claims(jo, name), KEY), together=True, what="this", key=KEY)
+            for name in ("a", "b")
+        ]
+        given_up = ask(jo, claims(jo, "c"), together=True, what="this")
+        assert given_up.cancel()
+        gate.go.set()
+        first.result(30)
+        assert asked[0].result(30).applied.changed
+        assert isinstance(asked[1].exception(30), Unavailable)
+    gate.joiner.close()
+    assert gate.holders() == {"first": GATE.holder, "a": jo.holder}
 
 
 def test_the_tickets_of_all_who_wait_go_along(gate: Gate) -> None:

@@ -7,7 +7,7 @@ import hashlib
 import json
 import threading
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -27,11 +27,13 @@ from gitlease.faces.codes import http_of
 from gitlease.faces.http.access import Access, Caller, Refused
 from gitlease.faces.http.fields import RequestField, read_fields
 from gitlease.gateway.gateway import Gateway
+from gitlease.gateway.joining import SAME
 
 MOST_BYTES = 64 * 1024  # of a body
 BODY_SECONDS = 10.0  # in which it must have come
 THREADS = 256  # requests that are worked on at the same time
-WAITS = 64  # of those that wait for something to be free
+WAITS, WAITS_OF_TOKEN = 64, 48  # of those that wait for something to be free
+MOST_ALIKE = 16  # requests with one key that wait for each other
 REMEMBERED = 10_000  # answers, for requests that are sent again
 ANOTHER_REQUEST = "this Idempotency-Key was used for another request"
 REMEMBERED_FOR = 30.0  # seconds: what was granted may be over after that
@@ -82,7 +84,7 @@ class Answers:
         """``still`` says whether what an answer granted is not over."""
         self._still = still
         self._kept: OrderedDict[str, tuple[bytes, float, Answered]] = OrderedDict()
-        self._busy: dict[str, tuple[threading.Lock, int]] = {}  # and how many want it
+        self._busy: dict[str, tuple[bytes, threading.Lock, int]] = {}  # and how many want it
         self._lock = threading.Lock()
 
     def once(self, key: str | None, asked: bytes, act: Callable[[], Answered]) -> Answered:
@@ -90,16 +92,20 @@ class Answers:
         if key is None:
             return act()
         with self._lock:
-            busy, many = self._busy.get(key, (threading.Lock(), 0))
-            self._busy[key] = busy, many + 1
+            first, busy, many = self._busy.get(key, (asked, threading.Lock(), 0))
+            if first != asked:
+                raise UsageError(ANOTHER_REQUEST, hints=("take a new key for each request",))
+            if many >= MOST_ALIKE:
+                raise Unavailable(SAME, hints=("ask again",))
+            self._busy[key] = asked, busy, many + 1
         try:
             with busy:
                 return self._once(key, asked, act)
         finally:
             with self._lock:
-                _, many = self._busy.pop(key)
+                _, _, many = self._busy.pop(key)
                 if many > 1:
-                    self._busy[key] = busy, many - 1
+                    self._busy[key] = asked, busy, many - 1
 
     def _once(self, key: str, asked: bytes, act: Callable[[], Answered]) -> Answered:
         with self._lock:
@@ -131,6 +137,7 @@ class Door:
         self.gateway, self.access = gateway, access
         self._answers = Answers(self._is_not_over)
         self.threads, self._waits = anyio.CapacityLimiter(THREADS), anyio.CapacityLimiter(WAITS)
+        self._waiting = Counter[str]()  # by the id of a token
         self.counted: dict[tuple[str, int], int] = {}
         self.closing = threading.Event()
 
@@ -194,9 +201,11 @@ class Door:
         threads, gone, watch = self.threads, threading.Event(), None
         if isinstance(data, dict) and data.get("wait") is not None:
             threads = self._waits  # so that those who wait keep nobody from a renewal
-            if threads.available_tokens < 1:
-                told = f"{WAITS} wait here already: listen at /v1/events, or ask again"
+            of_token = self._waiting[caller.token_id]
+            if of_token >= WAITS_OF_TOKEN or self._waiting.total() >= threads.total_tokens:
+                told = "too many wait here already: listen at /v1/events, or ask again"
                 raise Refused(503, "busy", told, headers={"Retry-After": "5"})
+            self._waiting[caller.token_id] += 1
             watch = asyncio.create_task(_notice_leaving(request, gone))
 
         def check() -> None:
@@ -218,6 +227,7 @@ class Door:
         finally:
             if watch is not None:
                 watch.cancel()
+                self._waiting[caller.token_id] -= 1
 
 
 async def _notice_leaving(request: Request, gone: threading.Event) -> None:

@@ -21,6 +21,7 @@ from gitlease.gateway.following import GAP, LAPSED, Follower, Told
 
 LOOK = 0.5  # seconds between two looks whether the token is good, and the gateway goes on
 SILENT = 15.0  # seconds after which a line is sent that says nothing, so that proxies stay
+READERS = 16  # of those that begin to listen at the same time
 MOST_STREAMS = 32  # of one token
 MOST_WAITING = 10_000  # events that a slow listener may be behind: then it has to come again
 
@@ -42,7 +43,7 @@ class EventStream(StreamingResponse):
 
 def stream(follower: Follower, access: Access, closing: asyncio.Event) -> Callable[..., object]:
     """The endpoint of the stream; it ends when ``closing`` is set."""
-    listening = Counter[str]()
+    listening, threads = Counter[str](), anyio.CapacityLimiter(READERS)
 
     async def answer(request: Request) -> Response:
         try:
@@ -53,7 +54,7 @@ def stream(follower: Follower, access: Access, closing: asyncio.Event) -> Callab
                 raise Refused(429, "too_many_requests", told)
             listening[token] += 1
             try:
-                events, leave = await _listen(follower, after)
+                events, leave = await _listen(follower, after, threads)
             except BaseException:
                 listening[token] -= 1
                 raise
@@ -88,7 +89,7 @@ def _last_seen(said: str | None) -> tuple[int, int] | None:
 
 
 async def _listen(
-    follower: Follower, after: tuple[int, int] | None
+    follower: Follower, after: tuple[int, int] | None, threads: anyio.CapacityLimiter
 ) -> tuple[asyncio.Queue[Told | None], Callable[[], None]]:
     loop = asyncio.get_running_loop()
     events: asyncio.Queue[Told | None] = asyncio.Queue()
@@ -102,7 +103,7 @@ async def _listen(
     def hear(told: Told) -> None:
         loop.call_soon_threadsafe(put, told)
 
-    leave = await anyio.to_thread.run_sync(lambda: follower.listen(hear, after))
+    leave = await anyio.to_thread.run_sync(lambda: follower.listen(hear, after), limiter=threads)
     return events, leave
 
 

@@ -18,15 +18,9 @@ from gitlease.engine.queue.queueing import TaskQueue
 from gitlease.engine.reading import read_leases, read_log
 from gitlease.faces import wire
 from gitlease.faces.http.asking import Answered, Asked
-from gitlease.faces.http.replaying import (
-    CLAIMED,
-    COMPLETED,
-    EXTENDED,
-    RELEASED,
-    RENEWED,
-    answered_before,
-)
+from gitlease.faces.http.replaying import answered_before
 from gitlease.gateway.joining import AppliedBefore
+from gitlease.gateway.known_keys import CLAIMED, COMPLETED, EXTENDED, RELEASED, RENEWED
 from gitlease.guard.rules import Severity, Touched, Viewpoint
 
 LONGEST_WAIT = 60  # seconds for which a claim may wait: proxies end what takes longer
@@ -74,7 +68,9 @@ def _claimed(asked: Asked, resources: Sequence[Resource], *, new: bool) -> Answe
     try:
         answer = claim.claim(session, resources, options, wait=wait)
     except AppliedBefore as before:
-        answer = answered_before(asked, session, resources, before, CLAIMED | RENEWED)
+        answer = answered_before(
+            asked, session, resources, before, CLAIMED | RENEWED, options.scope
+        )
     status = 201 if answer.status in ("claimed", "taken_over") else 200
     return status, *_document("claim", wire.claimed(answer), answer)
 
@@ -91,7 +87,7 @@ def patch_lease(asked: Asked) -> Answered:
     try:
         answer = hold.extend(session, resource, values["extend"], scope=scope)
     except AppliedBefore as before:
-        answer = answered_before(asked, session, [resource], before, EXTENDED)
+        answer = answered_before(asked, session, [resource], before, EXTENDED, scope)
         most = session.look().policy.ttl_max
         answer = replace(answer, max_ttl_seconds=most)
     capped = {"capped_to_max": answer.capped_to_max, "max_ttl_seconds": answer.max_ttl_seconds}
@@ -111,7 +107,7 @@ def _renewed(asked: Asked, session: LedgerSession, resources: Sequence[Resource]
                 hold.renew(session, [resource], scope=scope)  # says why not
         answer = asked.gateway.renew(session, resources, scope=scope, ttl=ttl)
     except AppliedBefore as before:
-        answer = answered_before(asked, session, resources, before, RENEWED)
+        answer = answered_before(asked, session, resources, before, RENEWED, scope)
     return 200, *_document("renew", wire.changed(answer), answer)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import signal
 import socket
 import sys
@@ -54,21 +56,26 @@ def server_of(made: Starlette, host: str, port: int) -> uvicorn.Server:
 
 def listen(host: str, port: int) -> list[socket.socket]:
     """Sockets that listen at all addresses of a host. Raises Invalid where that cannot be."""
-    found: list[socket.socket] = []
+    found, why = list[socket.socket](), ""
     try:
-        for family, _, _, _, at in socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        ):
-            found.append(socket.create_server((str(at[0]), port), family=family))
-    except OSError as error:
-        for one in found:
-            one.close()
-        why = str(error.strerror).partition(" (while")[0]  # which names what is named already
-        raise Invalid(
-            f"cannot listen at {host}, port {port}: {why}",
-            hints=("--host and --port say where",),
-        ) from None
-    return found
+        places = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (OSError, UnicodeError) as error:
+        places, why = [], getattr(error, "strerror", None) or "it is no host's name"
+    for family, at in dict.fromkeys((family, str(at[0])) for family, _, _, _, at in places):
+        try:
+            found.append(socket.create_server((at, port), family=family))
+        except OSError as error:  # as IPv6 may be off; but who is there already would be asked
+            why = os.strerror(error.errno) if error.errno else str(error)
+            if error.errno == errno.EADDRINUSE:
+                break
+    else:
+        if found:
+            return found
+    for one in found:
+        one.close()
+    raise Invalid(
+        f"cannot listen at {host}, port {port}: {why}", hints=("--host and --port say where",)
+    )
 
 
 class PatientProtocol(H11Protocol):

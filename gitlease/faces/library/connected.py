@@ -6,7 +6,9 @@ import http.client
 import json
 import os
 import ssl
+import time
 from collections.abc import Callable, Generator, Iterable, Mapping
+from socket import socket
 from typing import Any, ParamSpec, Self, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -36,6 +38,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 PATIENCE = 90.0  # seconds for which an answer is waited for
 MOST_PATHS = 64  # of one question
+PAUSE = 0.2  # seconds before the second try, and twice that before the third
+OF_THE_LEDGER = (400, 404, 409, 412, 422)  # refusals that know what became of an earlier try
 MAY_HAVE_LANDED = (200, 201, 500, 502, 504)  # where the answer is not the gateway's own
 LARGEST = 32 * 1024 * 1024  # bytes of an answer
 TRIES = 3  # of a request that got no answer: it is sent again under its key
@@ -196,14 +200,15 @@ class Connection:
         yield from self._events(after, lambda _connection: None)
 
     def _events(
-        self, after: str | None, opened: Callable[[http.client.HTTPConnection], None]
+        self, after: str | None, opened: Callable[[socket], None]
     ) -> Generator[GatewayEvent, None, None]:
         if after is not None:
             check_text(after, what="the id of an event")
         headers = {"Last-Event-ID": after} if after else {}
         connection = self._open()
-        opened(connection)
         try:
+            connection.connect()
+            opened(connection.sock)
             answer = self._sent(connection, "GET", "/v1/events", None, headers)
             if answer.status != 200:
                 raise refusal_of(answer.status, _read(answer) or {})
@@ -211,6 +216,8 @@ class Connection:
                 yield from events_of(answer)
         except (OSError, http.client.HTTPException) as error:
             raise Unavailable(f"the gateway cannot be reached: {error}") from None
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise Unavailable("what answers sends no events of a gateway") from None
         finally:
             connection.close()
 
@@ -245,28 +252,34 @@ class Connection:
         headers = {"Idempotency-Key": key} if key else {}
         if self._session is not None and body is not None:
             body = {**body, "session": self._session}
+        doubt = False  # whether a try may have landed
         for number in range(1, TRIES + 1):
             connection = self._open()
             try:
                 answer = self._sent(connection, method, path, body, headers)
                 found = _read(answer)
             except (OSError, http.client.HTTPException) as error:
+                doubt |= bool(key) and not isinstance(error, ConnectionRefusedError)
                 if number < TRIES:
+                    time.sleep(PAUSE * number)
                     continue
-                refused = isinstance(error, ConnectionRefusedError)  # nothing was sent
-                kind = UnknownOutcome if key and not refused else Unavailable
+                kind = UnknownOutcome if doubt else Unavailable
                 raise kind(f"the gateway does not answer: {error}") from None
             finally:
                 connection.close()
             found = found or {}
             if "code" not in found and found.get("ok") is not True:  # as a proxy's word
                 if key and number < TRIES and answer.status in MAY_HAVE_LANDED:
+                    doubt = True
                     continue
                 if answer.status < 400:
                     kind = UnknownOutcome if key else Unavailable
                     raise kind(f"what answers is no gateway: HTTP {answer.status}")
             if answer.status >= 400:
-                raise refusal_of(answer.status, found, changes=bool(key))
+                refusal = refusal_of(answer.status, found, changes=bool(key))
+                if doubt and answer.status not in OF_THE_LEDGER:
+                    raise UnknownOutcome(f"whether it landed cannot be known: {refusal.message}")
+                raise refusal
             self.warnings = tuple(found.get("warnings", ()))
             return found
         raise AssertionError("the last try has an answer")

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-import http.client
 import threading
 from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import ThreadPoolExecutor
-from socket import SHUT_RDWR
+from socket import SHUT_RDWR, socket
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 from gitlease.core.errors import GitleaseError
@@ -65,20 +64,26 @@ class AsyncConnection:
 
     async def events(self, *, after: str | None = None) -> AsyncGenerator[GatewayEvent, None]:
         """What happens, as it happens, like ``Connection.events``."""
-        loop, opened = asyncio.get_running_loop(), list[http.client.HTTPConnection]()
+        loop, opened, left = asyncio.get_running_loop(), list[socket](), threading.Event()
         told: asyncio.Queue[GatewayEvent | GitleaseError | None] = asyncio.Queue()
 
         def tell(one: GatewayEvent | GitleaseError | None) -> None:
             with contextlib.suppress(RuntimeError):  # the loop has ended
                 loop.call_soon_threadsafe(told.put_nowait, one)
 
+        def begin(connected: socket) -> None:
+            opened.append(connected)
+            if left.is_set():
+                raise ConnectionAbortedError
+
         def read() -> None:
             try:
-                for event in self.connection._events(after, opened.append):
+                for event in self.connection._events(after, begin):
                     tell(event)
-                tell(None)
             except GitleaseError as error:
                 tell(error)
+            finally:
+                tell(None)
 
         threading.Thread(target=read, daemon=True).start()
         try:
@@ -87,9 +92,10 @@ class AsyncConnection:
                     raise one
                 yield one
         finally:
-            for socket in [x.sock for x in opened if x.sock is not None]:
+            left.set()
+            for connected in opened:
                 with contextlib.suppress(OSError):  # which ends the thread that reads it
-                    socket.shutdown(SHUT_RDWR)
+                    connected.shutdown(SHUT_RDWR)
 
 
 def connect_async(url: str, *, token: str, session: str | None = None) -> AsyncConnection:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -12,12 +14,14 @@ import httpx
 import pytest
 from support.clock import ManualClock
 from support.gateway import LONG, Served, serving
-from support.ledgers import tip
+from support.ledgers import REF, door, tip
 from support.remotes import Remote
-from support.running import until
+from support.repos import git
+from support.running import Desk, until
 from support.stubborn import Stubborn
 
 import gitlease
+from gitlease.faces.http import asking
 from gitlease.faces.http.asking import REMEMBERED_FOR
 from gitlease.wiring.gateway.gateway import open_gateway
 from gitlease.wiring.gateway.tokens import open_tokens
@@ -100,6 +104,56 @@ def test_an_end_that_is_asked_for_again_ends_nothing_newer(
     again = other.ask("jo", "DELETE", "/v1/leases/a", params={"done": "true"}, headers=KEY)
     assert (said(again), again.json()["command"]) == ((200, "completed"), "done")
     assert tip(path_remote.bare) == before
+
+
+def test_a_ledger_that_was_replaced_is_the_one_that_counts(
+    two: tuple[Served, Served], path_remote: Remote
+) -> None:
+    """S3, S10: the gateway knew a later revision of one that is no more."""
+    gate, other = two
+    for name in "abc":
+        gate.ask("jo", "PUT", f"/v1/leases/{name}", headers={"Idempotency-Key": name})
+    git(path_remote.bare, "update-ref", "-d", REF)
+    new = door(other.folder)  # of whom the clone there has not heard
+    Desk(other.folder, env=path_remote.env).ask("init").check_returncode()
+    new.claim("b")
+    assert said(gate.ask("jo", "PUT", "/v1/leases/z"))[0] == 409, "it is not taken as it comes"
+    Desk(gate.folder, env=path_remote.env).ask("init").check_returncode()
+    until(lambda: gate.ask("jo", "GET", "/v1/leases").status_code == 200, "it was confirmed")
+    held = gate.ask("jo", "GET", "/v1/leases").json()["leases"]
+    assert [x["resource"] for x in held] == ["b"]
+    assert said(gate.ask("jo", "PATCH", "/v1/leases/b")) == (412, "not_holder")
+    assert said(gate.ask("jo", "PUT", "/v1/leases/a", headers={"Idempotency-Key": "a"}))[0] == 201
+    assert len(gate.ask("jo", "GET", "/v1/leases").json()["leases"]) == 2
+
+
+def test_a_key_knows_every_spelling_and_its_own_scope(two: tuple[Served, Served]) -> None:
+    one, other = two
+    first = {"Idempotency-Key": "first"}
+    for gate, name in ((one, "Task-1"), (other, "task-1")):
+        assert said(gate.ask("jo", "PUT", f"/v1/leases/{name}", headers=first)) == (201, "claimed")
+    one.ask("jo", "PUT", "/v1/leases/a")
+    assert said(one.ask("jo", "PUT", "/v1/leases/a", json={"ttl": "9m"}, headers=KEY))[0] == 200
+    one.ask("jo", "DELETE", "/v1/leases/a")
+    one.ask("jo", "PUT", "/v1/leases/a", json={"scope": "docs"})
+    again = other.ask("jo", "PUT", "/v1/leases/a", json={"ttl": "9m"}, headers=KEY)
+    assert said(again) == (412, "lost")
+
+
+def test_what_waits_under_a_key_keeps_only_its_like_waiting(
+    gate: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asking, "MOST_ALIKE", 1)
+    gate.ask("jo", "PUT", "/v1/leases/a").raise_for_status()
+    gate.caller("kim")
+    ask: dict[str, Any] = {"json": {"wait": 60}, "headers": KEY}
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(gate.ask, "kim", "PUT", "/v1/leases/a", **ask)
+        until(lambda: gate.ask("jo", "GET", "/v1/leases/a").json()["waiting"], "it waits")
+        assert said(gate.ask("kim", "PUT", "/v1/leases/a", headers=KEY)) == (400, "usage")
+        assert said(gate.ask("kim", "PUT", "/v1/leases/a", **ask)) == (503, "unavailable")
+        gate.ask("jo", "DELETE", "/v1/leases/a")
+        assert waiting.result(LONG).status_code == 201
 
 
 def test_a_name_is_read_to_its_end(gate: Served) -> None:
@@ -273,6 +327,51 @@ def test_what_may_have_landed_is_asked_again_under_its_key(says: bytes) -> None:
         assert proxy.said == 3
         with pytest.raises(gitlease.Unavailable):
             leases.list()
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        ("503 Service Unavailable", gitlease.UnknownOutcome),
+        ("429 Too Many Requests", gitlease.UnknownOutcome),
+        ("401 Unauthorized", gitlease.UnknownOutcome),
+        ("409 Conflict", gitlease.LeaseHeld),
+    ],
+)
+def test_what_was_sent_before_is_not_forgotten_at_a_later_refusal(status: str, kind: Any) -> None:
+    """The first try may have landed; who refuses the second one may not know of it."""
+    body = b'{"code": "held", "message": "no"}' if kind is gitlease.LeaseHeld else b""
+    answer = f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def answer_both() -> None:
+            for text in (b"", answer):
+                with listening.accept()[0] as peer:
+                    peer.recv(65_536)
+                    peer.sendall(text)
+
+        thread = threading.Thread(target=answer_both, daemon=True)
+        thread.start()
+        leases = gitlease.connect(f"http://127.0.0.1:{listening.getsockname()[1]}", token="x")
+        with pytest.raises(gitlease.GitleaseError) as refused:
+            leases.claim("a")
+        assert type(refused.value) is kind
+        thread.join(LONG)
+
+
+@pytest.mark.parametrize("line", [b"data: nonsense", b'data: {"kind": "claimed"}', b"data: []"])
+def test_odd_events_are_said_to_be_odd(line: bytes) -> None:
+    says = b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nid: 1-0\n" + line + b"\n\n"
+
+    async def hear(url: str) -> None:
+        async for _ in gitlease.connect_async(url, token="x").events():
+            raise AssertionError("there is none")
+
+    with Stubborn("http://127.0.0.1:1", says=says) as proxy:
+        with pytest.raises(gitlease.Unavailable, match="no events"):
+            next(gitlease.connect(proxy.url, token="x").events())
+        with pytest.raises(gitlease.Unavailable, match="no events"):
+            asyncio.run(hear(proxy.url))
 
 
 @pytest.mark.parametrize(
