@@ -165,9 +165,11 @@ class LiveBoard:
     def _picture(self, watch: RemoteWatch | None) -> Group:
         from rich.console import Group
 
-        state = "live" if self._follow else "from what this clone knows"
-        if self._look is None:
-            state = (watch.trouble if watch else "") or "asking the remote"
+        state = "from what this clone knows"
+        if watch is not None:
+            state = "live" if watch.head is not None else "asking the remote"
+            if self._look is None:
+                state = watch.trouble or state
         width, height = self._console.size
         now = self._ledger.clock.now().wall_ms
         lines = self._screen.frame(now, width, height, state=state)
