@@ -10,13 +10,14 @@ import asyncio
 import json
 import threading
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from html import escape
 from typing import Any
 
 import anyio
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from gitlease.core.errors import GitleaseError, Unavailable, UsageError
@@ -30,7 +31,7 @@ from gitlease.faces.board.page import PageView
 from gitlease.faces.board.shapes import BoardView, OpenedResource
 from gitlease.faces.codes import http_of
 from gitlease.faces.http.access import Access, Refused
-from gitlease.faces.http.events import LOOK, SILENT
+from gitlease.faces.http.events import LOOK, MOST_STREAMS, SILENT, EventStream
 from gitlease.gateway.following import Follower
 from gitlease.gateway.gateway import Gateway
 from gitlease.gateway.tokens import BOARD, COOKIE_LASTS, LINK
@@ -115,6 +116,7 @@ class BoardPages:
     ) -> None:
         self._current, self._follower = CurrentBoard(gateway, follower), follower
         self._access, self._redeem, self._closing = access, redeem, closing
+        self._open_streams = Counter[str]()
 
     def routes(self) -> list[BaseRoute]:
         """The page and its stream."""
@@ -177,40 +179,49 @@ class BoardPages:
         return answer
 
     async def _stream(self, request: Request) -> Response:
-        self._let_in(request)
+        cookie = self._let_in(request)
+        if self._open_streams[cookie] >= MOST_STREAMS:
+            told = f"this board is open {MOST_STREAMS} times: close one of them"
+            raise Refused(429, "too_many_requests", told)
         changed, loop = asyncio.Event(), asyncio.get_running_loop()
 
         def hear(_told: object) -> None:
             loop.call_soon_threadsafe(changed.set)
 
-        leave = await anyio.to_thread.run_sync(self._follower.listen, hear)
-        return StreamingResponse(
-            self._events(request, changed, leave), media_type="text/event-stream"
-        )
-
-    async def _events(
-        self, request: Request, changed: asyncio.Event, leave: Callable[[], None]
-    ) -> AsyncIterator[str]:
-        view, base = _view(request), request.url.path.removesuffix("/stream")
-        secret, silent, sent = request.cookies.get(_cookie(request)), 0.0, None
+        self._open_streams[cookie] += 1
         try:
-            yield "retry: 1000\n\n"
-            while not self._closing.is_set() and self._is_let_in(secret):
-                changed.clear()
-                if sent is None or self._current.is_due():
-                    look, board = await anyio.to_thread.run_sync(self._current.read)
-                    if board != sent:
-                        sent, silent = board, 0.0
-                        yield await anyio.to_thread.run_sync(self._event, look, board, view, base)
-                with anyio.move_on_after(LOOK):
-                    await changed.wait()
-                    continue
-                silent += LOOK
-                if silent >= SILENT:
-                    silent = 0.0
-                    yield ": still here\n\n"
-        finally:
+            leave = await anyio.to_thread.run_sync(self._follower.listen, hear)
+        except BaseException:
+            self._open_streams[cookie] -= 1
+            raise
+
+        def end() -> None:
+            self._open_streams[cookie] -= 1
             leave()
+
+        return EventStream(self._events(request, changed), end)
+
+    async def _events(self, request: Request, changed: asyncio.Event) -> AsyncIterator[str]:
+        view, base = _view(request), request.url.path.removesuffix("/stream")
+        silent, sent = 0.0, None
+        yield "retry: 1000\n\n"
+        while not self._closing.is_set() and self._is_still_let_in(request):
+            changed.clear()
+            if sent is None or self._current.is_due():
+                try:
+                    look, board = await anyio.to_thread.run_sync(self._current.read)
+                except GitleaseError:
+                    return  # the page says why, when it is loaded
+                if board != sent:
+                    sent, silent = board, 0.0
+                    yield await anyio.to_thread.run_sync(self._event, look, board, view, base)
+            with anyio.move_on_after(LOOK):
+                await changed.wait()
+                continue
+            silent += LOOK
+            if silent >= SILENT:
+                silent = 0.0
+                yield ": still here\n\n"
 
     def _event(self, look: Look, board: BoardView, view: PageView, base: str) -> str:
         opened, shown = self._opened(look, board, view), matching(board, view.find)
@@ -233,19 +244,20 @@ class BoardPages:
             return None
         return open_resource(self._current.session, look, board, resource)
 
-    def _is_let_in(self, secret: str | None) -> bool:
+    def _is_still_let_in(self, request: Request) -> bool:
         try:
-            self._access.check_still_known({}, secret=secret)
+            self._access.check_still_known({}, secret=request.cookies.get(_cookie(request)))
         except Refused:
             return False
         return True
 
-    def _let_in(self, request: Request) -> None:
+    def _let_in(self, request: Request) -> str:
+        """The id of the cookie that a request came with. Raises Refused where it has none."""
         secret = request.cookies.get(_cookie(request))
         if secret is None:
             self._access.check_address(request.headers)
             raise Refused(401, "unauthorized", "this page needs a link that opens it")
-        self._access.caller(request.headers, BOARD, secret=secret)
+        return self._access.caller(request.headers, BOARD, secret=secret).token_id
 
 
 def _cookie(request: Request) -> str:

@@ -11,8 +11,10 @@ import httpx
 import pytest
 from support.gateway import Served, free_port, serving
 from support.remotes import Remote
-from support.running import Desk
+from support.running import Desk, until
 
+from gitlease.core.errors import Invalid
+from gitlease.faces.http import board
 from gitlease.gateway.tokens import COOKIE_LASTS, LINK_LASTS, Token, Tokens
 from gitlease.wiring.gateway.tokens import open_tokens
 
@@ -119,6 +121,36 @@ def test_a_stream_ends_with_its_cookie(served: Served, visitor: httpx.Client) ->
         tokens.revoke(known.id)
         assert not [line for line in lines if line.startswith("data: ")]
     assert visitor.get("/board").status_code == 401
+
+
+def test_a_cookie_has_so_many_streams(
+    visitor: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(board, "MOST_STREAMS", 1)
+    with visitor.stream("GET", "/board/stream") as first:
+        assert next(first.iter_lines()).startswith("retry")
+        again = visitor.get("/board/stream")
+        assert (again.status_code, "close one of them" in again.text) == (429, True)
+        assert visitor.get("/board").status_code == 200
+
+    def is_free() -> bool:
+        with visitor.stream("GET", "/board/stream") as stream:
+            return bool(stream.status_code == 200)
+
+    until(is_free, "what was closed counts no more")
+
+
+def test_a_board_that_cannot_be_made_is_said(
+    visitor: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_args: object, **_options: object) -> None:
+        raise Invalid("there are <too many> files")
+
+    monkeypatch.setattr(board, "make_board", fail)
+    assert visitor.get("/board/stream").text == "retry: 1000\n\n"  # and it ends in order
+    said = visitor.get("/board")
+    assert said.status_code >= 400
+    assert "there are &lt;too many&gt; files" in said.text
 
 
 def test_a_remote_that_is_away_is_said(
