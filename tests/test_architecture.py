@@ -57,7 +57,7 @@ THIRD_PARTIES = {
     "check": {"yaml"},
     "server": {"pygit2"},
     "install": {"yaml"},
-    "faces": {"anyio", "click", "rich", "starlette", "uvicorn"},
+    "faces": {"anyio", "click", "mcp", "rich", "starlette", "uvicorn"},
     "testing": {"pytest"},  # for its fixture, where there is one
 }
 # Processes and the environment: whoever uses them is in one of these packages, or named here.

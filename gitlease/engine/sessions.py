@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from functools import partial
 
@@ -128,6 +128,20 @@ def end_session(
     whose = partial(_bound, session=name, below=below, live=park)
     nothing = Answer(status=status, changed=False)
     return in_every(layers, status, lambda x: _end_all(x, end, whose, nothing, known, commit))
+
+
+def run_out(session: LedgerSession, lease_ids: Collection[str]) -> Answer:
+    """Have some of the caller's leases run out, by what is known of them here.
+
+    Tasks stay assigned, what is none is released; what is parked stays.
+    """
+
+    def meant(look: Look) -> list[Lease]:
+        return [x for x in look.leases if x.lease_id in lease_ids and not x.parked]
+
+    end = RunOut(id="", actor=session.actor, grants=())
+    nothing = Answer(status=RUN_OUT, changed=False)
+    return _end_all(session, end, meant, nothing, True, None)
 
 
 def end_every_session(

@@ -62,6 +62,44 @@ def open_for_agent(
     return AgentContext(workspace, found.own, found.family, options)
 
 
+PROJECT = "CLAUDE_PROJECT_DIR"  # where Claude Code has its project, wherever it starts a server
+
+
+def open_for_tools(
+    directory: str | None, *, thread: str = "", environ: Mapping[str, str] | None = None
+) -> Workspace:
+    """Open the repository for one call of a tool. Asks no remote.
+
+    ``thread`` is the Codex thread that calls, where that is known: it speaks as what is typed in
+    its terminal. Raises what ``open_workspace`` raises.
+    """
+    environ = os.environ if environ is None else environ
+    if thread:
+        environ = {**environ, dict(AGENTS)["codex"]: _plain(thread)}
+    return open_workspace(directory or environ.get(PROJECT) or ".", environ=environ)
+
+
+def is_ended_by_hook(
+    workspace: Workspace, *, thread: str = "", environ: Mapping[str, str] | None = None
+) -> bool:
+    """Whether the agent that calls tools has our hook for the end of its sessions."""
+    from gitlease.install.agents.files import status
+    from gitlease.install.agents.hosts import HOSTS
+    from gitlease.install.agents.place import place_of
+
+    environ = os.environ if environ is None else environ
+    named = [host for host, variable in AGENTS if environ.get(variable)]
+    host = HOSTS.get("codex" if thread else next(iter(named), ""))
+    if host is None:
+        return False
+    ends = {hook.event for hook in host.hooks if hook.word == "session-end"}
+    places = [
+        place_of(host, workspace.repository, user=user, environ=environ)
+        for user in (True, *([False] if workspace.repository.toplevel else []))
+    ]
+    return any(ends & {*status(host, place).events} for place in places)
+
+
 def others_in(context: AgentContext, key: str, *, now: float) -> SharedTree | None:
     """Who else works in the agent's work tree, by what this machine knows; None for nobody.
 

@@ -1,4 +1,4 @@
-"""The same stories through every door: the command line, the library, and a gateway.
+"""The same stories through every door: the command line, the library, a gateway, and tools.
 
 What is told differs by the door; what becomes of the leases, and by which code it is refused, does
 not.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -17,6 +18,7 @@ from support.gateway import Served, serving
 from support.remotes import Remote
 from support.repos import git
 from support.running import Desk
+from support.tools import Era, ToolClient, in_memory, over_stdio
 
 import gitlease
 from gitlease.faces.codes import http_of
@@ -140,7 +142,44 @@ class HttpDoor:
         return sorted(x["resource"] for x in self._client.get("/v1/leases").json()["leases"])
 
 
-DOORS = ("command", "library", "connection", "http")
+class ToolDoor:
+    """Called by an agent, through the Model Context Protocol."""
+
+    def __init__(self, client: ToolClient) -> None:
+        self._client = client
+
+    def _call(self, tool: str, **arguments: Any) -> Told:
+        said = self._client.document(tool, **arguments)
+        if not said["ok"]:
+            return said["error"]["code"], said["error"]["holder"]
+        return said["status"], (said.get("lease") or {}).get("holder")
+
+    def claim(self, name: str, **options: Any) -> Told:
+        return self._call("claim", resources=name, **options)
+
+    def renew(self, name: str) -> Told:
+        return self._call("renew", resources=[name])
+
+    def extend(self, name: str, duration: str) -> Told:
+        return self._call("extend", resource=name, duration=duration)
+
+    def release(self, name: str) -> Told:
+        return self._call("release", resources=[name])
+
+    def done(self, name: str) -> Told:
+        return self._call("release", resources=name, done=True)
+
+    def held(self) -> list[str]:
+        return sorted(x["resource"] for x in self._client.document("status")["leases"])
+
+
+TOOLS: dict[str, tuple[Callable[..., AbstractContextManager[ToolClient]], Era]] = {
+    "tools": (in_memory, "auto"),
+    "tools-legacy": (in_memory, "legacy"),
+    "tools-stdio": (over_stdio, "auto"),
+    "tools-stdio-legacy": (over_stdio, "legacy"),
+}
+DOORS = ("command", "library", "connection", "http", *TOOLS)
 
 
 @pytest.fixture(params=DOORS)
@@ -162,6 +201,10 @@ def people(
     elif request.param == "library":
         first, second = (gitlease.open(clone) for clone in made[:2])
         yield LibraryDoor(first), LibraryDoor(second)
+    elif request.param in TOOLS:
+        opened, era = TOOLS[request.param]
+        with opened(made[0], era) as first_tools, opened(made[1], era) as second_tools:
+            yield ToolDoor(first_tools), ToolDoor(second_tools)
     else:
         with serving(made[2]) as gate:
             yield _through(gate, request.param, "jo"), _through(gate, request.param, "kim")

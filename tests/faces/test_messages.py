@@ -466,7 +466,7 @@ def test_the_verbs_of_this_face() -> None:
     assert set(app.MODULES) == {
         *("init", "claim", "renew", "extend", "release", "done", "revoke", "show", "list"),
         *("status", "log", "whoami", "note", "config", "demo"),
-        *("queue", "next", "brief", "start", "set", "hooks", "agent"),
+        *("queue", "next", "brief", "start", "set", "hooks", "agent", "mcp"),
         *("park", "session", "wait", "watch", "board", "run", "dispatch", "work", "push", "fence"),
         *("check", "server", "serve", "verify", "help", "version", "completion", "uninstall"),
     }

@@ -75,6 +75,7 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
             ("serve", "setup.serve", "the ledger over HTTP, and the tokens for it"),
             ("revoke", "leases.governing", "end someone else's lease (admins)"),
             ("agent", "setup.agent", "hooks of coding agents"),
+            ("mcp", "setup.mcp", "tools for agents, by the Model Context Protocol"),
             ("demo", "setup.demo", "two workers in a throw-away repository"),
             ("uninstall", "setup.uninstall", "take gitlease out of this clone"),
             ("completion", "setup.help", "what makes a shell complete these words"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from gitlease.core.duration import parse_duration
@@ -26,7 +26,8 @@ class RequestField:
     required: bool = False
 
 
-def _text(data: Any, name: str) -> str:
+def read_text(data: Any, name: str) -> str:
+    """A string. UsageError for anything else."""
     if not isinstance(data, str):
         raise UsageError(f"{name} must be a string, not {_kind(data)}")
     return data
@@ -45,15 +46,16 @@ def _flag(data: Any, name: str) -> bool:
 
 
 def _names(data: Any, name: str) -> tuple[Any, ...]:
-    return tuple(parse_resource(one) for one in _list(data, name))
+    return tuple(parse_resource(one) for one in read_list(data, name))
 
 
 def _paths(data: Any, name: str) -> tuple[str, ...]:
-    words = (parse_resource(f"path:{_text(one, name)}") for one in _list(data, name))
+    words = (parse_resource(f"path:{read_text(one, name)}") for one in read_list(data, name))
     return tuple(word.pattern for word in words if word.pattern is not None)
 
 
-def _list(data: Any, name: str) -> list[Any]:
+def read_list(data: Any, name: str) -> list[Any]:
+    """A list that is not too long; a single string is one of it. UsageError for anything else."""
     listed = [data] if isinstance(data, str) else data
     if not isinstance(listed, list):
         raise UsageError(f"{name} must be a list of strings, not {_kind(data)}")
@@ -63,7 +65,7 @@ def _list(data: Any, name: str) -> list[Any]:
 
 
 def _scope(data: Any, name: str) -> str:
-    return parse_scope(_text(data, name))
+    return parse_scope(read_text(data, name))
 
 
 def _kind(data: Any) -> str:
@@ -78,14 +80,14 @@ _TIME = {"oneOf": [{"type": "integer", "minimum": 1}, {"type": "string", "exampl
 
 
 def text(about: str, *, required: bool = False) -> RequestField:
-    return RequestField(_text, _STRING, about, required)
+    return RequestField(read_text, _STRING, about, required)
 
 
 def shown_text(about: str, *, limit: int, lines: bool = False) -> RequestField:
     """A text that others are shown, of at most so many characters."""
 
     def read(data: Any, name: str) -> str:
-        return check_text(_text(data, name), what=name, limit=limit, lines=lines)
+        return check_text(read_text(data, name), what=name, limit=limit, lines=lines)
 
     return RequestField(read, {**_STRING, "minLength": 1, "maxLength": limit}, about)
 
@@ -166,12 +168,16 @@ HISTORY: Mapping[str, RequestField] = {"limit": text("How many events at most: 1
 
 
 def read_fields(
-    data: Any, fields: Mapping[str, RequestField], *, what: str = "the body"
+    data: Any,
+    fields: Mapping[str, RequestField],
+    *,
+    what: str = "the body",
+    ignored: Collection[str] = IGNORED,
 ) -> dict[str, Any]:
     """The values of a body or a query. UsageError names the field that is wrong."""
     if not isinstance(data, dict):
         raise UsageError(f"{what} must be a JSON object, not {_kind(data)}")
-    data = {x: y for x, y in data.items() if x in fields or x not in IGNORED}
+    data = {x: y for x, y in data.items() if x in fields or x not in ignored}
     if odd := next((name for name in data if name not in fields), None):
         known = ", ".join(fields)
         raise UsageError(f"{what} has {odd[:60]!r}, which is not known; known are {known}")

@@ -36,11 +36,17 @@ def in_python(text: str) -> str:
     """What a message or hint says of the command line's options, as arguments and calls."""
     for typed, call in _CALLS.items():
         text = text.replace(typed, call)
-    return _OPTION.sub(lambda found: _argument(found["on"], found["value"]), text)
+    return with_arguments(text, on="{}=True")
 
 
-def _argument(on: str | None, value: str | None) -> str:
-    return f"{on}=True".replace("-", "_") if on else (value or "").replace("-", "_")
+def with_arguments(text: str, *, on: str) -> str:
+    """The same with arguments in the place of options; ``on`` shows one that is switched on."""
+
+    def argument(found: re.Match[str]) -> str:
+        switch, value = found["on"], found["value"]
+        return (on.format(switch) if switch else value).replace("-", "_")
+
+    return _OPTION.sub(argument, text)
 
 
 def refusal(error: GitleaseError) -> GitleaseError:

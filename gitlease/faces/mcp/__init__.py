@@ -1,0 +1,1 @@
+"""The face for agents that speak the Model Context Protocol."""

@@ -1,0 +1,113 @@
+"""The server of one agent over standard input and output, in a clone."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import anyio
+from mcp.server.stdio import stdio_server
+
+from gitlease.core.errors import GitleaseError, Unavailable
+from gitlease.engine.sessions import run_out
+from gitlease.faces.mcp.callers import CloneCaller, thread_of
+from gitlease.faces.mcp.server import LeaseServer
+from gitlease.wiring.agents import Workspace, is_ended_by_hook, open_for_tools
+from gitlease.wiring.holding import at_the_end, waking_clock
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+PATIENCE = 10.0  # seconds for which the end waits for calls that are under way
+
+Opener = Callable[..., Workspace]
+
+
+class CloneBackend:
+    """The leases of the clone around a folder, which is opened anew for each call.
+
+    So settings count as they are by then, and calls share nothing. What was claimed is kept in mind
+    by the thread of the agent that claimed it, to be dropped at the end.
+    """
+
+    def __init__(self, directory: str | None = None, *, opener: Opener = open_for_tools) -> None:
+        self._directory, self._opener = directory, opener
+        self._grants: dict[str, set[str]] = {}
+        self._calls, self._idle = 0, threading.Condition()
+        self._waits: set[threading.Event] = set()
+        self._closing = False
+
+    @contextlib.contextmanager
+    def caller(
+        self, meta: Mapping[str, Any], _request: Any, woken: threading.Event, *, writes: bool
+    ) -> Iterator[CloneCaller]:
+        with self._counted(woken):
+            thread = thread_of(meta)
+            workspace = self._opener(self._directory, thread=thread)
+            workspace = workspace.again(clock=waking_clock(workspace, woken))
+            yield CloneCaller(workspace, self._grants.setdefault(thread, set()))
+
+    @contextlib.contextmanager
+    def _counted(self, woken: threading.Event) -> Iterator[None]:
+        with self._idle:
+            if self._closing:
+                raise Unavailable("this server is being stopped")
+            self._calls += 1
+            self._waits.add(woken)
+        try:
+            yield
+        finally:
+            with self._idle:
+                self._calls -= 1
+                self._waits.discard(woken)
+                self._idle.notify_all()
+
+    def close(self) -> None:
+        """Take no more calls, end those that wait, and drop what was claimed here.
+
+        Tasks stay assigned. Where a hook of the agent's does that at the end of its session,
+        nothing is dropped. A failure is logged: leases end by themselves.
+        """
+        with self._idle:
+            if self._closing:
+                return
+            self._closing = True
+            for woken in self._waits:
+                woken.set()
+            self._idle.wait_for(lambda: not self._calls, PATIENCE)
+        for thread, lease_ids in self._grants.items():
+            if not lease_ids:
+                continue
+            try:
+                workspace = self._opener(self._directory, thread=thread)
+                if not is_ended_by_hook(workspace, thread=thread):
+                    run_out(at_the_end(workspace, lease_ids), lease_ids)
+            except GitleaseError as error:
+                logging.getLogger("gitlease").warning("leases end by themselves: %s", error)
+
+
+def serve(directory: str | None = None) -> int:
+    """Serve until the input ends or a signal comes; the exit status."""
+    backend = CloneBackend(directory)
+    anyio.run(_serve, backend)
+    return 0
+
+
+async def _serve(backend: CloneBackend) -> None:
+    server = LeaseServer(backend).mcp
+    async with anyio.create_task_group() as group:
+        group.start_soon(_end_by_signal, backend)
+        async with stdio_server() as (read, write):
+            await server.run(read, write, server.create_initialization_options())
+        group.cancel_scope.cancel()
+    backend.close()
+
+
+async def _end_by_signal(backend: CloneBackend) -> None:
+    with anyio.open_signal_receiver(*SIGNALS) as received:
+        async for number in received:
+            await anyio.to_thread.run_sync(backend.close)
+            os._exit(128 + number)  # a thread that reads standard input would keep it alive

@@ -1,0 +1,361 @@
+"""The tools: what each takes, what it does, and what it answers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from gitlease.core.duration import format_duration
+from gitlease.core.errors import UsageError
+from gitlease.core.frozen import dataclass
+from gitlease.core.instant import moment_of
+from gitlease.core.moves.operations import MAX_NOTE, MAX_REASON
+from gitlease.core.resources.resource import WHOLE, reads_as_name
+from gitlease.core.view import LeaseView
+from gitlease.engine import claim, end, govern, hold
+from gitlease.engine.answers import Answer, ClaimOptions
+from gitlease.engine.reading import read_leases
+from gitlease.faces import sentences, task_words, wire
+from gitlease.faces.http import fields
+from gitlease.faces.http.fields import RequestField
+from gitlease.faces.mcp.callers import ToolCaller
+
+LONGEST_WAIT = 50  # seconds: hosts give a call a minute
+Values = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolAnswer:
+    """What a tool came to: the contract's body, and the same in lines to read."""
+
+    body: wire.Document
+    lines: Sequence[str]
+    warnings: Sequence[str] = ()
+    next_steps: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseTool:
+    """A tool. ``writes``: it changes the ledger; ``again``: to repeat it changes nothing more."""
+
+    name: str
+    about: str
+    fields: Mapping[str, RequestField]
+    act: Callable[[ToolCaller, Values], ToolAnswer]
+    writes: bool = True
+    destroys: bool = False
+    again: bool = False
+
+    def schema(self) -> dict[str, Any]:
+        """The JSON schema of its arguments."""
+        shown = {x: {**f.schema, "description": f.about} for x, f in self.fields.items() if f.about}
+        bare = {x: dict(f.schema) for x, f in self.fields.items() if not f.about}
+        required = [x for x, f in self.fields.items() if f.required]
+        more = {"required": required} if required else {}
+        properties = {x: (shown | bare)[x] for x in self.fields}
+        return {"type": "object", "properties": properties, **more, "additionalProperties": False}
+
+
+def call_of(tool: str, **arguments: Any) -> str:
+    """A call as it is proposed: the tool and its arguments."""
+    given = {name: value for name, value in arguments.items() if value not in (None, WHOLE)}
+    return f"{tool} {json.dumps(given, ensure_ascii=False)}"
+
+
+def now_of(caller: ToolCaller) -> datetime:
+    return moment_of(caller.ledger.clock.now().wall_ms)
+
+
+# --- what they do -----------------------------------------------------------------------------
+
+
+def _claim(caller: ToolCaller, values: Values) -> ToolAnswer:
+    options = ClaimOptions(
+        scope=values.get("scope", WHOLE),
+        ttl=values.get("ttl"),
+        reason=values.get("reason"),
+        takeover=values.get("takeover", False),
+        expect_holder=values.get("expect_holder"),
+        reopen=values.get("reopen", False),
+        any_name=values.get("any", False),
+        new=values.get("new", False),
+    )
+    if options.takeover and not options.reason:
+        raise UsageError("a takeover needs a reason")
+    words, paths = values["resources"], values.get("paths", ())
+    resources, options, said = caller.plan(words, paths, options)
+    return _claimed(caller, claim.claim(caller.ledger, resources, options), said)
+
+
+def _claimed(
+    caller: ToolCaller, answer: Answer, said: Sequence[str] = (), task: wire.Document | None = None
+) -> ToolAnswer:
+    caller.granted(answer)
+    now, lines = now_of(caller), list[str]()
+    for view in answer.leases:
+        done = "renewed your own" if view.renewals else "claimed"
+        lines.append(f"{done} {_held(view, now)}")
+    for old in answer.displaced:
+        lines.append(f"taken over from {sentences.whose(old)}{sentences.quoted(old.reason)}")
+    people = caller.ledger.edges.rules.people
+    lines += [f"taken over from {name}" for name in task_words.unassigned(answer, people)]
+    lines += task_words.edited(answer)
+    lines += [sentences.noted(note, now) for note in answer.notes]
+    names = [view.resource for view in answer.leases]
+    scope = answer.leases[0].scope
+    steps = [call_of("renew", resources=names, scope=scope)]
+    if len(names) == 1 and reads_as_name(names[0]):
+        steps.append(call_of("release", resources=names, scope=scope, done=True))
+    steps.append(call_of("release", resources=names, scope=scope))
+    body = ({"task": task} if task is not None else {}) | wire.claimed(answer)
+    warnings = (*said, *answer.warnings)
+    return ToolAnswer(body=body, lines=lines, warnings=warnings, next_steps=steps)
+
+
+def _renew(caller: ToolCaller, values: Values) -> ToolAnswer:
+    resources = [caller.resource(word) for word in values["resources"]]
+    answer = caller.renew(resources, scope=values.get("scope"), ttl=values.get("ttl"))
+    return _changed(caller, "renewed", answer)
+
+
+def _extend(caller: ToolCaller, values: Values) -> ToolAnswer:
+    resource = caller.resource(values["resource"])
+    answer = hold.extend(caller.ledger, resource, values["duration"], scope=values.get("scope"))
+    capped = {"capped_to_max": answer.capped_to_max, "max_ttl_seconds": answer.max_ttl_seconds}
+    said = ("capped to the longest time that the ledger's policy allows",)
+    return _changed(caller, "extended", answer, capped, said if answer.capped_to_max else ())
+
+
+def _changed(
+    caller: ToolCaller,
+    done: str,
+    answer: Answer,
+    more: wire.Document | None = None,
+    said: Sequence[str] = (),
+) -> ToolAnswer:
+    now = now_of(caller)
+    lines = [f"{done} {_held(view, now)}" for view in answer.leases]
+    warnings = (*said, *answer.warnings)
+    return ToolAnswer(body=wire.changed(answer) | (more or {}), lines=lines, warnings=warnings)
+
+
+def _release(caller: ToolCaller, values: Values) -> ToolAnswer:
+    scope, note, words = values.get("scope"), values.get("note"), values["resources"]
+    resources = [caller.resource(word) for word in words]
+    if not values.get("done", False):
+        answer = end.release(caller.ledger, resources, scope=scope, note=note)
+        return _ended(answer, f"released {', '.join(words)}")
+    if note is not None:
+        raise UsageError("a note is for the next holder: finished work (done) has none")
+    if len(resources) != 1:
+        raise UsageError("done finishes one resource at a time", hints=("call release for each",))
+    answer = end.complete(caller.ledger, resources[0], scope=scope)
+    return _ended(answer, f"finished {words[0]}")
+
+
+def _ended(answer: Answer, line: str) -> ToolAnswer:
+    lines = [line, *task_words.edited(answer)]
+    return ToolAnswer(body=wire.ended(answer), lines=lines, warnings=answer.warnings)
+
+
+def _next(caller: ToolCaller, values: Values) -> ToolAnswer:
+    if values.get("claim", False):
+        options = ClaimOptions(ttl=values.get("ttl"), reason=values.get("reason"))
+        answer, task = caller.queue.claim_next(options)
+        return _claimed(caller, answer, task=wire.task(task))
+    if odd := [x for x in ("ttl", "reason") if x in values]:
+        raise UsageError(f"{odd[0]} needs claim")
+    reading = caller.queue.next_task()
+    entry = reading.next_up[0]
+    name, title = entry.task.resource.text, task_words.titled(entry.task)
+    return ToolAnswer(
+        body={"task": wire.entry(entry, reading.views)},
+        lines=[f"{name}: {title}" if title else name],
+        warnings=reading.warnings,
+        next_steps=[call_of("next", claim=True)],
+    )
+
+
+def _status(caller: ToolCaller, values: Values) -> ToolAnswer:
+    mine, now = values.get("mine", False), now_of(caller)
+    found, lines = dict[str, LeaseView](), list[str]()
+    body: wire.Document = {"leases": []}
+    warnings: list[str] = []
+    for word in values.get("resources", (None,)):
+        resource = None if word is None else caller.resource(word)
+        reading = read_leases(caller.ledger, resource=resource)
+        live = [x for x in reading.leases if x.is_current(now) or resource is not None]
+        found |= {x.lease_id: x for x in live if x.mine or not mine}
+        warnings += reading.warnings
+        if resource is not None:
+            body["notes"] = [*body.get("notes", ()), *map(wire.note, reading.notes)]
+            body["waiting"] = [*body.get("waiting", ()), *wire.waiting(reading.waiting)]
+            lines += [f"{resource} is free"] if not any(x.is_current(now) for x in live) else []
+            lines += [sentences.noted(note, now) for note in reading.notes]
+    body["leases"] = [wire.lease(view) for view in found.values()]
+    lines = [_stands(view, now) for view in found.values()] + lines
+    lines = lines or ["you hold nothing" if mine else "nothing is leased"]
+    return ToolAnswer(body=body, lines=lines, warnings=tuple(dict.fromkeys(warnings)))
+
+
+def _stands(view: LeaseView, now: datetime) -> str:
+    yours = "yours, " if view.mine else ""
+    left = f"{sentences.until(view, now)}{sentences.quoted(view.reason)}"
+    return f"{sentences.named(view)}: {yours}{sentences.whose(view)}, {left}"
+
+
+def _wait(caller: ToolCaller, values: Values) -> ToolAnswer:
+    seconds = values.get("timeout", LONGEST_WAIT)
+    if seconds > LONGEST_WAIT:
+        longest = format_duration(LONGEST_WAIT)
+        raise UsageError(f"timeout is {longest} at most", hints=("call wait again after it",))
+    words, scope = values["resources"], values.get("scope", WHOLE)
+    resources = [caller.resource(word) for word in words]
+    answer = claim.wait(caller.ledger, resources, scope=scope, seconds=seconds)
+    return ToolAnswer(
+        body=wire.changed(answer),
+        lines=[f"free: {', '.join(words)}"],
+        warnings=answer.warnings,
+        next_steps=[call_of("claim", resources=list(words), scope=scope)],
+    )
+
+
+def _note(caller: ToolCaller, values: Values) -> ToolAnswer:
+    resource = caller.resource(values["resource"])
+    answer = govern.note(caller.ledger, resource, values["text"])
+    line = f"left a note on {resource}"
+    return ToolAnswer(body=wire.changed(answer), lines=[line], warnings=answer.warnings)
+
+
+def _held(view: LeaseView, now: datetime) -> str:
+    return f"{sentences.named(view)} {sentences.until(view, now)}, token {view.token}"
+
+
+# --- what they take ---------------------------------------------------------------------------
+
+
+def _words(about: str, *, required: bool = True) -> RequestField:
+    """A list of strings; a single one will do."""
+    schema = {"type": ["array", "string"], "items": {"type": "string"}}
+
+    def read(data: Any, name: str) -> tuple[str, ...]:
+        return tuple(fields.read_text(x, name) for x in fields.read_list(data, name))
+
+    return RequestField(read, schema, about, required)
+
+
+def _duration(about: str, *, required: bool = False) -> RequestField:
+    read = fields.duration(about).read
+    return RequestField(read, {"type": ["string", "integer"]}, about, required)
+
+
+def _text(about: str, *, limit: int, lines: bool = False, required: bool = False) -> RequestField:
+    read = fields.shown_text(about, limit=limit, lines=lines).read
+    return RequestField(read, {"type": "string"}, about, required)
+
+
+def _flag(about: str) -> RequestField:
+    return RequestField(fields.flag(about).read, {"type": "boolean"}, about)
+
+
+SCOPE = RequestField(fields.SCOPE.read, {"type": "string"}, "A part of the work.")
+TTL = _duration("15m, 2h or seconds.")
+RESOURCES = _words("")
+RESOURCE = RequestField(fields.read_text, {"type": "string"}, "", required=True)
+REASON = _text("Shown to others.", limit=MAX_REASON)
+
+TOOLS: Mapping[str, LeaseTool] = {
+    tool.name: tool
+    for tool in (
+        LeaseTool(
+            name="claim",
+            about="Lease resources before you edit, all or none: task ids (F001), names "
+            "(deploy-prod) or paths (src/auth/). Others are refused until it ends. "
+            "Claiming your own renews it.",
+            fields={
+                "resources": RESOURCES,
+                "paths": _words("Paths to cover besides.", required=False),
+                "scope": SCOPE,
+                "ttl": TTL,
+                "reason": REASON,
+                "takeover": _flag("If the user says so: replace an assignment; needs reason."),
+                "expect_holder": _text("Take over only from this holder.", limit=MAX_REASON),
+                "reopen": _flag("Claim completed work."),
+                "any": _flag("Allow names that are no tasks."),
+                "new": _flag("Refuse what you hold already."),
+            },
+            act=_claim,
+            destroys=True,
+            again=True,
+        ),
+        LeaseTool(
+            name="renew",
+            about="Keep your leases while you work. If it says lost: stop that work.",
+            fields={"resources": RESOURCES, "scope": SCOPE, "ttl": TTL},
+            act=_renew,
+            again=True,
+        ),
+        LeaseTool(
+            name="extend",
+            about="Stretch a lease to at least this long from now, for a known pause.",
+            fields={
+                "resource": RESOURCE,
+                "duration": _duration("", required=True),
+                "scope": SCOPE,
+            },
+            act=_extend,
+            again=True,
+        ),
+        LeaseTool(
+            name="release",
+            about="Give leases back when you stop; with done, finish one task.",
+            fields={
+                "resources": RESOURCES,
+                "scope": SCOPE,
+                "note": _text("How far you got, for the next holder.", limit=MAX_NOTE, lines=True),
+                "done": _flag("The work is finished."),
+            },
+            act=_release,
+            destroys=True,
+            again=True,
+        ),
+        LeaseTool(
+            name="next",
+            about="The task to take up next; with claim it is yours at once, and nobody else's.",
+            fields={"claim": _flag(""), "ttl": TTL, "reason": REASON},
+            act=_next,
+        ),
+        LeaseTool(
+            name="status",
+            about="Who holds what, until when; of these resources or of all.",
+            fields={
+                "resources": _words("", required=False),
+                "mine": _flag("Only what you hold."),
+            },
+            act=_status,
+            writes=False,
+        ),
+        LeaseTool(
+            name="wait",
+            about=f"Wait until resources are free, {LONGEST_WAIT}s at most; claims nothing.",
+            fields={
+                "resources": RESOURCES,
+                "scope": SCOPE,
+                "timeout": _duration(""),
+            },
+            act=_wait,
+            again=True,
+        ),
+        LeaseTool(
+            name="note",
+            about="Leave a note for the next holder of a resource.",
+            fields={
+                "resource": RESOURCE,
+                "text": _text("", limit=MAX_NOTE, lines=True, required=True),
+            },
+            act=_note,
+        ),
+    )
+}

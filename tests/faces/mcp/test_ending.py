@@ -1,0 +1,164 @@
+"""A server in a process of its own: whose session it is, and what it leaves when it ends."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.remotes import Remote
+from support.repos import git
+from support.running import LONG, Desk
+from support.tools import over_stdio
+
+THREAD = "019a1111-2222-7333-8444-0123456789ab"
+
+
+@pytest.fixture
+def desk(clones: Callable[..., list[Path]], path_remote: Remote) -> Iterator[Desk]:
+    clone = clones(1)[0]
+    git(clone, "config", "user.email", "jo@example.com")
+    made = Desk(clone, env=path_remote.env)
+    yield made
+    made.clear()
+
+
+class Wire:
+    """A server that is spoken to line by line, as hosts do."""
+
+    def __init__(self, desk: Desk, **env: str) -> None:
+        self.process = desk.start("mcp", env=env, stdin=subprocess.PIPE)
+        self._number = 0
+        about = {"protocolVersion": "2025-06-18", "capabilities": {}}
+        self.ask("initialize", {**about, "clientInfo": {"name": "host", "version": "1"}})
+        self._say({"method": "notifications/initialized"})
+
+    def _say(self, message: dict[str, Any]) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+        self.process.stdin.flush()
+
+    def begin(self, method: str, params: dict[str, Any]) -> int:
+        self._number += 1
+        self._say({"id": self._number, "method": method, "params": params})
+        return self._number
+
+    def read(self) -> dict[str, Any]:
+        assert self.process.stdout is not None
+        found: dict[str, Any] = json.loads(self.process.stdout.readline())
+        return found
+
+    def ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        number = self.begin(method, params)
+        while (answer := self.read()).get("id") != number:
+            continue
+        result: dict[str, Any] = answer["result"]
+        return result
+
+    def call(self, tool: str, meta: dict[str, Any] | None = None, **arguments: Any) -> Any:
+        params = {"name": tool, "arguments": arguments, "_meta": meta or {}}
+        return self.ask("tools/call", params)["structuredContent"]
+
+    def end(self, number: signal.Signals | None = None) -> int:
+        """End its input, or send a signal; the exit status."""
+        if number is not None:
+            self.process.send_signal(number)
+            self.process.wait(LONG)
+        _, self.err = self.process.communicate(timeout=LONG)
+        return self.process.returncode
+
+
+def write_task(desk: Desk) -> Path:
+    file = desk.clone / "tasks" / "F001.md"
+    file.parent.mkdir()
+    file.write_text("---\nid: F001\nstatus: todo\n---\n")
+    return file
+
+
+@pytest.mark.parametrize("number", [None, signal.SIGTERM, signal.SIGINT])
+def test_it_drops_what_it_claimed_and_keeps_the_edges(
+    desk: Desk, number: signal.Signals | None
+) -> None:
+    file = write_task(desk)
+    desk.document("claim", "mine-before", "--any")
+    wire = Wire(desk)
+    assert wire.call("claim", resources=["F001", "deploy"], any=True)["status"] == "claimed"
+    assert wire.call("claim", resources="mine-before", any=True)["status"] == "renewed"
+    assert wire.end(number) == (0 if number is None else 128 + number)
+    assert desk.live() == ["mine-before"], "what it only renewed stays"
+    assert "jo@example.com" in file.read_text(), "the task stays assigned"
+
+
+def test_a_wait_that_is_under_way_keeps_it_from_nothing(desk: Desk) -> None:
+    git(desk.clone, "config", "user.email", "kim@example.com")
+    desk.document("claim", "F001")
+    git(desk.clone, "config", "user.email", "jo@example.com")
+    wire = Wire(desk)
+    wire.call("claim", resources="deploy")
+    meta = {"progressToken": "p"}
+    wire.begin("tools/call", {"name": "wait", "arguments": {"resources": "F001"}, "_meta": meta})
+    assert wire.read()["method"] == "notifications/progress"
+    assert wire.end(signal.SIGTERM) == 128 + signal.SIGTERM
+    assert desk.live() == ["F001"]
+
+
+def test_the_hook_for_the_end_of_a_session_does_it_where_it_is_installed(desk: Desk) -> None:
+    desk.document("agent", "claude", "install")
+    wire = Wire(desk, CLAUDE_CODE_SESSION_ID="0123456789")
+    claimed = wire.call("claim", resources="deploy", any=True)
+    assert claimed["lease"]["session"] == "claude:01234567"
+    assert wire.end() == 0
+    assert desk.live() == ["deploy"]
+
+
+def test_another_agents_hook_does_nothing_for_it(desk: Desk) -> None:
+    desk.document("agent", "claude", "install")
+    wire = Wire(desk)
+    turn = {"x-codex-turn-metadata": json.dumps({"thread_id": THREAD})}
+    claimed = wire.call("claim", turn, resources="deploy", any=True)
+    assert claimed["lease"]["session"] == "codex:456789ab"
+    assert wire.end() == 0
+    assert desk.live() == []
+
+
+def test_threads_of_one_host_are_sessions_of_their_own(desk: Desk) -> None:
+    wire = Wire(desk)
+    first = {"x-codex-turn-metadata": {"thread_id": "aaaaaaaa-1"}}
+    second = {"x-codex-turn-metadata": json.dumps({"thread_id": "bbbbbbbb-2"})}
+    odd = {"x-codex-turn-metadata": "{no json"}
+    assert wire.call("claim", first, resources="F001")["status"] == "claimed"
+    assert wire.call("claim", second, resources="F001")["error"]["session"] == "codex:aaaaaaaa"
+    assert wire.call("claim", second, resources="F002")["lease"]["session"] == "codex:bbbbbbbb"
+    assert wire.call("claim", odd, resources="F003")["lease"]["session"] is None
+    assert wire.end() == 0
+    assert desk.live() == []
+
+
+def test_a_session_of_the_environment_holds_before_the_hosts(desk: Desk) -> None:
+    wire = Wire(desk, GITLEASE_SESSION="build-7", CLAUDE_CODE_SESSION_ID="0123456789")
+    assert wire.call("claim", resources="F001")["lease"]["session"] == "build-7"
+    wire.end()
+
+
+def test_settings_count_as_they_are_with_each_call(desk: Desk) -> None:
+    with over_stdio(desk.clone) as client:
+        assert client.document("claim", resources="a")["lease"]["ttl_seconds"] == 900
+        git(desk.clone, "config", "lease.ttl", "20m")
+        assert client.document("claim", resources="b")["lease"]["ttl_seconds"] == 1_200
+
+
+def test_without_the_package_it_says_how_to_get_it(desk: Desk) -> None:
+    code = (
+        "import importlib.util as u, sys; real = u.find_spec\n"
+        "u.find_spec = lambda name, *more: None if name == 'mcp' else real(name, *more)\n"
+        "from gitlease.faces.cli.app import run; sys.exit(run(['mcp']))"
+    )
+    done = desk.started([desk.words()[0], "-c", code])
+    _, err = done.communicate(timeout=LONG)
+    assert done.returncode == 7
+    assert "pip install 'gitlease[mcp]'" in err
+    assert "Traceback" not in err

@@ -1,0 +1,247 @@
+"""The tools themselves: what they take, how they refuse, and whom they speak for."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp import types
+from mcp.client import Client
+from mcp.shared.dispatcher import ProgressFnT
+from mcp.shared.exceptions import MCPError
+from support.remotes import Remote
+from support.repos import git
+from support.running import LONG, Desk
+from support.tools import ERAS, Era, ToolClient, in_memory
+
+import gitlease
+
+MOST_TOKENS = 1_500  # of the list of tools, at four characters each
+JO, KIM = "jo@example.com", "kim@example.com"
+
+
+@pytest.fixture
+def jo(clones: Callable[..., list[Path]], path_remote: Remote) -> Path:
+    clone = clones(1)[0]
+    git(clone, "config", "user.email", JO)
+    return clone
+
+
+@pytest.fixture
+def kim(clones: Callable[..., list[Path]], jo: Path, tmp_path: Path) -> gitlease.Leases:
+    clone = tmp_path / "kim"
+    git(tmp_path, "clone", "-q", git(jo, "remote", "get-url", "origin").strip(), str(clone))
+    git(clone, "config", "user.email", KIM)
+    return gitlease.open(clone)
+
+
+@pytest.fixture
+def tools(jo: Path) -> Iterator[ToolClient]:
+    with in_memory(jo) as client:
+        yield client
+
+
+def write_task(clone: Path, name: str) -> Path:
+    file = clone / "tasks" / f"{name}.md"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(f"---\nid: {name}\ntitle: The {name}\nstatus: todo\n---\n")
+    return file
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_the_list_of_tools_is_short_and_says_what_each_does(jo: Path, era: Era) -> None:
+    with in_memory(jo, era) as client:
+        listed = client.portal.call(client.client.list_tools).tools
+    shown = [tool.model_dump(by_alias=True, exclude_none=True) for tool in listed]
+    assert len(json.dumps(shown, separators=(",", ":"))) / 4 <= MOST_TOKENS
+    names = ["claim", "renew", "extend", "release", "next", "status", "wait", "note"]
+    assert [tool.name for tool in listed] == names
+    for tool in listed:
+        assert tool.description
+        assert tool.input_schema["additionalProperties"] is False
+        assert not {"holder", "session", "by"} & {*tool.input_schema["properties"]}
+        assert tool.annotations is not None
+        assert tool.annotations.read_only_hint == (tool.name == "status")
+
+
+def test_a_refusal_says_who_until_when_and_what_to_do(
+    tools: ToolClient, kim: gitlease.Leases
+) -> None:
+    lease = kim.claim("F001", reason="the parser")
+    found = tools.ask("claim", resources="F001")
+    assert found.is_error
+    error: Any = (found.structured_content or {})["error"]
+    assert (error["code"], error["exit"], error["holder"]) == ("held", 1, KIM)
+    assert error["lease"]["token"] == lease.token
+    text = tools.text("claim", resources="F001")
+    assert text.startswith("held: F001 is held by kim@example.com")
+    assert "expires in 15m" in text
+    assert '"the parser"' in text
+    assert 'next: wait {"resources": ["F001"], "timeout": 50}' in text
+
+
+def test_a_refusal_is_the_document_of_the_command_line(
+    tools: ToolClient, jo: Path, kim: gitlease.Leases, path_remote: Remote
+) -> None:
+    kim.claim("F001")
+    typed = Desk(jo, env=path_remote.env).document("claim", "F001", expect=1)
+    told = tools.document("claim", resources="F001")
+    assert told.keys() == typed.keys()
+    assert told["error"].keys() == typed["error"].keys()
+    same = ("code", "exit", "resource", "holder", "expires_at", "free_at")
+    assert {x: told["error"][x] for x in same} == {x: typed["error"][x] for x in same}
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "said"),
+    [
+        ("claim", {"resources": ["F001"], "holder": "kim@example.com"}, "has 'holder', which"),
+        ("claim", {"resources": ["F001"], "session": "x"}, "has 'session', which"),
+        ("claim", {"resource": "F001"}, "has 'resource', which is not known; known are resources"),
+        ("claim", {}, "claim lacks resources"),
+        ("claim", {"resources": []}, "resources must have 1 to 64 entries"),
+        ("claim", {"resources": [1]}, "resources must be a string, not a number"),
+        ("claim", {"resources": "F001", "ttl": [5]}, "ttl must be seconds, or a duration"),
+        ("claim", {"resources": "F001", "takeover": True}, "a takeover needs a reason"),
+        ("release", {"resources": ["a", "b"], "done": True}, "done finishes one resource"),
+        ("release", {"resources": "a", "done": True, "note": "x"}, "a note is for the next"),
+        ("next", {"ttl": "5m"}, "ttl needs claim"),
+        ("wait", {"resources": "a", "timeout": "2m"}, "timeout is 50s at most"),
+        ("note", {"resource": "a"}, "note lacks text"),
+    ],
+)
+def test_what_is_asked_wrongly_is_refused(
+    tools: ToolClient, tool: str, arguments: dict[str, Any], said: str
+) -> None:
+    found = tools.document(tool, **arguments)
+    assert found["error"]["code"] == "usage"
+    assert said in found["error"]["message"]
+    assert tools.document("status")["leases"] == []
+
+
+def test_an_unknown_tool_is_no_call_at_all(tools: ToolClient) -> None:
+    with pytest.raises(MCPError, match="unknown tool 'steal'; known tools: claim, renew"):
+        tools.ask("steal")
+
+
+def test_hints_speak_of_arguments(tools: ToolClient, jo: Path) -> None:
+    (jo / "Makefile").write_text("all:\n")
+    text = tools.text("claim", resources="Makefile")
+    assert "the file is claimed as path:Makefile" in text
+    assert "any: true" in text
+    assert "--any" not in text
+
+
+def test_where_there_is_no_repository_it_is_said_with_every_call(tmp_path: Path) -> None:
+    (tmp_path / "bare").mkdir()
+    with in_memory(tmp_path / "bare") as client:
+        assert client.document("status")["error"]["code"] == "not_a_repository"
+
+
+def test_tasks_are_handed_out_assigned_and_finished(tools: ToolClient, jo: Path) -> None:
+    file = write_task(jo, "F001")
+    assert tools.document("next")["task"]["title"] == "The F001"
+    done = tools.document("next", claim=True, ttl="30m")
+    assert (done["task"]["resource"], done["lease"]["ttl_seconds"]) == ("F001", 1_800)
+    assert JO in file.read_text()
+    assert tools.document("next", claim=True)["error"]["code"] == "nothing_left"
+    done = tools.document("release", resources="F001", done=True)
+    assert (done["status"], done["edges"][0]["file"]) == ("completed", "tasks/F001.md")
+    assert "status: done" in file.read_text()
+
+
+def test_a_note_is_there_for_the_next_holder(tools: ToolClient, kim: gitlease.Leases) -> None:
+    tools.document("claim", resources="F001")
+    tools.document("release", resources="F001", note="tests are red")
+    assert tools.document("note", resource="F001", text="see the log")["status"] == "noted"
+    kim.claim("F001")
+    kim.release("F001")
+    assert "tests are red" in tools.text("claim", resources="F001")
+    assert "see the log" in tools.text("status", resources=["F001"])
+
+
+def test_what_was_lost_says_by_whose_doing(
+    tools: ToolClient, jo: Path, kim: gitlease.Leases
+) -> None:
+    tools.document("claim", resources="F001")
+    kim.config("admins", KIM, ledger=True)
+    kim.revoke("F001", reason="release day")
+    text = tools.text("renew", resources="F001")
+    assert text.startswith("lost: ")
+    assert "revoked by kim@example.com" in text
+    assert "hint: stop what you did under it" in text
+
+
+def test_calls_at_the_same_time_are_all_answered(tools: ToolClient) -> None:
+    names = [f"port-{n}" for n in range(6)]
+    found: list[dict[str, Any]] = []
+
+    def claim(name: str) -> None:
+        found.append(tools.document("claim", resources=name))
+
+    threads = [threading.Thread(target=claim, args=[name]) for name in names]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(LONG)
+    assert [x["status"] for x in found] == ["claimed"] * 6
+    assert len({x["lease"]["token"] for x in found}) == 6
+    held = tools.document("status", mine=True)["leases"]
+    assert sorted(x["resource"] for x in held) == names
+
+
+# --- waiting --------------------------------------------------------------------------------------
+
+
+async def wait_for(client: Client, progress: ProgressFnT) -> types.CallToolResult:
+    return await client.call_tool("wait", {"resources": "F001"}, progress_callback=progress)
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_a_wait_tells_how_it_goes_and_ends_when_it_is_free(
+    jo: Path, kim: gitlease.Leases, era: Era
+) -> None:
+    kim.claim("F001")
+    told = threading.Event()
+
+    async def progress(progress: float, total: float | None, message: str | None) -> None:
+        told.set()
+
+    def free() -> None:
+        assert told.wait(LONG)
+        kim.release("F001")
+
+    releasing = threading.Thread(target=free)
+    releasing.start()
+    with in_memory(jo, era) as client:
+        found = client.portal.call(partial(wait_for, client.client, progress))
+        releasing.join(LONG)
+        assert not found.is_error
+        assert client.document("status")["leases"] == []
+
+
+def test_a_wait_in_vain_says_who_still_has_it(tools: ToolClient, kim: gitlease.Leases) -> None:
+    kim.claim("F001")
+    error = tools.document("wait", resources="F001", timeout=1)["error"]
+    assert (error["code"], error["holder"]) == ("wait_timeout", KIM)
+
+
+def test_a_wait_ends_when_its_client_goes(jo: Path, kim: gitlease.Leases) -> None:
+    kim.claim("F001")
+    told = threading.Event()
+
+    async def progress(progress: float, total: float | None, message: str | None) -> None:
+        told.set()
+
+    with in_memory(jo) as client:
+        asked = client.portal.start_task_soon(partial(wait_for, client.client, progress))
+        assert told.wait(LONG)
+        asked.cancel()
+    assert kim.show("F001")[0].holder == KIM
+    kim.release("F001")
+    kim.claim("F001", new=True)  # nobody stands in line before
