@@ -11,7 +11,7 @@ from gitlease.core.frozen import dataclass
 from gitlease.git.query import ask
 from gitlease.git.repository import Repository
 from gitlease.install.agents.hosts import HOSTS
-from gitlease.install.agents.setup import set_up_agent
+from gitlease.install.agents.setup import set_up_agent, set_up_server
 from gitlease.install.hooks.install import uninstall
 from gitlease.settings.file import FILE
 
@@ -63,6 +63,10 @@ def _agents(repository: Repository, *, user: bool, dry_run: bool) -> Iterator[st
             )
             if found:
                 yield f"took our hooks out of {setup.state.file}"
+            server = set_up_server(where, host, action, user=own)
+            there = server.server is not None and server.server.ours
+            if there if dry_run else server.done and server.done.what == "removed":
+                yield f"took our server of tools out of {server.file}"
 
 
 def _config(repository: Repository, *, user: bool, dry_run: bool) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from gitlease.core.errors import Invalid, UsageError
@@ -77,6 +77,12 @@ def open_for_tools(
     if thread:
         environ = {**environ, dict(AGENTS)["codex"]: _plain(thread)}
     return open_workspace(directory or environ.get(PROJECT) or ".", environ=environ)
+
+
+def passed_on(names: Iterable[str], *, environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Those of some variables that are set, as a host passes them on to what it starts."""
+    environ = os.environ if environ is None else environ
+    return {name: environ[name] for name in names if name in environ}
 
 
 def is_ended_by_hook(

@@ -10,17 +10,15 @@ import json
 import os
 import re
 from collections import Counter
-from typing import Any
 
 from gitlease.core.errors import Invalid
 from gitlease.core.frozen import dataclass
 from gitlease.git.files import load_json
 from gitlease.git.repository import Repository
 from gitlease.install.agents.hosts import HOSTS, Host, Json, entries, with_ours, without_ours
+from gitlease.install.agents.json_member import PLAIN, parse_json
 from gitlease.install.agents.place import MAX_BYTES, AgentFile, FileDone, read, write
 from gitlease.settings.file import FILE
-
-_PLAIN = ("make it plain JSON, without comments and trailing commas",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,21 +94,7 @@ def is_used(repository: Repository) -> bool:
 
 
 def _parse(place: AgentFile, data: bytes) -> Json:
-    if not data.strip():
-        return {}
-
-    def once(pairs: list[tuple[str, Any]]) -> Json:
-        found = dict(pairs)
-        if len(found) != len(pairs):
-            raise Invalid(f"{place.name}: a key stands twice in one object")
-        return found
-
-    try:
-        found = json.loads(data.decode("utf-8-sig"), object_pairs_hook=once)
-    except json.JSONDecodeError as error:
-        raise Invalid(f"{place.name}:{error.lineno}: not JSON: {error.msg}", hints=_PLAIN) from None
-    except (ValueError, RecursionError):
-        raise Invalid(f"{place.name}: not JSON in UTF-8", hints=_PLAIN) from None
+    found = parse_json(data, place.name)
     hooks = found.get("hooks", {}) if isinstance(found, dict) else None
     if not isinstance(hooks, dict) or not all(isinstance(x, list) for x in hooks.values()):
         raise Invalid(f"{place.name}: hooks are not written as this host reads them")
@@ -129,7 +113,7 @@ def _render(place: AgentFile, data: Json, like: bytes) -> bytes:
         rendered = text.encode()
     except (ValueError, RecursionError):
         why = f"{place.name} has a text, a number or a depth that cannot be written as JSON again"
-        raise Invalid(why, hints=_PLAIN) from None
+        raise Invalid(why, hints=PLAIN) from None
     if not like.strip() or like.endswith(b"\n"):
         rendered += b"\n"
     return rendered.replace(b"\n", b"\r\n") if b"\r\n" in like else rendered

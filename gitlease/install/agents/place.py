@@ -47,15 +47,16 @@ def place_of(
         return AgentFile(file, os.path.realpath(file))
     if repository is None:
         raise Invalid("there is no work tree here", hints=("for all of them: --user",))
-    return _inside(repository, os.path.join(host.folder, host.file))
+    return inside(repository, os.path.join(host.folder, host.file))
 
 
 def agents_md(repository: Repository) -> AgentFile:
     """The AGENTS.md of a work tree. Raises Invalid where there is none."""
-    return _inside(repository, AGENTS_MD)
+    return inside(repository, AGENTS_MD)
 
 
-def _inside(repository: Repository, name: str) -> AgentFile:
+def inside(repository: Repository, name: str) -> AgentFile:
+    """A file of a work tree. Raises Invalid where there is none, and for one that leads out."""
     if repository.toplevel is None:
         raise Invalid("there is no work tree here", hints=("for all of them: --user",))
     root = os.path.realpath(repository.toplevel)
@@ -65,18 +66,18 @@ def _inside(repository: Repository, name: str) -> AgentFile:
     return AgentFile(name, file)
 
 
-def read(place: AgentFile) -> bytes | None:
+def read(place: AgentFile, *, most: int = MAX_BYTES) -> bytes | None:
     """The bytes of a file, None where there is none. Invalid for what is no ordinary small file."""
     try:
-        data = read_regular(place.file, MAX_BYTES)
+        data = read_regular(place.file, most)
     except FileNotFoundError:
         return None
     except OSError as error:
         raise Invalid(f"{place.name} cannot be read: {error.strerror}") from None
     if data is None:
         raise Invalid(f"{place.name} is not a file")
-    if len(data) > MAX_BYTES:
-        raise Invalid(f"{place.name} is larger than {MAX_BYTES // 1024} KiB")
+    if len(data) > most:
+        raise Invalid(f"{place.name} is larger than {most // 1024} KiB")
     return data
 
 
@@ -92,6 +93,7 @@ def write(place: AgentFile, data: bytes) -> None:
             os.unlink(place.file)
     except OSError as error:
         raise Invalid(f"{place.name} cannot be written: {error.strerror}") from None
-    if not data and os.path.dirname(place.name):  # not the root of the work tree
+    home = os.path.realpath(os.path.expanduser("~"))
+    if not data and os.path.dirname(place.name) and folder != home:  # nor the work tree's root
         with contextlib.suppress(OSError):
             os.rmdir(folder)

@@ -14,6 +14,13 @@ from gitlease.install.agents import files as agent_files
 from gitlease.install.agents.files import Installed
 from gitlease.install.agents.hosts import HOSTS
 from gitlease.install.agents.place import AgentFile, FileDone, agents_md, place_of, read, write
+from gitlease.install.agents.servers import (
+    Registered,
+    register,
+    registered,
+    server_file,
+    unregister,
+)
 from gitlease.install.managed_text import find_marked, swap
 
 
@@ -60,6 +67,29 @@ def set_up_agent(
         hints = known.hints
         warnings += [] if program else ["gitlease is not on PATH: the hooks do nothing"]
     return AgentSetup(tuple(done), state, program, tuple(warnings), hints)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSetup:
+    """What became of the file in which a host looks for servers of tools, and what is in it now."""
+
+    done: FileDone | None
+    file: str
+    server: Registered | None
+    folder: str
+
+
+def set_up_server(directory: str, host: str, action: str, *, user: bool) -> ServerSetup:
+    """Carry out ``install``, ``uninstall`` or ``status`` of ``gitlease mcp`` for a host.
+
+    Raises NotARepository without ``user``, and Invalid for a file that cannot be used.
+    """
+    repository = _repository(directory, user=user)
+    place = server_file(host, repository, user=user, environ=os.environ)
+    change = {"install": register, "uninstall": unregister}.get(action)
+    done = change(host, place) if change else None
+    root = repository.toplevel if repository else None
+    return ServerSetup(done, place.name, registered(host, place), root or directory)
 
 
 def _repository(directory: str, *, user: bool) -> Repository | None:

@@ -1,0 +1,192 @@
+"""``gitlease mcp`` in the files where coding agents look for the servers of tools they start.
+
+What others have in these files stays as it is, to the byte.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from typing import Any
+
+from gitlease.core.errors import Invalid
+from gitlease.core.frozen import dataclass
+from gitlease.git.repository import Repository
+from gitlease.install.agents.hosts import HOSTS
+from gitlease.install.agents.json_member import parse_json, with_member, without_member
+from gitlease.install.agents.place import AgentFile, FileDone, inside, read, write
+from gitlease.install.managed_text import find_marked, swap
+
+NAME = "gitlease"  # of the server
+COMMAND = ["gitlease", "mcp"]
+# Codex passes on few variables. By name, so that each start has its own values.
+PASSED_ON = ("SSH_AUTH_SOCK", "GIT_SSH_COMMAND", "GITLEASE_SESSION")
+SERVERS = "mcpServers"
+ENTRY = {"command": COMMAND[0], "args": COMMAND[1:]}
+ALONE = json.dumps({SERVERS: {NAME: ENTRY}}, indent=2) + "\n"  # a file with nothing else
+TABLE = "mcp_servers"
+BEGIN, END = "# BEGIN GITLEASE v=1", "# END GITLEASE"
+MOST_BYTES = 16 * 1024 * 1024  # Claude Code keeps much else in the person's own file
+_PROJECT = {"claude": ".mcp.json", "codex": ".codex/config.toml", "cursor": ".cursor/mcp.json"}
+_OWN = {"claude": ".claude.json", "codex": "config.toml", "cursor": "mcp.json"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registered:
+    """The server as a file has it: the words that start it, and the variables it is given by name.
+
+    ``ours``: it is this program's.
+    """
+
+    command: tuple[str, ...]
+    passed_on: tuple[str, ...]
+    ours: bool
+
+
+def server_file(
+    host: str, repository: Repository | None, *, user: bool, environ: Mapping[str, str]
+) -> AgentFile:
+    """The file of a host: the person's own, or that of the work tree. Invalid where there is none.
+
+    Claude Code's own file lies beside its folder, unless that was moved.
+    """
+    if not user:
+        if repository is None:
+            raise Invalid("there is no work tree here", hints=("for all of them: --user",))
+        return inside(repository, _PROJECT[host])
+    known = HOSTS[host]
+    folder = known.user_folder(environ)
+    if host == "claude" and not environ.get(known.home):
+        folder = os.path.expanduser("~")
+    file = os.path.join(os.path.abspath(folder), _OWN[host])
+    return AgentFile(file, os.path.realpath(file))
+
+
+def register(host: str, place: AgentFile) -> FileDone:
+    """Write the server into a file. Idempotent. Invalid for a file that cannot take it."""
+    before = _text(place)
+    found = registered(host, place)
+    if found is not None and not found.ours:
+        raise Invalid(
+            f"{place.name} has a server called {NAME} that is not this program: "
+            f"{' '.join(found.command)[:120] or 'of another kind'}",
+            hints=("take it out, or call it something else",),
+        )
+    after = before
+    if host == "codex":
+        after = _with_table(place, before, there=found is not None)
+    elif found is None:
+        after = _with_entry(before)
+    if after == before:
+        return FileDone(place.name, "unchanged")
+    write(place, after.encode())
+    return FileDone(place.name, "written")
+
+
+def unregister(host: str, place: AgentFile) -> FileDone:
+    """Take the server out, and the file where nothing else is in it."""
+    before, found = _text(place), registered(host, place)
+    if found is None or not found.ours:
+        return FileDone(place.name, "absent")
+    if host != "codex":
+        after = "" if before == ALONE else without_member(before, SERVERS, NAME)
+        write(place, after.encode())
+        return FileDone(place.name, "removed")
+    data = before.encode()
+    marked = _marked(data)
+    if marked is None:
+        raise Invalid(
+            f"{place.name} has [{TABLE}.{NAME}] without the lines that mark it as ours",
+            hints=("take that table out by hand",),
+        )
+    head = data[: marked.start()].removesuffix(b"\n").removesuffix(b"\r")
+    write(place, head + data[marked.end() :])
+    return FileDone(place.name, "removed")
+
+
+def registered(host: str, place: AgentFile) -> Registered | None:
+    """What a file has under our name, if anything. Raises Invalid for one that cannot be read."""
+    text = _text(place)
+    parsed = _parse_toml(place, text) if host == "codex" else parse_json(text.encode(), place.name)
+    group = TABLE if host == "codex" else SERVERS
+    servers = parsed.get(group, {}) if isinstance(parsed, dict) else None
+    if not isinstance(servers, dict):
+        raise Invalid(f"{place.name}: servers are not written as this host reads them")
+    entry = servers.get(NAME)
+    return None if entry is None else _read_entry(entry)
+
+
+def _read_entry(entry: Any) -> Registered:
+    entry = entry if isinstance(entry, dict) else {}
+    words = [entry.get("command"), *_strings(entry.get("args"))]
+    command = tuple(word for word in words if isinstance(word, str))
+    program = os.path.basename(command[0]) if command else ""
+    ours = program in ("gitlease", "git-lease") and "mcp" in command[1:]
+    passed_on = tuple(_strings(entry.get("env_vars")))
+    return Registered(command=command, passed_on=passed_on, ours=ours)
+
+
+def _strings(found: Any) -> list[str]:
+    return [x for x in found if isinstance(x, str)] if isinstance(found, list) else []
+
+
+def _text(place: AgentFile) -> str:
+    data = read(place, most=MOST_BYTES) or b""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise Invalid(f"{place.name} is not UTF-8") from None
+
+
+# --- JSON -------------------------------------------------------------------------------------
+
+
+def _with_entry(text: str) -> str:
+    return with_member(text, SERVERS, NAME, json.dumps(ENTRY)) if text.strip() else ALONE
+
+
+# --- TOML -------------------------------------------------------------------------------------
+
+
+def _table() -> list[str]:
+    return [
+        BEGIN,
+        f"[{TABLE}.{NAME}]",
+        f"command = {json.dumps(COMMAND[0])}",
+        f"args = {json.dumps(COMMAND[1:])}",
+        f"env_vars = {json.dumps(list(PASSED_ON))}",
+        END,
+    ]
+
+
+def _with_table(place: AgentFile, before: str, *, there: bool) -> str:
+    end = "\r\n" if "\r\n" in before else "\n"
+    section = "".join(line + end for line in _table())
+    if marked := _marked(before.encode()):
+        after = swap(before.encode(), marked, section.encode()).decode()
+    elif there:
+        return before  # written by hand
+    else:
+        after = before + (end if before else "") + section
+    try:
+        tomllib.loads(after)
+    except tomllib.TOMLDecodeError:
+        raise Invalid(
+            f"{place.name} has its servers in a form that nothing can be added to",
+            hints=(f"write them as tables: [{TABLE}.NAME]",),
+        ) from None
+    return after
+
+
+def _parse_toml(place: AgentFile, text: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise Invalid(f"{place.name}: not TOML: {error}") from None
+
+
+def _marked(data: bytes) -> re.Match[bytes] | None:
+    return find_marked(data, b"# BEGIN GITLEASE", rb"# END GITLEASE[ \t]*")

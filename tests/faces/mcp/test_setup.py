@@ -1,0 +1,92 @@
+"""``gitlease mcp install|uninstall|status``: who starts the server, and whether it answers."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from support.fences import clean_env
+from support.remotes import Remote
+from support.repos import git
+from support.running import ROOT, Desk
+
+from gitlease.faces.mcp.tools import TOOLS
+from gitlease.install.agents.hosts import HOSTS
+
+
+@pytest.fixture
+def desk(clones: Callable[..., list[Path]], path_remote: Remote, tmp_path: Path) -> Iterator[Desk]:
+    """A clone, with this ``gitlease`` on PATH and a HOME of its own."""
+    clone = clones(1)[0]
+    git(clone, "config", "user.email", "jo@example.com")
+    write_program(tmp_path / "bin", f'PYTHONPATH={ROOT} exec {sys.executable} -m gitlease "$@"')
+    (tmp_path / "home").mkdir()
+    path = f"{tmp_path / 'bin'}:{clean_env()['PATH']}"
+    made = Desk(clone, env={**path_remote.env, "PATH": path, "HOME": str(tmp_path / "home")})
+    yield made
+    made.clear()
+
+
+def write_program(folder: Path, line: str) -> None:
+    folder.mkdir(exist_ok=True)
+    program = folder / "gitlease"
+    program.write_text(f"#!/bin/sh\n{line}\n")
+    program.chmod(0o755)
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_what_is_installed_is_started_and_answers(desk: Desk, host: str) -> None:
+    assert not desk.document("mcp", "status", host)["installed"]
+    assert desk.document("mcp", "install", host)["what"] == "written"
+    found = desk.document("mcp", "status", host)
+    assert (found["installed"], found["tools"]) == (True, list(TOOLS))
+    assert desk.document("mcp", "uninstall", host)["what"] == "removed"
+    assert git(desk.clone, "status", "--porcelain") == ""
+
+
+def test_a_server_that_does_not_answer_is_no_success(desk: Desk, tmp_path: Path) -> None:
+    desk.document("mcp", "install", "claude")
+    write_program(tmp_path / "bin", "echo no such thing >&2; exit 1")
+    done = desk.started([*desk.words("mcp", "status", "claude")])
+    _, err = done.communicate(timeout=60)
+    assert done.returncode == 5
+    assert ".mcp.json: gitlease mcp does not answer: no such thing" in err
+
+
+def test_the_persons_own_file_needs_no_repository(desk: Desk, tmp_path: Path) -> None:
+    bare = tmp_path / "bare"
+    bare.mkdir()
+    assert desk.document("-C", str(bare), "mcp", "install", "codex", "--user")["installed"]
+    assert (tmp_path / "home" / ".codex" / "config.toml").exists()
+    assert desk.document("-C", str(bare), "mcp", "status", "codex", "--user")["tools"]
+    desk.document("-C", str(bare), "mcp", "uninstall", "codex", "--user")
+    assert list((tmp_path / "home").iterdir()) == []
+
+
+def test_uninstall_takes_the_servers_out_as_well(desk: Desk) -> None:
+    for host in HOSTS:
+        desk.document("mcp", "install", host)
+    desk.document("mcp", "install", "claude", "--user")
+    done = desk.document("uninstall", "--user")["done"]
+    told = [x for x in done if "server of tools" in x]
+    assert len(told) == 4
+    assert git(desk.clone, "status", "--porcelain") == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("install",), "install needs one of claude, codex, cursor"),
+        (("install", "vim"), "'vim' is not one of"),
+        (("--user",), "--user goes with install, uninstall and status"),
+        (("--layer", "x"), "--layer does not go with mcp"),
+    ],
+)
+def test_what_is_typed_wrongly_starts_nothing(
+    desk: Desk, words: tuple[str, ...], said: str
+) -> None:
+    done = desk.ask("mcp", *words)
+    assert done.returncode == 2
+    assert said in done.stderr

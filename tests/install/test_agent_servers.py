@@ -1,0 +1,223 @@
+"""``gitlease mcp`` goes into the files of coding agents, and out again to the byte."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.repos import assert_untouched, git, snapshot
+
+from gitlease.core.errors import Invalid
+from gitlease.git.repository import discover
+from gitlease.install.agents.hosts import HOSTS
+from gitlease.install.agents.place import AgentFile
+from gitlease.install.agents.servers import (
+    PASSED_ON,
+    register,
+    registered,
+    server_file,
+    unregister,
+)
+
+FILES = {"claude": ".mcp.json", "codex": ".codex/config.toml", "cursor": ".cursor/mcp.json"}
+OTHER = {"command": "npx", "args": ["-y", "other"], "env": {"KEY": "ü"}}
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    path = tmp_path / "repo"
+    path.mkdir()
+    git(path, "init", "-q")
+    return path
+
+
+def place(repo: Path, host: str) -> AgentFile:
+    return server_file(host, discover(str(repo)), user=False, environ={})
+
+
+def put(repo: Path, host: str, text: str) -> Path:
+    file = repo / FILES[host]
+    file.parent.mkdir(exist_ok=True)
+    file.write_bytes(text.encode())
+    return file
+
+
+def servers_in(file: Path) -> Any:
+    text = file.read_bytes().decode()
+    if file.suffix == ".toml":
+        return tomllib.loads(text)["mcp_servers"]
+    return json.loads(text.lstrip("\ufeff"))["mcpServers"]
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_what_was_not_there_is_gone_again(repo: Path, host: str) -> None:
+    before = snapshot(repo)
+    assert register(host, place(repo, host)).what == "written"
+    assert register(host, place(repo, host)).what == "unchanged"
+    found = registered(host, place(repo, host))
+    assert found is not None
+    assert (found.command, found.ours) == (("gitlease", "mcp"), True)
+    assert unregister(host, place(repo, host)).what == "removed"
+    assert_untouched(before, snapshot(repo))
+    assert unregister(host, place(repo, host)).what == "absent"
+    assert registered(host, place(repo, host)) is None
+
+
+def test_codex_passes_variables_on_by_name_alone(repo: Path) -> None:
+    register("codex", place(repo, "codex"))
+    entry = servers_in(repo / FILES["codex"])["gitlease"]
+    assert entry["env_vars"] == list(PASSED_ON)
+    assert {"SSH_AUTH_SOCK", "GIT_SSH_COMMAND"} <= {*PASSED_ON}
+    assert "env" not in entry
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{}",
+        "{ }\n",
+        '{"mcpServers":{}}',
+        '{\n  "mcpServers": {\n  }\n}\n',
+        json.dumps({"mcpServers": {"other": OTHER}}, indent=4, ensure_ascii=False) + "\n",
+        json.dumps({"mcpServers": {"other": OTHER}}),
+        json.dumps({"a": [1, {"mcpServers": 2}], "mcpServers": {"other": OTHER}, "z": "}"}),
+        json.dumps({"a": 1e3, "b": '\\"{'}, indent="\t").replace("\n", "\r\n") + "\r\n",
+        "\ufeff" + json.dumps({"mcpServers": {"other": OTHER}}, indent=2),
+    ],
+)
+@pytest.mark.parametrize("host", ["claude", "cursor"])
+def test_json_that_others_wrote_stays_to_the_byte(repo: Path, host: str, text: str) -> None:
+    file = put(repo, host, text)
+    file.chmod(0o640)
+    assert register(host, place(repo, host)).what == "written"
+    others = json.loads(text.lstrip("\ufeff")).get("mcpServers", {})
+    assert servers_in(file) == {"gitlease": {"command": "gitlease", "args": ["mcp"]}, **others}
+    assert register(host, place(repo, host)).what == "unchanged"
+    assert unregister(host, place(repo, host)).what == "removed"
+    assert file.read_bytes() == text.encode()
+    assert file.stat().st_mode & 0o777 == 0o640
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'model = "o"  # mine',
+        '# a comment\n\n[mcp_servers.other]\ncommand = "ü"\n\n\n',
+        'mcp_servers = {}\n[profiles."a b"]\nx = """\n[mcp_servers.gitlease]\n"""\n'.replace(
+            "mcp_servers = {}\n", ""
+        ),
+        "[a]\r\nb = 1\r\n",
+    ],
+)
+def test_toml_that_others_wrote_stays_to_the_byte(repo: Path, text: str) -> None:
+    file = put(repo, "codex", text)
+    assert register("codex", place(repo, "codex")).what == "written"
+    assert servers_in(file)["gitlease"]["command"] == "gitlease"
+    assert unregister("codex", place(repo, "codex")).what == "removed"
+    assert file.read_bytes() == text.encode()
+
+
+@pytest.mark.parametrize("ends", ["first", "between", "last"])
+def test_our_entry_comes_out_wherever_it_was_moved(repo: Path, ends: str) -> None:
+    ours = {"gitlease": {"command": "/opt/bin/gitlease", "args": ["-C", "x", "mcp"]}}
+    order = {
+        "first": ours | {"a": OTHER, "b": OTHER},
+        "between": {"a": OTHER} | ours | {"b": OTHER},
+        "last": {"a": OTHER, "b": OTHER} | ours,
+    }[ends]
+    file = put(repo, "claude", json.dumps({"mcpServers": order, "z": 1}, indent=2))
+    assert register("claude", place(repo, "claude")).what == "unchanged", "as it was arranged"
+    assert unregister("claude", place(repo, "claude")).what == "removed"
+    left = {"mcpServers": {"a": OTHER, "b": OTHER}, "z": 1}
+    assert json.loads(file.read_text()) == left
+    if ends != "first":
+        assert file.read_text() == json.dumps(left, indent=2)
+
+
+def test_what_is_added_behind_our_table_stays(repo: Path) -> None:
+    file = put(repo, "codex", "a = 1\n")
+    register("codex", place(repo, "codex"))
+    file.write_text(file.read_text() + '\n[mcp_servers.other]\ncommand = "x"\n')
+    unregister("codex", place(repo, "codex"))
+    assert file.read_text() == 'a = 1\n\n[mcp_servers.other]\ncommand = "x"\n'
+
+
+@pytest.mark.parametrize(
+    ("host", "text", "message"),
+    [
+        ("claude", '{\n  // mine\n  "a": 1\n}', ".mcp.json:2: not JSON"),
+        ("claude", "[1]", "servers are not written"),
+        ("claude", '{"mcpServers": []}', "servers are not written"),
+        ("claude", '{"mcpServers": {"gitlease": {"url": "http://x"}}}', "is not this program"),
+        ("claude", '{"mcpServers": {"gitlease": {"command": "npx"}}}', "not this program: npx"),
+        ("cursor", '{"a": 1, "a": 2}', "a key stands twice"),
+        ("codex", "a = \n", "not TOML"),
+        ("codex", 'mcp_servers = {a = {command = "x"}}\n', "nothing can be added"),
+        ("codex", '[mcp_servers.gitlease]\ncommand = "x"\n', "not this program: x"),
+        ("codex", "mcp_servers = 1\n", "servers are not written"),
+    ],
+)
+def test_a_file_that_cannot_take_it_is_left_alone(
+    repo: Path, host: str, text: str, message: str
+) -> None:
+    put(repo, host, text)
+    before = snapshot(repo)
+    with pytest.raises(Invalid, match=message):
+        register(host, place(repo, host))
+    assert_untouched(before, snapshot(repo))
+
+
+def test_a_table_of_codex_that_is_written_by_hand_is_for_its_writer(repo: Path) -> None:
+    text = '[mcp_servers.gitlease]\ncommand = "gitlease"\nargs = ["mcp"]\n'
+    file = put(repo, "codex", text)
+    assert register("codex", place(repo, "codex")).what == "unchanged"
+    with pytest.raises(Invalid, match="without the lines that mark it as ours"):
+        unregister("codex", place(repo, "codex"))
+    assert file.read_text() == text
+
+
+def test_links_stay_links_and_lead_nowhere_else(repo: Path, tmp_path: Path) -> None:
+    (repo / "shared.json").write_text("{}")
+    (repo / ".mcp.json").symlink_to("shared.json")
+    register("claude", place(repo, "claude"))
+    assert (repo / ".mcp.json").is_symlink()
+    assert "gitlease" in (repo / "shared.json").read_text()
+    unregister("claude", place(repo, "claude"))
+    assert (repo / "shared.json").read_text() == "{}"
+    (repo / ".mcp.json").unlink()
+    (repo / ".mcp.json").symlink_to(tmp_path / "outside.json")
+    with pytest.raises(Invalid, match="leads out of the work tree"):
+        place(repo, "claude")
+
+
+def test_what_cannot_be_written_is_said(repo: Path) -> None:
+    (repo / ".codex").write_text("a file")
+    with pytest.raises(Invalid, match=r"\.codex/config\.toml cannot be"):
+        register("codex", place(repo, "codex"))
+
+
+def test_the_persons_own_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    names = {"claude": ".claude.json", "codex": ".codex/config.toml", "cursor": ".cursor/mcp.json"}
+    for host, name in names.items():
+        found = server_file(host, None, user=True, environ={})
+        assert found.name == str(home / name)
+        register(host, found)
+        assert (home / name).exists()
+        unregister(host, found)
+    assert list(home.iterdir()) == []
+    moved = {"CLAUDE_CONFIG_DIR": str(tmp_path / "c"), "CODEX_HOME": str(tmp_path / "x")}
+    claude = server_file("claude", None, user=True, environ=moved)
+    codex = server_file("codex", None, user=True, environ=moved)
+    assert claude.name == str(tmp_path / "c" / ".claude.json")
+    assert codex.name == str(tmp_path / "x" / "config.toml")
+
+
+def test_without_a_work_tree_there_is_only_the_persons_own(tmp_path: Path) -> None:
+    with pytest.raises(Invalid, match="no work tree"):
+        server_file("claude", None, user=False, environ={})
