@@ -79,6 +79,12 @@ def open_for_tools(
     return open_workspace(directory or environ.get(PROJECT) or ".", environ=environ)
 
 
+def session_of_thread(thread: str) -> str | None:
+    """The session of a Codex thread; None where there is none."""
+    number = _plain(thread)
+    return f"codex:{short_number('codex', number)}" if number else None
+
+
 def passed_on(names: Iterable[str], *, environ: Mapping[str, str] | None = None) -> dict[str, str]:
     """Those of some variables that are set, as a host passes them on to what it starts."""
     environ = os.environ if environ is None else environ

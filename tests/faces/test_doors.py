@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -18,7 +19,7 @@ from support.gateway import Served, serving
 from support.remotes import Remote
 from support.repos import git
 from support.running import Desk
-from support.tools import Era, ToolClient, in_memory, over_stdio
+from support.tools import Era, ToolClient, in_memory, over_http, over_stdio
 
 import gitlease
 from gitlease.faces.codes import http_of
@@ -179,7 +180,8 @@ TOOLS: dict[str, tuple[Callable[..., AbstractContextManager[ToolClient]], Era]] 
     "tools-stdio": (over_stdio, "auto"),
     "tools-stdio-legacy": (over_stdio, "legacy"),
 }
-DOORS = ("command", "library", "connection", "http", *TOOLS)
+AT_MCP: dict[str, Era] = {"tools-http": "auto", "tools-http-legacy": "legacy"}
+DOORS = ("command", "library", "connection", "http", *TOOLS, *AT_MCP)
 
 
 @pytest.fixture(params=DOORS)
@@ -205,6 +207,14 @@ def people(
         opened, era = TOOLS[request.param]
         with opened(made[0], era) as first_tools, opened(made[1], era) as second_tools:
             yield ToolDoor(first_tools), ToolDoor(second_tools)
+    elif request.param in AT_MCP:
+        with serving(made[2]) as gate:
+            opened_for = partial(over_http, gate.url, era=AT_MCP[request.param])
+            with (
+                opened_for(token=gate.secret("jo")) as first_tools,
+                opened_for(token=gate.secret("kim")) as second_tools,
+            ):
+                yield ToolDoor(first_tools), ToolDoor(second_tools)
     else:
         with serving(made[2]) as gate:
             yield _through(gate, request.param, "jo"), _through(gate, request.param, "kim")

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+import httpx2
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from mcp import StdioServerParameters, types
 from mcp.client import Client
 from mcp.client.stdio import stdio_client
+from mcp.client.streamable_http import streamable_http_client
 
 from gitlease.faces.mcp.server import LeaseServer
 from gitlease.faces.mcp.stdio import CloneBackend
 from support.fences import clean_env
-from support.running import ROOT
+from support.running import LONG, ROOT
 
 Era = Literal["auto", "legacy"]
 ERAS: tuple[Era, ...] = ("auto", "legacy")
@@ -50,28 +53,35 @@ class ToolClient:
 
 
 @contextlib.contextmanager
-def talking(make: Callable[[], Client]) -> Iterator[ToolClient]:
+def talking(made: AbstractAsyncContextManager[Client]) -> Iterator[ToolClient]:
     """A client in an event loop of its own, until the block ends."""
-    with start_blocking_portal() as portal, _entered(portal, make) as client:
+    with start_blocking_portal() as portal, portal.wrap_async_context_manager(made) as client:
         yield ToolClient(client, portal)
-
-
-@contextlib.contextmanager
-def _entered(portal: BlockingPortal, make: Callable[[], Client]) -> Iterator[Client]:
-    async def made() -> Client:
-        return make()
-
-    with portal.wrap_async_context_manager(portal.call(made)) as client:
-        yield client
 
 
 @contextlib.contextmanager
 def in_memory(clone: Path, era: Era = "auto") -> Iterator[ToolClient]:
     """The tools of a clone, in this process."""
     backend = CloneBackend(str(clone))
-    with talking(lambda: Client(LeaseServer(backend).mcp, mode=era)) as client:
+    with talking(Client(LeaseServer(backend).mcp, mode=era)) as client:
         yield client
     backend.close()
+
+
+@contextlib.contextmanager
+def over_http(url: str, token: str, era: Era = "auto", **headers: str) -> Iterator[ToolClient]:
+    """The tools of a gateway."""
+    given = {"Authorization": f"Bearer {token}", **headers}
+
+    @contextlib.asynccontextmanager
+    async def made() -> AsyncIterator[Client]:
+        async with httpx2.AsyncClient(headers=given, timeout=LONG, trust_env=False) as http:
+            transport = streamable_http_client(f"{url}/mcp", http_client=http)
+            async with Client(transport, mode=era) as client:
+                yield client
+
+    with talking(made()) as client:
+        yield client
 
 
 @contextlib.contextmanager
@@ -89,5 +99,5 @@ def over_stdio(
         cwd=clone,
         env=clean_env({"PYTHONPATH": ROOT, **(env or {})}),
     )
-    with talking(lambda: Client(stdio_client(started), mode=era)) as client:
+    with talking(Client(stdio_client(started), mode=era)) as client:
         yield client

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 import anyio
 from starlette.applications import Starlette
@@ -31,6 +33,9 @@ from gitlease.faces.http.fields import RequestField
 from gitlease.gateway.following import Follower
 from gitlease.gateway.gateway import Gateway
 from gitlease.gateway.tokens import Tokens
+
+if TYPE_CHECKING:
+    from gitlease.faces.mcp.http import ToolsEndpoint
 
 Plain = Callable[[Request], Awaitable[Response]]
 Endpoint = tuple[openapi.ApiOperation, Verb, str]
@@ -109,6 +114,7 @@ class GatewayApp:
         self.door = Door(gateway, access)
         self._access, self._closing = access, asyncio.Event()
         self._board = BoardPages(gateway, follower, access, tokens.redeem, self._closing)
+        self._tools = _tools(self.door, follower)
 
     def routes(self) -> list[BaseRoute]:
         found: list[BaseRoute] = [
@@ -128,8 +134,13 @@ class GatewayApp:
             *self._board.routes(),
             Route("/v1/events", stream),
             Route("/metrics", self.plain(self._metrics)),
+            Route("/mcp", self._tools or self.plain(_no_tools), methods=["GET", "POST", "DELETE"]),
             *about([self]),
         ]
+
+    def serving(self) -> contextlib.AbstractAsyncContextManager[None]:
+        """What must run while requests are answered."""
+        return self._tools.serving() if self._tools else contextlib.nullcontext()
 
     def end_streams(self) -> None:
         """End what listens; what was asked is answered yet."""
@@ -161,6 +172,21 @@ class GatewayApp:
     async def _metrics(self, _request: Request) -> Response:
         text = metrics.text(self.door.counted, self.gateway)
         return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
+
+
+def _tools(door: Door, follower: Follower) -> ToolsEndpoint | None:
+    """The tools for agents, where what they need is installed."""
+    if find_spec("mcp") is None:
+        return None
+    from gitlease.faces.mcp.http import ToolsEndpoint
+
+    return ToolsEndpoint(door, follower)
+
+
+async def _no_tools(_request: Request) -> Response:
+    said = "this gateway has no tools for agents: the package mcp is not installed there"
+    hints = ["pip install 'gitlease[mcp]', where the gateway runs"]
+    return problem(501, {"code": "not_found", "message": said, "hints": hints}, {})
 
 
 def about(apps: Sequence[GatewayApp], below: Sequence[str] = ("",)) -> list[BaseRoute]:
@@ -199,9 +225,13 @@ def application(apps: Mapping[str, GatewayApp]) -> Starlette:
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
         for app in apps.values():
             await anyio.to_thread.run_sync(app.gateway.settle)
-        yield
+        async with contextlib.AsyncExitStack() as stack:
+            for app in apps.values():
+                await stack.enter_async_context(app.serving())
+            yield
+            for app in apps.values():
+                app.end_streams()
         for app in apps.values():
-            app.end_streams()
             await anyio.to_thread.run_sync(app.gateway.close)
 
     made = Starlette(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import json
 import threading
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import unquote
@@ -58,8 +59,7 @@ class Asked:
     @property
     def session(self) -> str | None:
         """The caller's run: by the body, or by the header."""
-        said = self.values.get("session") or unquote(self.headers.get(SESSION_HEADER, ""))
-        return check_text(said, what="a session", limit=MAX_SESSION) if said else None
+        return session_in(self.headers, self.values.get("session"))
 
     @property
     def token(self) -> int | None:
@@ -71,6 +71,12 @@ class Asked:
         if not number.isascii() or not number.isdigit() or len(number) > 18:
             raise UsageError('If-Match must be the token of a lease in quotes, such as "7"')
         return int(number)
+
+
+def session_in(headers: Mapping[str, str], said: str | None = None) -> str | None:
+    """The run that a request speaks of: as ``said``, else by its header. Raises UsageError."""
+    said = said or unquote(headers.get(SESSION_HEADER, ""))
+    return check_text(said, what="a session", limit=MAX_SESSION) if said else None
 
 
 Answered = tuple[int, wire.Document, dict[str, str]]
@@ -136,10 +142,23 @@ class Door:
     def __init__(self, gateway: Gateway, access: Access) -> None:
         self.gateway, self.access = gateway, access
         self._answers = Answers(self._is_not_over)
-        self.threads, self._waits = anyio.CapacityLimiter(THREADS), anyio.CapacityLimiter(WAITS)
+        self.threads, self.waits = anyio.CapacityLimiter(THREADS), anyio.CapacityLimiter(WAITS)
         self._waiting = Counter[str]()  # by the id of a token
         self.counted: dict[tuple[str, int], int] = {}
         self.closing = threading.Event()
+
+    @contextlib.contextmanager
+    def waiting(self, token_id: str) -> Iterator[None]:
+        """Be among those who wait, while the block lasts. Raises Refused where too many do."""
+        of_token = self._waiting[token_id]
+        if of_token >= WAITS_OF_TOKEN or self._waiting.total() >= self.waits.total_tokens:
+            told = "too many wait here already: listen at /v1/events, or ask again"
+            raise Refused(503, "busy", told, headers={"Retry-After": "5"})
+        self._waiting[token_id] += 1
+        try:
+            yield
+        finally:
+            self._waiting[token_id] -= 1
 
     def count(self, name: str, status: int) -> None:
         """Count an answer."""
@@ -198,15 +217,8 @@ class Door:
         about = [request.headers.get(x) for x in (SESSION_HEADER, "if-match", "if-none-match")]
         said_all = [request.method, request.scope["path"], data, about]
         identity = hashlib.sha256(json.dumps(said_all, sort_keys=True).encode()).digest()
-        threads, gone, watch = self.threads, threading.Event(), None
-        if isinstance(data, dict) and data.get("wait") is not None:
-            threads = self._waits  # so that those who wait keep nobody from a renewal
-            of_token = self._waiting[caller.token_id]
-            if of_token >= WAITS_OF_TOKEN or self._waiting.total() >= threads.total_tokens:
-                told = "too many wait here already: listen at /v1/events, or ask again"
-                raise Refused(503, "busy", told, headers={"Retry-After": "5"})
-            self._waiting[caller.token_id] += 1
-            watch = asyncio.create_task(_notice_leaving(request, gone))
+        threads, gone = self.threads, threading.Event()
+        waits = isinstance(data, dict) and data.get("wait") is not None
 
         def check() -> None:
             if gone.is_set():
@@ -220,14 +232,15 @@ class Door:
             asked = Asked(self.gateway, caller, resource, values, request.headers, key, check)
             return verb(asked)
 
-        try:
+        with contextlib.ExitStack() as stack:
+            if waits:
+                threads = self.waits  # so that those who wait keep nobody from a renewal
+                stack.enter_context(self.waiting(caller.token_id))
+                watch = asyncio.create_task(_notice_leaving(request, gone))
+                stack.callback(watch.cancel)
             return await anyio.to_thread.run_sync(
                 lambda: self._answers.once(key, identity, act), limiter=threads
             )
-        finally:
-            if watch is not None:
-                watch.cancel()
-                self._waiting[caller.token_id] -= 1
 
 
 async def _notice_leaving(request: Request, gone: threading.Event) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import queue
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -16,13 +18,18 @@ from gitlease.engine import hold
 from gitlease.engine.answers import Answer, ClaimOptions
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.queue.queueing import TaskQueue
+from gitlease.engine.waiting.watching import Watcher
 from gitlease.wiring.words import check_claim, path_here, resource_here
 
 if TYPE_CHECKING:
+    from gitlease.gateway.following import Follower
     from gitlease.gateway.gateway import Gateway
     from gitlease.wiring.workspace import Workspace
 
 TURN = "x-codex-turn-metadata"  # what Codex says of itself with each call
+
+LOOK = 0.5  # seconds between two looks whether a listener is still there
+Check = Callable[[], None]
 
 ClaimPlan = tuple[tuple[Resource, ...], ClaimOptions, tuple[str, ...]]
 """What is to be claimed, how, and what there is to say of it."""
@@ -52,6 +59,12 @@ class ToolCaller(Protocol):
     def granted(self, answer: Answer) -> None:
         """Take note of what was claimed."""
 
+    def follow(self, tell: Callable[[], None]) -> None:
+        """Tell when it has begun, and with every change of leases from then on.
+
+        It ends by an InterruptedError, and by what keeps it from looking.
+        """
+
 
 class Backend(Protocol):
     """Whose leases a server serves: those of a clone, or those behind a gateway."""
@@ -63,6 +76,9 @@ class Backend(Protocol):
 
         Raises Denied where the caller may not do this, and what opening a clone may.
         """
+
+    def waiting(self, request: Any) -> AbstractContextManager[None]:
+        """Be among those who wait, while the block lasts. Unavailable where too many do."""
 
 
 def thread_of(meta: Mapping[str, Any]) -> str:
@@ -112,12 +128,19 @@ class CloneCaller:
     def granted(self, answer: Answer) -> None:
         self._grants |= {view.lease_id for view in answer.leases if not view.renewals}
 
+    def follow(self, tell: Callable[[], None]) -> None:
+        for _ in Watcher(self.ledger, on_begin=lambda _head: tell()).events():
+            tell()
+
 
 class GatewayCaller:
     """The holder of a token: paths count from the root, and no task file is written."""
 
-    def __init__(self, gateway: Gateway, session: LedgerSession) -> None:
-        self._gateway, self.ledger = gateway, session
+    def __init__(
+        self, gateway: Gateway, session: LedgerSession, follower: Follower, check: Check
+    ) -> None:
+        """``check`` raises where the caller is gone, or may not go on."""
+        self._gateway, self.ledger, self._follower, self._check = gateway, session, follower, check
         self.queue = TaskQueue(session)
 
     def resource(self, word: str) -> Resource:
@@ -139,6 +162,19 @@ class GatewayCaller:
 
     def granted(self, answer: Answer) -> None:
         """It is the gateway's clients that end; it stays."""
+
+    def follow(self, tell: Callable[[], None]) -> None:
+        heard = queue.SimpleQueue[object]()
+        leave = self._follower.listen(heard.put)
+        try:
+            tell()
+            while True:
+                self._check()
+                with contextlib.suppress(queue.Empty):
+                    heard.get(timeout=LOOK)
+                    tell()
+        finally:
+            leave()
 
 
 def _covering(options: ClaimOptions, covered: Sequence[Resource]) -> ClaimOptions:

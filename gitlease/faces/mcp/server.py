@@ -18,28 +18,44 @@ from gitlease.core.errors import GitleaseError, LeaseLost, Unavailable
 from gitlease.faces.http.fields import read_fields
 from gitlease.faces.mcp.answering import answered, refused
 from gitlease.faces.mcp.callers import Backend
+from gitlease.faces.mcp.resources import LeaseResources
 from gitlease.faces.mcp.tools import LONGEST_WAIT, TOOLS, LeaseTool
 
 INSTRUCTIONS = """Leases say who works on what in this repository: people and agents share it.
 Claim before your first edit, with the paths you will change; renew while you work; release, with a
 note on how far you got, when you stop. What another holds is theirs until it is free."""
-THREADS = 32  # calls of one client that are worked on at the same time
+THREADS, WAITS = 32, 16  # calls that are worked on at the same time, and of those that wait
 EVERY = 5.0  # seconds between two words on a wait
 
 Asked = ServerRequestContext[Any, Any]
 
 
 class LeaseServer:
-    """The tools for the callers of a backend. ``mcp`` is the server as transports run it."""
+    """The tools for the callers of a backend. ``mcp`` is the server as transports run it.
 
-    def __init__(self, backend: Backend, *, threads: int = THREADS) -> None:
-        self._backend, self._threads = backend, anyio.CapacityLimiter(threads)
+    Those that wait have ``waits`` of their own, so that they keep nobody from a renewal.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        *,
+        threads: anyio.CapacityLimiter | None = None,
+        waits: anyio.CapacityLimiter | None = None,
+    ) -> None:
+        self._backend = backend
+        self._threads = threads or anyio.CapacityLimiter(THREADS)
+        self._waits = waits or anyio.CapacityLimiter(WAITS)
+        resources = LeaseResources(backend)
         self.mcp: Server[Any] = Server(
             "gitlease",
             version=_version(),
             instructions=INSTRUCTIONS,
             on_list_tools=self._list_tools,
             on_call_tool=self._call_tool,
+            on_list_resources=resources.listed,
+            on_read_resource=resources.read,
+            on_subscriptions_listen=resources.listen,
         )
 
     async def _list_tools(
@@ -56,12 +72,28 @@ class LeaseServer:
             said = f"unknown tool {params.name[:60]!r}; known tools: {known}"
             raise MCPError(types.INVALID_PARAMS, said)
         woken, arguments = threading.Event(), params.arguments or {}
+        if tool.name != "wait":
+            return await self._called(tool, arguments, asked, woken, self._threads)
+        try:
+            with self._backend.waiting(asked.request):
+                return await self._called(tool, arguments, asked, woken, self._waits)
+        except Unavailable as busy:
+            return refused(tool.name, busy, datetime.now(UTC), {})
+
+    async def _called(
+        self,
+        tool: LeaseTool,
+        arguments: Mapping[str, Any],
+        asked: Asked,
+        woken: threading.Event,
+        threads: anyio.CapacityLimiter,
+    ) -> types.CallToolResult:
         async with anyio.create_task_group() as group:
             group.start_soon(_notice_leaving, woken)
-            if tool.name == "wait":
+            if threads is self._waits:
                 group.start_soon(_tell_waiting, asked)
             result = await anyio.to_thread.run_sync(
-                lambda: self._act(tool, arguments, asked, woken), limiter=self._threads
+                lambda: self._act(tool, arguments, asked, woken), limiter=threads
             )
             group.cancel_scope.cancel()
         return result

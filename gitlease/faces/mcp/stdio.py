@@ -65,6 +65,9 @@ class CloneBackend:
                 self._waits.discard(woken)
                 self._idle.notify_all()
 
+    def waiting(self, _request: Any) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()
+
     def close(self) -> None:
         """Take no more calls, end those that wait, and drop what was claimed here.
 

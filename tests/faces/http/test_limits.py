@@ -147,7 +147,7 @@ def test_a_token_has_so_many_streams(gate: Served, monkeypatch: pytest.MonkeyPat
 
 def test_a_wait_ends_with_its_client(gate: Served) -> None:
     gate.ask("jo", "PUT", "/v1/leases/F001").raise_for_status()
-    secret, waits = gate.secret("kim"), gate.app.door._waits
+    secret, waits = gate.secret("kim"), gate.app.door.waits
     body = b'{"wait": 60}'
     head = f"PUT /v1/leases/F001 HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {secret}\r\n"
     connection = opened(gate, head.encode() + b"Content-Length: 12\r\n\r\n" + body)
@@ -165,7 +165,7 @@ def test_the_key_of_a_claim_that_waited_is_known_to_the_ledger(
     ask = {"json": {"wait": 30}, "headers": {"Idempotency-Key": "once"}}
     with ThreadPoolExecutor(1) as pool:
         waits = pool.submit(gate.ask, "kim", "PUT", "/v1/leases/F001", **ask)
-        until(lambda: gate.app.door._waits.borrowed_tokens == 1, "it waits")
+        until(lambda: gate.app.door.waits.borrowed_tokens == 1, "it waits")
         gate.ask("jo", "DELETE", "/v1/leases/F001").raise_for_status()
         first = waits.result(LONG)
     assert first.status_code == 201

@@ -1,0 +1,123 @@
+"""What may be read besides the tools: who holds what, and what the caller holds; and its news."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import anyio
+from mcp import types
+from mcp.server.context import ServerRequestContext
+from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ResourceUpdated
+from mcp.shared.exceptions import MCPError
+
+from gitlease.core.errors import GitleaseError
+from gitlease.faces import wire
+from gitlease.faces.mcp.callers import Backend
+from gitlease.faces.mcp.tools import TOOLS
+
+BOARD, MINE = "lease://board", "lease://mine"
+ABOUT: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    BOARD: ("Who holds what, until when.", {}),
+    MINE: ("What you hold.", {"mine": True}),
+}
+LISTENERS = 32  # streams of news, each with a thread that follows the ledger
+
+Asked = ServerRequestContext[Any, Any]
+
+
+class LeaseResources:
+    """The resources for the callers of a backend, and the news that they changed."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend, self._listeners = backend, anyio.CapacityLimiter(LISTENERS)
+
+    async def listed(
+        self, _asked: Asked, _page: types.PaginatedRequestParams | None
+    ) -> types.ListResourcesResult:
+        found = [
+            types.Resource(
+                uri=uri,
+                name=uri.removeprefix("lease://"),
+                description=about,
+                mime_type="application/json",
+            )
+            for uri, (about, _) in ABOUT.items()
+        ]
+        return types.ListResourcesResult(resources=found)
+
+    async def read(
+        self, asked: Asked, params: types.ReadResourceRequestParams
+    ) -> types.ReadResourceResult:
+        """The document of one, as ``status`` has it. MCPError where it cannot be read."""
+        uri = str(params.uri)
+        if uri not in ABOUT:
+            known = ", ".join(ABOUT)
+            said = f"unknown resource {uri[:60]!r}; known resources: {known}"
+            raise MCPError(types.INVALID_PARAMS, said)
+        text = await anyio.to_thread.run_sync(lambda: self._read(asked, uri))
+        part = types.TextResourceContents(uri=uri, mime_type="application/json", text=text)
+        return types.ReadResourceResult(contents=[part])
+
+    def _read(self, asked: Asked, uri: str) -> str:
+        meta = dict[str, Any](asked.meta or {})
+        try:
+            with self._backend.caller(
+                meta, asked.request, threading.Event(), writes=False
+            ) as caller:
+                found = TOOLS["status"].act(caller, ABOUT[uri][1])
+        except GitleaseError as error:
+            refusal = wire.refusal(error, now=datetime.now(UTC))
+            raise MCPError(types.INTERNAL_ERROR, refusal["message"], refusal) from None
+        return json.dumps(wire.success("status", body=found.body, warnings=found.warnings))
+
+    async def listen(
+        self, asked: Asked, params: types.SubscriptionsListenRequestParams
+    ) -> types.SubscriptionsListenResult:
+        """Tell a client of changes while it listens; the stream ends where none can be seen."""
+        if self._listeners.available_tokens < 1:
+            raise MCPError(types.INTERNAL_ERROR, f"{LISTENERS} listen here already")
+        bus, woken = InMemorySubscriptionBus(), threading.Event()
+        handler = ListenHandler(bus)
+
+        async def follow() -> None:
+            try:
+                await anyio.to_thread.run_sync(
+                    lambda: self._follow(asked, bus, woken), limiter=self._listeners
+                )
+            finally:
+                handler.close()
+
+        async def notice_leaving() -> None:
+            try:
+                await anyio.sleep_forever()
+            finally:
+                woken.set()
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(notice_leaving)
+            if {*(params.notifications.resource_subscriptions or ())} & {*ABOUT}:
+                group.start_soon(follow)
+            result = await handler(asked, params)
+            group.cancel_scope.cancel()
+        return result
+
+    def _follow(self, asked: Asked, bus: InMemorySubscriptionBus, woken: threading.Event) -> None:
+        """Tell the bus once it has begun, and of every change, until the client goes."""
+
+        def tell() -> None:
+            for uri in ABOUT:
+                anyio.from_thread.run(bus.publish, ResourceUpdated(uri))
+
+        meta = dict[str, Any](asked.meta or {})
+        try:
+            with self._backend.caller(meta, asked.request, woken, writes=False) as caller:
+                caller.follow(tell)
+        except InterruptedError:
+            return
+        except GitleaseError as error:
+            logging.getLogger("gitlease").warning("changes cannot be seen: %s", error)

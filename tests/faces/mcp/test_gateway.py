@@ -1,0 +1,134 @@
+"""The tools at a gateway: the token says who calls, and what they may."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import json
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from support.gateway import Served, serving
+from support.remotes import Remote
+from support.repos import git
+from support.running import LONG
+from support.tools import ERAS, Era, over_http
+
+from gitlease.faces.http.asking import WAITS_OF_TOKEN
+from gitlease.wiring.gateway.tokens import open_tokens
+
+THREAD = {"x-codex-turn-metadata": json.dumps({"thread_id": "aaaaaaaa-1"})}
+
+
+@pytest.fixture
+def clone(clones: Callable[..., list[Path]], path_remote: Remote) -> Path:
+    made = clones(1)[0]
+    git(made, "config", "user.email", "gate@example.com")
+    return made
+
+
+@pytest.fixture
+def gate(clone: Path) -> Iterator[Served]:
+    with serving(clone) as served:
+        yield served
+
+
+def posted(gate: Served, **headers: str) -> httpx.Response:
+    """What a request of nobody's is answered with."""
+    own = {"Accept": "application/json, text/event-stream", **headers}
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
+    return httpx.post(f"{gate.url}/mcp", json=body, headers=own, trust_env=False)
+
+
+def test_without_a_good_token_there_are_no_tools(gate: Served) -> None:
+    refused = posted(gate)
+    assert refused.status_code == 401
+    assert refused.headers["WWW-Authenticate"].startswith("Bearer")
+    assert posted(gate, Authorization="Bearer glt_guessed").status_code == 401
+    good = {"Authorization": f"Bearer {gate.secret('jo')}"}
+    assert posted(gate, **good).status_code == 200
+    assert posted(gate, **good, Host="evil.example").status_code == 421
+    assert posted(gate, **good, Origin="http://evil.example").status_code == 403
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_a_token_that_may_only_read_claims_nothing(gate: Served, era: Era) -> None:
+    with over_http(gate.url, gate.secret("ro", "read"), era) as client:
+        error = client.document("claim", resources="F001")["error"]
+        assert (error["code"], error["message"]) == ("denied", "the token ro may not write")
+        assert client.document("status")["leases"] == []
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_the_session_is_that_of_the_header_or_of_the_thread(gate: Served, era: Era) -> None:
+    secret = gate.secret("jo")
+    with over_http(gate.url, secret, era, **{"Gitlease-Session": "run-7"}) as client:
+        assert client.document("claim", resources="F001")["lease"]["session"] == "run-7"
+    with over_http(gate.url, secret, era) as client:
+        found = client.ask("claim", THREAD, resources="F001").structured_content or {}
+        error: Any = found["error"]
+        assert (error["code"], error["session"]) == ("held", "run-7")
+        found = client.ask("claim", THREAD, resources="F002").structured_content or {}
+        assert found["lease"]["session"] == "codex:aaaaaaaa"
+    leases = gate.ask("jo", "GET", "/v1/leases").json()["leases"]
+    assert [x["resource"] for x in leases] == ["F001", "F002"], "a client that goes drops nothing"
+
+
+def test_a_token_that_is_revoked_ends_a_wait(gate: Served, clone: Path) -> None:
+    gate.ask("kim", "PUT", "/v1/leases/F001", json={})
+    told = threading.Event()
+
+    async def progress(progress: float, total: float | None, message: str | None) -> None:
+        told.set()
+
+    with over_http(gate.url, gate.secret("jo")) as client:
+
+        async def wait() -> Any:
+            words = {"resources": "F001"}
+            return await client.client.call_tool("wait", words, progress_callback=progress)
+
+        asked = client.portal.start_task_soon(wait)
+        assert told.wait(LONG)
+        open_tokens(str(clone)).revoke("jo")
+        found = asked.result(LONG)
+    assert found.structured_content["error"]["code"] == "denied"
+
+
+def test_too_many_who_wait_are_told_to_ask_again(gate: Served) -> None:
+    gate.ask("kim", "PUT", "/v1/leases/F001", json={})
+    secret, waiting = gate.secret("jo"), gate.app.door.waiting
+    (token,) = [x.id for x in open_tokens(str(gate.folder)).listed() if x.name == "jo"]
+    with over_http(gate.url, secret) as client, contextlib.ExitStack() as stack:
+        for _ in range(WAITS_OF_TOKEN):
+            stack.enter_context(waiting(token))
+        error = client.document("wait", resources="F001")["error"]
+        assert (error["code"], "too many wait here" in error["message"]) == ("unavailable", True)
+        assert client.document("claim", resources="F002")["ok"], "a claim is not kept waiting"
+        stack.close()
+        assert client.document("wait", resources="F001", timeout=1)["error"]["holder"]
+
+
+def test_a_renewal_is_answered_by_the_record_while_it_is_fresh(gate: Served) -> None:
+    with over_http(gate.url, gate.secret("jo")) as client:
+        client.document("claim", resources="F001")
+        before = gate.pushes()
+        assert client.document("renew", resources="F001")["status"] == "renewed"
+        assert gate.pushes() == before
+
+
+def test_a_gateway_without_the_package_says_so(
+    clone: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from gitlease.faces.http import app
+
+    found = importlib.util.find_spec
+    monkeypatch.setattr(app, "find_spec", lambda name: None if name == "mcp" else found(name))
+    with serving(clone) as served:
+        said = posted(served)
+        assert said.status_code == 501
+        assert "the package mcp is not installed" in said.json()["detail"]
+        assert served.ask("jo", "GET", "/v1/leases").status_code == 200

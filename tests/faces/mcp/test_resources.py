@@ -1,0 +1,88 @@
+"""The resources, and the news that they changed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from mcp.server.subscriptions import ResourceUpdated
+from mcp.shared.exceptions import MCPError
+from support.gateway import serving
+from support.remotes import Remote
+from support.repos import git
+from support.running import LONG
+from support.tools import ERAS, Era, ToolClient, in_memory, over_http, over_stdio
+
+import gitlease
+from gitlease.faces.mcp.resources import BOARD, MINE
+
+Opened = Callable[..., AbstractContextManager[ToolClient]]
+PLACES = ("memory", "stdio", "http")
+
+
+@pytest.fixture
+def pair(clones: Callable[..., list[Path]], path_remote: Remote) -> list[Path]:
+    made = clones(2)
+    for clone, name in zip(made, ("jo", "kim"), strict=True):
+        git(clone, "config", "user.email", f"{name}@example.com")
+    return made
+
+
+@pytest.fixture(params=PLACES)
+def opened(request: pytest.FixtureRequest, pair: list[Path]) -> Iterator[Opened]:
+    """Opens Jo's tools."""
+    if request.param == "http":
+        with serving(pair[0]) as gate:
+            yield partial(over_http, gate.url, gate.secret("jo"))
+    else:
+        yield partial({"memory": in_memory, "stdio": over_stdio}[request.param], pair[0])
+
+
+def read(client: ToolClient, uri: str) -> Any:
+    (part,) = client.portal.call(client.client.read_resource, uri).contents
+    assert part.mime_type == "application/json"
+    return json.loads(part.text)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_the_board_and_what_is_ones_own(opened: Opened, pair: list[Path], era: Era) -> None:
+    gitlease.open(pair[1]).claim("F002")
+    with opened(era=era) as client:
+        client.document("claim", resources="F001")
+        listed = client.portal.call(client.client.list_resources).resources
+        assert [str(x.uri) for x in listed] == [BOARD, MINE]
+        assert [x["resource"] for x in read(client, BOARD)["leases"]] == ["F001", "F002"]
+        assert [x["resource"] for x in read(client, MINE)["leases"]] == ["F001"]
+        with pytest.raises(MCPError, match="unknown resource 'lease://else'; known resources"):
+            read(client, "lease://else")
+
+
+def test_whoever_listens_is_told_of_changes(opened: Opened, pair: list[Path]) -> None:
+    kim = gitlease.open(pair[1])
+    kim.claim("F001")
+
+    async def heard(client: ToolClient) -> None:
+        with anyio.fail_after(LONG):
+            async with client.client.listen(resource_subscriptions=[BOARD, MINE]) as news:
+                assert {*(news.honored.resource_subscriptions or ())} == {BOARD, MINE}
+                for change in (lambda: None, partial(kim.claim, "F002")):
+                    await anyio.to_thread.run_sync(change)
+                    told = [await anext(news), await anext(news)]
+                    assert told == [ResourceUpdated(BOARD), ResourceUpdated(MINE)]
+
+    with opened() as client:
+        client.portal.call(heard, client)
+        assert len(client.document("status")["leases"]) == 2, "the server goes on"
+
+
+def test_a_resource_that_cannot_be_read_says_why(tmp_path: Path) -> None:
+    (tmp_path / "bare").mkdir()
+    with in_memory(tmp_path / "bare") as client, pytest.raises(MCPError) as refused:
+        read(client, BOARD)
+    assert refused.value.error.data["code"] == "not_a_repository"
