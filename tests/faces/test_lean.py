@@ -59,3 +59,19 @@ def test_the_version_is_said_without_typing() -> None:
         "import sys; sys.argv = ['gitlease', '--version']; import gitlease.__main__ as m; m.main()"
     )
     assert _said(ask, look) == f"gitlease {__version__}"
+
+
+def test_no_verb_loads_what_only_the_tools_need() -> None:
+    look = LOOK.format(names={"mcp", "pydantic", "starlette", "uvicorn"})
+    options = "from gitlease.faces.cli.app import application, MODULES; application()"
+    every = "from importlib import import_module as load"
+    verbs = "[load(f'gitlease.faces.cli.{module}') for module in MODULES.values()]"
+    assert _said(options, every, verbs, look) == ""
+
+
+def test_the_server_of_tools_begins_with_little_besides_its_sdk() -> None:
+    heavy = {"pygit2", "yaml", "rich", "filelock", "gitlease.faces.http.app"}
+    look = "print(*sorted(sys.modules.keys() & {names} - brought))"
+    before = "import sys, mcp.server.stdio, mcp.server.lowlevel; brought = {*sys.modules}"
+    own = "print(len([x for x in sys.modules if x not in brought]) < 150)"
+    assert _said(before, "import gitlease.faces.mcp.stdio", look.format(names=heavy), own) == "True"

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 @click.command(
     "uninstall",
     cls=Verb,
-    help="""Take gitlease out of this clone: git's hooks, the hooks of coding agents, settings, and
-what it keeps in the clone. Refused while you hold leases that this clone knows of.
+    help="""Take gitlease out of this clone: git's hooks, the hooks and tools of coding agents,
+settings, and what it keeps in the clone. Refused while you hold leases that this clone knows of.
 
 Others are not concerned: .gitlease.yaml is only removed from the work tree, and the ledger stays on
 the remote until somebody deletes its ref, for everybody; the command for that is shown. So is what
