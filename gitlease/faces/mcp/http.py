@@ -10,7 +10,7 @@ from typing import Any
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.requests import Request
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from gitlease.core.errors import Denied, Unavailable
 from gitlease.faces.http.access import Caller, Refused
@@ -69,7 +69,7 @@ class ToolsEndpoint:
     """The endpoint: tokens first, then the protocol, which keeps nothing between two requests."""
 
     def __init__(self, door: Door, follower: Follower) -> None:
-        self._access = door.access
+        self._door, self._access = door, door.access
         server = LeaseServer(GatewayBackend(door, follower), threads=door.threads, waits=door.waits)
         self._manager = StreamableHTTPSessionManager(
             server.mcp, stateless=True, security_settings=OPEN, max_request_body_size=MOST_BYTES
@@ -82,11 +82,16 @@ class ToolsEndpoint:
             yield
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def counted(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                self._door.count("mcp", message["status"])
+            await send(message)
+
         request = Request(scope)
         try:
             scope[CALLER] = self._access.caller(request.headers, "read")
         except Refused as refused:
             answer = problem(refused.status, refused.document, refused.headers)
-            await answer(scope, receive, send)
+            await answer(scope, receive, counted)
             return
-        await self._manager.handle_request(scope, receive, send)
+        await self._manager.handle_request(scope, receive, counted)

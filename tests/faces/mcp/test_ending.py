@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
@@ -162,3 +163,19 @@ def test_without_the_package_it_says_how_to_get_it(desk: Desk) -> None:
     assert done.returncode == 7
     assert "pip install 'gitlease[mcp]'" in err
     assert "Traceback" not in err
+
+
+def test_a_person_who_types_it_is_told_what_it_is(desk: Desk) -> None:
+    keyboard, terminal = os.openpty()
+    try:
+        process = desk.start("mcp", stdin=terminal, stderr=subprocess.PIPE)
+        assert process.stderr is not None
+        assert (
+            process.stderr.readline()
+            == "hint: an agent starts this, and speaks to it: Ctrl-C ends it\n"
+        )
+        process.send_signal(signal.SIGINT)
+        assert process.wait(LONG) == 128 + signal.SIGINT
+    finally:
+        os.close(keyboard)
+        os.close(terminal)

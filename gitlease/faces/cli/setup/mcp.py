@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -70,6 +71,8 @@ def mcp_verb(call: Call, *, action: str | None, host: str | None, user: bool) ->
     if user:
         raise UsageError("--user goes with install, uninstall and status")
     _check_package()
+    if sys.stdin.isatty():
+        output.hint(["an agent starts this, and speaks to it: Ctrl-C ends it"])
     from gitlease.faces.mcp.stdio import serve
 
     return serve(call.directory)
