@@ -12,7 +12,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 
-from gitlease.core.errors import GitleaseError
+from gitlease.core.errors import GitleaseError, Unavailable
 from gitlease.core.expiry import Moment
 from gitlease.core.frozen import dataclass
 from gitlease.core.lease import Lease
@@ -70,10 +70,10 @@ class Follower:
 
         ``after`` is the number of the last event that it saw: what came since is told first, and
         before it that there is a gap, where history does not go back so far.
+        A remote that does not answer is this follower's ``trouble``, where a state is known.
         Raises what a first contact with the remote may.
         """
-        head = self._store.fetch(self._layer)
-        self.trouble = None
+        head = self._first_head()
         past, first = ([], 0) if after is None else self._history(head)  # outside of the lock
         with self._lock:
             self._adopt(head)
@@ -89,9 +89,27 @@ class Follower:
             number = self._count
             self._listeners[number] = listener
             if self._thread is None:
+                self._news.clear()  # what was pushed before is no news
                 self._thread = threading.Thread(target=self._follow, name="follower", daemon=True)
                 self._thread.start()
         return lambda: self._leave(number)
+
+    def _first_head(self) -> Snapshot:
+        if self._thread is not None and (head := self._store.newest(self._layer)) is not None:
+            return head  # which is followed already
+        try:
+            head, self.trouble = self._store.fetch(self._layer), None
+        except Unavailable as error:
+            known, self.trouble = self._store.known(self._layer), error
+            if known is None:
+                raise
+            head = known
+        return head
+
+    @property
+    def is_following(self) -> bool:
+        """Whether the ledger is looked at anyway, since somebody listens."""
+        return self._thread is not None
 
     def heard(self, head: Snapshot) -> None:
         """A head that was pushed here: what it brings is told at once, by a thread of its own."""

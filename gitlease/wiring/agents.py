@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
@@ -105,11 +106,12 @@ def is_ended_by_hook(
     if host is None:
         return False
     ends = {hook.event for hook in host.hooks if hook.word == "session-end"}
-    places = [
-        place_of(host, workspace.repository, user=user, environ=environ)
-        for user in (True, *([False] if workspace.repository.toplevel else []))
-    ]
-    return any(ends & {*status(host, place).events} for place in places)
+    for user in (True, *([False] if workspace.repository.toplevel else [])):
+        with contextlib.suppress(Invalid):  # what cannot be read here has no hook that is known
+            place = place_of(host, workspace.repository, user=user, environ=environ)
+            if ends & {*status(host, place).events}:
+                return True
+    return False
 
 
 def others_in(context: AgentContext, key: str, *, now: float) -> SharedTree | None:

@@ -221,3 +221,24 @@ def test_the_persons_own_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_without_a_work_tree_there_is_only_the_persons_own(tmp_path: Path) -> None:
     with pytest.raises(Invalid, match="no work tree"):
         server_file("claude", None, user=False, environ={})
+
+
+@pytest.mark.parametrize(
+    "below", ["[mcp_servers.gitlease.tools.claim]\napproval = true\n", "startup_timeout_sec = 20\n"]
+)
+def test_more_of_our_table_below_our_lines_is_for_its_writer(repo: Path, below: str) -> None:
+    register("codex", place(repo, "codex"))
+    file = repo / FILES["codex"]
+    text = file.read_text() + below
+    file.write_text(text)
+    with pytest.raises(Invalid, match="below our lines"):
+        unregister("codex", place(repo, "codex"))
+    assert file.read_text() == text
+
+
+def test_an_entry_that_is_null_is_no_place_for_another(repo: Path) -> None:
+    file = put(repo, "claude", '{"mcpServers": {"gitlease": null, "x": {}}}')
+    before = file.read_text()
+    with pytest.raises(Invalid, match="not this program"):
+        register("claude", place(repo, "claude"))
+    assert file.read_text() == before

@@ -51,17 +51,23 @@
     state.textContent = told.trouble;
     tick();
   };
+  let stream = null;
   const connect = () => {
-    const stream = new EventSource(board.dataset.stream);
+    stream?.close();
+    stream = null;
+    // Browsers have few connections to a host: a tab that nobody sees takes none.
+    if (document.hidden) return;
+    stream = new EventSource(board.dataset.stream);
     stream.addEventListener("board", (event) => show(JSON.parse(event.data)));
     stream.onerror = () => {
       state.textContent = "Not live: the gateway does not answer. Trying again…";
-      if (stream.readyState !== EventSource.CLOSED) return;
+      if (stream?.readyState !== EventSource.CLOSED) return;
       setTimeout(connect, 3000);
       state.textContent = "Not live: load the page again if this stays.";
     };
   };
   tick();
   setInterval(tick, 1000);
+  document.addEventListener("visibilitychange", connect);
   connect();
 })();

@@ -76,7 +76,7 @@ def board_lines(board: BoardView, width: int, *, selected: str = "") -> Iterator
     """The rows, by their sections; a mark stands at the row whose key is ``selected``."""
     columns = columns_for(board, width)
     if not board.rows:
-        yield plain_line("  nothing is leased, and there are no open tasks", width, style="dim")
+        yield plain_line("  no lease and no open task to show", width, style="dim")
     for section in Section:
         rows = board.section(section)
         if rows:
@@ -90,7 +90,7 @@ def board_lines(board: BoardView, width: int, *, selected: str = "") -> Iterator
 def counts(board: BoardView) -> str:
     """How many there are of each: ``3 held · 1 parked · 4 free``."""
     said = [f"{n} {x.value}" for x in Section if (n := len(board.section(x)))]
-    return " · ".join(said) or "nothing leased, no open tasks"
+    return " · ".join(said) or "nothing to show"
 
 
 def head_lines(board: BoardView, width: int, *, state: str) -> list[BoardLine]:
@@ -213,7 +213,12 @@ def _row_lines(row: BoardRow, columns: Columns, now: int, *, marked: bool) -> It
     yield BoardLine(text, row)
     below = " · ".join(part for part in rest if part)
     if below:
-        for line in _folded(below, columns.width, 4, 4, style="dim")[:MOST_LINES]:
+        lines = _folded(below, columns.width, 4, 4, style="dim")
+        if len(lines) > MOST_LINES:
+            last = lines[MOST_LINES - 1].text
+            last.truncate(columns.width - 1)
+            last.append("…")
+        for line in lines[:MOST_LINES]:
             yield BoardLine(line.text, row)
 
 

@@ -98,7 +98,7 @@ def time_words(row: BoardRow, now: int) -> str:
 
 def details(row: BoardRow, now: int) -> list[str]:
     """What else there is to say of a row, the most important first."""
-    said = [f'"{row.reason}"' if row.reason else "", waiting_words(row.waiting)]
+    said = [waiting_words(row.waiting), f'"{row.reason}"' if row.reason else ""]
     if row.section is Section.EXPIRED:
         if row.free is None:
             said.insert(0, "still assigned")

@@ -134,7 +134,7 @@ class GatewayApp:
             *self._board.routes(),
             Route("/v1/events", stream),
             Route("/metrics", self.plain(self._metrics)),
-            Route("/mcp", self._tools or self.plain(_no_tools), methods=["GET", "POST", "DELETE"]),
+            Route("/mcp", self._tools or self.plain(_no_tools), methods=["POST"]),
             *about([self]),
         ]
 

@@ -80,7 +80,7 @@ class CurrentBoard:
         A remote that cannot be reached is its trouble. Raises Unavailable where nothing is known.
         """
         trouble = ""
-        if ask:
+        if ask and not self._follower.is_following:
             try:
                 self._gateway.store.fetch(self._gateway.layer)
             except Unavailable as error:
@@ -163,6 +163,7 @@ class BoardPages:
             self._access.caller(request.headers, LINK, secret=link)
             return Response(status_code=204)
         self._access.check_address(request.headers)
+        self._access.caller(request.headers, LINK, secret=link)  # so that guesses have a rate
         secret = await anyio.to_thread.run_sync(self._redeem, link, time.time_ns() // 1_000_000)
         if secret is None:
             raise Refused(401, "unauthorized", "this link was followed before, or has run out")
@@ -174,7 +175,7 @@ class BoardPages:
             path=request.url.path,
             secure=request.url.scheme == "https",
             httponly=True,
-            samesite="strict",
+            samesite="lax",  # a link that was followed on another page leads here as well
         )
         return answer
 

@@ -182,5 +182,6 @@ def read_fields(
         known = ", ".join(fields)
         raise UsageError(f"{what} has {odd[:60]!r}, which is not known; known are {known}")
     if lacking := next((x for x, f in fields.items() if f.required and data.get(x) is None), None):
-        raise UsageError(f"{what} lacks {lacking}: {fields[lacking].about}")
+        about = fields[lacking].about
+        raise UsageError(f"{what} lacks {lacking}" + (f": {about}" if about else ""))
     return {x: fields[x].read(value, x) for x, value in data.items() if value is not None}

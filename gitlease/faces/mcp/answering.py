@@ -9,6 +9,7 @@ from typing import Any
 from mcp import types
 
 from gitlease.core.errors import GitleaseError
+from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import word_anywhere
 from gitlease.faces import sentences, wire
 from gitlease.faces.library.refusing import with_arguments
@@ -66,6 +67,9 @@ def _ways_out(error: GitleaseError, asked: Mapping[str, Any]) -> list[str]:
     name, scope = word_anywhere(error.resource or ""), error.scope
     if error.code in ("held", "wait_timeout") and name and error.free_at and not error.by_edge:
         words = list(asked.get("resources", (name,)))
+        others = dict.fromkeys(word_anywhere(x.resource) for x in error.views)
+        if not {fold(x) for x in others} <= {fold(x) for x in words}:
+            words, scope = list(others), None  # that are in the way by their paths
         return [call_of("wait", resources=words, scope=scope, timeout=LONGEST_WAIT)]
     if name and error.code in (*sentences.IN_THE_WAY, "lost", "unknown_outcome"):
         return [call_of("status", resources=[name])]

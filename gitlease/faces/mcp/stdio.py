@@ -6,6 +6,7 @@ import contextlib
 import logging
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import anyio
 from mcp.server.stdio import stdio_server
 
-from gitlease.core.errors import GitleaseError, Unavailable
+from gitlease.core.errors import Unavailable
 from gitlease.engine.sessions import run_out
 from gitlease.faces.mcp.callers import CloneCaller, thread_of
 from gitlease.faces.mcp.server import LeaseServer
@@ -88,7 +89,7 @@ class CloneBackend:
                 workspace = self._opener(self._directory, thread=thread)
                 if not is_ended_by_hook(workspace, thread=thread):
                     run_out(at_the_end(workspace, lease_ids), lease_ids)
-            except GitleaseError as error:
+            except Exception as error:  # the others' are to be dropped all the same
                 logging.getLogger("gitlease").warning("leases end by themselves: %s", error)
 
 
@@ -101,12 +102,17 @@ def serve(directory: str | None = None) -> int:
 
 async def _serve(backend: CloneBackend) -> None:
     server = LeaseServer(backend).mcp
-    async with anyio.create_task_group() as group:
-        group.start_soon(_end_by_signal, backend)
-        async with stdio_server() as (read, write):
-            await server.run(read, write, server.create_initialization_options())
-        group.cancel_scope.cancel()
-    backend.close()
+    try:
+        async with anyio.create_task_group() as group:
+            group.start_soon(_end_by_signal, backend)
+            async with stdio_server() as (read, write):
+                await server.run(read, write, server.create_initialization_options())
+            group.cancel_scope.cancel()
+    except* (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
+        logging.getLogger("gitlease").info("whoever started this reads no more")
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is unwritten yet
+    finally:
+        backend.close()
 
 
 async def _end_by_signal(backend: CloneBackend) -> None:

@@ -216,9 +216,8 @@ def _wait(caller: ToolCaller, values: Values) -> ToolAnswer:
     answer = claim.wait(caller.ledger, resources, scope=scope, seconds=seconds)
     return ToolAnswer(
         body=wire.changed(answer),
-        lines=[f"free: {', '.join(words)}"],
+        lines=[f"free: {', '.join(words)}; claim what you wanted now"],
         warnings=answer.warnings,
-        next_steps=[call_of("claim", resources=list(words), scope=scope)],
     )
 
 

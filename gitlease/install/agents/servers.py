@@ -103,7 +103,13 @@ def unregister(host: str, place: AgentFile) -> FileDone:
             hints=("take that table out by hand",),
         )
     head = data[: marked.start()].removesuffix(b"\n").removesuffix(b"\r")
-    write(place, head + data[marked.end() :])
+    after = (head + data[marked.end() :]).decode()
+    if _without_ours(_parse_toml(place, before)) != _parse_toml(place, after):
+        raise Invalid(
+            f"{place.name} has more of [{TABLE}.{NAME}] below our lines",
+            hints=("take that out by hand first, and what stands below our last line",),
+        )
+    write(place, after.encode())
     return FileDone(place.name, "removed")
 
 
@@ -115,8 +121,7 @@ def registered(host: str, place: AgentFile) -> Registered | None:
     servers = parsed.get(group, {}) if isinstance(parsed, dict) else None
     if not isinstance(servers, dict):
         raise Invalid(f"{place.name}: servers are not written as this host reads them")
-    entry = servers.get(NAME)
-    return None if entry is None else _read_entry(entry)
+    return _read_entry(servers[NAME]) if NAME in servers else None
 
 
 def _read_entry(entry: Any) -> Registered:
@@ -179,6 +184,11 @@ def _with_table(place: AgentFile, before: str, *, there: bool) -> str:
             hints=(f"write them as tables: [{TABLE}.NAME]",),
         ) from None
     return after
+
+
+def _without_ours(parsed: dict[str, Any]) -> dict[str, Any]:
+    servers = {x: y for x, y in parsed[TABLE].items() if x != NAME}
+    return {x: y for x, y in parsed.items() if x != TABLE} | ({TABLE: servers} if servers else {})
 
 
 def _parse_toml(place: AgentFile, text: str) -> dict[str, Any]:

@@ -268,7 +268,7 @@ def test_once_is_a_table_for_people_and_lines_for_programs(wide: None) -> None:
 def test_an_empty_ledger_has_a_board(wide: None) -> None:
     ada, _ = make_desks()
     assert ada.ok("board", "--once").out == ""
-    assert "nothing is leased" in ada.ok("board", "--once", terminal=True).out
+    assert "no lease and no open task" in ada.ok("board", "--once", terminal=True).out
     for form in ("md", "svg", "html"):
         assert ada.ok("board", "--export", form).out
 

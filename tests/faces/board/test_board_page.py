@@ -14,7 +14,7 @@ from support.remotes import Remote
 from support.running import Desk, until
 
 from gitlease.core.errors import Invalid
-from gitlease.faces.http import board
+from gitlease.faces.http import access, board
 from gitlease.gateway.tokens import COOKIE_LASTS, LINK_LASTS, Token, Tokens
 from gitlease.wiring.gateway.tokens import open_tokens
 
@@ -44,7 +44,7 @@ def test_a_link_is_good_once_and_for_a_minute(served: Served) -> None:
         opened = client.get("/board", params={"link": secret})
         assert (opened.status_code, opened.headers["location"]) == (303, "/board")
         cookie = opened.headers["set-cookie"]
-        for said in ("HttpOnly", "SameSite=strict", "Path=/board", f"Max-Age={COOKIE_LASTS}"):
+        for said in ("HttpOnly", "SameSite=lax", "Path=/board", f"Max-Age={COOKIE_LASTS}"):
             assert said in cookie
         assert client.get("/board").status_code == 200
     late = link(served, at=now() - LINK_LASTS * 1_000)
@@ -165,6 +165,39 @@ def test_a_remote_that_is_away_is_said(
     said = visitor.get("/board").text
     assert "Out of date: " in said
     assert "F001" in said
+
+
+def test_a_stream_begins_with_what_is_known_where_the_remote_is_away(
+    served: Served, visitor: httpx.Client, path_remote: Remote
+) -> None:
+    served.ask("jo", "PUT", "/v1/leases/F001").raise_for_status()
+    away = path_remote.bare.rename(path_remote.bare.with_name("away.git"))
+    try:
+        until(lambda: served.ask("jo", "GET", "/v1/leases").status_code == 503, "it is noticed")
+        with visitor.stream("GET", "/board/stream") as stream:
+            assert stream.status_code == 200
+            told = next(x for x in stream.iter_lines() if x.startswith("data: "))
+        shown = json.loads(told.removeprefix("data: "))
+        assert "F001" in shown["board"]
+        assert shown["trouble"].startswith("Out of date: ")
+    finally:
+        away.rename(path_remote.bare)
+
+
+def test_guesses_of_links_have_a_rate_and_write_nothing(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(access, "RATE", 0.0)
+    monkeypatch.setattr(access, "BURST", 2.0)
+    kept = served.folder / ".git" / "gitlease" / "serve" / "tokens.json"
+    link(served)
+    before = kept.stat().st_mtime_ns, kept.stat().st_ino
+    found = [
+        httpx.get(f"{served.url}/board", params={"link": f"glt_{n}"}, trust_env=False).status_code
+        for n in range(4)
+    ]
+    assert found == [401, 401, 429, 429]
+    assert (kept.stat().st_mtime_ns, kept.stat().st_ino) == before
 
 
 def test_links_and_cookies_are_forgotten_once_they_are_over(tmp_path: Path) -> None:

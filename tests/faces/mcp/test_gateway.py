@@ -53,6 +53,9 @@ def test_without_a_good_token_there_are_no_tools(gate: Served) -> None:
     assert posted(gate, **good).status_code == 200
     assert posted(gate, **good, Host="evil.example").status_code == 421
     assert posted(gate, **good, Origin="http://evil.example").status_code == 403
+    for method in ("GET", "DELETE"):  # what is stateless has no stream to wait at
+        asked = httpx.request(method, f"{gate.url}/mcp", headers=good, trust_env=False)
+        assert asked.status_code == 405
     numbers = httpx.get(f"{gate.url}/metrics", trust_env=False).text
     for status, many in ((200, 1), (401, 2), (403, 1), (421, 1)):
         assert f'gitlease_requests_total{{verb="mcp",status="{status}"}} {many}' in numbers

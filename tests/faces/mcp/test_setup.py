@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -53,6 +54,16 @@ def test_a_server_that_does_not_answer_is_no_success(desk: Desk, tmp_path: Path)
     _, err = done.communicate(timeout=60)
     assert done.returncode == 5
     assert ".mcp.json: gitlease mcp does not answer: no such thing" in err
+
+
+def test_a_program_of_the_work_tree_is_not_started(desk: Desk) -> None:
+    write_program(desk.clone / "tools", "touch started")
+    for program in ("./tools/gitlease", str(desk.clone / "tools" / "gitlease")):
+        entry = {"command": program, "args": ["mcp"]}
+        (desk.clone / ".mcp.json").write_text(json.dumps({"mcpServers": {"gitlease": entry}}))
+        done = desk.ask("mcp", "status", "claude")
+        assert (done.returncode, "a program of the work tree" in done.stderr) == (7, True)
+        assert not (desk.clone / "started").exists()
 
 
 def test_the_persons_own_file_needs_no_repository(desk: Desk, tmp_path: Path) -> None:

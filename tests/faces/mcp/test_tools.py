@@ -124,6 +124,15 @@ def test_what_is_asked_wrongly_is_refused(
     assert tools.document("status")["leases"] == []
 
 
+def test_the_way_out_names_what_is_in_the_way(tools: ToolClient, kim: gitlease.Leases) -> None:
+    kim.claim("F002", paths=["src/"], any=True)
+    found = tools.document("claim", resources="F003", paths="src/x", any=True)
+    assert (found["ok"], found["error"]["next"]) == (
+        False,
+        ['wait {"resources": ["F002"], "timeout": 50}'],
+    )
+
+
 def test_an_unknown_tool_is_no_call_at_all(tools: ToolClient) -> None:
     with pytest.raises(MCPError, match="unknown tool 'steal'; known tools: claim, renew"):
         tools.ask("steal")

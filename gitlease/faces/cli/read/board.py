@@ -80,6 +80,8 @@ def board_verb(
         raise UsageError(f"{given[0]} does not go with {given[1]}")
     if web and cached:
         raise UsageError("--cached does not go with --web: the gateway asks for itself")
+    if web and call.layer:
+        raise UsageError("--layer does not go with --web: it is the gateway's that is shown")
     if web:
         from gitlease.faces.cli.read.board_web import open_page
 

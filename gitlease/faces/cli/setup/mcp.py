@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from gitlease.core.errors import GitleaseError, Invalid, UsageError
+from gitlease.core.errors import GitleaseError, Invalid, UsageError, shown
 from gitlease.faces.agents.handling import ACTIONS, HOSTS
 from gitlease.faces.cli import output
 from gitlease.faces.cli.verb import Verb, flag
@@ -119,6 +120,14 @@ def _tools(setup: ServerSetup, server: Registered) -> tuple[str, ...]:
     from gitlease.faces.mcp.probing import probe
     from gitlease.wiring.agents import passed_on
 
+    program, root = server.command[0], os.path.realpath(setup.folder)
+    there = os.path.realpath(os.path.join(root, program))
+    if os.sep in program and os.path.commonpath([root, there]) == root:
+        raise Invalid(
+            f"{setup.file} starts {shown(program)}, a program of the work tree: "
+            "status starts none of those",
+            hints=("see what it is, and start it yourself",),
+        )
     try:
         return probe(server.command, setup.folder, passed_on(server.passed_on))
     except GitleaseError as error:
