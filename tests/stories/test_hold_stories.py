@@ -57,11 +57,14 @@ def live(clone: Path) -> list[gitlease.Lease]:
 @pytest.fixture(autouse=True)
 def no_thread_stays() -> Iterator[None]:
     """What keeps nothing leaves no thread behind."""
+    before = {*threading.enumerate()}
     yield
-    until(
-        lambda: not [t for t in threading.enumerate() if t.name.startswith("gitlease heartbeat")],
-        "the end of the heartbeat",
-    )
+
+    def own() -> list[threading.Thread]:
+        now = threading.enumerate()
+        return [t for t in now if t not in before and t.name.startswith("gitlease heartbeat")]
+
+    until(lambda: not own(), "the end of the heartbeat")
 
 
 # --- a healthy one --------------------------------------------------------------------------------

@@ -128,7 +128,8 @@ def test_a_cookie_has_so_many_streams(
 ) -> None:
     monkeypatch.setattr(board, "MOST_STREAMS", 1)
     with visitor.stream("GET", "/board/stream") as first:
-        assert next(first.iter_lines()).startswith("retry")
+        lines = first.iter_lines()  # which close the stream when they go
+        assert next(lines).startswith("retry")
         again = visitor.get("/board/stream")
         assert (again.status_code, "close one of them" in again.text) == (429, True)
         assert visitor.get("/board").status_code == 200

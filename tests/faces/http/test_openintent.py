@@ -236,7 +236,8 @@ def test_both_roots_and_both_spellings_answer_alike(project: Served, root: str) 
         with httpx.stream("GET", url, headers=headers, trust_env=False) as stream:
             assert stream.status_code == 200
             assert stream.headers["content-type"].startswith("text/event-stream")
-            assert "retry" in next(stream.iter_lines())
+            lines = stream.iter_lines()
+            assert "retry" in next(lines)
         assert httpx.get(url, trust_env=False).json()["message"]
 
 
