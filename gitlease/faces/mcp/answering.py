@@ -16,8 +16,10 @@ from gitlease.faces.library.refusing import with_arguments
 from gitlease.faces.mcp.tools import LONGEST_WAIT, ToolAnswer, call_of
 
 
-def answered(tool: str, answer: ToolAnswer) -> types.CallToolResult:
-    """The result of what was done or seen."""
+def answered(tool: str, answer: ToolAnswer, now: datetime) -> types.CallToolResult:
+    """The result of what was done or seen; where some of it was refused, that counts."""
+    if answer.refused:
+        return refused(tool, answer.refused[0], now, {}, done=answer)
     document = wire.success(
         tool, body=answer.body, warnings=answer.warnings, next_steps=answer.next_steps
     )
@@ -26,15 +28,28 @@ def answered(tool: str, answer: ToolAnswer) -> types.CallToolResult:
 
 
 def refused(
-    tool: str, error: GitleaseError, now: datetime, asked: Mapping[str, Any]
+    tool: str,
+    error: GitleaseError,
+    now: datetime,
+    asked: Mapping[str, Any],
+    *,
+    done: ToolAnswer | None = None,
 ) -> types.CallToolResult:
-    """The result of a refusal: who has it, until when, and what to do."""
+    """The result of a refusal: who has it, until when, and what to do.
+
+    ``done`` is what was done besides, where others of several leases were not refused.
+    """
+    every = done.refused if done else ()
+    body = {"refused": [wire.refusal(x, now=now) for x in every]} if every else {}
     error.message = _in_calls(error.message)
     error.hints = tuple(map(_in_calls, error.hints))
     steps = _ways_out(error, asked)
-    document = wire.failure(tool, error, now=now, next_steps=steps)
+    body = dict(done.body) | body if done else body
+    document = wire.failure(tool, error, now=now, next_steps=steps, body=body)
     lines = [
+        *(done.lines if done else ()),
         f"{error.code}: {sentences.refusal(error, now)}",
+        *(f"{x.code}: {sentences.refusal(x, now)}" for x in every[1:]),
         *sentences.others_in_the_way(error, now),
         *(f"hint: {hint}" for hint in (*error.hints, *_advice(error))),
         *(f"warning: {said}" for said in error.warnings),

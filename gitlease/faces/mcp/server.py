@@ -106,7 +106,8 @@ class LeaseServer:
             values = read_fields(dict(arguments), tool.fields, what=tool.name, ignored=())
             with self._backend.caller(meta, asked.request, woken, writes=tool.writes) as caller:
                 try:
-                    return answered(tool.name, tool.act(caller, values))
+                    done = tool.act(caller, values)
+                    return answered(tool.name, done, datetime.now(UTC))
                 except LeaseLost as lost:
                     raise caller.explained(lost) from None
         except GitleaseError as error:

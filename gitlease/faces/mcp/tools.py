@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from gitlease.core.duration import format_duration
-from gitlease.core.errors import UsageError
+from gitlease.core.errors import GitleaseError, UsageError
 from gitlease.core.frozen import dataclass
 from gitlease.core.instant import moment_of
 from gitlease.core.moves.operations import MAX_NOTE, MAX_REASON
@@ -28,10 +28,14 @@ Values = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolAnswer:
-    """What a tool came to: the contract's body, and the same in lines to read."""
+    """What a tool came to: the contract's body, and the same in lines to read.
+
+    ``refused`` is what could not be done of several leases.
+    """
 
     body: wire.Document
     lines: Sequence[str]
+    refused: Sequence[GitleaseError] = ()
     warnings: Sequence[str] = ()
     next_steps: Sequence[str] = ()
 
@@ -137,8 +141,12 @@ def _changed(
 ) -> ToolAnswer:
     now = now_of(caller)
     lines = [f"{done} {_held(view, now)}" for view in answer.leases]
-    warnings = (*said, *answer.warnings)
-    return ToolAnswer(body=wire.changed(answer) | (more or {}), lines=lines, warnings=warnings)
+    return ToolAnswer(
+        body=wire.changed(answer) | (more or {}),
+        lines=lines,
+        refused=answer.refused,
+        warnings=(*said, *answer.warnings),
+    )
 
 
 def _release(caller: ToolCaller, values: Values) -> ToolAnswer:

@@ -254,3 +254,20 @@ def test_a_wait_ends_when_its_client_goes(jo: Path, kim: gitlease.Leases) -> Non
     assert kim.show("F001")[0].holder == KIM
     kim.release("F001")
     kim.claim("F001", new=True)  # nobody stands in line before
+
+
+def test_what_was_lost_of_several_is_told(tools: ToolClient) -> None:
+    tools.document("claim", resources=["a", "b", "c"])
+    tools.document("release", resources=["b", "c"])
+    answer = tools.ask("renew", resources=["a", "b", "c"])
+    found = answer.structured_content
+    assert answer.is_error, "or the agent goes on with what is not its own any more"
+    assert found["error"]["code"] == "lost"
+    assert [x["resource"] for x in found["refused"]] == ["b", "c"]
+    assert [x["resource"] for x in found["leases"]] == ["a"], "which was renewed"
+    (content,) = answer.content
+    assert isinstance(content, types.TextContent)
+    first, *rest = content.text.splitlines()
+    assert first.startswith("renewed a until")
+    assert rest[0].startswith("lost: you do not hold b")
+    assert rest[1].startswith("lost: you do not hold c")
