@@ -43,6 +43,7 @@ def test_what_is_installed_is_started_and_answers(desk: Desk, host: str) -> None
     assert desk.document("mcp", "install", host)["what"] == "written"
     found = desk.document("mcp", "status", host)
     assert (found["installed"], found["tools"]) == (True, list(TOOLS))
+    assert (found["command"], found["starts"]) == ("mcp", ["gitlease", "mcp"])
     assert desk.document("mcp", "uninstall", host)["what"] == "removed"
     assert git(desk.clone, "status", "--porcelain") == ""
 

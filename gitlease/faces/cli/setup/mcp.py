@@ -100,7 +100,7 @@ def _set_up(call: Call, action: str, host: str, *, user: bool) -> None:
         "file": setup.file,
         "what": setup.done.what if setup.done else None,
         "installed": there,
-        "command": list(server.command) if server else [],
+        "starts": list(server.command) if server else [],
         "tools": [],
     }
     if action == "status" and server is not None:
@@ -145,7 +145,7 @@ def _show(body: dict[str, Any]) -> None:
     if body["what"] is not None:
         output.line(told[body["what"]].format(body["file"]))
     elif body["installed"]:
-        output.line(f"{body['file']} has it: {' '.join(body['command'])}")
+        output.line(f"{body['file']} has it: {' '.join(body['starts'])}")
         output.line(f"it answers, with the tools {', '.join(body['tools'])}")
     else:
         output.line(f"{body['file']} has no server of ours")
