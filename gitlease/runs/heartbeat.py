@@ -18,6 +18,7 @@ from gitlease.engine.keeping import Beat, Keeper
 from gitlease.git.logs import log
 
 RENEWING, WATCHING = "renewing", "watching"
+ON_ITS_WAY = 5.0  # seconds after which a renewal that is under way is looked at again
 LONGEST_NAP = 1.0  # seconds: a wait does not count suspended time, so the clocks are read again
 
 Listener = Callable[[Lost], None]
@@ -87,7 +88,10 @@ class Heartbeat:
     def due_in(self) -> float | None:
         """Seconds until the next renewal; None where nothing is kept."""
         with self._changed:
-            return self._keeping.due_in()
+            due = self._keeping.due_in()
+            if self._beating:  # which may wait for the clock, before it is tried again
+                return min(due, ON_ITS_WAY) if due is not None else ON_ITS_WAY
+            return due
 
     def beat(self) -> None:
         """Renew what is due, and tell what is lost, now: for a clock that is moved by hand."""
