@@ -134,13 +134,15 @@ class Gateway:
         scope: str | None = None,
         ttl: int | None = None,
     ) -> Answer:
-        """Bump the expiry of what is named.
+        """Bump the expiry of what is named; what is not the caller's is refused before anything is.
 
         Where two thirds of its time are left to all of it, the record answers, and nothing is
         pushed; it goes along with the next renewal that is. A lease without a session is bound to
         that of who renews it: this is pushed.
         """
         own = [self.own(session, resource, scope) for resource in resources]
+        for resource in (r for r, some in zip(resources, own, strict=True) if not some):
+            renew(session, [resource], scope=scope)  # says why not
         now, leases = self.clock.now().wall_ms, [lease for some in own for lease in some]
         fresh = all(_left(x, now) >= FRESH and not x.parked for x in leases)
         binds = session.actor.session is not None and any(x.session is None for x in leases)
@@ -192,7 +194,7 @@ class _Renewals:
         with self._lock:
             self._asked[lease.lease_id] = lease, actor, now
             if len(self._asked) > MOST_RENEWALS:
-                good = {x: y for x, y in self._asked.items() if _goes_along(*y, now)}
+                good = {x: y for x, y in self._asked.items() if _goes_along(y[0], y[2], now)}
                 self._asked = good if len(good) <= MOST_RENEWALS else {}  # it is a courtesy
 
     def take(self, now: int) -> list[Operation]:
@@ -202,11 +204,11 @@ class _Renewals:
         return [
             Renew(id=fresh_id(), actor=actor, grants=(grant_of(lease),))
             for lease, actor, at in asked.values()
-            if _left(lease, now) < WORTHWHILE and _goes_along(lease, actor, at, now)
+            if _left(lease, now) < WORTHWHILE and _goes_along(lease, at, now)
         ]
 
 
-def _goes_along(lease: Lease, _actor: Actor, at: int, now: int) -> bool:
+def _goes_along(lease: Lease, at: int, now: int) -> bool:
     """Whether its holder was heard of not long ago, and it is not over."""
     return _left(lease, now) > 0 and now - at < (1 - FRESH) * lease.duration_ms
 

@@ -102,9 +102,6 @@ def renew_several(asked: Asked) -> Answered:
 def _renewed(asked: Asked, session: LedgerSession, resources: Sequence[Resource]) -> Answered:
     scope, ttl = asked.values.get("scope"), asked.values.get("ttl")
     try:
-        for resource in resources:
-            if not asked.gateway.own(session, resource, scope):
-                hold.renew(session, [resource], scope=scope)  # says why not
         answer = asked.gateway.renew(session, resources, scope=scope, ttl=ttl)
     except AppliedBefore as before:
         answer = answered_before(asked, session, resources, before, RENEWED, scope)

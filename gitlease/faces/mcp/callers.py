@@ -152,9 +152,6 @@ class GatewayCaller:
         return tuple(map(self.resource, words)), options, ()
 
     def renew(self, resources: Sequence[Resource], *, scope: str | None, ttl: int | None) -> Answer:
-        for resource in resources:
-            if not self._gateway.own(self.ledger, resource, scope):
-                hold.renew(self.ledger, [resource], scope=scope)  # says why not
         return self._gateway.renew(self.ledger, resources, scope=scope, ttl=ttl)
 
     def explained(self, lost: LeaseLost) -> LeaseLost:

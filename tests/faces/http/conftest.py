@@ -30,6 +30,21 @@ def _served(folder: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.fixture
+def clone(path_remote: Remote, clones: Callable[..., list[Path]], monkeypatch: Any) -> Path:
+    """A clone of a remote, in an environment that reaches it."""
+    for name, value in path_remote.env.items():
+        monkeypatch.setenv(name, value)
+    return clones(1)[0]
+
+
+@pytest.fixture
+def gate(clone: Path) -> Iterator[Served]:
+    """A gateway to it, by the clock of this machine."""
+    with serving(clone) as served:
+        yield served
+
+
+@pytest.fixture
 def project(
     path_remote: Remote,
     clones: Callable[..., list[Path]],

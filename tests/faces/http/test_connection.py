@@ -3,28 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
-from support.gateway import LONG, Served, serving
-from support.remotes import Remote
+from support.gateway import LONG, Served
 from support.running import until
 from support.stubborn import Stubborn
 
 import gitlease
-
-
-@pytest.fixture
-def gate(
-    path_remote: Remote, clones: Callable[..., list[Path]], monkeypatch: Any
-) -> Iterator[Served]:
-    for name, value in path_remote.env.items():
-        monkeypatch.setenv(name, value)
-    with serving(clones(1)[0]) as served:
-        yield served
 
 
 def connected(gate: Served, name: str, session: str | None = None) -> gitlease.Connection:

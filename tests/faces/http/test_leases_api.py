@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from pathlib import Path
@@ -21,19 +21,6 @@ from support.running import Desk, until
 from gitlease.faces.codes import CODES
 from gitlease.faces.http import access
 from gitlease.faces.http.asking import MOST_BYTES, PROBLEM
-
-
-@pytest.fixture
-def clone(path_remote: Remote, clones: Callable[..., list[Path]], monkeypatch: Any) -> Path:
-    for name, value in path_remote.env.items():
-        monkeypatch.setenv(name, value)
-    return clones(1)[0]
-
-
-@pytest.fixture
-def gate(clone: Path) -> Iterator[Served]:
-    with serving(clone) as served:
-        yield served
 
 
 @pytest.fixture

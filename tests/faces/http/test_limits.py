@@ -5,10 +5,8 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
@@ -27,19 +25,6 @@ from gitlease.faces.http.app import application, gateway_app
 from gitlease.faces.http.serving import hosts_of
 from gitlease.wiring.gateway.gateway import open_gateway
 from gitlease.wiring.gateway.tokens import open_tokens
-
-
-@pytest.fixture
-def clone(path_remote: Remote, clones: Callable[..., list[Path]], monkeypatch: Any) -> Path:
-    for name, value in path_remote.env.items():
-        monkeypatch.setenv(name, value)
-    return clones(1)[0]
-
-
-@pytest.fixture
-def gate(clone: Path) -> Iterator[Served]:
-    with serving(clone) as served:
-        yield served
 
 
 @pytest.mark.parametrize(
