@@ -159,22 +159,31 @@ class GitRefs:
 
     def fetch(self, layer: str, *, first: bool = False) -> str | None:
         """The commit id at the ref, with its objects fetched; None when there is no ref."""
-        options = [f"--depth={FIRST_STEPS}"] if first else []
+        fetch = self._first_fetched if first else self._fetched
         try:
-            return self._fetched(layer, *options)
+            return fetch(layer)
         except OtherFormat:
             self._stores.switch()
         try:
-            return self._fetched(layer, *options)
+            return fetch(layer)
         except OtherFormat:  # neither of them
             self._stores.switch()
             raise
 
     def deepen(self, layer: str) -> bool:
-        cut = self._stores.usual.is_cut()
-        if cut:
+        store = self._stores.usual
+        if not store.is_cut():
+            return False
+        with store.cutting(self._limit):
             self._fetched(layer, WHOLE)
-        return cut
+        return True
+
+    def _first_fetched(self, layer: str) -> str | None:
+        store = self._stores.usual
+        store.objects  # its folder is there by now  # noqa: B018
+        with store.cutting(self._limit):
+            came = store.ref(known_ref(self._state_path(layer)))  # by another, meanwhile
+            return self._fetched(layer, *([] if came else [f"--depth={FIRST_STEPS}"]))
 
     def _fetched(self, layer: str, *options: str) -> str | None:
         """Each fetch has a ref of its own: two at once in one clone must not disturb each other."""

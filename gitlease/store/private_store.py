@@ -12,6 +12,7 @@ import re
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 
 from gitlease.git.files import cannot_keep, read_small, replace_file
 from gitlease.git.local_lock import exclusive
@@ -169,6 +170,10 @@ class PrivateStore:
                 raise CacheDamaged("the ledger's store was replaced")
             yield
 
+    def cutting(self, seconds: float) -> AbstractContextManager[bool]:
+        """Let one at a time say how much history a fetch brings, for git refuses a second."""
+        return exclusive(f"{self.path}.cut.lock", timeout=seconds)
+
     def replaced(self) -> bool:
         """Whether another process has made the store anew since it was opened here."""
         if self._folder is None:
@@ -305,6 +310,7 @@ def _is_plain(path: str, name: str = "") -> bool:
                     and _PLACES.fullmatch(inner := f"{name}{entry.name}/") is not None
                     and _is_plain(path, inner)
                 )
+                or not os.path.lexists(entry.path)  # another process's, and gone by now
                 for entry in entries
             )
     except FileNotFoundError:

@@ -44,6 +44,7 @@ _BUSY = (
     r"|incorrect old value provided|reference already exists"
 )
 _NO_TRANSPORT = r"transport '.*' not allowed|is not a git command|remote helper"
+_NOT_UNPACKED = b"[remote rejected] (unpacker error)"
 _STALE = "[rejected] (stale info)"
 _HINT = r"(?:gitlease: )?hint: *(.+)"
 # What is said of a ref that only shares the fate of another.
@@ -149,8 +150,7 @@ def push_refs(
     far = is_far(remote.url)
     trace = {"GIT_TRACE2_EVENT": "2", "GIT_TRACE2_EVENT_NESTING": "2"} if far else None
     result = _git(remote, store, args, timeout, env=trace)
-    if result.code and not result.timed_out and not result.out:
-        # It ended before it had anything to say of the ref.
+    if result.code and not result.timed_out and nothing_came(result.out):
         if _is_of_other_format(result.err):
             raise _other_format(detail_of(result.err.splitlines(), result, timeout))
         if _blames_store(result, store):
@@ -269,6 +269,12 @@ def _cause(result: GitResult, notes: str, said: Sequence[str]) -> Cause:
     if not result.timed_out and denies(words):
         return Cause.REFUSED
     return Cause.UNREACHABLE
+
+
+def nothing_came(said: bytes) -> bool:
+    """Whether git ended before the remote had the objects, so that no ref can have moved."""
+    lines = [line for line in said.splitlines() if b"\t" in line]
+    return all(line.endswith(_NOT_UNPACKED) for line in lines)
 
 
 def _is_of_other_format(said: str) -> bool:

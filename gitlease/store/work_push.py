@@ -18,7 +18,7 @@ from gitlease.git.remote_branches import ls_remote
 from gitlease.git.run import GitResult, run_git
 from gitlease.store.damage import CacheDamaged
 from gitlease.store.ref_store import Pushed
-from gitlease.store.transport import is_far, read_push
+from gitlease.store.transport import is_far, nothing_came, read_push
 
 # What git finds missing at the other end before it sends anything.
 UNABLE = re.compile(r"(?m)^fatal: the receiving end (does not support [a-z' -]+)")
@@ -57,7 +57,7 @@ def push_work(
         if "push options" in said and not any(x.startswith("--push-option") for x in work.words):
             said += f", and {_SENT_BY_CONFIG}"
         return Pushed(clean=False, sent=False, cause=Cause.WORK, detail=said)
-    if objects and result.code and not result.timed_out and not result.out:
+    if objects and result.code and not result.timed_out and nothing_came(result.out):
         blamed = [x for x in result.err.splitlines() if x.startswith(("fatal:", "error:"))]
         ours = (os.path.dirname(objects), *(new for _, _, new in moves))
         if any(name in line for line in blamed for name in ours):

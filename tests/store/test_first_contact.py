@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.ledgers import door
@@ -17,6 +20,7 @@ from gitlease.store import git_ledger
 
 REF = "refs/gitlease/global"
 STEPS = 12  # that a first contact brings here
+AT_ONCE = 12  # first contacts of one clone
 LIMITED = (
     f"import gitlease.store.git_ledger as g; g.FIRST_STEPS = {STEPS}; "
     "from gitlease.__main__ import main; main()"
@@ -167,3 +171,29 @@ def test_what_a_decision_costs(path_remote: Remote, tmp_path: Path) -> None:
 
 def _bytes(store: Path) -> int:
     return sum(x.stat().st_size for x in (store / "objects").rglob("*") if x.is_file())
+
+
+def test_first_contacts_at_once_do_not_disturb_each_other(
+    remote: Remote, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """git refuses a second one that says how much history it wants: they take turns."""
+    for name, value in remote.env.items():
+        monkeypatch.setenv(name, value)
+    decide(remote, tmp_path, 4)
+    jo = newcomer(remote, tmp_path)
+    fetches: list[str] = []
+    fetch, start = git_ledger.fetch_ref, threading.Barrier(AT_ONCE)
+
+    def counted(*args: Any, **options: Any) -> bool:
+        fetches.append(args[2])
+        return fetch(*args, **options)
+
+    def listed(_: int) -> list[str]:
+        leases = door(jo.clone)
+        start.wait(60)
+        return [x.resource for x in leases.list()]
+
+    monkeypatch.setattr(git_ledger, "fetch_ref", counted)
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        assert list(pool.map(listed, range(AT_ONCE))) == [["kept"]] * AT_ONCE
+    assert len(fetches) <= AT_ONCE, "none was in vain"

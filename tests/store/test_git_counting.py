@@ -769,6 +769,7 @@ def test_a_store_that_vanishes_right_at_the_push(
         granted = leases.claim("F001").mine
     except GitleaseError:
         granted = False
+        assert when == "after", "nothing had been sent that could have landed"
     assert not left
     held = {view.resource for view in door(two, clock=clock).list()}
     assert ("F001" in held) == granted
