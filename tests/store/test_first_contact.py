@@ -16,7 +16,7 @@ from support.remotes import KINDS, Remote, Servers, open_remote
 from support.repos import commit_file, git, make_clone
 from support.running import Desk
 
-from gitlease.store import git_ledger
+from gitlease.store import git_ledger, transport
 
 REF = "refs/gitlease/global"
 STEPS = 12  # that a first contact brings here
@@ -182,7 +182,7 @@ def test_first_contacts_at_once_do_not_disturb_each_other(
     decide(remote, tmp_path, 4)
     jo = newcomer(remote, tmp_path)
     fetches: list[str] = []
-    fetch, start = git_ledger.fetch_ref, threading.Barrier(AT_ONCE)
+    fetch, start = transport.fetch_ref, threading.Barrier(AT_ONCE)
 
     def counted(*args: Any, **options: Any) -> bool:
         fetches.append(args[2])
