@@ -35,6 +35,7 @@ from gitlease.gateway.tokens import SCOPES  # noqa: E402
 from gitlease.wiring.gateway.tokens import open_tokens  # noqa: E402
 
 CLIENTS, PROCESSES = 64, 4
+ROUNDS = 40  # of a claim and a bare push in turns
 RATE_AIM, CLAIM_AIM_MS = 500, 8.0
 Ask = tuple[str, str, str, dict[str, str]]
 """Method, path, body and headers of one request."""
@@ -124,16 +125,25 @@ def process(words: Sequence[str], port: int, cwd: Path) -> Iterator[None]:
         server.wait()
 
 
-def bare_pushes(remote: Remote, clone: Path, rounds: int) -> float:
-    """The median of a bare push of one commit, in milliseconds."""
-    took = []
+def alone(
+    port: int, ask: Callable[[int, int], Ask], remote: Remote, clone: Path, rounds: int
+) -> tuple[list[float], list[float]]:
+    """One claim and one bare push of a commit in turns; the milliseconds of each."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=90)
+    claimed, pushed = list[float](), list[float]()
     for number in range(rounds):
+        method, path, body, headers = ask(0, number)
+        start = time.monotonic()
+        connection.request(method, path, body, headers)
+        connection.getresponse().read()
+        claimed.append((time.monotonic() - start) * 1_000)
         made = git(clone, "commit-tree", "-m", str(number), "HEAD^{tree}")
         words = ["git", "push", "-q", "-f", "origin", f"{made}:refs/benchmark/bare"]
         start = time.monotonic()
         subprocess.run(words, cwd=clone, env=clean_env(remote.env), check=True)
-        took.append((time.monotonic() - start) * 1_000)
-    return median(took)
+        pushed.append((time.monotonic() - start) * 1_000)
+    connection.close()
+    return claimed, pushed
 
 
 def main() -> None:
@@ -158,8 +168,7 @@ def main() -> None:
         with process(words, port, clone):
             ask = partial(claims, secrets)
             one_client(port, ask, 0.5, 0)
-            one = crowd("gateway, one client", port, partial(_later, ask), 5, 1)
-            bare = bare_pushes(remote, clone, 15)
+            claimed, pushed = alone(port, partial(_later, ask), remote, clone, ROUNDS)
             name = f"gateway, {asked.clients} clients"
             rate = crowd(name, port, partial(_latest, ask), asked.seconds, asked.clients)
         if shutil.which("etcd"):
@@ -172,10 +181,12 @@ def main() -> None:
                 crowd(f"etcd, {asked.clients} clients", port, creates, asked.seconds, asked.clients)
         else:
             print("etcd is left out: it is not installed (etcd-server)", file=sys.stderr)
-        print(f"\nbare push {bare:.1f} ms; one claim takes {1_000 / one - bare:+.1f} ms on it")
+        one, bare = median(claimed), median(pushed)
+        print(f"\none claim {one:.1f} ms ({min(claimed):.1f} at best)", end="; ")
+        print(f"a bare push {bare:.1f} ms ({min(pushed):.1f} at best): {one - bare:+.1f} ms")
         met = "met" if rate >= RATE_AIM else "MISSED"
         print(f"aim: {RATE_AIM} claims a second by {CLIENTS} clients: {met}")
-        met = "met" if 1_000 / one <= bare + CLAIM_AIM_MS else "MISSED"
+        met = "met" if one <= bare + CLAIM_AIM_MS else "MISSED"
         print(f"aim: one claim at most a bare push + {CLAIM_AIM_MS:g} ms: {met}")
 
 

@@ -242,8 +242,11 @@ class Ledger:
 
     def lease(self, resource: Resource, scope: str) -> Lease | None:
         """The record of one scope of a resource; None where there is none."""
-        key = lease_key(self.spelt(resource), scope)
-        return next((x for x in self.leases_of(resource) if x.key == key), None)
+        resource = self.spelt(resource)
+        key = lease_key(resource, scope)
+        if key in self.changes.leases:
+            return self.changes.leases[key][1]
+        return next((x for x in self.records.of(resource) if x.key == key), None)
 
     def leases_with_paths(self, near: Iterable[str] = ()) -> list[Lease]:
         """The records that cover paths; at least those that share a file with patterns ``near``."""

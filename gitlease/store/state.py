@@ -9,6 +9,7 @@ which is later and therefore safe.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import threading
@@ -19,7 +20,7 @@ from gitlease.core.expiry import Sighting
 from gitlease.core.frozen import dataclass, field, replace
 from gitlease.core.instant import Instant
 from gitlease.engine.ports import Change, Pending, Prepared
-from gitlease.git.files import cannot_keep, drop_leftovers, load_json, store_json
+from gitlease.git.files import cannot_keep, drop_leftovers, load_json, read_small, store_json
 from gitlease.git.local_lock import exclusive
 
 LOCK_PATIENCE = 5.0
@@ -101,14 +102,16 @@ class StateFolder:
     def __init__(self, path: str, *, on_move: Callable[[], None] = lambda: None) -> None:
         """``on_move`` is called whenever the known head has become another one."""
         self.path, self._on_move = path, on_move
+        self._read: tuple[bytes, Known | None] = b"", None
 
     def load(self) -> Known | None:
         """What is known; None before the first contact, and when the file is damaged."""
-        data = load_json(os.path.join(self.path, KNOWN_FILE), MAX_BYTES)
-        try:
-            return _known(data) if data else None
-        except (LookupError, TypeError, ValueError, AttributeError, OverflowError):
+        data = read_small(os.path.join(self.path, KNOWN_FILE), MAX_BYTES)
+        if data is None:
             return None
+        if data != self._read[0]:  # a step asks three times, and leases may be many
+            self._read = data, _parsed(data)
+        return self._read[1]
 
     def save(self, known: Known) -> None:
         """Remember; never less than what another process has seen meanwhile."""
@@ -279,6 +282,13 @@ def _dump(known: Known) -> dict[str, object]:
         "renewed": {nonce: list(one) for nonce, one in known.renewed.items()},
         "restarted": known.restarted and [known.restarted.wall_ms, known.restarted.boot_ms],
     }
+
+
+def _parsed(text: bytes) -> Known | None:
+    try:
+        return _known(json.loads(text))
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError):
+        return None
 
 
 def _known(data: Mapping[str, Any]) -> Known:

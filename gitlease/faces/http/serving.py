@@ -63,7 +63,11 @@ def listen(host: str, port: int) -> list[socket.socket]:
         places, why = [], getattr(error, "strerror", None) or "it is no host's name"
     for family, at in dict.fromkeys((family, str(at[0])) for family, _, _, _, at in places):
         try:
-            found.append(socket.create_server((at, port), family=family))
+            one = socket.create_server((at, port), family=family)
+            found.append(one)
+            # Who is let in has it too, as asyncio sees to for its own sockets alone: an answer
+            # goes out in two parts, of which the second would wait 40 ms for word of the first.
+            one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         except OSError as error:  # as IPv6 may be off; but who is there already would be asked
             why = os.strerror(error.errno) if error.errno else str(error)
             if error.errno == errno.EADDRINUSE:

@@ -68,6 +68,14 @@ def test_a_port_that_is_taken_is_said(gate: Served, clone: Path) -> None:
     one.close()
 
 
+def test_no_answer_waits_for_word_of_its_first_part() -> None:
+    (one,) = server.listen("127.0.0.1", 0)
+    with one, socket.create_connection(one.getsockname(), timeout=LONG):
+        let_in, _ = one.accept()
+        with let_in:
+            assert let_in.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
 def opened(gate: Served, text: bytes) -> socket.socket:
     """A connection on which this much was sent."""
     at = urlsplit(gate.url)
