@@ -15,13 +15,15 @@ from collections.abc import Callable, Iterator
 from gitlease.core.errors import GitleaseError, Unavailable
 from gitlease.core.expiry import Moment
 from gitlease.core.frozen import dataclass
+from gitlease.core.instant import MS
 from gitlease.core.lease import Lease
 from gitlease.core.outcome import Event
 from gitlease.engine.ports import LedgerStep, Snapshot
 from gitlease.engine.waiting.events import Scene
 from gitlease.gateway.session import SharedStore, revision_of
 
-EVERY = 2.0  # seconds between two looks at the remote, while somebody listens
+SOONEST, EVERY = 0.5, 2.0  # seconds between two looks at the remote, while somebody listens
+SHARE = 10  # times what a look took, between these: one that is near is looked at more often
 KEPT = 5_000  # events that are kept for those who come back
 STEPS = 2_000  # that are told one by one, of those between two looks and of history
 LAPSED, GAP = "lapsed", "gap"
@@ -123,8 +125,9 @@ class Follower:
         self._listeners.pop(number, None)  # without the lock: no event loop may wait for it
 
     def _follow(self) -> None:
+        pause = SOONEST
         while not self._stop:
-            pushed = self._news.wait(EVERY)
+            pushed = self._news.wait(pause)
             self._news.clear()
             with self._lock:
                 if not self._listeners:
@@ -132,9 +135,11 @@ class Follower:
                     self._head = None  # what happens while nobody listens is for history to tell
                     self._told.clear()
                     return
+            pause, began = EVERY, self._clock.now()
             try:
                 newest = self._store.newest(self._layer) if pushed else None
                 head = newest or self._store.follow(self._layer)
+                pause = pause_after(began.elapsed_at_most(self._clock.now()) / MS)
                 with self._lock:
                     self._adopt(head)
                     self._tell_lapses()
@@ -193,6 +198,11 @@ class Follower:
                 found = [told for step in steps for told in _numbered(step)]
                 self._past = head.version, found, first
             return self._past[1], self._past[2]
+
+
+def pause_after(took: float) -> float:
+    """How long the remote is left alone after a look that took so many seconds."""
+    return min(max(SOONEST, SHARE * took), EVERY)
 
 
 def _numbered(step: LedgerStep) -> Iterator[Told]:

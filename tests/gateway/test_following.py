@@ -91,6 +91,7 @@ def test_too_much_between_two_looks_is_a_gap(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(following, "STEPS", 2)
+    monkeypatch.setattr(following, "SOONEST", 3_600.0)
     monkeypatch.setattr(following, "EVERY", 3_600.0)
     ledger.claims("a")
     found: list[str] = []
@@ -101,6 +102,24 @@ def test_too_much_between_two_looks_is_a_gap(
         until(lambda told=told: told in found, f"{told} was told")  # type: ignore[misc]
     leave()
     assert found == ["gap", "e"]
+
+
+def test_a_remote_that_answers_fast_is_asked_more_often(ledger: Ledger) -> None:
+    asked = [following.pause_after(took) for took in (-3_600.0, 0.0, 0.02, 0.12, 0.2, 30.0)]
+    assert asked == [0.5, 0.5, 0.5, 1.2, 2.0, 2.0]
+
+
+def test_what_happens_past_the_gateway_is_told_by_the_next_look(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(following, "EVERY", 3_600.0)  # after a look that took long, or failed
+    ledger.claims("a")
+    found: list[str] = []
+    leave = ledger.follower.listen(lambda x: found.append(_word(x)))
+    for name in ("b", "c"):
+        ledger.claims(name)
+        until(lambda name=name: name in found, f"{name} was told")  # type: ignore[misc]
+    leave()
 
 
 def test_history_is_read_once_for_all_that_come_back(
