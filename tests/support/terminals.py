@@ -51,6 +51,20 @@ class PlayedTerminal:
         """How the terminal is set."""
         return termios.tcgetattr(self._slave)
 
+    def set_modes(self, modes: list[Any]) -> None:
+        """Set it as another program would."""
+        termios.tcsetattr(self._slave, termios.TCSANOW, modes)
+
+    def takes_more(self) -> bool:
+        """Whether the program could write on; not, once much was written that nobody read."""
+        return bool(select.select([], [self._slave], [], 0)[1])
+
+    def hang_up(self) -> None:
+        """Close it, as a window is closed."""
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        os.dup2(nowhere, self._master)
+        os.close(nowhere)
+
     def lines(self) -> list[str]:
         """The last whole picture, line by line, without its colours; none before the first."""
         pictures = self.written.split(HOME)
@@ -74,20 +88,33 @@ class PlayedTerminal:
         while self.process.poll() is None:
             assert time.monotonic() < end, "it did not end"
             self._read(0.05)
-        self._read(0.05)
+        while self._read(0.05):
+            continue
         return int(self.process.returncode)
 
-    def _read(self, seconds: float) -> None:
+    def _read(self, seconds: float) -> bytes:
+        part = b""
         if select.select([self._master], [], [], seconds)[0]:
             with contextlib.suppress(OSError):
-                self.written += os.read(self._master, 65_536)
+                part = os.read(self._master, 65_536)
+        self.written += part
+        return part
 
 
 @contextlib.contextmanager
 def played(
-    words: Sequence[str], cwd: Path, env: Mapping[str, str], *, columns: int, lines: int = 30
+    words: Sequence[str],
+    cwd: Path,
+    env: Mapping[str, str],
+    *,
+    columns: int,
+    lines: int = 30,
+    leads: bool = True,
 ) -> Iterator[PlayedTerminal]:
-    """Run a program as the leader of a terminal of this size, until the block ends."""
+    """Run a program on a terminal of this size, until the block ends.
+
+    Unless it ``leads`` the terminal, nothing that is typed there signals anything to it.
+    """
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
     process = subprocess.Popen(
@@ -97,7 +124,7 @@ def played(
         stdin=slave,
         stdout=slave,
         stderr=slave,
-        preexec_fn=_lead,
+        preexec_fn=_lead if leads else os.setsid,
     )
     try:
         yield PlayedTerminal(process, master, slave)

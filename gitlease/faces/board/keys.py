@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import codecs
+import contextlib
 import os
 import re
 import select
 import signal
 import termios
-import tty
 from collections.abc import Iterator
 from types import FrameType, TracebackType
+from typing import Any
 
 KEYS = {
     "\x1b[A": "up",
@@ -28,6 +29,7 @@ KEYS = {
     "\x08": "backspace",
 }
 ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+SCREEN, BACK = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"  # one of its own without a cursor
 HEARD = (*ENDS, signal.SIGTSTP, signal.SIGCONT, signal.SIGWINCH)
 
 
@@ -41,19 +43,22 @@ def keys_in(text: str) -> Iterator[str]:
 
 
 class KeyTerminal:
-    """Gives keys as they are typed, without echo, until the block ends; however that ends.
+    """A screen of its own and keys as they are typed, until the block ends; however that ends.
 
-    A signal neither ends the process nor stops it here: ``ended`` and ``stopped`` tell of it.
+    A signal neither ends the process nor stops it here: ``ended`` and ``stopped`` tell of it, and
+    ``continued`` that the terminal may not be as it was left: ``take`` it again. A terminal that
+    is gone counts as SIGHUP.
     """
 
-    def __init__(self, handle: int = 0) -> None:
-        self._handle, self._decoder = handle, codecs.getincrementaldecoder("utf-8")("replace")
+    def __init__(self, handle: int = 0, screen: int = 1) -> None:
+        self._handle, self._screen = handle, screen
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self.ended: int | None = None
-        self.stopped = False
+        self.stopped = self.continued = self._drawing = self._taken = False
         self._before: dict[int, object] = {}
+        self._modes: list[Any] | None = None
 
     def __enter__(self) -> KeyTerminal:
-        self._modes = termios.tcgetattr(self._handle)
         self._woken, self._wake = os.pipe()
         for end in (self._woken, self._wake):
             os.set_blocking(end, False)
@@ -77,15 +82,48 @@ class KeyTerminal:
         os.close(self._wake)
 
     def take(self) -> None:
-        """Have keys come as they are typed."""
-        tty.setcbreak(self._handle, termios.TCSANOW)
+        """Have keys come as they are typed, Ctrl-S as well, and a screen to draw on.
+
+        In the background this stops the process, as it does every program.
+        """
+        try:
+            self._modes = self._modes or termios.tcgetattr(self._handle)
+            modes = [*self._modes]
+            modes[0] &= ~termios.IXON
+            modes[3] &= ~(termios.ECHO | termios.ICANON)
+            modes[6] = [*modes[6]]
+            modes[6][termios.VMIN], modes[6][termios.VTIME] = 1, 0
+            termios.tcsetattr(self._handle, termios.TCSANOW, modes)
+        except termios.error:
+            self.ended = self.ended or signal.SIGHUP
+        self._taken = True
+        self.draw(SCREEN)
 
     def give_back(self) -> None:
-        """Have it be as it was before; nothing where it is gone."""
+        """Have it be as it was before; in the background it has been set by a shell since."""
+        if self._taken:
+            self.draw(BACK)
+        self._taken = False
+        with contextlib.suppress(termios.error):  # it is gone
+            if self._modes is not None and not self._is_in_background():
+                termios.tcsetattr(self._handle, termios.TCSANOW, self._modes)
+
+    def draw(self, text: str, encoding: str = "ascii") -> None:
+        """Write to the screen, until that is done or the first signal comes that ends the board.
+
+        A terminal that takes nothing more, since nobody reads, would keep it from ending.
+        """
+        left = text.encode(encoding, "replace")
         try:
-            termios.tcsetattr(self._handle, termios.TCSANOW, self._modes)
-        except termios.error:
-            return
+            self._drawing = self.ended is None
+            while left:
+                left = left[os.write(self._screen, left) :]
+            self._drawing = False
+        except OSError:
+            self._drawing = False
+            self.ended = self.ended or signal.SIGHUP
+            with contextlib.suppress(termios.error):
+                termios.tcflush(self._screen, termios.TCOFLUSH)  # makes room for ``BACK``
 
     def wake(self) -> None:
         """Let ``keys`` return; from any thread."""
@@ -109,8 +147,19 @@ class KeyTerminal:
             self.ended = self.ended or signal.SIGHUP
         return list(keys_in(self._decoder.decode(data)))
 
+    def _is_in_background(self) -> bool:
+        try:
+            return os.tcgetpgrp(self._handle) != os.getpgrp()
+        except OSError:  # it is no terminal of this session, so it has no foreground
+            return False
+
     def _heard(self, number: int, _frame: FrameType | None) -> None:
         if number in ENDS:
-            self.ended = number
+            self.ended, drawing = number, self._drawing
+            if drawing:
+                self._drawing = False
+                raise InterruptedError
         elif number == signal.SIGTSTP:
             self.stopped = True
+        elif number == signal.SIGCONT:
+            self.continued = True

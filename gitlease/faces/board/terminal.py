@@ -22,8 +22,7 @@ from gitlease.runs.terminal import stop_like
 from gitlease.wiring.holding import waking_clock
 
 if TYPE_CHECKING:
-    from rich.console import Console, Group
-    from rich.live import Live
+    from rich.console import Console
 
     from gitlease.core.resources.resource import Resource
     from gitlease.engine.ports import Snapshot
@@ -108,41 +107,21 @@ class LiveBoard:
                     watch.stop()
 
     def _shown(self, terminal: KeyTerminal, watch: RemoteWatch | None) -> int | None:
-        live = self._live()
-        try:
-            while not self._screen.quit and terminal.ended is None:
-                if watch is not None and watch.error is not None:
-                    raise watch.error
-                self._refresh(watch)
-                live.update(self._picture(watch), refresh=True)
-                for key in terminal.keys(TICK):
-                    self._screen.press(key)
-                if terminal.stopped:
-                    live.stop()
-                    self._stop(terminal)
-                    live = self._live()
-        finally:
-            live.stop()
+        while not self._screen.quit and terminal.ended is None:
+            if watch is not None and watch.error is not None:
+                raise watch.error
+            self._refresh(watch)
+            terminal.draw(self._picture(watch), self._console.encoding)
+            for key in terminal.keys(TICK):
+                self._screen.press(key)
+            if terminal.stopped:
+                terminal.give_back()
+                stop_like(signal.SIGTSTP)
+                terminal.stopped, terminal.continued = False, True
+            if terminal.continued and terminal.ended is None:
+                terminal.continued = False
+                terminal.take()
         return terminal.ended
-
-    def _stop(self, terminal: KeyTerminal) -> None:
-        terminal.give_back()
-        stop_like(signal.SIGTSTP)
-        terminal.stopped = False
-        terminal.take()
-
-    def _live(self) -> Live:
-        from rich.live import Live
-
-        live = Live(
-            console=self._console,
-            screen=True,
-            auto_refresh=False,
-            redirect_stdout=False,
-            redirect_stderr=False,
-        )
-        live.start()
-        return live
 
     def _refresh(self, watch: RemoteWatch | None) -> None:
         """Make the board anew where something may have changed."""
@@ -162,8 +141,10 @@ class LiveBoard:
             self._made = now, mark, trouble
             self._screen.show(make_board(self._ledger, look, trouble=trouble))
 
-    def _picture(self, watch: RemoteWatch | None) -> Group:
+    def _picture(self, watch: RemoteWatch | None) -> str:
         from rich.console import Group
+        from rich.control import Control
+        from rich.screen import Screen
 
         state = "from what this clone knows"
         if watch is not None:
@@ -173,7 +154,10 @@ class LiveBoard:
         width, height = self._console.size
         now = self._ledger.clock.now().wall_ms
         lines = self._screen.frame(now, width, height, state=state)
-        return Group(*said_in(lines, self._console.encoding))
+        with self._console.capture() as picture:
+            self._console.control(Control.home())
+            self._console.print(Screen(Group(*said_in(lines, self._console.encoding))), end="")
+        return picture.get()
 
     def _open(self, resource: Resource) -> OpenedResource:
         look, board = self._look, self._screen.board

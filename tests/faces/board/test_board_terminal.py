@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import signal
 import sys
+import termios
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,8 +16,8 @@ import pytest
 from rich.cells import cell_len
 from support.fences import clean_env
 from support.remotes import Remote
-from support.running import ROOT, Desk
-from support.terminals import PlayedTerminal, played
+from support.running import ROOT, Desk, until
+from support.terminals import LONG, PlayedTerminal, played
 
 Clones = Callable[..., list[Path]]
 BOARD = [sys.executable, "-m", "gitlease", "board"]
@@ -23,12 +25,18 @@ BOARD = [sys.executable, "-m", "gitlease", "board"]
 
 @contextmanager
 def looking(
-    clone: Path, *words: str, columns: int = 100, lines: int = 30, **more: str
+    clone: Path,
+    *words: str,
+    columns: int = 100,
+    lines: int = 30,
+    leads: bool = True,
+    **more: str,
 ) -> Iterator[PlayedTerminal]:
     env = clean_env({"PYTHONPATH": ROOT, "TERM": "xterm-256color", **more})
     for name in ("COLUMNS", "LINES"):
         env.pop(name, None)
-    with played([*BOARD, *words], clone, env, columns=columns, lines=lines) as terminal:
+    size = {"columns": columns, "lines": lines}
+    with played([*BOARD, *words], clone, env, **size, leads=leads) as terminal:
         yield terminal
 
 
@@ -128,6 +136,50 @@ def test_however_it_ends_the_terminal_is_as_it_was(
         assert terminal.written.endswith(b"\x1b[?25h\x1b[?1049l")
 
 
+@pytest.mark.parametrize("leads", [True, False], ids=["by a signal", "by an error"])
+def test_a_terminal_that_is_closed_ends_it_quietly(clone: Path, leads: bool) -> None:
+    with looking(clone, leads=leads) as terminal:
+        terminal.until(lambda shown: "FREE 2" in shown, "the board")
+        terminal.hang_up()
+        assert terminal.ended() == -signal.SIGHUP
+
+
+def test_a_signal_ends_it_though_nobody_reads(clone: Path) -> None:
+    with looking(clone, columns=500, lines=300) as terminal:
+        until(lambda: not terminal.takes_more(), "the terminal is full")
+        terminal.process.send_signal(signal.SIGTERM)
+        assert terminal.process.wait(LONG) == -signal.SIGTERM
+        assert terminal.modes()[3] & termios.ECHO
+        terminal.ended()
+        assert terminal.written.endswith(b"\x1b[?25h\x1b[?1049l")
+
+
+def test_output_that_was_stopped_keeps_nobody_from_ending_it(clone: Path) -> None:
+    with looking(clone) as terminal:
+        terminal.until(lambda shown: "FREE 2" in shown, "the board")
+        terminal.type("\x13")
+        terminal.written = b""
+        terminal.until(lambda shown: "FREE 2" in shown, "more of it")
+        terminal.process.send_signal(signal.SIGTERM)
+        assert terminal.ended() == -signal.SIGTERM
+        assert terminal.modes()[3] & termios.ECHO
+
+
+def test_after_a_stop_of_which_it_was_not_told_it_takes_the_terminal_again(clone: Path) -> None:
+    with looking(clone) as terminal:
+        terminal.until(lambda shown: "FREE 2" in shown, "the board")
+        played_with = terminal.modes()
+        terminal.process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, terminal.process.pid, os.WSTOPPED | os.WNOWAIT)
+        terminal.set_modes([*played_with[:3], played_with[3] | termios.ECHO, *played_with[4:]])
+        assert terminal.modes() != played_with
+        terminal.written = b""
+        terminal.process.send_signal(signal.SIGCONT)
+        terminal.until(lambda shown: "FREE 2" in shown, "the board again")
+        assert b"\x1b[?1049h" in terminal.written
+        assert terminal.modes() == played_with
+
+
 def test_it_can_be_stopped_and_continued(clone: Path) -> None:
     bash = shutil.which("bash")
     assert bash is not None
@@ -142,8 +194,14 @@ def test_it_can_be_stopped_and_continued(clone: Path) -> None:
         terminal.written = b""
         terminal.type("fg\n")
         terminal.until(lambda shown: "FREE 2" in shown, "the board again")
-        terminal.type("q")
-        terminal.until(lambda _: b"prompt> " in terminal.written, "the shell again")
+        assert terminal.modes() == played_with
+        terminal.type("\x1a")
+        terminal.until(lambda _: b"Stopped" in terminal.written, "the shell")
+        bash_id = terminal.process.pid
+        children = Path(f"/proc/{bash_id}/task/{bash_id}/children")
+        assert children.read_text().split()
+        terminal.type("kill %1\n")
+        until(lambda: not children.read_text().split(), "its end in the background")
 
 
 def test_a_remote_that_is_away_is_said_and_waited_for(clone: Path, path_remote: Remote) -> None:
