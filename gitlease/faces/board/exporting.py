@@ -33,13 +33,14 @@ def _svg(board: BoardView) -> str:
     )
     lines = [*head_lines(board, WIDTH, state=rfc3339(board.now)[:10])]
     for line in (*lines, *board_lines(board, WIDTH), *news_lines(board.news, WIDTH)):
-        console.print(line.text, soft_wrap=True)
+        console.print(line, soft_wrap=True)
     svg = console.export_svg(title="gitlease board")
     return re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)  # from another host
 
 
 def _markdown(board: BoardView) -> str:
     parts = [f"# {_cell(board.layer)} on {_cell(board.place)}", f"As of {rfc3339(board.now)}."]
+    parts += [f"Warning: {_cell(x)}" for x in board.warnings]
     for section in Section:
         rows = board.section(section)
         if rows:

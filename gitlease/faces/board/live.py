@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import TYPE_CHECKING
 
 from gitlease.core.frozen import replace
 from gitlease.faces.board.model import matching
 from gitlease.faces.board.shapes import BoardRow, BoardView, OpenedResource
 from gitlease.faces.board.text import (
-    BoardLine,
-    board_lines,
+    BoardPart,
+    board_parts,
     head_lines,
     news_lines,
     opened_lines,
@@ -18,9 +19,11 @@ from gitlease.faces.board.text import (
 )
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from gitlease.core.resources.resource import Resource
 
-ROOMY = 20  # lines of a terminal from which on the news have a place of their own
+ROOMY = 20  # lines of a terminal from which on the news have a place of their own, and a head more
 NEWS_SHOWN = 5
 OPEN_KEYS = "esc back · q quit"
 TYPING_KEYS = "enter done · esc all"
@@ -33,6 +36,7 @@ class BoardScreen:
     def __init__(self, open_resource: Callable[[Resource], OpenedResource]) -> None:
         self._open_resource = open_resource
         self.board: BoardView | None = None
+        self._matching: BoardView | None = None
         self.quit = False
         self._selected = self._filter = ""
         self._opened: OpenedResource | None = None
@@ -43,6 +47,7 @@ class BoardScreen:
     def show(self, board: BoardView) -> None:
         """Take the board as it is by now."""
         self.board = board
+        self._match(self._filter)
         if self._resource is not None:
             self._opened = self._open_resource(self._resource)
 
@@ -57,53 +62,69 @@ class BoardScreen:
         elif key == "/":
             self._typing = True
         elif key == "escape":
-            self._filter = ""
+            self._match("")
         elif key == "enter":
             self._open()
         else:
             self._move(key)
 
-    def frame(self, now: int, width: int, height: int, *, state: str) -> list[BoardLine]:
+    def frame(self, now: int, width: int, height: int, *, state: str) -> list[Text]:
         """The picture of this moment, at most as large as the terminal."""
-        if self.board is None:
+        if self._matching is None:
             return [plain_line(state, width)]
-        board = matching(replace(self.board, now=now), self._filter)
-        head = head_lines(board, width, state=state)
+        board, brief = replace(self._matching, now=now), height < ROOMY
+        head = head_lines(board, width, state=state, brief=brief)[: max(1, height // 2)]
         foot = [plain_line(self._foot(), width, style="dim")]
+        news = [*news_lines(board.news[:NEWS_SHOWN], width)] if self._opened is None else []
+        self._page = room = max(1, height - len(head) - (0 if brief else len(news)) - len(foot))
         if self._opened is not None:
-            body = [plain_line("", width), *opened_lines(self._opened, width, now)]
-            news: list[BoardLine] = []
+            lines = [plain_line("", width), *opened_lines(self._opened, width, now)]
+            self._top = max(0, min(self._top, len(lines) - room))
+            shown = lines[self._top : self._top + room]
         else:
-            body = list(board_lines(board, width, selected=self._chosen()))
-            news = list(news_lines(board.news[:NEWS_SHOWN], width))
-            if height < ROOMY:
-                body, news = [*body, *news], []
-        room = max(1, height - len(head) - len(news) - len(foot))
-        self._page = room
-        shown = self._window(body, room)
-        filled = [plain_line("", width)] * max(0, room - len(shown))
+            chosen = self._chosen()
+            parts = board_parts(board, width, selected=chosen)
+            if brief:
+                parts.append(BoardPart("", news.copy))
+                news = []
+            shown = self._window(parts, chosen, room)
+        filled = [plain_line("", width)] * (room - len(shown))
         return [*head, *shown, *filled, *news, *foot][:height]
 
     # --- how ----------------------------------------------------------------------------------
 
     def _rows(self) -> tuple[BoardRow, ...]:
-        return matching(self.board, self._filter).rows if self.board else ()
+        return self._matching.rows if self._matching else ()
+
+    def _match(self, text: str) -> None:
+        self._filter = text
+        self._matching = matching(self.board, text) if self.board else None
 
     def _chosen(self) -> str:
         """The row that is selected: the first until another is, and where that is gone."""
         keys = [row.key for row in self._rows()]
         return self._selected if self._selected in keys else "".join(keys[:1])
 
-    def _window(self, body: list[BoardLine], room: int) -> list[BoardLine]:
-        """The part of the lines that fits, with the selected row in it."""
-        chosen = self._chosen()
-        at = [n for n, line in enumerate(body) if line.row and line.row.key == chosen]
-        if at and self._opened is None:
-            first = next(n for n, line in enumerate(body) if line.row)
-            self._top = 0 if at[0] == first else min(self._top, at[0])
-            self._top = max(self._top, at[-1] - room + 1)
-        self._top = max(0, min(self._top, len(body) - room))
-        return body[self._top : self._top + room]
+    def _window(self, parts: Sequence[BoardPart], key: str, room: int) -> list[Text]:
+        """The lines that fit, the selected row among them; only what is in sight is drawn."""
+        drawn = cache(lambda at: [*parts[at].draw()])
+
+        def first_before(end: int) -> int:
+            at, left = end, room
+            while at > 0 and (left := left - len(drawn(at - 1))) >= 0:
+                at -= 1
+            return at
+
+        rows = [at for at, part in enumerate(parts) if part.key] or [0]
+        chosen = next((at for at in rows if parts[at].key == key), 0)
+        end = len(parts) if chosen == rows[-1] else chosen + 1
+        top = 0 if chosen == rows[0] else min(self._top, first_before(len(parts)))
+        self._top = min(chosen, max(top, first_before(end)))
+        lines: list[Text] = []
+        for at in range(self._top, len(parts)):
+            if len(lines) < room:
+                lines += drawn(at)
+        return lines[:room]
 
     def _foot(self) -> str:
         if self._typing:
@@ -115,11 +136,11 @@ class BoardScreen:
     def _type(self, key: str) -> None:
         if key in ("enter", "escape"):
             self._typing = False
-            self._filter = "" if key == "escape" else self._filter
+            self._match("" if key == "escape" else self._filter)
         elif key == "backspace":
-            self._filter = self._filter[:-1]
+            self._match(self._filter[:-1])
         elif len(key) == 1:
-            self._filter += key
+            self._match(self._filter + key)
 
     def _press_opened(self, key: str) -> None:
         steps = {"up": -1, "k": -1, "down": 1, "j": 1, "page up": -self._page}

@@ -54,6 +54,7 @@ def make_board(session: LedgerSession, look: Look, *, trouble: str = "") -> Boar
         now=now,
         changes_at=min((at for at in times if at > now), default=None),
         trouble=plain(trouble),
+        warnings=tuple(map(plain, (*session.warnings_of(look.head), *rows.unused()))),
     )
 
 
@@ -110,6 +111,7 @@ class _Rows:
             moment=look.moment,
         )
         self._entries = survey(found.tasks, around)
+        self._problems = found.problems
         self._tasks = {x.resource.key: x for x in found.tasks}
         live = [x for x in look.leases if x.state is State.ACTIVE]
         self._leases = list(zip(live, session.views(look, live), strict=True))
@@ -129,6 +131,13 @@ class _Rows:
             if section is not Section.FREE:
                 some.sort(key=lambda x: (x.ends is None, x.ends or 0, x.name), reverse=ended)
             yield from some
+
+    def unused(self) -> Iterator[str]:
+        """Which task files no row is of, though they may be tasks; in one line."""
+        for problem in self._problems[:1]:
+            more = len(self._problems) - 1
+            rest = f"; and {more} more task files cannot be used: see gitlease queue"
+            yield f"{problem.message}{rest if more else ''}"
 
     def _of_lease(self, lease: Lease, view: LeaseView) -> BoardRow:
         task, policy, moment = self._tasks.get(lease.resource.key), self._look.policy, None

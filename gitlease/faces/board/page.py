@@ -81,7 +81,8 @@ def content(board: BoardView, view: PageView, opened: OpenedResource | None, *, 
     sections = [_section(x, board.section(x), board.now, view, base) for x in Section]
     parts = [_opened(opened, board.now, view, base) if opened else "", *sections]
     found = "\n".join(part for part in parts if part)
-    return found or "<p>No lease and no open task to show.</p>"
+    warnings = "".join(f'<p class="warning">{escape(x)}</p>\n' for x in board.warnings)
+    return warnings + (found or "<p>No lease and no open task to show.</p>")
 
 
 def trouble(board: BoardView) -> str:

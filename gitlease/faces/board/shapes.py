@@ -73,7 +73,7 @@ class NewsItem:
 class BoardView:
     """All of it at one moment. ``changes_at`` is when the clock alone makes another board of it.
 
-    ``trouble`` is why it may be out of date.
+    ``trouble`` is why it may be out of date, ``warnings`` what of it cannot be read.
     """
 
     layer: str
@@ -84,6 +84,7 @@ class BoardView:
     now: int = field(compare=False)
     changes_at: int | None = None
     trouble: str = ""
+    warnings: tuple[str, ...] = ()
 
     def section(self, section: Section) -> tuple[BoardRow, ...]:
         """The rows of one section, in their order."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from gitlease.core.frozen import dataclass
@@ -22,17 +23,10 @@ STYLES = {
 }
 TIME = 13  # columns of "59m 59s left", and a blank
 BAR = 8
-LEAST = 16  # columns below which a title is better read in a line of its own
+# Columns below which a part is better read in a line of its own.
+LEAST = {"name": 12, "holder": 24, "title": 16, "where": 20, "why": 24}
 MOST_LINES = 3  # of what else there is to say of a row
 PLAINER = str.maketrans({"━": "=", "─": "-", "›": ">", "·": "|", "…": "~", "▏": "|"})
-
-
-@dataclass(frozen=True, slots=True)
-class BoardLine:
-    """One line, and the row that it is of."""
-
-    text: Text
-    row: BoardRow | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +43,16 @@ class Columns:
     gap: int
 
 
+@dataclass(frozen=True, slots=True)
+class BoardPart:
+    """The head of a section, or the row with this key, and what draws it when it is in sight."""
+
+    key: str
+    draw: Callable[[], Iterable[Text]]
+
+
 def columns_for(board: BoardView, width: int) -> Columns:
-    """What fits into so many columns, by what there is to show."""
+    """What fits into so many columns, by what there is to show; none takes the room of others."""
     from rich.cells import cell_len
 
     def widest(texts: Iterable[str]) -> int:
@@ -58,33 +60,40 @@ def columns_for(board: BoardView, width: int) -> Columns:
 
     bar = BAR if width >= 80 else 0
     left = width - 2 - TIME - (bar + 1 if bar else 0)
-    name = max(8, min(widest(x.name for x in board.rows), left * 2 // 5))
-    held = min(widest(_who(x) for x in board.rows), left - name)
-    holder = held if left - name - held >= LEAST else min(held, left * 2 // 5)
-    title = min(widest(x.title for x in board.rows), left - name - holder)
-    if title < LEAST:
-        title, holder = 0, held
-    left -= name + holder + title
-    where = widest(words.where_words(x) for x in board.rows)
-    where = where if where <= left else 0
-    left -= where
-    why = left if left >= 2 * LEAST else 0
-    return Columns(width, name, title, holder, where, why, bar, left - why)
+    rows = [x for x in board.rows if x.section is not Section.FREE]  # which need no columns
+    wanted = {
+        "name": max(8, widest(x.name for x in board.rows)),
+        "holder": widest(map(_who, rows)),
+        "title": widest(x.title for x in rows),
+        "where": widest(map(words.where_words, rows)),
+        "why": widest(" · ".join(words.details(x, board.now)) for x in rows),
+    }
+    for number in range(len(wanted), 1, -1):
+        shares = _shares(dict([*wanted.items()][:number]), left)
+        if all(share >= min(wanted[x], LEAST[x]) for x, share in shares.items()):
+            break
+    widths = dict.fromkeys(wanted, 0) | shares
+    return Columns(width=width, bar=bar, gap=left - sum(widths.values()), **widths)
 
 
-def board_lines(board: BoardView, width: int, *, selected: str = "") -> Iterator[BoardLine]:
+def board_parts(board: BoardView, width: int, *, selected: str = "") -> list[BoardPart]:
     """The rows, by their sections; a mark stands at the row whose key is ``selected``."""
-    columns = columns_for(board, width)
-    if not board.rows:
-        yield plain_line("  no lease and no open task to show", width, style="dim")
+    columns, parts = columns_for(board, width), list[BoardPart]()
     for section in Section:
         rows = board.section(section)
         if rows:
-            yield plain_line("", width)
-            head = f"{section.value.upper()} {len(rows)}"
-            yield plain_line(head, width, style=f"bold {STYLES[section]}")
+            parts.append(BoardPart("", partial(_section_lines, section, len(rows), width)))
         for row in rows:
-            yield from _row_lines(row, columns, board.now, marked=row.key == selected)
+            draw = partial(_row_lines, row, columns, board.now, marked=row.key == selected)
+            parts.append(BoardPart(row.key, draw))
+    nothing = plain_line("  no lease and no open task to show", width, style="dim")
+    return parts or [BoardPart("", lambda: [nothing])]
+
+
+def board_lines(board: BoardView, width: int) -> Iterator[Text]:
+    """All the rows, by their sections."""
+    for part in board_parts(board, width):
+        yield from part.draw()
 
 
 def counts(board: BoardView) -> str:
@@ -93,25 +102,30 @@ def counts(board: BoardView) -> str:
     return " · ".join(said) or "nothing to show"
 
 
-def head_lines(board: BoardView, width: int, *, state: str) -> list[BoardLine]:
-    """What the board is of, how current it is, and what is on it."""
+def head_lines(board: BoardView, width: int, *, state: str, brief: bool = False) -> list[Text]:
+    """What the board is of, how current it is, and what is on it.
+
+    ``state`` is left out where it is out of date; ``brief``: each is cut to one line.
+    """
     from rich.text import Text
 
     place = f"gitlease · {board.layer} on {board.place}"
-    right = f"{state} · {words.time_of_day(board.now)}"
+    right = " · ".join(([] if board.trouble else [state]) + [words.time_of_day(board.now)])
     room = width - len(right) - 2
     text = _fitted(place, room) if room > 20 else Text("gitlease".ljust(max(0, room)))
     text.stylize("bold")
     text.append("  ")
     text.append(right, style="dim")
     text.truncate(width, overflow="ellipsis")
-    lines = [BoardLine(text), plain_line(counts(board), width)]
-    if board.trouble:
-        lines += _folded(f"out of date: {board.trouble}", width, 0, 2, style="red")
+    lines = [text, plain_line(counts(board), width)]
+    told = [(f"out of date: {board.trouble}", "red")] if board.trouble else []
+    for said, style in (*told, *((x, "yellow") for x in board.warnings)):
+        some = [plain_line(said, width, style=style)]
+        lines += some if brief else _folded(said, width, 0, 2, style=style)
     return lines
 
 
-def news_lines(news: Sequence[NewsItem], width: int) -> Iterator[BoardLine]:
+def news_lines(news: Sequence[NewsItem], width: int) -> Iterator[Text]:
     """What happened last, newest first."""
     from rich.text import Text
 
@@ -125,10 +139,10 @@ def news_lines(news: Sequence[NewsItem], width: int) -> Iterator[BoardLine]:
         text.append(f" {item.name}", style="bold")
         text.append(f" {item.text}")
         text.truncate(width, overflow="ellipsis")
-        yield BoardLine(text)
+        yield text
 
 
-def opened_lines(opened: OpenedResource, width: int, now: int) -> Iterator[BoardLine]:
+def opened_lines(opened: OpenedResource, width: int, now: int) -> Iterator[Text]:
     """One resource: how it stands, its notes, and what happened to it."""
     yield plain_line(opened.name, width, style="bold")
     for row in opened.rows:
@@ -159,18 +173,18 @@ def opened_lines(opened: OpenedResource, width: int, now: int) -> Iterator[Board
                 yield from _folded(said, width, 2, 4)
 
 
-def plain_line(said: str, width: int, *, style: str = "") -> BoardLine:
+def plain_line(said: str, width: int, *, style: str = "") -> Text:
     """A line in one style, cut where it is too long."""
     from rich.text import Text
 
     text = Text(said, style=style)
     text.truncate(width, overflow="ellipsis")
-    return BoardLine(text)
+    return text
 
 
-def said_in(lines: Iterable[BoardLine], encoding: str) -> list[Text]:
+def said_in(lines: Iterable[Text], encoding: str) -> list[Text]:
     """The lines' texts, with signs that a terminal of this encoding can show."""
-    texts = [line.text for line in lines]
+    texts = [*lines]
     if encoding.lower().replace("-", "") in ("utf8", "utf16"):
         return texts
     for text in texts:
@@ -182,44 +196,56 @@ def said_in(lines: Iterable[BoardLine], encoding: str) -> list[Text]:
 # --- how --------------------------------------------------------------------------------------
 
 
-def _row_lines(row: BoardRow, columns: Columns, now: int, *, marked: bool) -> Iterator[BoardLine]:
+def _shares(wanted: Mapping[str, int], room: int) -> dict[str, int]:
+    """How wide each is: none less than it wants, while another has more than it."""
+    shares = {}
+    for at, name in enumerate(sorted(wanted, key=wanted.__getitem__)):
+        shares[name] = min(wanted[name], room // (len(wanted) - at))
+        room -= shares[name]
+    return shares
+
+
+def _section_lines(section: Section, rows: int, width: int) -> Iterator[Text]:
+    yield plain_line("", width)
+    head = f"{section.value.upper()} {rows}"
+    yield plain_line(head, width, style=f"bold {STYLES[section]}")
+
+
+def _row_lines(row: BoardRow, columns: Columns, now: int, *, marked: bool) -> Iterator[Text]:
     from rich.cells import cell_len
     from rich.text import Text
 
-    text = Text("› " if marked else "  ")
+    text, below = Text("› " if marked else "  "), list[str]()
+
     text.append_text(_fitted(row.name, columns.name, style=f"bold {STYLES[row.section]}"))
-    rest = words.details(row, now)
+    why = " · ".join(words.details(row, now))
     if row.section is Section.FREE:
-        said = " · ".join(x for x in (row.title, *rest) if x)
+        said = " · ".join(x for x in (row.title, why) if x)
         text.append_text(_fitted(said, columns.width - 2 - columns.name))
-        rest = []
     else:
         text.append_text(_fitted(row.title, columns.title))
         text.append_text(_fitted(_who(row), columns.holder, style="green" if row.mine else ""))
-        where, said = words.where_words(row), words.time_words(row, now)
-        text.append_text(_fitted(where, columns.where, style="dim"))
-        if columns.why:
-            text.append_text(_fitted(" · ".join(rest), columns.why))
-            rest = rest if cell_len(" · ".join(rest)) >= columns.why else []
+        where = words.where_words(row)
+        for said, width, style in ((where, columns.where, "dim"), (why, columns.why, "")):
+            fits = cell_len(said) < width
+            text.append_text(_fitted(said if fits else "", width, style=style))
+            below = below if fits else [said, *below]
+        if not columns.title:
+            below = [plain_line(row.title, columns.width - 6).plain, *below]
         text.append(" " * columns.gap)
         if columns.bar:
             text.append(f"{_bar(row, now, columns.bar)} ", style=STYLES[row.section])
-        text.append(said.rjust(TIME))
-        rest = [*([] if columns.title else [row.title]), *rest]
-        rest += [] if columns.where else [where]
+        text.append(words.time_words(row, now).rjust(TIME))
     if marked:
         text.stylize("reverse")
     text.truncate(columns.width)
-    yield BoardLine(text, row)
-    below = " · ".join(part for part in rest if part)
-    if below:
-        lines = _folded(below, columns.width, 4, 4, style="dim")
-        if len(lines) > MOST_LINES:
-            last = lines[MOST_LINES - 1].text
-            last.truncate(columns.width - 1)
-            last.append("…")
-        for line in lines[:MOST_LINES]:
-            yield BoardLine(line.text, row)
+    yield text
+    more = " · ".join(x for x in below if x)
+    lines = _folded(more, columns.width, 4, 4, style="dim") if more else []
+    if len(lines) > MOST_LINES:
+        lines[MOST_LINES - 1].truncate(columns.width - 1)
+        lines[MOST_LINES - 1].append("…")
+    yield from lines[:MOST_LINES]
 
 
 def _who(row: BoardRow) -> str:
@@ -246,14 +272,14 @@ def _fitted(said: str, width: int, *, style: str = "") -> Text:
     return Text()
 
 
-def _folded(said: str, width: int, first: int, rest: int, *, style: str = "") -> list[BoardLine]:
+def _folded(said: str, width: int, first: int, rest: int, *, style: str = "") -> list[Text]:
     """A text on as many lines as it needs, indented by ``first``, and by ``rest`` below that."""
     from rich.console import Console
     from rich.text import Text
 
     console = Console(width=width, color_system=None)
-    found: list[BoardLine] = []
+    found: list[Text] = []
     for part in Text(said, style=style).wrap(console, max(8, width - max(first, rest))):
         part.rstrip()
-        found.append(BoardLine(Text(" " * (rest if found else first)).append_text(part)))
+        found.append(Text(" " * (rest if found else first)).append_text(part))
     return found

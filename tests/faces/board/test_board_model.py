@@ -12,15 +12,19 @@ from rich.cells import cell_len
 from support.tasks import task
 
 from gitlease.core.edge import Progress
+from gitlease.core.frozen import replace
 from gitlease.core.lease import Actor
 from gitlease.core.moves.operations import TakeTicket
 from gitlease.core.resources.resource import parse_resource
+from gitlease.engine.ports import TaskProblem
 from gitlease.engine.transaction import fresh_id
+from gitlease.faces.board import text as board_text
 from gitlease.faces.board import words
 from gitlease.faces.board.exporting import exported
+from gitlease.faces.board.live import BoardScreen
 from gitlease.faces.board.model import make_board, matching, open_resource
 from gitlease.faces.board.page import PageView, page, policy
-from gitlease.faces.board.shapes import BoardView, Section
+from gitlease.faces.board.shapes import BoardRow, BoardView, Section
 from gitlease.faces.board.text import (
     board_lines,
     head_lines,
@@ -169,11 +173,11 @@ def test_what_is_opened_has_notes_and_history_and_tells_nobody_their_news() -> N
     board = make_board(ledger, look)
     opened = open_resource(ledger, look, board, parse_resource("F001"))
     assert [x.kind for x in opened.events] == ["noted", "claimed"]
-    said = [x.text.plain for x in opened_lines(opened, 60, board.now)]
+    said = [x.plain for x in opened_lines(opened, 60, board.now)]
     assert max(map(cell_len, said)) <= 60
     assert "half done" in "\n".join(said)
     nothing = open_resource(ledger, look, board, parse_resource("X1"))
-    assert "nobody holds it" in "\n".join(x.text.plain for x in opened_lines(nothing, 60, 0))
+    assert "nobody holds it" in "\n".join(x.plain for x in opened_lines(nothing, 60, 0))
 
 
 @pytest.mark.parametrize("width", [40, 60, 79, 80, 100, 130, 160, 200])
@@ -182,7 +186,7 @@ def test_no_line_is_wider_than_the_terminal_and_all_is_told(width: int) -> None:
     board = board_of(ada)
     lines = [*head_lines(board, width, state="live"), *board_lines(board, width)]
     lines += news_lines(board.news, width)
-    said = [line.text.plain for line in lines]
+    said = [line.plain for line in lines]
     assert max(map(cell_len, said)) <= width
     text = " ".join(" ".join(said).split())
     for told in ("HELD 5", "PARKED 1", "EXPIRED 1", "ABANDONED 1", "FREE 2", "assigned", "left"):
@@ -197,7 +201,7 @@ def test_no_line_is_wider_than_the_terminal_and_all_is_told(width: int) -> None:
 def test_a_terminal_of_few_letters_gets_no_others(encoding: str) -> None:
     ada, _ = busy()
     board = board_of(ada)
-    for text in said_in(board_lines(board, 100, selected=board.rows[0].key), encoding):
+    for text in said_in(board_lines(board, 100), encoding):
         assert text.plain.encode(encoding).decode(encoding) == text.plain
         assert cell_len(text.plain) <= 100
 
@@ -207,7 +211,7 @@ def test_what_others_wrote_is_shown_and_never_obeyed() -> None:
     board = board_of(ada)
     for width in (60, 200):
         for line in (*board_lines(board, width), *head_lines(board, width, state="")):
-            assert line.text.plain.isprintable()
+            assert line.plain.isprintable()
     markdown = exported(board, "md")
     assert "\n## Free: 1\n" in markdown
     assert r"\#\# Free" in markdown
@@ -237,6 +241,93 @@ def test_documents_ask_nobody() -> None:
         assert "@import" not in made
         assert "url(http" not in made
     assert "'unsafe" not in policy(script=True)
+
+
+def test_task_files_that_cannot_be_used_are_told() -> None:
+    ada, _ = make_desks(task("F001"))
+    files = [f"tasks/F{n}.md" for n in range(3)]
+    ada.tasks.problems = tuple(TaskProblem(file, f"{file}:2: <no> YAML") for file in files)
+    board = board_of(ada)
+    said = "tasks/F0.md:2: <no> YAML; and 2 more task files cannot be used: see gitlease queue"
+    assert board.warnings == (said,)
+    assert f"warning: {said}" in " ".join(ada.ok("board", "--once").err.split())
+    assert ada.ok("board", "--json").json["warnings"] == [said]
+    assert said.replace("<", "&lt;").replace(">", "&gt;") in exported(board, "html")
+    assert said.replace("<", "&lt;") in exported(board, "md")
+    head = " ".join(x.plain.strip() for x in head_lines(board, 60, state="live"))
+    assert said in head
+    ada.tasks.problems = ada.tasks.problems[:1]
+    assert board_of(ada).warnings == ("tasks/F0.md:2: <no> YAML",)
+
+
+# --- the screen -------------------------------------------------------------------------------
+
+
+def screen_of(board: BoardView) -> BoardScreen:
+    screen = BoardScreen(lambda _resource: pytest.fail("nothing is opened"))
+    screen.show(board)
+    return screen
+
+
+@pytest.mark.parametrize("height", [3, 5, 8, 9, 10, 12, 25])
+@pytest.mark.parametrize("width", [40, 60, 100])
+def test_the_selected_row_is_in_sight(width: int, height: int) -> None:
+    board = board_of(busy()[0])
+    board = replace(board, trouble="the remote is away " * 9, warnings=("tasks/F1.md: bad " * 9,))
+    screen = screen_of(board)
+    keys = ["g", *"j" * len(board.rows), "G", "k", "page up", "page down", *"k" * len(board.rows)]
+    seen = set()
+    for key in keys:
+        screen.press(key)
+        lines = [x.plain for x in screen.frame(board.now, width, height, state="live")]
+        assert len(lines) == height
+        (marked,) = (x for x in lines if x.startswith("› "))
+        seen.add(marked.split()[1])
+    assert seen == {row.name for row in board.rows}
+
+
+def test_a_small_screen_has_the_news_below_the_last_row() -> None:
+    board = board_of(busy()[0])
+    screen = screen_of(board)
+    screen.press("G")
+    assert "LATELY" in [x.plain for x in screen.frame(board.now, 60, 12, state="live")]
+
+
+def test_only_rows_in_sight_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    ada, _ = make_desks(*(task(f"F{n:03}", title=f"Task {n}") for n in range(500)))
+    board, drawn, draw = board_of(ada), list[str](), board_text._row_lines
+
+    def counted(row: BoardRow, *rest: Any, **more: Any) -> Any:
+        drawn.append(row.name)
+        return draw(row, *rest, **more)
+
+    monkeypatch.setattr(board_text, "_row_lines", counted)
+    screen = screen_of(board)
+    for key in ("g", "G", "page up", "/", "t", "enter"):
+        screen.press(key)
+        drawn.clear()
+        screen.frame(board.now, 100, 40, state="live")
+        assert len(drawn) < 120
+
+
+@pytest.mark.parametrize("width", [60, 100, 200])
+def test_one_long_text_leaves_room_for_others(width: int) -> None:
+    ada, bob = make_desks(task("F001", title="Rate limits"), task("F002", title="long " * 50))
+    bob.ok("claim", "F001", "--session", "build-7", "--reason", "urgent")
+    bob.ok("claim", "F002", "--reason", "why not")
+    lines = [x.plain for x in board_lines(board_of(ada), width)]
+    rows = [x for x in lines if x.startswith("  F")]
+    assert all("bob@example.com" in x and x.endswith("15m 00s left") for x in rows)
+    assert [line.count("long ") > 2 for line in rows] == [False, True]
+    text = " ".join(" ".join(lines).split())
+    for told in ("Rate limits", '"urgent"', '"why not"', "session build-7 on desktop"):
+        assert told in text
+    if width == 200:
+        assert len(lines) == len(rows) + 2
+        assert all('"' in x and "on desktop" in x for x in rows)
+
+
+# --- times ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

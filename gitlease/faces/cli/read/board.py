@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gitlease.core.errors import Unavailable, UsageError
+from gitlease.core.frozen import replace
 from gitlease.faces import wire
 from gitlease.faces.cli import output
 from gitlease.faces.cli.output import Row
@@ -117,14 +118,16 @@ def _print(call: Call, form: str | None, *, cached: bool) -> None:
         else:
             output.table((), [Row((), _fields(row)) for row in board.rows])
 
-    call.answer(wire.board(board), warnings=look.warnings, show=show)
+    warnings = (*look.warnings, *board.warnings)
+    call.answer(wire.board(board), warnings=warnings, show=show)
 
 
 def _show(board: BoardView, state: str) -> None:
     from gitlease.faces.board.text import board_lines, head_lines, news_lines, said_in
 
     width, console = output.columns(), output.console()
-    lines = [*head_lines(board, width, state=state), *board_lines(board, width)]
+    said = replace(board, warnings=())  # they come with the answer
+    lines = [*head_lines(said, width, state=state), *board_lines(board, width)]
     lines += news_lines(board.news, width)
     for text in said_in(lines, console.encoding):
         console.print(text, soft_wrap=True)
