@@ -39,8 +39,8 @@ def _svg(board: BoardView) -> str:
 
 
 def _markdown(board: BoardView) -> str:
-    parts = [f"# {_cell(board.layer)} on {_cell(board.place)}", f"As of {rfc3339(board.now)}."]
-    parts += [f"Warning: {_cell(x)}" for x in board.warnings]
+    parts = [f"# {_literal(board.layer)} on {_literal(board.place)}"]
+    parts += [f"As of {rfc3339(board.now)}.", *(f"Warning: {_literal(x)}" for x in board.warnings)]
     for section in Section:
         rows = board.section(section)
         if rows:
@@ -48,7 +48,7 @@ def _markdown(board: BoardView) -> str:
             parts.append(f"## {section.value.title()}: {len(rows)}\n\n{HEADINGS}\n{lines}")
     if board.news:
         lines = "\n".join(
-            f"- {rfc3339(x.at)} **{_cell(x.what)}** {_cell(x.name)} {_cell(x.text)}"
+            f"- {rfc3339(x.at)} **{x.what}** {_literal(x.name)} {_literal(x.text)}"
             for x in board.news
         )
         parts.append(f"## Lately\n\n{lines}")
@@ -58,11 +58,17 @@ def _markdown(board: BoardView) -> str:
 def _row(row: BoardRow, now: int) -> str:
     until = rfc3339(row.ends) if row.ends is not None else words.time_words(row, now)
     why = "; ".join(words.details(row, now))
-    said = (row.name, row.title, row.holder, words.where_words(row), why, until)
-    return f"| {' | '.join(map(_cell, said))} |"
+    said = (row.name, row.title, row.holder, words.where_words(row), why)
+    return f"| {' | '.join([*map(_cell, said), until])} |"
 
 
 def _cell(text: str) -> str:
-    """Text that stays text: neither a sign of Markdown nor a tag of HTML."""
-    safe = text.replace("&", "&amp;").replace("<", "&lt;")
-    return re.sub(r"([\\`*_\[\]|~#])", r"\\\1", safe)
+    # In a cell a backslash keeps a bar from ending it; the two together cannot be said there.
+    return _literal(text).replace("\\|", "\\ |").replace("|", "\\|")
+
+
+def _literal(text: str) -> str:
+    """Text of others as code: no sign of Markdown, no address and no mention counts in it."""
+    ticks = "`" * (max(map(len, re.findall("`+", text)), default=0) + 1)
+    edge = " " if text.startswith("`") or text.endswith("`") else ""
+    return f"{ticks}{edge}{text}{edge}{ticks}" if text else ""

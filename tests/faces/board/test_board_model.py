@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 from faces.fake import NOON, Desk, make_desks
+from markdown_it import MarkdownIt
 from rich.cells import cell_len
 from support.tasks import task
 
@@ -212,11 +213,6 @@ def test_what_others_wrote_is_shown_and_never_obeyed() -> None:
     for width in (60, 200):
         for line in (*board_lines(board, width), *head_lines(board, width, state="")):
             assert line.plain.isprintable()
-    markdown = exported(board, "md")
-    assert "\n## Free: 1\n" in markdown
-    assert r"\#\# Free" in markdown
-    assert markdown.count("## Free") == 1
-    assert "<script" not in markdown
     for made in (
         exported(board, "html"),
         page(board, PageView(find='"><i>'), None, base="/board"),
@@ -243,6 +239,34 @@ def test_documents_ask_nobody() -> None:
     assert "'unsafe" not in policy(script=True)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        HOSTILE,
+        "see https://evil.example/x?a=1 or www.evil.example or kim@evil.example, says @kim in #12",
+        "[x](https://evil.example) ![y](https://evil.example/z.png) **bold** _so_ <b>html</b> &lt;",
+        "`tick` ``two`` | a bar \\| and `",
+        "\\",
+    ],
+)
+def test_in_markdown_all_that_others_wrote_is_code(text: str) -> None:
+    ada, bob = make_desks(task("F001", title=text))
+    bob.ok("claim", "F001", "--reason", words.plain(text))
+    markdown = exported(board_of(ada), "md")
+    reader = MarkdownIt("commonmark").enable("table")
+    tokens = reader.parse(markdown)
+    kinds = [x.type for token in tokens for x in [token, *(token.children or ())]]
+    assert not {"link_open", "image", "html_inline", "html_block", "em_open"} & {*kinds}
+    assert kinds.count("heading_open") == 3
+    assert kinds.count("td_open") == 6
+    code = [x.content for token in tokens for x in token.children or () if x.type == "code_inline"]
+    plain, quoted = words.plain(text).replace("\\|", "\\ |"), f'"{words.plain(text)}"'
+    assert plain in code
+    assert quoted.replace("\\|", "\\ |") in code
+    rest = [x.content for token in tokens for x in token.children or () if x.type == "text"]
+    assert "evil" not in " ".join(rest)
+
+
 def test_task_files_that_cannot_be_used_are_told() -> None:
     ada, _ = make_desks(task("F001"))
     files = [f"tasks/F{n}.md" for n in range(3)]
@@ -253,7 +277,7 @@ def test_task_files_that_cannot_be_used_are_told() -> None:
     assert f"warning: {said}" in " ".join(ada.ok("board", "--once").err.split())
     assert ada.ok("board", "--json").json["warnings"] == [said]
     assert said.replace("<", "&lt;").replace(">", "&gt;") in exported(board, "html")
-    assert said.replace("<", "&lt;") in exported(board, "md")
+    assert f"`{said}`" in exported(board, "md")
     head = " ".join(x.plain.strip() for x in head_lines(board, 60, state="live"))
     assert said in head
     ada.tasks.problems = ada.tasks.problems[:1]
