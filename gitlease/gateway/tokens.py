@@ -117,6 +117,11 @@ class Tokens:
                     del kept[digest]
             return _put_new(kept, email, None, frozenset({LINK}), LINK_LASTS, now)[1]
 
+    def withdraw(self, secret: str) -> None:
+        """Forget a link that nobody is to follow; nothing where it is unknown."""
+        with self._changing() as kept:
+            kept.pop(_hash(secret), None)
+
     def redeem(self, secret: str, now: int) -> str | None:
         """The secret that a link gives, which shows the board for ``COOKIE_LASTS`` seconds.
 

@@ -260,6 +260,8 @@ def test_what_serves_no_board_of_this_clone_is_said(served: Served, clone: Path,
     code, out, err = web(Desk(clone), "--port", port, "--repo", "web")
     assert (code, out) == (7, "")
     assert "--repo NAME" in err
+    for folder in (clone, kim.clone):
+        assert not [x for x in open_tokens(str(folder)).listed() if "link" in x.scopes]
 
 
 def test_of_several_clones_each_has_a_board_of_its_own(

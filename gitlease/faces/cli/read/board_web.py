@@ -27,8 +27,14 @@ def open_page(call: Call, host: str, port: int, repo: str | None) -> None:
     path = f"/repos/{repo}/board" if repo else "/board"
     shown = f"[{host}]" if ":" in host else host
     holder, now = call.actor.holder, time.time_ns() // 1_000_000
-    link = f"{path}?link={open_tokens(call.directory).link(holder, now)}"
-    _check(call, host, port, link, where=f"http://{shown}:{port}{path}")
+    tokens = open_tokens(call.directory)
+    secret = tokens.link(holder, now)
+    link = f"{path}?link={secret}"
+    try:
+        _check(call, host, port, link, where=f"http://{shown}:{port}{path}")
+    except BaseException:
+        tokens.withdraw(secret)
+        raise
     address = f"http://{shown}:{port}{link}"
     opened = output.has_display() and webbrowser.open(address)
     call.answer(
