@@ -51,19 +51,25 @@
     state.textContent = told.trouble;
     tick();
   };
-  let stream = null;
+  let stream = null, over = false;
+  const again = async () => {
+    const { status } = await fetch(location.pathname, { method: "HEAD" }).catch(() => ({}));
+    over = status === 401 || status === 403;
+    if (!over) setTimeout(connect, 3000);
+    state.textContent = over
+      ? "Not live: this page may not ask any more. Where the gateway runs, gitlease board --web opens another."
+      : "Not live: load the page again if this stays.";
+  };
   const connect = () => {
     stream?.close();
     stream = null;
     // Browsers have few connections to a host: a tab that nobody sees takes none.
-    if (document.hidden) return;
+    if (document.hidden || over) return;
     stream = new EventSource(board.dataset.stream);
     stream.addEventListener("board", (event) => show(JSON.parse(event.data)));
     stream.onerror = () => {
       state.textContent = "Not live: the gateway does not answer. Trying again…";
-      if (stream?.readyState !== EventSource.CLOSED) return;
-      setTimeout(connect, 3000);
-      state.textContent = "Not live: load the page again if this stays.";
+      if (stream?.readyState === EventSource.CLOSED) again();
     };
   };
   tick();
