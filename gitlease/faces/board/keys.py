@@ -29,7 +29,8 @@ KEYS = {
     "\x08": "backspace",
 }
 ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
-SCREEN, BACK = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"  # one of its own without a cursor
+# A screen of its own, without a cursor; lines end at its edge, however wide a sign is shown.
+SCREEN, BACK = "\x1b[?1049h\x1b[?25l\x1b[?7l", "\x1b[?7h\x1b[?25h\x1b[?1049l"
 HEARD = (*ENDS, signal.SIGTSTP, signal.SIGCONT, signal.SIGWINCH)
 
 

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 FRESH = 5_000  # milliseconds after which task files are read again
 TICK = 1.0  # seconds between two pictures
+CLEAR = "\x1b[2K"  # a line of what was there
+HOME = f"\x1b[H{CLEAR}"
 
 
 class RemoteWatch:
@@ -143,7 +145,6 @@ class LiveBoard:
 
     def _picture(self, watch: RemoteWatch | None) -> str:
         from rich.console import Group
-        from rich.control import Control
         from rich.screen import Screen
 
         state = "from what this clone knows"
@@ -155,9 +156,8 @@ class LiveBoard:
         now = self._ledger.clock.now().wall_ms
         lines = self._screen.frame(now, width, height, state=state)
         with self._console.capture() as picture:
-            self._console.control(Control.home())
             self._console.print(Screen(Group(*said_in(lines, self._console.encoding))), end="")
-        return picture.get()
+        return HOME + picture.get().replace("\n", f"\n{CLEAR}")
 
     def _open(self, resource: Resource) -> OpenedResource:
         look, board = self._look, self._screen.board

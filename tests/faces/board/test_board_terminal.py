@@ -133,7 +133,7 @@ def test_however_it_ends_the_terminal_is_as_it_was(
             terminal.process.send_signal(how)
         assert terminal.ended() == code
         assert terminal.modes() != played_with
-        assert terminal.written.endswith(b"\x1b[?25h\x1b[?1049l")
+        assert terminal.written.endswith(b"\x1b[?7h\x1b[?25h\x1b[?1049l")
 
 
 @pytest.mark.parametrize("leads", [True, False], ids=["by a signal", "by an error"])
@@ -151,7 +151,7 @@ def test_a_signal_ends_it_though_nobody_reads(clone: Path) -> None:
         assert terminal.process.wait(LONG) == -signal.SIGTERM
         assert terminal.modes()[3] & termios.ECHO
         terminal.ended()
-        assert terminal.written.endswith(b"\x1b[?25h\x1b[?1049l")
+        assert terminal.written.endswith(b"\x1b[?7h\x1b[?25h\x1b[?1049l")
 
 
 def test_output_that_was_stopped_keeps_nobody_from_ending_it(clone: Path) -> None:
