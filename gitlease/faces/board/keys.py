@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import contextlib
+import errno
 import os
 import re
 import select
@@ -87,18 +88,16 @@ class KeyTerminal:
 
         In the background this stops the process, as it does every program.
         """
-        try:
-            self._modes = self._modes or termios.tcgetattr(self._handle)
-            modes = [*self._modes]
-            modes[0] &= ~termios.IXON
-            modes[3] &= ~(termios.ECHO | termios.ICANON)
-            modes[6] = [*modes[6]]
-            modes[6][termios.VMIN], modes[6][termios.VTIME] = 1, 0
-            termios.tcsetattr(self._handle, termios.TCSANOW, modes)
-        except termios.error:
-            self.ended = self.ended or signal.SIGHUP
-        self._taken = True
-        self.draw(SCREEN)
+        self._taken = False
+        while self.ended is None and not self._taken:
+            try:
+                usual = self._modes or termios.tcgetattr(self._handle)
+                termios.tcsetattr(self._handle, termios.TCSANOW, _typed_modes(usual))
+                self._modes, self._taken = usual, True
+            except termios.error as error:
+                if error.args[0] != errno.EINTR:  # it is gone; else it was stopped meanwhile
+                    self.ended = signal.SIGHUP
+        self.draw(SCREEN if self._taken else "")
 
     def give_back(self) -> None:
         """Have it be as it was before; in the background it has been set by a shell since."""
@@ -164,3 +163,12 @@ class KeyTerminal:
             self.stopped = True
         elif number == signal.SIGCONT:
             self.continued = True
+
+
+def _typed_modes(usual: list[Any]) -> list[Any]:
+    modes = [*usual]
+    modes[0] &= ~termios.IXON
+    modes[3] &= ~(termios.ECHO | termios.ICANON)
+    modes[6] = [*modes[6]]
+    modes[6][termios.VMIN], modes[6][termios.VTIME] = 1, 0
+    return modes

@@ -40,6 +40,16 @@ def looking(
         yield terminal
 
 
+@contextmanager
+def shell(clone: Path) -> Iterator[PlayedTerminal]:
+    bash = shutil.which("bash")
+    assert bash is not None
+    env = clean_env({"PYTHONPATH": ROOT, "TERM": "xterm-256color", "PS1": "prompt> "})
+    with played([bash, "--norc", "-i"], clone, env, columns=100) as terminal:
+        terminal.until(lambda _: b"prompt> " in terminal.written, "the shell")
+        yield terminal
+
+
 def seconds_left(shown: str, name: str) -> int:
     """What a picture says how long a lease still has; it has less than an hour."""
     found = re.search(rf"{name}\b.*?(?:(\d+)m )?(\d+)s left", shown)
@@ -181,10 +191,7 @@ def test_after_a_stop_of_which_it_was_not_told_it_takes_the_terminal_again(clone
 
 
 def test_it_can_be_stopped_and_continued(clone: Path) -> None:
-    bash = shutil.which("bash")
-    assert bash is not None
-    env = clean_env({"PYTHONPATH": ROOT, "TERM": "xterm-256color", "PS1": "prompt> "})
-    with played([bash, "--norc", "-i"], clone, env, columns=100) as terminal:
+    with shell(clone) as terminal:
         terminal.type(f"{' '.join(BOARD)}\n")
         terminal.until(lambda shown: "FREE 2" in shown, "the board")
         played_with = terminal.modes()
@@ -202,6 +209,19 @@ def test_it_can_be_stopped_and_continued(clone: Path) -> None:
         assert children.read_text().split()
         terminal.type("kill %1\n")
         until(lambda: not children.read_text().split(), "its end in the background")
+
+
+def test_begun_in_the_background_it_waits_for_the_foreground(clone: Path) -> None:
+    with shell(clone) as terminal:
+        usual = terminal.modes()
+        terminal.type(f"set -b; {' '.join(BOARD)} &\n")
+        terminal.until(lambda _: b"Stopped" in terminal.written, "the stop")
+        assert b"\x1b[?1049h" not in terminal.written
+        terminal.type("fg\n")
+        terminal.until(lambda shown: "FREE 2" in shown, "the board")
+        terminal.type("q")
+        terminal.until(lambda _: b"\x1b[?1049l" in terminal.written, "its end")
+        until(lambda: terminal.modes() == usual, "the shell is as it was")
 
 
 def test_a_remote_that_is_away_is_said_and_waited_for(clone: Path, path_remote: Remote) -> None:
