@@ -26,7 +26,7 @@ BAR = 8
 # Columns below which a part is better read in a line of its own.
 LEAST = {"name": 12, "holder": 24, "title": 16, "where": 20, "why": 24}
 MOST_LINES = 3  # of what else there is to say of a row
-PLAINER = str.maketrans({"━": "=", "─": "-", "›": ">", "·": "|", "…": "~", "▏": "|"})
+PLAINER = str.maketrans("━─›·…▏↑↓", "=->|~|^v")
 
 
 @dataclass(frozen=True, slots=True)

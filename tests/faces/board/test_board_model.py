@@ -205,6 +205,10 @@ def test_a_terminal_of_few_letters_gets_no_others(encoding: str) -> None:
     for text in said_in(board_lines(board, 100), encoding):
         assert text.plain.encode(encoding).decode(encoding) == text.plain
         assert cell_len(text.plain) <= 100
+    foot = screen_of(board).frame(board.now, 100, 30, state="live")[-1:]
+    assert [x.plain for x in said_in(foot, encoding)] == [
+        "^v move | enter open | / filter | q quit"
+    ]
 
 
 def test_what_others_wrote_is_shown_and_never_obeyed() -> None:
