@@ -94,6 +94,7 @@ def test_uninstall_takes_the_servers_out_as_well(desk: Desk) -> None:
         (("install", "vim"), "'vim' is not one of"),
         (("--user",), "--user goes with install, uninstall and status"),
         (("--layer", "x"), "--layer does not go with mcp"),
+        (("--json",), "--json goes with install, uninstall and status"),
     ],
 )
 def test_what_is_typed_wrongly_starts_nothing(
@@ -102,3 +103,12 @@ def test_what_is_typed_wrongly_starts_nothing(
     done = desk.ask("mcp", *words)
     assert done.returncode == 2
     assert said in done.stderr
+
+
+@pytest.mark.parametrize("given", [("--session", "x"), ("--no-session",)])
+def test_a_fixed_session_is_refused(desk: Desk, given: tuple[str, ...]) -> None:
+    for words in ((), ("install", "claude")):
+        done = desk.ask(*given, "mcp", *words)
+        assert done.returncode == 2
+        assert f"{given[0]} does not go with mcp" in done.stderr
+        assert "set GITLEASE_SESSION where the agent is started" in done.stderr

@@ -64,6 +64,12 @@ def mcp_verb(call: Call, *, action: str | None, host: str | None, user: bool) ->
     elsewhere = {"--layer": call.layer, "--local": call.local, "--remote": call.remote}
     if odd := [word for word, given in elsewhere.items() if given]:
         raise UsageError(f"{odd[0]} does not go with mcp: the clone's settings name the ledger")
+    if call.session or call.no_session:
+        given = "--session" if call.session else "--no-session"
+        raise UsageError(
+            f"{given} does not go with mcp: the session is that of the agent that calls",
+            hints=("to speak as another one, set GITLEASE_SESSION where the agent is started",),
+        )
     if action is not None:
         if host is None:
             raise UsageError(f"{action} needs one of {', '.join(HOSTS)}")
@@ -71,6 +77,8 @@ def mcp_verb(call: Call, *, action: str | None, host: str | None, user: bool) ->
         return None
     if user:
         raise UsageError("--user goes with install, uninstall and status")
+    if call.json:
+        raise UsageError("--json goes with install, uninstall and status: the protocol has its own")
     _check_package()
     if sys.stdin.isatty():
         output.hint(["an agent starts this, and speaks to it: Ctrl-C ends it"])
