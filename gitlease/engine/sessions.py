@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 
@@ -130,15 +130,24 @@ def end_session(
     return in_every(layers, status, lambda x: _end_all(x, end, whose, nothing, known, commit))
 
 
-def run_out(session: LedgerSession, lease_ids: Collection[str]) -> Answer:
-    """Have some of the caller's leases run out, by what is known of them here.
+def run_out(session: LedgerSession, left: Mapping[str, LeaseView]) -> Answer:
+    """Have some of the caller's leases run out; ``left`` has them by id, as the caller left them.
 
-    Tasks stay assigned, what is none is released; what is parked stays.
+    Tasks stay assigned, what is none is released. What is parked or was bound to another session
+    stays, and so does what belongs to no session and was renewed since: the remote is asked.
     """
 
-    def meant(look: Look) -> list[Lease]:
-        return [x for x in look.leases if x.lease_id in lease_ids and not x.parked]
+    def is_as_left(lease: Lease) -> bool:
+        was = left.get(lease.lease_id)
+        if was is None or lease.parked or lease.session != was.session:
+            return False
+        return was.session is not None or lease.renewals == was.renewals
 
+    def meant(look: Look) -> list[Lease]:
+        return [x for x in look.leases if is_as_left(x)]
+
+    if any(was.session is None for was in left.values()):
+        session.look()
     end = RunOut(id="", actor=session.actor, grants=())
     nothing = Answer(status=RUN_OUT, changed=False)
     return _end_all(session, end, meant, nothing, True, None)

@@ -22,6 +22,7 @@ from gitlease.engine.waiting.watching import Watcher
 from gitlease.wiring.words import check_claim, path_here, resource_here
 
 if TYPE_CHECKING:
+    from gitlease.core.view import LeaseView
     from gitlease.gateway.following import Follower
     from gitlease.gateway.gateway import Gateway
     from gitlease.wiring.workspace import Workspace
@@ -49,15 +50,14 @@ class ToolCaller(Protocol):
     def plan(self, words: Sequence[str], paths: Sequence[str], options: ClaimOptions) -> ClaimPlan:
         """What words and paths to cover mean in a claim. UsageError for what may not be claimed."""
 
-    def renew(
-        self, resources: Sequence[Resource], *, scope: str | None, ttl: int | None
-    ) -> Answer: ...
+    def renew(self, resources: Sequence[Resource], *, scope: str | None, ttl: int | None) -> Answer:
+        """Renew these leases; without resources all that the caller's session holds."""
 
     def explained(self, lost: LeaseLost) -> LeaseLost:
         """The same refusal, with why it was lost where that is known."""
 
     def granted(self, answer: Answer) -> None:
-        """Take note of what was claimed."""
+        """Take note of what was claimed, or renewed."""
 
     def follow(self, tell: Callable[[], None]) -> None:
         """Tell when it has begun, and with every change of leases from then on.
@@ -95,10 +95,10 @@ def thread_of(meta: Mapping[str, Any]) -> str:
 class CloneCaller:
     """Whoever has a clone: paths are those of its work tree, and claims are written to its tasks.
 
-    ``grants`` gets the ids of the leases that are new.
+    ``grants`` gets the leases that are new, by their ids, as they were left.
     """
 
-    def __init__(self, workspace: Workspace, grants: set[str]) -> None:
+    def __init__(self, workspace: Workspace, grants: dict[str, LeaseView]) -> None:
         self._workspace, self._grants = workspace, grants
         self._before = workspace.ledger.untold()  # a renewal that is refused takes note of them
 
@@ -120,13 +120,17 @@ class CloneCaller:
         return wanted, _covering(options, covered), said
 
     def renew(self, resources: Sequence[Resource], *, scope: str | None, ttl: int | None) -> Answer:
+        if not resources:
+            return hold.renew_all([x.ledger for x in self._workspace.in_use], ttl=ttl)
         return hold.renew(self.ledger, resources, scope=scope, ttl=ttl)
 
     def explained(self, lost: LeaseLost) -> LeaseLost:
         return explained(lost, (*self._before, *self.ledger.untold()))
 
     def granted(self, answer: Answer) -> None:
-        self._grants |= {view.lease_id for view in answer.leases if not view.renewals}
+        for view in answer.leases:
+            if not view.renewals or view.lease_id in self._grants:
+                self._grants[view.lease_id] = view
 
     def follow(self, tell: Callable[[], None]) -> None:
         for _ in Watcher(self.ledger, on_begin=lambda _head: tell()).events():
@@ -152,6 +156,8 @@ class GatewayCaller:
         return tuple(map(self.resource, words)), options, ()
 
     def renew(self, resources: Sequence[Resource], *, scope: str | None, ttl: int | None) -> Answer:
+        if not resources:
+            return hold.renew_all([self.ledger], ttl=ttl)
         return self._gateway.renew(self.ledger, resources, scope=scope, ttl=ttl)
 
     def explained(self, lost: LeaseLost) -> LeaseLost:

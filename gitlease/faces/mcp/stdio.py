@@ -15,6 +15,7 @@ import anyio
 from mcp.server.stdio import stdio_server
 
 from gitlease.core.errors import Unavailable
+from gitlease.core.view import LeaseView
 from gitlease.engine.sessions import run_out
 from gitlease.faces.mcp.callers import CloneCaller, thread_of
 from gitlease.faces.mcp.server import LeaseServer
@@ -36,7 +37,7 @@ class CloneBackend:
 
     def __init__(self, directory: str | None = None, *, opener: Opener = open_for_tools) -> None:
         self._directory, self._opener = directory, opener
-        self._grants: dict[str, set[str]] = {}
+        self._grants: dict[str, dict[str, LeaseView]] = {}
         self._calls, self._idle = 0, threading.Condition()
         self._waits: set[threading.Event] = set()
         self._closing = False
@@ -49,7 +50,7 @@ class CloneBackend:
             thread = thread_of(meta)
             workspace = self._opener(self._directory, thread=thread)
             workspace = workspace.again(clock=waking_clock(workspace, woken))
-            yield CloneCaller(workspace, self._grants.setdefault(thread, set()))
+            yield CloneCaller(workspace, self._grants.setdefault(thread, {}))
 
     @contextlib.contextmanager
     def _counted(self, woken: threading.Event) -> Iterator[None]:
@@ -72,8 +73,9 @@ class CloneBackend:
     def close(self) -> None:
         """Take no more calls, end those that wait, and drop what was claimed here.
 
-        Tasks stay assigned. Where a hook of the agent's does that at the end of its session,
-        nothing is dropped. A failure is logged: leases end by themselves.
+        Tasks stay assigned. What has no session stays where it was renewed elsewhere since. Where
+        a hook of the agent's does that at the end of its session, nothing is dropped. A failure is
+        logged: leases end by themselves.
         """
         with self._idle:
             if self._closing:
@@ -82,13 +84,13 @@ class CloneBackend:
             for woken in self._waits:
                 woken.set()
             self._idle.wait_for(lambda: not self._calls, PATIENCE)
-        for thread, lease_ids in self._grants.items():
-            if not lease_ids:
+        for thread, left in self._grants.items():
+            if not left:
                 continue
             try:
                 workspace = self._opener(self._directory, thread=thread)
                 if not is_ended_by_hook(workspace, thread=thread):
-                    run_out(at_the_end(workspace, lease_ids), lease_ids)
+                    run_out(at_the_end(workspace, left), left)
             except Exception as error:  # the others' are to be dropped all the same
                 logging.getLogger("gitlease").warning("leases end by themselves: %s", error)
 

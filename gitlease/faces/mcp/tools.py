@@ -119,8 +119,11 @@ def _claimed(
 
 
 def _renew(caller: ToolCaller, values: Values) -> ToolAnswer:
-    resources = [caller.resource(word) for word in values["resources"]]
-    answer = caller.renew(resources, scope=values.get("scope"), ttl=values.get("ttl"))
+    resources = [caller.resource(word) for word in values.get("resources", ())]
+    scope = values.get("scope")
+    if scope is not None and not resources:
+        raise UsageError("scope needs resources")
+    answer = caller.renew(resources, scope=scope, ttl=values.get("ttl"))
     return _changed(caller, "renewed", answer)
 
 
@@ -139,8 +142,11 @@ def _changed(
     more: wire.Document | None = None,
     said: Sequence[str] = (),
 ) -> ToolAnswer:
+    caller.granted(answer)
     now = now_of(caller)
     lines = [f"{done} {_held(view, now)}" for view in answer.leases]
+    if not lines and not answer.refused:
+        lines = ["you hold nothing here: nothing to renew"]
     return ToolAnswer(
         body=wire.changed(answer) | (more or {}),
         lines=lines,
@@ -299,8 +305,8 @@ TOOLS: Mapping[str, LeaseTool] = {
         ),
         LeaseTool(
             name="renew",
-            about="Keep your leases while you work. If it says lost: stop that work.",
-            fields={"resources": RESOURCES, "scope": SCOPE, "ttl": TTL},
+            about="Keep leases while you work: these, or all of yours. Lost: stop that work.",
+            fields={"resources": _words("", required=False), "scope": SCOPE, "ttl": TTL},
             act=_renew,
             again=True,
         ),

@@ -126,6 +126,16 @@ def test_a_renewal_is_answered_by_the_record_while_it_is_fresh(gate: Served) -> 
         assert gate.pushes() == before
 
 
+def test_a_renewal_that_names_nothing_is_of_this_session_alone(gate: Served) -> None:
+    secret = gate.secret("jo")
+    for name in ("run-1", "run-2"):
+        with over_http(gate.url, secret, "auto", **{"Gitlease-Session": name}) as client:
+            client.document("claim", resources=f"of-{name}")
+            found = client.document("renew", ttl="1h")
+            told = [(x["resource"], x["ttl_seconds"]) for x in found["leases"]]
+            assert told == [(f"of-{name}", 3_600)]
+
+
 def test_a_gateway_without_the_package_says_so(
     clone: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -113,6 +113,7 @@ def test_a_refusal_is_the_document_of_the_command_line(
         ("next", {"ttl": "5m"}, "ttl needs claim"),
         ("wait", {"resources": "a", "timeout": "2m"}, "timeout is 50s at most"),
         ("note", {"resource": "a"}, "note lacks text"),
+        ("renew", {"scope": "login"}, "scope needs resources"),
     ],
 )
 def test_what_is_asked_wrongly_is_refused(
@@ -271,3 +272,15 @@ def test_what_was_lost_of_several_is_told(tools: ToolClient) -> None:
     assert first.startswith("renewed a until")
     assert rest[0].startswith("lost: you do not hold b")
     assert rest[1].startswith("lost: you do not hold c")
+
+
+def test_a_renewal_that_names_nothing_is_of_all(tools: ToolClient, jo: Path) -> None:
+    assert tools.text("renew") == "you hold nothing here: nothing to renew"
+    tools.document("claim", resources=["a", "b"])
+    gitlease.open(jo, layer="other").claim("c")
+    found = tools.document("renew", ttl="1h")
+    assert [(x["resource"], x["ttl_seconds"]) for x in found["leases"]] == [
+        ("a", 3_600),
+        ("b", 3_600),
+        ("c", 3_600),
+    ]
