@@ -24,9 +24,9 @@ LONG = 60.0  # seconds that a test waits for what must come, at most
 MARK = "TEST_OF_RUNS"  # a variable by which everything that a test started is found again
 
 
-def until(true: Callable[[], Any], what: str) -> Any:
+def until(true: Callable[[], Any], what: str, *, limit: float = LONG) -> Any:
     """Wait for something that other processes bring about; what it came to."""
-    end = time.monotonic() + LONG
+    end = time.monotonic() + limit
     while not (found := true()):
         assert time.monotonic() < end, f"waited in vain: {what}"
         time.sleep(0.02)

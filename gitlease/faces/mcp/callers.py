@@ -6,7 +6,7 @@ import contextlib
 import json
 import queue
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -76,6 +76,9 @@ class Backend(Protocol):
 
         Raises Denied where the caller may not do this, and what opening a clone may.
         """
+
+    def sender(self, request: Any) -> Hashable:
+        """Whom requests come from, as far as one can be told from another."""
 
     def waiting(self, request: Any) -> AbstractContextManager[None]:
         """Be among those who wait, while the block lasts. Unavailable where too many do."""

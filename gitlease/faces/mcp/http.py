@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Hashable, Iterator, Mapping
 from typing import Any
 
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
@@ -14,7 +14,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from gitlease.core.errors import Denied, Unavailable
 from gitlease.faces.http.access import Caller, Refused
-from gitlease.faces.http.asking import MOST_BYTES, Door, problem, session_in
+from gitlease.faces.http.asking import MOST_BYTES, SESSION_HEADER, Door, problem, session_in
 from gitlease.faces.mcp.callers import GatewayCaller, thread_of
 from gitlease.faces.mcp.server import LeaseServer
 from gitlease.gateway.following import Follower
@@ -54,6 +54,14 @@ class GatewayBackend:
             yield GatewayCaller(gateway, opened, self._follower, check)
         except Refused as refused:
             raise Denied(str(refused)) from None
+
+    def sender(self, request: Any) -> Hashable:
+        known: Caller = request.scope[CALLER]
+        return (
+            known.token_id,
+            request.headers.get(SESSION_HEADER),
+            request.client and request.client.host,
+        )
 
     @contextlib.contextmanager
     def waiting(self, request: Any) -> Iterator[None]:

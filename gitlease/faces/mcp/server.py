@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -46,6 +47,7 @@ class LeaseServer:
         self._backend = backend
         self._threads = threads or anyio.CapacityLimiter(THREADS)
         self._waits = waits or anyio.CapacityLimiter(WAITS)
+        self._cancellable: dict[Hashable, set[threading.Event]] = {}
         resources = LeaseResources(backend)
         self.mcp: Server[Any] = Server(
             "gitlease",
@@ -56,6 +58,9 @@ class LeaseServer:
             on_list_resources=resources.listed,
             on_read_resource=resources.read,
             on_subscriptions_listen=resources.listen,
+        )
+        self.mcp.add_notification_handler(
+            "notifications/cancelled", types.CancelledNotificationParams, self._cancelled
         )
 
     async def _list_tools(
@@ -75,10 +80,32 @@ class LeaseServer:
         if tool.name != "wait":
             return await self._called(tool, arguments, asked, woken, self._threads)
         try:
-            with self._backend.waiting(asked.request):
+            with self._backend.waiting(asked.request), self._cancels(woken, asked):
                 return await self._called(tool, arguments, asked, woken, self._waits)
         except Unavailable as busy:
             return refused(tool.name, busy, datetime.now(UTC), {})
+
+    @contextlib.contextmanager
+    def _cancels(self, woken: threading.Event, asked: Asked) -> Iterator[None]:
+        """Have a wait end by a word that comes in a request of its own, which the SDK cannot tell.
+
+        Where two have one number, nobody knows whose is meant, and neither ends.
+        """
+        key = self._backend.sender(asked.request), str(asked.request_id)
+        alike = self._cancellable.setdefault(key, set())
+        alike.add(woken)
+        try:
+            yield
+        finally:
+            alike.discard(woken)
+            if not alike:
+                self._cancellable.pop(key, None)
+
+    async def _cancelled(self, asked: Asked, params: types.CancelledNotificationParams) -> None:
+        key = self._backend.sender(asked.request), str(params.request_id)
+        alike = self._cancellable.get(key, set())
+        if len(alike) == 1:
+            next(iter(alike)).set()
 
     async def _called(
         self,
@@ -113,7 +140,7 @@ class LeaseServer:
         except GitleaseError as error:
             return refused(tool.name, error, datetime.now(UTC), values)
         except InterruptedError:
-            ended = Unavailable("this server is being stopped: the wait was ended")
+            ended = Unavailable("the wait was cancelled, or this server is being stopped")
             return refused(tool.name, ended, datetime.now(UTC), values)
         except Exception:
             logging.getLogger("gitlease").exception("%s", tool.name)

@@ -67,6 +67,9 @@ class CloneBackend:
                 self._waits.discard(woken)
                 self._idle.notify_all()
 
+    def sender(self, _request: Any) -> None:
+        return None
+
     def waiting(self, _request: Any) -> contextlib.AbstractContextManager[None]:
         return contextlib.nullcontext()
 

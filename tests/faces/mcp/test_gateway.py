@@ -7,6 +7,7 @@ import importlib.util
 import json
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,14 @@ import pytest
 from support.gateway import Served, serving
 from support.remotes import Remote
 from support.repos import git
-from support.running import LONG
-from support.tools import ERAS, Era, over_http
+from support.running import LONG, until
+from support.tools import ERAS, Era, ToolClient, over_http
 
 from gitlease.faces.http.asking import WAITS_OF_TOKEN
+from gitlease.faces.mcp.tools import LONGEST_WAIT
 from gitlease.wiring.gateway.tokens import open_tokens
 
+SOON = LONGEST_WAIT / 3  # seconds: long before a wait ends by itself
 THREAD = {"x-codex-turn-metadata": json.dumps({"thread_id": "aaaaaaaa-1"})}
 
 
@@ -84,24 +87,52 @@ def test_the_session_is_that_of_the_header_or_of_the_thread(gate: Served, era: E
     assert [x["resource"] for x in leases] == ["F001", "F002"], "a client that goes drops nothing"
 
 
-def test_a_token_that_is_revoked_ends_a_wait(gate: Served, clone: Path) -> None:
-    gate.ask("kim", "PUT", "/v1/leases/F001", json={})
+def begin_wait(client: ToolClient) -> Future[Any]:
+    """A wait for F001 that is under way."""
     told = threading.Event()
 
     async def progress(progress: float, total: float | None, message: str | None) -> None:
         told.set()
 
+    async def wait() -> Any:
+        words = {"resources": "F001"}
+        return await client.client.call_tool("wait", words, progress_callback=progress)
+
+    asked = client.portal.start_task_soon(wait)
+    assert told.wait(LONG)
+    return asked
+
+
+def test_a_token_that_is_revoked_ends_a_wait(gate: Served, clone: Path) -> None:
+    gate.ask("kim", "PUT", "/v1/leases/F001", json={})
     with over_http(gate.url, gate.secret("jo")) as client:
-
-        async def wait() -> Any:
-            words = {"resources": "F001"}
-            return await client.client.call_tool("wait", words, progress_callback=progress)
-
-        asked = client.portal.start_task_soon(wait)
-        assert told.wait(LONG)
+        asked = begin_wait(client)
         open_tokens(str(clone)).revoke("jo")
         found = asked.result(LONG)
     assert found.structured_content["error"]["code"] == "denied"
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_a_wait_that_is_cancelled_ends_at_once(gate: Served, era: Era) -> None:
+    gate.ask("kim", "PUT", "/v1/leases/F001", json={})
+    waits = gate.app.door.waits
+    with over_http(gate.url, gate.secret("jo"), era) as client:
+        asked = begin_wait(client)
+        until(lambda: waits.borrowed_tokens == 1, "it waits")
+        asked.cancel()
+        until(lambda: not waits.borrowed_tokens, "it ends", limit=SOON)
+
+
+def test_a_wait_that_another_client_cancels_goes_on(gate: Served) -> None:
+    gate.ask("kim", "PUT", "/v1/leases/F001", json={})
+    alike, other = gate.secret("jo"), gate.secret("lee")
+    with contextlib.ExitStack() as stack:
+        opened = [stack.enter_context(over_http(gate.url, x, "legacy")) for x in (alike, other)]
+        cancelled, asked = map(begin_wait, opened)  # both have one number
+        cancelled.cancel()
+        until(lambda: gate.app.door.waits.borrowed_tokens == 1, "one ends", limit=SOON)
+        gate.ask("kim", "DELETE", "/v1/leases/F001")
+        assert asked.result(LONG).structured_content["ok"]
 
 
 def test_too_many_who_wait_are_told_to_ask_again(gate: Served) -> None:
