@@ -114,7 +114,8 @@ class GatewayApp:
         self.door = Door(gateway, access)
         self._access, self._closing = access, asyncio.Event()
         self._board = BoardPages(gateway, follower, access, tokens.redeem, self._closing)
-        self._tools = _tools(self.door, follower)
+        self._streams = events.OpenStreams()
+        self._tools = _tools(self.door, follower, self._streams)
 
     def routes(self) -> list[BaseRoute]:
         found: list[BaseRoute] = [
@@ -125,7 +126,9 @@ class GatewayApp:
             )
             for shown, verb, scope in ENDPOINTS
         ]
-        stream: Callable[..., object] = events.stream(self.follower, self._access, self._closing)
+        stream: Callable[..., object] = events.stream(
+            self.follower, self._access, self._streams, self._closing
+        )
         return [
             *found,
             *spor.routes(self.door),
@@ -174,13 +177,13 @@ class GatewayApp:
         return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
 
 
-def _tools(door: Door, follower: Follower) -> ToolsEndpoint | None:
+def _tools(door: Door, follower: Follower, streams: events.OpenStreams) -> ToolsEndpoint | None:
     """The tools for agents, where what they need is installed."""
     if find_spec("mcp") is None:
         return None
     from gitlease.faces.mcp.http import ToolsEndpoint
 
-    return ToolsEndpoint(door, follower)
+    return ToolsEndpoint(door, follower, streams)
 
 
 async def _no_tools(_request: Request) -> Response:

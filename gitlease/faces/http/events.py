@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 
 import anyio
 from starlette.requests import Request
@@ -41,31 +42,44 @@ class EventStream(StreamingResponse):
             self._end()
 
 
-def stream(follower: Follower, access: Access, closing: asyncio.Event) -> Callable[..., object]:
+class OpenStreams:
+    """How many streams of a gateway are open, by the ids of tokens."""
+
+    def __init__(self) -> None:
+        self._open = Counter[str]()
+
+    @contextlib.contextmanager
+    def opened(self, token_id: str) -> Iterator[None]:
+        """Have one more, while the block lasts. Raises Refused where the token has too many."""
+        if self._open[token_id] >= MOST_STREAMS:
+            told = f"{MOST_STREAMS} streams of this token are open: close one of them"
+            raise Refused(429, "too_many_requests", told)
+        self._open[token_id] += 1
+        try:
+            yield
+        finally:
+            self._open[token_id] -= 1
+
+
+def stream(
+    follower: Follower, access: Access, streams: OpenStreams, closing: asyncio.Event
+) -> Callable[..., object]:
     """The endpoint of the stream; it ends when ``closing`` is set."""
-    listening, threads = Counter[str](), anyio.CapacityLimiter(READERS)
+    threads = anyio.CapacityLimiter(READERS)
 
     async def answer(request: Request) -> Response:
         try:
             token = access.caller(request.headers, "read").token_id
             after = _last_seen(request.headers.get("last-event-id"))
-            if listening[token] >= MOST_STREAMS:
-                told = f"{MOST_STREAMS} streams of this token are open: close one of them"
-                raise Refused(429, "too_many_requests", told)
-            listening[token] += 1
-            try:
+            with contextlib.ExitStack() as stack:
+                stack.enter_context(streams.opened(token))
                 events, leave = await _listen(follower, after, threads)
-            except BaseException:
-                listening[token] -= 1
-                raise
+                stack.callback(leave)
+                end = stack.pop_all().close
         except Refused as refused:
             return problem(refused.status, refused.document, refused.headers)
         except GitleaseError as error:
             return failed(error)
-
-        def end() -> None:
-            listening[token] -= 1
-            leave()
 
         def may_listen() -> bool:
             try:

@@ -83,6 +83,9 @@ class Backend(Protocol):
     def waiting(self, request: Any) -> AbstractContextManager[None]:
         """Be among those who wait, while the block lasts. Unavailable where too many do."""
 
+    def listening(self, request: Any) -> AbstractContextManager[None]:
+        """Be among those who listen, while the block lasts. Unavailable where too many do."""
+
 
 def thread_of(meta: Mapping[str, Any]) -> str:
     """The number of the Codex thread that calls, where it says so; else nothing."""

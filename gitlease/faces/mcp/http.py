@@ -15,6 +15,7 @@ from starlette.types import Message, Receive, Scope, Send
 from gitlease.core.errors import Denied, Unavailable
 from gitlease.faces.http.access import Caller, Refused
 from gitlease.faces.http.asking import MOST_BYTES, SESSION_HEADER, Door, problem, session_in
+from gitlease.faces.http.events import OpenStreams
 from gitlease.faces.mcp.callers import GatewayCaller, thread_of
 from gitlease.faces.mcp.server import LeaseServer
 from gitlease.gateway.following import Follower
@@ -28,8 +29,8 @@ OPEN = TransportSecuritySettings(enable_dns_rebinding_protection=False)
 class GatewayBackend:
     """The leases behind a gateway, for whoever its door lets in."""
 
-    def __init__(self, door: Door, follower: Follower) -> None:
-        self._door, self._follower = door, follower
+    def __init__(self, door: Door, follower: Follower, streams: OpenStreams) -> None:
+        self._door, self._follower, self._streams = door, follower, streams
 
     @contextlib.contextmanager
     def caller(
@@ -72,13 +73,23 @@ class GatewayBackend:
         except Refused as refused:
             raise Unavailable(str(refused)) from None
 
+    @contextlib.contextmanager
+    def listening(self, request: Any) -> Iterator[None]:
+        known: Caller = request.scope[CALLER]
+        try:
+            with self._streams.opened(known.token_id):
+                yield
+        except Refused as refused:
+            raise Unavailable(str(refused)) from None
+
 
 class ToolsEndpoint:
     """The endpoint: tokens first, then the protocol, which keeps nothing between two requests."""
 
-    def __init__(self, door: Door, follower: Follower) -> None:
+    def __init__(self, door: Door, follower: Follower, streams: OpenStreams) -> None:
         self._door, self._access = door, door.access
-        server = LeaseServer(GatewayBackend(door, follower), threads=door.threads, waits=door.waits)
+        backend = GatewayBackend(door, follower, streams)
+        server = LeaseServer(backend, threads=door.threads, waits=door.waits)
         self._manager = StreamableHTTPSessionManager(
             server.mcp, stateless=True, security_settings=OPEN, max_request_body_size=MOST_BYTES
         )

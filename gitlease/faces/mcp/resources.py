@@ -15,7 +15,7 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ResourceUpdated
 from mcp.shared.exceptions import MCPError
 
-from gitlease.core.errors import GitleaseError
+from gitlease.core.errors import GitleaseError, Unavailable
 from gitlease.faces import wire
 from gitlease.faces.mcp.callers import Backend
 from gitlease.faces.mcp.tools import TOOLS
@@ -25,7 +25,7 @@ ABOUT: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     BOARD: ("Who holds what, until when.", {}),
     MINE: ("What you hold.", {"mine": True}),
 }
-LISTENERS = 32  # streams of news, each with a thread that follows the ledger
+LISTENERS = 128  # streams of news, each with a thread that follows the ledger
 
 Asked = ServerRequestContext[Any, Any]
 
@@ -81,6 +81,15 @@ class LeaseResources:
         """Tell a client of changes while it listens; the stream ends where none can be seen."""
         if self._listeners.available_tokens < 1:
             raise MCPError(types.INTERNAL_ERROR, f"{LISTENERS} listen here already")
+        try:
+            with self._backend.listening(asked.request):
+                return await self._listen(asked, params)
+        except Unavailable as busy:
+            raise MCPError(types.INTERNAL_ERROR, busy.message) from None
+
+    async def _listen(
+        self, asked: Asked, params: types.SubscriptionsListenRequestParams
+    ) -> types.SubscriptionsListenResult:
         bus, woken = InMemorySubscriptionBus(), threading.Event()
         handler = ListenHandler(bus)
 

@@ -73,6 +73,9 @@ class CloneBackend:
     def waiting(self, _request: Any) -> contextlib.AbstractContextManager[None]:
         return contextlib.nullcontext()
 
+    def listening(self, _request: Any) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()
+
     def close(self) -> None:
         """Take no more calls, end those that wait, and drop what was claimed here.
 

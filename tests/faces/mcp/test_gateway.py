@@ -11,15 +11,19 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
+import anyio
 import httpx
 import pytest
+from mcp.shared.exceptions import MCPError
 from support.gateway import Served, serving
 from support.remotes import Remote
 from support.repos import git
 from support.running import LONG, until
 from support.tools import ERAS, Era, ToolClient, over_http
 
+from gitlease.faces.http import events
 from gitlease.faces.http.asking import WAITS_OF_TOKEN
+from gitlease.faces.mcp.resources import BOARD
 from gitlease.faces.mcp.tools import LONGEST_WAIT
 from gitlease.wiring.gateway.tokens import open_tokens
 
@@ -147,6 +151,37 @@ def test_too_many_who_wait_are_told_to_ask_again(gate: Served) -> None:
         assert client.document("claim", resources="F002")["ok"], "a claim is not kept waiting"
         stack.close()
         assert client.document("wait", resources="F001", timeout=1)["error"]["holder"]
+
+
+def test_a_token_has_so_many_streams_here_and_at_events_together(
+    gate: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events, "MOST_STREAMS", 1)
+
+    async def listen(client: ToolClient) -> None:
+        with anyio.fail_after(LONG):
+            async with client.client.listen(resource_subscriptions=[BOARD]) as news:
+                await anext(news)
+
+    with (
+        over_http(gate.url, gate.secret("jo")) as jo,
+        over_http(gate.url, gate.secret("lee")) as lee,
+    ):
+        with gate.caller("jo").stream("GET", "/v1/events") as stream:
+            lines = stream.iter_lines()
+            assert next(lines).startswith("retry")
+            with pytest.raises(MCPError, match="1 streams of this token are open: close one"):
+                jo.portal.call(listen, jo)
+            lee.portal.call(listen, lee)
+
+        def free() -> bool:
+            with contextlib.suppress(MCPError):
+                jo.portal.call(listen, jo)
+                return True
+            return False
+
+        until(free, "what was closed counts no more")
+        assert gate.ask("lee", "GET", "/v1/leases").status_code == 200
 
 
 def test_a_renewal_is_answered_by_the_record_while_it_is_fresh(gate: Served) -> None:
