@@ -32,6 +32,7 @@ KEYS = {
 ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 # A screen of its own, without a cursor; lines end at its edge, however wide a sign is shown.
 SCREEN, BACK = "\x1b[?1049h\x1b[?25l\x1b[?7l", "\x1b[?7h\x1b[?25h\x1b[?1049l"
+BACKGROUND = 0.2  # seconds between two looks whether it is in the foreground again
 HEARD = (*ENDS, signal.SIGTSTP, signal.SIGCONT, signal.SIGWINCH)
 
 
@@ -86,10 +87,14 @@ class KeyTerminal:
     def take(self) -> None:
         """Have keys come as they are typed, Ctrl-S as well, and a screen to draw on.
 
-        In the background this stops the process, as it does every program.
+        In the background it waits for the foreground. It does not let itself be stopped there: a
+        signal that another thread has just been given would not be heard any more.
         """
         self._taken = False
         while self.ended is None and not self._taken:
+            if self._is_in_background():
+                self._sleep([], BACKGROUND)
+                continue
             try:
                 usual = self._modes or termios.tcgetattr(self._handle)
                 termios.tcsetattr(self._handle, termios.TCSANOW, _typed_modes(usual))
@@ -134,10 +139,7 @@ class KeyTerminal:
 
     def keys(self, seconds: float) -> list[str]:
         """The keys that are typed within so many seconds; fewer where something else happens."""
-        ready, _, _ = select.select([self._handle, self._woken], [], [], seconds)
-        if self._woken in ready:
-            os.read(self._woken, 65_536)
-        if self._handle not in ready:
+        if self._handle not in self._sleep([self._handle], seconds):
             return []
         try:
             data = os.read(self._handle, 4096)
@@ -146,6 +148,12 @@ class KeyTerminal:
         if not data:  # the terminal is gone
             self.ended = self.ended or signal.SIGHUP
         return list(keys_in(self._decoder.decode(data)))
+
+    def _sleep(self, handles: list[int], seconds: float) -> list[int]:
+        ready, _, _ = select.select([*handles, self._woken], [], [], seconds)
+        if self._woken in ready:
+            os.read(self._woken, 65_536)
+        return ready
 
     def _is_in_background(self) -> bool:
         try:

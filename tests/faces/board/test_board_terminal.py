@@ -214,8 +214,9 @@ def test_it_can_be_stopped_and_continued(clone: Path) -> None:
 def test_begun_in_the_background_it_waits_for_the_foreground(clone: Path) -> None:
     with shell(clone) as terminal:
         usual = terminal.modes()
-        terminal.type(f"set -b; {' '.join(BOARD)} &\n")
-        terminal.until(lambda _: b"Stopped" in terminal.written, "the stop")
+        terminal.type(f"{' '.join(BOARD)} &\n")
+        terminal.type("jobs\n")
+        terminal.until(lambda _: b"Running" in terminal.written, "the job")
         assert b"\x1b[?1049h" not in terminal.written
         terminal.type("fg\n")
         terminal.until(lambda shown: "FREE 2" in shown, "the board")
