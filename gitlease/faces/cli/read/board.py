@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from typing import TYPE_CHECKING
@@ -152,6 +153,7 @@ def _live(call: Call, *, cached: bool) -> int | None:
     from gitlease.faces.board.terminal import LiveBoard
     from gitlease.faces.codes import INTERRUPTED
 
+    gc.enable()  # this may last for days
     try:
         ended = LiveBoard(call.workspace, console, follow=not cached).run()
     except Unavailable:

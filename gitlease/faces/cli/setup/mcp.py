@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from typing import TYPE_CHECKING, Any
@@ -84,6 +85,7 @@ def mcp_verb(call: Call, *, action: str | None, host: str | None, user: bool) ->
         output.hint(["an agent starts this, and speaks to it: Ctrl-C ends it"])
     from gitlease.faces.mcp.stdio import serve
 
+    gc.enable()  # this lasts as long as an agent's session
     return serve(call.directory)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import time
@@ -172,6 +173,7 @@ def _serve(call: Call, host: str, port: int, names: Sequence[str], repo: Sequenc
         )
     from gitlease.faces.http.serving import serve
 
+    gc.enable()  # this may last for months
     return serve(found, host, port, call.prog, names=names)
 
 

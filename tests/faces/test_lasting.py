@@ -1,0 +1,41 @@
+"""Verbs that may last for months collect their garbage, which a short call goes without."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from support.fences import clean_env
+from support.remotes import Remote
+from support.repos import make_clone
+from support.running import ROOT
+from support.terminals import played
+
+COLLECTS = 40  # the exit status of a verb that does, and one more of one that does not
+# What a verb comes to, which tells instead.
+LASTING = {
+    "serve": (["serve"], "gitlease.faces.http.serving", "serve"),
+    "mcp": (["mcp"], "gitlease.faces.mcp.stdio", "serve"),
+    "board": (["board"], "gitlease.faces.board.terminal", "LiveBoard"),
+    "wait": (["wait", "F001"], "gitlease.engine.claim", "wait"),
+    "claim --wait": (["claim", "F001", "--wait", "1h"], "gitlease.engine.claim", "claim"),
+    "run": (["run", "F001", "--", "true"], "gitlease.wiring.finishing", "run_claimed"),
+    "work": (["work", "--", "true"], "gitlease.wiring.pool", "work"),
+}
+
+
+@pytest.mark.parametrize(
+    ("argv", "module", "name"), [pytest.param(*x, id=verb) for verb, x in LASTING.items()]
+)
+def test_what_lasts_collects_its_garbage(
+    argv: Sequence[str], module: str, name: str, path_remote: Remote, tmp_path: Path
+) -> None:
+    clone = make_clone(path_remote, tmp_path / "clone", "ada@example.com", "Ada")
+    told = f"import gc, os, {module} as m; m.{name} = lambda *_, **__: os._exit"
+    words = [sys.executable, "-c", f"{told}({COLLECTS + 1} - gc.isenabled()); "]
+    words[-1] += "from gitlease.__main__ import main; main()"
+    env = clean_env({"PYTHONPATH": ROOT, "TERM": "xterm-256color"})
+    with played([*words, *argv], clone, env, columns=100) as terminal:
+        assert terminal.ended() == COLLECTS, terminal.written.decode()
