@@ -42,6 +42,8 @@ _FORMATS = {
 }
 REBUILD_PATIENCE = 5.0
 TIDY_AFTER = 86_400  # seconds after which unreachable objects leave
+TIDY_AGAIN = 3_600  # and after which a busy gateway's many files are packed
+MANY = 25_600  # objects in files of their own, each of which takes a block of the disk
 _PLACES = re.compile(  # of folders in a bare repository, as git makes it in time
     r"(?:refs|logs|objects/tmp_[^/]*)/.*|(?:info|hooks|branches)/"
     r"|objects/(?:(?:[0-9a-f]{2}|pack|info|info/commit-graphs)/)?"
@@ -223,10 +225,14 @@ class PrivateStore:
                 os.close(folder)
 
     def tidy(self) -> None:
-        """Let unreachable objects leave, at most once a day and in the background."""
+        """Pack objects, and let unreachable ones leave: once a day, or earlier if there are many.
+
+        It goes on in the background.
+        """
         marker = os.path.join(self.path, "tidied")
         try:
-            if time.time() - os.stat(marker).st_mtime < TIDY_AFTER:
+            age = time.time() - os.stat(marker).st_mtime
+            if age < TIDY_AGAIN or (age < TIDY_AFTER and not self._has_many_files()):
                 return
         except OSError:
             with contextlib.suppress(OSError), open(marker, "w", encoding="ascii"):
@@ -236,13 +242,23 @@ class PrivateStore:
             os.utime(marker)
             self._drop_leftovers()
             subprocess.Popen(
-                ["git", f"--git-dir={self.path}", "gc", "--quiet", "--prune=1.day.ago"],
+                # Refs are read here without git, as files.
+                [
+                    *("git", f"--git-dir={self.path}", "-c", "gc.packRefs=false"),
+                    *("gc", "--quiet", "--prune=1.day.ago"),
+                ],
                 env=clean_environment(os.environ),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,
             )
+
+    def _has_many_files(self) -> bool:
+        try:
+            return len(os.listdir(os.path.join(self.path, "objects", "17"))) > MANY // 256
+        except OSError:
+            return False
 
     def _drop_leftovers(self) -> None:
         """Refs of fetches that were killed keep objects alive for nothing."""
