@@ -109,6 +109,8 @@ def read_yaml(text: str, *, max_depth: int, most: int = MAX_VALUES) -> tuple[Nod
         mark = error.problem_mark or error.context_mark
         why, place = str(error.problem or error.context)[:100], getattr(mark, "index", 0)
         line = getattr(mark, "line", 0) + 1
+        if "nesting depth" in why:  # newer libyaml has a limit of its own
+            raise BadYaml("this is nested too deeply", line, place) from None
     except yaml.reader.ReaderError as error:
         before = text.encode("utf-8", "replace")[: error.position].decode("utf-8", "ignore")
         why, place, line = str(error.reason), len(before), before.count("\n") + 1
