@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gitlease.core.errors import UsageError
-from gitlease.push.work import PushWish
+from gitlease.push.work import PushRequest
 
 REFUSED: Mapping[str, str] = {
     "--mirror": "it would replace or delete every ledger on the remote",
@@ -29,7 +29,7 @@ def push_request(
     *,
     upstream: bool,
     hooks: bool,
-) -> PushWish:
+) -> PushRequest:
     """What is to be pushed, and how. UsageError for options that do not go."""
     submodules, signed = options.get("recurse_submodules"), options.get("signed")
     if submodules not in (None, *_SUBMODULES):
@@ -42,7 +42,7 @@ def push_request(
     choosing = _words(options, _CHOOSING)
     if (follow := options.get("follow_tags")) is not None:
         choosing.append("--follow-tags" if follow else "--no-follow-tags")
-    return PushWish(
+    return PushRequest(
         remote=remote,
         refspecs=tuple(refspecs),
         choosing=(*choosing, *_words(options, ("recurse_submodules",))),

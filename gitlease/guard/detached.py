@@ -24,7 +24,7 @@ STAMPS = "agents"  # the folder, in the private state, of what was last started 
 
 
 @dataclass(frozen=True, slots=True)
-class MarkerStanding:
+class MarkerState:
     """What the files of a clone say at a glance.
 
     ``heads`` is another word whenever another state of a ledger is known. ``inbox``: something may
@@ -57,7 +57,7 @@ def start_detached(words: Sequence[str], *, cwd: str, env: Mapping[str, str] | N
     return False
 
 
-def standing_at(start: str) -> MarkerStanding | None:
+def marker_state(start: str) -> MarkerState | None:
     """What this clone's markers say, found without starting git; None where there is no clone."""
     from gitlease.guard.places import find_common_dir
 
@@ -66,16 +66,16 @@ def standing_at(start: str) -> MarkerStanding | None:
         return None
     private = os.path.join(common, "gitlease")
     inbox = os.path.isdir(os.path.join(private, FOLDER))
-    return MarkerStanding(private, _heads(private), inbox)
+    return MarkerState(private, _heads(private), inbox)
 
 
-def is_due(standing: MarkerStanding, name: str, *, every: int, now: float | None = None) -> bool:
+def is_due(state: MarkerState, name: str, *, every: int, now: float | None = None) -> bool:
     """Whether what is called ``name`` was not started for ``every`` seconds; marks it as started.
 
     Two hooks at the same moment may both be told so: what they start is safe to do twice.
     """
     now = time.time() if now is None else now
-    stamp = _stamp(standing, name)
+    stamp = _stamp(state, name)
     folder = os.path.dirname(stamp)
     try:
         last = os.stat(stamp).st_mtime
@@ -91,28 +91,28 @@ def is_due(standing: MarkerStanding, name: str, *, every: int, now: float | None
     return True
 
 
-def look_is_due(standing: MarkerStanding, name: str, *, now: float) -> bool:
+def check_is_due(state: MarkerState, name: str, *, now: float) -> bool:
     """Whether what is called ``name`` has to look again: its time has come, or a head has moved."""
     from gitlease.guard.places import first_line
 
-    stamp = _stamp(standing, name)
+    stamp = _stamp(state, name)
     with contextlib.suppress(OSError):
-        return now >= os.stat(stamp).st_mtime or first_line(stamp) != standing.heads
+        return now >= os.stat(stamp).st_mtime or first_line(stamp) != state.heads
     return True
 
 
-def look_again(standing: MarkerStanding, name: str, *, at: float) -> None:
+def postpone_check(state: MarkerState, name: str, *, at: float) -> None:
     """Have nobody look under that name until then, while no head moves."""
-    stamp = _stamp(standing, name)
+    stamp = _stamp(state, name)
     with contextlib.suppress(OSError):
         os.makedirs(os.path.dirname(stamp), exist_ok=True)
         drop_leftovers(os.path.dirname(stamp))
-        replace_file(stamp, os.fsencode(f"{standing.heads}\n"), dated=int(at * NS))
+        replace_file(stamp, os.fsencode(f"{state.heads}\n"), dated=int(at * NS))
 
 
-def _stamp(standing: MarkerStanding, name: str) -> str:
+def _stamp(state: MarkerState, name: str) -> str:
     named = os.fsencode(name).hex()[-LONGEST_NAME:] + STAMP  # hashlib takes longer than all else
-    return os.path.join(standing.private, STAMPS, named)
+    return os.path.join(state.private, STAMPS, named)
 
 
 def _heads(private: str) -> str:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Watched:
+class CachedLedger:
     """The live leases of one layer as they were ``received``, for hooks that have no time.
 
     ``damage`` says which records cannot be read, and ``notices`` what the holder who read it has
@@ -66,10 +66,10 @@ class Unreachable:
 class WatchFiles(Protocol):
     """Keeps what the guard knows between two hooks. It only saves work, and never fails."""
 
-    def load(self, layer: str) -> Watched | None:
+    def load(self, layer: str) -> CachedLedger | None:
         """What was kept, if it is of the head that this clone knows now."""
 
-    def save(self, watched: Watched) -> None:
+    def save(self, watched: CachedLedger) -> None:
         """Keep it."""
 
     def set_idle_marker(self, idle: IdleMarker, versions: Mapping[str, str]) -> None:

@@ -181,7 +181,7 @@ class Viewpoint:
         return relation(lease, actor, self.policy, self.moment)
 
 
-def stands(
+def still_blocks(
     finding: GuardFinding, carried: Iterable[PushedCommit], *, layer: str, actor: Actor
 ) -> bool:
     """Whether any of these commits touches what was found without being that lease's own work.

@@ -21,7 +21,7 @@ from gitlease.core.policy import Policy
 from gitlease.engine.ports import Clock
 from gitlease.git.files import load_json, load_text, store_json, store_text
 from gitlease.guard.idle_marker import Origin, drop_idle_marker, write_idle_marker
-from gitlease.guard.ports import IdleMarker, Unreachable, Watched
+from gitlease.guard.ports import CachedLedger, IdleMarker, Unreachable
 from gitlease.store.state import StateFolder
 
 FORMAT = 4
@@ -59,7 +59,7 @@ class WatchFolder:
         self._folder, self._state, self._clock, self._origin = folder, state, clock, origin
         self._rows: dict[str, tuple[str, str, LeaseRows]] = {}
 
-    def load(self, layer: str) -> Watched | None:
+    def load(self, layer: str) -> CachedLedger | None:
         data = load_json(os.path.join(self._state(layer), FILE), MAX_BYTES)
         known = StateFolder(self._state(layer)).load()
         try:
@@ -80,7 +80,7 @@ class WatchFolder:
             file = rows.file_of(lease)
             return known.sighting(file) if known is not None and file else None
 
-        return Watched(
+        return CachedLedger(
             layer=layer,
             version=kept.version,
             received=kept.received if known is None else known.received,
@@ -91,7 +91,7 @@ class WatchFolder:
             seen=seen,
         )
 
-    def save(self, watched: Watched) -> None:
+    def save(self, watched: CachedLedger) -> None:
         folder = self._state(watched.layer)
         with contextlib.suppress(OSError):
             os.makedirs(folder, exist_ok=True)

@@ -30,9 +30,9 @@ from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.notices import Settled, told_by
 from gitlease.engine.ports import Prepared, Snapshot, Swapped, WorkStore
 from gitlease.engine.transaction import Step, with_views
+from gitlease.push.case import PushCase
 from gitlease.push.ports import PlannedPush, Work
-from gitlease.push.pushing import PushCase
-from gitlease.push.work import PushWish
+from gitlease.push.work import PushRequest
 
 PushStatus = Literal["pushed", "up_to_date", "would_push"]
 
@@ -118,7 +118,7 @@ class FencedPush:
 
     def push(
         self,
-        wish: PushWish,
+        wish: PushRequest,
         *,
         require: Sequence[Resource] = (),
         dry_run: bool = False,

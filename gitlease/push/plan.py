@@ -21,10 +21,10 @@ from gitlease.git.repository import TIMEOUT, TRUE, Repository
 from gitlease.guard.ports import PushedWork
 from gitlease.guard.rules import PushedCommit
 from gitlease.guard.worktree import HookWorktree
-from gitlease.push.place import elsewhere, rewritten, unfollowed, work_at
+from gitlease.push.destination import elsewhere, rewritten, unfollowed, work_at
+from gitlease.push.output import OutputFilter, failure, parts_of, unknown
 from gitlease.push.ports import PlannedPush
-from gitlease.push.said import Heard, failure, parts_of, unknown
-from gitlease.push.work import JUDGED, PushWish
+from gitlease.push.work import JUDGED, PushRequest
 from gitlease.settings.sources import Location, Tasks
 from gitlease.store.transport import TIME_LIMIT
 from gitlease.store.work_push import push_work, refs_at, remote_refs, run_in
@@ -72,7 +72,7 @@ class GitWork:
 
     # --- what would be pushed ---------------------------------------------------------------------
 
-    def plan(self, wish: PushWish, tell: Callable[[str], None]) -> PlannedPush:
+    def plan(self, wish: PushRequest, tell: Callable[[str], None]) -> PlannedPush:
         push = work_at(self._repository, self._location, wish, seconds=self._seconds)
         self._see_place(push)
         words = ["push", "--dry-run", "--porcelain", "--atomic", *wish.choosing]
@@ -86,7 +86,7 @@ class GitWork:
         before = self._branches()
         env = {JUDGED: push.remote, **_own_locale()}
         full = [("core.abbrev", "no"), ("push.pushOption", "")]
-        heard = Heard(tell)
+        heard = OutputFilter(tell)
         result = run_in(
             push, words, seconds=self._seconds, settings=full, env=env, on_err=heard.more
         )

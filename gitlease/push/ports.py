@@ -9,7 +9,7 @@ from gitlease.core.frozen import dataclass
 from gitlease.core.work_push import WorkPush, WorkRef
 from gitlease.guard.ports import PushedWork
 from gitlease.guard.rules import PushedCommit
-from gitlease.push.work import PushWish
+from gitlease.push.work import PushRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class Work(Protocol):
     it, or a hook of the repository, refuses.
     """
 
-    def plan(self, wish: PushWish, tell: Callable[[str], None]) -> PlannedPush:
+    def plan(self, wish: PushRequest, tell: Callable[[str], None]) -> PlannedPush:
         """Find out what would be pushed, and run the repository's hooks. One connection.
 
         ``tell`` gets each line that hooks print, or that the server says.

@@ -9,7 +9,7 @@ JUDGED = "GITLEASE_PUSHING"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PushWish:
+class PushRequest:
     """What is to be pushed, in the words of ``git push``.
 
     ``choosing`` are options that say what is pushed, ``sending`` those that say how; ``upstream``

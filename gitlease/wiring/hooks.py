@@ -13,15 +13,15 @@ from gitlease.git.repository import Repository, discover
 from gitlease.git.run import clean_environment
 from gitlease.git.system_clock import SystemClock
 from gitlease.guard.detached import (
-    MarkerStanding,
+    MarkerState,
+    check_is_due,
     is_due,
-    look_again,
-    look_is_due,
-    standing_at,
+    marker_state,
+    postpone_check,
     start_detached,
 )
-from gitlease.guard.guarding import GuardService
-from gitlease.guard.hooking import HookRules, Hooks
+from gitlease.guard.hook_decisions import HookRules, Hooks
+from gitlease.guard.service import GuardService
 from gitlease.guard.worktree import HookWorktree
 from gitlease.settings.identity import Identity, resolve_identity
 from gitlease.settings.sources import load_settings, resolve_remote
@@ -51,14 +51,14 @@ class HookContext:
 
         It is told where the repository is as git told this one, and nothing else of git's.
         """
-        beaten = self.guard.beaten()
-        if not self.guard.due(beaten):
+        renewable = self.guard.renewable()
+        if not self.guard.due(renewable):
             return False
-        from gitlease.guard.beating import again_after
+        from gitlease.guard.heartbeat import retry_interval
 
-        every = again_after(lease for _, lease in beaten)
+        every = retry_interval(lease for _, lease in renewable)
         run = f"{self.identity.actor.holder} {self.identity.actor.session}"
-        if not is_due(MarkerStanding(self.place.private), run, every=every):
+        if not is_due(MarkerState(self.place.private), run, every=every):
             return False
         env = clean_environment(self.environ)
         env |= {k: v for k, v in self.environ.items() if k in ("GIT_DIR", "GIT_WORK_TREE")}
@@ -87,11 +87,11 @@ class HookContext:
         from gitlease.wiring.landing import beat
         from gitlease.wiring.workspace import open_workspace
 
-        beaten = self.guard.beaten()
-        if self.guard.due(beaten):
+        renewable = self.guard.renewable()
+        if self.guard.due(renewable):
             top = self.repository.toplevel or self.repository.git_dir
             workspace = open_workspace(top, environ=self.environ, clock=self.clock)
-            beat(workspace, self.guard, beaten)
+            beat(workspace, self.guard, renewable)
 
 
 def open_hooks(
@@ -157,12 +157,12 @@ def probe_answer(name: str, program: str) -> str:
 
 __all__ = [
     "HookContext",
-    "MarkerStanding",
+    "MarkerState",
+    "check_is_due",
     "has_hooks",
     "is_due",
-    "look_again",
-    "look_is_due",
+    "marker_state",
     "open_hooks",
-    "standing_at",
+    "postpone_check",
     "start_detached",
 ]

@@ -22,7 +22,7 @@ from gitlease.wiring.alive import alive_in
 from gitlease.wiring.workspace import Workspace
 
 if TYPE_CHECKING:
-    from gitlease.guard.guarding import GuardService
+    from gitlease.guard.service import GuardService
 
 MERGED, NEVER = "merged", "never"
 
@@ -63,16 +63,16 @@ def end_at_start(workspace: Workspace) -> tuple[str, ...]:
     return tuple(text for space in spaces for text in end_landed(space).said)
 
 
-def beat(workspace: Workspace, guard: GuardService, beaten: Sequence[tuple[str, Lease]]) -> None:
+def beat(workspace: Workspace, guard: GuardService, renewable: Sequence[tuple[str, Lease]]) -> None:
     """Renew those of these leases, given with their layers, whose layer is due.
 
     What has landed is completed instead. Nobody waits for it: what there is to say is left.
     """
-    due = guard.due(beaten)
+    due = guard.due(renewable)
     for space in workspace.in_use if due else ():
         ended = end_landed(space)
         workspace.inbox.leave(ended.said)
-        own = [lease for layer, lease in beaten if layer == space.layer]
+        own = [lease for layer, lease in renewable if layer == space.layer]
         leases = [lease for lease in own if lease.lease_id not in ended.lease_ids]
         if space.layer in due and leases:
             guard.beat(space.ledger, workspace.inbox, leases)

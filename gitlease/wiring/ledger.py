@@ -24,7 +24,7 @@ from gitlease.store.state import KNOWN_FILE
 _BY_PLACE = re.compile(r"includeif\.gitdir(?:/i)?:.*[^/*]\.path", re.IGNORECASE | re.DOTALL)
 
 if TYPE_CHECKING:
-    from gitlease.guard.guarding import GuardService
+    from gitlease.guard.service import GuardService
     from gitlease.store.transport import Remote
     from gitlease.tasks.files import GitTaskFiles
 
@@ -107,7 +107,7 @@ class LedgerPlace:
 
     def guard(self, actor: Actor, clock: Clock, *, layer: str) -> GuardService:
         """The guard of the ``global`` layer and of ``layer``; it waits for no remote for long."""
-        from gitlease.guard.guarding import GuardService
+        from gitlease.guard.service import GuardService
         from gitlease.guard.watch import WatchFolder
 
         settings, limit = self.settings, float(self.settings.guard_timeout)

@@ -35,8 +35,8 @@ from gitlease.wiring.ledger import LedgerPlace
 
 if TYPE_CHECKING:
     from gitlease.engine.queue.queueing import TaskQueue
-    from gitlease.guard.guarding import GuardService
     from gitlease.guard.inbox import CarriedFolder
+    from gitlease.guard.service import GuardService
     from gitlease.settings.recognise import Fitting
 
 

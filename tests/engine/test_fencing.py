@@ -33,7 +33,7 @@ from gitlease.guard.ports import PushedWork
 from gitlease.guard.rules import PushedCommit, Touched
 from gitlease.push.fenced_push import UNFENCED, FencedPush, PushAnswer, PushRefused
 from gitlease.push.ports import PlannedPush
-from gitlease.push.work import PushWish
+from gitlease.push.work import PushRequest
 from gitlease.store.ref_store import RefLedgerStore
 
 MAIN = "refs/heads/main"
@@ -52,7 +52,7 @@ class FakeWork:
         self.followed = 0
         self.reason = ""
 
-    def plan(self, wish: PushWish, tell: Callable[[str], None]) -> PlannedPush:
+    def plan(self, wish: PushRequest, tell: Callable[[str], None]) -> PlannedPush:
         self.hook()
         old = self.remote.work.get(MAIN, "")
         became = Became.UPDATED if old else Became.CREATED
@@ -122,7 +122,7 @@ class World:
         dry_run: bool = False,
     ) -> PushAnswer:
         fencing = self.fencing(who, work or self.work(LOGIN), layer=layer)
-        return fencing.push(PushWish(), require=require, dry_run=dry_run)
+        return fencing.push(PushRequest(), require=require, dry_run=dry_run)
 
     @property
     def main(self) -> str:
@@ -392,7 +392,7 @@ def test_only_after_the_first_try_heartbeats_are_kept_away(world: World) -> None
         fencing = FencedPush(
             world.of(JO).session, world.work(LOGIN), layers=["global"], quiet=Quiet
         )
-        fencing.push(PushWish())
+        fencing.push(PushRequest())
     assert entered == ["in", "out"]
 
 
@@ -509,7 +509,7 @@ def test_nothing_to_push_asks_no_ledger(world: World) -> None:
     work = world.work(LOGIN)
     world.push(JO, work)
     world.asked()
-    again = world.fencing(JO, work).push(PushWish())
+    again = world.fencing(JO, work).push(PushRequest())
     assert (again.status, again.fenced) == ("up_to_date", False)
     assert world.asked() == []
     assert work.followed == 2
@@ -519,8 +519,8 @@ def test_nothing_to_push_still_needs_what_is_required(world: World) -> None:
     work = world.work(LOGIN)
     world.push(JO, work)
     with pytest.raises(LeaseLost):
-        world.fencing(JO, work).push(PushWish(), require=[F001])
-    world.fencing(JO, work).push(PushWish(), require=[API])
+        world.fencing(JO, work).push(PushRequest(), require=[F001])
+    world.fencing(JO, work).push(PushRequest(), require=[API])
 
 
 def test_a_dry_run_judges_and_moves_nothing(world: World) -> None:

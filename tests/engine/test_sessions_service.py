@@ -33,8 +33,8 @@ from gitlease.engine.edges import EdgeRules, Edges
 from gitlease.engine.queue.order import Carried
 from gitlease.engine.queue.queueing import TaskQueue
 from gitlease.engine.sessions import AT_ONCE
-from gitlease.guard.guarding import GuardService
 from gitlease.guard.rules import Touched
+from gitlease.guard.service import GuardService
 
 F002, F003 = parse_resource("F002"), parse_resource("F003")
 HOUR, DAY = 3_600, 86_400

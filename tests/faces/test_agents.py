@@ -26,8 +26,8 @@ from support.watching import MemoryWatch
 from gitlease.core.errors import NotARepository, Unavailable
 from gitlease.faces.agents import answers, background, claude, codex, cursor, handling
 from gitlease.faces.agents.events import MAX_BYTES, EventKind
-from gitlease.guard.guarding import GuardService
 from gitlease.guard.inbox import InboxFolder
+from gitlease.guard.service import GuardService
 from gitlease.install.agents.hosts import MCP_EDITS
 
 pytestmark = pytest.mark.sampled(2)  # each starts real processes

@@ -20,7 +20,7 @@ from support.repos import git
 from gitlease.core.errors import GitleaseError, Invalid, NotARepository, Unavailable
 from gitlease.faces.hooks.entry import HOOKS, IN_BACKGROUND, SHOWN, run_hook
 from gitlease.git.system_clock import SystemClock
-from gitlease.guard.hooking import HookDecision
+from gitlease.guard.hook_decisions import HookDecision
 from gitlease.install.hooks.shims import CHECKED
 from gitlease.wiring.hooks import HookContext, open_hooks
 
@@ -155,7 +155,7 @@ def test_what_goes_wrong_late_is_no_obstacle_either(
         raise ZeroDivisionError("oh")
 
     hooked.run("pre-commit")
-    monkeypatch.setattr("gitlease.guard.hooking.Hooks.pre_commit", broken)
+    monkeypatch.setattr("gitlease.guard.hook_decisions.Hooks.pre_commit", broken)
     expected = ["this commit is not checked: internal error: ZeroDivisionError: oh"]
     assert hooked.run("pre-commit") == (0, expected)
 
@@ -473,6 +473,6 @@ def test_a_message_names_what_was_claimed_since_the_last_look(hooked: Hooked, mo
 
 def test_an_empty_ruling_says_nothing(hooked: Hooked, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "gitlease.guard.hooking.Hooks.pre_commit", lambda _self: HookDecision(blocked=True)
+        "gitlease.guard.hook_decisions.Hooks.pre_commit", lambda _self: HookDecision(blocked=True)
     )
     assert hooked.run("pre-commit") == (1, [])

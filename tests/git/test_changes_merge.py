@@ -197,7 +197,7 @@ def test_before_a_merge_is_made_git_names_what_is_merged_elsewhere(
 def test_a_git_that_cannot_merge_goes_by_the_sides(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rule, "merged_alone", lambda *_: None)
+    monkeypatch.setattr(rule, "merge_by_git", lambda *_: None)
     assert people(merge(root, "main", "lee", lee="lee\n")) == {}
     assert people(merge(root, "main", "lee", path="as it was\n", lee="lee\n")) == {"path": [KIM]}
     assert people(merge(root, "main", "jo", path="both\n")) == {"path": []}

@@ -20,9 +20,9 @@ from gitlease.core.policy import DEFAULT_POLICY
 from gitlease.core.resources.resource import parse_resource
 from gitlease.core.trailers import Authorship, Named
 from gitlease.engine.ports import LedgerStore
-from gitlease.guard.guarding import GuardService
 from gitlease.guard.ports import IdleMarker
-from gitlease.guard.rules import PushedCommit, Severity, Touched, Viewpoint, merged, stands
+from gitlease.guard.rules import PushedCommit, Severity, Touched, Viewpoint, merged, still_blocks
+from gitlease.guard.service import GuardService
 
 LAPSED = TTL + SKEW + 1
 JO_CI = replace(JO, session="ci")
@@ -114,9 +114,9 @@ def test_a_side_that_a_merge_gives_up_concerns_whoever_did_its_work(
         if not found:
             return False
         carried = [PushedCommit(touched, who.holder)]
-        assert stands(found[0], carried, layer="global", actor=who)
+        assert still_blocks(found[0], carried, layer="global", actor=who)
         other = PushedCommit((replace(LOGIN, lost=(Authorship(("x@example.com",)),)),), who.holder)
-        assert not stands(found[0], [other], layer="global", actor=who)
+        assert not still_blocks(found[0], [other], layer="global", actor=who)
         return True
 
     lost = replace(LOGIN, lost=(work,))

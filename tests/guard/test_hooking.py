@@ -23,10 +23,10 @@ from gitlease.engine.answers import ClaimOptions
 from gitlease.engine.edges import EdgeRules, Edges
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.ports import LedgerStore
-from gitlease.guard.guarding import GuardService
-from gitlease.guard.hooking import HookRules, Hooks, trailer
+from gitlease.guard.hook_decisions import HookRules, Hooks, trailer
 from gitlease.guard.ports import PushedWork, StagedChange, Started
 from gitlease.guard.rules import PushedCommit, Severity, Touched
+from gitlease.guard.service import GuardService
 
 LAPSED = TTL + SKEW + 1
 SRC = "src/auth/**"

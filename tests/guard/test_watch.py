@@ -28,8 +28,7 @@ from gitlease.engine.ports import LedgerStore
 from gitlease.faces import sentences
 from gitlease.git.repository import discover
 from gitlease.guard import watch as watch_module
-from gitlease.guard.found import BLIND
-from gitlease.guard.guarding import GuardService
+from gitlease.guard.findings import BLIND
 from gitlease.guard.idle_marker import (
     ACTIVITY,
     COMMIT,
@@ -43,8 +42,9 @@ from gitlease.guard.idle_marker import (
     drop_idle_marker,
     origin_of,
 )
-from gitlease.guard.ports import IdleMarker, Unreachable, Watched
+from gitlease.guard.ports import CachedLedger, IdleMarker, Unreachable
 from gitlease.guard.rules import Touched, Viewpoint
+from gitlease.guard.service import GuardService
 from gitlease.guard.watch import FAILURE, FILE, WatchFolder
 from gitlease.store.records import lease_file
 from gitlease.store.state import Known, StateFolder
@@ -115,9 +115,9 @@ class Place:
             Known(ledger_id="ledger-1", version=version, revision=revision, received=now, base=now)
         )
 
-    def keeps(self, *leases: Lease, version: str = HEAD) -> Watched:
+    def keeps(self, *leases: Lease, version: str = HEAD) -> CachedLedger:
         now = self.clock.now()
-        watched = Watched(
+        watched = CachedLedger(
             layer="global",
             version=version,
             received=now,
@@ -284,7 +284,7 @@ def damaged(data: Any) -> Iterator[Any]:
             yield from ([*before, other, *after] for other in (*WRONG, *damaged(value)))
 
 
-def judged(place: Place, known: Watched) -> None:
+def judged(place: Place, known: CachedLedger) -> None:
     """All that a hook does with what was kept, up to the words that it says."""
     now = place.clock.now()
     moment = Moment(now=now, seen=known.seen)

@@ -13,7 +13,7 @@ from support.repos import assert_untouched, git, snapshot
 
 from gitlease.core.errors import Invalid
 from gitlease.git.repository import discover
-from gitlease.guard.detached import MarkerStanding, is_due
+from gitlease.guard.detached import MarkerState, is_due
 from gitlease.guard.detached import start_detached as start
 from gitlease.guard.places import find_common_dir
 from gitlease.install.agents.files import install, is_installed, is_used, status, uninstall
@@ -322,7 +322,7 @@ def test_the_clone_is_found_without_git(repo: Path, clones: Callable[..., list[P
 
 
 def test_what_was_just_started_is_not_due(tmp_path: Path) -> None:
-    here = MarkerStanding(str(tmp_path))
+    here = MarkerState(str(tmp_path))
     assert is_due(here, "one", every=60, now=1_000.0)
     assert not is_due(here, "one", every=60, now=1_059.0)
     assert is_due(here, "two", every=60, now=1_059.0)

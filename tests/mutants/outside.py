@@ -113,7 +113,7 @@ OUTSIDE = (
     ),
     Mutant(
         "a fenced push that leaves the ledger as it is",
-        "push/pushing.py",
+        "push/case.py",
         "decided(head, [renewal] if grants else [])",
         "decided(head, [])",
         "S5",
@@ -121,7 +121,7 @@ OUTSIDE = (
     ),
     Mutant(
         "a lost grant pushed under",
-        "push/pushing.py",
+        "push/case.py",
         "            for refusal in outcome.refused:\n                raise",
         "            for refusal in outcome.refused[1:]:\n                raise",
         "S5",
@@ -154,7 +154,7 @@ OUTSIDE = (
     ),
     Mutant(
         "a ref of the repository that follows a ledger",
-        "push/place.py",
+        "push/destination.py",
         'if name == push.url or _follower(f"{prefix}/any", specs) is None:',
         "if name:",
         "S10",
@@ -180,7 +180,7 @@ OUTSIDE = (
     ),
     Mutant(
         "a guard that opens on a rollback",
-        "guard/guarding.py",
+        "guard/service.py",
         "if strict and isinstance(error, Rollback):",
         "if not strict and isinstance(error, Rollback):",
         "S5",
@@ -188,7 +188,7 @@ OUTSIDE = (
     ),
     Mutant(
         "an idle marker that never ends",
-        "guard/guarding.py",
+        "guard/service.py",
         "clear.append(now + self._max_age * MS - self._age_ms(known) if free else 0)",
         "clear.append(now + 10**15 if free else 0)",
         "S5",
@@ -196,7 +196,7 @@ OUTSIDE = (
     ),
     Mutant(
         "an idle marker while others hold something",
-        "guard/guarding.py",
+        "guard/service.py",
         "free = not runs and not known.leases.has_others(self._actor.holder)",
         "free = not runs",
         "S5",
@@ -212,7 +212,7 @@ OUTSIDE = (
     ),
     Mutant(
         "old knowledge enough for a push",
-        "guard/guarding.py",
+        "guard/service.py",
         "if kept is not None and not (strict or fresh) and self._is_young(kept):",
         "if kept is not None and not fresh and self._is_young(kept):",
         "S5",
@@ -238,7 +238,7 @@ OUTSIDE = (
     ),
     Mutant(
         "objects of a guard's look left in the repository",
-        "git/merges/alone.py",
+        "git/merges/git_merge.py",
         '"GIT_OBJECT_DIRECTORY": folder,',
         '"GIT_OBJECT_DIRECTORY": own,',
         "S10",

@@ -20,7 +20,7 @@ from gitlease.guard.ports import PushedWork
 from gitlease.guard.rules import PushedCommit, Touched
 from gitlease.push.fenced_push import FencedPush
 from gitlease.push.ports import PlannedPush
-from gitlease.push.work import PushWish
+from gitlease.push.work import PushRequest
 
 if TYPE_CHECKING:
     from simulation.scripted import Process, Remote
@@ -35,7 +35,7 @@ class OneCommit:
     def __init__(self, remote: Remote, new: str, path: str) -> None:
         self._remote, self._new, self._touched = remote, new, (Touched(path),)
 
-    def plan(self, wish: PushWish, tell: Callable[[str], None]) -> PlannedPush:
+    def plan(self, wish: PushRequest, tell: Callable[[str], None]) -> PlannedPush:
         old = self._remote.look()
         became = Became.UP_TO_DATE if old == self._new else Became.UPDATED
         one = WorkRef(MAIN, MAIN, old, self._new, became)
@@ -104,7 +104,7 @@ def _claim_for_two(service: LeaseService, remote: Remote, what: Resource, ttl: i
 def _push(service: LeaseService, remote: Remote, what: Resource, ttl: int) -> None:
     process = cast("Process", service.clock)
     work = OneCommit(remote, f"work {process.client}.{process.number}", "src/a.py")
-    FencedPush(service.session, work, layers=[LAYER]).push(PushWish(), require=[what])
+    FencedPush(service.session, work, layers=[LAYER]).push(PushRequest(), require=[what])
 
 
 VERBS: dict[str, Callable[[LeaseService, Remote, Resource, int], object]] = {

@@ -35,7 +35,7 @@ from gitlease.core.relation import TABLE, Relation, Verdict
 from gitlease.engine import transaction
 from gitlease.engine.ports import Change, Prepared, Snapshot, Swapped
 from gitlease.engine.transaction import Transaction
-from gitlease.push.pushing import PushCase
+from gitlease.push.case import PushCase
 from gitlease.store.heads import Heads
 from gitlease.store.ref_store import RefLedgerStore
 

@@ -16,9 +16,9 @@ from support.repos import commit_by_hand
 from support.served import Host, serve
 
 from gitlease.core.errors import LeaseHeld
-from gitlease.guard.hooking import HookDecision
+from gitlease.guard.hook_decisions import HookDecision
 from gitlease.guard.rules import Severity
-from gitlease.push.work import PushWish
+from gitlease.push.work import PushRequest
 from gitlease.wiring.check import open_check
 from gitlease.wiring.hooks import open_hooks
 from gitlease.wiring.push import open_push
@@ -103,7 +103,7 @@ class Table:
 
     def fenced(self) -> set[str]:
         opened = open_workspace(str(self.root), environ={})
-        wish = PushWish(remote="origin", refspecs=("HEAD:main",), hooks=False)
+        wish = PushRequest(remote="origin", refspecs=("HEAD:main",), hooks=False)
         try:
             open_push(opened).push(wish, dry_run=True)
         except LeaseHeld as refused:

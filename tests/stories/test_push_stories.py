@@ -36,7 +36,7 @@ from gitlease.core.errors import (
 from gitlease.faces.cli.app import run
 from gitlease.faces.library.leases import Leases
 from gitlease.push.fenced_push import UNFENCED, PushAnswer, PushRefused
-from gitlease.push.work import PushWish
+from gitlease.push.work import PushRequest
 from gitlease.wiring.push import open_push
 
 pytestmark = pytest.mark.sampled(2)
@@ -73,7 +73,7 @@ class Person:
         at: Path | None = None,
     ) -> PushAnswer:
         opened = workspace(at or self.root, clock=self.clock)
-        wish = PushWish(
+        wish = PushRequest(
             remote=words[0] if words else None,
             refspecs=words[1:],
             choosing=choosing,
@@ -771,7 +771,7 @@ def test_the_url_of_the_ledger_is_as_good_as_its_name(stage: Stage) -> None:
 def test_a_local_ledger_is_refused(stage: Stage) -> None:
     opened = workspace(stage.jo.root, clock=stage.jo.clock, local=True)
     with pytest.raises(UsageError, match="the local one of this clone"):
-        open_push(opened).push(PushWish())
+        open_push(opened).push(PushRequest())
 
 
 def test_the_ledger_itself_is_not_pushed_to(stage: Stage) -> None:

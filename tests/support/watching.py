@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gitlease.guard.ports import IdleMarker, Unreachable, Watched
+from gitlease.guard.ports import CachedLedger, IdleMarker, Unreachable
 
 
 class MemoryWatch:
     """Like the files of a clone."""
 
     def __init__(self) -> None:
-        self.kept: dict[str, Watched] = {}
+        self.kept: dict[str, CachedLedger] = {}
         self.idle = IdleMarker()
         self.failure: Unreachable | None = None
 
-    def load(self, layer: str) -> Watched | None:
+    def load(self, layer: str) -> CachedLedger | None:
         return self.kept.get(layer)
 
-    def save(self, watched: Watched) -> None:
+    def save(self, watched: CachedLedger) -> None:
         self.kept[watched.layer] = watched
 
     def set_idle_marker(self, idle: IdleMarker, versions: Mapping[str, str]) -> None:

@@ -36,8 +36,8 @@ def renew(sessions: Sequence[str], opener: Opener) -> None:
 
     for session in sessions[:MOST_SESSIONS]:
         workspace = opener(".", session=session)
-        beaten = workspace.guard.beaten([session], workspace.carried.ids())
-        beat(workspace, workspace.guard, beaten)
+        renewable = workspace.guard.renewable([session], workspace.carried.ids())
+        beat(workspace, workspace.guard, renewable)
 
 
 def release(sessions: Sequence[str], opener: Opener) -> None:

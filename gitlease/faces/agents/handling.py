@@ -249,7 +249,7 @@ def _start(event: AgentEvent, opener: Opener) -> Reply:
     if context is None:
         return Reply()
     workspace = context.workspace
-    fresh = workspace.guard.latest()  # within its own limit of time
+    fresh = workspace.guard.fetch_all()  # within its own limit of time
     landed: tuple[str, ...] = ()
     if event.kind is EventKind.SESSION_START and not fresh.offline:
         from gitlease.wiring.landing import end_at_start
@@ -264,7 +264,7 @@ def _start(event: AgentEvent, opener: Opener) -> Reply:
     )
     if reading is None:
         return Reply(notice="\n".join(said[:2]))
-    own = [lease.lease_id for _, lease in workspace.guard.beaten() if lease.session is None]
+    own = [lease.lease_id for _, lease in workspace.guard.renewable() if lease.session is None]
     workspace.carried.add(own)
     told = introduction(
         context, reading, now=_now(context), subagent=bool(event.agent_id), warnings=said
@@ -278,36 +278,36 @@ def _after_tool(event: AgentEvent, around: _Around) -> Reply:
     Most tools end without: nothing is looked at before a lease is due or a ledger has moved.
     """
     from gitlease.faces.agents.answers import one_line
-    from gitlease.wiring.hooks import look_again, look_is_due, standing_at
+    from gitlease.wiring.hooks import check_is_due, marker_state, postpone_check
 
-    standing = standing_at(event.cwd or ".")
+    standing = marker_state(event.cwd or ".")
     if standing is None or not os.path.isdir(standing.private):
         return Reply()
     name = f"{event.by} {event.session_id} {event.agent_id}"
-    due = look_is_due(standing, name, now=around.now())
+    due = check_is_due(standing, name, now=around.now())
     context = context_of(event, around.opener) if due or standing.inbox else None
     if context is None:
         return Reply()
     said = list(context.workspace.inbox.take())
     if due:
-        look_again(standing, name, at=_beat(event, context, around))
+        postpone_check(standing, name, at=_beat(event, context, around))
         said += context.workspace.guard.lost()
     return Reply(context="\n".join(one_line(text) for text in said[:MOST_SAID]))
 
 
 def _beat(event: AgentEvent, context: AgentContext, around: _Around) -> float:
     """Start a heartbeat where it is time; when to look again, in seconds since the epoch."""
-    from gitlease.guard.beating import again_after
+    from gitlease.guard.heartbeat import retry_interval
     from gitlease.guard.rules import renew_at
 
     guard, now = context.workspace.guard, around.now()
     guard.refresh(context.family)
-    beaten = guard.beaten(context.family, context.workspace.carried.ids())
-    if guard.due(beaten) and context.family:
+    renewable = guard.renewable(context.family, context.workspace.carried.ids())
+    if guard.due(renewable) and context.family:
         words = ["agent", event.by, RENEW, *sorted(context.family)]
         around.start(words, cwd=event.cwd or ".")
-        return now + again_after(lease for _, lease in beaten)
-    return min((now + LOOK, *(renew_at(lease) / MS for _, lease in beaten)))
+        return now + retry_interval(lease for _, lease in renewable)
+    return min((now + LOOK, *(renew_at(lease) / MS for _, lease in renewable)))
 
 
 def _end(event: AgentEvent, around: _Around) -> None:

@@ -11,7 +11,7 @@ from gitlease.faces.agents.answers import Blocked
 from gitlease.guard.rules import GuardFinding, Severity, Touched
 
 if TYPE_CHECKING:
-    from gitlease.guard.found import Guarded
+    from gitlease.guard.findings import GuardReport
     from gitlease.wiring.agents import AgentContext, Workspace
 
 
@@ -58,7 +58,7 @@ def _tasks(workspace: Workspace, paths: Iterable[str]) -> dict[str, frozenset[st
     return found
 
 
-def split(context: AgentContext, guarded: Guarded) -> tuple[list[Blocked], list[Blocked]]:
+def split(context: AgentContext, guarded: GuardReport) -> tuple[list[Blocked], list[Blocked]]:
     """What blocks and what is only to be told. What the agent's own family holds is neither."""
     findings = [f for f in guarded.findings if not _in_family(context, f)]
     mode = context.workspace.settings.guard_mode
@@ -73,7 +73,7 @@ def _in_family(context: AgentContext, finding: GuardFinding) -> bool:
     return mine and (lease.session is None or lease.session in context.family)
 
 
-def _told(guarded: Guarded, findings: Sequence[GuardFinding]) -> list[Blocked]:
+def _told(guarded: GuardReport, findings: Sequence[GuardFinding]) -> list[Blocked]:
     views = guarded.views
     return [
         Blocked(path=f.path, view=views[f.lease.lease_id])

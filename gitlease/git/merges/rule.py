@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from gitlease.core.errors import TooMuch
 from gitlease.core.frozen import dataclass, replace
 from gitlease.git.changes_raw import NO_RENAMES, RENAMES, Changed, differs, read
-from gitlease.git.merges.alone import MergedAlone, merged_alone
+from gitlease.git.merges.git_merge import GitMerge, merge_by_git
 from gitlease.git.merges.history import MergeHistory, Names, newest_common, read_history
 from gitlease.git.repository import Repository
 
@@ -37,7 +37,7 @@ def merged(repository: Repository, parents: Sequence[str], made: str | None) -> 
     if len(parents) == 1:
         return list(read(differs(repository, parents[0], made, NO_RENAMES)))
     with TemporaryDirectory(prefix="gitlease-") as folder:
-        alone = merged_alone(repository, parents, folder)
+        alone = merge_by_git(repository, parents, folder)
         if alone is not None:
             differing = read(differs(repository, alone.tree, made, NO_RENAMES, alone.env))
             asked = alone.conflicts | {one.path for one in differing}
@@ -58,7 +58,7 @@ def _by_path(out: bytes) -> dict[str, Changed]:
 
 
 def _names(
-    repository: Repository, parents: Sequence[str], bases: Sequence[str], alone: MergedAlone | None
+    repository: Repository, parents: Sequence[str], bases: Sequence[str], alone: GitMerge | None
 ) -> dict[str, Names]:
     """All names of each file that a side has renamed, or git alone."""
     found: dict[str, set[str]] = {}

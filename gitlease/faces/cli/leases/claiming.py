@@ -169,7 +169,7 @@ def _too_short(call: Call, answer: Answer) -> list[str]:
     session = call.actor.session or ""
     if not session.startswith(HEARTBEAT_OF):
         return []
-    from gitlease.guard.beating import SHORTEST_KEPT
+    from gitlease.guard.heartbeat import SHORTEST_KEPT
 
     least = min((view.ttl_seconds for view in answer.leases), default=SHORTEST_KEPT)
     if least >= SHORTEST_KEPT:

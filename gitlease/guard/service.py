@@ -15,8 +15,8 @@ from gitlease.core.relation import Relation, relation
 from gitlease.core.resources.resource import LOCAL_LAYER
 from gitlease.core.view import LeaseView
 from gitlease.engine.ports import Clock, Inbox, LedgerStore, Snapshot
-from gitlease.guard.found import Freshness, Guarded, damage_told
-from gitlease.guard.ports import IdleMarker, Unreachable, Watched, WatchFiles
+from gitlease.guard.findings import Freshness, GuardReport, damage_told
+from gitlease.guard.ports import CachedLedger, IdleMarker, Unreachable, WatchFiles
 from gitlease.guard.rules import (
     GuardFinding,
     PushedCommit,
@@ -25,7 +25,7 @@ from gitlease.guard.rules import (
     Viewpoint,
     reach_of,
     renew_at,
-    stands,
+    still_blocks,
 )
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class GuardService:
         self._asked: dict[str, bool] = {}  # the layers that were asked for, and who answered
         self._there: dict[str, str] = {}  # where a peek has just found them
 
-    def latest(self) -> Guarded:
+    def fetch_all(self) -> GuardReport:
         """Fetch every layer in use once; nothing is judged. ``offline`` says how old what is known
         is where the remote does not answer, or did not lately."""
         look = Freshness()
@@ -79,9 +79,9 @@ class GuardService:
                 look.noticed(known, self._age_ms(known) // MS)
         self.refresh()
         warnings = (*self.lost(), *dict.fromkeys(look.warnings))
-        return Guarded(warnings=warnings, offline=look.offline())
+        return GuardReport(warnings=warnings, offline=look.offline())
 
-    def check(self, touched: Sequence[Touched], *, strict: bool = False) -> Guarded:
+    def check(self, touched: Sequence[Touched], *, strict: bool = False) -> GuardReport:
         """What of the touched paths others hold. ``strict``: asks the remote whatever is known."""
         findings: list[GuardFinding] = []
         views: dict[str, LeaseView] = {}
@@ -97,7 +97,7 @@ class GuardService:
                 old |= {f.lease.lease_id for f in found}
             views |= {f.lease.lease_id: view.seen(f.lease, known.layer) for f in found}
         self._notice_losses(self._everywhere())
-        return Guarded(
+        return GuardReport(
             findings=tuple(findings),
             views=views,
             warnings=(*self.lost(), *dict.fromkeys(look.warnings)),
@@ -106,8 +106,8 @@ class GuardService:
         )
 
     def but_their_own(
-        self, guarded: Guarded, carried: Sequence[PushedCommit], *, lost: Sequence[Touched]
-    ) -> Guarded:
+        self, guarded: GuardReport, carried: Sequence[PushedCommit], *, lost: Sequence[Touched]
+    ) -> GuardReport:
         """The same without what only the own work of those leases touches, and not of what is lost;
         ``carried`` are all commits that a push brings."""
         gone = {one.path for one in lost}
@@ -115,7 +115,7 @@ class GuardService:
             found
             for found in guarded.findings
             if found.path in gone
-            or stands(
+            or still_blocks(
                 found, carried, layer=guarded.views[found.lease.lease_id].layer, actor=self._actor
             )
         )
@@ -156,7 +156,7 @@ class GuardService:
             )
         ]
 
-    def beaten(
+    def renewable(
         self, sessions: Collection[str] | None = None, carried: Collection[str] = ()
     ) -> list[tuple[str, Lease]]:
         """The live leases that are kept alive, with their layers. Asks nobody.
@@ -172,10 +172,10 @@ class GuardService:
             if lease.expires_at > now and not lease.parked and self._keeps(lease, sessions, carried)
         ]
 
-    def due(self, beaten: Iterable[tuple[str, Lease]] | None = None) -> tuple[str, ...]:
+    def due(self, renewable: Iterable[tuple[str, Lease]] | None = None) -> tuple[str, ...]:
         """The layers in which it is time to renew: a third of the time of a lease is gone."""
         now = self._clock.now().wall_ms
-        of = self.beaten() if beaten is None else beaten
+        of = self.renewable() if renewable is None else renewable
         late = (layer for layer, x in of if now >= renew_at(x))
         return tuple(dict.fromkeys(late))
 
@@ -194,7 +194,7 @@ class GuardService:
 
         Never raises GitleaseError: the next hook or command of this run tells.
         """
-        from gitlease.guard.beating import renew_known
+        from gitlease.guard.heartbeat import renew_known
 
         said = renew_known(session, leases)
         self.refresh()
@@ -202,7 +202,7 @@ class GuardService:
 
     # --- how ----------------------------------------------------------------------------------
 
-    def _all(self, look: Freshness, *, strict: bool) -> list[Watched]:
+    def _all(self, look: Freshness, *, strict: bool) -> list[CachedLedger]:
         self._there = self._peeked(look) if strict else {}
         states = {layer: self._state(layer, look, strict=strict) for layer in self._layers}
         others = {x: self._known_now(x) for x in self._in_use if x not in states}
@@ -228,7 +228,7 @@ class GuardService:
 
     def _state(
         self, layer: str, look: Freshness, *, strict: bool = False, fresh: bool = False
-    ) -> Watched | None:
+    ) -> CachedLedger | None:
         """What is known of a layer: kept, read from this clone's copy, or fetched."""
         kept = self._known_now(layer)
         if kept is not None and not (strict or fresh) and self._is_young(kept):
@@ -261,17 +261,17 @@ class GuardService:
         ago = failure.at.elapsed_at_most(self._clock.now())
         return failure if ago <= self._max_age * MS else None
 
-    def _is_young(self, known: Watched) -> bool:
+    def _is_young(self, known: CachedLedger) -> bool:
         return self._age_ms(known) <= self._max_age * MS
 
-    def _age_ms(self, known: Watched) -> int:
+    def _age_ms(self, known: CachedLedger) -> int:
         return known.received.elapsed_at_most(self._clock.now())
 
-    def _known(self) -> Iterator[Watched]:
+    def _known(self) -> Iterator[CachedLedger]:
         """What this clone knows of each layer that is judged by."""
         return (known for known in self._everywhere() if known.layer in self._layers)
 
-    def _everywhere(self) -> list[Watched]:
+    def _everywhere(self) -> list[CachedLedger]:
         """What this clone knows of each layer in use."""
         every = map(self._known_now, self._in_use)
         return [known for known in every if known is not None]
@@ -284,7 +284,7 @@ class GuardService:
         own = lease.lease_id in carried if lease.session is None else lease.session in sessions
         return own and lease.same_holder(self._actor)
 
-    def _known_now(self, layer: str) -> Watched | None:
+    def _known_now(self, layer: str) -> CachedLedger | None:
         """What this clone knows: as it was kept, else read from the copy of the ledger."""
         kept = self._watch.load(layer)
         if kept is not None:
@@ -295,10 +295,10 @@ class GuardService:
             return None  # to be fetched then
         return self._keep(head) if head is not None else None
 
-    def _keep(self, head: Snapshot) -> Watched:
+    def _keep(self, head: Snapshot) -> CachedLedger:
         leases, damage = head.ledger.live() if head.ledger else (LeaseRows(()), [])
         layer, at = head.layer, head.received
-        known = Watched(layer=layer, version=head.version, received=at, leases=leases)
+        known = CachedLedger(layer=layer, version=head.version, received=at, leases=leases)
         if head.ledger is not None:
             known = replace(
                 known,
@@ -310,7 +310,7 @@ class GuardService:
         self._watch.save(known)
         return known
 
-    def _notice_losses(self, every: Iterable[Watched], sessions: Collection[str] = ()) -> None:
+    def _notice_losses(self, every: Iterable[CachedLedger], sessions: Collection[str] = ()) -> None:
         """Find what is yet to be told, by what the remote has: time alone may be the wrong reason.
 
         Another may have taken over what ran out, or have revoked it. The remote is asked once for
@@ -331,7 +331,7 @@ class GuardService:
             if news:
                 self._lost += self._told_of(known, [ended[x] for x in ended if x in news])
 
-    def _ran_out(self, known: Watched, sessions: Collection[str]) -> dict[str, Lease]:
+    def _ran_out(self, known: CachedLedger, sessions: Collection[str]) -> dict[str, Lease]:
         """The caller's own leases that ended by themselves, by what is told once to each run."""
         moment, run = self._view(known).moment, self._actor.session or ""
         return {
@@ -343,8 +343,8 @@ class GuardService:
             and relation(x, actor, known.policy, moment) is Relation.MINE_LAPSED
         }
 
-    def _told_of(self, known: Watched, ended: Iterable[Lease]) -> list[str]:
-        from gitlease.guard.beating import ran_out
+    def _told_of(self, known: CachedLedger, ended: Iterable[Lease]) -> list[str]:
+        from gitlease.guard.heartbeat import ran_out
 
         age = None if self._asked.get(known.layer) else self._age_ms(known) // MS
         return [ran_out(x, known.layer, self._usual, age=age) for x in ended]
@@ -355,10 +355,10 @@ class GuardService:
             self._stores[own] = self._local() if own else self._open()
         return self._stores[own]
 
-    def _view(self, known: Watched) -> Viewpoint:
+    def _view(self, known: CachedLedger) -> Viewpoint:
         return Viewpoint(self._actor, known.policy, Moment(now=self._clock.now(), seen=known.seen))
 
-    def _set_idle_marker(self, states: Mapping[str, Watched | None]) -> None:
+    def _set_idle_marker(self, states: Mapping[str, CachedLedger | None]) -> None:
         """What the shims may go by until somebody looks again: it is the same for all who pass."""
         if not self._one_holder:
             return
@@ -376,9 +376,9 @@ class GuardService:
             free = not runs and not known.leases.has_others(self._actor.holder)
             if judged:
                 clear.append(now + self._max_age * MS - self._age_ms(known) if free else 0)
-        beaten = [x for x in held if not x.parked]
-        until = max((x.expires_at for x in beaten), default=0)
-        renew = min((renew_at(x) for x in beaten), default=0)
+        renewable = [x for x in held if not x.parked]
+        until = max((x.expires_at for x in renewable), default=0)
+        renew = min((renew_at(x) for x in renewable), default=0)
         clear += [x.expires_at for x in held]  # then somebody has to tell that it ran out
         idle = IdleMarker(
             clear_until=max(min(clear, default=0) // MS, 0),

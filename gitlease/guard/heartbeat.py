@@ -21,7 +21,7 @@ SHORTEST_KEPT = THIRD * BEAT_AGAIN  # seconds of a lease that one activity a min
 TRIES = 12  # of the heartbeat in the time of a lease, at least
 
 
-def again_after(leases: Iterable[Lease]) -> int:
+def retry_interval(leases: Iterable[Lease]) -> int:
     """Seconds after which a heartbeat that changed nothing is tried again.
 
     By the lease that lasts the shortest: several tries are made in the time that is left to it.

@@ -16,10 +16,10 @@ from gitlease.core.holder import person_key
 from gitlease.core.lease import Lease
 from gitlease.core.resources.resource import GLOBAL_LAYER, WHOLE
 from gitlease.core.view import LeaseView
-from gitlease.guard.found import Guarded
-from gitlease.guard.guarding import GuardService
+from gitlease.guard.findings import GuardReport
 from gitlease.guard.ports import PushedWork, StagedChange, Started, Worktree
 from gitlease.guard.rules import GuardFinding, Severity
+from gitlease.guard.service import GuardService
 
 if TYPE_CHECKING:
     from gitlease.engine.ledger_session import LedgerSession
@@ -49,7 +49,7 @@ class HookDecision:
     """
 
     blocked: bool = False
-    guarded: Guarded = Guarded()
+    guarded: GuardReport = GuardReport()
     refused: GitleaseError | None = None
     claimed: tuple[LeaseView, ...] = ()
     written: tuple[str, ...] = ()
@@ -136,8 +136,8 @@ class Hooks:
     # --- how ----------------------------------------------------------------------------------
 
     def _but_their_own(
-        self, guarded: Guarded, lines: Sequence[str], remote: str, work: PushedWork
-    ) -> Guarded:
+        self, guarded: GuardReport, lines: Sequence[str], remote: str, work: PushedWork
+    ) -> GuardReport:
         """Without what a push only carries along: the holders' own work, and what has landed."""
         try:
             carried = self._worktree.carried(lines, remote)
@@ -145,7 +145,7 @@ class Hooks:
             return guarded
         return self._guard.but_their_own(guarded, carried, lost=work.lost)
 
-    def _stops(self, guarded: Guarded, *, offline: bool) -> bool:
+    def _stops(self, guarded: GuardReport, *, offline: bool) -> bool:
         found = any(f.severity is Severity.BLOCK for f in guarded.findings)
         return self._rules.mode == BLOCK and (found or offline)
 

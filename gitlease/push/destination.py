@@ -10,7 +10,7 @@ from gitlease.core.frozen import replace
 from gitlease.core.work_push import WorkPush
 from gitlease.git.query import without_secrets
 from gitlease.git.repository import TIMEOUT, Repository, is_on
-from gitlease.push.work import PushWish
+from gitlease.push.work import PushRequest
 from gitlease.settings.sources import Location
 from gitlease.store.work_push import run_in
 
@@ -18,7 +18,7 @@ _INSTEAD = ".pushinsteadof"
 
 
 def work_at(
-    repository: Repository, location: Location, wish: PushWish, *, seconds: float
+    repository: Repository, location: Location, wish: PushRequest, *, seconds: float
 ) -> WorkPush:
     """A push to the remote that was named, or that git would take, without any refs yet.
 

@@ -36,7 +36,7 @@ _ATTRIBUTES = ":(glob)**/.gitattributes"
 
 
 @dataclass(frozen=True, slots=True)
-class MergedAlone:
+class GitMerge:
     """The merge that git alone makes: its tree, which git finds with ``env``, and the paths that
     conflict in it.
     """
@@ -46,7 +46,7 @@ class MergedAlone:
     env: Mapping[str, str]
 
 
-def merged_alone(repository: Repository, parents: Sequence[str], folder: str) -> MergedAlone | None:
+def merge_by_git(repository: Repository, parents: Sequence[str], folder: str) -> GitMerge | None:
     """The parents merged one after the other, as git's octopus does; written to an empty folder.
 
     None where this git has no such command, or the repository not all that it needs. Raises Invalid
@@ -73,7 +73,7 @@ def merged_alone(repository: Repository, parents: Sequence[str], folder: str) ->
             if said.code != 0 or not is_id(current):
                 _see_that_it_may_fail(repository, said)
                 return None
-    return MergedAlone(named, conflicts, env)
+    return GitMerge(named, conflicts, env)
 
 
 def _beside(repository: Repository, folder: str) -> dict[str, str]:

@@ -16,7 +16,14 @@ from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.notices import of_damage
 from gitlease.engine.ports import Snapshot
 from gitlease.engine.transaction import fresh_id, with_views
-from gitlease.guard.rules import GuardFinding, PushedCommit, Severity, Touched, Viewpoint, stands
+from gitlease.guard.rules import (
+    GuardFinding,
+    PushedCommit,
+    Severity,
+    Touched,
+    Viewpoint,
+    still_blocks,
+)
 
 NOBODY = Actor(holder="")
 
@@ -82,7 +89,7 @@ class PushCase:
             return True
         if self._carried is None:
             self._carried = self._ask_carried()
-        return stands(found, self._carried, layer=layer, actor=self._actor)
+        return still_blocks(found, self._carried, layer=layer, actor=self._actor)
 
     def _named(self, heads: Mapping[str, Snapshot]) -> dict[str, list[Lease]]:
         """The leases of what was asked for by name, in the first layer that has them."""

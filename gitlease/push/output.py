@@ -41,7 +41,7 @@ def parts_of(result: GitResult) -> tuple[tuple[str, ...], list[str] | None]:
     return tuple(lines[: starts[-1]]), lines[starts[-1] + 1 :]
 
 
-class Heard:
+class OutputFilter:
     """What is said besides, by hooks or by the server, line by line.
 
     Git's own words are told in ours, when it has ended: what follows on the word ``fatal`` is kept

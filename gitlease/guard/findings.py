@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from gitlease.core.duration import humanize_duration
 from gitlease.core.frozen import dataclass, field, replace
 from gitlease.core.view import LeaseView
-from gitlease.guard.ports import Unreachable, Watched
+from gitlease.guard.ports import CachedLedger, Unreachable
 from gitlease.guard.rules import GuardFinding, Severity
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ BLIND = "the leases could not be checked"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Guarded:
+class GuardReport:
     """What the guard found. ``views`` has the leases by their ids.
 
     ``offline`` says what is known, and why it is not as fresh as was asked for, when the remote did
@@ -32,7 +32,7 @@ class Guarded:
     offline: str = ""
     old: frozenset[str] = frozenset()
 
-    def lenient(self) -> Guarded:
+    def lenient(self) -> GuardReport:
         """The same with a warning wherever only knowledge says so that is too old to stop anybody.
 
         The remote may have been asked in vain about one layer, and not be needed for another.
@@ -53,7 +53,7 @@ class Freshness:
         self.warnings: list[str] = []
         self._blind, self._age = False, 0
 
-    def noticed(self, known: Watched, age: int) -> None:
+    def noticed(self, known: CachedLedger, age: int) -> None:
         self.warnings += [f"{text}: what it covers is not guarded" for text in known.damage]
         self._age = max(self._age, age)
 
