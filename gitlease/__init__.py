@@ -63,17 +63,14 @@ if TYPE_CHECKING:
     from gitlease.core.work_push import Became, WorkRef
     from gitlease.engine.queue.order import Carried, WhyNot
     from gitlease.engine.sessions import OwnSession
-    from gitlease.faces.library.answered import GatewayEvent
-    from gitlease.faces.library.awaited import AsyncLeases
-    from gitlease.faces.library.connected import (
-        Connection,
-        connect,
-    )
-    from gitlease.faces.library.connected_async import AsyncConnection, connect_async
-    from gitlease.faces.library.held import Holding, hold
+    from gitlease.faces.library.async_connection import AsyncConnection, connect_async
+    from gitlease.faces.library.async_leases import AsyncLeases
+    from gitlease.faces.library.connection import Connection, connect
+    from gitlease.faces.library.gateway_answers import GatewayEvent
+    from gitlease.faces.library.holding import Holding, hold
     from gitlease.faces.library.leases import Leases, PushAnswer, PushRefused, Session
     from gitlease.faces.library.opening import open, open_async, run, session
-    from gitlease.faces.library.queued import Carry, Entry, LeftNote, QueueReading, Taken
+    from gitlease.faces.library.queue_types import Carry, Entry, LeftNote, QueueReading, Taken
     from gitlease.faces.library.reading import (
         CheckResult,
         InitResult,
@@ -91,62 +88,28 @@ if TYPE_CHECKING:
     )
     from gitlease.faces.library.watching import Subscription, WatchEvent
 
-_ERRORS, _EDGE = "gitlease.core.errors", "gitlease.core.edge"
-_QUEUE, _QUEUED = "gitlease.engine.queue.order", "gitlease.faces.library.queued"
-_LIBRARY, _OPENING = "gitlease.faces.library.leases", "gitlease.faces.library.opening"
-_RUNNING, _READING = "gitlease.faces.library.running", "gitlease.faces.library.reading"
-_FINDING, _WORK = "gitlease.core.finding", "gitlease.core.work_push"
-_CONNECTED = "gitlease.faces.library.connected"
-_PLACES = {
-    "open": (_OPENING, "open"),
-    "open_async": (_OPENING, "open_async"),
-    "AsyncLeases": ("gitlease.faces.library.awaited", "AsyncLeases"),
-    "connect": (_CONNECTED, "connect"),
-    "connect_async": (f"{_CONNECTED}_async", "connect_async"),
-    "Connection": (_CONNECTED, "Connection"),
-    "AsyncConnection": (f"{_CONNECTED}_async", "AsyncConnection"),
-    "GatewayEvent": ("gitlease.faces.library.answered", "GatewayEvent"),
-    "run": (_OPENING, "run"),
-    "RunResult": (_RUNNING, "RunResult"),
-    "WorkEvent": (_RUNNING, "WorkEvent"),
-    "WorkResult": (_RUNNING, "WorkResult"),
-    "hold": ("gitlease.faces.library.held", "hold"),
-    "Holding": ("gitlease.faces.library.held", "Holding"),
-    "session": (_OPENING, "session"),
-    "Session": (_LIBRARY, "Session"),
-    "PushAnswer": (_LIBRARY, "PushAnswer"),
-    "PushRefused": (_LIBRARY, "PushRefused"),
-    "WorkRef": (_WORK, "WorkRef"),
-    "Became": (_WORK, "Became"),
-    "CannotExecute": (_RUNNING, "CannotExecute"),
-    "NoCommand": (_RUNNING, "NoCommand"),
-    "Resource": ("gitlease.core.resources.resource", "Resource"),
-    "CheckRule": (_FINDING, "CheckRule"),
-    "CheckResult": (_READING, "CheckResult"),
-    "InitResult": (_READING, "InitResult"),
-    "LogEntry": (_READING, "LogEntry"),
-    "Setting": (_READING, "Setting"),
-    "LedgerStatus": (_READING, "LedgerStatus"),
-    "WhoAmI": (_READING, "WhoAmI"),
-    "Finding": (_FINDING, "Finding"),
-    "Level": (_FINDING, "Level"),
-    "OwnSession": ("gitlease.engine.sessions", "OwnSession"),
-    "Loss": ("gitlease.core.loss", "Loss"),
-    "Leases": (_LIBRARY, "Leases"),
-    "WatchEvent": ("gitlease.faces.library.watching", "WatchEvent"),
-    "Subscription": ("gitlease.faces.library.watching", "Subscription"),
-    "Lease": ("gitlease.core.view", "Lease"),
-    "Task": (_EDGE, "Task"),
-    "Progress": (_EDGE, "Progress"),
-    "Entry": (_QUEUED, "Entry"),
-    "WhyNot": (_QUEUE, "WhyNot"),
-    "Carry": (_QUEUED, "Carry"),
-    "Carried": (_QUEUE, "Carried"),
-    "QueueReading": (_QUEUED, "QueueReading"),
-    "Taken": (_QUEUED, "Taken"),
-    "LeftNote": (_QUEUED, "LeftNote"),
-    "ConflictError": (_ERRORS, "LeaseHeld"),
+_MODULES = {
+    "gitlease.core.edge": "Progress Task",
+    "gitlease.core.finding": "CheckRule Finding Level",
+    "gitlease.core.loss": "Loss",
+    "gitlease.core.resources.resource": "Resource",
+    "gitlease.core.view": "Lease",
+    "gitlease.core.work_push": "Became WorkRef",
+    "gitlease.engine.queue.order": "Carried WhyNot",
+    "gitlease.engine.sessions": "OwnSession",
+    "gitlease.faces.library.gateway_answers": "GatewayEvent",
+    "gitlease.faces.library.async_leases": "AsyncLeases",
+    "gitlease.faces.library.connection": "Connection connect",
+    "gitlease.faces.library.async_connection": "AsyncConnection connect_async",
+    "gitlease.faces.library.holding": "Holding hold",
+    "gitlease.faces.library.leases": "Leases PushAnswer PushRefused Session",
+    "gitlease.faces.library.opening": "open open_async run session",
+    "gitlease.faces.library.queue_types": "Carry Entry LeftNote QueueReading Taken",
+    "gitlease.faces.library.reading": "CheckResult InitResult LedgerStatus LogEntry Setting WhoAmI",
+    "gitlease.faces.library.running": "CannotExecute NoCommand RunResult WorkEvent WorkResult",
+    "gitlease.faces.library.watching": "Subscription WatchEvent",
 }
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 __all__ = [
     "AsyncConnection",
@@ -221,10 +184,10 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> Any:
-    """Load what is asked for: a hook that runs on every commit pays for nothing else."""
+    """Import a name when it is used: a hook that runs on every commit pays for nothing else."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    module, attribute = _PLACES.get(name, (_ERRORS, name))
-    return getattr(import_module(module), attribute)
+    module = import_module(_MODULE_OF.get(name, "gitlease.core.errors"))
+    return getattr(module, "LeaseHeld" if name == "ConflictError" else name)

@@ -24,9 +24,9 @@ from typing import Any, Self
 
 from gitlease.core.errors import GitleaseError, UsageError
 from gitlease.core.instant import moment_of, utc_text
+from gitlease.faces.library.arguments import StrPath, check_listener, to_folder
 from gitlease.faces.library.leases import Leases, OnLost, Session
-from gitlease.faces.library.refusing import refusing_class
-from gitlease.faces.library.values import StrPath, check_listener, to_folder
+from gitlease.faces.library.refusals import refusing_class
 from gitlease.wiring.memory import MemoryStore, MovableClock, memory_workspace
 from gitlease.wiring.workspace import Workspace
 
@@ -112,7 +112,7 @@ class MemoryLedger:
         place = "gitlease.faces.library"
         with (
             patch(f"{place}.opening.open_workspace", opened),
-            patch(f"{place}.held.open_workspace", opened),
+            patch(f"{place}.holding.open_workspace", opened),
         ):
             yield self
 

@@ -21,7 +21,7 @@ from gitlease.engine.hold import renew
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.ports import Clock, LedgerStore, Snapshot, TaskFiles
 from gitlease.engine.transaction import fresh_id
-from gitlease.gateway.joining import MOST, Joiner
+from gitlease.gateway.joiner import MOST, Joiner
 from gitlease.gateway.session import JoinedSteps, NoInbox, RequestClock, SharedStore
 
 FRESH = 2 / 3  # of its time that a lease must have left for a renewal to change nothing

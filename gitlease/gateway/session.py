@@ -26,7 +26,7 @@ from gitlease.engine.ports import (
     Swapped,
 )
 from gitlease.engine.transaction import Step
-from gitlease.gateway.joining import Joiner
+from gitlease.gateway.joiner import Joiner
 from gitlease.gateway.known_keys import keyed
 
 YOUNG = 1_000  # milliseconds for which what the remote said counts as what it says

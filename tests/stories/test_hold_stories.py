@@ -16,7 +16,7 @@ from support.remotes import Remote
 from support.service import LeaseService
 
 import gitlease
-from gitlease.faces.library import held
+from gitlease.faces.library import holding
 
 pytestmark = [pytest.mark.sampled(3)]
 
@@ -296,13 +296,13 @@ def test_a_task_waits_for_what_the_task_that_started_it_holds(
 ) -> None:
     served: list[str] = []
     waits = threading.Event()
-    check = held._refuse_oneself
+    check = holding._refuse_oneself
 
     def checked(refusal: gitlease.LeaseHeld, mine: frozenset[str]) -> None:
         check(refusal, mine)
         waits.set()
 
-    monkeypatch.setattr(held, "_refuse_oneself", checked)
+    monkeypatch.setattr(holding, "_refuse_oneself", checked)
 
     async def other() -> None:
         async with gitlease.hold("T7", wait="50s", directory=str(clone)):

@@ -24,9 +24,9 @@ from gitlease.engine.edges import without_numbers
 from gitlease.engine.queue.order import Entry, Surroundings, WhyNot, survey
 from gitlease.engine.reading import history_of
 from gitlease.faces import sentences
-from gitlease.faces.board import words
+from gitlease.faces.board import phrases
+from gitlease.faces.board.phrases import plain
 from gitlease.faces.board.shapes import BoardRow, BoardView, NewsItem, OpenedResource, Section
-from gitlease.faces.board.words import plain
 
 if TYPE_CHECKING:
     from gitlease.core.edge import People, Task
@@ -209,7 +209,7 @@ class _Rows:
 
 def _texts(row: BoardRow) -> tuple[str, ...]:
     where = (row.session, row.host, row.branch)
-    return row.name, row.title, row.holder, *where, row.reason, words.waiting_words(row.waiting)
+    return row.name, row.title, row.holder, *where, row.reason, phrases.waiting_words(row.waiting)
 
 
 def _times(look: Look) -> Iterator[int]:
@@ -236,9 +236,9 @@ def _news(session: LedgerSession, look: Look, rows: Sequence[BoardRow]) -> tuple
     for event in history_of(session, look.head, None, LOOKED_BACK):
         if event.kind in _TOLD:
             scope = "" if event.scope in (None, WHOLE) else f" (scope {event.scope})"
-            name, what = plain(f"{event.resource}{scope}"), words.happened(event)
+            name, what = plain(f"{event.resource}{scope}"), phrases.happened(event)
             loss = event.kind in _LOSSES
-            found.append(NewsItem(event.at, what, name, words.by_whom(event), loss))
+            found.append(NewsItem(event.at, what, name, phrases.by_whom(event), loss))
     now = look.moment.now.wall_ms
     for row in rows:
         if row.section in (Section.EXPIRED, Section.ABANDONED) and (row.ends or now) < now:

@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 
 from gitlease.core.frozen import dataclass
 from gitlease.core.instant import rfc3339
-from gitlease.faces.board import words
+from gitlease.faces.board import phrases
 from gitlease.faces.board.shapes import BoardRow, BoardView, NewsItem, OpenedResource, Section
 
 SHOWN = 500  # rows of a section
@@ -197,8 +197,8 @@ def _row(row: BoardRow, now: int, view: PageView, base: str) -> str:
         f'<tr role="row"><th scope="row" role="rowheader">{name}</th>'
         + _cell("title", escape(row.title))
         + _cell("holder", who)
-        + _cell("where", escape(words.where_words(row)))
-        + _cell("why", "<br>".join(escape(x) for x in words.details(row, now)))
+        + _cell("where", escape(phrases.where_words(row)))
+        + _cell("why", "<br>".join(escape(x) for x in phrases.details(row, now)))
         + _cell("time", _time(row, now))
         + "</tr>"
     )
@@ -211,11 +211,11 @@ def _cell(kind: str, said: str) -> str:
 
 def _time(row: BoardRow, now: int) -> str:
     """How long still, or since when not, the instant itself, and a bar of what is left."""
-    said = words.time_words(row, now)
+    said = phrases.time_words(row, now)
     if row.ends is None:
         return said
     at, bar = rfc3339(row.ends), ""
-    way = "left" if row.section in words.RUNNING else "ago"
+    way = "left" if row.section in phrases.RUNNING else "ago"
     if way == "left" and row.lasts:
         left = max(0, min(row.lasts, row.ends - now))
         bar = f'<progress max="{row.lasts}" value="{left}" aria-hidden="true"></progress>'
@@ -227,13 +227,13 @@ def _time(row: BoardRow, now: int) -> str:
 
 
 def _opened(opened: OpenedResource, now: int, view: PageView, base: str) -> str:
-    notes = [f"{_at(x.at)} {escape(words.note_text(x))}" for x in opened.notes]
+    notes = [f"{_at(x.at)} {escape(phrases.note_text(x))}" for x in opened.notes]
     events = [
-        f"{_at(x.at)} <strong>{escape(words.happened(x))}</strong> {escape(words.by_whom(x))}"
+        f"{_at(x.at)} <strong>{escape(phrases.happened(x))}</strong> {escape(phrases.by_whom(x))}"
         for x in opened.events
     ]
     state = [
-        f"{row.section.value} {escape(row.holder)} {escape(words.time_words(row, now))}".strip()
+        f"{row.section.value} {escape(row.holder)} {escape(phrases.time_words(row, now))}".strip()
         for row in opened.rows
         if row.ends is None  # a clock runs in its row below
     ]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gitlease.core.frozen import dataclass
 from gitlease.core.instant import rfc3339
-from gitlease.faces.board import words
+from gitlease.faces.board import phrases
 from gitlease.faces.board.shapes import BoardRow, BoardView, NewsItem, OpenedResource, Section
 
 if TYPE_CHECKING:
@@ -65,8 +65,8 @@ def columns_for(board: BoardView, width: int) -> Columns:
         "name": max(8, widest(x.name for x in board.rows)),
         "holder": widest(map(_who, rows)),
         "title": widest(x.title for x in rows),
-        "where": widest(map(words.where_words, rows)),
-        "why": widest(" · ".join(words.details(x, board.now)) for x in rows),
+        "where": widest(map(phrases.where_words, rows)),
+        "why": widest(" · ".join(phrases.details(x, board.now)) for x in rows),
     }
     for number in range(len(wanted), 1, -1):
         shares = _shares(dict([*wanted.items()][:number]), left)
@@ -110,7 +110,7 @@ def head_lines(board: BoardView, width: int, *, state: str, brief: bool = False)
     from rich.text import Text
 
     place = f"gitlease · {board.layer} on {board.place}"
-    right = " · ".join(([] if board.trouble else [state]) + [words.time_of_day(board.now)])
+    right = " · ".join(([] if board.trouble else [state]) + [phrases.time_of_day(board.now)])
     room = width - len(right) - 2
     text = _fitted(place, room) if room > 20 else Text("gitlease".ljust(max(0, room)))
     text.stylize("bold")
@@ -134,7 +134,7 @@ def news_lines(news: Sequence[NewsItem], width: int) -> Iterator[Text]:
     yield from (plain_line("", width), plain_line("LATELY", width, style="bold"))
     for item in news:
         text = Text("  ")
-        text.append(f"{words.time_of_day(item.at)}  ", style="dim")
+        text.append(f"{phrases.time_of_day(item.at)}  ", style="dim")
         text.append(item.what, style="bold red" if item.loss else "bold")
         text.append(f" {item.name}", style="bold")
         text.append(f" {item.text}")
@@ -147,12 +147,12 @@ def opened_lines(opened: OpenedResource, width: int, now: int) -> Iterator[Text]
     yield plain_line(opened.name, width, style="bold")
     for row in opened.rows:
         facts = [
-            ("state", f"{row.section.value} {words.time_words(row, now)}".rstrip()),
+            ("state", f"{row.section.value} {phrases.time_words(row, now)}".rstrip()),
             ("title", row.title),
             ("holder", _who(row)),
-            ("where", words.where_words(row)),
+            ("where", phrases.where_words(row)),
             ("until", rfc3339(row.ends) if row.ends else ""),
-            *(("", said) for said in words.details(row, now)),
+            *(("", said) for said in phrases.details(row, now)),
         ]
         yield plain_line("", width)
         for name, said in facts:
@@ -161,10 +161,10 @@ def opened_lines(opened: OpenedResource, width: int, now: int) -> Iterator[Text]
     if not opened.rows:
         yield from (plain_line("", width), plain_line("  nobody holds it", width))
     for title, lines in (
-        ("NOTES", [f"{rfc3339(x.at)} {words.note_text(x)}" for x in opened.notes]),
+        ("NOTES", [f"{rfc3339(x.at)} {phrases.note_text(x)}" for x in opened.notes]),
         (
             "HISTORY",
-            [f"{rfc3339(x.at)} {words.happened(x)} {words.by_whom(x)}" for x in opened.events],
+            [f"{rfc3339(x.at)} {phrases.happened(x)} {phrases.by_whom(x)}" for x in opened.events],
         ),
     ):
         if lines:
@@ -218,14 +218,14 @@ def _row_lines(row: BoardRow, columns: Columns, now: int, *, marked: bool) -> It
     text, below = Text("› " if marked else "  "), list[str]()
 
     text.append_text(_fitted(row.name, columns.name, style=f"bold {STYLES[row.section]}"))
-    why = " · ".join(words.details(row, now))
+    why = " · ".join(phrases.details(row, now))
     if row.section is Section.FREE:
         said = " · ".join(x for x in (row.title, why) if x)
         text.append_text(_fitted(said, columns.width - 2 - columns.name))
     else:
         text.append_text(_fitted(row.title, columns.title))
         text.append_text(_fitted(_who(row), columns.holder, style="green" if row.mine else ""))
-        where = words.where_words(row)
+        where = phrases.where_words(row)
         for said, width, style in ((where, columns.where, "dim"), (why, columns.why, "")):
             fits = cell_len(said) < width
             text.append_text(_fitted(said if fits else "", width, style=style))
@@ -235,7 +235,7 @@ def _row_lines(row: BoardRow, columns: Columns, now: int, *, marked: bool) -> It
         text.append(" " * columns.gap)
         if columns.bar:
             text.append(f"{_bar(row, now, columns.bar)} ", style=STYLES[row.section])
-        text.append(words.time_words(row, now).rjust(TIME))
+        text.append(phrases.time_words(row, now).rjust(TIME))
     if marked:
         text.stylize("reverse")
     text.truncate(columns.width)
@@ -254,7 +254,7 @@ def _who(row: BoardRow) -> str:
 
 def _bar(row: BoardRow, now: int, size: int) -> str:
     """How much of its time a lease has left."""
-    if row.section not in words.RUNNING or not row.ends or not row.lasts:
+    if row.section not in phrases.RUNNING or not row.ends or not row.lasts:
         return " " * size
     full = min(size, max(0, -(-(row.ends - now) * size // row.lasts)))
     return "━" * full + "─" * (size - full)

@@ -27,10 +27,10 @@ from gitlease.faces.http import (
     spor,
 )
 from gitlease.faces.http.access import Access, AllowedHosts, Refused
-from gitlease.faces.http.asking import Door, Verb, problem
 from gitlease.faces.http.board import BoardPages
 from gitlease.faces.http.fields import RequestField
-from gitlease.gateway.following import Follower
+from gitlease.faces.http.request_handler import Door, Verb, problem
+from gitlease.gateway.follower import Follower
 from gitlease.gateway.gateway import Gateway
 from gitlease.gateway.tokens import Tokens
 

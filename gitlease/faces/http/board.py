@@ -32,7 +32,7 @@ from gitlease.faces.board.shapes import BoardView, OpenedResource
 from gitlease.faces.codes import http_of
 from gitlease.faces.http.access import Access, Refused
 from gitlease.faces.http.events import LOOK, MOST_STREAMS, SILENT, EventStream
-from gitlease.gateway.following import Follower
+from gitlease.gateway.follower import Follower
 from gitlease.gateway.gateway import Gateway
 from gitlease.gateway.tokens import BOARD, COOKIE_LASTS, LINK
 

@@ -25,7 +25,7 @@ from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.ports import Snapshot
 from gitlease.engine.reading import is_in_ledger
 from gitlease.faces.http.access import Caller, Refused
-from gitlease.faces.http.asking import MAX_SESSION, Door, body_of
+from gitlease.faces.http.request_handler import MAX_SESSION, Door, body_of
 from gitlease.gateway.gateway import Gateway
 
 Failure = Refused | GitleaseError

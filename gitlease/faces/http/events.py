@@ -17,8 +17,8 @@ from gitlease.core.errors import GitleaseError, UsageError
 from gitlease.core.instant import rfc3339
 from gitlease.faces import wire
 from gitlease.faces.http.access import Access, Refused
-from gitlease.faces.http.asking import failed, problem
-from gitlease.gateway.following import GAP, LAPSED, Follower, Told
+from gitlease.faces.http.request_handler import failed, problem
+from gitlease.gateway.follower import GAP, LAPSED, Follower, Told
 
 LOOK = 0.5  # seconds between two looks whether the token is good, and the gateway goes on
 SILENT = 15.0  # seconds after which a line is sent that says nothing, so that proxies stay

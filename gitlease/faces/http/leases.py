@@ -17,9 +17,9 @@ from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.queue.queueing import TaskQueue
 from gitlease.engine.reading import read_leases, read_log
 from gitlease.faces import wire
-from gitlease.faces.http.asking import Answered, Asked
 from gitlease.faces.http.replaying import answered_before
-from gitlease.gateway.joining import AppliedBefore
+from gitlease.faces.http.request_handler import Answered, Asked
+from gitlease.gateway.joiner import AppliedBefore
 from gitlease.gateway.known_keys import CLAIMED, COMPLETED, EXTENDED, RELEASED, RENEWED
 from gitlease.guard.rules import Severity, Touched, Viewpoint
 

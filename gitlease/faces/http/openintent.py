@@ -43,8 +43,8 @@ from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.reading import read_leases
 from gitlease.faces.codes import http_of
 from gitlease.faces.http.access import Refused
-from gitlease.faces.http.asking import Door
 from gitlease.faces.http.compat import Answered, CompatDoor, CompatRequest, Failure
+from gitlease.faces.http.request_handler import Door
 
 ROOTS = ("/api/v1", "/v1")
 AGENT = "x-agent-id"

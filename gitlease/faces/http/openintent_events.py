@@ -13,7 +13,7 @@ from starlette.routing import BaseRoute, Route
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import reads_as_name
 from gitlease.faces.http.openintent import ROOTS
-from gitlease.gateway.following import LAPSED
+from gitlease.gateway.follower import LAPSED
 
 ACQUIRED, RELEASED = "LEASE_ACQUIRED", "LEASE_RELEASED"
 _TYPES = {

@@ -9,8 +9,8 @@ from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import Resource, parse_resource
 from gitlease.engine.answers import Answer
 from gitlease.engine.ledger_session import LedgerSession
-from gitlease.faces.http.asking import ANOTHER_REQUEST, Asked
-from gitlease.gateway.joining import AppliedBefore
+from gitlease.faces.http.request_handler import ANOTHER_REQUEST, Asked
+from gitlease.gateway.joiner import AppliedBefore
 from gitlease.gateway.known_keys import CLAIMED, COMPLETED, EVENTS, RELEASED
 
 

@@ -26,9 +26,9 @@ from gitlease.core.resources.resource import Resource
 from gitlease.engine import claim, end, hold, sessions
 from gitlease.engine.answers import Answer, ClaimOptions
 from gitlease.engine.ledger_session import LedgerSession
-from gitlease.faces.http.asking import MAX_SESSION, Door
 from gitlease.faces.http.compat import Answered, CompatDoor, CompatRequest, Verb
 from gitlease.faces.http.fields import MOST_NAMES
+from gitlease.faces.http.request_handler import MAX_SESSION, Door
 from gitlease.faces.http.spor_reading import get_me, get_node, get_queue
 from gitlease.faces.http.spor_shapes import (
     LONGEST_NODE,

@@ -16,9 +16,7 @@ from gitlease.engine import claim, end, govern, hold, sessions
 from gitlease.engine.answers import Answer, ClaimOptions
 from gitlease.engine.waiting.watching import Watcher, WatchEvent
 from gitlease.faces.library import reading, running, tasks, watching
-from gitlease.faces.library.kept import KeptLeases, call_aside
-from gitlease.faces.library.refusing import refusing_class, refusing_events
-from gitlease.faces.library.values import (
+from gitlease.faces.library.arguments import (
     Duration,
     ResourceLike,
     Said,
@@ -33,6 +31,8 @@ from gitlease.faces.library.values import (
     to_seconds,
     to_terms,
 )
+from gitlease.faces.library.held_leases import HeldLeases, call_aside
+from gitlease.faces.library.refusals import refusing_class, refusing_events
 from gitlease.faces.push_words import push_request
 from gitlease.push.fenced_push import PushAnswer as PushAnswer
 from gitlease.push.fenced_push import PushRefused as PushRefused
@@ -381,7 +381,7 @@ class Session(Leases):
         super().__init__(in_a_run(workspace, "session"), layer=layer, open_at=open_at)
         self.lost = threading.Event()
         told = on_lost and partial(call_aside, on_lost, self)
-        self._kept = KeptLeases(self._workspace, self.lost, lambda lost: told and told(lost.error))
+        self._kept = HeldLeases(self._workspace, self.lost, lambda lost: told and told(lost.error))
 
     def check(self) -> None:
         """Return while everything that was claimed here is held. LeaseLost for the first lost."""

@@ -6,11 +6,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import TypedDict, Unpack
 
-from gitlease.faces.library.awaited import AsyncLeases
+from gitlease.faces.library.arguments import (
+    Duration,
+    ResourceLike,
+    StrPath,
+    check_listener,
+    to_folder,
+)
+from gitlease.faces.library.async_leases import AsyncLeases
 from gitlease.faces.library.leases import Leases, OnLost, Session
-from gitlease.faces.library.refusing import refusing
+from gitlease.faces.library.refusals import refusing
 from gitlease.faces.library.running import RunResult
-from gitlease.faces.library.values import Duration, ResourceLike, StrPath, check_listener, to_folder
 from gitlease.wiring.workspace import open_workspace
 
 

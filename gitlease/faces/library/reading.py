@@ -17,7 +17,7 @@ from gitlease.engine import govern
 from gitlease.engine import sessions as own
 from gitlease.engine.reading import read_leases, read_log
 from gitlease.engine.sessions import OwnSession
-from gitlease.faces.library.values import Duration, ResourceLike, layers_of, to_seconds
+from gitlease.faces.library.arguments import Duration, ResourceLike, layers_of, to_seconds
 from gitlease.wiring.workspace import Setting as Setting
 from gitlease.wiring.workspace import (
     Workspace,

@@ -15,7 +15,7 @@ from gitlease.core.resources.resource import WHOLE, parse_resource, word_anywher
 from gitlease.core.view import Lease
 from gitlease.engine.answers import Answer
 from gitlease.faces import pool_words, sentences, task_brief
-from gitlease.faces.library.values import (
+from gitlease.faces.library.arguments import (
     Duration,
     ResourceLike,
     StrPath,

@@ -9,8 +9,8 @@ from gitlease.core.edge import Task
 from gitlease.core.resources.resource import WHOLE
 from gitlease.core.view import Lease
 from gitlease.engine import claim
-from gitlease.faces.library.queued import Entry, QueueReading, briefing, entries
-from gitlease.faces.library.values import Duration, ResourceLike, StrPath, to_seconds, to_terms
+from gitlease.faces.library.arguments import Duration, ResourceLike, StrPath, to_seconds, to_terms
+from gitlease.faces.library.queue_types import Entry, QueueReading, briefing, entries
 from gitlease.faces.statuses import set_status as set_task_status
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from gitlease.core.resources.resource import WHOLE, parse_scope
 from gitlease.engine.waiting.events import Part
 from gitlease.engine.waiting.watching import Watcher
 from gitlease.engine.waiting.watching import WatchEvent as WatchEvent
-from gitlease.faces.library.values import ResourceLike, to_resources
+from gitlease.faces.library.arguments import ResourceLike, to_resources
 from gitlease.wiring.holding import waking_clock
 from gitlease.wiring.workspace import Workspace
 

@@ -23,7 +23,7 @@ from gitlease.wiring.words import check_claim, path_here, resource_here
 
 if TYPE_CHECKING:
     from gitlease.core.view import LeaseView
-    from gitlease.gateway.following import Follower
+    from gitlease.gateway.follower import Follower
     from gitlease.gateway.gateway import Gateway
     from gitlease.wiring.workspace import Workspace
 

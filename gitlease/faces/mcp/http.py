@@ -14,11 +14,17 @@ from starlette.types import Message, Receive, Scope, Send
 
 from gitlease.core.errors import Denied, Unavailable
 from gitlease.faces.http.access import Caller, Refused
-from gitlease.faces.http.asking import MOST_BYTES, SESSION_HEADER, Door, problem, session_in
 from gitlease.faces.http.events import OpenStreams
+from gitlease.faces.http.request_handler import (
+    MOST_BYTES,
+    SESSION_HEADER,
+    Door,
+    problem,
+    session_in,
+)
 from gitlease.faces.mcp.callers import GatewayCaller, thread_of
 from gitlease.faces.mcp.server import LeaseServer
-from gitlease.gateway.following import Follower
+from gitlease.gateway.follower import Follower
 from gitlease.wiring.agents import session_of_thread
 
 CALLER = "gitlease.caller"  # of a request that was let in

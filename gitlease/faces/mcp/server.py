@@ -17,9 +17,9 @@ from mcp.shared.exceptions import MCPError
 
 from gitlease.core.errors import GitleaseError, LeaseLost, Unavailable
 from gitlease.faces.http.fields import read_fields
-from gitlease.faces.mcp.answering import answered, refused
 from gitlease.faces.mcp.callers import Backend
 from gitlease.faces.mcp.resources import LeaseResources
+from gitlease.faces.mcp.results import answered, refused
 from gitlease.faces.mcp.tools import LONGEST_WAIT, TOOLS, LeaseTool
 
 INSTRUCTIONS = """Leases say who works on what in this repository: people and agents share it.

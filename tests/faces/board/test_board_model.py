@@ -19,12 +19,12 @@ from gitlease.core.moves.operations import TakeTicket
 from gitlease.core.resources.resource import parse_resource
 from gitlease.engine.ports import TaskProblem
 from gitlease.engine.transaction import fresh_id
+from gitlease.faces.board import phrases
 from gitlease.faces.board import text as board_text
-from gitlease.faces.board import words
-from gitlease.faces.board.exporting import exported
-from gitlease.faces.board.live import BoardScreen
+from gitlease.faces.board.export import exported
 from gitlease.faces.board.model import make_board, matching, open_resource
 from gitlease.faces.board.page import PageView, page, policy
+from gitlease.faces.board.screen import BoardScreen
 from gitlease.faces.board.shapes import BoardRow, BoardView, Section
 from gitlease.faces.board.text import (
     board_lines,
@@ -114,7 +114,7 @@ def test_what_is_seen_changes_at_the_time_that_the_board_says() -> None:
     assert board.changes_at == NOON + 900_000
     seen = []
     while board.changes_at is not None:
-        seen.append((board.rows[0].section, *words.details(board.rows[0], board.now)))
+        seen.append((board.rows[0].section, *phrases.details(board.rows[0], board.now)))
         ada.clock.advance((board.changes_at - ada.clock.wall_ms) / 1000)
         board = board_of(ada)
     assert list(dict.fromkeys(seen)) == [(Section.HELD,), (Section.EXPIRED, "still assigned")]
@@ -129,9 +129,9 @@ def test_what_ran_out_says_when_others_may_take_it() -> None:
     (row,) = board_of(bob).rows
     assert row.section is Section.EXPIRED
     assert row.free is not None
-    free = f"free for others at {words.time_of_day(row.free, round_up=True)}"
-    assert words.details(row, ada.clock.wall_ms) == [free]
-    assert words.details(row, row.free) == ["free to take"]
+    free = f"free for others at {phrases.time_of_day(row.free, round_up=True)}"
+    assert phrases.details(row, ada.clock.wall_ms) == [free]
+    assert phrases.details(row, row.free) == ["free to take"]
 
 
 def test_the_news_tell_what_was_taken_released_and_lost() -> None:
@@ -255,7 +255,7 @@ def test_documents_ask_nobody() -> None:
 )
 def test_in_markdown_all_that_others_wrote_is_code(text: str) -> None:
     ada, bob = make_desks(task("F001", title=text))
-    bob.ok("claim", "F001", "--reason", words.plain(text))
+    bob.ok("claim", "F001", "--reason", phrases.plain(text))
     markdown = exported(board_of(ada), "md")
     reader = MarkdownIt("commonmark").enable("table")
     tokens = reader.parse(markdown)
@@ -264,7 +264,7 @@ def test_in_markdown_all_that_others_wrote_is_code(text: str) -> None:
     assert kinds.count("heading_open") == 3
     assert kinds.count("td_open") == 6
     code = [x.content for token in tokens for x in token.children or () if x.type == "code_inline"]
-    plain, quoted = words.plain(text).replace("\\|", "\\ |"), f'"{words.plain(text)}"'
+    plain, quoted = phrases.plain(text).replace("\\|", "\\ |"), f'"{phrases.plain(text)}"'
     assert plain in code
     assert quoted.replace("\\|", "\\ |") in code
     rest = [x.content for token in tokens for x in token.children or () if x.type == "text"]
@@ -363,7 +363,7 @@ def test_one_long_text_leaves_room_for_others(width: int) -> None:
     [(-5, "0s"), (4, "4s"), (64, "1m 04s"), (3_900, "1h 05m"), (98_000, "1d 3h")],
 )
 def test_times_going_by(seconds: int, said: str) -> None:
-    assert words.clock_words(seconds) == said
+    assert phrases.clock_words(seconds) == said
 
 
 # --- the command ------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from support.running import Desk, until
 
 from gitlease.faces.codes import CODES
 from gitlease.faces.http import access
-from gitlease.faces.http.asking import MOST_BYTES, PROBLEM
+from gitlease.faces.http.request_handler import MOST_BYTES, PROBLEM
 
 
 @pytest.fixture
@@ -305,10 +305,10 @@ def test_a_bad_body_is_named(jo: httpx.Client, body: bytes, about: str) -> None:
 def test_a_body_that_is_too_large_or_too_slow_is_refused(
     gate: Served, jo: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from gitlease.faces.http import asking
+    from gitlease.faces.http import request_handler
 
     refused(jo.put("/v1/leases/a", content=b" " * (MOST_BYTES + 1)), 413, "too_large")
-    monkeypatch.setattr(asking, "BODY_SECONDS", 0.2)
+    monkeypatch.setattr(request_handler, "BODY_SECONDS", 0.2)
     host, port = gate.url.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port)), timeout=LONG) as slow:
         slow.sendall(

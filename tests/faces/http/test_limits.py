@@ -190,7 +190,7 @@ def test_below_a_name_the_documents_have_its_paths(clone: Path) -> None:
 
 
 def test_an_answer_without_a_length_has_an_end_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gitlease.faces.library.connected.LARGEST", 1_000)
+    monkeypatch.setattr("gitlease.faces.library.connection.LARGEST", 1_000)
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
         def answer() -> None:

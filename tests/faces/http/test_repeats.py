@@ -21,8 +21,8 @@ from support.running import Desk, until
 from support.stubborn import Stubborn
 
 import gitlease
-from gitlease.faces.http import asking
-from gitlease.faces.http.asking import REMEMBERED_FOR
+from gitlease.faces.http import request_handler
+from gitlease.faces.http.request_handler import REMEMBERED_FOR
 from gitlease.wiring.gateway.gateway import open_gateway
 from gitlease.wiring.gateway.tokens import open_tokens
 
@@ -146,7 +146,7 @@ def test_a_key_knows_every_spelling_and_its_own_scope(two: tuple[Served, Served]
 def test_what_waits_under_a_key_keeps_only_its_like_waiting(
     gate: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(asking, "MOST_ALIKE", 1)
+    monkeypatch.setattr(request_handler, "MOST_ALIKE", 1)
     gate.ask("jo", "PUT", "/v1/leases/a").raise_for_status()
     gate.caller("kim")
     ask: dict[str, Any] = {"json": {"wait": 60}, "headers": KEY}

@@ -18,7 +18,7 @@ from support.fences import clean_env
 from support.gateway import Served
 from support.running import Desk
 
-from gitlease.faces.http.asking import MOST_BYTES
+from gitlease.faces.http.request_handler import MOST_BYTES
 
 JO, KIM = "jo@example.com", "kim@example.com"
 LEASE = {

@@ -22,7 +22,7 @@ from support.running import LONG, until
 from support.tools import ERAS, Era, ToolClient, over_http
 
 from gitlease.faces.http import events
-from gitlease.faces.http.asking import WAITS_OF_TOKEN
+from gitlease.faces.http.request_handler import WAITS_OF_TOKEN
 from gitlease.faces.mcp.resources import BOARD
 from gitlease.faces.mcp.tools import LONGEST_WAIT
 from gitlease.wiring.gateway.tokens import open_tokens

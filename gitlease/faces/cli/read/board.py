@@ -111,7 +111,7 @@ def _print(call: Call, form: str | None, *, cached: bool) -> None:
 
     def show() -> None:
         if form is not None:
-            from gitlease.faces.board.exporting import exported
+            from gitlease.faces.board.export import exported
 
             print(exported(board, form), end="")
         elif output.on_terminal():
@@ -150,7 +150,7 @@ def _live(call: Call, *, cached: bool) -> int | None:
         raise UsageError("a live board needs a terminal to draw on", hints=(hint,))
     if not cached:
         check_layer(call)
-    from gitlease.faces.board.terminal import LiveBoard
+    from gitlease.faces.board.live_board import LiveBoard
     from gitlease.faces.codes import INTERRUPTED
 
     gc.enable()  # this may last for days

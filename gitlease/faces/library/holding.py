@@ -16,9 +16,7 @@ from gitlease.core.resources.resource import WHOLE
 from gitlease.core.view import Lease
 from gitlease.engine import claim
 from gitlease.engine.answers import ClaimOptions
-from gitlease.faces.library.kept import KeptLeases, call_aside
-from gitlease.faces.library.refusing import refusing, refusing_class
-from gitlease.faces.library.values import (
+from gitlease.faces.library.arguments import (
     Duration,
     ResourceLike,
     StrPath,
@@ -30,6 +28,8 @@ from gitlease.faces.library.values import (
     to_seconds,
     to_terms,
 )
+from gitlease.faces.library.held_leases import HeldLeases, call_aside
+from gitlease.faces.library.refusals import refusing, refusing_class
 from gitlease.wiring.alive import unbind_dead
 from gitlease.wiring.holding import in_a_run, waking_clock
 from gitlease.wiring.workspace import Workspace, open_workspace
@@ -127,7 +127,7 @@ class Holding:
         self._open, self._words, self._paths = opener, tuple(resources), paths
         self._terms, self._wait, self._on_lost = terms, wait, on_lost
         self._at_end = partial(
-            KeptLeases.release, scope=terms.scope, note=note, commit=terms.commit
+            HeldLeases.release, scope=terms.scope, note=note, commit=terms.commit
         )
         self._why: Lost | None = None
         self._given_up = threading.Event()
@@ -138,7 +138,7 @@ class Holding:
         self._mine: frozenset[str] = frozenset()  # what that held before
         self._session: str | None = None
         self._views: tuple[Lease, ...] = ()
-        self._kept: KeptLeases | None = None
+        self._kept: HeldLeases | None = None
 
     def __repr__(self) -> str:
         if self._kept is None:
@@ -254,7 +254,7 @@ class Holding:
             on_wait=lambda held: _refuse_oneself(held, mine),
         )
         self.warnings, self._views = (*said, *answer.warnings), answer.leases
-        self._kept = KeptLeases(workspace, self.lost, self._lose, sharp=True)
+        self._kept = HeldLeases(workspace, self.lost, self._lose, sharp=True)
         self._kept.learn(answer)
 
     def _lose(self, lost: Lost) -> None:
@@ -281,7 +281,7 @@ class Holding:
         ids = self._kept.ids if self._kept else set()
         _held_by[self._runner] = _held_by.get(self._runner, frozenset()) | ids
 
-    def _left(self) -> KeptLeases | None:
+    def _left(self) -> HeldLeases | None:
         """What this block has to give back; nothing in a forked child."""
         kept = self._kept
         if kept is None or not kept.is_here:

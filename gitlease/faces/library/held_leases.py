@@ -20,7 +20,7 @@ from gitlease.wiring.holding import at_the_end, heartbeat_of
 from gitlease.wiring.workspace import Workspace
 
 
-class KeptLeases:
+class HeldLeases:
     """The leases of one block. ``lost`` is set once any of them is lost, ``on_loss`` told of each.
 
     A forked child has no part in them: its parent holds them, and its end there releases nothing.

@@ -14,9 +14,9 @@ from gitlease.core.errors import Unavailable
 from gitlease.core.instant import Instant
 from gitlease.engine.ledger_session import Look
 from gitlease.engine.waiting.watching import LOOK, Watcher
-from gitlease.faces.board.keys import KeyTerminal
-from gitlease.faces.board.live import BoardScreen
+from gitlease.faces.board.key_terminal import KeyTerminal
 from gitlease.faces.board.model import make_board, open_resource
+from gitlease.faces.board.screen import BoardScreen
 from gitlease.faces.board.text import said_in
 from gitlease.runs.terminal import stop_like
 from gitlease.wiring.holding import waking_clock

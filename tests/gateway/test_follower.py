@@ -14,8 +14,8 @@ from gitlease.core.errors import GitleaseError, Unavailable
 from gitlease.core.lease import Actor
 from gitlease.core.resources.resource import parse_resource
 from gitlease.engine.claim import claim
-from gitlease.gateway import following
-from gitlease.gateway.following import Follower, Told
+from gitlease.gateway import follower
+from gitlease.gateway.follower import Follower, Told
 from gitlease.gateway.session import SharedStore
 
 JO = Actor("jo@example.com")
@@ -81,7 +81,7 @@ def test_it_goes_on_after_the_last_that_was_seen(ledger: Ledger) -> None:
 def test_what_history_does_not_reach_is_a_gap(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(following, "STEPS", 2)
+    monkeypatch.setattr(follower, "STEPS", 2)
     ledger.claims("a", "b", "c", "d")
     assert ledger.told((1, 0)) == ["gap", "c", "d"]
     assert ledger.told((2, 0)) == ["c", "d"]
@@ -90,9 +90,9 @@ def test_what_history_does_not_reach_is_a_gap(
 def test_too_much_between_two_looks_is_a_gap(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(following, "STEPS", 2)
-    monkeypatch.setattr(following, "SOONEST", 3_600.0)
-    monkeypatch.setattr(following, "EVERY", 3_600.0)
+    monkeypatch.setattr(follower, "STEPS", 2)
+    monkeypatch.setattr(follower, "SOONEST", 3_600.0)
+    monkeypatch.setattr(follower, "EVERY", 3_600.0)
     ledger.claims("a")
     found: list[str] = []
     leave = ledger.follower.listen(lambda x: found.append(_word(x)))
@@ -105,14 +105,14 @@ def test_too_much_between_two_looks_is_a_gap(
 
 
 def test_a_remote_that_answers_fast_is_asked_more_often(ledger: Ledger) -> None:
-    asked = [following.pause_after(took) for took in (-3_600.0, 0.0, 0.02, 0.12, 0.2, 30.0)]
+    asked = [follower.pause_after(took) for took in (-3_600.0, 0.0, 0.02, 0.12, 0.2, 30.0)]
     assert asked == [0.5, 0.5, 0.5, 1.2, 2.0, 2.0]
 
 
 def test_what_happens_past_the_gateway_is_told_by_the_next_look(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(following, "EVERY", 3_600.0)  # after a look that took long, or failed
+    monkeypatch.setattr(follower, "EVERY", 3_600.0)  # after a look that took long, or failed
     ledger.claims("a")
     found: list[str] = []
     leave = ledger.follower.listen(lambda x: found.append(_word(x)))

@@ -31,7 +31,7 @@ from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.transaction import Step, fresh_id
 from gitlease.engine.waiting.wait_queue import WaitQueue
 from gitlease.gateway.gateway import Gateway
-from gitlease.gateway.joining import MOST, AppliedBefore, Joiner
+from gitlease.gateway.joiner import MOST, AppliedBefore, Joiner
 from gitlease.gateway.known_keys import keyed
 from gitlease.gateway.session import JoinedSteps, SharedStore
 

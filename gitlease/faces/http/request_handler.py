@@ -28,7 +28,7 @@ from gitlease.faces.codes import http_of
 from gitlease.faces.http.access import Access, Caller, Refused
 from gitlease.faces.http.fields import RequestField, read_fields
 from gitlease.gateway.gateway import Gateway
-from gitlease.gateway.joining import SAME
+from gitlease.gateway.joiner import SAME
 
 MOST_BYTES = 64 * 1024  # of a body
 BODY_SECONDS = 10.0  # in which it must have come

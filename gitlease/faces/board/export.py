@@ -6,7 +6,7 @@ import io
 import re
 
 from gitlease.core.instant import rfc3339
-from gitlease.faces.board import words
+from gitlease.faces.board import phrases
 from gitlease.faces.board.page import still
 from gitlease.faces.board.shapes import BoardRow, BoardView, Section
 from gitlease.faces.board.text import board_lines, head_lines, news_lines
@@ -56,9 +56,9 @@ def _markdown(board: BoardView) -> str:
 
 
 def _row(row: BoardRow, now: int) -> str:
-    until = rfc3339(row.ends) if row.ends is not None else words.time_words(row, now)
-    why = "; ".join(words.details(row, now))
-    said = (row.name, row.title, row.holder, words.where_words(row), why)
+    until = rfc3339(row.ends) if row.ends is not None else phrases.time_words(row, now)
+    why = "; ".join(phrases.details(row, now))
+    said = (row.name, row.title, row.holder, phrases.where_words(row), why)
     return f"| {' | '.join([*map(_cell, said), until])} |"
 
 

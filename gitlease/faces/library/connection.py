@@ -15,16 +15,7 @@ from urllib.parse import quote, urlencode, urlsplit
 from gitlease.core.errors import Unavailable, UnknownOutcome, UsageError, check_text
 from gitlease.core.resources.resource import WHOLE, Resource, parse_resource, path_resource
 from gitlease.core.view import Lease
-from gitlease.faces.library.answered import (
-    GatewayEvent,
-    events_of,
-    lease_in,
-    lease_of,
-    leases_of,
-    refusal_of,
-)
-from gitlease.faces.library.refusing import refusing_class
-from gitlease.faces.library.values import (
+from gitlease.faces.library.arguments import (
     Duration,
     ResourceLike,
     StrPath,
@@ -33,6 +24,15 @@ from gitlease.faces.library.values import (
     to_reason,
     to_seconds,
 )
+from gitlease.faces.library.gateway_answers import (
+    GatewayEvent,
+    events_of,
+    lease_in,
+    lease_of,
+    leases_of,
+    refusal_of,
+)
+from gitlease.faces.library.refusals import refusing_class
 
 P = ParamSpec("P")
 T = TypeVar("T")

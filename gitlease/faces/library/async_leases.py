@@ -18,9 +18,9 @@ from gitlease.core.resources.resource import WHOLE, Resource, parse_resource, wo
 from gitlease.core.view import Lease
 from gitlease.engine import end
 from gitlease.engine.waiting.watching import WatchEvent
+from gitlease.faces.library.arguments import Duration, ResourceLike
 from gitlease.faces.library.leases import Leases
-from gitlease.faces.library.refusing import refusal, refusing, refusing_class
-from gitlease.faces.library.values import Duration, ResourceLike
+from gitlease.faces.library.refusals import refusal, refusing, refusing_class
 from gitlease.wiring.holding import at_the_end, waking_clock
 
 P = ParamSpec("P")

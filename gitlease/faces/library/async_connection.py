@@ -12,8 +12,8 @@ from socket import SHUT_RDWR, socket
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 from gitlease.core.errors import GitleaseError
-from gitlease.faces.library.answered import GatewayEvent
-from gitlease.faces.library.connected import Connection, connect
+from gitlease.faces.library.connection import Connection, connect
+from gitlease.faces.library.gateway_answers import GatewayEvent
 
 P = ParamSpec("P")
 T = TypeVar("T")

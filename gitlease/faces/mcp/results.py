@@ -12,7 +12,7 @@ from gitlease.core.errors import GitleaseError
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import word_anywhere
 from gitlease.faces import sentences, wire
-from gitlease.faces.library.refusing import with_arguments
+from gitlease.faces.library.refusals import with_arguments
 from gitlease.faces.mcp.tools import LONGEST_WAIT, ToolAnswer, call_of
 
 
