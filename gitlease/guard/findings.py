@@ -1,4 +1,4 @@
-"""What a check of the guard found, and how far what is known can be relied on."""
+"""The report of one check of the guard, and how recent the state is that it rests on."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ BLIND = "the leases could not be checked"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardReport:
-    """What the guard found. ``views`` has the leases by their ids.
+    """The findings of one check. ``views`` has the leases by their ids.
 
-    ``offline`` says what is known, and why it is not as fresh as was asked for, when the remote did
-    not answer; ``old`` are the ids of the leases that this is all that is known of.
+    ``offline`` says why the state is not as fresh as was asked for, and how old it is, when the
+    remote did not answer; ``old`` are the ids of the leases known only from such a state.
     """
 
     findings: tuple[GuardFinding, ...] = ()
@@ -33,9 +33,9 @@ class GuardReport:
     old: frozenset[str] = frozenset()
 
     def lenient(self) -> GuardReport:
-        """The same with a warning wherever only knowledge says so that is too old to stop anybody.
+        """Turn findings that rest only on a state too old to block anybody into warnings.
 
-        The remote may have been asked in vain about one layer, and not be needed for another.
+        The remote may have failed to answer for one layer only.
         """
         found = [
             replace(f, severity=Severity.WARN) if f.lease.lease_id in self.old else f
@@ -46,33 +46,32 @@ class GuardReport:
 
 
 class Freshness:
-    """What is noticed on the way of one check."""
+    """Collects, during one check, how recent the states of the ledgers are."""
 
     def __init__(self) -> None:
         self.failure: Unreachable | None = None
         self.warnings: list[str] = []
-        self._blind, self._age = False, 0
+        self._unknown, self._age = False, 0
 
-    def noticed(self, known: CachedLedger, age: int) -> None:
-        self.warnings += [f"{text}: what it covers is not guarded" for text in known.damage]
+    def add_ledger(self, cached: CachedLedger, age: int) -> None:
+        self.warnings += [f"{text}: what it covers is not guarded" for text in cached.damage]
         self._age = max(self._age, age)
 
-    def is_blind(self, fault: str = "") -> None:
-        """Nothing is known of a ledger, or what is known is not to be relied on."""
-        self._blind = True
+    def mark_unknown(self, fault: str = "") -> None:
+        """Note that a ledger's state is unknown, or cannot be relied on."""
+        self._unknown = True
         self.warnings += [f"{BLIND}: {fault}"] if fault else []
 
     def offline(self) -> str:
         if self.failure is None:
             return ""
         known = f"by what this clone knew {humanize_duration(self._age)} ago"
-        return f"{BLIND if self._blind else known}: {self.failure.message}"
+        return f"{BLIND if self._unknown else known}: {self.failure.message}"
 
 
-def damage_told(damage: Sequence[Damage]) -> tuple[str, ...]:
-    """What there is to say of records that cannot be read."""
+def damage_warnings(damage: Sequence[Damage]) -> tuple[str, ...]:
     if not damage:
         return ()
-    from gitlease.engine.notices import of_damage
+    from gitlease.engine.notices import of_damage  # not loaded by a hook without need
 
     return of_damage(damage, shown=DAMAGE_SHOWN)

@@ -1,4 +1,4 @@
-"""Keeping leases alive by what goes on in a clone: when they are due, and what to say of a loss."""
+"""The heartbeat of what goes on in a clone: when to renew leases, and how to report a loss."""
 
 from __future__ import annotations
 
@@ -22,16 +22,13 @@ TRIES = 12  # of the heartbeat in the time of a lease, at least
 
 
 def retry_interval(leases: Iterable[Lease]) -> int:
-    """Seconds after which a heartbeat that changed nothing is tried again.
-
-    By the lease that lasts the shortest: several tries are made in the time that is left to it.
-    """
+    """Seconds until a heartbeat that changed nothing is tried again, by the shortest lease."""
     shortest = min((x.duration_ms // MS for x in leases), default=BEAT_AGAIN * TRIES)
     return max(1, min(BEAT_AGAIN, shortest // TRIES))
 
 
 def renew_known(session: LedgerSession, leases: Sequence[Lease]) -> list[str]:
-    """Renew leases that this clone knows of, in one push; what is to be said of it.
+    """Renew leases of the cached state in one push; the messages for the holder.
 
     Never raises GitleaseError: nobody waits for it.
     """
@@ -43,13 +40,13 @@ def renew_known(session: LedgerSession, leases: Sequence[Lease]) -> list[str]:
         answer = hold.renew_grants(session, [*map(grant_of, leases)])
     except GitleaseError as error:
         return [*error.warnings, f"your leases were not renewed: {error.message}"]
-    usual = session.store.warnings  # of the place itself, which are nothing new
+    usual = session.store.warnings  # of the place itself, nothing new
     news = [text for text in answer.warnings if text not in usual]
-    return [*news, *(x.message for x in answer.refused if not _is_told(session, x))]
+    return [*news, *(x.message for x in answer.refused if not _is_reported(session, x))]
 
 
-def _is_told(session: LedgerSession, refused: GitleaseError) -> bool:
-    """Whether a loss is told without this: by word that was left of it, or as what ran out."""
+def _is_reported(session: LedgerSession, refused: GitleaseError) -> bool:
+    # A loss that a notice in the ledger reports, or that is reported as having run out.
     from gitlease.core.errors import LeaseLost
     from gitlease.core.loss import Loss
 
@@ -61,15 +58,15 @@ def _is_told(session: LedgerSession, refused: GitleaseError) -> bool:
     return refused.loss is Loss.EXPIRED or about in {(n.resource, n.scope) for n in notices}
 
 
-def ran_out(lease: Lease, layer: str, usual: str, *, age: int | None = None) -> str:
-    """That a lease ended by itself, and how to go on; ``usual`` is the layer of plain commands.
+def ran_out(lease: Lease, layer: str, default_layer: str, *, age: int | None = None) -> str:
+    """The message that a lease ran out, with the command to claim it again.
 
-    ``age``: the remote did not confirm it, and what says so is as many seconds old.
+    ``age``: the remote did not confirm it, and the state is that many seconds old.
     """
     name = word_anywhere(lease.resource.text)
-    words = ["gitlease", "claim", name, *layer_words(layer, usual)]
+    words = ["gitlease", "claim", name, *layer_words(layer, default_layer)]
     words += [] if lease.scope == WHOLE else ["--scope", lease.scope]
-    # What had no edge may be no task, and is claimed by its name alone.
+    # Without an edge it may not be a task.
     words += [] if lease.edge or lease.resource.is_path else ["--any"]
     when = rfc3339(lease.expires_at)
     if age is not None:

@@ -1,8 +1,8 @@
-"""What the guard and git's hooks need of the world beside the ledger."""
+"""Values that the guard exchanges with hooks and the work tree, and where it keeps them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from gitlease.core.expiry import Sighting
@@ -12,7 +12,7 @@ from gitlease.core.lease import Lease
 from gitlease.core.ledger import Notice
 from gitlease.core.policy import DEFAULT_POLICY, Policy
 from gitlease.core.resources.resource import Resource
-from gitlease.guard.rules import PushedCommit, Touched
+from gitlease.guard.rules import Touched
 
 if TYPE_CHECKING:
     from gitlease.core.lease_rows import LeaseRows
@@ -22,11 +22,9 @@ if TYPE_CHECKING:
 class CachedLedger:
     """The live leases of one layer as they were ``received``, for hooks that have no time.
 
-    ``damage`` says which records cannot be read, and ``notices`` what the holder who read it has
-    yet to be told.
-
-    ``version`` is the head's, ``""`` where there was no ledger; ``seen`` tells when this clone
-    first saw a record.
+    ``damage`` names the unreadable records; ``notices`` are the holder's unread ones. ``version``
+    is the head's, ``""`` if there was no ledger; ``seen`` returns when this clone first saw a
+    record.
     """
 
     layer: str
@@ -41,7 +39,7 @@ class CachedLedger:
 
 @dataclass(frozen=True, slots=True)
 class IdleMarker:
-    """What a shim may know without asking: seconds since the epoch, 0 for never.
+    """What a shim may rely on without asking: seconds since the epoch, 0 for never.
 
     Until ``clear_until`` nobody else holds anything; until ``held_until`` something is held here,
     to be renewed from ``renew_at`` on. ``tasks``: a commit may claim a task, and ``below`` are the
@@ -57,29 +55,29 @@ class IdleMarker:
 
 @dataclass(frozen=True, slots=True)
 class Unreachable:
-    """That a remote could not be reached, when, and what was said of it."""
+    """A failure to reach the remote: when, and git's reason."""
 
     at: Instant
     message: str
 
 
 class WatchFiles(Protocol):
-    """Keeps what the guard knows between two hooks. It only saves work, and never fails."""
+    """Keeps the guard's state between two hooks. It only saves work, and never fails."""
 
     def load(self, layer: str) -> CachedLedger | None:
-        """What was kept, if it is of the head that this clone knows now."""
+        """Return the kept state, if it is of the head that this clone has now."""
 
-    def save(self, watched: CachedLedger) -> None:
-        """Keep it."""
+    def save(self, cached: CachedLedger) -> None:
+        """Keep a state."""
 
     def set_idle_marker(self, idle: IdleMarker, versions: Mapping[str, str]) -> None:
-        """Tell the shims, unless the heads of the layers are no longer these."""
+        """Write the marker for the shims, unless the heads of the layers are no longer these."""
 
     def unreachable(self) -> Unreachable | None:
-        """The last failure to reach the remote, None where it was reached since."""
+        """Return the last failure to reach the remote; None if it was reached since."""
 
     def set_unreachable(self, failure: Unreachable | None) -> None:
-        """Remember it, so that not every hook has to wait for the same remote; None: it answers."""
+        """Keep a failure, so that hooks do not each wait for the same remote; None: it answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +91,7 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class StagedChange:
-    """What a commit would change: the paths it touches, and the tasks that it starts.
-
-    ``problems`` are the task files that cannot be read.
-    """
+    """The paths that a commit touches, the tasks that it starts, and unreadable task files."""
 
     touched: tuple[Touched, ...] = ()
     started: tuple[Started, ...] = ()
@@ -105,10 +100,10 @@ class StagedChange:
 
 @dataclass(frozen=True, slots=True)
 class PushedWork:
-    """The paths that commits touch which a push would bring, or which it would take away.
+    """The paths touched by the commits that a push would bring or take away.
 
     ``lost`` are those of what it takes away, ``ledgers`` the refs in it that only gitlease moves.
-    ``unknown`` are the branches of which it is not known here what they have.
+    ``unknown`` are the replaced branches whose commits are not in this clone.
     """
 
     touched: tuple[Touched, ...] = ()
@@ -116,43 +111,3 @@ class PushedWork:
     ledgers: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
-
-
-class Worktree(Protocol):
-    """The user's repository as a hook of git finds it.
-
-    Raises Invalid where git does not answer, and TooMuch for more than can be judged.
-    """
-
-    def staged(self, *, amended: bool | None = False) -> StagedChange:
-        """What is about to be committed, by the index that git gives its hook.
-
-        ``amended``: with what the commit changed that is being replaced. None asks to find out
-        whether there is one; an index without any change is taken for that.
-        """
-
-    def pushed(self, lines: Sequence[str], remote: str) -> PushedWork:
-        """What is about to be pushed, by the lines that git gives its pre-push hook.
-
-        It takes away what the main branches of the remote of the ledger have not any more then.
-        """
-
-    def carried(self, lines: Sequence[str], remote: str) -> Sequence[PushedCommit]:
-        """The commits of such a push, without those that turn out to be there already.
-
-        Asks the remote what it has, and goes by what is known here where it does not answer.
-        """
-
-    def set_trailers(
-        self, message_file: str, trailers: Sequence[str], *, stale: Sequence[str] = ()
-    ) -> None:
-        """Have a message end with these trailers, in the place of older ones of the same leases.
-
-        ``stale`` ones go: the message was that of another change.
-        """
-
-    def empty_if_bare(self, message_file: str) -> None:
-        """Empty a message that says nothing but trailers, so that git makes no commit of it.
-
-        The template of the settings, as it was, says nothing either.
-        """

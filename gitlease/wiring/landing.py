@@ -66,19 +66,20 @@ def end_at_start(workspace: Workspace) -> tuple[str, ...]:
 def beat(workspace: Workspace, guard: GuardService, renewable: Sequence[tuple[str, Lease]]) -> None:
     """Renew those of these leases, given with their layers, whose layer is due.
 
-    What has landed is completed instead. Nobody waits for it: what there is to say is left.
+    What has landed is completed instead. Nobody waits for it: messages go to the inbox.
     """
+    from gitlease.guard.heartbeat import renew_known
+
     due = guard.due(renewable)
     for space in workspace.in_use if due else ():
         ended = end_landed(space)
         workspace.inbox.leave(ended.said)
-        own = [lease for layer, lease in renewable if layer == space.layer]
-        leases = [lease for lease in own if lease.lease_id not in ended.lease_ids]
-        if space.layer in due and leases:
-            guard.beat(space.ledger, workspace.inbox, leases)
-        elif ended.lease_ids:
+        here = [lease for layer, lease in renewable if layer == space.layer and layer in due]
+        leases = [lease for lease in here if lease.lease_id not in ended.lease_ids]
+        messages = renew_known(space.ledger, leases) if leases else []
+        if leases or ended.lease_ids:
             guard.refresh()
-            workspace.inbox.leave(guard.lost())
+            workspace.inbox.leave([*messages, *guard.lost()])
 
 
 def _landed(workspace: Workspace, main: list[str], leases: Sequence[Lease]) -> Sequence[Lease]:

@@ -314,7 +314,7 @@ def test_a_ledger_that_cannot_be_read_is_said_and_what_was_known_holds(world: Wo
     world.guard().check([LOGIN])
     world.clock.advance(61)
     guard = world.guard()
-    guard._opened("global").fetch = lambda *_at: (_ for _ in ()).throw(Invalid("was rolled back"))  # type: ignore[method-assign]
+    guard._store("global").fetch = lambda *_at: (_ for _ in ()).throw(Invalid("was rolled back"))  # type: ignore[method-assign]
     found = guard.check([LOGIN])
     assert [f.severity for f in found.findings] == [Severity.BLOCK]
     assert found.offline == ""

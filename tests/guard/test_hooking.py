@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import cast
 
 import pytest
 from core.values import JO, KIM, SKEW, TTL, lease
@@ -27,6 +28,7 @@ from gitlease.guard.hook_decisions import HookRules, Hooks, trailer
 from gitlease.guard.ports import PushedWork, StagedChange, Started
 from gitlease.guard.rules import PushedCommit, Severity, Touched
 from gitlease.guard.service import GuardService
+from gitlease.guard.worktree import HookWorktree
 
 LAPSED = TTL + SKEW + 1
 SRC = "src/auth/**"
@@ -123,7 +125,8 @@ class World:
         guard = GuardService(
             self.watch, open_store, clock=self.clock, actor=who, layers=layers, max_age=60
         )
-        return Hooks(self.tree, guard, open_session, HookRules(mode=mode, offline=offline))
+        tree = cast("HookWorktree", self.tree)
+        return Hooks(tree, guard, open_session, HookRules(mode=mode, offline=offline))
 
     def stage(
         self, *touched: Touched, started: Sequence[Started] = (), problems: Sequence[str] = ()
@@ -175,10 +178,10 @@ def test_a_commit_is_stopped_only_where_the_settings_say_so(
         world.cut_off()
     decision = world.hooks(mode, offline).pre_commit()
     if mode == "off":
-        assert (decision.blocked, decision.guarded.findings, decision.warnings) == (False, (), ())
+        assert (decision.blocked, decision.report.findings, decision.warnings) == (False, (), ())
         return
     seen = found if reached != "blind" else "nothing"
-    severities = [f.severity for f in decision.guarded.findings]
+    severities = [f.severity for f in decision.report.findings]
     cut_off = reached != "fresh"
     live = Severity.WARN if cut_off and offline != "block" else Severity.BLOCK
     expected = {"nothing": [], "live": [live], "lapsed": [Severity.WARN]}
@@ -204,8 +207,8 @@ def test_without_the_remote_young_knowledge_of_one_layer_still_stops_a_commit(
     world.hooks().pre_commit()
     world.cut_off(31)
     decision = world.hooks(offline=offline, layers=both).pre_commit()
-    assert [f.severity for f in decision.guarded.findings] == [Severity.BLOCK, Severity.WARN]
-    assert [str(f.lease.resource) for f in decision.guarded.findings] == [SRC, "path:src"]
+    assert [f.severity for f in decision.report.findings] == [Severity.BLOCK, Severity.WARN]
+    assert [str(f.lease.resource) for f in decision.report.findings] == [SRC, "path:src"]
     assert decision.blocked
     world.clock.advance(30)
     assert not world.hooks(offline=offline, layers=both).pre_commit().blocked
@@ -225,7 +228,7 @@ def test_a_push_is_stopped_offline_unless_the_settings_let_it_go(
         world.cut_off()
     decision = world.hooks(mode, offline).pre_push((), "origin")
     if mode == "off":
-        assert (decision.blocked, decision.guarded.findings, decision.warnings) == (False, (), ())
+        assert (decision.blocked, decision.report.findings, decision.warnings) == (False, (), ())
         return
     live = found == "live" and reached != "blind"
     cut_off = reached != "fresh"
@@ -251,16 +254,16 @@ def test_ones_own_leases_never_stop_anything(world: World) -> None:
     world.claims(JO, SRC)
     world.stage(LOGIN)
     decision = world.hooks().pre_commit()
-    assert (decision.blocked, decision.guarded.findings, decision.warnings) == (False, (), ())
+    assert (decision.blocked, decision.report.findings, decision.warnings) == (False, (), ())
 
 
 def test_another_run_of_ones_own_stops_a_run_and_only_warns_the_person(world: World) -> None:
     world.claims(replace(JO, session="ci"), SRC)
     world.stage(LOGIN)
     person = world.hooks().pre_commit()
-    assert (person.blocked, len(person.guarded.findings)) == (False, 1)
+    assert (person.blocked, len(person.report.findings)) == (False, 1)
     assert world.hooks(who=replace(JO, session="agent")).pre_commit().blocked
-    assert not world.hooks(who=replace(JO, session="ci")).pre_commit().guarded.findings
+    assert not world.hooks(who=replace(JO, session="ci")).pre_commit().report.findings
 
 
 def test_task_files_that_cannot_be_read_are_said_and_stop_nothing(world: World) -> None:
@@ -525,7 +528,7 @@ def test_what_nobody_here_knows_is_not_replaced_while_others_hold_anything(world
     decision = world.hooks().pre_push((), "origin")
     assert decision.blocked
     assert decision.refused is not None
-    assert decision.refused.message.startswith("what main has there is not known here")
+    assert decision.refused.message.startswith("this clone does not have the remote's main")
     assert decision.refused.hints == ("git fetch origin",)
     assert not world.hooks("warn").pre_push((), "origin").blocked
 
@@ -600,6 +603,6 @@ def test_a_run_of_one_s_own_is_a_warning_where_its_task_is_started_without_one(
     world.stage(F001_FILE, started=[Started(parse_resource("F001"), (), (JO.holder,))])
     decision = world.hooks().pre_commit()
     assert (decision.blocked, decision.refused, decision.claimed) == (False, None, ())
-    assert [f.path for f in decision.guarded.findings] == ["tasks/F001.md"]
+    assert [f.path for f in decision.report.findings] == ["tasks/F001.md"]
     other = world.hooks(who=replace(JO, session="cursor:2")).pre_commit()
     assert other.blocked

@@ -241,7 +241,7 @@ def test_nobody_but_gitlease_moves_a_ledger(pair: Pair, words: list[str]) -> Non
     before = refs(pair)
     done = pair.jo.run("push", "-q", "origin", *words)
     assert done.returncode == 1
-    assert "belongs to everybody's leases, and only gitlease changes it" in done.stderr
+    assert "holds everybody's leases, and only gitlease changes it" in done.stderr
     assert not WAYS_AROUND.search(done.stderr)
     assert refs(pair) == before
     pair.jo.git("config", "lease.guardMode", "warn")
@@ -391,11 +391,11 @@ def test_what_the_remote_has_and_nobody_here_knows_is_left_to_git(landed: Pair) 
     for word in ("--force", "-qf", "+main"):
         done = landed.jo.run("push", "-q", "origin", *(["main"] * (word[0] == "-")), word)
         assert done.returncode == 1
-        assert "gitlease: what main has there is not known here" in done.stderr
+        assert "gitlease: this clone does not have the remote's main" in done.stderr
         assert "gitlease: hint: git fetch origin" in done.stderr
     done = landed.jo.run("push", "-q", "origin", ":main")
     assert (done.returncode, refs(landed)) == (1, before)
-    assert "gitlease: what main has there is not known here" in done.stderr
+    assert "gitlease: this clone does not have the remote's main" in done.stderr
     landed.jo.git("config", "remote.origin.push", "+refs/heads/main:refs/heads/main")
     done = landed.jo.run("push", "-q", "origin")
     assert (done.returncode, refs(landed)) == (1, before)

@@ -130,7 +130,7 @@ JUDGES = ("guard", "push", "gitlease push", "check", "server")
 
 
 def stopped(ruling: HookDecision) -> set[str]:
-    found = {x.path for x in ruling.guarded.findings if x.severity is Severity.BLOCK}
+    found = {x.path for x in ruling.report.findings if x.severity is Severity.BLOCK}
     assert ruling.blocked == bool(found), ruling
     return found
 

@@ -18,8 +18,8 @@ class MemoryWatch:
     def load(self, layer: str) -> CachedLedger | None:
         return self.kept.get(layer)
 
-    def save(self, watched: CachedLedger) -> None:
-        self.kept[watched.layer] = watched
+    def save(self, cached: CachedLedger) -> None:
+        self.kept[cached.layer] = cached
 
     def set_idle_marker(self, idle: IdleMarker, versions: Mapping[str, str]) -> None:
         self.idle = idle

@@ -222,7 +222,7 @@ def tell(context: HookContext, decision: HookDecision, what: str) -> None:
     from gitlease.guard.rules import Severity
 
     now = moment_of(context.clock.now().wall_ms)
-    findings, views = decision.guarded.findings, decision.guarded.views
+    findings, views = decision.report.findings, decision.report.views
     if findings or decision.refused is not None:
         from gitlease.faces import sentences
     for finding in findings[:SHOWN]:
@@ -254,5 +254,5 @@ def tell(context: HookContext, decision: HookDecision, what: str) -> None:
             layer = layer_words(first.layer, context.place.settings.layer) if first else []
             show = shlex.join(["gitlease", "show", name, *layer])
             say(f"hint: leave it to them for now; {show} says when it is free")
-        elif decision.guarded.offline:
+        elif decision.report.offline:
             say("hint: try again when the remote can be reached")
