@@ -7,7 +7,7 @@ run commands for others on the way.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from gitlease.core.errors import Invalid
 from gitlease.core.frozen import dataclass
@@ -28,7 +28,7 @@ _AUTO = frozenset(c.encode() for c in "#;@!$%^&|:")  # what core.commentChar = a
 
 @dataclass(frozen=True, slots=True)
 class MessageReading:
-    """What git takes for no part of a message: lines that begin so, all below ``scissors``."""
+    """The parts of a message that git drops: comment lines, and all below ``scissors``."""
 
     comments: tuple[bytes, ...] = ()
     scissors: bool = False
@@ -43,7 +43,7 @@ class MessageReading:
 def reading(message: bytes, *, edited: bool, cleanup: str, char: str | None) -> MessageReading:
     """How git will read a message, by ``--cleanup`` or its setting, and ``core.commentChar``.
 
-    A message that nobody edits has no comments, unless it was asked for.
+    A message that nobody edits has no comments, except with ``--cleanup=strip``.
     """
     if cleanup == "strip":
         return MessageReading(_comment(message, char), scissors=edited)
@@ -53,9 +53,9 @@ def reading(message: bytes, *, edited: bool, cleanup: str, char: str | None) -> 
 
 
 def _comment(message: bytes, char: str | None) -> tuple[bytes, ...]:
-    """How comments begin. With ``auto`` git chose what no line had: its own lines show it."""
     if char != "auto":
         return ((char or "#").encode("utf-8", "surrogateescape"),)
+    # With ``auto`` git chose a character that no line began with: its own lines show it.
     lines = [line for line in message.splitlines() if line.strip()]
     cut = next((line for line in lines if _SCISSORS.fullmatch(line)), None)
     last = cut or (lines[-1] if lines else b"#")
@@ -69,9 +69,8 @@ def with_trailers(
 ) -> bytes:
     """The message with a trailer for each value, each once, as its last paragraph.
 
-    Trailers of the same lease with another token are older, and go, and so do ``stale`` ones.
-    Comments, and what stands below scissors, stay at the end; an empty message keeps its first line
-    for the subject.
+    Older trailers of the same lease and ``stale`` ones are removed. Comments, and everything below
+    scissors, stay at the end; an empty message keeps its first line for the subject.
     """
     new, old = (
         [KEY + b": " + v.encode("utf-8", "surrogateescape") for v in x] for x in (values, stale)
@@ -80,9 +79,10 @@ def with_trailers(
     same = {_lease(line) for line in (*new, *old)} - {None}
     found = [line.rstrip() for line in every if _lease(line) in same]
     end = _end(every, how)
-    if sorted(found) == sorted(new) and found == _ours(_last_paragraph(every[:end], how), same):
+    last = [x.rstrip() for x in _last_paragraph(every[:end], how) if _lease(x) in same]
+    if sorted(found) == sorted(new) and found == last:
         return message
-    lines = [line for line in every if _lease(line) is None or _lease(line) not in same]
+    lines = [line for line in every if _lease(line) not in same]
     if not new:
         return b"".join(lines)
     end = _end(lines, how)
@@ -100,57 +100,53 @@ def with_trailers(
     return b"".join([*text, *blank, *added, *rest])
 
 
-def says_nothing(message: bytes, how: MessageReading, template: bytes = b"") -> bool:
-    """Whether a message has a trailer of ours, and else only what git takes for nothing.
+def is_bare(message: bytes, how: MessageReading, template: bytes = b"") -> bool:
+    """Whether a message has a trailer of ours, and besides only what git ignores.
 
-    That are a sign-off, and the ``template`` as it was.
+    Git ignores a sign-off, and the unchanged ``template``.
     """
-    ours = [line for line in _spoken(message.splitlines(), how) if _OURS.fullmatch(line)]
-    return bool(ours) and _words(message, how) in ([], _words(template, how))
+    lines, unchanged = (
+        [line.rstrip() for line in _kept_lines(text.splitlines(), how)]
+        for text in (message, template)
+    )
+    return any(map(_OURS.fullmatch, lines)) and _own_text(lines) in ([], _own_text(unchanged))
 
 
-def _words(message: bytes, how: MessageReading) -> list[bytes]:
-    said = (line.rstrip() for line in _spoken(message.splitlines(), how))
-    return [x for x in said if x and not _OURS.fullmatch(x) and not x.startswith(_BY_GIT[0])]
+def _own_text(lines: Sequence[bytes]) -> list[bytes]:
+    return [x for x in lines if x and not _OURS.fullmatch(x) and not x.startswith(_BY_GIT[0])]
 
 
 def read_message(file: str) -> bytes:
-    """The bytes of a message's file; Invalid when it cannot be read, or is too large."""
+    """Read a message's file. Raises Invalid if it cannot be read, or is too large."""
     try:
         data = read_regular(file, MAX_MESSAGE)
     except OSError as error:
-        raise Invalid(f"the message of the commit cannot be read: {error.strerror}") from None
+        raise Invalid(f"the commit message cannot be read: {error.strerror}") from None
     if data is None:
-        raise Invalid("the message of the commit is not a file")
+        raise Invalid("the commit message is not a file")
     if len(data) > MAX_MESSAGE:
-        raise Invalid(f"the message of the commit is larger than {MAX_MESSAGE} bytes")
+        raise Invalid(f"the commit message is larger than {MAX_MESSAGE} bytes")
     return data
 
 
 def write_message(file: str, data: bytes) -> None:
-    """In its place: git has the file's name, and nobody else writes it meanwhile."""
+    """Overwrite a message's file: git has its name, and nobody else writes it meanwhile."""
     try:
         with open(file, "wb") as opened:
             opened.write(data)
     except OSError as error:
-        raise Invalid(f"the message of the commit cannot be written: {error.strerror}") from None
+        raise Invalid(f"the commit message cannot be written: {error.strerror}") from None
 
 
 # --- how ----------------------------------------------------------------------------------------
 
 
 def _lease(line: bytes) -> tuple[bytes, bytes] | None:
-    """What a trailer of ours is about, whatever its token."""
     found = _OURS.fullmatch(line)
     return (found["what"], found["more"]) if found else None
 
 
-def _ours(lines: Sequence[bytes], leases: Collection[object]) -> list[bytes]:
-    return [line.rstrip() for line in lines if _lease(line) in leases]
-
-
-def _spoken(lines: Sequence[bytes], how: MessageReading) -> Iterator[bytes]:
-    """The lines above the scissors that are no comments."""
+def _kept_lines(lines: Sequence[bytes], how: MessageReading) -> Iterator[bytes]:
     for line in lines:
         if how.cuts(line):
             return
@@ -159,7 +155,6 @@ def _spoken(lines: Sequence[bytes], how: MessageReading) -> Iterator[bytes]:
 
 
 def _end(lines: Sequence[bytes], how: MessageReading) -> int:
-    """How many lines there are up to the last that says something."""
     end = 0
     for number, line in enumerate(lines, 1):
         if how.cuts(line):
@@ -170,7 +165,7 @@ def _end(lines: Sequence[bytes], how: MessageReading) -> int:
 
 
 def _last_paragraph(lines: Sequence[bytes], how: MessageReading) -> list[bytes]:
-    """The lines behind the last blank one; none where that is the first paragraph."""
+    # A first paragraph is the subject, never trailers.
     paragraphs: list[list[bytes]] = [[]]
     for line in lines:
         if how.is_comment(line):
@@ -183,7 +178,7 @@ def _last_paragraph(lines: Sequence[bytes], how: MessageReading) -> list[bytes]:
 
 
 def _are_trailers(lines: Sequence[bytes]) -> bool:
-    """Whether git takes a paragraph for trailers: all of it, or a quarter with one of its own."""
+    # git's rule: all lines are trailers, or a quarter of them and one is git's own.
     trailers = others = own = 0
     for line in lines:
         if line.startswith(_BY_GIT):

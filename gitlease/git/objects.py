@@ -1,7 +1,7 @@
-"""git's objects, read without believing them: sizes are asked before contents are read.
+"""git's objects, read without trusting them: their size is checked before their contents are read.
 
-No connection is opened for what a partial clone does not have. libgit2 reads where it is loaded
-anyway, ``git cat-file --batch`` elsewhere: that knows every format, and starts sooner.
+No connection is opened for objects that a partial clone lacks. libgit2 reads if it is loaded
+anyway, else ``git cat-file --batch``, which knows every format and starts sooner.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 import stat
 import subprocess
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from gitlease.core.errors import Invalid
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 BLOB, TREE, COMMIT = "blob", "tree", "commit"
 FILE, EXECUTABLE, FOLDER = 0o100644, 0o100755, 0o040000  # modes of a tree's entries
-LACKING = 32  # absent objects at which git may stop, before the rest is taken for absent as well
+LACKING = 32  # absent objects at which git may stop, before the rest counts as absent
 AT_ONCE = 64  # expected objects that are read, and kept, together
 
 _ENTRIES = rb"(?s)([0-7]{1,6}) ([^\0]*)\0(.{%d})"  # by the bytes of an id
@@ -55,7 +55,7 @@ class OtherKind(Unreadable):
 
 
 class Malformed(Unreadable):
-    """The bytes of an object are not what git would have written."""
+    """The bytes of an object are not such as git writes."""
 
     def __init__(self) -> None:
         super().__init__("is malformed")
@@ -69,10 +69,10 @@ class GitObjects(Protocol):
 
 
 class WritableObjects(GitObjects, Protocol):
-    """Takes new objects as well."""
+    """Reads and writes objects."""
 
     def write(self, kind: str, data: bytes) -> str:
-        """Add an object; returns its id."""
+        """Add an object; return its id."""
 
 
 class LibraryObjects:
@@ -99,29 +99,37 @@ class LibraryObjects:
 
 
 class BatchObjects:
-    """The objects of a repository by git alone: one process for some of those ``expected``."""
+    """The objects of a repository by git alone: one process for ``at_once`` of the ``expected``."""
 
-    def __init__(self, repository: Repository, expected: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        repository: Repository,
+        expected: Iterable[str] = (),
+        *,
+        at_once: int = AT_ONCE,
+        seconds: float = TIMEOUT,
+    ) -> None:
         self._repository, self._expected = repository, list(dict.fromkeys(expected))
+        self._at_once, self._seconds = at_once, seconds
         self._read: dict[tuple[str, str, int], bytes | Unreadable] = {}
 
     def read(self, id: str, kind: str, limit: int) -> bytes:
-        found = self._read.pop((id, kind, limit), None)
+        found = self._read.get((id, kind, limit))
         if found is None:
             at = self._expected.index(id) + 1 if id in self._expected else len(self._expected)
-            some = [id, *self._expected[at : at + AT_ONCE - 1]]
-            read = _batch(self._repository, some, kind, limit, TIMEOUT)
+            some = [id, *self._expected[at : at + self._at_once - 1]]
+            read = read_objects(self._repository, some, kind, most=limit, seconds=self._seconds)
             self._read = {(oid, kind, limit): data for oid, data in read.items()}
-            found = self._read.pop((id, kind, limit))
+            found = self._read[id, kind, limit]
         if isinstance(found, Unreadable):
             raise found
         return found
 
 
 class PipedObjects:
-    """The objects of a repository by one git, which answers for as long as it is asked.
+    """The objects of a repository by one long-running ``git cat-file``.
 
-    ``environ`` is that of its process, and says which objects there are besides.
+    ``environ`` is that of the process, and may name further places of objects.
     """
 
     def __init__(self, git_dir: str, environ: Mapping[str, str]) -> None:
@@ -142,9 +150,9 @@ class PipedObjects:
             except (OSError, ValueError):
                 data = None
             except BaseException:
-                self._close()  # what it still has to say is no answer to any later question
+                self._close()  # the rest of its output would answer a later question
                 raise
-            # Whatever went wrong on the way: these are the bytes of that object, or none.
+            # Whatever went wrong: the bytes are those of that object, or it counts as absent.
             if data is None or object_id(kind, data, len(id) // 2)[0] != id:
                 self._close()
                 raise Absent
@@ -169,20 +177,18 @@ class PipedObjects:
         if self._pid != os.getpid():  # after a fork the other process goes on with the old one
             self._process, self._pid = None, os.getpid()
         if self._process is None:
+            git = ("git", "--no-replace-objects", f"--git-dir={self._git_dir}")
             try:
-                self._process = self._started()
+                self._process = subprocess.Popen(
+                    [*git, "cat-file", "--batch"],
+                    env=dict(self._environ),
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.DEVNULL,
+                )
             except OSError as error:
                 raise Invalid(f"git cannot be run: {error.strerror}") from None
         return self._process
-
-    def _started(self) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            ["git", "--no-replace-objects", f"--git-dir={self._git_dir}", "cat-file", "--batch"],
-            env=dict(self._environ),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-        )
 
     def _close(self) -> None:
         process, self._process = self._process, None
@@ -193,7 +199,7 @@ class PipedObjects:
 
 
 def object_id(kind: str, data: bytes, id_bytes: int) -> tuple[str, bytes]:
-    """The id that git gives an object, of so many bytes, and the bytes that it is the digest of."""
+    """The id that git gives an object, and the bytes that it is the digest of."""
     from hashlib import sha1, sha256  # OpenSSL, for which hooks have no time
 
     whole = b"%s %d\0%s" % (kind.encode(), len(data), data)
@@ -201,18 +207,8 @@ def object_id(kind: str, data: bytes, id_bytes: int) -> tuple[str, bytes]:
     return made.hexdigest(), whole
 
 
-def open_library(repository: Repository) -> pygit2.Repository | None:
-    """The repository, opened by libgit2; None for a format of objects or refs that git alone knows.
-
-    It looks for no other repository around this one.
-    """
-    from gitlease.git.libgit2 import open_bare
-
-    return open_bare(repository.git_dir)
-
-
 class TreeEntry(NamedTuple):
-    """An entry of a tree; a name that is no text has surrogates in it, as in a work tree."""
+    """An entry of a tree; a name that is not UTF-8 has surrogates in it."""
 
     name: str
     mode: int
@@ -220,7 +216,7 @@ class TreeEntry(NamedTuple):
 
 
 def read_tree(objects: GitObjects, id: str, limit: int) -> list[TreeEntry]:
-    """The entries of a tree, with modes that git knows today. Raises Unreadable."""
+    """The entries of a tree, old modes as today's. Raises Unreadable."""
     data, found, at = objects.read(id, TREE, limit), [], 0
     for entry in re.finditer(_ENTRIES % (len(id) // 2), data):
         if entry.start() != at:
@@ -252,20 +248,16 @@ def _usual(mode: int) -> int:
 
 
 def read_blobs(
-    repository: Repository,
-    oids: Iterable[str],
-    *,
-    most: int,
-    seconds: float,
-    at_once: int = 2_000,
+    repository: Repository, oids: Iterable[str], *, most: int, seconds: float, at_once: int = 2_000
 ) -> Iterator[tuple[str, bytes | None]]:
-    """The contents of blobs, None of what is absent or larger than ``most`` bytes.
+    """The contents of blobs, None for one that is absent or larger than ``most`` bytes.
 
-    One process for each so many of them. Raises Invalid where git does not answer.
+    One process for every ``at_once`` of them. Raises Invalid if git does not answer.
     """
     wanted = list(dict.fromkeys(filter(is_id, oids)))
     for start in range(0, len(wanted), at_once):
-        read = _batch(repository, wanted[start : start + at_once], BLOB, most, seconds)
+        some = wanted[start : start + at_once]
+        read = read_objects(repository, some, BLOB, most=most, seconds=seconds)
         for oid, data in read.items():
             yield oid, None if isinstance(data, Unreadable) else data
 
@@ -273,33 +265,19 @@ def read_blobs(
 def read_objects(
     repository: Repository, oids: Iterable[str], kind: str, *, most: int, seconds: float
 ) -> dict[str, bytes | Unreadable]:
-    """The bytes of some objects, or why each cannot be read: all of them in one process.
+    """The bytes of some objects, or why each cannot be read, in one process.
 
-    ``most`` is how many bytes one may have. Raises Invalid where git does not answer.
+    ``most`` is how many bytes one may have. Raises Invalid if git does not answer.
     """
-    wanted = list(dict.fromkeys(oids))
-    return _batch(repository, wanted, kind, most, seconds) if wanted else {}
-
-
-def _batch(
-    repository: Repository, oids: Sequence[str], kind: str, limit: int, seconds: float
-) -> dict[str, bytes | Unreadable]:
-    """One process reads them all; only in a partial clone git may stop at one that is absent."""
     found: dict[str, bytes | Unreadable] = {oid: Absent() for oid in oids}
     wanted = [oid for oid in found if is_id(oid)]
-    for _ in range(LACKING):
+    for _ in range(LACKING):  # in a partial clone git may stop at an absent one
         if not wanted:
             break
-        answer = _Answer(kind, limit)
+        answer = _Answer(kind, most)
         with lines_as_input(wanted) as source:
-            said = ask(
-                repository,
-                "cat-file",
-                "--batch",
-                timeout=seconds,
-                source=source,
-                on_out=answer.more,
-            )
+            words = ("cat-file", "--batch")
+            said = ask(repository, *words, timeout=seconds, source=source, on_out=answer.more)
         if said.timed_out:
             raise refusal(said, "the objects cannot be read")
         found.update(zip(wanted, answer.read, strict=False))
@@ -308,11 +286,11 @@ def _batch(
 
 
 class _Answer:
-    """Takes git's answer bit by bit, so that of what is too large nothing is kept."""
+    """Parses the output of ``cat-file --batch`` as it arrives; too large objects are dropped."""
 
     def __init__(self, kind: str, limit: int) -> None:
         self._kind, self._limit = kind, limit
-        self._data, self._left = bytearray(), 0  # of the object that is under way, with its end
+        self._data, self._left = bytearray(), 0  # of the present object, with its line end
         self._why: Unreadable | None = None
         self.read: list[bytes | Unreadable] = []
 
@@ -338,7 +316,7 @@ class _Answer:
         return True
 
     def _object(self) -> bool:
-        if self._why is not None:  # dropped, but for the end of its line
+        if self._why is not None:  # dropped, except its line end
             dropped = min(self._left - 1, len(self._data))
             del self._data[:dropped]
             self._left -= dropped

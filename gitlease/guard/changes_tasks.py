@@ -1,9 +1,9 @@
-"""What a change does to task files, and what it touches by path and by name."""
+"""The task files in a change, and the paths that it touches with the tasks they belong to."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from gitlease.core.edge import Progress, Task
 from gitlease.core.frozen import dataclass, replace
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from gitlease.settings.sources import Tasks
     from gitlease.tasks.scan import Wanted
 
-MAX_READ = 2_000  # task files of one change; of those beyond only the names are known
+MAX_READ = 2_000  # task files of one change; the others count by their names alone
 
 
 @dataclass(frozen=True, slots=True)
 class TaskTouched:
     """A changed task file at ``path``, with its task before and after.
 
-    A side is None where the file was not there, or no task. Of one that cannot be read, ``keys``
-    has the folded names that it may be about, and ``problem`` says why (the later side's reason).
+    A side is None if there was no file, or no task. Of an unreadable one, ``keys`` has the folded
+    names that it may be about, and ``problem`` the reason (the later side's).
     """
 
     path: str
@@ -56,27 +56,32 @@ def task_status_changes(
     tasks: Tasks,
     changed: Sequence[Changed],
     objects: GitObjects | None = None,
-    words: TaskWords | None = None,
+    parser: TaskParser | None = None,
 ) -> list[TaskTouched]:
-    """What the changed files that the settings call task files were, and what they become.
+    """The changed files that the settings call task files, with their tasks before and after.
 
-    ``objects`` has their blobs, ``words`` what is known of them of earlier changes. Raises Invalid
-    for settings that cannot be used; whatever is wrong with a file is said in it.
+    ``objects`` has their blobs, ``parser`` the versions parsed earlier. Raises Invalid for unusable
+    settings; an unreadable file is reported in its TaskTouched.
     """
-    words = words or TaskWords(tasks)
-    sides = _sides(changed, words.wanted)
+    parser = parser or TaskParser(tasks)
+    sides = _sides(changed, parser.wanted)
     if not sides:
         return []
     from gitlease.git.objects import BatchObjects
 
-    some = _blobs(sides)[:MAX_READ]
-    said = _Said(words, objects or BatchObjects(repository, some), set(some))
-    return _reunited([_touched(one, said, before, after) for one, before, after in sides])
+    blobs = _blobs(sides)[:MAX_READ]
+    objects, allowed = objects or BatchObjects(repository, blobs), set(blobs)
+    found = []
+    for one, *both in sides:
+        before, after = (parser.read(side, objects, allowed) for side in both)
+        keys, problem = before.keys | after.keys, after.problem or before.problem
+        found.append(TaskTouched(one.path, before.task, after.task, keys, problem))
+    return _reunited(found)
 
 
-def blobs_of_tasks(words: TaskWords, changed: Iterable[Changed]) -> list[str]:
+def blobs_of_tasks(parser: TaskParser, changed: Iterable[Changed]) -> list[str]:
     """The blobs of the changed files that the settings call task files, to read them at once."""
-    return _blobs(_sides(changed, words.wanted))
+    return _blobs(_sides(changed, parser.wanted))
 
 
 def touched(changed: Iterable[Changed], task_touched: Iterable[TaskTouched]) -> list[Touched]:
@@ -94,9 +99,6 @@ def touched(changed: Iterable[Changed], task_touched: Iterable[TaskTouched]) -> 
     return list(found.values())
 
 
-# --- the sides of a change ----------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class _Side:
     file: str
@@ -108,11 +110,12 @@ Sides = tuple[Changed, _Side | None, _Side | None]
 
 
 def _sides(changed: Iterable[Changed], wanted: Wanted) -> list[Sides]:
-    """What was there and what is, of the changes of task files; a copy leaves its source alone."""
     found = []
     for one in changed:
-        was = one.old or one.path
-        before = _side(was, one.mode_before, one.blob_before, wanted) if one.kind != "C" else None
+        old = one.old or one.path
+        before = None  # a copy leaves its source alone
+        if one.kind != "C":
+            before = _side(old, one.mode_before, one.blob_before, wanted)
         after = _side(one.path, one.mode_after, one.blob_after, wanted)
         if before or after:
             found.append((one, before, after))
@@ -120,8 +123,8 @@ def _sides(changed: Iterable[Changed], wanted: Wanted) -> list[Sides]:
 
 
 def _blobs(sides: Iterable[Sides]) -> list[str]:
-    every = (side for _, *both in sides for side in both)
-    return list(dict.fromkeys(side.blob for side in every if side and not side.is_link))
+    files = (side for _, *both in sides for side in both)
+    return list(dict.fromkeys(side.blob for side in files if side and not side.is_link))
 
 
 def _side(file: str, mode: str, blob: str, wanted: Wanted) -> _Side | None:
@@ -130,14 +133,8 @@ def _side(file: str, mode: str, blob: str, wanted: Wanted) -> _Side | None:
     return _Side(file, blob, mode == LINK)
 
 
-def _touched(one: Changed, said: _Said, before: _Side | None, after: _Side | None) -> TaskTouched:
-    was, keys_before, problem_before = said.of(before)
-    now, keys_after, problem = said.of(after)
-    return TaskTouched(one.path, was, now, keys_before | keys_after, problem or problem_before)
-
-
 def _reunited(found: list[TaskTouched]) -> list[TaskTouched]:
-    """A task that is in another file now has its own past, whatever git took for a rename."""
+    # A task that moved to another file keeps its own past, whatever git took for a rename.
     left = {x.before.resource.key: x.before for x in found if x.before and not _same_task(x)}
     again = []
     for x in found:
@@ -150,54 +147,46 @@ def _same_task(x: TaskTouched) -> bool:
     return bool(x.before and x.after and x.before.resource == x.after.resource)
 
 
-# --- reading ------------------------------------------------------------------------------------
+class _Parsed(NamedTuple):
+    """A version of a task file: its task, or a problem and the names that it may be about."""
 
-Says = tuple[Task | None, frozenset[str], str]
+    task: Task | None = None
+    keys: frozenset[str] = frozenset()
+    problem: str = ""
 
 
-class TaskWords:
-    """What versions of task files say, each of which is parsed once."""
+class TaskParser:
+    """Parses versions of task files, each once."""
 
     def __init__(self, tasks: Tasks) -> None:
         from gitlease.tasks.scan import Wanted
 
-        self.tasks, self.wanted = tasks, Wanted(tasks)
-        self._known: dict[tuple[str, str], Says] = {}
+        self._tasks, self.wanted = tasks, Wanted(tasks)
+        self._known: dict[tuple[str, str], _Parsed] = {}
 
-    def of(self, file: str, blob: str, data: bytes) -> Says:
-        """What the bytes of a blob say at a path."""
-        from gitlease.tasks.text import value_of
-
-        if (said := self._known.get((file, blob))) is None:
-            value = value_of(data, file=file, tasks=self.tasks, wanted=self.wanted)
-            if isinstance(value, TaskProblem):
-                said = None, value.keys, value.message
-            else:
-                said = value, frozenset(), ""
-            self._known[file, blob] = said
-        return said
-
-
-class _Said:
-    """What files say: a task, or the names they may be about and a problem."""
-
-    def __init__(self, words: TaskWords, objects: GitObjects, allowed: set[str]) -> None:
-        self._words, self._objects, self._allowed = words, objects, allowed
-
-    def of(self, side: _Side | None) -> Says:
+    def read(self, side: _Side | None, objects: GitObjects, allowed: Collection[str]) -> _Parsed:
+        """Parse one side of a change; blobs that are not ``allowed`` are a problem."""
         if side is None:
-            return None, frozenset(), ""
+            return _Parsed()
+        if (known := self._known.get((side.file, side.blob))) is not None and not side.is_link:
+            return known
         from gitlease.git.objects import BLOB
         from gitlease.tasks.scan import MAX_BYTES, printable
-        from gitlease.tasks.text import possible_keys
+        from gitlease.tasks.text import possible_keys, value_of
 
         try:
             if side.is_link:
                 raise Unreadable("is a symbolic link")
-            if side.blob not in self._allowed:
+            if side.blob not in allowed:
                 raise Unreadable(f"was not read: the change has more than {MAX_READ} task files")
-            data = self._objects.read(side.blob, BLOB, MAX_BYTES)
+            data = objects.read(side.blob, BLOB, MAX_BYTES)
         except Unreadable as error:
-            keys = possible_keys(b"", file=side.file, tasks=self._words.tasks)
-            return None, keys, f"{printable(side.file)} {error}"
-        return self._words.of(side.file, side.blob, data)
+            keys = possible_keys(b"", file=side.file, tasks=self._tasks)
+            return _Parsed(None, keys, f"{printable(side.file)} {error}")
+        value = value_of(data, file=side.file, tasks=self._tasks, wanted=self.wanted)
+        if isinstance(value, TaskProblem):
+            parsed = _Parsed(None, value.keys, value.message)
+        else:
+            parsed = _Parsed(value)
+        self._known[side.file, side.blob] = parsed
+        return parsed

@@ -13,22 +13,22 @@ from gitlease.core.trailers import Authorship, Named, read_trailer
 from gitlease.git.changes import COMMITS_AT_ONCE, committed
 from gitlease.git.changes_raw import NO_RENAMES, Changed, differs, read
 from gitlease.git.message import KEY
-from gitlease.git.objects import Absent, read_blobs
+from gitlease.git.objects import BatchObjects
 from gitlease.git.query import answered, ask, commits_as_words
 from gitlease.git.repository import Repository
 from gitlease.guard.changes_tasks import (
+    TaskParser,
     TaskTouched,
-    TaskWords,
     blobs_of_tasks,
     task_status_changes,
     touched,
 )
 from gitlease.guard.rules import Touched
 from gitlease.settings.sources import Tasks
-from gitlease.tasks.scan import MAX_BYTES
 
 AT_ONCE = 500  # addresses in the arguments of one process, and commits whose files are kept
-SECONDS = 60.0  # for one question
+BLOBS_AT_ONCE = 2_000
+SECONDS = 60.0  # for one call of git
 LINES = 500  # trailers of one commit that are looked at
 SKEW = 60 * MS  # what an author date may lie in the future, as the clocks of two machines may
 HOSTS = frozenset({"noreply@github.com"})  # who commits what a host itself merges or squashes
@@ -44,19 +44,6 @@ _WIDTH = len(_FIELDS) + 3
 _QUIET = ("--no-walk=unsorted", "-s", "-z", "--no-show-signature", "--no-notes", "--no-color")
 _ADDRESS = re.compile(r"<([^<>]*)>[^<>]*")
 _PLAIN = re.compile(r"[^<>\s\x00-\x1f]+")
-
-
-class _Contents:
-    """Blobs that were read already."""
-
-    def __init__(self, blobs: Mapping[str, bytes | None]) -> None:
-        self._blobs = blobs
-
-    def read(self, id: str, kind: str, limit: int) -> bytes:
-        data = self._blobs.get(id)
-        if data is None:
-            raise Absent
-        return data
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +101,7 @@ class CommitReader:
     ) -> None:
         self._repository, self._tasks, self._base = repository, tasks, base
         self._known = known or {}
-        self._words = TaskWords(tasks)
+        self._parser = TaskParser(tasks)
 
     def read(self, commits: Sequence[str]) -> list[CommitFacts]:
         """What each of some commits did, by their full ids and in their order. Raises Invalid."""
@@ -177,11 +164,10 @@ class CommitReader:
         return [found[commit] for commit in commits]
 
     def _task_files(self, changes: Mapping[str, list[Changed]]) -> dict[str, list[TaskTouched]]:
-        blobs = blobs_of_tasks(self._words, [x for found in changes.values() for x in found])
-        read = read_blobs(self._repository, blobs, most=MAX_BYTES, seconds=SECONDS) if blobs else ()
-        contents = _Contents(dict(read))
+        blobs = blobs_of_tasks(self._parser, [x for found in changes.values() for x in found])
+        objects = BatchObjects(self._repository, blobs, at_once=BLOBS_AT_ONCE, seconds=SECONDS)
         return {
-            commit: task_status_changes(self._repository, self._tasks, found, contents, self._words)
+            commit: task_status_changes(self._repository, self._tasks, found, objects, self._parser)
             for commit, found in changes.items()
         }
 

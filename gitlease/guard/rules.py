@@ -1,4 +1,4 @@
-"""The guard: what a change of files touches that another holds, and how bad that is."""
+"""The guard's rules: which leases of others a change touches, and whether that blocks it."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ THIRD = 3  # a lease is renewed when more than a third of its time is gone
 
 
 class Severity(Enum):
-    """What a finding comes to where the guard blocks."""
+    """What a finding does in guard mode ``block``."""
 
     BLOCK = "block"
     WARN = "warn"
 
 
-# A run that is somebody's own is only warned about when the person speaks without a session, and
-# what has lapsed may be taken: its holder is to be asked, not obeyed.
+# A person without a session is only warned about their own runs; so is everybody about lapsed
+# leases, which may be taken.
 SEVERITIES: Mapping[Relation, Severity] = {
     Relation.THEIRS: Severity.BLOCK,
     Relation.MY_OTHER_RUN: Severity.BLOCK,
@@ -51,9 +51,9 @@ def renew_at(lease: Lease) -> int:
 class Touched:
     """A path that a change touches, relative to the root; a rename touches both of its paths.
 
-    ``tasks`` are the folded names of the tasks whose file it is or was. ``folder`` says that it
-    stands for all below it: a submodule. ``lost`` is the work that a merge gives up there, where it
-    does no more than to follow another side: whoever did none of it has nothing against that.
+    ``tasks`` are the folded names of the tasks whose file it is or was. ``folder``: it includes
+    everything below it, being a submodule. ``lost`` is the work that a merge drops there by
+    following another side: the change concerns only those who did that work.
     """
 
     path: str
@@ -62,14 +62,14 @@ class Touched:
     lost: tuple[Authorship, ...] = ()
 
     def joined(self, other: Touched) -> Touched:
-        """Both of them, which are of one path."""
+        """Merge two of the same path."""
         lost = tuple(dict.fromkeys(self.lost + other.lost)) if self.lost and other.lost else ()
         return Touched(self.path, self.tasks | other.tasks, self.folder or other.folder, lost)
 
     def concerns(self, lease: Lease, actor: Actor) -> bool:
         """Whether it is a change to this lease, if that covers it.
 
-        Of the runs of one person only the message tells whose work a commit is.
+        Between the runs of one person only the trailers distinguish whose work a commit is.
         """
         if not self.lost:
             return True
@@ -91,7 +91,7 @@ class GuardFinding:
 
 @dataclass(frozen=True, slots=True)
 class PushedCommit:
-    """A commit that a push carries: what it touches, who recorded it, and the grants it names."""
+    """A commit of a push: the paths it touches, its committer, and the grants it names."""
 
     touched: tuple[Touched, ...]
     committer: str = ""
@@ -108,7 +108,7 @@ def merged(touched: Iterable[Touched]) -> tuple[Touched, ...]:
 
 
 def reach_of(touched: Sequence[Touched]) -> tuple[Reach, frozenset[str]]:
-    """Where a lease would have to lie to cover any of these, or else which task it has to be of."""
+    """Where a lease must lie to cover any of these, and the tasks that it may be of instead."""
     from gitlease.core.lease_rows import Reach
 
     folders = [fold(one.path).split("/") for one in touched if one.folder]
@@ -118,17 +118,17 @@ def reach_of(touched: Sequence[Touched]) -> tuple[Reach, frozenset[str]]:
 
 @dataclass(frozen=True, slots=True)
 class Viewpoint:
-    """Who looks at leases: by the policy of their ledger, and when."""
+    """An actor's view of leases, by the policy of their ledger, at one moment."""
 
     actor: Actor
     policy: Policy
     moment: Moment
 
     def judge(self, touched: Sequence[Touched], leases: Iterable[Lease]) -> list[GuardFinding]:
-        """Everything touched that a lease of others covers: what blocks comes first, then by path.
+        """Everything touched that a lease of others covers: blocking ones first, then by path.
 
-        A lease covers its own path, those of its task, and its task's file. What one's own lease on
-        another scope of the same task covers as well is common to both.
+        A lease covers its own path, those of its task, and its task's file. A path that the actor's
+        own lease on another scope of the same task covers as well is free to both.
         """
         judged = [(x, self.severity(x)) for x in leases]
         against = [(x, severity) for x, severity in judged if severity is not None]
@@ -140,17 +140,14 @@ class Viewpoint:
         found = [
             GuardFinding(one.path, *against[n])
             for one in touched
-            for n in cover.of(one)
+            for n in cover.matching(one)
             if one.concerns(against[n][0], self.actor)
-            and not any(mine[m].resource == against[n][0].resource for m in own.of(one))
+            and not any(mine[m].resource == against[n][0].resource for m in own.matching(one))
         ]
         return sorted(found, key=lambda f: (f.severity is not Severity.BLOCK, f.path, f.lease.key))
 
     def severity(self, lease: Lease) -> Severity | None:
-        """What it comes to that a lease covers something; None where it is the actor's to change.
-
-        What a session holds is open to those that it started.
-        """
+        """The severity of touching this lease; None if the actor may, as under a parent session."""
         if lease.is_of_parent(self.actor):
             return None
         return SEVERITIES.get(relation(lease, self.actor, self.policy, self.moment))
@@ -164,17 +161,17 @@ class Viewpoint:
         """
         mine = [x for x in leases if self.as_own(x, parents=parents) is Relation.MINE]
         cover = Cover(mine)
-        found = {n for one in touched for n in cover.of(one)}
+        found = {n for one in touched for n in cover.matching(one)}
         return sorted((mine[n] for n in found), key=lambda x: x.key)
 
     def seen(self, lease: Lease, layer: str) -> LeaseView:
-        """A lease as the actor sees it."""
+        """The lease as the actor sees it."""
         return view_lease(
             lease, layer=layer, actor=self.actor, policy=self.policy, moment=self.moment
         )
 
     def as_own(self, lease: Lease, *, parents: bool = False) -> Relation:
-        """How a lease stands to the actor, and with ``parents`` as to the session that holds it."""
+        """The lease's relation to the actor; with ``parents`` also as its parent session's own."""
         actor = self.actor
         if parents and lease.is_of_parent(actor):
             actor = replace(actor, session=lease.session)
@@ -184,32 +181,32 @@ class Viewpoint:
 def still_blocks(
     finding: GuardFinding, carried: Iterable[PushedCommit], *, layer: str, actor: Actor
 ) -> bool:
-    """Whether any of these commits touches what was found without being that lease's own work.
+    """Whether any of these commits touches the finding's path without being its lease's own work.
 
-    The holder's own commits may be landed by anybody, as the holder recorded them: who rebases or
-    applies them may change them. Of the runs of one person only the message tells which made a
-    commit: it names the token that the lease has now.
+    Anybody may land the holder's own commits, as the holder recorded them: a rebase may change
+    them. Between the runs of one person only the trailer tells which made a commit: it names the
+    lease's present token.
     """
+    lease = finding.lease
+    grant = (layer, lease.resource.key, lease.token)
+
+    def is_own_work(commit: PushedCommit) -> bool:
+        if not lease.same_holder(actor):
+            return same_person(lease.holder, commit.committer)
+        return any((x.layer, x.key, x.token) == grant for x in commit.named)
+
     return any(
-        not _is_work_of(one, finding.lease, layer, actor)
+        not is_own_work(one)
         for one in carried
-        if any(x.path == finding.path and x.concerns(finding.lease, actor) for x in one.touched)
-    )
-
-
-def _is_work_of(commit: PushedCommit, lease: Lease, layer: str, actor: Actor) -> bool:
-    if not lease.same_holder(actor):
-        return same_person(lease.holder, commit.committer)
-    return any(
-        (x.layer, x.key, x.token) == (layer, lease.resource.key, lease.token) for x in commit.named
+        if any(x.path == finding.path and x.concerns(lease, actor) for x in one.touched)
     )
 
 
 class Cover:
-    """Which of some leases cover what is touched.
+    """An index of leases by the paths that they cover.
 
-    They are looked up by the literal segments of their patterns, those with wildcards by the first
-    of them: a commit may have very many files, and a ledger very many leases.
+    Literal patterns are looked up by all of their segments, those with wildcards by the first: a
+    commit may have very many files, and a ledger very many leases.
     """
 
     def __init__(self, leases: Sequence[Lease]) -> None:
@@ -227,13 +224,13 @@ class Cover:
                     head = parsed.head[0] if parsed.head else None
                     self._wild.setdefault(head, []).append((parsed, number))
 
-    def of(self, one: Touched) -> set[int]:
-        """The numbers of the leases that cover a path, or the file of whose task it is."""
+    def matching(self, one: Touched) -> set[int]:
+        """The indexes of the leases that cover a path, by pattern or as their task's file."""
         found = {number for name in one.tasks for number in self._tasks.get(name, ())}
         segments = tuple(fold(one.path).split("/"))
         for end in range(1, len(segments) + 1) if all(segments) else ():
             found.update(self._literal.get(segments[:end], ()))
-        if one.folder:  # what is leased below it, too
+        if one.folder:  # leases below it, too
             depth = len(segments)
             below = (some for head, some in self._literal.items() if head[:depth] == segments)
             found.update(number for some in below for number in some)
@@ -249,6 +246,6 @@ def _covers(parsed: pattern.Pattern, one: Touched) -> bool:
         return pattern.covers(parsed, one.path)
     try:
         return pattern.overlap(parsed, pattern.parse(pattern.escape(one.path)))
-    except pattern.PatternError:  # a name that no pattern can have: as far as the heads tell
+    except pattern.PatternError:  # a name that no pattern can have: compare the heads
         segments = fold(one.path).split("/")
         return all(a == b for a, b in zip(parsed.head, segments, strict=False))

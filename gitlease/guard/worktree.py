@@ -1,7 +1,8 @@
-"""The user's work tree as git's hooks find it: what is committed, what is pushed, the message."""
+"""The user's work tree in git's hooks: the staged change, the pushed commits, the message."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -25,7 +26,10 @@ if TYPE_CHECKING:  # of each hook only what it needs is loaded
 
 
 class HookWorktree:
-    """Answers the questions of hooks with git, in the environment that git gave them."""
+    """The user's work tree in a git hook, read with git in the environment of the hook.
+
+    Raises Invalid if git does not answer, and TooMuch for more than can be judged.
+    """
 
     def __init__(
         self,
@@ -38,16 +42,20 @@ class HookWorktree:
         holder: str | None = None,
         strict: bool = False,
     ) -> None:
-        """``shared`` is the name of the remote of the ledger, where it has one.
+        """``shared`` is the name of the ledger's remote, if it has one.
 
-        ``holder`` is whose work it is, which counts where it comes to a main branch there, and if
-        ``strict`` to any.
+        Work of ``holder`` counts if it reaches a main branch there, with ``strict`` any branch.
         """
         self._repository, self._tasks = repository, tasks
         self._environ, self._ref_prefix, self._shared = environ, ref_prefix, shared
         self._holder, self._strict = holder, strict
 
     def staged(self, *, amended: bool | None = False) -> StagedChange:
+        """The change about to be committed, by the index that git gives its hook.
+
+        ``amended`` includes the change of the commit that is being replaced. None: find out whether
+        one is; an index without any change counts as that.
+        """
         if amended is None:
             words = commit_words()
             amended = words.amend if words is not None else None
@@ -55,7 +63,7 @@ class HookWorktree:
         if amended is None and not changed and self._has_commit():
             changed = staged(self._repository, amend_of="HEAD")
         files = task_status_changes(self._repository, self._tasks, changed)
-        followed = {one.path for one in changed if one.lost}  # nobody starts a task by that
+        followed = {one.path for one in changed if one.lost}  # a merge starts no task by that
         return StagedChange(
             touched=tuple(touched(changed, files)),
             started=tuple(_started([x for x in files if x.path not in followed])),
@@ -63,6 +71,10 @@ class HookWorktree:
         )
 
     def pushed(self, lines: Sequence[str], remote: str) -> PushedWork:
+        """The work of a push, by the lines that git gives its pre-push hook.
+
+        It takes away the commits that the main branches of the ledger's remote lose by it.
+        """
         from gitlease.git.changes_push import announced, removed_by
 
         if not self._is_shared(remote):
@@ -80,7 +92,7 @@ class HookWorktree:
     def brought(
         self, lines: Sequence[str], remote: str, lost: Sequence[str] = (), *, cut: bool = False
     ) -> PushedWork:
-        """What a push brings, with the commits that it takes away; ``cut``: those are not all."""
+        """The work of a push that takes away ``lost`` commits; ``cut``: those are not all."""
         from gitlease.git.changes_push import LEDGER
 
         pushes = self._pushes(lines, remote)
@@ -93,27 +105,32 @@ class HookWorktree:
             ledgers = [f"{self._ref_prefix}/*"] if self._is_mirrored(remote) else []
             ledgers += [push.remote_ref for push in pushes if push.kind == LEDGER]
         warnings = [
-            f"{push.remote_ref}: only the newest {len(push.every)} commits were looked at"
+            f"{push.remote_ref}: only the newest {len(push.every)} commits were checked"
             for push in pushes
             if push.cut
         ]
-        warnings += [f"only {len(lost)} of the commits that are lost were looked at"] * cut
-        touched = merged((*brings, *gone))
-        return PushedWork(touched, gone, tuple(ledgers), warnings=tuple(dict.fromkeys(warnings)))
+        warnings += [f"only {len(lost)} of the commits that would be lost were checked"] * cut
+        paths = merged((*brings, *gone))
+        return PushedWork(paths, gone, tuple(ledgers), warnings=tuple(dict.fromkeys(warnings)))
 
     def carried(self, lines: Sequence[str], remote: str) -> tuple[PushedCommit, ...]:
+        """The commits of such a push, without those that the remote turns out to have already.
+
+        Asks the remote; if it does not answer, the remote-tracking refs count.
+        """
         from gitlease.git.changes_push import landed
         from gitlease.guard.commit_facts import CommitReader
 
         pushes = self._pushes(lines, remote)
         remote = self._environ.get("PRE_COMMIT_REMOTE_NAME") or remote
-        there = landed(self._repository, pushes, remote, strict=self._strict)
-        every = dict.fromkeys(x for push in pushes for x in push.every if x not in there.on_main)
-        commits = CommitReader(self._repository, self._tasks).read(list(every))
+        known = landed(self._repository, pushes, remote, strict=self._strict)
+        new = dict.fromkeys(x for push in pushes for x in push.every if x not in known.on_main)
+        commits = CommitReader(self._repository, self._tasks).read(list(new))
+        holder = self._holder or ""
         return tuple(
-            PushedCommit(commit.touched, commit.committer, commit.named)
-            for commit in commits
-            if not there.has(commit.id, own=self._is_own(commit.emails))
+            PushedCommit(x.touched, x.committer, x.named)
+            for x in commits
+            if not known.has(x.id, own=any(same_person(holder, email) for email in x.emails))
         )
 
     def _pushes(self, lines: Sequence[str], remote: str) -> list[Push]:
@@ -130,11 +147,8 @@ class HookWorktree:
             strict=self._strict,
         )
 
-    def _is_own(self, emails: Sequence[str]) -> bool:
-        return any(same_person(self._holder or "", email) for email in emails)
-
     def _is_shared(self, remote: str) -> bool:
-        """Whether it is the remote of the ledger; of another one main is nobody else's branch."""
+        # Nobody else builds on the main branch of another remote than the ledger's.
         remote = self._environ.get("PRE_COMMIT_REMOTE_NAME") or remote
         return self._shared is not None and self._shared in self._names(remote)
 
@@ -144,17 +158,16 @@ class HookWorktree:
         return names_of(self._repository, remote)
 
     def _is_forced(self, remote: str) -> bool:
-        """Whether a push may replace what it does not know: by its words, or by the settings."""
-        names = self._names(remote)
         config = self._repository.config
-        specs = (spec for name in names for spec in config.get_all(f"remote.{name}.push"))
+        specs = (x for name in self._names(remote) for x in config.get_all(f"remote.{name}.push"))
         return is_forced_push() or any(spec.startswith("+") for spec in specs)
 
     def _is_mirrored(self, remote: str) -> bool:
-        """Whether the push takes away from the remote whatever is not here, as every ledger."""
-        names = self._names(remote)
-        said = (self._repository.config.get(f"remote.{name}.mirror") for name in names)
-        return is_mirror_push() or any(map(is_on, said))
+        # A mirror push deletes from the remote whatever is not here, every ledger too.
+        config = self._repository.config
+        return is_mirror_push() or any(
+            is_on(config.get(f"remote.{name}.mirror")) for name in self._names(remote)
+        )
 
     def _has_commit(self) -> bool:
         return ask(self._repository, "rev-parse", "-q", "--verify", "HEAD^{commit}").code == 0
@@ -168,41 +181,38 @@ class HookWorktree:
     def set_trailers(
         self, message_file: str, trailers: Sequence[str], *, stale: Sequence[str] = ()
     ) -> None:
+        """End a message with these trailers, in place of older ones of the same leases.
+
+        ``stale`` ones are removed: the message was that of another change.
+        """
         from gitlease.git.message import read_message, with_trailers, write_message
 
-        data = read_message(message_file)
-        told = with_trailers(data, trailers, self._reading(data), stale=stale)
-        if told != data:
-            write_message(message_file, told)
+        old = read_message(message_file)
+        new = with_trailers(old, trailers, self._reading(old), stale=stale)
+        if new != old:
+            write_message(message_file, new)
 
     def empty_if_bare(self, message_file: str) -> None:
-        from gitlease.git.message import read_message, says_nothing, write_message
+        """Empty a message of nothing but trailers and the template, so that git makes no commit."""
+        from gitlease.git.message import is_bare, read_message, write_message
 
-        data = read_message(message_file)
-        if says_nothing(data, self._reading(data), self._template()):
-            write_message(message_file, b"")
-
-    def _template(self) -> bytes:
-        from gitlease.git.message import read_message
-
-        place = self._repository.config.get("commit.template")
-        if not place:
-            return b""
-        try:
+        message, template = read_message(message_file), b""
+        if place := self._repository.config.get("commit.template"):
             top = self._repository.toplevel or ""
-            return read_message(os.path.join(top, os.path.expanduser(place)))
-        except Invalid:
-            return b""
+            with contextlib.suppress(Invalid):
+                template = read_message(os.path.join(top, os.path.expanduser(place)))
+        if is_bare(message, self._reading(message), template):
+            write_message(message_file, b"")
 
     def _reading(self, message: bytes) -> MessageReading:
         from gitlease.git.message import reading
 
         config, words = self._repository.config, commit_words()
-        asked = words.cleanup if words is not None else ""
+        option = words.cleanup if words is not None else ""
         return reading(
             message,
-            edited=self._environ.get("GIT_EDITOR") != ":",  # what git says where it starts none
-            cleanup=(asked or config.get("commit.cleanup") or "default").lower(),
+            edited=self._environ.get("GIT_EDITOR") != ":",  # git's value if it starts no editor
+            cleanup=(option or config.get("commit.cleanup") or "default").lower(),
             char=config.get("core.commentstring") or config.get("core.commentchar"),
         )
 

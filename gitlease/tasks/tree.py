@@ -19,7 +19,6 @@ from gitlease.git.objects import (
     GitObjects,
     LibraryObjects,
     TreeEntry,
-    open_library,
     read_tree,
 )
 from gitlease.git.query import ask
@@ -82,7 +81,9 @@ def _open(repository: Repository, ref: str) -> tuple[GitObjects, str]:
     """The objects of a repository, and the tree of the commit that a ref names."""
     if not ref or ref.startswith("-") or not ref.isprintable():
         raise _no_ref(ref)
-    repo = open_library(repository)
+    from gitlease.git.libgit2 import open_bare
+
+    repo = open_bare(repository.git_dir)
     if repo is None:  # a format of objects or refs that only git knows
         words = ("rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}^{{tree}}")
         said = ask(repository, *words)

@@ -49,7 +49,7 @@ def test_whatever_covers_a_change_is_near(
     theirs: list[str], touched: list[Touched], named: bool
 ) -> None:
     held = of_paths(theirs, named=named) if theirs else lease()
-    covered = any(Cover([held]).of(one) for one in touched)
+    covered = any(Cover([held]).matching(one) for one in touched)
     assert LeaseRows.of([held]).near(*reach_of(touched)) == [held] or not covered
 
 

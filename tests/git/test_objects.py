@@ -13,6 +13,7 @@ import pytest
 from support.repos import commit_file, git
 from support.task_trees import make_repository
 
+from gitlease.git.libgit2 import open_bare
 from gitlease.git.objects import (
     BLOB,
     COMMIT,
@@ -24,7 +25,6 @@ from gitlease.git.objects import (
     OtherKind,
     PipedObjects,
     TooLarge,
-    open_library,
     read_tree,
 )
 from gitlease.git.repository import discover
@@ -54,7 +54,7 @@ def objects(root: Path, request: pytest.FixtureRequest) -> GitObjects:
         return PipedObjects(repository.git_dir, os.environ)
     if request.param in ("loose", "packed"):
         return LooseObjects(repository.git_dir, SHA1, os.environ)
-    repo = open_library(repository)
+    repo = open_bare(repository.git_dir)
     assert repo is not None
     return LibraryObjects(repo)
 

@@ -464,9 +464,9 @@ def test_a_push_of_too_many_commits_says_which_were_looked_at(
     monkeypatch.setattr("gitlease.git.changes_push.MAX_COMMITS", 2)
     work = messages.worktree.pushed(lines, "origin")
     assert [x.path for x in work.touched] == ["c", "b"]
-    said = "refs/heads/{}: only the newest 2 commits were looked at"
+    said = "refs/heads/{}: only the newest 2 commits were checked"
     assert work.warnings == (said.format("one"), said.format("two"))
     lost = git(messages.root, "rev-list", "-2", tip).split()
     taken = messages.worktree.brought([], "origin", lost, cut=True)
     assert [x.path for x in taken.lost] == [x.path for x in taken.touched] == ["c", "b"]
-    assert taken.warnings == ("only 2 of the commits that are lost were looked at",)
+    assert taken.warnings == ("only 2 of the commits that would be lost were checked",)

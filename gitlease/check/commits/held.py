@@ -100,7 +100,7 @@ class BrokenClaims:
         touched: dict[int, list[str]] = {}
         people = self._by.addresses.of_all(commit.emails)
         for one in commit.touched:
-            for number in sorted(self._cover.of(one)):
+            for number in sorted(self._cover.matching(one)):
                 if self._concerns(one, number, people):
                     touched.setdefault(number, []).append(one.path)
         own = [self._tenures[n] for n in touched if self._keys[n] & people]
