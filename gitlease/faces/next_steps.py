@@ -186,7 +186,7 @@ def advice(call: Call, error: GitleaseError) -> Sequence[str]:
 
 def _own(call: Call, view: LeaseView) -> str:
     """How to have back one's own lease: by a command where nothing may work under it."""
-    from gitlease.wiring.alive import is_dead
+    from gitlease.runs.registry import is_dead
 
     words = ("release", view.resource)
     if view.session in (None, call.actor.session):

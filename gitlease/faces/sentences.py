@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gitlease.core.loss import Lost
     from gitlease.core.view import LeaseView
     from gitlease.engine.waiting.watching import WatchEvent
-    from gitlease.wiring.sharing import SharedTree
+    from gitlease.guard.sharing import SharedTree
 
 IN_THE_WAY = frozenset({"held", "wait_timeout", "not_holder"})
 LISTED = 5  # conflicts that are spelt out; the rest is counted

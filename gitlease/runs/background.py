@@ -21,13 +21,12 @@ FAULT = 70
 
 def go_on_alone(
     log: str, work: Callable[[Callable[[bytes], None]], int], *, with_parent: bool = False
-) -> tuple[int, bytes]:
-    """Have ``work`` done by a process of its own; return its number and its first word.
+) -> bytes:
+    """Run ``work`` in a process of its own, and return the first word that it reports.
 
-    ``work`` gets a function to say that word with; ``b""`` where it ended without one. Its
-    standard input is empty, and what it and its commands print is added to ``log``.
-    ``with_parent``: it gets TERM when this process dies, where the system can do that. Raises
-    OSError.
+    ``work`` gets the function to report it with; ``b""`` if it ended without. Its standard input is
+    empty, and what it and its commands print is added to ``log``. ``with_parent``: it gets TERM
+    when this process dies, if the system can do that. Raises OSError.
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
     opened = os.open(log, flags, 0o600)
@@ -52,7 +51,7 @@ def go_on_alone(
             if not more:
                 break
             word += more
-    return pid, word.rstrip(b"\n")
+    return word.rstrip(b"\n")
 
 
 def _alone(log: int, heard: int, say: int, work: Callable[[Callable[[bytes], None]], int]) -> None:

@@ -12,6 +12,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from gitlease.core.as_json import DAMAGE, from_json, to_json
 from gitlease.core.errors import LeaseHeld, NotFound
@@ -21,6 +22,9 @@ from gitlease.core.resources.resource import Resource, parse_resource
 from gitlease.git.files import drop_leftovers, load_json, open_regular, store_json
 from gitlease.git.local_lock import exclusive
 from gitlease.git.processes import group_is_left, still_runs
+
+if TYPE_CHECKING:
+    from gitlease.runs.place import RunPlace
 
 FOLDER = "runs"
 KEPT = 50  # ended runs
@@ -137,7 +141,11 @@ class RunsFolder:
 
         NotFound where none is remembered.
         """
-        found = [x for x in self.every() if x.layer == layer and _is_of(x, resource)]
+        found = [
+            x
+            for x in self.every()
+            if x.layer == layer and resource in map(parse_resource, x.resources)
+        ]
         if not found:
             raise NotFound(f"no run of {resource} is known in this clone", resource=resource.text)
         live = (x for x in found if self.state_of(x) == RUNNING)
@@ -256,8 +264,10 @@ class RunsFolder:
         return None
 
 
-def _is_of(record: RunRecord, resource: Resource) -> bool:
-    return any(parse_resource(text) == resource for text in record.resources)
+def runs_of(place: RunPlace, folder: str = FOLDER) -> RunsFolder:
+    """The runs in the background of a clone."""
+    private = os.path.join(place.repository.common_dir, "gitlease")
+    return RunsFolder(private, place.ledger.clock.now().boot_id, folder)
 
 
 def _shorten(log: str) -> None:

@@ -16,7 +16,7 @@ from gitlease.settings.schema import read_session
 from gitlease.wiring.workspace import Workspace, open_workspace, own_process
 
 if TYPE_CHECKING:
-    from gitlease.wiring.sharing import SharedTree
+    from gitlease.guard.sharing import SharedTree
 
 # Hosts whose terminal has the very number that their hooks give; Cursor's has one of its own.
 NAMES_ITSELF = frozenset({"claude", "codex"})
@@ -119,7 +119,7 @@ def others_in(context: AgentContext, key: str, *, now: float) -> SharedTree | No
 
     ``key`` is that of its own note.
     """
-    from gitlease.wiring.sharing import shared_with
+    from gitlease.guard.sharing import shared_with
 
     repository = context.workspace.repository
     return shared_with(repository, context.family, now=now, environ=os.environ, key=key)

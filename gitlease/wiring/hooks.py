@@ -29,7 +29,7 @@ from gitlease.wiring.ledger import LedgerPlace
 
 if TYPE_CHECKING:
     from gitlease.engine.ledger_session import LedgerSession
-    from gitlease.wiring.sharing import SharedTree
+    from gitlease.guard.sharing import SharedTree
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +68,8 @@ class HookContext:
     def stashes_work_of(self, lines: Sequence[str]) -> SharedTree | None:
         """Who else works in this work tree, where an update of references stashes what is in it."""
         from gitlease.git.processes import ancestors
+        from gitlease.guard.sharing import shared_with
         from gitlease.guard.stashing import is_stash
-        from gitlease.wiring.sharing import shared_with
 
         if self.mode == "off" or not is_stash(self.repository, lines):
             return None

@@ -15,10 +15,8 @@ from gitlease.core.lease import Lease
 from gitlease.core.resources.resource import WHOLE
 from gitlease.core.view import LeaseView
 from gitlease.engine.landing import complete_landed
-from gitlease.git.remote_branches import main_branch
-from gitlease.settings.sources import remotes_of_work
+from gitlease.runs.registry import alive_in
 from gitlease.tasks.landed import landed, merged
-from gitlease.wiring.alive import alive_in
 from gitlease.wiring.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -91,9 +89,7 @@ def _landed(workspace: Workspace, main: list[str], leases: Sequence[Lease]) -> S
         return ()
     runs = alive_in(workspace)
     running = {run.session for run in runs.every() if not runs.is_dead(run)}
-    ref = main_branch(
-        workspace.repository, remotes_of_work(workspace.location, workspace.repository)
-    )
+    ref = workspace.main_branch()
     if ref is None:
         return ()
     main.append(ref)

@@ -42,7 +42,7 @@ def open_push(workspace: Workspace, *, seconds: float = SECONDS) -> FencedPush:
 @contextlib.contextmanager
 def _quiet(workspace: Workspace) -> Iterator[None]:
     """Keep heartbeats of this process, and of others of this clone, from coming in between."""
-    from gitlease.wiring.holding import heartbeat_of
+    from gitlease.runs.holding import heartbeat_of
 
     with ExitStack() as stack:
         stack.enter_context(_locked(workspace.repository.common_dir, shared=False))

@@ -201,13 +201,14 @@ def _matches_a_file(workspace: Workspace, text: str) -> bool:
     if pattern.is_literal and os.path.lexists(os.path.join(repository.toplevel, text)):
         return True
     from gitlease.git.query import ask
-    from gitlease.git.remote_branches import main_branch
-    from gitlease.settings.sources import remotes_of_work
 
-    main = main_branch(repository, remotes_of_work(workspace.location, repository))
     files = ("ls-files", "-z")
     lists = [files, (*files, "--others", "--exclude-standard")]
-    lists += [("ls-tree", "-r", "-z", "--name-only", "--full-tree", x) for x in ("HEAD", main) if x]
+    lists += [
+        ("ls-tree", "-r", "-z", "--name-only", "--full-tree", x)
+        for x in ("HEAD", workspace.main_branch())
+        if x
+    ]
     for words in lists:
         listed = os.fsdecode(ask(repository, *words).out).split("\0")
         if any(covers(pattern, name) for name in listed if name):

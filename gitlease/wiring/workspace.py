@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from gitlease.core.edge import People, Progress, Task
 from gitlease.core.errors import Invalid, UsageError
 from gitlease.core.frozen import dataclass, replace
+from gitlease.core.instant import MS
 from gitlease.core.lease import Actor
 from gitlease.core.resources.resource import LOCAL_LAYER
 from gitlease.engine.edges import EdgeRules, Edges
@@ -27,6 +28,7 @@ from gitlease.settings.sources import (
     Setting,
     Settings,
     load_settings,
+    remotes_of_work,
     resolve_remote,
     set_config,
 )
@@ -62,6 +64,11 @@ class Workspace:
     again: Callable[..., Workspace]
     others: Callable[[], tuple[Workspace, ...]]
 
+    @property
+    def actor(self) -> Actor:
+        """Who speaks here, in which session."""
+        return self.identity.actor
+
     @cached_property
     def in_use(self) -> tuple[Workspace, ...]:
         """The same person in every layer that this clone uses; the own layer is the first."""
@@ -83,6 +90,24 @@ class Workspace:
     def guard(self) -> GuardService:
         """What others hold, for hooks and whoever edits."""
         return self.open_guard()
+
+    def main_branch(self) -> str | None:
+        """The main branch of the remote as this clone knows it: a full ref."""
+        from gitlease.git.remote_branches import main_branch
+
+        return main_branch(self.repository, remotes_of_work(self.location, self.repository))
+
+    def note_run(self, run_id: str) -> None:
+        """Note for other sessions that this process runs something in the work tree."""
+        from gitlease.guard.sharing import note_run
+
+        note_run(self.repository, run_id, self.actor, now=self.ledger.clock.now().wall_ms / MS)
+
+    def forget_run(self, run_id: str) -> None:
+        """Forget a run that has ended."""
+        from gitlease.guard.sharing import forget_run
+
+        forget_run(self.repository, run_id)
 
 
 def open_workspace(

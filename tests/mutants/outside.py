@@ -171,8 +171,8 @@ OUTSIDE = (
     ),
     Mutant(
         "the token not exported",
-        "wiring/running.py",
-        '" ".join(str(view.token) for view in answer.leases)',
+        "runs/leased_command.py",
+        '" ".join(str(view.token) for view in self.answer.leases)',
         '""',
         "S5",
         "tests/stories/test_run_stories.py::test_a_command_runs_under_its_l"

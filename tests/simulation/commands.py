@@ -189,7 +189,7 @@ class Commands:
         resource = self._dice.choice(RESOURCES)
         return govern.revoke(self._session(process), resource, reason="stuck")
 
-    # --- what runs under leases: the calls of ``wiring.running`` and ``wiring.alive`` -------------
+    # --- what runs under leases: the calls of ``leased_command`` and ``registry`` of ``runs`` ----
 
     def _run(self, process: Process) -> Answer:
         dice, run = self._dice, process.run

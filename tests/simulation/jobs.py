@@ -1,4 +1,4 @@
-"""Runs under leases, as they begin, go on, end and die: what ``wiring/running.py`` does of them."""
+"""Runs under leases, as they begin, go on, end and die: as ``runs/`` does it."""
 
 from __future__ import annotations
 

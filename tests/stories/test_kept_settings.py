@@ -23,7 +23,7 @@ from gitlease.core.instant import Instant
 from gitlease.core.resources.resource import parse_resource
 from gitlease.engine.answers import ClaimOptions
 from gitlease.engine.keeping import holds_of
-from gitlease.wiring.holding import ENDING, at_the_end
+from gitlease.runs.holding import ENDING, at_the_end
 from gitlease.wiring.workspace import open_workspace
 
 pytestmark = [

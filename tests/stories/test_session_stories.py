@@ -135,7 +135,7 @@ def test_what_a_killed_run_bound_comes_back_once_it_is_known_to_be_dead(
     assert hint.endswith(f"in session {dead}, which is dead: gitlease release F001 --no-session")
     done = laptop.ask("run", "F001", "--", "true")
     assert done.returncode == 0, done.stderr
-    assert f"F001: session {dead} is dead, and does not hold it any more" in done.stderr
+    assert f"F001: session {dead} is dead, and no longer holds it" in done.stderr
     assert unbound(desk)
     assert laptop.ask("release", "F001", "--no-session").returncode == 0
 

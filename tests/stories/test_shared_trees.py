@@ -18,7 +18,7 @@ from gitlease.faces.agents import handling
 from gitlease.git.repository import discover, short_host
 from gitlease.guard import presence
 from gitlease.guard.presence import FOLDER, RECENT, Present
-from gitlease.wiring.sharing import forget_run, note_run
+from gitlease.guard.sharing import forget_run, note_run
 
 Clones = Callable[..., list[Path]]
 EVENTS = Path(__file__).parents[1] / "faces" / "agent_events"

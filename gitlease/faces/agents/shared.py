@@ -46,7 +46,7 @@ def note(event: AgentEvent, opener: Opener, now: float) -> None:
         return
     context = context_of(replace(event, agent_id=""), opener)
     if context is not None:
-        from gitlease.wiring.sharing import note_agent
+        from gitlease.guard.sharing import note_agent
 
         actor = context.workspace.identity.actor
         note_agent(git_dir, _key(event), actor, context.family, by=event.by, now=now)

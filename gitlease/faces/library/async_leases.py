@@ -21,7 +21,7 @@ from gitlease.engine.waiting.watching import WatchEvent
 from gitlease.faces.library.arguments import Duration, ResourceLike
 from gitlease.faces.library.leases import Leases
 from gitlease.faces.library.refusals import refusal, refusing, refusing_class
-from gitlease.wiring.holding import at_the_end, waking_clock
+from gitlease.runs.holding import at_the_end, waking_clock
 
 P = ParamSpec("P")
 T = TypeVar("T")

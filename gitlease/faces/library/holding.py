@@ -30,8 +30,8 @@ from gitlease.faces.library.arguments import (
 )
 from gitlease.faces.library.held_leases import HeldLeases, call_aside
 from gitlease.faces.library.refusals import refusing, refusing_class
-from gitlease.wiring.alive import unbind_dead
-from gitlease.wiring.holding import in_a_run, waking_clock
+from gitlease.runs.holding import in_a_run, waking_clock
+from gitlease.runs.registry import unbind_dead
 from gitlease.wiring.workspace import Workspace, open_workspace
 
 # What each task, or thread without one, holds: to wait for one of these would be to wait for

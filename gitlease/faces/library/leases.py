@@ -36,7 +36,7 @@ from gitlease.faces.library.refusals import refusing_class, refusing_events
 from gitlease.faces.push_words import push_request
 from gitlease.push.fenced_push import PushAnswer as PushAnswer
 from gitlease.push.fenced_push import PushRefused as PushRefused
-from gitlease.wiring.holding import in_a_run
+from gitlease.runs.holding import in_a_run
 from gitlease.wiring.push import open_push
 from gitlease.wiring.workspace import Workspace, open_workspace
 

@@ -27,12 +27,12 @@ from gitlease.faces.library.arguments import (
 )
 from gitlease.runs.child import CannotExecute as CannotExecute
 from gitlease.runs.child import NoCommand as NoCommand
+from gitlease.runs.foreground import run_claimed
+from gitlease.runs.holding import in_a_run
+from gitlease.runs.leased_command import RunRequest, claim_to_run
 from gitlease.runs.pool import MOST_JOBS, PoolEvent, PoolLimits
-from gitlease.wiring.finishing import run_claimed
-from gitlease.wiring.holding import in_a_run
-from gitlease.wiring.pool import pool_request
-from gitlease.wiring.pool import work as work_on_queue
-from gitlease.wiring.running import RunRequest, claim_to_run
+from gitlease.runs.work import PoolRequest
+from gitlease.runs.work import work as work_on_queue
 from gitlease.wiring.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ def run(
         on_stop=lambda _why: None,
         brief=told if next or done else None,
     )
-    self.warnings = tuple(dict.fromkeys((*said, *ran.answer.warnings, *ran.said)))
+    self.warnings = tuple(dict.fromkeys((*said, *ran.answer.warnings, *ran.warnings)))
     if ran.ended.lost:
         raise ran.ended.lost[0].error
     if ran.ended.status is None or ran.ended.failure is not None:
@@ -221,14 +221,18 @@ def work(
         raise UsageError("on_event must be a function")
     if base is not None and not worktrees:
         raise UsageError("base needs worktrees=True")
-    request = pool_request(
-        self._workspace,
-        _words(command),
-        to_terms(self._workspace, ttl=ttl, reason=reason, commit=commit),
-        directory=to_folder(cwd or "."),
-        grace=to_seconds(grace, "grace"),
-        layer=self._layer,
-        done=done_on_success,
+    terms = to_terms(self._workspace, ttl=ttl, reason=reason, commit=commit)
+    request = PoolRequest(
+        run=RunRequest(
+            words=_words(command),
+            directory=os.path.abspath(to_folder(cwd or ".")),
+            scope=WHOLE,
+            grace=to_seconds(grace, "grace"),
+            commit=terms.commit,
+            layer=self._layer,
+            done=done_on_success,
+        ),
+        options=terms,
         brief=lambda answer, task: task_brief.brief(
             answer, task, prog="gitlease", done=done_on_success, commit=worktrees
         ),

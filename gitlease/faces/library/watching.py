@@ -13,7 +13,7 @@ from gitlease.engine.waiting.events import Part
 from gitlease.engine.waiting.watching import Watcher
 from gitlease.engine.waiting.watching import WatchEvent as WatchEvent
 from gitlease.faces.library.arguments import ResourceLike, to_resources
-from gitlease.wiring.holding import waking_clock
+from gitlease.runs.holding import waking_clock
 from gitlease.wiring.workspace import Workspace
 
 if TYPE_CHECKING:

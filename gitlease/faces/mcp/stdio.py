@@ -19,8 +19,8 @@ from gitlease.core.view import LeaseView
 from gitlease.engine.sessions import run_out
 from gitlease.faces.mcp.callers import CloneCaller, thread_of
 from gitlease.faces.mcp.server import LeaseServer
+from gitlease.runs.holding import at_the_end, waking_clock
 from gitlease.wiring.agents import Workspace, is_ended_by_hook, open_for_tools
-from gitlease.wiring.holding import at_the_end, waking_clock
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 PATIENCE = 10.0  # seconds for which the end waits for calls that are under way

@@ -105,8 +105,8 @@ def dispatch_verb(
 
 def run_detached(call: Call, command: tuple[str, ...], options: dict[str, Any]) -> None:
     """Claim, and leave the command to a process of its own."""
-    from gitlease.wiring.dispatch import dispatch
-    from gitlease.wiring.holding import in_a_run
+    from gitlease.runs.dispatch import dispatch
+    from gitlease.runs.holding import in_a_run
 
     call.command = "dispatch"
     asked = RunCall(call, "dispatch", command, options)
@@ -131,7 +131,7 @@ def run_detached(call: Call, command: tuple[str, ...], options: dict[str, Any]) 
 
 def _where_it_runs(call: Call, held: LeaseHeld) -> list[str]:
     """How to look after the run in the background that has it, where it is one of this clone."""
-    from gitlease.wiring.dispatch import runs_of
+    from gitlease.runs.runs import runs_of
 
     runs, sessions = runs_of(call.workspace), [view.session for view in held.views]
     record = runs.in_the_way(sessions, held.resource, call.workspace.layer)
@@ -166,7 +166,7 @@ def _show(call: Call, answer: Answer, record: RunRecord) -> None:
 
 def _list(call: Call) -> None:
     from gitlease.faces import wire
-    from gitlease.wiring.dispatch import runs_of
+    from gitlease.runs.runs import runs_of
 
     runs = runs_of(call.workspace)
     found = [(record, runs.state_of(record)) for record in runs.every()]
@@ -178,7 +178,7 @@ def _list(call: Call) -> None:
 
 
 def _prune(call: Call) -> None:
-    from gitlease.wiring.dispatch import runs_of
+    from gitlease.runs.runs import runs_of
 
     count = runs_of(call.workspace).prune()
     said = f"forgot {count} ended run{'' if count == 1 else 's'}"
@@ -207,8 +207,8 @@ def _row(record: RunRecord, state: str, now: datetime) -> Row:
 
 def _logs(call: Call, word: str, *, follow: bool) -> None:
     from gitlease.faces import wire
-    from gitlease.wiring.dispatch import follow as follow_log
-    from gitlease.wiring.dispatch import runs_of
+    from gitlease.runs.dispatch import follow as follow_log
+    from gitlease.runs.runs import runs_of
 
     runs = runs_of(call.workspace)
     record = runs.latest(call.resource(word), call.workspace.layer)
@@ -239,7 +239,8 @@ def _write(part: bytes) -> None:
 
 def _stop(call: Call, word: str) -> None:
     from gitlease.faces import wire
-    from gitlease.wiring.dispatch import runs_of, stop
+    from gitlease.runs.dispatch import stop
+    from gitlease.runs.runs import runs_of
 
     runs = runs_of(call.workspace)
     record = runs.latest(call.resource(word), call.workspace.layer, running=True)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gitlease.core.view import LeaseView
     from gitlease.engine.answers import Answer
     from gitlease.faces.cli.call import Call
-    from gitlease.wiring.running import RunRequest
+    from gitlease.runs.leased_command import RunRequest
 
 LENGTHS = (
     "a few minutes: it is renewed while the command runs, and others wait no longer than the TTL",
@@ -65,7 +65,7 @@ class RunCall:
     def __init__(
         self, call: Call, verb: str, command: Sequence[str], options: dict[str, Any]
     ) -> None:
-        from gitlease.wiring.running import RunRequest
+        from gitlease.runs.leased_command import RunRequest
 
         if not command:
             example = call.typed(verb, *(options["words"] or ["F8"]))
@@ -99,7 +99,7 @@ class RunCall:
 
     def claim(self) -> Answer:
         """Claim it, or the first task. NoCommand or CannotExecute before that."""
-        from gitlease.wiring.running import claim_to_run
+        from gitlease.runs.leased_command import claim_to_run
 
         call = self.call
         if self._from_queue:

@@ -98,8 +98,8 @@ def run_verb(
 
 
 def _under_leases(call: Call, asked: RunCall) -> int:
-    from gitlease.wiring.finishing import run_claimed
-    from gitlease.wiring.holding import in_a_run
+    from gitlease.runs.foreground import run_claimed
+    from gitlease.runs.holding import in_a_run
 
     call.open_as(lambda workspace: in_a_run(workspace, "run"))
     said: list[str] = []
@@ -120,8 +120,8 @@ def _under_leases(call: Call, asked: RunCall) -> int:
         )
     except GitleaseError as refusal:
         return refusals.tell(call, refusal)
-    _say(call, [f"warning: {x}" for x in ran.said])
-    return _tell_end(call, ran.answer, ran.ended, [*said, *ran.said])
+    _say(call, [f"warning: {x}" for x in ran.warnings])
+    return _tell_end(call, ran.answer, ran.ended, [*said, *ran.warnings])
 
 
 def _say(call: Call, lines: Sequence[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import json
+import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -23,7 +24,7 @@ from gitlease.runs.pool import FAILED, LOST, MOST_JOBS, Job, PoolEvent, PoolLimi
 
 if TYPE_CHECKING:
     from gitlease.faces.cli.call import Call
-    from gitlease.wiring.pool import PoolRequest
+    from gitlease.runs.work import PoolRequest
 
 SOME_FAILED = 1
 
@@ -100,7 +101,7 @@ go on to their ends. With --json each event is one line.""",
 @click.pass_obj
 def work_verb(call: Call, /, *, command: tuple[str, ...], **options: Any) -> int:
     """Take tasks and run the command for each."""
-    from gitlease.wiring.pool import work
+    from gitlease.runs.work import work
 
     if not command:
         raise UsageError(f"missing command: {call.typed('work')} -- ./agent.sh")
@@ -137,26 +138,32 @@ def work_verb(call: Call, /, *, command: tuple[str, ...], **options: Any) -> int
 
 
 def _request(call: Call, command: tuple[str, ...], options: dict[str, Any]) -> PoolRequest:
+    from gitlease.core.resources.resource import WHOLE
     from gitlease.engine.answers import ClaimOptions
-    from gitlease.wiring.pool import pool_request
+    from gitlease.runs.leased_command import RunRequest
+    from gitlease.runs.work import PoolRequest
 
-    terms = ClaimOptions(ttl=options["ttl"], reason=options["reason"], commit=options["commit"])
-    done = options["done_on_success"]
-    return pool_request(
-        call.workspace,
-        command,
-        terms,
-        directory=call.directory or ".",
-        grace=options["grace"],
-        layer=call.layer,
-        done=done,
+    done, worktrees = options["done_on_success"], options["worktrees"]
+    return PoolRequest(
+        run=RunRequest(
+            words=command,
+            directory=os.path.abspath(call.directory or "."),
+            scope=WHOLE,
+            grace=options["grace"],
+            commit=options["commit"],
+            layer=call.layer,
+            done=done,
+        ),
+        options=ClaimOptions(
+            ttl=options["ttl"], reason=options["reason"], commit=options["commit"]
+        ),
         brief=lambda answer, task: task_brief.brief(
-            answer, task, prog=call.prog, done=done, commit=options["worktrees"]
+            answer, task, prog=call.prog, done=done, commit=worktrees
         ),
         open_at=lambda folder: call.opener(
             folder, layer=call.layer, local=call.local, remote=call.remote
         ),
-        worktrees=options["worktrees"],
+        worktrees=worktrees,
         base=options["base"],
     )
 

@@ -1,0 +1,334 @@
+"""A command that runs under leases: claimed before, renewed meanwhile, and given back after it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from gitlease.core.errors import GitleaseError, Invalid, LeaseHeld, LeaseLost
+from gitlease.core.frozen import dataclass, replace
+from gitlease.core.instant import rfc3339
+from gitlease.core.lease import State, same_person
+from gitlease.core.loss import Hold, Loss, Lost, early_ms
+from gitlease.core.moves.operations import MAX_NOTE, Grant, grant_of
+from gitlease.core.resources.resource import Resource, word_anywhere
+from gitlease.engine import end
+from gitlease.engine.answers import Answer, ClaimOptions
+from gitlease.engine.keeping import holds_of
+from gitlease.engine.sessions import unbind
+from gitlease.git.query import without_secrets
+from gitlease.runs.child import check_executable
+from gitlease.runs.guardian import GuardianFailed
+from gitlease.runs.holding import at_the_end, new_heartbeat
+from gitlease.runs.registry import forget, remember, unbind_dead
+from gitlease.runs.running import Ended, Run, early_by, grace_ms
+from gitlease.runs.supervised import SupervisedProcess
+
+if TYPE_CHECKING:
+    from gitlease.runs.place import RunPlace
+
+HURRY = 5.0  # seconds for the release of a run that somebody stopped
+LAST_LINES, LONGEST_TAIL = 10, 800  # of a log in a note; lines and characters
+
+OnStop = Callable[[Lost | str | None], None]
+
+
+class OutOfTime(SystemExit):
+    """Out of ``HURRY``. A SystemExit, so that nothing on the way handles it as a fault."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRequest:
+    """What is to be run under leases, and how.
+
+    ``directory`` is where it runs; ``grace`` in seconds, None for the default; ``note``, ``scope``
+    and ``commit`` are those of the release at its end. ``layer``: the one that a flag named.
+    ``stops``: signals that end ask to stop it, and are not passed on.
+
+    ``done``: its tasks are done if the command ends with 0. ``notes_failure``: if it fails they are
+    given back with a note of that, unless there is a ``note``. ``brief`` is the brief for a command
+    in the background, ``brief_file`` what GITLEASE_BRIEF names once that is written.
+    ``with_parent``: a command in the background is stopped when the process that started it dies.
+    """
+
+    words: tuple[str, ...]
+    directory: str
+    scope: str
+    grace: int | None = None
+    note: str | None = None
+    commit: bool | None = None
+    layer: str | None = None
+    stops: bool = False
+    done: bool = False
+    notes_failure: bool = False
+    brief: str = ""
+    brief_file: str = ""
+    with_parent: bool = False
+
+    def check_command(self) -> None:
+        """Check that the command could be executed. Raises NoCommand or CannotExecute."""
+        check_executable(self.words[0], env=os.environ, cwd=self.directory)
+
+
+def claim_to_run(
+    place: RunPlace,
+    request: RunRequest,
+    resources: Sequence[Resource],
+    options: ClaimOptions,
+    *,
+    wait: int | None = None,
+    on_wait: Callable[[LeaseHeld], None] = lambda _held: None,
+) -> Answer:
+    """Claim these, or without any the first task of the queue; NoCommand or CannotExecute before.
+
+    When that is interrupted, what may have been granted already is given back.
+    """
+    request.check_command()
+    if not resources:
+        with ends_orderly():
+            return place.queue.claim_next(options)[0]
+    from gitlease.engine import claim
+
+    warnings = unbind_dead(place)
+    try:
+        with ends_orderly():
+            bound = replace(options, bind=True)
+            answer = claim.claim(place.ledger, resources, bound, wait=wait, on_wait=on_wait)
+            return replace(answer, warnings=(*warnings, *answer.warnings))
+    except (KeyboardInterrupt, SystemExit):
+        with contextlib.suppress(GitleaseError):
+            _take_back(place, resources)
+        raise
+
+
+@dataclass(frozen=True, slots=True)
+class LeasedCommand:
+    """A command, and what was claimed for it."""
+
+    place: RunPlace
+    answer: Answer
+    request: RunRequest
+
+    def run(
+        self,
+        *,
+        on_start: Callable[[SupervisedProcess], None] = lambda _process: None,
+        on_stop: OnStop = lambda _why: None,
+    ) -> Ended:
+        """Run the command while what was claimed is held; it is not released here.
+
+        Raises NoCommand, CannotExecute, Invalid without a guardian, and LeaseLost if there is no
+        time left: then the command never ran.
+        """
+        holds, clock = holds_of(self.answer), self.place.ledger.clock
+        if not holds or len(holds) != len(self.answer.leases):
+            raise LeaseLost(
+                "what was claimed is not held: the command was not started",
+                loss=Loss.RELEASED_ELSEWHERE,
+            )
+        request, grace = self.request, grace_ms(self.request.grace, holds)
+        heartbeat = new_heartbeat(self.place, early=early_by(grace))
+        env = {**os.environ, **self._variables(holds)}
+        process = SupervisedProcess(grace=grace, stops=request.stops)
+        try:
+            with process:
+                now = clock.now()
+                left = min(hold.left_ms(now) - early_ms(hold) for hold in holds)
+                if left <= 0:
+                    raise LeaseLost(
+                        "its time was over before the command could be started", loss=Loss.EXPIRED
+                    )
+                process.start(request.words, env, request.directory, until_ms=now.boot_ms + left)
+                remember(self.place, self.answer, pid=process.pid)
+                on_start(process)
+                run = Run(process, heartbeat, holds, clock=clock, grace=grace, on_stop=on_stop)
+                return run.attend()
+        except GuardianFailed as failed:
+            raise Invalid(f"the guardian of the command cannot be started: {failed}") from None
+        finally:
+            process.close()
+
+    def _variables(self, holds: Sequence[Hold]) -> Mapping[str, str]:
+        # A resource is as it can be typed in any folder of this work tree. Several are quoted for
+        # a shell and separated by spaces, and their tokens stand in the same order.
+        root, actor = self.place.repository.toplevel, self.place.actor
+        names = [word_anywhere(view.resource, root=root) for view in self.answer.leases]
+        ends = min(hold.since.wall_ms + hold.duration_ms for hold in holds)
+        variables = {
+            "GITLEASE_RESOURCE": names[0] if len(names) == 1 else shlex.join(names),
+            "GITLEASE_TOKEN": " ".join(str(view.token) for view in self.answer.leases),
+            "GITLEASE_HOLDER": actor.holder,
+            "GITLEASE_SESSION": actor.session or "",
+            "GITLEASE_EXPIRES_AT": rfc3339(ends),
+        }
+        if self.request.brief_file:
+            variables["GITLEASE_BRIEF"] = self.request.brief_file
+        if self.request.layer:  # a remote of a flag has a state of its own: no variable names it
+            variables["GITLEASE_LAYER"] = self.request.layer
+        return variables
+
+    def finish(self, ended: Ended, log: bytes = b"") -> tuple[int, tuple[str, ...]]:
+        """End the leases of a run; return how many ended completed, and warnings. Never fails.
+
+        ``log`` is the end of the command's output: a task that it failed on is given back with a
+        note that has its last lines.
+        """
+        warnings: tuple[str, ...] = ()
+        note = self.request.note
+        if self.request.done and ended.outcome == "ended" and ended.status == 0:
+            finished, warnings = self._complete()
+            if finished == len(self.answer.leases):
+                forget(self.place, self.answer)
+                return finished, warnings
+        elif self.request.notes_failure and note is None and not ended.stopped and ended.exit:
+            note = _failure_note(ended, log)
+        warnings += self.give_back(ended.lost, hurried=ended.hurried, note=note)
+        return self._completed_by_command(), warnings
+
+    def give_back(
+        self, lost: Sequence[Lost] = (), *, hurried: bool = False, note: str | None = None
+    ) -> tuple[str, ...]:
+        """Release what this run was granted and has not lost; return warnings. Never fails.
+
+        What it bound is unbound instead, and what its session held before is not its own to
+        release. ``hurried``: somebody who stopped the run waits for its end, so the remote gets
+        only ``HURRY`` seconds to answer. ``note`` stands for that of the request.
+        """
+        gone = {one.hold.grant.lease_id for one in lost}
+        grants = [x.grant for x in holds_of(self.answer) if x.grant.lease_id not in gone]
+        joined = {view.lease_id for view in self.answer.leases if view.renewals}
+        granted = [x for x in grants if x.lease_id not in joined]
+        bound = [x for x in grants if x.lease_id in self.answer.bound]
+        try:
+            with ends_orderly(), _time_limit(HURRY if hurried else 0):
+                warnings = (*self._unbind(bound), *self._release(granted, note))
+                forget(self.place, self.answer)
+                return warnings
+        except OutOfTime:
+            why = f"the remote did not answer within {HURRY:g} seconds"
+        except (KeyboardInterrupt, SystemExit):
+            why = "interrupted"
+        except GitleaseError as refusal:
+            why = refusal.message
+        except Exception as fault:  # the command has succeeded, and that is what counts
+            why = f"a fault of gitlease: {type(fault).__name__}: {fault}"
+        return (f"not released, and ends by itself: {why}",)
+
+    def _unbind(self, bound: Sequence[Grant]) -> tuple[str, ...]:
+        if not bound:
+            return ()
+        ledger = at_the_end(self.place, {grant.lease_id for grant in bound})
+        return tuple(x for x in unbind(ledger, bound).warnings if x not in ledger.store.warnings)
+
+    def _release(self, granted: Sequence[Grant], note: str | None) -> tuple[str, ...]:
+        if not granted:
+            return ()
+        ledger = at_the_end(self.place, {grant.lease_id for grant in granted})
+        answer = end.release(
+            ledger,
+            [grant.resource for grant in granted],
+            scope=self.request.scope,
+            note=note or self.request.note,
+            commit=self.request.commit,
+        )
+        return tuple(x for x in answer.warnings if x not in ledger.store.warnings)
+
+    def _complete(self) -> tuple[int, tuple[str, ...]]:
+        finished, warnings = 0, []
+        grants = [hold.grant for hold in holds_of(self.answer)]
+        ledger = at_the_end(self.place, {grant.lease_id for grant in grants})
+        scope, commit = self.request.scope, self.request.commit
+        for grant in grants:
+            try:
+                with ends_orderly():
+                    done = end.complete(ledger, grant.resource, scope=scope, commit=commit)
+            except (GitleaseError, KeyboardInterrupt, SystemExit) as why:
+                reason = why.message if isinstance(why, GitleaseError) else "interrupted"
+                warnings.append(f"{grant.resource} was not marked as done: {reason}")
+            else:
+                finished += 1
+                warnings += [text for text in done.warnings if text not in ledger.store.warnings]
+        return finished, tuple(warnings)
+
+    def _completed_by_command(self) -> int:
+        try:
+            look = self.place.ledger.known_look()
+        except GitleaseError:
+            return 0
+        known = look.leases if look else ()
+        done = {(x.lease_id, x.token) for x in known if x.state is State.COMPLETED}
+        return sum((view.lease_id, view.token) in done for view in self.answer.leases)
+
+
+def _take_back(place: RunPlace, resources: Sequence[Resource]) -> None:
+    """Release what an interrupted claim was granted, or may have been."""
+    ledger, actor = at_the_end(place, ()), place.actor
+    pending = list(ledger.store.pending(ledger.layer))
+    look = ledger.look() if pending else ledger.known_look()
+    leases = () if look is None else look.leases
+    own = [x for x in leases if x.resource in resources and same_person(x.holder, actor.holder)]
+    own = [x for x in own if x.session is not None and x.session == actor.session]
+    joined = {x.resource for x in own if x.renewals}
+    fresh = [x for x in resources if x not in joined]
+    if fresh and (pending or any(not x.renewals for x in own)):
+        end.release(ledger, fresh)
+    if joined and not actor.session_explicit:  # another's session may have held it before
+        unbind(ledger, [grant_of(x) for x in own if x.renewals])
+
+
+def _failure_note(ended: Ended, log: bytes) -> str:
+    how = f"a run of it ended with {ended.exit}" + (f": {ended.message}" if ended.message else "")
+    text = without_secrets(log.decode("utf-8", "replace"))
+    shown = "".join(c if c == "\n" or c.isprintable() else " " for c in text).strip()
+    lines = shown.splitlines()[-LAST_LINES:]
+    tail = "\n".join(line.rstrip() for line in lines)[-LONGEST_TAIL:]
+    return f"{how[: MAX_NOTE - LONGEST_TAIL - 1]}\n{tail}" if tail else how[:MAX_NOTE]
+
+
+# --- how a process ends -------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def ends_orderly() -> Iterator[None]:
+    """Turn the signals that end a process into SystemExit, so that it can clean up.
+
+    It has no effect in a thread other than the main one.
+    """
+
+    def leave(signum: int, _frame: object) -> None:
+        raise SystemExit(128 + signum)
+
+    before = {}
+    handled = threading.current_thread() is threading.main_thread()
+    for signum in (signal.SIGTERM, signal.SIGHUP) if handled else ():
+        if signal.getsignal(signum) is signal.SIG_DFL:
+            before[signum] = signal.signal(signum, leave)
+    try:
+        yield
+    finally:
+        for signum, handler in before.items():
+            signal.signal(signum, handler)
+
+
+@contextlib.contextmanager
+def _time_limit(seconds: float) -> Iterator[None]:
+    """Raise OutOfTime after so many seconds; 0: never."""
+    if not seconds:
+        yield
+        return
+
+    def leave(signum: int, _frame: object) -> None:
+        raise OutOfTime
+
+    before = signal.signal(signal.SIGALRM, leave)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
