@@ -1,4 +1,4 @@
-"""Who may ask, and how often: tokens, hosts, origins and rates, before anything is read."""
+"""Access to a gateway: tokens, hosts, origins and rates, checked before a request is read."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from ipaddress import ip_address
-from typing import Any, Protocol
 
 from gitlease.core.errors import GitleaseError
 from gitlease.core.frozen import dataclass
+from gitlease.gateway.tokens import Token
 
 RATE, BURST = 100.0, 200.0  # requests a second of a token, and how many may come at once
 REALM = 'Bearer realm="gitlease"'
 
 
 class Refused(Exception):
-    """A request that is not let in; ``document`` is the problem that says why."""
+    """A request that is refused before a verb sees it."""
 
     def __init__(
         self,
@@ -30,46 +30,18 @@ class Refused(Exception):
         headers: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(message)
-        self.status, self.headers = status, dict(headers or {})
-        self.document: dict[str, Any] = {"code": code, "message": message, "hints": list(hints)}
-
-
-class KnownToken(Protocol):
-    """A token as it is kept."""
-
-    @property
-    def id(self) -> str: ...
-    @property
-    def email(self) -> str: ...
-    @property
-    def name(self) -> str: ...
-    @property
-    def scopes(self) -> frozenset[str]: ...
-
-
-Keys = Callable[[str, int], KnownToken | None]
-"""Gives the token that a secret is, at a time in wall-clock milliseconds; None for none."""
-
-
-@dataclass(frozen=True, slots=True)
-class Caller:
-    """Who a request comes from, by its token alone."""
-
-    holder: str
-    token_id: str
-    name: str
-    scopes: frozenset[str]
+        self.status, self.code, self.message, self.hints = status, code, message, hints
+        self.headers = dict(headers or {})
 
 
 @dataclass(frozen=True, slots=True)
 class AllowedHosts:
-    """What requests may be addressed to: names, and with ``addresses`` every IP address."""
+    """The hosts that requests may be addressed to; with ``addresses`` also every IP address."""
 
     names: frozenset[str]
     addresses: bool = False
 
-    def has(self, name: str) -> bool:
-        """Whether a gateway answers for a host."""
+    def __contains__(self, name: str) -> bool:
         if name in self.names:
             return True
         try:
@@ -79,7 +51,7 @@ class AllowedHosts:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine gets there."""
+    """Whether only this machine can reach that host."""
     try:
         return ip_address(host.partition("%")[0]).is_loopback
     except ValueError:
@@ -87,19 +59,22 @@ def is_loopback(host: str) -> bool:
 
 
 class Access:
-    """Lets callers in by their tokens, each at a rate."""
+    """Admits requests by their tokens, each token at a limited rate.
 
-    def __init__(self, keys: Keys, *, hosts: AllowedHosts) -> None:
-        self._keys, self._hosts = keys, hosts
+    ``find_token`` maps a secret and a time (wall-clock milliseconds) to its token.
+    """
+
+    def __init__(
+        self, find_token: Callable[[str, int], Token | None], *, hosts: AllowedHosts
+    ) -> None:
+        self._find_token, self._hosts = find_token, hosts
         self._buckets: dict[str, tuple[float, float]] = {}
         self._lock = threading.Lock()
 
-    def caller(
-        self, headers: Mapping[str, str], scope: str, *, secret: str | None = None
-    ) -> Caller:
-        """Who asks. Raises Refused: 401 without a token, 403 for a wrong scope, 429 for a rate.
+    def admit(self, headers: Mapping[str, str], scope: str, *, secret: str | None = None) -> Token:
+        """The token of a request; ``secret`` if it did not come in the usual headers.
 
-        ``secret`` is what was brought in another way than those of tokens.
+        Raises Refused: 401 without a valid token, 403 for a missing scope, 429 above the rate.
         """
         self.check_address(headers)
         secret = secret or _secret(headers)
@@ -107,46 +82,54 @@ class Access:
             raise Refused(
                 401,
                 "unauthorized",
-                "this needs a token: Authorization: Bearer TOKEN",
-                "gitlease serve token add EMAIL makes one, where the gateway runs",
+                "a token is required: Authorization: Bearer TOKEN",
+                "gitlease serve token add EMAIL creates one, on the gateway's machine",
                 headers={"WWW-Authenticate": REALM},
             )
-        known = self._known(secret)
-        if known is None:
-            self._count("")  # all that guess share one
+        token = self._find(secret)
+        if token is None:
+            self._count("")  # all guesses share one rate
             raise _unknown_token()
-        if scope not in known.scopes:
-            raise Refused(403, "forbidden", f"the token {known.name} may not {scope}")
-        self._count(known.id)
-        return Caller(known.email, known.id, known.name, known.scopes)
+        if scope not in token.scopes:
+            raise Refused(403, "forbidden", f"the token {token.name} has no {scope} access")
+        self._count(token.id)
+        return token
 
-    def check_still_known(self, headers: Mapping[str, str], *, secret: str | None = None) -> None:
-        """Refused where the token of a request that goes on is not good any more."""
+    def check_still_valid(self, headers: Mapping[str, str], *, secret: str | None = None) -> None:
+        """Raise Refused if the token of a request in progress has expired or been revoked."""
         secret = secret or _secret(headers)
-        if secret is None or self._known(secret) is None:
+        if secret is None or self._find(secret) is None:
             raise _unknown_token()
 
-    def _known(self, secret: str) -> KnownToken | None:
+    def is_still_valid(self, headers: Mapping[str, str], *, secret: str | None = None) -> bool:
+        """Whether the token of a request in progress is still valid."""
         try:
-            return self._keys(secret, time.time_ns() // 1_000_000)
-        except GitleaseError as error:  # it names files, which are nobody's business outside
+            self.check_still_valid(headers, secret=secret)
+        except Refused:
+            return False
+        return True
+
+    def _find(self, secret: str) -> Token | None:
+        try:
+            return self._find_token(secret, time.time_ns() // 1_000_000)
+        except GitleaseError as error:  # its message names files, which stay private
             logging.getLogger("gitlease").error("%s", error)
             raise Refused(500, "invalid", "the tokens of this gateway cannot be read") from None
 
     def check_address(self, headers: Mapping[str, str]) -> None:
-        """Refused where a page of another site has a browser ask, or leads a name here."""
+        """Raise Refused for a foreign origin or host: cross-site requests and DNS rebinding."""
         host = headers.get("host", "")
         name = host.rpartition(":")[0] if _has_port(host) else host
-        if not self._hosts.has(name.lower().strip("[]").removesuffix(".")):
+        if name.lower().strip("[]").removesuffix(".") not in self._hosts:
             raise Refused(
                 421,
                 "wrong_host",
-                "this gateway does not answer for the host that was asked",
-                "gitlease serve --allow-host NAME, where the gateway runs",
+                "this gateway does not answer for that host",
+                "gitlease serve --allow-host NAME, on the gateway's machine",
             )
         origin = headers.get("origin")
         if origin is not None and origin.partition("://")[2] != host:
-            raise Refused(403, "wrong_origin", "pages of other sites may not ask here")
+            raise Refused(403, "wrong_origin", "pages of other sites may not send requests here")
 
     def _count(self, token: str) -> None:
         now = time.monotonic()
@@ -167,8 +150,8 @@ def _unknown_token() -> Refused:
     return Refused(
         401,
         "unauthorized",
-        "this token is not known, or is not good any more",
-        "gitlease serve token list shows those that are",
+        "this token is unknown, expired or revoked",
+        "gitlease serve token list shows the valid ones, on the gateway's machine",
         headers={"WWW-Authenticate": REALM},
     )
 
@@ -178,14 +161,14 @@ def _has_port(host: str) -> bool:
 
 
 def _secret(headers: Mapping[str, str]) -> str | None:
-    """The token of a request: Bearer, the password of Basic, or X-API-Key."""
+    # Bearer, the password of Basic, or X-API-Key.
     kind, _, rest = headers.get("authorization", "").partition(" ")
     if kind.lower() == "bearer" and rest.strip():
         return rest.strip()
     if kind.lower() == "basic":
         try:
-            said = base64.b64decode(rest.strip(), validate=True).decode()
+            pair = base64.b64decode(rest.strip(), validate=True).decode()
         except (binascii.Error, ValueError):
             return None
-        return said.partition(":")[2] or None
+        return pair.partition(":")[2] or None
     return headers.get("x-api-key") or None

@@ -1,4 +1,4 @@
-"""The gateway's application: its endpoints, and what they share."""
+"""The gateway's application: its endpoints, their start and their end."""
 
 from __future__ import annotations
 
@@ -16,20 +16,11 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Mount, Route, Router
 
 from gitlease.core.errors import GitleaseError
-from gitlease.faces.http import (
-    events,
-    fields,
-    leases,
-    metrics,
-    openapi,
-    openintent,
-    openintent_events,
-    spor,
-)
+from gitlease.faces.http import events, fields, leases, openapi, openintent, spor
 from gitlease.faces.http.access import Access, AllowedHosts, Refused
 from gitlease.faces.http.board import BoardPages
-from gitlease.faces.http.fields import RequestField
-from gitlease.faces.http.request_handler import Door, Verb, problem
+from gitlease.faces.http.openapi import ApiOperation
+from gitlease.faces.http.request_handler import RequestHandler, failed
 from gitlease.gateway.follower import Follower
 from gitlease.gateway.gateway import Gateway
 from gitlease.gateway.tokens import Tokens
@@ -37,128 +28,89 @@ from gitlease.gateway.tokens import Tokens
 if TYPE_CHECKING:
     from gitlease.faces.mcp.http import ToolsEndpoint
 
-Plain = Callable[[Request], Awaitable[Response]]
-Endpoint = tuple[openapi.ApiOperation, Verb, str]
+Endpoint = Callable[[Request], Awaitable[Response]]
 
-
-def _operation(
-    method: str,
-    path: str,
-    verb: Verb,
-    about: Mapping[str, RequestField],
-    name: str,
-    *,
-    success: tuple[int, ...] = (200,),
-    conditional: bool = False,
-    writes: bool = False,
-) -> Endpoint:
-    text = (verb.__doc__ or "").partition("\n")[0].rstrip(".")
-    shown = openapi.ApiOperation(
-        method, path, name, text, about, success=success, conditional=conditional, writes=writes
-    )
-    return shown, verb, "write" if writes else "read"
-
-
-KEY = "/v1/leases/{key}"
-ENDPOINTS: tuple[Endpoint, ...] = (
-    _operation(
-        "PUT", KEY, leases.put_lease, fields.CLAIM, "claim", success=(200, 201), writes=True
+LEASE, LEASES = "/v1/leases/{key}", "/v1/leases"
+OPERATIONS: tuple[ApiOperation, ...] = (
+    ApiOperation("PUT", LEASE, "claim", leases.put_lease, fields.CLAIM, grants=True, writes=True),
+    ApiOperation(
+        "PATCH", LEASE, "renew", leases.patch_lease, fields.PATCH, conditional=True, writes=True
     ),
-    _operation(
-        "PATCH", KEY, leases.patch_lease, fields.PATCH, "renew", conditional=True, writes=True
+    ApiOperation(
+        "DELETE", LEASE, "release", leases.delete_lease, fields.END, conditional=True, writes=True
     ),
-    _operation(
-        "DELETE", KEY, leases.delete_lease, fields.END, "release", conditional=True, writes=True
-    ),
-    _operation("GET", KEY, leases.get_lease, {}, "show"),
-    _operation("GET", "/v1/leases", leases.list_leases, fields.LIST, "list"),
-    _operation(
-        "POST",
-        "/v1/leases:claim",
-        leases.claim_several,
-        fields.CLAIM_SEVERAL,
-        "claim_several",
-        success=(200, 201),
+    ApiOperation("GET", LEASE, "show", leases.get_lease, {}),
+    ApiOperation("GET", LEASES, "list", leases.list_leases, fields.LIST),
+    ApiOperation(
+        *("POST", f"{LEASES}:claim", "claim_several", leases.claim_several, fields.CLAIM_SEVERAL),
+        grants=True,
         writes=True,
     ),
-    _operation(
-        "POST",
-        "/v1/leases:renew",
-        leases.renew_several,
-        fields.RENEW_SEVERAL,
-        "renew_several",
+    ApiOperation(
+        *("POST", f"{LEASES}:renew", "renew_several", leases.renew_several, fields.RENEW_SEVERAL),
         writes=True,
     ),
-    _operation("POST", "/v1/check", leases.check_paths, fields.CHECK, "check"),
-    _operation("GET", "/v1/tasks", leases.list_tasks, {}, "tasks"),
-    _operation(
-        "POST",
-        "/v1/tasks:next",
-        leases.next_task,
-        fields.NEXT,
-        "next",
-        success=(200, 201),
-        writes=True,
+    ApiOperation("POST", "/v1/check", "check", leases.check_paths, fields.CHECK),
+    ApiOperation("GET", "/v1/tasks", "tasks", leases.list_tasks, {}),
+    ApiOperation(
+        "POST", "/v1/tasks:next", "next", leases.next_task, fields.NEXT, grants=True, writes=True
     ),
-    _operation("GET", "/v1/history/{key}", leases.history, fields.HISTORY, "history"),
+    ApiOperation("GET", "/v1/history/{key}", "history", leases.history, fields.HISTORY),
 )
 
 
 class GatewayApp:
-    """The application of one repository's gateway: its routes, and its beginning and end."""
+    """The application of one repository's gateway."""
 
     def __init__(
         self, gateway: Gateway, follower: Follower, access: Access, tokens: Tokens
     ) -> None:
         self.gateway, self.follower = gateway, follower
-        self.door = Door(gateway, access)
+        self.handler = RequestHandler(gateway, access)
         self._access, self._closing = access, asyncio.Event()
         self._board = BoardPages(gateway, follower, access, tokens.redeem, self._closing)
         self._streams = events.OpenStreams()
-        self._tools = _tools(self.door, follower, self._streams)
+        self._tools = _tools(self.handler, follower, self._streams)
 
     def routes(self) -> list[BaseRoute]:
         found: list[BaseRoute] = [
             Route(
-                shown.path.replace("{key}", "{key:path}"),
-                self.door.endpoint(shown.name, verb, shown.fields, scope=scope),
-                methods=[shown.method],
+                x.path.replace("{key}", "{key:path}"),
+                self.handler.verb(x.name, x.verb, x.fields, scope="write" if x.writes else "read"),
+                methods=[x.method],
             )
-            for shown, verb, scope in ENDPOINTS
+            for x in OPERATIONS
         ]
-        stream: Callable[..., object] = events.stream(
-            self.follower, self._access, self._streams, self._closing
-        )
+        stream = events.stream(self.follower, self._access, self._streams, self._closing)
         return [
             *found,
-            *spor.routes(self.door),
-            *openintent.routes(self.door),
-            *openintent_events.routes(stream),
+            *spor.routes(self.handler),
+            *openintent.routes(self.handler, stream),
             *self._board.routes(),
             Route("/v1/events", stream),
-            Route("/metrics", self.plain(self._metrics)),
-            Route("/mcp", self._tools or self.plain(_no_tools), methods=["POST"]),
+            Route("/metrics", self.public(self._metrics)),
+            Route("/mcp", self._tools or self.public(_no_tools), methods=["POST"]),
             *about([self]),
         ]
 
     def serving(self) -> contextlib.AbstractAsyncContextManager[None]:
-        """What must run while requests are answered."""
+        """The context in which requests are answered."""
         return self._tools.serving() if self._tools else contextlib.nullcontext()
 
     def end_streams(self) -> None:
-        """End what listens; what was asked is answered yet."""
+        """End event streams; requests under way are still answered."""
         self._closing.set()
-        self.door.closing.set()
+        self.handler.closing.set()
         self.follower.close()
 
-    def plain(self, answer: Plain) -> Plain:
-        """An answer that needs no token, to whoever asks for the right host."""
+    def public(self, answer: Endpoint) -> Endpoint:
+        """An endpoint that needs no token, only the right host."""
 
         async def checked(request: Request) -> Response:
             try:
                 self._access.check_address(request.headers)
             except Refused as refused:
-                return problem(refused.status, refused.document, refused.headers)
+                return failed(refused)
             return await answer(request)
 
         return checked
@@ -173,32 +125,51 @@ class GatewayApp:
         return True
 
     async def _metrics(self, _request: Request) -> Response:
-        text = metrics.text(self.door.counted, self.gateway)
+        gateway, counts = self.gateway, sorted(self.handler.counts.items())
+        lines = [
+            "# HELP gitlease_requests_total Requests by verb and status.",
+            "# TYPE gitlease_requests_total counter",
+            *(
+                f'gitlease_requests_total{{verb="{verb}",status="{status}"}} {number}'
+                for (verb, status), number in counts
+            ),
+            "# HELP gitlease_steps_total Steps pushed to the remote.",
+            "# TYPE gitlease_steps_total counter",
+            f"gitlease_steps_total {gateway.joiner.steps}",
+        ]
+        if (head := gateway.store.newest(gateway.layer)) is not None:
+            age = head.received.elapsed_at_most(gateway.clock.now()) / 1_000
+            lines += [
+                "# HELP gitlease_known_age_seconds Seconds since the remote last answered.",
+                "# TYPE gitlease_known_age_seconds gauge",
+                f"gitlease_known_age_seconds {age:.3f}",
+            ]
+        text = "\n".join(lines) + "\n"
         return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
 
 
-def _tools(door: Door, follower: Follower, streams: events.OpenStreams) -> ToolsEndpoint | None:
-    """The tools for agents, where what they need is installed."""
+def _tools(
+    handler: RequestHandler, follower: Follower, streams: events.OpenStreams
+) -> ToolsEndpoint | None:
     if find_spec("mcp") is None:
         return None
     from gitlease.faces.mcp.http import ToolsEndpoint
 
-    return ToolsEndpoint(door, follower, streams)
+    return ToolsEndpoint(handler, follower, streams)
 
 
 async def _no_tools(_request: Request) -> Response:
-    said = "this gateway has no tools for agents: the package mcp is not installed there"
-    hints = ["pip install 'gitlease[mcp]', where the gateway runs"]
-    return problem(501, {"code": "not_found", "message": said, "hints": hints}, {})
+    message = "this gateway has no tools for agents: the package mcp is not installed"
+    hint = "pip install 'gitlease[mcp]', on the gateway's machine"
+    return failed(Refused(501, "not_found", message, hint))
 
 
 def about(apps: Sequence[GatewayApp], below: Sequence[str] = ("",)) -> list[BaseRoute]:
-    """What is told of gateways without a token; ``below`` are their paths."""
+    """The public routes that describe gateways; ``below`` are their paths."""
 
     async def document(request: Request) -> Response:
         root = request.scope.get("root_path", "")
-        shown = (shown for shown, _, _ in ENDPOINTS)
-        return JSONResponse(openapi.document(shown, [root + path for path in below]))
+        return JSONResponse(openapi.document(OPERATIONS, [root + path for path in below]))
 
     async def healthz(_request: Request) -> Response:
         return PlainTextResponse("ok\n")
@@ -208,12 +179,12 @@ def about(apps: Sequence[GatewayApp], below: Sequence[str] = ("",)) -> list[Base
             return PlainTextResponse("ok\n")
         return PlainTextResponse("the remote cannot be reached\n", status_code=503)
 
-    told = {"/openapi.json": document, "/healthz": healthz, "/readyz": readyz}
-    return [Route(path, apps[0].plain(answer)) for path, answer in told.items()]
+    public = {"/openapi.json": document, "/healthz": healthz, "/readyz": readyz}
+    return [Route(path, apps[0].public(answer)) for path, answer in public.items()]
 
 
 def application(apps: Mapping[str, GatewayApp]) -> Starlette:
-    """The application of several gateways: that called ``""`` at the root, others by name."""
+    """The application of several gateways by name; the one named ``""`` is at the root."""
     routes: list[BaseRoute] = [
         Mount(f"/repos/{name}", app=Router(app.routes(), redirect_slashes=False))
         for name, app in apps.items()
@@ -242,7 +213,7 @@ def application(apps: Mapping[str, GatewayApp]) -> Starlette:
         lifespan=lifespan,
         exception_handlers={HTTPException: _no_route, Exception: _fault},
     )
-    made.router.redirect_slashes = False  # it would send callers to whatever host they named
+    made.router.redirect_slashes = False  # an open redirect: to any host named
     return made
 
 
@@ -256,12 +227,10 @@ def gateway_app(gateway: Gateway, tokens: Tokens, *, hosts: AllowedHosts) -> Gat
 async def _no_route(_request: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 500
     code = {404: "not_found", 405: "method_not_allowed"}.get(status, "usage")
-    said = "there is nothing at this address" if status == 404 else str(error)
-    hints = ["the endpoints: /openapi.json"]
-    headers = getattr(error, "headers", None) or {}
-    return problem(status, {"code": code, "message": said, "hints": hints}, headers)
+    message = "there is nothing at this address" if status == 404 else str(error)
+    headers = getattr(error, "headers", None)
+    return failed(Refused(status, code, message, "the endpoints: /openapi.json", headers=headers))
 
 
 async def _fault(_request: Request, _error: Exception) -> Response:
-    said = "a fault of gitlease itself: its log has more"
-    return problem(500, {"code": "internal", "message": said, "hints": []}, {})
+    return failed(Refused(500, "internal", "a bug in gitlease: see the gateway's log"))

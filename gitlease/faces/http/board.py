@@ -1,16 +1,15 @@
-"""The board as a page and its stream: to look at, behind a cookie that does nothing else.
+"""The board as a read-only page and its stream, behind a cookie.
 
-The cookie comes from a link that is good once. It is a token of its own kind, which no other
-address takes.
+The cookie comes from a link that works once. It is a token of its own kind, valid nowhere else.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import threading
 import time
-from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from html import escape
 from typing import Any
@@ -31,22 +30,19 @@ from gitlease.faces.board.page import PageView
 from gitlease.faces.board.shapes import BoardView, OpenedResource
 from gitlease.faces.codes import http_of
 from gitlease.faces.http.access import Access, Refused
-from gitlease.faces.http.events import LOOK, MOST_STREAMS, SILENT, EventStream
+from gitlease.faces.http.events import LOOK, SILENT, EventStream, OpenStreams
 from gitlease.gateway.follower import Follower
 from gitlease.gateway.gateway import Gateway
-from gitlease.gateway.tokens import BOARD, COOKIE_LASTS, LINK
+from gitlease.gateway.tokens import BOARD, COOKIE_LASTS, LINK, Token
 
-Redeem = Callable[[str, int], str | None]
-"""Gives the secret of a cookie for that of a link, once, at a time in milliseconds; else None."""
-
-NOBODY = "board"  # whoever looks is nobody in the ledger: no email is like this
+NOBODY = "board"  # the holder that a viewer acts as; no email looks like this
 FRESH = 5_000  # milliseconds after which task files are read again
-LONGEST = 200  # characters of what is looked for
-HOW = "Where the gateway runs, <code>gitlease board --web</code> gives a link to this page."
+LONGEST = 200  # characters of a filter
+HOW = "<code>gitlease board --web</code>, on the gateway's machine, prints a link to this page."
 
 
 class CurrentBoard:
-    """The board of a gateway as it is by now, made once for all who look."""
+    """The current board of a gateway, made once for all viewers."""
 
     def __init__(self, gateway: Gateway, follower: Follower) -> None:
         self._gateway, self._follower = gateway, follower
@@ -61,7 +57,7 @@ class CurrentBoard:
         return self._gateway.clock.now().wall_ms
 
     def is_due(self) -> bool:
-        """Whether it may be another one by now."""
+        """Whether the board may have changed since it was made."""
         if self._made is None:
             return True
         at, version, _, board = self._made
@@ -75,9 +71,10 @@ class CurrentBoard:
         )
 
     def read(self, *, ask: bool = False) -> tuple[Look, BoardView]:
-        """The board and what it was made of; ``ask``: of the remote, where nobody follows it.
+        """The board and the look it was made from.
 
-        A remote that cannot be reached is its trouble. Raises Unavailable where nothing is known.
+        ``ask`` fetches from the remote unless a follower does so already; if it cannot be reached,
+        the board says so. Raises Unavailable if no state of the ledger is known.
         """
         trouble = ""
         if ask and not self._follower.is_following:
@@ -95,7 +92,7 @@ class CurrentBoard:
         session = self.session
         look = session.known_look()
         if look is None:
-            raise Unavailable(trouble or "nothing is known of the ledger yet")
+            raise Unavailable(trouble or "the ledger has not been read yet")
         board = make_board(session, look, trouble=trouble)
         return look.moment.now, look.head.version, look, board
 
@@ -111,15 +108,14 @@ class BoardPages:
         gateway: Gateway,
         follower: Follower,
         access: Access,
-        redeem: Redeem,
+        redeem: Callable[[str, int], str | None],
         closing: asyncio.Event,
     ) -> None:
         self._current, self._follower = CurrentBoard(gateway, follower), follower
         self._access, self._redeem, self._closing = access, redeem, closing
-        self._open_streams = Counter[str]()
+        self._streams = OpenStreams()
 
     def routes(self) -> list[BaseRoute]:
-        """The page and its stream."""
         return [
             Route("/board", self._guarded(self._page)),
             Route("/board/stream", self._guarded(self._stream)),
@@ -131,7 +127,7 @@ class BoardPages:
                 response: Response = await answer(request)
             except Refused as refused:
                 lines = [escape(str(refused)), *([HOW] if refused.status == 401 else [])]
-                response = _notice("There is no board for you here", lines, refused.status)
+                response = _notice("You cannot see this board", lines, refused.status)
                 response.headers.update(refused.headers)
             except GitleaseError as error:
                 lines = [escape(text) for text in (error.message, *error.hints)]
@@ -145,7 +141,7 @@ class BoardPages:
         link = request.query_params.get("link")
         if link is not None:
             return await self._open(request, link)
-        self._let_in(request)
+        self._admit(request)
         view, base = _view(request), request.url.path
 
         def made() -> str:
@@ -158,15 +154,12 @@ class BoardPages:
         return answer
 
     async def _open(self, request: Request, link: str) -> Response:
-        """Take a link, and give the cookie for it; asked with HEAD, only whether it is good."""
-        if request.method == "HEAD":
-            self._access.caller(request.headers, LINK, secret=link)
+        self._access.admit(request.headers, LINK, secret=link)
+        if request.method == "HEAD":  # asks only whether the link is valid
             return Response(status_code=204)
-        self._access.check_address(request.headers)
-        self._access.caller(request.headers, LINK, secret=link)  # so that guesses have a rate
         secret = await anyio.to_thread.run_sync(self._redeem, link, time.time_ns() // 1_000_000)
         if secret is None:
-            raise Refused(401, "unauthorized", "this link was followed before, or has run out")
+            raise Refused(401, "unauthorized", "this link was used before, or has expired")
         answer = RedirectResponse(request.url.path, status_code=303)
         answer.set_cookie(
             _cookie(request),
@@ -175,44 +168,33 @@ class BoardPages:
             path=request.url.path,
             secure=request.url.scheme == "https",
             httponly=True,
-            samesite="lax",  # a link that was followed on another page leads here as well
+            samesite="lax",  # links on other pages lead here as well
         )
         return answer
 
     async def _stream(self, request: Request) -> Response:
-        cookie = self._let_in(request)
-        if self._open_streams[cookie] >= MOST_STREAMS:
-            told = f"this board is open {MOST_STREAMS} times: close one of them"
-            raise Refused(429, "too_many_requests", told)
+        token = self._admit(request)
         changed, loop = asyncio.Event(), asyncio.get_running_loop()
 
-        def hear(_told: object) -> None:
+        def notify(_event: object) -> None:
             loop.call_soon_threadsafe(changed.set)
 
-        self._open_streams[cookie] += 1
-        try:
-            leave = await anyio.to_thread.run_sync(self._follower.listen, hear)
-        except BaseException:
-            self._open_streams[cookie] -= 1
-            raise
-
-        def end() -> None:
-            self._open_streams[cookie] -= 1
-            leave()
-
-        return EventStream(self._events(request, changed), end)
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(self._streams.opened(token.id))
+            stack.callback(await anyio.to_thread.run_sync(self._follower.listen, notify))
+            return EventStream(self._events(request, changed), stack.pop_all().close)
 
     async def _events(self, request: Request, changed: asyncio.Event) -> AsyncIterator[str]:
         view, base = _view(request), request.url.path.removesuffix("/stream")
         silent, sent = 0.0, None
         yield "retry: 1000\n\n"
-        while not self._closing.is_set() and self._is_still_let_in(request):
+        while not self._closing.is_set() and self._is_still_admitted(request):
             changed.clear()
             if sent is None or self._current.is_due():
                 try:
                     look, board = await anyio.to_thread.run_sync(self._current.read)
                 except GitleaseError:
-                    return  # the page says why, when it is loaded
+                    return  # the page itself says why
                 if board != sent:
                     sent, silent = board, 0.0
                     yield await anyio.to_thread.run_sync(self._event, look, board, view, base)
@@ -245,20 +227,15 @@ class BoardPages:
             return None
         return open_resource(self._current.session, look, board, resource)
 
-    def _is_still_let_in(self, request: Request) -> bool:
-        try:
-            self._access.check_still_known({}, secret=request.cookies.get(_cookie(request)))
-        except Refused:
-            return False
-        return True
+    def _is_still_admitted(self, request: Request) -> bool:
+        return self._access.is_still_valid({}, secret=request.cookies.get(_cookie(request)))
 
-    def _let_in(self, request: Request) -> str:
-        """The id of the cookie that a request came with. Raises Refused where it has none."""
+    def _admit(self, request: Request) -> Token:
         secret = request.cookies.get(_cookie(request))
         if secret is None:
             self._access.check_address(request.headers)
-            raise Refused(401, "unauthorized", "this page needs a link that opens it")
-        return self._access.caller(request.headers, BOARD, secret=secret).token_id
+            raise Refused(401, "unauthorized", "a link is needed to open this page")
+        return self._access.admit(request.headers, BOARD, secret=secret)
 
 
 def _cookie(request: Request) -> str:
@@ -267,8 +244,8 @@ def _cookie(request: Request) -> str:
 
 
 def _view(request: Request) -> PageView:
-    said = request.query_params
-    return PageView(find=said.get("find", "")[:LONGEST], open=said.get("open", ""))
+    query = request.query_params
+    return PageView(find=query.get("find", "")[:LONGEST], open=query.get("open", ""))
 
 
 def _notice(title: str, lines: list[str], status: int) -> Response:

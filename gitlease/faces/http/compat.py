@@ -1,22 +1,23 @@
-"""What the faces for other systems' clients share: their requests, and whose leases they mean.
+"""The part that the APIs for other systems' clients share: their requests and routes.
 
-No rule lives here. A request is read leniently, since those clients send fields of their own; who
-speaks is said by the token alone, whatever else a body says of it.
+Requests are read leniently, since those clients send fields of their own. The token alone
+determines the holder, whatever a body says.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import cached_property
 from typing import Any
 
 import anyio
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Route
 
 from gitlease.core.edge import Task
-from gitlease.core.errors import GitleaseError, NotFound, UsageError, check_text
+from gitlease.core.errors import NotFound, UsageError, check_text
 from gitlease.core.expiry import Moment, holder_has
 from gitlease.core.lease import Actor, Lease, State
 from gitlease.core.resources.resource import Resource
@@ -24,20 +25,16 @@ from gitlease.engine.edges import Planned, find_task
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.ports import Snapshot
 from gitlease.engine.reading import is_in_ledger
-from gitlease.faces.http.access import Caller, Refused
-from gitlease.faces.http.request_handler import MAX_SESSION, Door, body_of
+from gitlease.faces.http.request_handler import MAX_SESSION, Failure, RequestHandler, body_of
 from gitlease.gateway.gateway import Gateway
-
-Failure = Refused | GitleaseError
-Shape = Callable[[Failure], Response]
-"""Gives a refusal in the shape of one API."""
+from gitlease.gateway.tokens import Token
 
 
 class CompatRequest:
-    """A request of another system's client: ``path``, ``query`` and ``body`` as they came."""
+    """A request of another system's client, with its ``path``, ``query`` and ``body``."""
 
-    def __init__(self, gateway: Gateway, caller: Caller, request: Request, body: Any) -> None:
-        """UsageError for a body that is no object."""
+    def __init__(self, gateway: Gateway, caller: Token, request: Request, body: Any) -> None:
+        """Raises UsageError if the body is not an object."""
         if not isinstance(body, dict):
             raise UsageError("the body must be a JSON object")
         self.gateway, self.caller, self.headers = gateway, caller, request.headers
@@ -46,30 +43,37 @@ class CompatRequest:
         self.body: Mapping[str, Any] = body
 
     def at(self, **path: str) -> CompatRequest:
-        """The same request of another address."""
+        """The same request for another path."""
         other = copy.copy(self)
         other.path = path
         return other
 
     def text(self, name: str, *, limit: int) -> str | None:
-        """A field of the body; None where it is left out. UsageError for anything but a text."""
-        said = self.body.get(name)
-        return None if said is None else check_text(said, what=name, limit=limit)
+        """A string of the body, None if absent. Raises UsageError for anything else."""
+        value = self.body.get(name)
+        return None if value is None else check_text(value, what=name, limit=limit)
 
-    def session(self, run: str | None = None) -> LedgerSession:
-        """The session of the token's holder, and of this one of its runs."""
-        if run is not None:
-            check_text(run, what="a session", limit=MAX_SESSION)
-        return self.gateway.session(self.caller.holder, run)
+    def number(self, name: str, default: int) -> int:
+        """A whole number of the query. Raises UsageError for anything else."""
+        value = self.query.get(name, str(default))
+        if not value.isascii() or not value.isdigit() or len(value) > 9:
+            raise UsageError(f"{name} must be a number")
+        return int(value)
+
+    def session(self, name: str | None = None) -> LedgerSession:
+        """The token's holder, in the session of this name."""
+        if name is not None:
+            check_text(name, what="a session", limit=MAX_SESSION)
+        return self.gateway.session(self.caller.email, name)
 
     @cached_property
     def head(self) -> Snapshot:
-        """The ledger as the remote has it now."""
+        """The current head of the ledger on the remote."""
         return self.gateway.store.follow(self.gateway.layer)
 
     def held(self, resource: Resource | None = None) -> list[Lease]:
-        """What the token's holder has now, in whichever of its runs; of one resource, if named."""
-        ledger, actor = self.head.ledger, Actor(holder=self.caller.holder)
+        """The holder's live leases in all sessions, of one resource if named."""
+        ledger, actor = self.head.ledger, Actor(holder=self.caller.email)
         if ledger is None:
             return []
         moment = Moment(now=self.gateway.clock.now(), seen=self.head.seen)
@@ -78,10 +82,10 @@ class CompatRequest:
         return [x for x in own if holder_has(x, moment)]
 
     def task(self, resource: Resource, *, given: bool = False) -> Task | None:
-        """The task of a name; None for a name that is no task and may be used all the same.
+        """The task of a name; None for another name that may be leased.
 
-        It may where names need not be tasks, where the ledger knows it, or where it was ``given``
-        as one. NotFound for any other.
+        That is a name in the ledger, one ``given`` as an intent, or any name where the project does
+        not require tasks. Raises NotFound for others.
         """
         session = self.session()
         task = find_task(session.edges.files.read(), resource, lenient=True)
@@ -93,36 +97,35 @@ class CompatRequest:
         return None
 
 
-Answered = tuple[int, Mapping[str, Any]]
-Verb = Callable[[CompatRequest], Answered]
+CompatAnswer = tuple[int, Mapping[str, Any]]  # status, body
+CompatVerb = Callable[[CompatRequest], CompatAnswer]
 
 
-class CompatDoor:
-    """Answers the requests of one API: each refusal has its ``shape``."""
-
-    def __init__(self, door: Door, name: str, shape: Shape) -> None:
-        self._door, self._name, self._shape = door, name, shape
-
-    def endpoint(self, verb: Verb, scope: str) -> Callable[[Request], Awaitable[Response]]:
-        """The endpoint of a verb; ``scope`` is what a token must be good for."""
-
-        async def answer(request: Request) -> Response:
-            try:
-                response = await self._answer(request, verb, scope)
-            except (Refused, GitleaseError) as error:
-                response = self._shape(error)
-            except ClientDisconnect:
-                return Response(status_code=499)
-            self._door.count(f"{self._name}_{verb.__name__}", response.status_code)
-            return response
-
-        return answer
-
-    async def _answer(self, request: Request, verb: Verb, scope: str) -> Response:
-        caller = self._door.access.caller(request.headers, scope)
-        body = await body_of(request) if request.method in ("POST", "PATCH") else {}
-        asked = CompatRequest(self._door.gateway, caller, request, body)
-        status, document = await anyio.to_thread.run_sync(
-            lambda: verb(asked), limiter=self._door.threads
+def compat_routes(
+    handler: RequestHandler,
+    api: str,
+    verbs: Iterable[tuple[str, str, CompatVerb]],
+    failed: Callable[[Failure], Response],
+) -> list[BaseRoute]:
+    """Routes from methods, paths and verbs; ``failed`` shapes the refusals of this API."""
+    return [
+        Route(
+            path,
+            handler.endpoint(f"{api}_{verb.__name__}", _endpoint(handler, method, verb), failed),
+            methods=[method],
         )
+        for method, path, verb in verbs
+    ]
+
+
+def _endpoint(
+    handler: RequestHandler, method: str, verb: CompatVerb
+) -> Callable[[Request], Awaitable[Response]]:
+    async def answer(request: Request) -> Response:
+        caller = handler.access.admit(request.headers, "read" if method == "GET" else "write")
+        body = await body_of(request) if method in ("POST", "PATCH") else {}
+        asked = CompatRequest(handler.gateway, caller, request, body)
+        status, document = await anyio.to_thread.run_sync(verb, asked, limiter=handler.threads)
         return JSONResponse(document, status)
+
+    return answer

@@ -1,4 +1,4 @@
-"""What happens to the ledger, as server-sent events."""
+"""The ledger's events as server-sent events."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
 import anyio
 from starlette.requests import Request
@@ -17,18 +17,18 @@ from gitlease.core.errors import GitleaseError, UsageError
 from gitlease.core.instant import rfc3339
 from gitlease.faces import wire
 from gitlease.faces.http.access import Access, Refused
-from gitlease.faces.http.request_handler import failed, problem
+from gitlease.faces.http.request_handler import failed
 from gitlease.gateway.follower import GAP, LAPSED, Follower, Told
 
-LOOK = 0.5  # seconds between two looks whether the token is good, and the gateway goes on
-SILENT = 15.0  # seconds after which a line is sent that says nothing, so that proxies stay
-READERS = 16  # of those that begin to listen at the same time
-MOST_STREAMS = 32  # of one token
-MOST_WAITING = 10_000  # events that a slow listener may be behind: then it has to come again
+LOOK = 0.5  # seconds between two checks of the token and of the gateway's end
+SILENT = 15.0  # seconds of silence after which a comment is sent, so that proxies stay connected
+READERS = 16  # listeners that may begin at the same time
+MOST_STREAMS = 32  # per token
+MOST_WAITING = 10_000  # events that a slow listener may be behind; then it must reconnect
 
 
 class EventStream(StreamingResponse):
-    """Lines until their listener goes; ``end`` is called then, whether or not any was sent."""
+    """Lines until the listener leaves, which calls ``end`` even if none was sent."""
 
     def __init__(self, lines: AsyncIterator[str], end: Callable[[], None]) -> None:
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
@@ -43,17 +43,17 @@ class EventStream(StreamingResponse):
 
 
 class OpenStreams:
-    """How many streams of a gateway are open, by the ids of tokens."""
+    """Counts the open streams of each token."""
 
     def __init__(self) -> None:
         self._open = Counter[str]()
 
     @contextlib.contextmanager
     def opened(self, token_id: str) -> Iterator[None]:
-        """Have one more, while the block lasts. Raises Refused where the token has too many."""
+        """Count one more during the block. Raises Refused if the token has too many."""
         if self._open[token_id] >= MOST_STREAMS:
-            told = f"{MOST_STREAMS} streams of this token are open: close one of them"
-            raise Refused(429, "too_many_requests", told)
+            message = f"{MOST_STREAMS} streams of this token are open: close one of them"
+            raise Refused(429, "too_many_requests", message)
         self._open[token_id] += 1
         try:
             yield
@@ -63,40 +63,32 @@ class OpenStreams:
 
 def stream(
     follower: Follower, access: Access, streams: OpenStreams, closing: asyncio.Event
-) -> Callable[..., object]:
-    """The endpoint of the stream; it ends when ``closing`` is set."""
+) -> Callable[[Request], Awaitable[Response]]:
+    """The endpoint of the stream, which ends when ``closing`` is set."""
     threads = anyio.CapacityLimiter(READERS)
 
     async def answer(request: Request) -> Response:
         try:
-            token = access.caller(request.headers, "read").token_id
+            token = access.admit(request.headers, "read")
             after = _last_seen(request.headers.get("last-event-id"))
             with contextlib.ExitStack() as stack:
-                stack.enter_context(streams.opened(token))
+                stack.enter_context(streams.opened(token.id))
                 events, leave = await _listen(follower, after, threads)
                 stack.callback(leave)
                 end = stack.pop_all().close
-        except Refused as refused:
-            return problem(refused.status, refused.document, refused.headers)
-        except GitleaseError as error:
+        except (Refused, GitleaseError) as error:
             return failed(error)
-
-        def may_listen() -> bool:
-            try:
-                access.check_still_known(request.headers)
-            except Refused:
-                return False
-            return True
-
-        return EventStream(_lines(events, closing, may_listen), end)
+        return EventStream(
+            _lines(events, closing, lambda: access.is_still_valid(request.headers)), end
+        )
 
     return answer
 
 
-def _last_seen(said: str | None) -> tuple[int, int] | None:
-    if not said:
+def _last_seen(event_id: str | None) -> tuple[int, int] | None:
+    if not event_id:
         return None
-    revision, _, n = said.partition("-")
+    revision, _, n = event_id.partition("-")
     if not (revision.isascii() and revision.isdigit() and n.isascii() and n.isdigit()):
         raise UsageError("Last-Event-ID must be the id of an event: REVISION-N")
     return int(revision[:18]), int(n[:9])
@@ -137,7 +129,7 @@ async def _lines(
                 yield ": still here\n\n"
             continue
         if one is None:
-            return  # too slow: it comes again, and goes on where it was
+            return  # too slow: the client reconnects, and continues after its last event
         yield _event(one)
 
 

@@ -1,4 +1,4 @@
-"""The fields of requests, once: they are read by these, and the OpenAPI document shows them."""
+"""The fields of requests: how each is read, and how the OpenAPI document describes it."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from gitlease.core.errors import UsageError, check_text
 from gitlease.core.frozen import dataclass
 from gitlease.core.moves.operations import MAX_NOTE, MAX_REASON
 from gitlease.core.resources.resource import parse_resource, parse_scope
+from gitlease.engine.answers import ClaimOptions
 
 Reader = Callable[[Any, str], Any]
-IGNORED = frozenset({"by", "holder", "agent_id"})  # the token says who asks
-MOST_NAMES = 64  # resources of one request, which is one step
+IGNORED = frozenset({"by", "holder", "agent_id"})  # the token determines the holder
+MOST_NAMES = 64  # resources of a request, which is one step
 
 
 @dataclass(frozen=True, slots=True)
 class RequestField:
-    """A field of a body or a query: how it is read, and what it is."""
+    """A field of a body or a query: its reader, its JSON schema and its description."""
 
     read: Reader
     schema: Mapping[str, object]
@@ -55,7 +56,7 @@ def _paths(data: Any, name: str) -> tuple[str, ...]:
 
 
 def read_list(data: Any, name: str) -> list[Any]:
-    """A list that is not too long; a single string is one of it. UsageError for anything else."""
+    """A list of limited length; a single string counts as one. UsageError for anything else."""
     listed = [data] if isinstance(data, str) else data
     if not isinstance(listed, list):
         raise UsageError(f"{name} must be a list of strings, not {_kind(data)}")
@@ -84,7 +85,7 @@ def text(about: str, *, required: bool = False) -> RequestField:
 
 
 def shown_text(about: str, *, limit: int, lines: bool = False) -> RequestField:
-    """A text that others are shown, of at most so many characters."""
+    """A text for others to read, of at most ``limit`` characters."""
 
     def read(data: Any, name: str) -> str:
         return check_text(read_text(data, name), what=name, limit=limit, lines=lines)
@@ -93,7 +94,6 @@ def shown_text(about: str, *, limit: int, lines: bool = False) -> RequestField:
 
 
 def duration(about: str, *, required: bool = False) -> RequestField:
-    """Seconds, or a duration such as ``15m``."""
     return RequestField(_duration, _TIME, about, required)
 
 
@@ -102,7 +102,6 @@ def flag(about: str) -> RequestField:
 
 
 def names(about: str, *, required: bool = True) -> RequestField:
-    """Resources."""
     return RequestField(_names, _STRINGS, about, required)
 
 
@@ -110,29 +109,27 @@ def paths(about: str, *, required: bool = False) -> RequestField:
     return RequestField(_paths, _STRINGS, about, required)
 
 
-SCOPE = RequestField(_scope, _STRING, "A part of the work; everything where it is left out.")
-SESSION = text(
-    "The run of the token's holder that speaks; the header Gitlease-Session says so too."
-)
+SCOPE = RequestField(_scope, _STRING, "A part of the work; all of it by default.")
+SESSION = text("The session of the token's holder; also as the header Gitlease-Session.")
 TTL = duration("How long the lease lasts without a renewal.")
 
 CLAIM: Mapping[str, RequestField] = {
     "ttl": TTL,
     "scope": SCOPE,
-    "paths": paths("Paths that the lease covers beside those of its task."),
+    "paths": paths("Paths that the lease covers besides those of its task."),
     "reason": shown_text("Why it is taken, for others to read.", limit=MAX_REASON),
-    "wait": duration("How long to wait for it, a minute at most."),
+    "wait": duration("How long to wait for it, at most a minute."),
     "takeover": flag("Take a task that is assigned to another; needs a reason."),
     "expect_holder": text("Take it over only from this holder."),
     "reopen": flag("Claim a completed task again."),
     "any": flag("The name need not be a task."),
-    "new": flag("Refuse where the caller has it already."),
+    "new": flag("Refuse if the caller holds it already."),
     "session": SESSION,
 }
 CLAIM_SEVERAL = {"resources": names("What to claim, all or nothing."), **CLAIM}
 PATCH: Mapping[str, RequestField] = {
     "ttl": TTL,
-    "extend": duration("Stretch it to at least so long from now, instead of renewing it."),
+    "extend": duration("Stretch it to at least this long from now, instead of renewing it."),
     "scope": SCOPE,
     "session": SESSION,
 }
@@ -143,28 +140,28 @@ RENEW_SEVERAL: Mapping[str, RequestField] = {
     "session": SESSION,
 }
 CHECK: Mapping[str, RequestField] = {
-    "paths": paths("Paths that are about to be changed.", required=True),
+    "paths": paths("Paths about to be changed.", required=True),
     "session": SESSION,
 }
 NEXT: Mapping[str, RequestField] = {
-    "claim": flag("Claim the task that is found, whoever else asks."),
+    "claim": flag("Claim the task in the same step."),
     "ttl": TTL,
     "session": SESSION,
 }
 END: Mapping[str, RequestField] = {
     "scope": SCOPE,
-    "note": shown_text("A note for whoever has it next.", limit=MAX_NOTE, lines=True),
-    "done": text("true: the work is finished; the lease ends completed."),
+    "note": shown_text("A note for the next holder.", limit=MAX_NOTE, lines=True),
+    "done": text("true: the work is finished, and the lease ends completed."),
     "session": SESSION,
 }
 LIST: Mapping[str, RequestField] = {
     "holder": text("Only leases of this holder."),
-    "state": text("Only leases in this state: active, expired, completed; all: every one."),
+    "state": text("Only leases in this state: active, expired, completed, or all."),
     "path": text("Only leases that cover this path."),
-    "cursor": text("Where the page before this ended: its next_cursor."),
-    "limit": text("How many at most: 1 to 1000 (200)."),
+    "cursor": text("The next_cursor of the page before."),
+    "limit": text("The most to return: 1 to 1000 (200)."),
 }
-HISTORY: Mapping[str, RequestField] = {"limit": text("How many events at most: 1 to 1000 (100).")}
+HISTORY: Mapping[str, RequestField] = {"limit": text("The most events to return: 1 to 1000 (100).")}
 
 
 def read_fields(
@@ -180,8 +177,17 @@ def read_fields(
     data = {x: y for x, y in data.items() if x in fields or x not in ignored}
     if odd := next((name for name in data if name not in fields), None):
         known = ", ".join(fields)
-        raise UsageError(f"{what} has {odd[:60]!r}, which is not known; known are {known}")
-    if lacking := next((x for x, f in fields.items() if f.required and data.get(x) is None), None):
-        about = fields[lacking].about
-        raise UsageError(f"{what} lacks {lacking}" + (f": {about}" if about else ""))
+        raise UsageError(f"unknown field {odd[:60]!r} in {what}; known fields: {known}")
+    if missing := next((x for x, f in fields.items() if f.required and data.get(x) is None), None):
+        about = fields[missing].about
+        raise UsageError(f"{what} lacks {missing}" + (f": {about}" if about else ""))
     return {x: fields[x].read(value, x) for x, value in data.items() if value is not None}
+
+
+def claim_options(values: Mapping[str, Any], **more: Any) -> ClaimOptions:
+    """How to claim, from the values of a request. UsageError for a takeover without a reason."""
+    if values.get("takeover") and not values.get("reason"):
+        raise UsageError("a takeover needs a reason")
+    names = ("ttl", "scope", "reason", "takeover", "expect_holder", "reopen", "new")
+    given = {name: values[name] for name in names if name in values}
+    return ClaimOptions(**given | {"any_name": values.get("any", False)} | more)

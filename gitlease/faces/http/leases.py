@@ -1,15 +1,15 @@
-"""The gateway's own API of leases: each endpoint is a verb of the engine."""
+"""The gateway's own lease API: each endpoint is a verb of the engine."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from gitlease.core.duration import format_duration
-from gitlease.core.errors import GitleaseError, LeaseLost, UsageError
+from gitlease.core.errors import LeaseLost, UsageError
 from gitlease.core.frozen import replace
 from gitlease.core.lease import State
 from gitlease.core.resources.pattern import fold
-from gitlease.core.resources.resource import WHOLE, Resource, parse_resource
+from gitlease.core.resources.resource import Resource, parse_resource
 from gitlease.core.view import LeaseView
 from gitlease.engine import claim, end, hold
 from gitlease.engine.answers import Answer, ClaimOptions
@@ -17,119 +17,119 @@ from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.queue.queueing import TaskQueue
 from gitlease.engine.reading import read_leases, read_log
 from gitlease.faces import wire
-from gitlease.faces.http.replaying import answered_before
-from gitlease.faces.http.request_handler import Answered, Asked
+from gitlease.faces.http.fields import claim_options
+from gitlease.faces.http.request_handler import ANOTHER_REQUEST, ApiAnswer, ApiRequest
 from gitlease.gateway.joiner import AppliedBefore
-from gitlease.gateway.known_keys import CLAIMED, COMPLETED, EXTENDED, RELEASED, RENEWED
+from gitlease.gateway.known_keys import CLAIMED, COMPLETED, EVENTS, EXTENDED, RELEASED, RENEWED
 from gitlease.guard.rules import Severity, Touched, Viewpoint
 
-LONGEST_WAIT = 60  # seconds for which a claim may wait: proxies end what takes longer
+LONGEST_WAIT = 60  # seconds a claim may wait: proxies time out after that
 PAGE, LONGEST_PAGE = 200, 1_000
 STATES = ("active", "expired", "completed", "all")
 
 
-def put_lease(asked: Asked) -> Answered:
-    """Claim one resource; with ``If-None-Match: *`` only where the caller has it not yet."""
-    new = asked.headers.get("if-none-match") == "*" or asked.values.get("new", False)
-    resource = parse_resource(asked.resource)
-    if asked.token is not None:
-        session = _session(asked)
-        if not asked.gateway.held(asked.caller.holder, resource, asked.values.get("scope")):
+def put_lease(request: ApiRequest) -> ApiAnswer:
+    """Claim one resource; with ``If-None-Match: *`` only if the caller does not hold it yet."""
+    new = request.headers.get("if-none-match") == "*" or request.values.get("new", False)
+    resource = parse_resource(request.resource)
+    if request.token is not None:
+        session = _session(request)
+        if not request.gateway.held(request.caller.email, resource, request.values.get("scope")):
             raise LeaseLost(f"you do not hold {resource}", resource=resource.text)
-        _check_token(asked, session, resource)
-    return _claimed(asked, [resource], new=new)
+        _check_token(request, session, resource)
+    return _claimed(request, [resource], new=new)
 
 
-def claim_several(asked: Asked) -> Answered:
-    return _claimed(asked, asked.values["resources"], new=asked.values.get("new", False))
+def claim_several(request: ApiRequest) -> ApiAnswer:
+    return _claimed(request, request.values["resources"], new=request.values.get("new", False))
 
 
-def _claimed(asked: Asked, resources: Sequence[Resource], *, new: bool) -> Answered:
-    values, session = asked.values, _session(asked)
+def _claimed(request: ApiRequest, resources: Sequence[Resource], *, new: bool) -> ApiAnswer:
+    values, session = request.values, _session(request)
     wait = values.get("wait")
     if wait is not None and wait > LONGEST_WAIT:
         raise UsageError(
-            f"wait is {format_duration(LONGEST_WAIT)} at most here",
-            hints=("ask again, or listen at /v1/events",),
+            f"wait is at most {format_duration(LONGEST_WAIT)} here",
+            hints=("repeat the request, or listen at /v1/events",),
         )
-    options = ClaimOptions(
-        scope=values.get("scope", WHOLE),
-        ttl=values.get("ttl"),
-        paths=values.get("paths", ()),
-        reason=values.get("reason"),
-        takeover=values.get("takeover", False),
-        expect_holder=values.get("expect_holder"),
-        reopen=values.get("reopen", False),
-        any_name=values.get("any", False),
-        new=new,
+    options = claim_options(values, paths=values.get("paths", ()), new=new)
+    answer = _once(
+        request,
+        session,
+        resources,
+        lambda: claim.claim(session, resources, options, wait=wait),
+        CLAIMED | RENEWED,
+        options.scope,
     )
-    if options.takeover and not options.reason:
-        raise UsageError("a takeover needs a reason")
-    try:
-        answer = claim.claim(session, resources, options, wait=wait)
-    except AppliedBefore as before:
-        answer = answered_before(
-            asked, session, resources, before, CLAIMED | RENEWED, options.scope
-        )
     status = 201 if answer.status in ("claimed", "taken_over") else 200
     return status, *_document("claim", wire.claimed(answer), answer)
 
 
-def patch_lease(asked: Asked) -> Answered:
-    """Renew a lease, or with ``extend`` stretch it; ``If-Match`` has the token that is meant."""
-    resource, values, session = parse_resource(asked.resource), asked.values, _session(asked)
+def patch_lease(request: ApiRequest) -> ApiAnswer:
+    """Renew a lease, or with ``extend`` stretch it; ``If-Match`` names its token."""
+    resource, values, session = parse_resource(request.resource), request.values, _session(request)
     if "extend" in values and "ttl" in values:
-        raise UsageError("ttl is of a renewal: it goes not with extend")
-    _check_token(asked, session, resource)
+        raise UsageError("ttl and extend exclude each other: ttl is for a renewal")
+    _check_token(request, session, resource)
     scope = values.get("scope")
     if "extend" not in values:
-        return _renewed(asked, session, [resource])
-    try:
-        answer = hold.extend(session, resource, values["extend"], scope=scope)
-    except AppliedBefore as before:
-        answer = answered_before(asked, session, [resource], before, EXTENDED, scope)
-        most = session.look().policy.ttl_max
-        answer = replace(answer, max_ttl_seconds=most)
+        return _renewed(request, session, [resource])
+    answer = _once(
+        request,
+        session,
+        [resource],
+        lambda: hold.extend(session, resource, values["extend"], scope=scope),
+        EXTENDED,
+        scope,
+    )
+    if not answer.max_ttl_seconds:  # from the record
+        answer = replace(answer, max_ttl_seconds=session.look().policy.ttl_max)
     capped = {"capped_to_max": answer.capped_to_max, "max_ttl_seconds": answer.max_ttl_seconds}
     return 200, *_document("extend", wire.changed(answer) | capped, answer)
 
 
-def renew_several(asked: Asked) -> Answered:
-    """Renew several leases; all or none: what is lost is said before anything is renewed."""
-    return _renewed(asked, _session(asked), asked.values["resources"])
+def renew_several(request: ApiRequest) -> ApiAnswer:
+    """Renew several leases, all or none."""
+    return _renewed(request, _session(request), request.values["resources"])
 
 
-def _renewed(asked: Asked, session: LedgerSession, resources: Sequence[Resource]) -> Answered:
-    scope, ttl = asked.values.get("scope"), asked.values.get("ttl")
-    try:
-        answer = asked.gateway.renew(session, resources, scope=scope, ttl=ttl)
-    except AppliedBefore as before:
-        answer = answered_before(asked, session, resources, before, RENEWED, scope)
+def _renewed(
+    request: ApiRequest, session: LedgerSession, resources: Sequence[Resource]
+) -> ApiAnswer:
+    scope, ttl = request.values.get("scope"), request.values.get("ttl")
+    answer = _once(
+        request,
+        session,
+        resources,
+        lambda: request.gateway.renew(session, resources, scope=scope, ttl=ttl),
+        RENEWED,
+        scope,
+    )
     return 200, *_document("renew", wire.changed(answer), answer)
 
 
-def delete_lease(asked: Asked) -> Answered:
+def delete_lease(request: ApiRequest) -> ApiAnswer:
     """Release a lease, or with ``done=true`` finish its work."""
-    resource, values, session = parse_resource(asked.resource), asked.values, _session(asked)
+    resource, values, session = parse_resource(request.resource), request.values, _session(request)
     done = values.get("done", "false")
     if done not in ("true", "false"):
         raise UsageError("done must be true or false")
-    _check_token(asked, session, resource)
+    _check_token(request, session, resource)
     scope = values.get("scope")
     command, expected = ("done", COMPLETED) if done == "true" else ("release", RELEASED)
-    try:
+
+    def act() -> Answer:
         if done == "true":
-            answer = end.complete(session, resource, scope=scope)
-        else:
-            answer = end.release(session, [resource], scope=scope, note=values.get("note"))
-    except AppliedBefore as before:
-        answer = answered_before(asked, session, [resource], before, expected)
+            return end.complete(session, resource, scope=scope)
+        return end.release(session, [resource], scope=scope, note=values.get("note"))
+
+    answer = _once(request, session, [resource], act, expected)
     return 200, *_document(command, wire.ended(answer), answer)
 
 
-def get_lease(asked: Asked) -> Answered:
-    """The leases and notes of one resource; none where it is free."""
-    reading = read_leases(_session(asked), resource=parse_resource(asked.resource))
+def get_lease(request: ApiRequest) -> ApiAnswer:
+    """The leases and notes of one resource."""
+    reading = read_leases(_session(request), resource=parse_resource(request.resource))
     leases = [wire.lease(view) for view in reading.leases]
     body: wire.Document = {
         "leases": leases,
@@ -141,19 +141,19 @@ def get_lease(asked: Asked) -> Answered:
     return 200, wire.success("show", body=body, warnings=reading.warnings), _etag(reading.leases)
 
 
-def list_leases(asked: Asked) -> Answered:
-    """Leases by their resources, a page at a time."""
-    values, state = asked.values, asked.values.get("state", "active")
+def list_leases(request: ApiRequest) -> ApiAnswer:
+    """List leases by resource, a page at a time."""
+    values, state = request.values, request.values.get("state", "active")
     if state not in STATES:
         raise UsageError(f"state must be one of {', '.join(STATES)}")
     limit = _number(values.get("limit", str(PAGE)), "limit")
-    reading = read_leases(_session(asked))
+    reading = read_leases(_session(request))
     found = [x for x in reading.leases if state in ("all", x.state)]
     if holder := values.get("holder"):
         found = [x for x in found if fold(x.holder) == fold(holder)]
     if path := values.get("path"):
         about = parse_resource(f"path:{path}")
-        covering = {x.lease_id for x in read_leases(_session(asked), resource=about).leases}
+        covering = {x.lease_id for x in read_leases(_session(request), resource=about).leases}
         found = [x for x in found if x.lease_id in covering]
     found.sort(key=_place)
     after = values.get("cursor", "")
@@ -166,12 +166,12 @@ def list_leases(asked: Asked) -> Answered:
     return 200, wire.success("list", body=body, warnings=reading.warnings), {}
 
 
-def check_paths(asked: Asked) -> Answered:
-    """Who holds what of some paths that are about to be changed: what blocks first."""
-    session = _session(asked)
+def check_paths(request: ApiRequest) -> ApiAnswer:
+    """Check who holds paths that are about to be changed; blocking leases come first."""
+    session = _session(request)
     look = session.look()
     view = Viewpoint(session.actor, look.policy, look.moment)
-    touched = [Touched(path) for path in asked.values["paths"]]
+    touched = [Touched(path) for path in request.values["paths"]]
     live = [x for x in look.leases if x.state is State.ACTIVE]
     found = view.judge(touched, live)
     seen = {x.lease_id: v for x, v in zip(live, session.views(look, live), strict=True)}
@@ -189,63 +189,109 @@ def check_paths(asked: Asked) -> Answered:
     return 200, wire.success("check", body=body, warnings=look.warnings), {}
 
 
-def list_tasks(asked: Asked) -> Answered:
-    """Every open task, whether it may be claimed, and if not why."""
-    reading = TaskQueue(_session(asked), lambda: []).queue()
+def list_tasks(request: ApiRequest) -> ApiAnswer:
+    """List open tasks, whether each may be claimed, and why not."""
+    reading = TaskQueue(_session(request), lambda: []).queue()
     body = {"tasks": [wire.entry(x, reading.views) for x in reading.entries]}
     return 200, wire.success("queue", body=body, warnings=reading.warnings), {}
 
 
-def next_task(asked: Asked) -> Answered:
-    """The task that is to be done next; with ``claim`` it is the caller's in the same step."""
-    session = _session(asked)
+def next_task(request: ApiRequest) -> ApiAnswer:
+    """The next task of the queue; with ``claim`` it is claimed in the same step."""
+    session = _session(request)
     queue = TaskQueue(session, lambda: [])
-    if not asked.values.get("claim", False):
+    if not request.values.get("claim", False):
         reading = queue.next_task()
         first = reading.next_up[0] if reading.next_up else None
         found = wire.entry(first, reading.views) if first else None
         return 200, wire.success("next", body={"task": found}, warnings=reading.warnings), {}
-    try:
-        answer, task = queue.claim_next(ClaimOptions(ttl=asked.values.get("ttl"), commit=False))
-    except AppliedBefore as before:
-        answer, task = answered_before(asked, session, (), before, CLAIMED | RENEWED), None
+    task = None
+
+    def claim_next() -> Answer:
+        nonlocal task
+        answer, task = queue.claim_next(ClaimOptions(ttl=request.values.get("ttl"), commit=False))
+        return answer
+
+    answer = _once(request, session, (), claim_next, CLAIMED | RENEWED)
     name = answer.leases[0].resource
     body = {"task": wire.task(task, resource=name)} | wire.claimed(answer)
     return 201, *_document("next", body, answer)
 
 
-def history(asked: Asked) -> Answered:
+def history(request: ApiRequest) -> ApiAnswer:
     """The audit trail of one resource, newest first."""
-    limit = _number(asked.values.get("limit", "100"), "limit")
-    reading = read_log(_session(asked), resource=parse_resource(asked.resource), limit=limit)
+    limit = _number(request.values.get("limit", "100"), "limit")
+    reading = read_log(_session(request), resource=parse_resource(request.resource), limit=limit)
     body = {"events": [wire.event(x) for x in reading.events]}
     return 200, wire.success("log", body=body, warnings=reading.warnings), {}
 
 
-# --- how --------------------------------------------------------------------------------------
+# --- repeated requests ------------------------------------------------------------------------
 
 
-def _session(asked: Asked) -> LedgerSession:
-    holder = asked.caller.holder
-    return asked.gateway.session(holder, asked.session, key=asked.key, check=asked.check)
+def _once(
+    request: ApiRequest,
+    session: LedgerSession,
+    wanted: Sequence[Resource],
+    act: Callable[[], Answer],
+    expected: frozenset[str],
+    scope: str | None = None,
+) -> Answer:
+    """The answer of ``act``; if the ledger has its operation already, one from the record.
+
+    ``wanted`` is empty for a request that chose its resource itself, ``scope`` None for any. Raises
+    LeaseLost if its lease has ended since, and UsageError if its outcome is not ``expected``: then
+    the key belongs to another request.
+    """
+    try:
+        return act()
+    except AppliedBefore as before:
+        outcome = before.outcome
+    past = session.store.history(session.layer, EVENTS)
+    events = [x for x in past if request.key is not None and x.operation.startswith(request.key)]
+    names = [x.resource for x in events if x.resource is not None]
+    ledger = session.store.fetch(session.layer).ledger
+    resources = tuple(ledger.spelt(x) if ledger else x for x in wanted)
+    resources = resources or tuple(parse_resource(x) for x in dict.fromkeys(names))
+    others = {fold(x.text) for x in resources} - {fold(x) for x in names}
+    if outcome not in expected or (events and others):
+        raise UsageError(ANOTHER_REQUEST, hints=("use a new key for each request",))
+    if outcome in RELEASED | COMPLETED:
+        return Answer(status=outcome, changed=False)
+    own = {x: request.gateway.own(session, x, scope) for x in resources}
+    leases = [lease for some in own.values() for lease in some]
+    granted = {x.token for x in events if x.kind in CLAIMED}
+    if outcome in CLAIMED and not any(x.token in granted for x in leases):
+        leases = []
+    if not leases or not all(own.values()):
+        message = f"this request was carried out before ({outcome}), and its lease has ended"
+        raise LeaseLost(message, resource=resources[0].text if resources else None)
+    head = session.store.fetch(session.layer)
+    return Answer(status=outcome, leases=session.views_in(head, leases), changed=False)
 
 
-def _check_token(asked: Asked, session: LedgerSession, resource: Resource) -> None:
-    if (token := asked.token) is not None:
-        asked.gateway.check_token(session, resource, token, asked.values.get("scope"))
+# --- helpers ----------------------------------------------------------------------------------
+
+
+def _session(request: ApiRequest) -> LedgerSession:
+    holder = request.caller.email
+    return request.gateway.session(holder, request.session, key=request.key, check=request.check)
+
+
+def _check_token(request: ApiRequest, session: LedgerSession, resource: Resource) -> None:
+    if (token := request.token) is not None:
+        request.gateway.check_token(session, resource, token, request.values.get("scope"))
 
 
 def _document(
     command: str, body: wire.Document, answer: Answer
 ) -> tuple[wire.Document, dict[str, str]]:
-    refused = list[GitleaseError](answer.refused)
-    if refused:
-        body["refused"] = [x.code for x in refused]
+    if answer.refused:
+        body["refused"] = [x.code for x in answer.refused]
     return wire.success(command, body=body, warnings=answer.warnings), _etag(answer.leases)
 
 
 def _etag(views: Sequence[LeaseView]) -> dict[str, str]:
-    """The token of a lease: what ``If-Match`` names."""
     return {"ETag": f'"{views[0].token}"'} if len(views) == 1 else {}
 
 

@@ -1,4 +1,4 @@
-"""The OpenAPI document of the gateway's own API, made of the tables that read its requests."""
+"""The OpenAPI document of the gateway's own API, built from the tables that read its requests."""
 
 from __future__ import annotations
 
@@ -8,37 +8,41 @@ from typing import Any
 from gitlease import __version__
 from gitlease.core.frozen import dataclass
 from gitlease.faces.http.fields import RequestField
+from gitlease.faces.http.request_handler import Verb
 
 
 @dataclass(frozen=True, slots=True)
 class ApiOperation:
-    """One endpoint: ``success`` is its status, ``fields`` those of its body or query."""
+    """An endpoint, the verb behind it, and the fields of its body or query.
+
+    ``grants``: it may create a lease (201). ``conditional``: it honours ``If-Match``.
+    """
 
     method: str
     path: str
     name: str
-    about: str
+    verb: Verb
     fields: Mapping[str, RequestField]
-    success: tuple[int, ...] = (200,)
+    grants: bool = False
     conditional: bool = False
     writes: bool = False
 
 
 _ERRORS = {
     400: "bad arguments",
-    401: "no token, or one that is not good",
+    401: "no token, or an invalid one",
     403: "the token or the remote does not allow it",
-    404: "no such thing",
-    408: "the body came too slowly",
-    409: "another holds it, or the ledger is not the one that was known",
-    412: "the caller does not hold it, or not any more",
+    404: "not found",
+    408: "the body arrived too slowly",
+    409: "another holder has it, or the ledger was replaced",
+    412: "the caller does not hold it, or no longer does",
     413: "the body is too large",
     421: "the gateway does not answer for this host",
     422: "refused by policy",
     429: "too many requests",
-    500: "a damaged record, or a fault of gitlease",
+    500: "a damaged record, or a bug in gitlease",
     503: "the remote cannot be reached",
-    504: "whether the change landed cannot be known",
+    504: "the outcome of the change is unknown",
 }
 _PROBLEM = {
     "type": "object",
@@ -80,7 +84,7 @@ def document(operations: Iterable[ApiOperation], bases: Iterable[str]) -> dict[s
         "info": {
             "title": "gitlease",
             "version": __version__,
-            "description": "Leases for a repository. The holder is whoever the token says.",
+            "description": "Leases for a repository. The token determines the holder.",
         },
         "servers": [{"url": base or "/"} for base in bases],
         "security": [{"bearer": []}, {"basic": []}, {"key": []}],
@@ -98,7 +102,7 @@ def document(operations: Iterable[ApiOperation], bases: Iterable[str]) -> dict[s
 
 def _operation(operation: ApiOperation) -> dict[str, Any]:
     body = operation.method in ("PUT", "PATCH", "POST")
-    parameters = [_header("Gitlease-Session", "The run of the holder that speaks.")]
+    parameters = [_header("Gitlease-Session", "The session of the token's holder.")]
     if "{key}" in operation.path:
         parameters.append(
             {
@@ -106,18 +110,20 @@ def _operation(operation: ApiOperation) -> dict[str, Any]:
                 "in": "path",
                 "required": True,
                 "schema": {"type": "string", "minLength": 1},
-                "description": "A resource: a task's id, a name, or a path; encoded.",
+                "description": "A resource: a task id, a name, or a path; URL-encoded.",
             }
         )
     if operation.writes:
-        parameters.append(_header("Idempotency-Key", "Sent again with it, it is done once."))
+        parameters.append(
+            _header("Idempotency-Key", "A request repeated under one key is done once.")
+        )
     if operation.conditional:
-        parameters.append(_header("If-Match", "The token of the lease that is meant, in quotes."))
+        parameters.append(_header("If-Match", "The fencing token of the lease, in quotes."))
     if operation.name == "claim":
-        parameters.append(_header("If-None-Match", "`*`: only where the caller has it not yet."))
+        parameters.append(_header("If-None-Match", "`*`: only if the caller does not hold it yet."))
     found: dict[str, Any] = {
         "operationId": operation.name,
-        "summary": operation.about,
+        "summary": (operation.verb.__doc__ or "").partition("\n")[0].rstrip("."),
         "responses": _responses(operation),
     }
     if body:
@@ -133,9 +139,9 @@ def _operation(operation: ApiOperation) -> dict[str, Any]:
 def _responses(operation: ApiOperation) -> dict[str, Any]:
     answer = {"application/json": {"schema": {"$ref": "#/components/schemas/Answer"}}}
     problem = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
-    found = {
-        str(status): {"description": "done", "content": answer} for status in operation.success
-    }
+    found: dict[str, Any] = {"200": {"description": "done", "content": answer}}
+    if operation.grants:
+        found["201"] = found["200"]
     return found | {
         str(status): {"description": text, "content": problem} for status, text in _ERRORS.items()
     }

@@ -1,25 +1,26 @@
-"""OpenIntent's leases (RFC-0003), so that its own SDK leases here unmodified.
+"""OpenIntent's leases (RFC-0003), so that its own SDK works against a gateway unmodified.
 
-An intent is a task, or where names need not be tasks any name. ``POST /intents`` writes no task
-file and no record: it gives an id, which is a name that has the words of the title, a random part,
-and a check by which any gateway knows later that it was given. All that is kept of such an intent
-are its leases; its title is read from its id.
+An intent is a task, or any name where the project does not require tasks. ``POST /intents`` writes
+no task file and no record: it returns an id made of the title, a random part, and a checksum by
+which any gateway recognises it later. Only the leases of such an intent are stored.
 
-``X-Agent-ID`` is the session, so that two agents with one token keep each other out. Who holds a
-lease is whom the token says; ``created_by`` and ``agent_id`` of a body are ignored. Times are UTC
-without a zone: the SDK compares them with what ``datetime.now()`` gives.
+``X-Agent-ID`` is the session, so that two agents with one token exclude each other. The token
+determines the holder; ``created_by`` and ``agent_id`` of a body are ignored. Times are UTC without
+a zone: the SDK compares them with ``datetime.now()``.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import secrets
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable
 from datetime import datetime
 from hashlib import sha256
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
 from gitlease import __version__
@@ -35,7 +36,8 @@ from gitlease.core.errors import (
     shown,
 )
 from gitlease.core.lease import Lease, State
-from gitlease.core.resources.resource import Resource, name_resource, parse_scope
+from gitlease.core.resources.pattern import fold
+from gitlease.core.resources.resource import Resource, name_resource, parse_scope, reads_as_name
 from gitlease.core.view import LeaseView
 from gitlease.engine import claim, end
 from gitlease.engine.answers import ClaimOptions
@@ -43,20 +45,28 @@ from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.reading import read_leases
 from gitlease.faces.codes import http_of
 from gitlease.faces.http.access import Refused
-from gitlease.faces.http.compat import Answered, CompatDoor, CompatRequest, Failure
-from gitlease.faces.http.request_handler import Door
+from gitlease.faces.http.compat import CompatAnswer, CompatRequest, compat_routes
+from gitlease.faces.http.request_handler import Failure, RequestHandler
+from gitlease.gateway.follower import LAPSED
 
 ROOTS = ("/api/v1", "/v1")
 AGENT = "x-agent-id"
 DURATION = 300  # seconds, where a request names none
 LONGEST_TITLE, WORDS = 500, 60
-_GIVEN = r"intent-([a-z0-9-]*)-([0-9a-f]{8})([0-9a-f]{8})"  # compiled where it is used
-_STATUS = {"completed": "released"}  # of a lease, where RFC-0003 has another word
+_GIVEN = r"intent-([a-z0-9-]*)-([0-9a-f]{8})([0-9a-f]{8})"
+_STATUS = {"completed": "released"}  # lease states that RFC-0003 names differently
+ACQUIRED, RELEASED = "LEASE_ACQUIRED", "LEASE_RELEASED"
+_TYPES = {
+    "claimed": ACQUIRED,
+    "taken_over": ACQUIRED,
+    **dict.fromkeys(("released", "completed", "revoked", "retired", "run_out"), RELEASED),
+}
 
 
-def routes(door: Door) -> list[BaseRoute]:
-    """The endpoints of a gateway for OpenIntent's clients, at both roots, but for the events."""
-    api = CompatDoor(door, "openintent", refused)
+def routes(
+    handler: RequestHandler, stream: Callable[[Request], Awaitable[Response]]
+) -> list[BaseRoute]:
+    """The endpoints of a gateway for OpenIntent's clients; ``stream`` is the gateway's events."""
     one, many = "/intents/{intent}", "/intents/{intent}/leases"
     verbs = (
         ("GET", "/intents", list_intents),
@@ -67,24 +77,34 @@ def routes(door: Door) -> list[BaseRoute]:
         ("PATCH", many + "/{lease}", renew),
         ("DELETE", many + "/{lease}", release),
     )
-    found: list[BaseRoute] = [
-        Route(
-            root + path,
-            api.endpoint(verb, "read" if method == "GET" else "write"),
-            methods=[method],
-        )
-        for root in ROOTS
-        for method, path, verb in verbs
-    ]
 
     async def discover(request: Request) -> Response:
         try:
-            door.access.check_address(request.headers)
+            handler.access.check_address(request.headers)
         except Refused as error:
             return refused(error)
         return JSONResponse(_discovery(request.scope.get("root_path", "")))
 
-    return [*found, Route("/.well-known/openintent.json", discover)]
+    async def subscribe(request: Request) -> Response:
+        response = await stream(request)
+        if isinstance(response, StreamingResponse):
+            intent = request.path_params.get("intent")  # an agent gets the events of all intents
+            wanted = None if intent is None else fold(intent)
+            response.body_iterator = _translated(response.body_iterator, wanted)
+        return response
+
+    subscriptions = (
+        "/agents/{agent}/subscribe",
+        "/subscribe/agents/{agent}",
+        "/intents/{intent}/subscribe",
+        "/subscribe/intents/{intent}",
+    )
+    found = [(method, root + path, verb) for root in ROOTS for method, path, verb in verbs]
+    return [
+        *compat_routes(handler, "openintent", found, refused),
+        Route("/.well-known/openintent.json", discover),
+        *(Route(root + path, subscribe) for root in ROOTS for path in subscriptions),
+    ]
 
 
 def _discovery(root: str) -> dict[str, Any]:
@@ -105,41 +125,41 @@ def _discovery(root: str) -> dict[str, Any]:
 # --- intents ------------------------------------------------------------------------------------
 
 
-def create_intent(asked: CompatRequest) -> Answered:
+def create_intent(asked: CompatRequest) -> CompatAnswer:
     title = asked.text("title", limit=LONGEST_TITLE)
     if title is None:
-        raise UsageError("title must be a text")
+        raise UsageError("title must be a string")
     words = re.sub(r"[^a-z0-9]+", "-", title.lower())[:WORDS].strip("-")
     part = secrets.token_hex(4)
     id = f"intent-{words}-{part}{_check(words, part)}"
     made = _intent(name_resource(id), None)
-    return 201, made | {"title": title, "created_by": asked.caller.holder}
+    return 201, made | {"title": title, "created_by": asked.caller.email}
 
 
-def get_intent(asked: CompatRequest) -> Answered:
+def get_intent(asked: CompatRequest) -> CompatAnswer:
     resource = _resource(asked)
     task = asked.task(resource, given=_title_of(resource) is not None)
     leases = read_leases(_session(asked), resource=task.resource if task else resource).leases
     return 200, _intent(resource, task, done=any(x.state == "completed" for x in leases))
 
 
-def list_intents(asked: CompatRequest) -> Answered:
-    """The tasks: names have no list."""
-    wanted, start = asked.query.get("status"), _number(asked, "offset", 0)
+def list_intents(asked: CompatRequest) -> CompatAnswer:
+    """The tasks; other names are not listed."""
+    wanted, start = asked.query.get("status"), asked.number("offset", 0)
     tasks = _session(asked).edges.files.read().tasks
     found = [_intent(x.resource, x) for x in tasks]
     found = [x for x in found if wanted in (None, x["status"])]
-    return 200, {"intents": found[start : start + _number(asked, "limit", 100)]}
+    return 200, {"intents": found[start : start + asked.number("limit", 100)]}
 
 
 # --- leases -------------------------------------------------------------------------------------
 
 
-def acquire(asked: CompatRequest) -> Answered:
-    """Take a scope, or renew it where this agent has it."""
+def acquire(asked: CompatRequest) -> CompatAnswer:
+    """Claim a scope, or renew it if this agent holds it."""
     resource, scope = _resource(asked), asked.body.get("scope")
     if scope is None:
-        raise UsageError("scope must be a text: * is all of the intent")
+        raise UsageError("scope must be a string: * is the whole intent")
     options = ClaimOptions(
         scope=parse_scope(scope),
         ttl=_duration(asked),
@@ -150,8 +170,8 @@ def acquire(asked: CompatRequest) -> Answered:
     return 200 if answer.status == "renewed" else 201, lease(answer.leases[0])
 
 
-def renew(asked: CompatRequest) -> Answered:
-    """Prolong a lease that this agent has still: one that is over is never renewed."""
+def renew(asked: CompatRequest) -> CompatAnswer:
+    """Renew a lease that this agent still holds."""
     session, found, seconds = _session(asked), _found(asked), _duration(asked)
     if found.answers_to(session.actor):
         asked.gateway.check_token(session, found.resource, found.token, found.scope)
@@ -159,14 +179,14 @@ def renew(asked: CompatRequest) -> Answered:
     return 200, lease(answer.leases[0])
 
 
-def release(asked: CompatRequest) -> Answered:
+def release(asked: CompatRequest) -> CompatAnswer:
     found = _found(asked)
     end.release(_session(asked), [found.resource], scope=found.scope, commit=False)
     return 200, {"message": "Lease released", "id": found.lease_id}
 
 
-def list_leases(asked: CompatRequest) -> Answered:
-    """The leases of an intent that were not ended: those that ran out are ``expired``."""
+def list_leases(asked: CompatRequest) -> CompatAnswer:
+    """The leases of an intent that were not ended; ``expired`` ones among them."""
     resource = _resource(asked)
     asked.task(resource, given=_title_of(resource) is not None)
     views = read_leases(_session(asked), resource=resource).leases
@@ -192,22 +212,14 @@ def lease(view: LeaseView) -> dict[str, Any]:
 
 
 def refused(error: Failure) -> Response:
-    """A refusal as the SDK reads it.
-
-    The word lease in a 409 makes it a conflict of leases, so that no other has it.
-    """
-    if isinstance(error, Refused):
-        document = error.document
-        return JSONResponse(
-            {"error": document["code"], "message": document["message"]},
-            error.status,
-            headers=error.headers,
-        )
+    """A refusal as the SDK reads it: a 409 with the word lease is a conflict of leases."""
     body: dict[str, Any] = {"error": error.code, "message": error.message}
+    if isinstance(error, Refused):
+        return JSONResponse(body, error.status, headers=error.headers)
     status = http_of(error.code)
     if isinstance(error, LeaseHeld | NotHolder | LeaseLost):
         status, view = 409, error.lease
-        body["message"] = f"the lease cannot be had: {error.message}"
+        body["message"] = f"the lease was refused: {error.message}"
         if view is not None:
             body["existing_lease"] = lease(view)
     elif isinstance(error, Rollback):
@@ -236,6 +248,37 @@ def _naive(at: datetime) -> str:
     return at.replace(tzinfo=None).isoformat()
 
 
+# --- events -------------------------------------------------------------------------------------
+
+
+async def _translated(lines: AsyncIterable[Any], intent: str | None) -> AsyncIterator[str]:
+    """The events of one intent, or of all names, in OpenIntent's words; comments pass unchanged."""
+    async for event in lines:
+        fields = dict(x.split(": ", 1) for x in str(event).splitlines() if ": " in x)
+        if "data" not in fields:
+            yield str(event)
+        elif line := _event(fields, intent):
+            yield line
+
+
+def _event(fields: dict[str, str], intent: str | None) -> str:
+    kind, number = fields["event"], fields.get("id")
+    # A lapse is reported once it happens, without a number; a numbered one was cleared up later.
+    type = RELEASED if kind == LAPSED and number is None else _TYPES.get(kind)
+    event = json.loads(fields["data"])
+    resource = event.get("resource") or ""
+    if type is None or not reads_as_name(resource) or intent not in (None, fold(resource)):
+        return ""
+    data = {
+        "intent_id": resource,
+        "scope": event["scope"],
+        "agent_id": event["session"] or event["holder"],
+        "reason": "expired" if kind == LAPSED else kind,
+    }
+    id = f"id: {number}\n" if number else ""
+    return f"event: {type}\n{id}data: {json.dumps(data)}\n\n"
+
+
 # --- how ----------------------------------------------------------------------------------------
 
 
@@ -244,32 +287,30 @@ def _session(asked: CompatRequest) -> LedgerSession:
 
 
 def _resource(asked: CompatRequest) -> Resource:
-    """NotFound for what no intent can be called."""
     try:
         return name_resource(asked.path["intent"])
     except UsageError:
-        raise NotFound(f"there is no intent {shown(asked.path['intent'])}") from None
+        raise NotFound(f"no intent {shown(asked.path['intent'])}") from None
 
 
 def _found(asked: CompatRequest) -> Lease:
-    """The lease of the intent that has this id now. NotFound where none has."""
     resource, id = _resource(asked), asked.path["lease"]
     for ledger in (asked.head.ledger, _session(asked).look().head.ledger):
         for one in ledger.leases_of(resource) if ledger else ():
             if one.lease_id == id and one.state is State.ACTIVE:
                 return one
-    raise NotFound(f"{resource} has no lease {shown(id)} any more", resource=resource.text)
+    raise NotFound(f"{resource} no longer has a lease {shown(id)}", resource=resource.text)
 
 
 def _duration(asked: CompatRequest) -> int:
-    said = asked.body.get("duration_seconds", DURATION)
-    if isinstance(said, bool) or not isinstance(said, int):
+    seconds = asked.body.get("duration_seconds", DURATION)
+    if isinstance(seconds, bool) or not isinstance(seconds, int):
         raise UsageError("duration_seconds must be a whole number")
-    return parse_duration(str(said)[:20], what="duration_seconds")
+    return parse_duration(str(seconds)[:20], what="duration_seconds")
 
 
 def _title_of(resource: Resource) -> str | None:
-    """The title in an id that was given for one; None for any other name."""
+    """The title in an id that a gateway gave; None for other names."""
     found = re.fullmatch(_GIVEN, resource.key)
     if found is None or _check(found[1], found[2]) != found[3]:
         return None
@@ -278,10 +319,3 @@ def _title_of(resource: Resource) -> str | None:
 
 def _check(words: str, part: str) -> str:
     return sha256(f"{words}\0{part}".encode()).hexdigest()[:8]
-
-
-def _number(asked: CompatRequest, name: str, default: int) -> int:
-    said = asked.query.get(name, str(default))
-    if not said.isascii() or not said.isdigit() or len(said) > 9:
-        raise UsageError(f"{name} must be a number")
-    return int(said)

@@ -1,4 +1,4 @@
-"""What every request goes through: who asks, how much, and what it is answered with."""
+"""How every request is handled: its caller, its limits, repeats of it, and its response."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import parse_resource
 from gitlease.faces import wire
 from gitlease.faces.codes import http_of
-from gitlease.faces.http.access import Access, Caller, Refused
+from gitlease.faces.http.access import Access, Refused
 from gitlease.faces.http.fields import RequestField, read_fields
 from gitlease.gateway.gateway import Gateway
 from gitlease.gateway.joiner import SAME
+from gitlease.gateway.tokens import Token
 
 MOST_BYTES = 64 * 1024  # of a body
 BODY_SECONDS = 10.0  # in which it must have come
@@ -44,150 +45,161 @@ SESSION_HEADER = "gitlease-session"
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A request as the verbs see it."""
+class ApiRequest:
+    """A request as the verbs see it; ``check`` raises once it may no longer be carried out."""
 
     gateway: Gateway
-    caller: Caller
+    caller: Token
     resource: str
     values: Mapping[str, Any]
     headers: Mapping[str, str]
     key: str | None
     check: Callable[[], None]
-    """Raises where what is asked may not be done any more."""
 
     @property
     def session(self) -> str | None:
-        """The caller's run: by the body, or by the header."""
+        """The caller's session, from the body or the header."""
         return session_in(self.headers, self.values.get("session"))
 
     @property
     def token(self) -> int | None:
-        """The token that ``If-Match`` names. UsageError for anything else there."""
-        said = self.headers.get("if-match")
-        if said is None or said == "*":
+        """The fencing token in ``If-Match``. UsageError for anything else there."""
+        condition = self.headers.get("if-match")
+        if condition is None or condition == "*":
             return None
-        number = said.strip().removeprefix("W/").strip('"')
+        number = condition.strip().removeprefix("W/").strip('"')
         if not number.isascii() or not number.isdigit() or len(number) > 18:
             raise UsageError('If-Match must be the token of a lease in quotes, such as "7"')
         return int(number)
 
 
-def session_in(headers: Mapping[str, str], said: str | None = None) -> str | None:
-    """The run that a request speaks of: as ``said``, else by its header. Raises UsageError."""
-    said = said or unquote(headers.get(SESSION_HEADER, ""))
-    return check_text(said, what="a session", limit=MAX_SESSION) if said else None
+def session_in(headers: Mapping[str, str], session: str | None = None) -> str | None:
+    """The session of a request: the given one, else the header's. Raises UsageError."""
+    session = session or unquote(headers.get(SESSION_HEADER, ""))
+    return check_text(session, what="a session", limit=MAX_SESSION) if session else None
 
 
-Answered = tuple[int, wire.Document, dict[str, str]]
-Verb = Callable[[Asked], Answered]
+ApiAnswer = tuple[int, wire.Document, dict[str, str]]  # status, body, headers
+Verb = Callable[[ApiRequest], ApiAnswer]
+Failure = Refused | GitleaseError
 
 
-class Answers:
-    """Answers that are remembered by their keys, so that a request may be sent again."""
+class AnswerCache:
+    """Answers by idempotency key, so that a request may be sent again.
 
-    def __init__(self, still: Callable[[Answered], bool]) -> None:
-        """``still`` says whether what an answer granted is not over."""
-        self._still = still
-        self._kept: OrderedDict[str, tuple[bytes, float, Answered]] = OrderedDict()
-        self._busy: dict[str, tuple[bytes, threading.Lock, int]] = {}  # and how many want it
+    ``still_granted`` says whether the leases of an answer still stand.
+    """
+
+    def __init__(self, still_granted: Callable[[ApiAnswer], bool]) -> None:
+        self._still_granted = still_granted
+        self._answers: OrderedDict[str, tuple[bytes, float, ApiAnswer]] = OrderedDict()
+        self._busy: dict[str, tuple[bytes, threading.Lock, int]] = {}  # the last: how many wait
         self._lock = threading.Lock()
 
-    def once(self, key: str | None, asked: bytes, act: Callable[[], Answered]) -> Answered:
-        """What ``act`` answers, or answered before under the same key to the same request."""
+    def once(self, key: str | None, request: bytes, act: Callable[[], ApiAnswer]) -> ApiAnswer:
+        """The answer of ``act``, or the earlier one to the same request under the same key."""
         if key is None:
             return act()
         with self._lock:
-            first, busy, many = self._busy.get(key, (asked, threading.Lock(), 0))
-            if first != asked:
-                raise UsageError(ANOTHER_REQUEST, hints=("take a new key for each request",))
-            if many >= MOST_ALIKE:
-                raise Unavailable(SAME, hints=("ask again",))
-            self._busy[key] = asked, busy, many + 1
+            first, busy, waiting = self._busy.get(key, (request, threading.Lock(), 0))
+            if first != request:
+                raise _other_request()
+            if waiting >= MOST_ALIKE:
+                raise Unavailable(SAME, hints=("try again",))
+            self._busy[key] = request, busy, waiting + 1
         try:
             with busy:
-                return self._once(key, asked, act)
+                return self._once(key, request, act)
         finally:
             with self._lock:
-                _, _, many = self._busy.pop(key)
-                if many > 1:
-                    self._busy[key] = asked, busy, many - 1
+                _, _, waiting = self._busy.pop(key)
+                if waiting > 1:
+                    self._busy[key] = request, busy, waiting - 1
 
-    def _once(self, key: str, asked: bytes, act: Callable[[], Answered]) -> Answered:
+    def _once(self, key: str, request: bytes, act: Callable[[], ApiAnswer]) -> ApiAnswer:
         with self._lock:
-            self._forget()
-            known = self._kept.get(key)
-        if known is not None and known[0] != asked:
-            raise UsageError(ANOTHER_REQUEST, hints=("take a new key for each request",))
-        if known is not None and self._still(known[2]):
+            self._forget_old()
+            known = self._answers.get(key)
+        if known is not None and known[0] != request:
+            raise _other_request()
+        if known is not None and self._still_granted(known[2]):
             return known[2]
-        answer = act()  # where the ledger has it already, that says so
+        answer = act()  # if the ledger has the operation already, it reports that
         with self._lock:
-            self._kept[key] = asked, time.monotonic(), answer
-            self._kept.move_to_end(key)
+            self._answers[key] = request, time.monotonic(), answer
+            self._answers.move_to_end(key)
         return answer
 
-    def _forget(self) -> None:
-        old = time.monotonic() - REMEMBERED_FOR
-        while self._kept:
-            key, (_, at, _) = next(iter(self._kept.items()))
-            if at >= old and len(self._kept) <= REMEMBERED:
+    def _forget_old(self) -> None:
+        oldest = time.monotonic() - REMEMBERED_FOR
+        while self._answers:
+            key, (_, at, _) = next(iter(self._answers.items()))
+            if at >= oldest and len(self._answers) <= REMEMBERED:
                 return
-            del self._kept[key]
+            del self._answers[key]
 
 
-class Door:
-    """Answers requests to one gateway."""
+def _other_request() -> UsageError:
+    return UsageError(ANOTHER_REQUEST, hints=("use a new key for each request",))
+
+
+class RequestHandler:
+    """Answers the requests to one gateway."""
 
     def __init__(self, gateway: Gateway, access: Access) -> None:
         self.gateway, self.access = gateway, access
-        self._answers = Answers(self._is_not_over)
+        self._cache = AnswerCache(self._still_granted)
         self.threads, self.waits = anyio.CapacityLimiter(THREADS), anyio.CapacityLimiter(WAITS)
-        self._waiting = Counter[str]()  # by the id of a token
-        self.counted: dict[tuple[str, int], int] = {}
+        self._waiting = Counter[str]()  # by token id
+        self.counts = Counter[tuple[str, int]]()  # answers by verb and status
         self.closing = threading.Event()
 
     @contextlib.contextmanager
     def waiting(self, token_id: str) -> Iterator[None]:
-        """Be among those who wait, while the block lasts. Raises Refused where too many do."""
+        """Count the block as a wait of this token. Raises Refused if too many wait already."""
         of_token = self._waiting[token_id]
         if of_token >= WAITS_OF_TOKEN or self._waiting.total() >= self.waits.total_tokens:
-            told = "too many wait here already: listen at /v1/events, or ask again"
-            raise Refused(503, "busy", told, headers={"Retry-After": "5"})
+            message = "too many requests are waiting: listen at /v1/events, or try again"
+            raise Refused(503, "busy", message, headers={"Retry-After": "5"})
         self._waiting[token_id] += 1
         try:
             yield
         finally:
             self._waiting[token_id] -= 1
 
-    def count(self, name: str, status: int) -> None:
-        """Count an answer."""
-        self.counted[name, status] = self.counted.get((name, status), 0) + 1
-
     def endpoint(
-        self, name: str, verb: Verb, fields: Mapping[str, RequestField], *, scope: str
+        self,
+        name: str,
+        answer: Callable[[Request], Awaitable[Response]],
+        failed: Callable[[Failure], Response],
     ) -> Callable[[Request], Awaitable[Response]]:
-        """The endpoint of a verb; ``scope`` is what a token must be good for."""
+        """An endpoint whose refusals get the shape of its API, and whose answers are counted."""
 
-        async def answer(request: Request) -> Response:
-            response: Response
+        async def respond(request: Request) -> Response:
             try:
-                answered = await self._answer(request, verb, fields, scope)
-                response = JSONResponse(answered[1], answered[0], headers=answered[2])
-            except Refused as refused:
-                response = problem(refused.status, refused.document, refused.headers)
-            except GitleaseError as error:
+                response = await answer(request)
+            except (Refused, GitleaseError) as error:
                 response = failed(error)
             except ClientDisconnect:
                 return Response(status_code=499)
-            self.count(name, response.status_code)
+            self.counts[name, response.status_code] += 1
             return response
 
-        return answer
+        return respond
 
-    def _is_not_over(self, answered: Answered) -> bool:
-        """Whether all that was granted by an answer stands in the ledger now."""
-        granted = [x for x in answered[1].get("leases", ()) if x["state"] == State.ACTIVE.value]
+    def verb(
+        self, name: str, verb: Verb, fields: Mapping[str, RequestField], *, scope: str
+    ) -> Callable[[Request], Awaitable[Response]]:
+        """The endpoint of a verb; ``scope`` is the access that a token needs."""
+
+        async def answer(request: Request) -> Response:
+            status, body, headers = await self._answer(request, verb, fields, scope)
+            return JSONResponse(body, status, headers=headers)
+
+        return self.endpoint(name, answer, failed)
+
+    def _still_granted(self, answer: ApiAnswer) -> bool:
+        granted = [x for x in answer[1].get("leases", ()) if x["state"] == State.ACTIVE.value]
         return all(
             any(
                 lease.lease_id == x["lease_id"]
@@ -198,25 +210,27 @@ class Door:
 
     async def _answer(
         self, request: Request, verb: Verb, fields: Mapping[str, RequestField], scope: str
-    ) -> Answered:
-        caller = self.access.caller(request.headers, scope)
+    ) -> ApiAnswer:
+        caller = self.access.admit(request.headers, scope)
         query = request.method in ("GET", "HEAD", "DELETE")
         data = dict(request.query_params) if query else await body_of(request)
         if request.method == "DELETE" and await body_of(request):
             raise UsageError(
-                "a DELETE has its fields in its address, not in a body", hints=("?session=RUN",)
+                "a DELETE takes its fields in the query, not in a body", hints=("?session=RUN",)
             )
         what = "the query" if query else "the body"
-        said = request.headers.get("idempotency-key") if scope == "write" else None
-        key = None if said is None else operation_id(caller.holder, said)
+        given = request.headers.get("idempotency-key") if scope == "write" else None
+        key = None if given is None else operation_id(caller.email, given)
         resource = request.path_params.get("key", "")
         try:
             json.dumps(data, ensure_ascii=False).encode()
         except UnicodeEncodeError:
-            raise UsageError(f"{what} has half of a letter, a lone surrogate") from None
-        about = [request.headers.get(x) for x in (SESSION_HEADER, "if-match", "if-none-match")]
-        said_all = [request.method, request.scope["path"], data, about]
-        identity = hashlib.sha256(json.dumps(said_all, sort_keys=True).encode()).digest()
+            raise UsageError(f"{what} has a lone surrogate") from None
+        conditions = [request.headers.get(x) for x in (SESSION_HEADER, "if-match", "if-none-match")]
+        identity = json.dumps(
+            [request.method, request.scope["path"], data, conditions], sort_keys=True
+        )
+        digest = hashlib.sha256(identity.encode()).digest()
         threads, gone = self.threads, threading.Event()
         waits = isinstance(data, dict) and data.get("wait") is not None
 
@@ -224,22 +238,23 @@ class Door:
             if gone.is_set():
                 raise ClientDisconnect
             if self.closing.is_set():
-                raise Unavailable("this gateway is being stopped", hints=("ask again",))
-            self.access.check_still_known(request.headers)
+                raise Unavailable("this gateway is being stopped", hints=("try again",))
+            self.access.check_still_valid(request.headers)
 
-        def act() -> Answered:
+        def act() -> ApiAnswer:
             values = read_fields(data, fields, what=what)
-            asked = Asked(self.gateway, caller, resource, values, request.headers, key, check)
-            return verb(asked)
+            return verb(
+                ApiRequest(self.gateway, caller, resource, values, request.headers, key, check)
+            )
 
         with contextlib.ExitStack() as stack:
             if waits:
-                threads = self.waits  # so that those who wait keep nobody from a renewal
-                stack.enter_context(self.waiting(caller.token_id))
+                threads = self.waits  # so that waits never delay a renewal
+                stack.enter_context(self.waiting(caller.id))
                 watch = asyncio.create_task(_notice_leaving(request, gone))
                 stack.callback(watch.cancel)
             return await anyio.to_thread.run_sync(
-                lambda: self._answers.once(key, identity, act), limiter=threads
+                lambda: self._cache.once(key, digest, act), limiter=threads
             )
 
 
@@ -250,7 +265,7 @@ async def _notice_leaving(request: Request, gone: threading.Event) -> None:
 
 
 async def body_of(request: Request) -> Any:
-    """The JSON of a body; ``{}`` where there is none. Raises UsageError and Refused."""
+    """The JSON of a body, ``{}`` for an empty one. Raises UsageError and Refused."""
     found = b""
     with anyio.move_on_after(BODY_SECONDS) as slow:
         async for part in request.stream():
@@ -258,7 +273,7 @@ async def body_of(request: Request) -> Any:
             if len(found) > MOST_BYTES:
                 raise Refused(413, "too_large", f"a body has at most {MOST_BYTES // 1024} KiB")
     if slow.cancelled_caught:
-        raise Refused(408, "timeout", f"the body did not come within {BODY_SECONDS:g}s")
+        raise Refused(408, "timeout", f"the body did not arrive within {BODY_SECONDS:g}s")
     if not found.strip():
         return {}
     try:
@@ -268,33 +283,36 @@ async def body_of(request: Request) -> Any:
 
 
 def operation_id(holder: str, key: str) -> str:
-    """The id of the operation of a request: of this holder's alone, whatever the key is."""
+    """The operation id of a keyed request; no other holder's key gives the same one."""
     if not 1 <= len(key) <= 255:
         raise UsageError("an Idempotency-Key has 1 to 255 characters")
     return hashlib.sha256(f"{fold(holder)}\0{key}".encode()).hexdigest()[:20]
 
 
-def failed(error: GitleaseError) -> Response:
-    """A refusal as ``application/problem+json``, with all that the contract's error has."""
-    status = http_of(error.code)
-    document = wire.refusal(error, now=datetime.now(UTC))
-    headers = {}
+def failed(error: Failure) -> Response:
+    """A refusal as ``application/problem+json``, with all fields of the contract's error."""
+    body: dict[str, Any]
+    if isinstance(error, Refused):
+        body = {"code": error.code, "message": error.message, "hints": list(error.hints)}
+        return _problem(error.status, body, error.headers)
+    status, headers = http_of(error.code), dict[str, str]()
+    body = wire.refusal(error, now=datetime.now(UTC))
     if error.free_at_ms is not None:
         seconds = max(1, -(-error.free_at_ms // 1_000) - int(time.time()))
-        document["retry_after"] = seconds
+        body["retry_after"] = seconds
         headers["Retry-After"] = str(seconds)
     elif status == 503:
         headers["Retry-After"] = "2"
-    return problem(status, document, headers)
+    return _problem(status, body, headers)
 
 
-def problem(status: int, document: Mapping[str, Any], headers: Mapping[str, str]) -> Response:
-    code = str(document["code"])
-    body = {
+def _problem(status: int, body: Mapping[str, Any], headers: Mapping[str, str]) -> Response:
+    code = str(body["code"])
+    problem = {
         "type": f"https://gitlease.invalid/problems/{code}",
         "title": code.replace("_", " "),
         "status": status,
-        "detail": document["message"],
-        **document,
+        "detail": body["message"],
+        **body,
     }
-    return JSONResponse(body, status, headers=dict(headers), media_type=PROBLEM)
+    return JSONResponse(problem, status, headers=dict(headers), media_type=PROBLEM)

@@ -1,11 +1,11 @@
-"""Spor's endpoints, so that its own command line and hooks lease here unmodified.
+"""Spor's endpoints, so that its own command line and hooks work against a gateway unmodified.
 
-A node is a task, or where names need not be tasks any name. Its leases are a person's: to renew,
-extend and reserve, whoever has the person's token speaks for the run that has the lease, whichever
-session a request names; so does a claim that names none. A claim that names a session is that
-run's, which another run of the person keeps out; the nonce of a dispatch counts as its run.
+A node is a task, or any name where the project does not require tasks. To renew, extend and
+reserve, a person's token acts in the session that has the lease, whichever one a request names; so
+does a claim that names none. A claim that names a session is bound to it, and another session of
+the person is refused; the nonce of a dispatch counts as its session.
 
-An assignment stands in the ledger and ends with the lease: task files are read, never written.
+An assignment is kept in the ledger and ends with the lease: task files are read, never written.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute
 
 from gitlease.core.duration import LONGEST
 from gitlease.core.edge import Progress
@@ -26,19 +26,26 @@ from gitlease.core.resources.resource import Resource
 from gitlease.engine import claim, end, hold, sessions
 from gitlease.engine.answers import Answer, ClaimOptions
 from gitlease.engine.ledger_session import LedgerSession
-from gitlease.faces.http.compat import Answered, CompatDoor, CompatRequest, Verb
+from gitlease.faces.http.compat import (
+    CompatAnswer,
+    CompatRequest,
+    CompatVerb,
+    compat_routes,
+)
 from gitlease.faces.http.fields import MOST_NAMES
-from gitlease.faces.http.request_handler import MAX_SESSION, Door
-from gitlease.faces.http.spor_reading import get_me, get_node, get_queue
-from gitlease.faces.http.spor_shapes import (
+from gitlease.faces.http.request_handler import MAX_SESSION, RequestHandler
+from gitlease.faces.http.spor_documents import (
     LONGEST_NODE,
     code_of,
     error_of,
+    get_me,
+    get_node,
+    get_queue,
     is_node,
     lease,
+    message_of,
     node_of,
     refused,
-    told,
 )
 from gitlease.faces.statuses import read_status
 
@@ -46,61 +53,49 @@ IN_PROGRESS = "active"  # Spor's own word for it
 DISPATCH = "dispatch:"
 
 
-def routes(door: Door) -> list[BaseRoute]:
+def routes(handler: RequestHandler) -> list[BaseRoute]:
     """The endpoints of a gateway for Spor's clients."""
-    spor = CompatDoor(door, "spor", refused)
     pool = ThreadPoolExecutor(MOST_NAMES, "several")
-    actions = (claim_node, renew_node, extend_node, release_node, reserve_node, set_status)
-    found: list[BaseRoute] = [
-        Route(
-            f"/v1/nodes/{{id}}/{verb.__name__.removeprefix('set_').removesuffix('_node')}",
-            spor.endpoint(verb, "write"),
-            methods=["POST"],
-        )
-        for verb in actions
+    node, queue = "/v1/nodes/{id}", "/v1/queue"
+    verbs: list[tuple[str, str, CompatVerb]] = [
+        ("POST", f"{node}/claim", claim_node),
+        ("POST", f"{node}/renew", renew_node),
+        ("POST", f"{node}/extend", extend_node),
+        ("POST", f"{node}/release", release_node),
+        ("POST", f"{node}/reserve", reserve_node),
+        ("POST", f"{node}/status", set_status),
+        ("POST", f"{queue}/claim", _bulk("claim", claim_node, pool)),
+        ("POST", f"{queue}/renew", _bulk("renew", renew_node, pool)),
+        ("POST", f"{queue}/release", _bulk("release", release_node, pool)),
+        ("GET", node, get_node),
+        ("GET", queue, get_queue),
+        ("GET", "/v1/me", get_me),
     ]
-    found += [
-        Route(
-            f"/v1/queue/{word}", spor.endpoint(_bulk(word, verb, pool), "write"), methods=["POST"]
-        )
-        for word, verb in (
-            ("claim", claim_node),
-            ("renew", renew_node),
-            ("release", release_node),
-        )
-    ]
-    reading: Mapping[str, Verb] = {
-        "/v1/nodes/{id}": get_node,
-        "/v1/queue": get_queue,
-        "/v1/me": get_me,
-    }
-    return found + [
-        Route(path, spor.endpoint(verb, "read"), methods=["GET"]) for path, verb in reading.items()
-    ]
+    return compat_routes(handler, "spor", verbs, refused)
 
 
-# --- what is done to one node -------------------------------------------------------------------
+# --- one node ------------------------------------------------------------------------------------
 
 
-def claim_node(asked: CompatRequest) -> Answered:
-    node, run = node_of(asked.path["id"]), _run(asked)
+def claim_node(asked: CompatRequest) -> CompatAnswer:
+    node, name = node_of(asked.path["id"]), asked.text("session", limit=MAX_SESSION)
     dispatch = asked.text("dispatch", limit=MAX_SESSION - len(DISPATCH))
-    if run is None and dispatch is None:
-        session = _speaker(asked, node)
+    if name is None and dispatch is None:
+        session = _session(asked, node)
     else:
-        session = asked.session(run if dispatch is None else DISPATCH + dispatch)
+        session = asked.session(name if dispatch is None else DISPATCH + dispatch)
     return _claimed(claim.claim(session, [node], ClaimOptions(commit=False)))
 
 
-def renew_node(asked: CompatRequest) -> Answered:
-    """Renew; what lapsed is claimed again where ``reclaim`` says so, what is reserved always."""
+def renew_node(asked: CompatRequest) -> CompatAnswer:
+    """Renew; a reserved lease is claimed again, and with ``reclaim`` so is a lapsed one."""
     node = node_of(asked.path["id"])
     reclaim = asked.body.get("reclaim", False)
     if not isinstance(reclaim, bool):
         raise UsageError("reclaim must be true or false")
-    session = _speaker(asked, node)
+    session = _session(asked, node)
     try:
-        answer = _kept(asked, session, node)
+        answer = _renewed(asked, session, node)
     except LeaseLost:
         if not reclaim:
             raise
@@ -108,11 +103,11 @@ def renew_node(asked: CompatRequest) -> Answered:
     return _leased("renewed", answer)
 
 
-def extend_node(asked: CompatRequest) -> Answered:
+def extend_node(asked: CompatRequest) -> CompatAnswer:
     node, ms = node_of(asked.path["id"]), asked.body.get("ms")
     if isinstance(ms, bool) or not isinstance(ms, int | float) or not 0 < ms < math.inf:
         raise UsageError("ms must be a positive number of milliseconds")
-    session = _speaker(asked, node)
+    session = _session(asked, node)
     if any(x.parked for x in asked.held(node)):
         claim.claim(session, [node], ClaimOptions(commit=False))
     answer = hold.extend(session, node, min(-(-math.ceil(ms) // MS), LONGEST))
@@ -120,11 +115,11 @@ def extend_node(asked: CompatRequest) -> Answered:
     return _leased("extended", answer, **(capped if answer.capped_to_max else {}))
 
 
-def release_node(asked: CompatRequest) -> Answered:
+def release_node(asked: CompatRequest) -> CompatAnswer:
     node = node_of(asked.path["id"])
     ledger = asked.head.ledger
     assigned = {x.lease_id for x in (ledger.leases_of(node) if ledger else ()) if x.edge}
-    answer = end.release(_speaker(asked, node), [node], commit=False)
+    answer = end.release(_session(asked, node), [node], commit=False)
     retired = any(x.lease_id in assigned for x in answer.leases)
     return 200, {
         "ok": True,
@@ -134,52 +129,51 @@ def release_node(asked: CompatRequest) -> Answered:
     }
 
 
-def reserve_node(asked: CompatRequest) -> Answered:
+def reserve_node(asked: CompatRequest) -> CompatAnswer:
     node = node_of(asked.path["id"])
-    answer = sessions.park(_speaker(asked, node), [node])
+    answer = sessions.park(_session(asked, node), [node])
     return _leased("reserved", answer, grace_window_ms=answer.max_park_seconds * MS)
 
 
-def set_status(asked: CompatRequest) -> Answered:
-    """A status in progress claims the task, one of what is done finishes it; no other is set."""
+def set_status(asked: CompatRequest) -> CompatAnswer:
+    """An in-progress status claims the task, a done status finishes it; others are refused."""
     node, word = node_of(asked.path["id"]), asked.text("status", limit=LONGEST_NODE)
     if word is None:
         raise UsageError("status must be a word")
-    session = _speaker(asked, node)
+    session = _session(asked, node)
     session.edges.task(node)
     role = Progress.IN_PROGRESS.value if fold(word) == IN_PROGRESS else word
-    meant = read_status(role, session.edges).progress
-    said = {"ok": True, "status": word, "node_id": node.key}
-    if meant is Progress.IN_PROGRESS:
+    progress = read_status(role, session.edges).progress
+    body = {"ok": True, "status": word, "node_id": node.key}
+    if progress is Progress.IN_PROGRESS:
         try:
             _, claimed = _claimed(claim.claim(session, [node], ClaimOptions(commit=False)))
         except GitleaseError as error:
             if code_of(error)[0] != 409:
                 raise
-            why = {"error": code_of(error)[1], "message": told(error)}
-            return 200, said | {"lease": why | ({"holder": error.holder} if error.holder else {})}
-        return 200, said | {"lease": claimed["lease"]}
-    if meant is Progress.DONE:
+            why = {"error": code_of(error)[1], "message": message_of(error)}
+            return 200, body | {"lease": why | ({"holder": error.holder} if error.holder else {})}
+        return 200, body | {"lease": claimed["lease"]}
+    if progress is Progress.DONE:
         end.complete(session, node, commit=False)
-        return 200, said | {"lease": None}
+        return 200, body | {"lease": None}
     raise UsageError(
-        f"a gateway writes no task files, so it cannot set {word}",
-        hints=("set it where the repository is checked out",),
+        f"a gateway does not write task files, so it cannot set {word}",
+        hints=("set it in a clone: gitlease set TASK STATUS",),
     )
 
 
 # --- several ------------------------------------------------------------------------------------
 
 
-def _bulk(word: str, verb: Verb, pool: ThreadPoolExecutor) -> Verb:
-    """The same of several nodes: those that fail do not keep the others from it.
+def _bulk(word: str, verb: CompatVerb, pool: ThreadPoolExecutor) -> CompatVerb:
+    """A verb for several nodes, each for itself and all at once, so that their steps are joined.
 
-    They are asked at the same time, so that their steps are joined. A renewal that names none is of
-    all that the person holds.
+    A renewal without ids renews all leases of the person.
     """
     done = {"claim": "claimed", "renew": "renewed", "release": "released"}[word]
 
-    def several(asked: CompatRequest) -> Answered:
+    def several(asked: CompatRequest) -> CompatAnswer:
         ids = asked.body.get("ids", asked.body.get("nodes"))
         if ids is None and word == "renew":
             live = (x for x in asked.held() if not x.parked)
@@ -187,7 +181,7 @@ def _bulk(word: str, verb: Verb, pool: ThreadPoolExecutor) -> Verb:
         elif not isinstance(ids, list) or not 1 <= len(ids) <= MOST_NAMES:
             raise UsageError(f"ids must be a list of 1 to {MOST_NAMES} nodes")
         if odd := next((x for x in ids if not isinstance(x, str)), None):
-            raise UsageError(f"{odd!r:.60} is no node")
+            raise UsageError(f"invalid node {odd!r:.60}: expected a string")
         nodes = list(dict.fromkeys(map(fold, ids)))
         answers = list(pool.map(lambda id: _one(asked, verb, id), nodes))
         good, failed = [], []
@@ -209,19 +203,18 @@ def _bulk(word: str, verb: Verb, pool: ThreadPoolExecutor) -> Verb:
     return several
 
 
-def _one(asked: CompatRequest, verb: Verb, id: str) -> Mapping[str, Any] | GitleaseError:
+def _one(asked: CompatRequest, verb: CompatVerb, id: str) -> Mapping[str, Any] | GitleaseError:
     try:
         return verb(asked.at(id=id))[1]
     except GitleaseError as error:
         return error
 
 
-def _leased(status: str, answer: Answer, **more: Any) -> Answered:
+def _leased(status: str, answer: Answer, **more: Any) -> CompatAnswer:
     return 200, {"ok": True, "status": status, "lease": lease(answer.leases[0]), **more}
 
 
-def _claimed(answer: Answer) -> Answered:
-    """``edge`` is added where this claim made the assignment."""
+def _claimed(answer: Answer) -> CompatAnswer:
     added = answer.status != "renewed" and answer.leases[0].assigned
     return _leased(answer.status, answer, edge="added" if added else "skipped")
 
@@ -229,22 +222,17 @@ def _claimed(answer: Answer) -> Answered:
 # --- how ----------------------------------------------------------------------------------------
 
 
-def _run(asked: CompatRequest) -> str | None:
-    return asked.text("session", limit=MAX_SESSION)
+def _session(asked: CompatRequest, node: Resource) -> LedgerSession:
+    """The person, in the session that has the node, else in the one that the request names."""
+    named = asked.text("session", limit=MAX_SESSION)
+    holding = [x.session for x in asked.held(node) if x.session is not None]
+    return asked.session(holding[0] if holding and named not in holding else named)
 
 
-def _speaker(asked: CompatRequest, node: Resource) -> LedgerSession:
-    """The run of the person's that has the node, else the one that the request names."""
-    said = _run(asked)
-    runs = [x.session for x in asked.held(node) if x.session is not None]
-    return asked.session(runs[0] if runs and said not in runs else said)
-
-
-def _kept(asked: CompatRequest, session: LedgerSession, node: Resource) -> Answer:
-    """Renewed: by the record where nothing is to be changed but the time."""
+def _renewed(asked: CompatRequest, session: LedgerSession, node: Resource) -> Answer:
     held = asked.held(node)
     if any(x.parked for x in held):
         return claim.claim(session, [node], ClaimOptions(commit=False))
     if session.actor.session is not None and any(x.session is None for x in held):
-        return hold.renew(session, [node])  # which binds it to the run
+        return hold.renew(session, [node])  # which binds it to the session
     return asked.gateway.renew(session, [node])

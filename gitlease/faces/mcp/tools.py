@@ -76,21 +76,9 @@ def now_of(caller: ToolCaller) -> datetime:
 
 
 def _claim(caller: ToolCaller, values: Values) -> ToolAnswer:
-    options = ClaimOptions(
-        scope=values.get("scope", WHOLE),
-        ttl=values.get("ttl"),
-        reason=values.get("reason"),
-        takeover=values.get("takeover", False),
-        expect_holder=values.get("expect_holder"),
-        reopen=values.get("reopen", False),
-        any_name=values.get("any", False),
-        new=values.get("new", False),
-    )
-    if options.takeover and not options.reason:
-        raise UsageError("a takeover needs a reason")
     words, paths = values["resources"], values.get("paths", ())
-    resources, options, said = caller.plan(words, paths, options)
-    return _claimed(caller, claim.claim(caller.ledger, resources, options), said)
+    resources, options, warnings = caller.plan(words, paths, fields.claim_options(values))
+    return _claimed(caller, claim.claim(caller.ledger, resources, options), warnings)
 
 
 def _claimed(

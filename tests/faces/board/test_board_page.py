@@ -14,7 +14,7 @@ from support.remotes import Remote
 from support.running import Desk, until
 
 from gitlease.core.errors import Invalid
-from gitlease.faces.http import access, board
+from gitlease.faces.http import access, board, events
 from gitlease.gateway.tokens import COOKIE_LASTS, LINK_LASTS, Token, Tokens
 from gitlease.wiring.gateway.tokens import open_tokens
 
@@ -126,7 +126,7 @@ def test_a_stream_ends_with_its_cookie(served: Served, visitor: httpx.Client) ->
 def test_a_cookie_has_so_many_streams(
     visitor: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(board, "MOST_STREAMS", 1)
+    monkeypatch.setattr(events, "MOST_STREAMS", 1)
     with visitor.stream("GET", "/board/stream") as first:
         lines = first.iter_lines()  # which close the stream when they go
         assert next(lines).startswith("retry")

@@ -479,7 +479,7 @@ def test_those_who_wait_keep_nobody_from_a_renewal(
     gate: Served, jo: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     jo.put("/v1/leases/F001")
-    gate.app.door.waits.total_tokens = 1
+    gate.app.handler.waits.total_tokens = 1
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(gate.ask, "kim", "PUT", "/v1/leases/F001", json={"wait": "50s"})
         until(lambda: jo.get("/v1/leases/F001").json().get("waiting"), "kim stands in line")

@@ -57,7 +57,7 @@ def test_it_answers_for_the_names_that_it_was_given(
     with pytest.raises(access.Refused) as refused:
         checked.check_address({"host": asked})
     assert refused.value.status == 421
-    assert "--allow-host NAME" in refused.value.document["hints"][0]
+    assert "--allow-host NAME" in refused.value.hints[0]
 
 
 def test_a_port_that_is_taken_is_said(gate: Served, clone: Path) -> None:
@@ -140,7 +140,7 @@ def test_a_token_has_so_many_streams(gate: Served, monkeypatch: pytest.MonkeyPat
 
 def test_a_wait_ends_with_its_client(gate: Served) -> None:
     gate.ask("jo", "PUT", "/v1/leases/F001").raise_for_status()
-    secret, waits = gate.secret("kim"), gate.app.door.waits
+    secret, waits = gate.secret("kim"), gate.app.handler.waits
     body = b'{"wait": 60}'
     head = f"PUT /v1/leases/F001 HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {secret}\r\n"
     connection = opened(gate, head.encode() + b"Content-Length: 12\r\n\r\n" + body)
@@ -158,7 +158,7 @@ def test_the_key_of_a_claim_that_waited_is_known_to_the_ledger(
     ask = {"json": {"wait": 30}, "headers": {"Idempotency-Key": "once"}}
     with ThreadPoolExecutor(1) as pool:
         waits = pool.submit(gate.ask, "kim", "PUT", "/v1/leases/F001", **ask)
-        until(lambda: gate.app.door.waits.borrowed_tokens == 1, "it waits")
+        until(lambda: gate.app.handler.waits.borrowed_tokens == 1, "it waits")
         gate.ask("jo", "DELETE", "/v1/leases/F001").raise_for_status()
         first = waits.result(LONG)
     assert first.status_code == 201

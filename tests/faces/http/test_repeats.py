@@ -243,7 +243,7 @@ def waits(gate: Served, name: str) -> tuple[threading.Thread, list[httpx.Respons
         target=lambda: came.append(gate.ask(name, "PUT", "/v1/leases/a", **ask)), daemon=True
     )
     thread.start()
-    until(lambda: gate.app.door.waits.borrowed_tokens == 1, "it waits")
+    until(lambda: gate.app.handler.waits.borrowed_tokens == 1, "it waits")
     return thread, came
 
 

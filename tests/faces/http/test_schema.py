@@ -13,7 +13,7 @@ from support.remotes import Servers, open_remote
 from support.repos import make_clone
 
 from gitlease.faces.http import access
-from gitlease.faces.http.app import ENDPOINTS
+from gitlease.faces.http.app import OPERATIONS
 from gitlease.faces.http.openapi import ApiOperation
 
 pytestmark = [pytest.mark.slow]
@@ -42,7 +42,7 @@ def gate(tmp_path_factory: pytest.TempPathFactory, servers: Servers) -> Iterator
             yield served
 
 
-@pytest.mark.parametrize("shown", [shown for shown, _, _ in ENDPOINTS], ids=lambda x: x.name)
+@pytest.mark.parametrize("shown", OPERATIONS, ids=lambda x: x.name)
 def test_an_endpoint_is_as_it_is_documented(shown: ApiOperation, gate: Served) -> None:
     secret = gate.secret("jo")
     api = schemathesis.openapi.from_dict(gate.ask("jo", "GET", "/openapi.json").json())

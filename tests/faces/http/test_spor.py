@@ -211,7 +211,7 @@ def test_a_status_claims_or_finishes(jo: httpx.Client, kim: httpx.Client) -> Non
 
 
 def test_no_status_is_said_to_be_set_that_is_not(jo: httpx.Client) -> None:
-    for word, why in (("todo", "no task files"), ("nonsense", "unknown status")):
+    for word, why in (("todo", "does not write task files"), ("nonsense", "unknown status")):
         body = refused(do(jo, "status", status=word), 422, "invalid_node")
         assert why in body["error"]["message"]
         assert body["error"]["details"]

@@ -100,9 +100,17 @@ def test_a_refusal_is_the_document_of_the_command_line(
 @pytest.mark.parametrize(
     ("tool", "arguments", "said"),
     [
-        ("claim", {"resources": ["F001"], "holder": "kim@example.com"}, "has 'holder', which"),
-        ("claim", {"resources": ["F001"], "session": "x"}, "has 'session', which"),
-        ("claim", {"resource": "F001"}, "has 'resource', which is not known; known are resources"),
+        (
+            "claim",
+            {"resources": ["F001"], "holder": "kim@example.com"},
+            "unknown field 'holder' in claim",
+        ),
+        ("claim", {"resources": ["F001"], "session": "x"}, "unknown field 'session' in claim"),
+        (
+            "claim",
+            {"resource": "F001"},
+            "unknown field 'resource' in claim; known fields: resources",
+        ),
         ("claim", {}, "claim lacks resources"),
         ("claim", {"resources": []}, "resources must have 1 to 64 entries"),
         ("claim", {"resources": [1]}, "resources must be a string, not a number"),
