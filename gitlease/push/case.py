@@ -1,4 +1,4 @@
-"""What a push brings and whose that is: the grants that go with it, and what stands against it."""
+"""One push, judged against the ledgers: the grants that it renews, and why it is refused."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NOBODY = Actor(holder="")
 
 
 class PushCase:
-    """What a push brings and whose it is, judged anew on every state of the ledgers."""
+    """One push, judged anew on every state of the ledgers."""
 
     def __init__(
         self,
@@ -41,12 +41,13 @@ class PushCase:
         carried: Callable[[], Sequence[PushedCommit]],
         before: Mapping[str, Snapshot],
     ) -> None:
-        """``touched`` is all of it, ``lost`` what it takes away; ``carried`` tells its commits.
+        """``lost`` are paths of ``touched`` that the push takes away; ``carried`` gets its commits.
 
-        ``before`` is what this clone knew when the push began: what it believed in."""
+        ``before`` has the cached heads of when the push began, by layer.
+        """
         self._session, self._actor = session, session.actor
         self._touched, self._require = touched, require
-        self._gone = {one.path for one in lost}
+        self._lost = {one.path for one in lost}
         self._ask_carried = carried
         self._carried: Sequence[PushedCommit] | None = None
         self._believed: dict[str, dict[str, Grant]] = {}
@@ -59,46 +60,49 @@ class PushCase:
             self._believe(layer, (*about, *_covering(self._touched, own, moment)))
 
     def decide(self, heads: Mapping[str, Snapshot]) -> Mapping[str, Decided]:
-        """The renewals that go with the push, by layer. Raises what stands against it."""
-        for layer, head in heads.items():  # what was believed and is lost is said first
+        """The renewals that go with the push, by layer. Raises the reason to refuse it."""
+        for layer, head in heads.items():  # a lost grant is reported first
             self._renewal(head, layer)
-        named = self._named(heads)
+        required = self._required(heads)
         steps: dict[str, Decided] = {}
-        said: list[str] = []
-        against: list[LeaseHeld] = []
+        warnings: list[str] = []
+        refusals: list[LeaseHeld] = []
         for layer, head in heads.items():
             moment, leases = self._session.moment(head), _leases(head)
             view = Viewpoint(self._actor, _policy(head), moment)
-            self._believe(layer, named.get(layer, ()))
+            self._believe(layer, required.get(layer, ()))
             self._believe(layer, view.under(self._touched, leases))
             steps[layer] = self._renewal(head, layer)
             found = view.judge(self._touched, leases)
-            said += [_warning(f) for f in found if f.severity is Severity.WARN]
-            said += of_damage(head.ledger.damage()) if head.ledger else ()
-            stops = [f for f in found if f.severity is Severity.BLOCK and self._stops(f, layer)]
-            if stops:
-                against.append(self._against(stops, head, moment))
-        if against:  # what is lost has been said before: it is the graver of the two
-            raise against[0]
-        self.warnings = tuple(dict.fromkeys(said))
+            warnings += [_warning(f) for f in found if f.severity is Severity.WARN]
+            warnings += of_damage(head.ledger.damage()) if head.ledger else ()
+            blocks = [f for f in found if f.severity is Severity.BLOCK and self._blocks(f, layer)]
+            if blocks:
+                refusals.append(self._held_by_another(blocks, head, moment))
+        if refusals:
+            raise refusals[0]
+        self.warnings = tuple(dict.fromkeys(warnings))
         return steps
 
-    def _stops(self, found: GuardFinding, layer: str) -> bool:
-        """Whether it is not only carried along: the holder's own work, or what has landed."""
-        if found.path in self._gone:
+    def _blocks(self, found: GuardFinding, layer: str) -> bool:
+        # The holder's own work, or work that has landed, may be carried along.
+        if found.path in self._lost:
             return True
         if self._carried is None:
             self._carried = self._ask_carried()
         return still_blocks(found, self._carried, layer=layer, actor=self._actor)
 
-    def _named(self, heads: Mapping[str, Snapshot]) -> dict[str, list[Lease]]:
-        """The leases of what was asked for by name, in the first layer that has them."""
+    def _required(self, heads: Mapping[str, Snapshot]) -> dict[str, list[Lease]]:
+        # In the first layer that has them.
         found: dict[str, list[Lease]] = {}
         for resource in self._require:
             refusals: list[GitleaseError] = []
             for layer, head in heads.items():
                 try:
-                    found.setdefault(layer, []).extend(self._held(head, resource))
+                    renewal = Renew(id=fresh_id(), actor=self._actor, resource=resource)
+                    step = self._session.transaction.decided(head, [renewal])
+                    leases = [x for outcome in step.applied.outcomes for x in outcome.leases]
+                    found.setdefault(layer, []).extend(leases)
                     break
                 except GitleaseError as refusal:
                     refusals.append(refusal)
@@ -106,14 +110,7 @@ class PushCase:
                 raise refusals[0]
         return found
 
-    def _held(self, head: Snapshot, resource: Resource) -> tuple[Lease, ...]:
-        """The caller's live leases of a resource. LeaseLost or NotHolder where there is none."""
-        ask = Renew(id=fresh_id(), actor=self._actor, resource=resource)
-        step = self._session.transaction.decided(head, [ask])
-        return tuple(lease for outcome in step.applied.outcomes for lease in outcome.leases)
-
     def _renewal(self, head: Snapshot, layer: str) -> Decided:
-        """The renewal of all grants of a layer, or a refusal; nothing where there are none."""
         grants = tuple(self._believed.get(layer, {}).values())
         renewal = Renew(id=fresh_id(), actor=self._actor, grants=grants)
         step = self._session.transaction.decided(head, [renewal] if grants else [])
@@ -129,11 +126,12 @@ class PushCase:
             if x.key not in places:  # a later grant of the same is another one
                 believed[x.lease_id] = grant_of(x)
 
-    def _against(self, found: Sequence[GuardFinding], head: Snapshot, moment: Moment) -> LeaseHeld:
+    def _held_by_another(
+        self, found: Sequence[GuardFinding], head: Snapshot, moment: Moment
+    ) -> LeaseHeld:
         first, leases = found[0], tuple(dict.fromkeys(f.lease for f in found))
         name = first.lease.resource
-        is_it = first.path == name.text
-        what = f"{name} is" if is_it else f"{first.path} falls under {name},"
+        what = f"{name} is" if first.path == name.text else f"{first.path} falls under {name},"
         refusal = LeaseHeld(
             f"{what} held by {first.lease.holder}",
             resource=name.text,
@@ -154,10 +152,7 @@ def _policy(head: Snapshot) -> Policy:
 
 
 def _covering(touched: Sequence[Touched], own: Sequence[Lease], moment: Moment) -> list[Lease]:
-    """Those of one's own leases that cover something touched, whether they ran out or not.
-
-    To the guard every lease is somebody's, in the eyes of nobody.
-    """
+    # Whether they ran out or not: for an actor who is nobody, every lease is another's.
     found = Viewpoint(NOBODY, DEFAULT_POLICY, moment).judge(touched, own)
     return list(dict.fromkeys(f.lease for f in found))
 

@@ -1,4 +1,4 @@
-"""Where a push of the user's work goes: to the repository of the ledger, and nowhere else."""
+"""The destination of a push: the repository of the ledger, and no other."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gitlease.core.frozen import replace
 from gitlease.core.work_push import WorkPush
 from gitlease.git.query import without_secrets
 from gitlease.git.repository import TIMEOUT, Repository, is_on
-from gitlease.push.work import PushRequest
+from gitlease.push.request import PushRequest
 from gitlease.settings.sources import Location
 from gitlease.store.work_push import run_in
 
@@ -18,25 +18,25 @@ _INSTEAD = ".pushinsteadof"
 
 
 def work_at(
-    repository: Repository, location: Location, wish: PushRequest, *, seconds: float
+    repository: Repository, location: Location, request: PushRequest, *, seconds: float
 ) -> WorkPush:
-    """A push to the remote that was named, or that git would take, without any refs yet.
+    """A push to the named remote, or the one that git would choose, without any refs yet.
 
-    UsageError where the ledger does not lie there too.
+    Raises UsageError if the ledger is elsewhere.
     """
     if location.url is None:
         raise UsageError(
-            "the ledger is the local one of this clone, and does not move with a push",
+            "the ledger is local to this clone and does not move with a push",
             hints=("git push pushes without a fence",),
         )
-    name = wish.remote if wish.remote is not None else _usual_remote(repository)
+    name = request.remote if request.remote is not None else _default_remote(repository)
     url = repository.remote_url(name) if name in repository.remote_names() else name
     if name != location.name and url != location.url:
         raise elsewhere(location, name)
     if is_on(repository.config.get(f"remote.{name}.mirror")):
-        raise UsageError(f"{shown(name)} is a mirror: a push to it replaces every ledger there")
+        raise UsageError(f"{shown(name)} is a mirror: pushing to it replaces every ledger there")
     if len(repository.push_urls(name)) > 1:
-        raise UsageError(f"{shown(name)} has several URLs to push to, which move one by one")
+        raise UsageError(f"{shown(name)} has several push URLs, which are updated one by one")
     asked = os.path.join(repository.toplevel or "", repository.folder)
     places = {"GIT_DIR": repository.git_dir, "GIT_WORK_TREE": repository.toplevel}
     return WorkPush(
@@ -44,7 +44,7 @@ def work_at(
         remote=name,
         url=url or name,
         refs=(),
-        words=wish.sending,
+        words=request.sending,
         places=tuple((k, v) for k, v in places.items() if v is not None and k in os.environ),
         seconds=seconds,
     )
@@ -52,19 +52,19 @@ def work_at(
 
 def elsewhere(location: Location, place: str) -> UsageError:
     """The refusal of a push to another repository than the ledger's."""
-    there = location.name or without_secrets(location.url or "")
+    own = location.name or without_secrets(location.url or "")
     return UsageError(
-        f"the ledger is on {there}, and this would push to {without_secrets(place)}: work "
+        f"the ledger is on {own}, but this would push to {without_secrets(place)}: work "
         "and lease move together only within one repository",
         hints=("git push pushes there without a fence",),
     )
 
 
 def rewritten(repository: Repository, location: Location, push: WorkPush) -> tuple[str, str] | None:
-    """Where the ledger is read, and where git would push, if settings have that be elsewhere.
+    """The URLs from which the ledger is read and to which git would push, if they differ.
 
-    ``pushInsteadOf`` counts for pushes only: it may name another way to the same repository, or
-    another one.
+    ``pushInsteadOf`` affects pushes only: it may name another URL of the same repository, or
+    another repository.
     """
     rules = [
         (x.value or "", x.key.removeprefix("url.").removesuffix(_INSTEAD))
@@ -73,9 +73,9 @@ def rewritten(repository: Repository, location: Location, push: WorkPush) -> tup
     ]
     if not rules:
         return None
-    reads = _asked(push, "ls-remote", "--get-url", "--", location.url or "")
+    reads = _output(push, "ls-remote", "--get-url", "--", location.url or "")
     if push.remote in repository.remote_names():
-        pushes = _asked(push, "remote", "get-url", "--push", "--", push.remote)
+        pushes = _output(push, "remote", "get-url", "--push", "--", push.remote)
     else:
         found = [(old, new) for old, new in rules if push.remote.startswith(old)]
         old, new = max(found, key=lambda rule: len(rule[0]), default=("", ""))
@@ -83,18 +83,18 @@ def rewritten(repository: Repository, location: Location, push: WorkPush) -> tup
     return None if reads == pushes else (reads, pushes)
 
 
-def _asked(push: WorkPush, *words: str) -> str:
+def _output(push: WorkPush, *words: str) -> str:
     return run_in(push, words, seconds=TIMEOUT).out.decode("utf-8", "replace").strip()
 
 
 def unfollowed(
     repository: Repository, push: WorkPush, prefix: str
 ) -> tuple[WorkPush, tuple[tuple[str, str], ...]]:
-    """The push, so that no ref of the repository follows a ledger, whose objects it does not have.
+    """The push, changed so that no tracking ref follows a ledger, whose objects are not here.
 
-    Where the remote's fetch settings would have one follow it is made by URL, and then git moves no
-    ref along: the refs that are to follow the work are given, each with its new id. git 2.55 knows
-    a remote by its URL, and moves them all the same, but for another spelling of it.
+    If the remote's fetch settings would update one, the push goes to the URL instead, and git
+    updates no tracking ref: those of the work are returned, with their new ids. git 2.55 recognises
+    a remote by its URL, so the URL is spelled differently.
     """
     name, config = push.remote, repository.config
     specs = config.get_all(f"remote.{name}.fetch")
@@ -114,8 +114,7 @@ def unfollowed(
     return by_url, tuple(follow)
 
 
-def _usual_remote(repository: Repository) -> str:
-    """The remote that git pushes to where none is named."""
+def _default_remote(repository: Repository) -> str:
     config, branch = repository.config, repository.branch()
     keys = [f"branch.{branch}.pushremote"] if branch else []
     keys += ["remote.pushdefault"]
@@ -126,7 +125,6 @@ def _usual_remote(repository: Repository) -> str:
 
 
 def _follower(ref: str, specs: Sequence[str]) -> str | None:
-    """The ref of the repository that follows one of the remote, by its fetch settings."""
     for spec in specs:
         source, _, target = spec.removeprefix("+").partition(":")
         head, star, tail = source.partition("*")

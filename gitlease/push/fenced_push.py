@@ -1,19 +1,19 @@
 """The fenced push: work moves together with a renewal of the leases that it was done under.
 
 1. The grants of a push are those that this clone believes in when it begins, whose paths or task
-   files the commits touch, and those that were asked for by name. Each is named by its nonce: one
-   that is lost on the way is not made good by a later one.
-2. What others hold, or what is lost, is refused before anything is sent. What the ledger comes to
-   after that is in the swap: the work's refs move in it or not at all, so that a takeover that
-   lands first, even at the very server, refuses the work.
-3. An unrelated change of the ledger means to decide, and to push, again.
+   files the commits touch, and those required by name. Each is identified by its nonce: a later
+   grant does not make up for one that is lost on the way.
+2. Touching what others hold, or a lost grant, is refused before anything is sent. After that the
+   swap decides: the work's refs move with the ledger or not at all, so that a takeover that lands
+   first, even at the very server, refuses the work.
+3. After an unrelated change of the ledger the push is decided, and tried, again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from typing import Literal, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 from gitlease.core.errors import Denied, GitleaseError, LeaseLost
 from gitlease.core.expiry import Moment, holder_has
@@ -25,14 +25,16 @@ from gitlease.core.loss import Loss
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import Resource
 from gitlease.core.view import Lease
-from gitlease.core.work_push import Became, WorkPush, WorkRef
+from gitlease.core.work_push import Became, WorkRef
 from gitlease.engine.ledger_session import LedgerSession
 from gitlease.engine.notices import Settled, told_by
 from gitlease.engine.ports import Prepared, Snapshot, Swapped, WorkStore
 from gitlease.engine.transaction import Step, with_views
 from gitlease.push.case import PushCase
-from gitlease.push.ports import PlannedPush, Work
-from gitlease.push.work import PushRequest
+from gitlease.push.request import PlannedPush, PushRequest
+
+if TYPE_CHECKING:
+    from gitlease.push.plan import GitWork
 
 PushStatus = Literal["pushed", "up_to_date", "would_push"]
 
@@ -40,7 +42,7 @@ UNFENCED = "no lease of yours covers these commits: they are pushed without a fe
 
 
 class PushRefused(Denied):
-    """git or the remote refused the work; ``refs`` says what became of each of its refs."""
+    """git or the remote refused the work; ``refs`` has the outcome of each of its refs."""
 
     def __init__(
         self, message: str, *, refs: tuple[WorkRef, ...] = (), hints: tuple[str, ...] = ()
@@ -51,7 +53,7 @@ class PushRefused(Denied):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PushAnswer:
-    """What a push came to: ``pushed``, ``up_to_date``, or ``would_push`` of a dry run.
+    """The outcome of a push: ``pushed``, ``up_to_date``, or ``would_push`` of a dry run.
 
     ``leases`` were renewed with it; without any there was no fence.
     """
@@ -70,14 +72,14 @@ class PushAnswer:
 class FencedPush:
     """Fenced pushes, and the check of a token, for one actor.
 
-    ``layers`` are those whose leases are looked at besides the session's own.
-    ``quiet`` keeps the heartbeats of this clone from changing the ledger meanwhile.
+    ``layers`` are checked besides the session's own. ``quiet`` keeps the heartbeats of this clone
+    from changing the ledger meanwhile.
     """
 
     def __init__(
         self,
         session: LedgerSession,
-        work: Work,
+        work: GitWork,
         *,
         layers: Sequence[str],
         quiet: Callable[[], AbstractContextManager[object]] = nullcontext,
@@ -85,40 +87,37 @@ class FencedPush:
         self._session, self._work, self._quiet = session, work, quiet
         self._layers = tuple(dict.fromkeys([session.layer, *layers]))
 
-    # --- the check of a token ---------------------------------------------------------------------
-
     def fence(
         self, resource: Resource, token: int, *, scope: str | None = None
     ) -> tuple[Lease, tuple[str, ...]]:
-        """The live lease of a resource, if it has exactly this token now. LeaseLost where not.
+        """Return the live lease of a resource that has exactly this token, and warnings.
 
-        With it what became of earlier changes. Asks the remote whatever is known. Raises Invalid
-        where the record is damaged.
+        Always asks the remote. Raises LeaseLost if there is no such lease, Invalid for a damaged
+        record.
         """
         session = self._session
         head = session.store.fetch(session.layer)
         warnings = told_by(session.store, head)
         moment = session.moment(head)
         leases = head.ledger.leases_of(resource) if head.ledger else []
-        asked = [x for x in leases if scope is None or fold(x.scope) == fold(scope)]
-        found = next((x for x in asked if x.token == token), None)
+        leases = [x for x in leases if scope is None or fold(x.scope) == fold(scope)]
+        live = [x for x in leases if _is_live(x, moment)]
+        found = next((x for x in leases if x.token == token), None)
         if found is not None and _is_live(found, moment):
             return session.views_in(head, [found], moment)[0], warnings
         refusal = LeaseLost(
-            f"{resource} is not held with token {token} any more: {_instead(found, asked, moment)}",
+            f"{resource} is not held with token {token} any more: {_present_state(found, live)}",
             resource=resource.text,
             scope=scope,
-            loss=_loss_of(found, [x for x in asked if _is_live(x, moment)], session.actor),
-            conflicts=tuple(x for x in asked if x.state in (State.ACTIVE, State.COMPLETED)),
+            loss=_loss_of(found, live, session.actor),
+            conflicts=tuple(x for x in leases if x.state in (State.ACTIVE, State.COMPLETED)),
         )
         refusal.warnings = warnings
         raise with_views(refusal, head, session.actor, moment)
 
-    # --- the push -------------------------------------------------------------------------------
-
     def push(
         self,
-        wish: PushRequest,
+        request: PushRequest,
         *,
         require: Sequence[Resource] = (),
         dry_run: bool = False,
@@ -126,14 +125,16 @@ class FencedPush:
     ) -> PushAnswer:
         """Push work under the leases that it belongs to; ``require`` names some that must be held.
 
-        ``tell`` gets what the hooks of the repository print, and the server says, line by line.
-        Raises LeaseLost or NotHolder where a grant is gone, LeaseHeld where the commits touch what
-        another holds, PushRefused where git rejects a ref, UsageError for what cannot be pushed
-        together with the ledger, Unavailable, Denied and UnknownOutcome.
+        ``tell`` gets the lines that the repository's hooks and the server print. Raises LeaseLost
+        or NotHolder if a grant is gone, LeaseHeld if the commits touch what another holds,
+        PushRefused if git rejects a ref, UsageError for refs that cannot be pushed together with
+        the ledger, Unavailable, Denied and UnknownOutcome.
         """
-        settled, before = self._session.settled(), self._known_heads()
+        settled = self._session.settled()
+        known = {layer: self._session.store.known(layer) for layer in self._layers}
+        before = {layer: head for layer, head in known.items() if head is not None}
         try:
-            plan = self._work.plan(wish, tell)
+            plan = self._work.plan(request, tell)
             answer = self._pushed(plan, before, require, dry_run=dry_run, tell=tell)
         except GitleaseError as refusal:
             refusal.warnings = (*settled.said, *refusal.warnings, *self._told_last(settled))
@@ -166,23 +167,12 @@ class FencedPush:
         )
         if dry_run or not plan.push.refs:
             if dry_run or require:
-                case.decide(self._fetched_heads())
+                case.decide({layer: self._session.store.fetch(layer) for layer in self._layers})
             if not dry_run:
                 self._work.follow(plan)
             status: PushStatus = "would_push" if plan.push.refs else "up_to_date"
             return replace(answer, status=status, warnings=answer.warnings + case.warnings)
-        with ExitStack() as stack:
-            store = cast("WorkStore", self._session.store)  # the store of a repository is one
-            trip = _Trip(store, plan.push, tell, lambda: stack.enter_context(self._quiet()))
-            try:
-                steps = self._session.transaction.carry_out_on(
-                    self._layers, case.decide, what="this push", send=trip.send
-                )
-            except Denied as refusal:
-                if isinstance(refusal, PushRefused):
-                    raise
-                refs = tuple(_turned_down(x, refusal.message) for x in plan.refs)
-                raise PushRefused(refusal.message, refs=refs, hints=refusal.hints) from None
+        steps = self._send(plan, case, tell)
         changed = {layer: step for layer, step in steps.items() if step.applied.changed}
         if not changed:
             for line in self._work.land(plan.push):
@@ -193,6 +183,38 @@ class FencedPush:
         warnings += () if leases else (UNFENCED,)
         return replace(answer, leases=tuple(leases), warnings=warnings)
 
+    def _send(
+        self, plan: PlannedPush, case: PushCase, tell: Callable[[str], None]
+    ) -> Mapping[str, Step]:
+        store = cast("WorkStore", self._session.store)  # the store of a repository is one
+        push, is_quiet = plan.push, False
+
+        def send(prepared: Prepared) -> Swapped:
+            nonlocal push, is_quiet
+            swapped = store.swap_with(prepared, push)
+            if swapped.fate is not Fate.APPLIED:
+                push = replace(push, again=push.again or swapped.sent)
+                if not is_quiet:  # no heartbeat of this clone is to interfere with the next try
+                    is_quiet = True
+                    stack.enter_context(self._quiet())
+            for line in swapped.said:
+                tell(line)
+            return swapped
+
+        with ExitStack() as stack:
+            try:
+                return self._session.transaction.carry_out_on(
+                    self._layers, case.decide, what="this push", send=send
+                )
+            except PushRefused:
+                raise
+            except Denied as refusal:  # the refs move together or not at all
+                refs = tuple(
+                    replace(x, became=Became.REJECTED, reason=refusal.message) if x.moves else x
+                    for x in plan.refs
+                )
+                raise PushRefused(refusal.message, refs=refs, hints=refusal.hints) from None
+
     def _renewed(self, step: Step) -> tuple[Lease, ...]:
         head = replace(step.head, ledger=step.applied.ledger)
         leases = [lease for outcome in step.applied.outcomes for lease in outcome.leases]
@@ -202,70 +224,28 @@ class FencedPush:
         head = self._session.store.known(self._session.layer)
         return self._session.came_of(settled, head) + self._session.news(head)
 
-    def _known_heads(self) -> dict[str, Snapshot]:
-        known = {layer: self._session.store.known(layer) for layer in self._layers}
-        return {layer: head for layer, head in known.items() if head is not None}
-
-    def _fetched_heads(self) -> dict[str, Snapshot]:
-        return {layer: self._session.store.fetch(layer) for layer in self._layers}
-
-
-class _Trip:
-    """The way of one push to the remote, however often it is tried."""
-
-    def __init__(
-        self,
-        store: WorkStore,
-        push: WorkPush,
-        tell: Callable[[str], None],
-        hush: Callable[[], object],
-    ) -> None:
-        self._store, self._push, self._tell, self._hush = store, push, tell, hush
-
-    def send(self, prepared: Prepared) -> Swapped:
-        """Move ledgers and work; after the first try nothing of this clone is to come between."""
-        swapped = self._store.swap_with(prepared, self._push)
-        if swapped.fate is not Fate.APPLIED:
-            self._push = replace(self._push, again=self._push.again or swapped.sent)
-            hush, self._hush = self._hush, lambda: None
-            hush()
-        for line in swapped.said:
-            self._tell(line)
-        return swapped
-
 
 def _rejected(refs: tuple[WorkRef, ...]) -> PushRefused:
-    """What git itself would not push, before anything was sent."""
     own = [x for x in refs if x.reason and "atomic push failed" not in x.reason] or list(refs)
     behind = any(word in x.reason for x in own for word in ("fetch first", "non-fast-forward"))
-    hints = ("take in first what the remote has: git pull",) if behind else ()
-    said = "; ".join(f"{x.ref}: {x.reason}" for x in own if x.reason)
-    return PushRefused(f"git would not push: {said}", refs=refs, hints=hints)
-
-
-def _turned_down(ref: WorkRef, reason: str) -> WorkRef:
-    """What a ref became of a push that moved none of them: they move together or not at all."""
-    return replace(ref, became=Became.REJECTED, reason=reason) if ref.moves else ref
+    hints = ("integrate the remote's commits first: git pull",) if behind else ()
+    reasons = "; ".join(f"{x.ref}: {x.reason}" for x in own if x.reason)
+    return PushRefused(f"git would not push: {reasons}", refs=refs, hints=hints)
 
 
 def _is_live(lease: LeaseRecord, moment: Moment) -> bool:
-    """Whether a run still has it: what is parked is kept for a later one."""
     return lease.state is State.ACTIVE and not lease.parked and holder_has(lease, moment)
 
 
-def _instead(found: LeaseRecord | None, asked: Sequence[LeaseRecord], moment: Moment) -> str:
-    """What there is in the place of a live lease with the token asked for."""
+def _present_state(found: LeaseRecord | None, live: Sequence[LeaseRecord]) -> str:
     if found is not None:
         ended = "it is parked" if found.parked else "it ran out"
         return ended if found.state is State.ACTIVE else f"it is {found.state.value}"
-    live = [x for x in asked if _is_live(x, moment)]
-    if live:
-        return f"{live[0].holder} has it with token {live[0].token}"
-    return "nobody holds it"
+    return f"{live[0].holder} has it with token {live[0].token}" if live else "nobody holds it"
 
 
 def _loss_of(found: LeaseRecord | None, live: Sequence[LeaseRecord], actor: Actor) -> Loss | None:
-    """Why a token is worth nothing; None where only the word that was left of it can tell."""
+    # None: only a notice in the ledger could tell.
     if found is None and live:
         return Loss.RELEASED_ELSEWHERE if live[0].same_holder(actor) else Loss.TAKEN_OVER
     return None if found is None or found.state is State.ACTIVE else Loss.RELEASED_ELSEWHERE
@@ -273,7 +253,7 @@ def _loss_of(found: LeaseRecord | None, live: Sequence[LeaseRecord], actor: Acto
 
 def _late(leases: Sequence[Lease]) -> tuple[str, ...]:
     return tuple(
-        f"your lease of {x.resource} ran out while it was pushed; what was pushed has landed"
+        f"your lease of {x.resource} ran out during the push; the push has landed"
         for x in leases
         if x.state != "active"
     )

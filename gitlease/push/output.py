@@ -1,4 +1,4 @@
-"""What ``git push`` and its hooks said, and what a push that failed comes to."""
+"""The output of ``git push`` and its hooks, and the error of a push that failed."""
 
 from __future__ import annotations
 
@@ -30,22 +30,21 @@ _BY_GIT = (
 )
 
 
-def parts_of(result: GitResult) -> tuple[tuple[str, ...], list[str] | None]:
-    """What hooks printed, and git's own lines after it; None where git has none."""
+def split_output(result: GitResult) -> tuple[tuple[str, ...], list[str] | None]:
+    """The lines that hooks printed, and git's own after them; None if git has none."""
     lines = result.out.decode("utf-8", "replace").splitlines()
     starts = [n for n, line in enumerate(lines) if line.startswith("To ")]
     if not starts and result.code == 0 and lines[-1:] == ["Done"]:
-        return tuple(lines[:-1]), []  # no ref was meant, so git does not even say where it went
+        return tuple(lines[:-1]), []  # without any ref git does not even print the remote
     if not starts or result.timed_out:
         return tuple(lines), None
     return tuple(lines[: starts[-1]]), lines[starts[-1] + 1 :]
 
 
 class OutputFilter:
-    """What is said besides, by hooks or by the server, line by line.
+    """Passes on lines of standard error that hooks or the server print, without git's own.
 
-    Git's own words are told in ours, when it has ended: what follows on the word ``fatal`` is kept
-    until it shows whether it was git's last, or a hook's.
+    Lines after ``fatal:`` are kept until git's exit status shows whether they were its own.
     """
 
     def __init__(self, tell: Callable[[str], None]) -> None:
@@ -60,7 +59,7 @@ class OutputFilter:
                 self._failed = self._failed or bool(text)
                 continue
             if self._failed and text.startswith("hint:"):
-                continue  # git's advice follows on its error; what came before is a hook's
+                continue  # git's advice follows its error; earlier hints are a hook's
             if self._kept is None and text.startswith("fatal: "):
                 self._kept = []
             (self._tell if self._kept is None else self._kept.append)(text)
@@ -77,20 +76,20 @@ def failure(result: GitResult, seconds: float) -> GitleaseError:
         return Unavailable(f"the push could not be prepared: {detail}")
     if _NOT_ATOMIC in result.err:
         return Denied(
-            "the remote cannot move several refs at once, so work and lease cannot go together",
-            hints=("its receive.advertiseAtomic is off, or its git too old",),
+            "the remote cannot update several refs at once, so work and lease cannot move together",
+            hints=("its receive.advertiseAtomic is off, or its git is too old",),
         )
     wrong = re.search(_WRONG, result.err)
     if wrong is not None:
-        said = without_secrets(wrong[1])[:300].rstrip(".")
+        reason = without_secrets(wrong[1])[:300].rstrip(".")
         hints = ("name the remote and the branch, and say --set-upstream",)
         return UsageError(
-            said[:1].lower() + said[1:], hints=hints if "no upstream branch" in said else ()
+            reason[:1].lower() + reason[1:], hints=hints if "no upstream branch" in reason else ()
         )
     if _SUBMODULES in result.err:
         return Denied(
             "submodules have commits that no remote has",
-            hints=("push the submodules first: no lease guards what is pushed along",),
+            hints=("push the submodules first: no lease guards submodules pushed along",),
         )
     unable = UNABLE.search(result.err)
     if unable is not None:
@@ -104,6 +103,6 @@ def failure(result: GitResult, seconds: float) -> GitleaseError:
 
 def unknown(detail: str) -> UnknownOutcome:
     return UnknownOutcome(
-        f"whether the push reached the remote cannot be known: {detail}",
-        hints=("git ls-remote shows what the remote has",),
+        f"it is unknown whether the push reached the remote: {detail}",
+        hints=("git ls-remote shows the remote's refs",),
     )

@@ -1,7 +1,7 @@
-"""What a push would do, by git's own word: ``git push --dry-run``, which runs the hooks as well.
+"""A push as git would carry it out: ``git push --dry-run``, which runs the hooks as well.
 
-So the hooks of the repository see the push that was asked for and nothing else; the push itself,
-with the refs of ledgers beside it, comes after and runs none.
+So the hooks of the repository see the requested push and nothing else; the push itself, with the
+refs of ledgers beside it, comes after and runs none.
 """
 
 from __future__ import annotations
@@ -22,9 +22,8 @@ from gitlease.guard.ports import PushedWork
 from gitlease.guard.rules import PushedCommit
 from gitlease.guard.worktree import HookWorktree
 from gitlease.push.destination import elsewhere, rewritten, unfollowed, work_at
-from gitlease.push.output import OutputFilter, failure, parts_of, unknown
-from gitlease.push.ports import PlannedPush
-from gitlease.push.work import JUDGED, PushRequest
+from gitlease.push.output import OutputFilter, failure, split_output, unknown
+from gitlease.push.request import JUDGED, PlannedPush, PushRequest
 from gitlease.settings.sources import Location, Tasks
 from gitlease.store.transport import TIME_LIMIT
 from gitlease.store.work_push import push_work, refs_at, remote_refs, run_in
@@ -46,7 +45,11 @@ _ON_DEMAND = TRUE | {"on-demand", "only"}
 
 
 class GitWork:
-    """The work of one repository, to be pushed where its ledger is."""
+    """The work of one repository, to be pushed to its ledger's remote.
+
+    Methods that ask the remote raise Unavailable if it cannot be reached, and Denied if it, or a
+    hook of the repository, refuses.
+    """
 
     def __init__(
         self,
@@ -70,28 +73,31 @@ class GitWork:
             strict=True,
         )
 
-    # --- what would be pushed ---------------------------------------------------------------------
+    def plan(self, request: PushRequest, tell: Callable[[str], None]) -> PlannedPush:
+        """Find out what would be pushed, and run the repository's hooks. One connection.
 
-    def plan(self, wish: PushRequest, tell: Callable[[str], None]) -> PlannedPush:
-        push = work_at(self._repository, self._location, wish, seconds=self._seconds)
-        self._see_place(push)
-        words = ["push", "--dry-run", "--porcelain", "--atomic", *wish.choosing]
-        # Options for the server are kept back: a git that makes a dry run sends them to a server
-        # which has gone already, and dies of that at times.
-        words += [word for word in wish.sending if not word.startswith("--push-option=")]
-        words += ["--set-upstream"] if wish.upstream else []
-        words += [] if wish.hooks else ["--no-verify"]
-        words += self._submodules(wish.choosing)
-        words += ["--", push.remote, *wish.refspecs]
-        before = self._branches()
+        ``tell`` gets each line that hooks or the server print. Raises UsageError for refs that
+        cannot be pushed, or not together with the ledger. Refs that git rejects are in the answer.
+        """
+        push = work_at(self._repository, self._location, request, seconds=self._seconds)
+        self._check_place(push)
+        words = ["push", "--dry-run", "--porcelain", "--atomic", *request.choosing]
+        # Without options for the server: in a dry run git sends them to a server that has closed
+        # the connection already, and sometimes dies of that.
+        words += [word for word in request.sending if not word.startswith("--push-option=")]
+        words += ["--set-upstream"] if request.upstream else []
+        words += [] if request.hooks else ["--no-verify"]
+        words += self._submodules(request.choosing)
+        words += ["--", push.remote, *request.refspecs]
+        before = self._ids()
         env = {JUDGED: push.remote, **_own_locale()}
         full = [("core.abbrev", "no"), ("push.pushOption", "")]
-        heard = OutputFilter(tell)
+        output = OutputFilter(tell)
         result = run_in(
-            push, words, seconds=self._seconds, settings=full, env=env, on_err=heard.more
+            push, words, seconds=self._seconds, settings=full, env=env, on_err=output.more
         )
-        heard.end(result)
-        by_hooks, lines = parts_of(result)
+        output.end(result)
+        by_hooks, lines = split_output(result)
         for line in by_hooks:
             tell(line)
         if lines is None:
@@ -103,7 +109,7 @@ class GitWork:
                     f"{one.ref} is a ledger of leases, which only changes of leases move",
                     hints=("name the branches and tags to be pushed",),
                 )
-        follows = wish.upstream or any("\t" not in line and line != "Done" for line in lines)
+        follows = request.upstream or any("\t" not in line and line != "Done" for line in lines)
         moving = replace(push, refs=tuple(x for x in refs if x.moves))
         way, tracking = unfollowed(self._repository, moving, self._prefix)
         return PlannedPush(
@@ -114,8 +120,8 @@ class GitWork:
             tracking=tracking,
         )
 
-    def _see_place(self, push: WorkPush) -> None:
-        """See that the ledger is where git pushes, if settings have that be elsewhere."""
+    def _check_place(self, push: WorkPush) -> None:
+        # Settings may have git push elsewhere: the ledger must be there, too.
         ways = rewritten(self._repository, self._location, push)
         if ways is None:
             return
@@ -126,15 +132,15 @@ class GitWork:
         raise elsewhere(self._location, ways[1])
 
     def _submodules(self, choosing: Sequence[str]) -> list[str]:
-        """Submodules are looked at, but never pushed along: no lease would guard that."""
+        # Submodules are checked, but never pushed along: no lease would guard that.
         config = self._repository.config
         if any(word.startswith("--recurse-submodules") for word in choosing):
             return []
         set_so = config.get("push.recursesubmodules") or config.get("submodule.recurse") or ""
         return ["--recurse-submodules=check"] if set_so.lower() in _ON_DEMAND else []
 
-    def _branches(self) -> dict[str, str]:
-        """What the branches are before a hook may move them: git pushes what it saw then."""
+    def _ids(self) -> dict[str, str]:
+        # Read before a hook may move a branch: git pushes the ids of then.
         words = ("for-each-ref", "--format=%(objectname) %(refname)", "refs/heads", "refs/tags")
         lines = os.fsdecode(ask(self._repository, *words).out).splitlines()
         found = {ref: oid for oid, _, ref in (line.partition(" ") for line in lines)}
@@ -169,9 +175,12 @@ class GitWork:
                 found.append((source.removeprefix(_BRANCH), one.ref))
         return tuple(found)
 
-    # --- what it brings -------------------------------------------------------------------------
-
     def brought(self, plan: PlannedPush) -> PushedWork:
+        """The paths touched by the commits that a push would bring, or take away.
+
+        Asks the remote only if something is replaced or deleted: for its other refs. Raises Denied
+        if this clone does not have what is replaced.
+        """
         lines = self._lines(plan)
         if not lines:
             return PushedWork()
@@ -179,10 +188,11 @@ class GitWork:
         return self._worktree.brought(lines, plan.remote, lost, cut=cut)
 
     def carried(self, plan: PlannedPush) -> tuple[PushedCommit, ...]:
+        """The commits of a push, without those that the remote, which is asked, already has."""
         return self._worktree.carried(self._lines(plan), plan.remote)
 
     def _lines(self, plan: PlannedPush) -> list[str]:
-        """What git would give its pre-push hook."""
+        # As git would give them to its pre-push hook.
         none = "0" * (40 if self._repository.object_format == "sha1" else 64)
         return [
             f"{x.source or '(delete)'} {x.new or none} {x.ref} {x.old or none}"
@@ -191,7 +201,6 @@ class GitWork:
         ]
 
     def _lost(self, plan: PlannedPush) -> tuple[list[str], bool]:
-        """The commits that the remote would not have any more, and whether there are too many."""
         if not any(x.moves and x.became in REPLACES for x in plan.refs):
             return [], False
         there = refs_at(plan.push, plan.push.remote, timeout=TIME_LIMIT)
@@ -206,9 +215,11 @@ class GitWork:
             holder=self._holder,
         )
 
-    # --- pushing --------------------------------------------------------------------------------
-
     def land(self, push: WorkPush) -> tuple[str, ...]:
+        """Push without any ledger, all refs or none; return the lines that the server printed.
+
+        Raises UnknownOutcome if it cannot be known whether that landed.
+        """
         pushed = push_work(push)
         if pushed.clean:
             return pushed.said
@@ -226,6 +237,7 @@ class GitWork:
         raise Denied(f"the remote refused the push: {pushed.detail}", hints=pushed.hints)
 
     def follow(self, plan: PlannedPush) -> None:
+        """Set the requested upstreams, and the tracking refs that git did not update."""
         commands: list[list[str]] = []
         for ref, new in plan.tracking:
             commands += [
@@ -239,6 +251,6 @@ class GitWork:
 
 
 def _own_locale() -> dict[str, str]:
-    """Hooks get the user's own characters; only git's own words are to be the ones known here."""
+    # Hooks get the user's own encoding; only git's messages are in English.
     own = next((v for k in ("LC_ALL", "LC_CTYPE", "LANG") if (v := os.environ.get(k))), "")
     return {"LC_ALL": "", "LC_MESSAGES": "C", "LANGUAGE": ""} | ({"LC_CTYPE": own} if own else {})

@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from typing import cast
 
 import pytest
 from core.values import F001, JO, KIM
@@ -32,8 +33,8 @@ from gitlease.engine.answers import ClaimOptions
 from gitlease.guard.ports import PushedWork
 from gitlease.guard.rules import PushedCommit, Touched
 from gitlease.push.fenced_push import UNFENCED, FencedPush, PushAnswer, PushRefused
-from gitlease.push.ports import PlannedPush
-from gitlease.push.work import PushRequest
+from gitlease.push.plan import GitWork
+from gitlease.push.request import PlannedPush, PushRequest
 from gitlease.store.ref_store import RefLedgerStore
 
 MAIN = "refs/heads/main"
@@ -110,7 +111,8 @@ class World:
         return FakeWork(self.remote, f"commit-{self.pushed}", touched)
 
     def fencing(self, who: Actor, work: FakeWork, *, layer: str = "global") -> FencedPush:
-        return FencedPush(self.of(who, layer=layer).session, work, layers=["global"])
+        git_work = cast("GitWork", work)
+        return FencedPush(self.of(who, layer=layer).session, git_work, layers=["global"])
 
     def push(
         self,
@@ -390,7 +392,10 @@ def test_only_after_the_first_try_heartbeats_are_kept_away(world: World) -> None
         if unrelated:
             world.once("push", lambda: world.of(KIM).claim([F001]))
         fencing = FencedPush(
-            world.of(JO).session, world.work(LOGIN), layers=["global"], quiet=Quiet
+            world.of(JO).session,
+            cast("GitWork", world.work(LOGIN)),
+            layers=["global"],
+            quiet=Quiet,
         )
         fencing.push(PushRequest())
     assert entered == ["in", "out"]
@@ -473,7 +478,7 @@ def test_work_that_lands_after_its_lease_ran_out_has_landed(world: World) -> Non
     answer = world.push(JO)
     assert world.main == "commit-1"
     assert answer.leases[0].state == "expired"
-    assert any("ran out while it was pushed" in text for text in answer.warnings)
+    assert any("ran out during the push" in text for text in answer.warnings)
 
 
 def test_a_late_push_of_a_holder_that_lost_its_lease_never_lands(world: World) -> None:

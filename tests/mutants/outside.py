@@ -189,7 +189,7 @@ OUTSIDE = (
     Mutant(
         "an idle marker that never ends",
         "guard/service.py",
-        "clear.append(now + self._max_age * MS - self._age_ms(known) if free else 0)",
+        "clear.append(now + self._max_age * MS - self._age_ms(cached) if free else 0)",
         "clear.append(now + 10**15 if free else 0)",
         "S5",
         "tests/guard/test_guard.py::test_where_there_is_no_ledger_nothing_is_held",
@@ -197,7 +197,7 @@ OUTSIDE = (
     Mutant(
         "an idle marker while others hold something",
         "guard/service.py",
-        "free = not runs and not known.leases.has_others(self._actor.holder)",
+        "free = not runs and not cached.leases.has_others(self._actor.holder)",
         "free = not runs",
         "S5",
         "tests/guard/test_guard.py::test_the_gate_is_clear_only_while_nobody_else_holds_anything",

@@ -19,8 +19,8 @@ from gitlease.engine.transaction import fresh_id
 from gitlease.guard.ports import PushedWork
 from gitlease.guard.rules import PushedCommit, Touched
 from gitlease.push.fenced_push import FencedPush
-from gitlease.push.ports import PlannedPush
-from gitlease.push.work import PushRequest
+from gitlease.push.plan import GitWork
+from gitlease.push.request import PlannedPush, PushRequest
 
 if TYPE_CHECKING:
     from simulation.scripted import Process, Remote
@@ -103,7 +103,7 @@ def _claim_for_two(service: LeaseService, remote: Remote, what: Resource, ttl: i
 
 def _push(service: LeaseService, remote: Remote, what: Resource, ttl: int) -> None:
     process = cast("Process", service.clock)
-    work = OneCommit(remote, f"work {process.client}.{process.number}", "src/a.py")
+    work = cast("GitWork", OneCommit(remote, f"work {process.client}.{process.number}", "src/a.py"))
     FencedPush(service.session, work, layers=[LAYER]).push(PushRequest(), require=[what])
 
 

@@ -18,7 +18,7 @@ from support.served import Host, serve
 from gitlease.core.errors import LeaseHeld
 from gitlease.guard.hook_decisions import HookDecision
 from gitlease.guard.rules import Severity
-from gitlease.push.work import PushRequest
+from gitlease.push.request import PushRequest
 from gitlease.wiring.check import open_check
 from gitlease.wiring.hooks import open_hooks
 from gitlease.wiring.push import open_push

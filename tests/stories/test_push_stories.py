@@ -36,7 +36,7 @@ from gitlease.core.errors import (
 from gitlease.faces.cli.app import run
 from gitlease.faces.library.leases import Leases
 from gitlease.push.fenced_push import UNFENCED, PushAnswer, PushRefused
-from gitlease.push.work import PushRequest
+from gitlease.push.request import PushRequest
 from gitlease.wiring.push import open_push
 
 pytestmark = pytest.mark.sampled(2)
@@ -472,7 +472,7 @@ def test_a_remote_without_atomic_pushes_is_refused_with_the_reason(stage: Stage)
     git(stage.remote.bare, "config", "receive.advertiseAtomic", "false")
     stage.jo.commits()
     before = stage.main
-    with pytest.raises(Denied, match="cannot move several refs at once"):
+    with pytest.raises(Denied, match="cannot update several refs at once"):
         stage.jo.push()
     assert stage.main == before
 
@@ -753,7 +753,7 @@ def test_where_git_is_told_to_push_instead_the_ledger_must_be_the_same(stage: St
     stage.jo.git("config", f"url.{other}.pushInsteadOf", stage.remote.url)
     stage.jo.commits("docs/guide.md")
     for name in ("origin", stage.remote.url):
-        with pytest.raises(UsageError, match="the ledger is on origin, and this would push to"):
+        with pytest.raises(UsageError, match="the ledger is on origin, but this would push to"):
             stage.jo.push(name, "main")
     assert tip(other, MAIN) == stage.main
     stage.jo.git("config", "--unset", f"url.{other}.pushInsteadOf")
@@ -770,7 +770,7 @@ def test_the_url_of_the_ledger_is_as_good_as_its_name(stage: Stage) -> None:
 
 def test_a_local_ledger_is_refused(stage: Stage) -> None:
     opened = workspace(stage.jo.root, clock=stage.jo.clock, local=True)
-    with pytest.raises(UsageError, match="the local one of this clone"):
+    with pytest.raises(UsageError, match="local to this clone"):
         open_push(opened).push(PushRequest())
 
 

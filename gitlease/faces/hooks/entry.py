@@ -121,7 +121,7 @@ def commit_msg(context: HookContext, args: Sequence[str]) -> int:
 
 def pre_push(context: HookContext, args: Sequence[str]) -> int:
     """Check again, with what the remote knows now."""
-    from gitlease.push.work import JUDGED
+    from gitlease.push.request import JUDGED
 
     told(context)
     remote = args[0] if args else ""
