@@ -1,4 +1,4 @@
-"""Judges what a push does to one ledger's ref: every step of it, by the table of transitions."""
+"""Judges the move of one ledger's ref: every step of it, by the table of transitions."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from gitlease.store.history import is_renewal, walk
 from gitlease.store.tree import read_ledger
 
 MAX_STEPS = 100  # commits of one push
-LOOKED_BACK = 1_000  # commits in which a tip that is gone back to is looked for
+LOOKED_BACK = 1_000  # commits that are searched for an earlier tip
 
 
 def judge_ledger(objects: GitObjects, move: RefMove, pusher: Pusher, now_ms: int) -> None:
-    """See that every step is legal; Illegal for the first that is not."""
+    """Raise Illegal for the first step that is not legal."""
     if not move.new:
         raise Illegal("delete", "a ledger is never deleted")
     try:
@@ -33,16 +33,14 @@ def judge_ledger(objects: GitObjects, move: RefMove, pusher: Pusher, now_ms: int
 
 
 def _steps(objects: GitObjects, old: str, new: str) -> list[str]:
-    """The commits that a push adds, the oldest first.
-
-    Illegal for what stands neither on the tip nor, as a renewal may, in the place of the tip.
-    """
+    # The commits that a push adds, the oldest first: on top of the tip or, as a renewal may be, in
+    # its place.
     base = commit_at(objects, old).parent_ids if old else ()
     steps = [new]
     while len(steps) <= MAX_STEPS:
         parents = commit_at(objects, steps[0]).parent_ids
         if len(parents) > 1:
-            raise Illegal("merge", "a ledger has no merges: each state stands on one before it")
+            raise Illegal("merge", "a ledger has no merges: each state follows one before it")
         if [*parents] == ([old] if old else []):
             return steps
         if parents and parents == base:
@@ -59,18 +57,18 @@ def _steps(objects: GitObjects, old: str, new: str) -> list[str]:
 def _rewritten(objects: GitObjects, old: str, new: str) -> Illegal:
     past = (commit.id for commit in islice(walk(objects, old), LOOKED_BACK))
     if new in past:
-        return Illegal("rewind", "a ledger never goes back to a state that it had")
+        return Illegal("rewind", "a ledger never goes back to an earlier state")
     return Illegal(
         "history",
-        "it does not stand on the ledger's present state: its history is not rewritten",
+        "it does not follow the ledger's present state: its history is not rewritten",
     )
 
 
 def _check_replacement(objects: GitObjects, old: str, version: str) -> None:
-    """A renewal may take the place of the renewal at the tip, where the policy has it so."""
+    # A renewal may replace the renewal at the tip, if the policy says so.
     if not is_renewal(objects, old):
-        raise Illegal("history", "what it replaces is a decision: only a renewal may be replaced")
+        raise Illegal("history", "it replaces a decision: only a renewal may be replaced")
     if not is_renewal(objects, version):
-        raise Illegal("history", "only a renewal may replace a renewal, and it is a decision")
+        raise Illegal("history", "it is a decision: only a renewal may replace a renewal")
     if read_ledger(objects, old).header.policy.history is not History.REPLACE:
-        raise Illegal("history", "by the ledger's policy renewals append, and it replaces one")
+        raise Illegal("history", "it replaces a renewal: by the ledger's policy they append")

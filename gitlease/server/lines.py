@@ -21,9 +21,9 @@ _NAMESPACE = re.compile(r"(?:refs/namespaces/[^/]+/)+")
 
 @dataclass(frozen=True, slots=True)
 class RefMove:
-    """What a push does to one ref. Ids are full, ``""`` where there is none.
+    """One ref of a push, with its full old and new ids, ``""`` for none.
 
-    ``old`` is what the client says of it until the ref itself has been asked.
+    ``old`` is the client's word until the ref itself has been read.
     """
 
     ref: str
@@ -32,7 +32,7 @@ class RefMove:
 
 
 def read_moves(data: bytes) -> list[RefMove]:
-    """The lines of a hook's input; Illegal for more than can be judged, and for what is none."""
+    """Parse a hook's input. Raises Illegal for malformed lines, and more than can be judged."""
     if len(data) > MAX_INPUT or data.count(b"\n") > MAX_REFS:
         raise Illegal(
             "too-large",
@@ -46,29 +46,29 @@ def read_moves(data: bytes) -> list[RefMove]:
         old, _, rest = line.partition(" ")
         new, _, ref = rest.partition(" ")
         if not (is_id(old) and is_id(new) and ref):
-            raise Illegal("input", f"git gave its hook a line that is none: {printable(line)}")
+            raise Illegal("input", f"git gave its hook a malformed line: {printable(line)}")
         if ref in moves:
-            raise Illegal("input", f"a push names a ref once: {printable(ref)}")
+            raise Illegal("input", f"the push names a ref twice: {printable(ref)}")
         moves[ref] = RefMove(ref, old.strip("0") and old, new.strip("0") and new)
     if not moves:
-        raise Illegal("input", "git gave its hook no ref at all")
+        raise Illegal("input", "git gave its hook no ref")
     return list(moves.values())
 
 
 def is_ledger(ref: str, prefix: str) -> bool:
-    """Whether a ref lies where ledgers do, in whichever namespace, in whichever letter case."""
+    """Whether a ref is among the ledgers, in any GIT_NAMESPACE and letter case."""
     bare = _NAMESPACE.sub("", ref).lower()
     return bare == prefix.lower() or bare.startswith(prefix.lower() + "/")
 
 
 def layer_of(ref: str, prefix: str) -> str:
-    """The layer whose ledger a ref has; Illegal where it is foreign to the ledgers' namespace."""
+    """The layer of a ledger's ref. Raises Illegal if it does not belong there."""
     layer = ref.removeprefix(prefix + "/")
     if layer in (ref, LOCAL_LAYER) or not _LAYER.fullmatch(layer):
         raise Illegal(
             "foreign-ref",
-            f"{printable(ref)} is no ledger's ref: they are {prefix}/<layer>, "
-            "of a-z, 0-9, _ and -, and nothing else belongs there",
+            f"{printable(ref)} is not a ledger's ref: those are {prefix}/<layer> "
+            "(a-z, 0-9, _ and -), and nothing else belongs there",
         )
     return layer
 

@@ -1,15 +1,15 @@
 """The server's judgement of one push: of the ledgers that it moves, and of the work that it brings.
 
-It reads what git has put into quarantine and writes nothing at all. What refs are is read from
-them: only what they shall be is the client's to say. In mode ``block`` whatever is illegal refuses
-the whole push, and so does whatever could not be judged, for any reason: a lock server lets nothing
-through that it did not understand. In mode ``warn`` everything goes on, and all of it is said.
+It reads git's quarantine and writes nothing at all. Old values of refs are read from the refs: of
+the client's lines only the new ones count. In mode ``block`` anything illegal refuses the whole
+push, and so does anything that could not be judged, for any reason: a lock server lets nothing
+through that it did not understand. In mode ``warn`` everything passes with warnings.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 from gitlease.core.edge import printable
@@ -31,18 +31,15 @@ from gitlease.settings.server import BLOCK, ServerSettings, project_settings, se
 from gitlease.store.damage import CacheDamaged
 from gitlease.store.records import HEADER_FILE
 
-SHOWN = 10  # findings that are spelt out
+SHOWN = 10  # findings that are printed
 HELD, FAULT = "held", "fault"
 FETCH = "fetch, and push again"
-UNJUDGED = "whoever runs this server: see to gitlease there, for what is not judged is not accepted"
+UNJUDGED = "the server's administrator has to repair gitlease there: it accepts nothing unjudged"
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a ref may not move: the rule that it breaks, and what there is to know.
-
-    ``ref`` is ``""`` for what concerns the whole push.
-    """
+    """Why a ref may not move: the rule that it breaks. ``ref`` is ``""`` for the whole push."""
 
     ref: str
     rule: str
@@ -52,7 +49,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class PushVerdict:
-    """What a push comes to. ``blocked``: git must refuse all of it."""
+    """The outcome of a push. ``blocked``: git must refuse all of it."""
 
     blocked: bool
     refusals: tuple[Refusal, ...] = ()
@@ -68,8 +65,8 @@ def receive(
 ) -> PushVerdict:
     """Judge a push by the lines of its pre-receive hook, in the environment that git gave it.
 
-    Raises GitleaseError where the repository, its refs, or the settings of its hook cannot be used,
-    and MemoryError.
+    Raises GitleaseError if the repository, its refs, or the settings of its hook are unusable, and
+    MemoryError.
     """
     environ = os.environ if environ is None else environ
     with bounded_memory():
@@ -80,7 +77,7 @@ def receive(
             push = _Push(repository, settings, read_moves(data), environ, clock.now().wall_ms)
         except Illegal as refused:
             return PushVerdict(blocks, (_refusal("", refused),))
-        # What is refused leaves the ledgers as they are, and has no more to be judged.
+        # A refused push leaves the ledgers as they are: the rest need not be judged.
         refusals = push.stale()
         if not refusals or not blocks:
             refusals += push.judge_ledgers()
@@ -94,8 +91,6 @@ def _refusal(ref: str, refused: Illegal) -> Refusal:
 
 
 class _Push:
-    """One push that is judged. Raises Illegal where it cannot be told what it moves."""
-
     def __init__(
         self,
         repository: Repository,
@@ -113,11 +108,11 @@ class _Push:
         prefixes = list(dict.fromkeys((settings.prefix, self._project.ref_prefix)))
         self._refs = read_refs(repository, told, prefixes)
         for later in prefixes[1:]:
-            if there := self._work_under(later):
+            if work := self._work_under(later):
                 # Anybody may push a file that moves them: it must not keep others from their work.
                 prefixes.remove(later)
                 self.warnings.append(
-                    f"the project has its ledgers under {later}, where {printable(there)} is: "
+                    f"the project has its ledgers under {later}, where {printable(work)} is: "
                     "not judged there"
                 )
         self._prefixes = prefixes
@@ -128,7 +123,7 @@ class _Push:
             self._ledgers += found
 
     def _work_under(self, prefix: str) -> str | None:
-        """A ref that lies where ledgers would and is none; None where there is no such ref."""
+        # A ref among the ledgers' that is not a ledger.
         found = [ref for ref in self._refs.ids if is_ledger(ref, prefix)]
         for ref in found[:MAX_LEDGERS]:
             if not ask_line(
@@ -138,7 +133,7 @@ class _Push:
         return found[MAX_LEDGERS] if len(found) > MAX_LEDGERS else None
 
     def stale(self) -> list[Refusal]:
-        """The refs of which what the client says is no longer so, or never was."""
+        """Refuse refs whose old value is not, or no longer, what the client says."""
         return [
             Refusal(x.ref, "stale", "it has changed since this push began", (FETCH,))
             for x in self._told
@@ -146,30 +141,27 @@ class _Push:
         ]
 
     def judge_ledgers(self) -> Iterator[Refusal]:
-        """Why ledgers may not move, one reason for each."""
+        """Refuse illegal moves of ledgers, with one reason for each."""
         for move in self._ledgers:
-            refusal = self._tried(partial(self._judge_ledger, move), move.ref)
-            if refusal is not None:
-                yield refusal
+            yield from self._refusals(partial(self._judge_ledger, move), move.ref)
 
     def judge_work(self) -> list[Refusal]:
-        """What of the work others hold."""
+        """Refuse work that others hold."""
         if not self._work or self._settings.identity is None:
             return []  # without an identity nobody can tell whose work it is
-        found: list[Refusal] = []
-        refusal = self._tried(lambda: found.extend(self._judge_work()), "")
-        return found if refusal is None else [refusal]
+        return self._refusals(self._judge_work, "")
 
-    def _judge_ledger(self, move: RefMove) -> None:
+    def _judge_ledger(self, move: RefMove) -> tuple[()]:
         prefix = next(x for x in self._prefixes if is_ledger(move.ref, x))
         layer_of(move.ref, prefix)
         judge_ledger(self._opened(), move, self._pusher(), self._now)
+        return ()
 
     def _judge_work(self) -> Iterator[Refusal]:
         from gitlease.server.work import FINDINGS, WorkGuard
 
         if self._problem:
-            self.warnings.append(f"{self._problem}: tasks are looked for where they usually are")
+            self.warnings.append(f"{self._problem}: tasks are looked for in the default places")
         after = {move.ref: move.new for move in self._ledgers}
         layers = (GLOBAL_LAYER, self._project.layer)
         heads = heads_of(self._refs, layers, self._prefixes, after)
@@ -184,10 +176,10 @@ class _Push:
             pusher=self._worker(),
             now_ms=self._now,
         )
-        guarded = guard.check(self._work)
-        self.warnings += guarded.warnings
+        findings = guard.check(self._work)
+        self.warnings += guard.warnings
         lines = []
-        for finding in guarded.findings:
+        for finding in findings:
             lease, path = finding.lease, finding.path
             part = "" if lease.resource.text == path else f", under the lease of {lease.resource}"
             line = f"{path} is held by {lease.holder}{part}, until {rfc3339(lease.expires_at)}"
@@ -195,31 +187,29 @@ class _Push:
                 lines.append(line)
             else:
                 self.warnings.append(line)
-        # What one push deletes may come back in it as well, for whoever renames a branch.
+        # A renamed branch: one push deletes commits and brings them back.
         both = len({bool(move.new) for move in self._work}) == 2
-        hints = ("push what is to stay first, and then delete the rest",) if both else ()
+        hints = ("push the new branch first, then delete the old one",) if both else ()
         for line in lines[:SHOWN]:
             yield Refusal("", HELD, line, hints)
         if len(lines) > SHOWN:
             more = len(lines) - SHOWN
             yield Refusal("", HELD, f"and {more if len(lines) < FINDINGS else 'many'} more")
 
-    def _tried(self, act: Callable[[], object], ref: str) -> Refusal | None:
-        """Why it is refused, if it is: what cannot be found out is a fault, and named so."""
+    def _refusals(self, judge: Callable[[], Iterable[Refusal]], ref: str) -> list[Refusal]:
         try:
-            act()
+            return list(judge())
         except Illegal as refused:
-            return _refusal(ref, refused)
+            return [_refusal(ref, refused)]
         except GitleaseError as error:
-            return Refusal(ref, FAULT, error.message, (*error.hints, UNJUDGED))
+            return [Refusal(ref, FAULT, error.message, (*error.hints, UNJUDGED))]
         except CacheDamaged as error:
-            return Refusal(ref, FAULT, str(error), (UNJUDGED,))
+            return [Refusal(ref, FAULT, str(error), (UNJUDGED,))]
         except MemoryError:
-            return Refusal(ref, "too-large", "it takes more memory than a judgement may have")
+            return [Refusal(ref, "too-large", "judging it takes more memory than is allowed")]
         except Exception as error:
             what = f"{type(error).__name__}: {error}".splitlines()[0]
-            return Refusal(ref, FAULT, f"internal error: {what}", (UNJUDGED,))
-        return None
+            return [Refusal(ref, FAULT, f"internal error: {what}", (UNJUDGED,))]
 
     def _pusher(self) -> Pusher:
         try:
@@ -228,12 +218,11 @@ class _Push:
             raise Illegal("identity", error.message, hints=error.hints) from None
 
     def _worker(self) -> Pusher:
-        """Whose work it is; whoever this server does not know holds nothing."""
         try:
             return self._pusher()
         except Illegal as unknown:
             self.warnings.append(unknown.message)
-            return Pusher((), "somebody")
+            return Pusher((), "somebody")  # who holds nothing
 
     def _opened(self) -> GitObjects:
         if self._objects is None:

@@ -1,7 +1,7 @@
-"""The refs of a repository on the server as they are: what a client says of them is not believed.
+"""The refs of a repository on the server as they are, not as the client says.
 
-git itself refuses most moves of what is not as the client says, but only once its hook has agreed,
-and not those beside them; and a deletion of what it does not know it carries out.
+git itself refuses most moves from another old value than the client's, but only after its hook has
+agreed, and not the other refs of the push; and it deletes a ref whose old object it does not have.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _FORM = "--format=%(refname)%00%(objectname)%00%(symref)"
 
 @dataclass(frozen=True, slots=True)
 class ServerRefs:
-    """What some refs are, by their full names. ``space`` is where those of this push lie.
+    """The ids of some refs, by their full names. ``space`` is the namespace of this push.
 
-    ``points`` has every ref that is another's name, with that one. ``main`` is the branch that
-    HEAD names, ``""`` where it names none.
+    ``points`` has symbolic refs with their targets. ``main`` is the branch that HEAD names, ``""``
+    if none.
     """
 
     ids: Mapping[str, str]
@@ -34,18 +34,18 @@ class ServerRefs:
     space: str
 
     def now(self, ref: str) -> str:
-        """What a ref is that the push could name, ``""`` where there is none."""
+        """The id of a ref by the push's name for it, ``""`` if there is none."""
         return self.ids.get(self.space + ref, "")
 
     def moved(self, ref: str) -> str:
-        """The full name of what moves when a push moves ``ref``."""
+        """The full name of the ref that moves when a push moves ``ref``."""
         return self.points.get(self.space + ref, self.space + ref)
 
 
 def read_refs(
     repository: Repository, moves: Sequence[RefMove], prefixes: Sequence[str]
 ) -> ServerRefs:
-    """The refs that these moves name, and those of ledgers. Invalid where git cannot tell."""
+    """Read the refs of these moves, and those of ledgers. Raises Invalid if git does not answer."""
     parts = os.environ.get("GIT_NAMESPACE", "").split("/")
     space = "".join(f"refs/namespaces/{part}/" for part in parts if part)
     names = {space + move.ref for move in moves}
@@ -71,9 +71,9 @@ def read_refs(
 def heads_of(
     refs: ServerRefs, layers: Sequence[str], prefixes: Sequence[str], moves: Mapping[str, str]
 ) -> list[str]:
-    """The commits of some layers' ledgers: as they are, and once ``moves`` of them are accepted.
+    """The heads of some layers' ledgers, both before and after ``moves``.
 
-    Which of the two comes to be is not known: git may move some refs of a push and not others.
+    Either may hold in the end: git may move some refs of a push and not others.
     """
     heads = dict.fromkeys(
         head

@@ -1,8 +1,8 @@
-"""Compares a pushed commit with what the operations that it names come to: byte for byte.
+"""Compares a pushed commit with the result of the operations that it names, byte for byte.
 
-Whoever judges a step writes it once more, in memory: its records, its tree and its commit have the
-same ids then, or it is refused. Nothing of a pushed record is parsed, and of pushed folders only
-those are read that differ from what they should be.
+The judge writes the step once more, in memory: if its records, its tree and its commit do not have
+the same ids then, it is refused. No pushed record is parsed, and only those pushed folders are read
+that differ from the expected ones.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ RULES = {
 
 
 def judge_step(objects: GitObjects, before: str, version: str, pusher: Pusher, now_ms: int) -> None:
-    """See that a commit is a legal step after another (``""``: the first); Illegal if not."""
+    """Raise Illegal unless a commit is a legal step after another (``""``: the first)."""
     commit = commit_at(objects, version)
     record = _record(commit.message)
     ledger = read_ledger(objects, before) if before else None
@@ -56,11 +56,11 @@ def judge_step(objects: GitObjects, before: str, version: str, pusher: Pusher, n
     _check_tree(objects, base, commit.tree_id, applied)
     expected = commit_bytes(applied, record, commit.tree_id, commit.parent_ids)
     if objects.read(version, COMMIT, MAX_COMMIT) != expected:
-        raise Illegal("commit", "its commit does not tell what it does", hints=(NEWER,))
+        raise Illegal("commit", "its commit does not describe its changes", hints=(NEWER,))
 
 
 def commit_at(objects: GitObjects, version: str) -> LedgerCommit:
-    """A commit of a ledger; Illegal where it is none, or larger than one can be."""
+    """A commit of a ledger. Raises Illegal if it is not one, or too large."""
     found = read_commit(objects, version)
     if found is None:
         raise Illegal("commit", f"{version} is not a commit of a ledger")
@@ -73,7 +73,7 @@ def _record(message: str) -> StepRecord:
         raise Illegal(
             "operations",
             "its commit does not name its operations",
-            hints=("an older gitlease wrote it: upgrade that one; or it is no ledger at all",),
+            hints=("an older gitlease wrote it: upgrade that one; or it is not a ledger",),
         )
     try:
         return read_step(line)
@@ -82,26 +82,25 @@ def _record(message: str) -> StepRecord:
 
 
 def _check_tree(objects: GitObjects, base: str | None, tree: str, applied: Applied) -> None:
-    """See that a tree is what a step makes of the one before it; Illegal names a difference."""
     try:
         files = changed_files(applied.ledger)
     except Invalid as error:
         raise Illegal("record", error.message) from None
-    rehearsed = _Rehearsed(objects, len(tree) // 2)
-    expected = write_tree(rehearsed, base, files)
+    dry_run = _DryRunObjects(objects, len(tree) // 2)
+    expected = write_tree(dry_run, base, files)
     if expected == tree:
         return
-    path, there = _difference(rehearsed, expected, tree, "")
+    path, pushed = _difference(dry_run, expected, tree, "")
     if why := refused(applied):
         raise why
     if path not in files:
-        what = f"{printable(path)} differs, and no operation of this step does that"
+        what = f"{printable(path)} differs, but no operation of this step changes it"
         raise Illegal("unexplained", what)
-    if there is not None and there.mode != FILE:
+    if pushed is not None and pushed.mode != FILE:
         raise Illegal("mode", f"{printable(path)} is not a plain file")
     raise Illegal(
         RULES[path.partition("/")[0]],
-        f"{printable(path)} is not what the operations of this step make of it",
+        f"{printable(path)} is not the result of the operations of this step",
         hints=(NEWER,),
     )
 
@@ -109,11 +108,11 @@ def _check_tree(objects: GitObjects, base: str | None, tree: str, applied: Appli
 def _difference(
     objects: GitObjects, expected: str, found: str | None, folder: str
 ) -> tuple[str, TreeEntry | None]:
-    """The first path at which a tree differs from what it should be, and what is there."""
+    # The first path that differs, and its pushed entry.
     wanted = {entry.name: entry for entry in read_tree(objects, expected, MAX_TREE)}
-    there = {} if found is None else _pushed_folder(objects, found, folder)
-    for name in sorted(wanted.keys() | there.keys()):
-        one, other = wanted.get(name), there.get(name)
+    pushed = {} if found is None else _pushed_folder(objects, found, folder)
+    for name in sorted(wanted.keys() | pushed.keys()):
+        one, other = wanted.get(name), pushed.get(name)
         if one == other:
             continue
         path = f"{folder}/{name}".lstrip("/")
@@ -131,8 +130,8 @@ def _pushed_folder(objects: GitObjects, id: str, folder: str) -> dict[str, TreeE
         raise Illegal(rule, f"its folder /{folder} {error}") from None
 
 
-class _Rehearsed:
-    """The objects of a repository, and those that would come into it by what is written here."""
+class _DryRunObjects:
+    """The objects of a repository, and trees written to memory only."""
 
     def __init__(self, objects: GitObjects, id_bytes: int) -> None:
         self._objects, self._id_bytes = objects, id_bytes

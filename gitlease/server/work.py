@@ -1,7 +1,7 @@
-"""Judges the work of a push: whether its commits touch what others hold, by the ledgers as they are
-and as they will be once the push is accepted.
+"""Judges the work of a push: whether its commits touch what others hold, by the ledgers both before
+and after the push.
 
-Only leases that cover paths are gone through; one of a task is looked up when its file is touched.
+All leases that cover paths are checked; a task's lease is looked up when its file is touched.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from typing import cast
 
 from gitlease.core.errors import GitleaseError, Invalid
 from gitlease.core.expiry import Moment, Sighting
-from gitlease.core.frozen import dataclass
 from gitlease.core.instant import Instant
 from gitlease.core.lease import Actor, Lease, State
 from gitlease.core.ledger import Damage, Ledger
@@ -40,23 +39,18 @@ COMMITS_AT_ONCE = 200
 LEASES_AT_ONCE = 1_000
 MAX_TASKS = 20_000  # changed task files of one push
 TASKS_AT_ONCE = 1_000
-FINDINGS = 1_000  # beyond so many no more are looked for
-
-
-@dataclass(frozen=True, slots=True)
-class JudgedWork:
-    """What a push touches that others hold, and which records could not be judged."""
-
-    findings: tuple[GuardFinding, ...] = ()
-    warnings: tuple[str, ...] = ()
+FINDINGS = 1_000  # the search ends at that many
 
 
 class _Enough(Exception):
-    """So much was found that nobody asks for more."""
+    """There are FINDINGS that block."""
 
 
 class WorkGuard:
-    """Judges commits against the ledgers at ``heads`` (a commit each), for one pusher."""
+    """Judges commits against the ledgers at ``heads`` (a commit each), for one pusher.
+
+    ``warnings`` name the records that could not be judged.
+    """
 
     def __init__(
         self,
@@ -75,63 +69,48 @@ class WorkGuard:
         self._ledgers = [read_ledger(objects, oid) for oid in heads]
         self._holders = pusher.holders or ()
         self._now = now_ms
-        self._damaged: dict[str, None] = {}
+        self.warnings: dict[str, None] = {}
         self._blocking: dict[tuple[str, str], GuardFinding] = {}
         self._warned: dict[tuple[str, str], GuardFinding] = {}
         self._tasks = 0
 
-    def check(self, moves: Sequence[RefMove]) -> JudgedWork:
-        """What the work of these moves touches. Illegal for more than can be looked at."""
-        if not any(map(_holds_anything, self._ledgers)):
-            return JudgedWork()
+    def check(self, moves: Sequence[RefMove]) -> list[GuardFinding]:
+        """Find what the work of these moves touches. Raises Illegal for more than can be judged."""
+        records = [cast(GitRecords, ledger.records) for ledger in self._ledgers]
+        if not any(x.entries(top) for x in records for top in LEASE_FOLDERS):
+            return []
         again = [move for move in moves if move.old]
         if len(again) > MOVES_JUDGED:
-            raise Illegal(
-                "too-large",
-                f"more than {MOVES_JUDGED} refs cannot be judged while others hold leases",
-                hints=("push them in parts",),
-            )
+            raise _unjudged(f"more than {MOVES_JUDGED} refs cannot be judged")
         try:
             commits = self._commits(moves, again)
         except Invalid as error:
             raise _unjudged(error.message) from None
-        if commits is None:
-            raise Illegal(
-                "too-large",
-                f"more than {MAX_COMMITS} new commits cannot be judged while others hold leases",
-                hints=("push them in parts",),
-            )
-        rest = iter(commits)
         with contextlib.suppress(_Enough):
-            while chunk := list(islice(rest, COMMITS_AT_ONCE)):
-                self._look_at(chunk)
-        findings = (self._warned | self._blocking).values()
-        return JudgedWork(tuple(findings), tuple(self._damaged))
+            for start in range(0, len(commits), COMMITS_AT_ONCE):
+                self._judge_commits(commits[start : start + COMMITS_AT_ONCE])
+        return list((self._warned | self._blocking).values())
 
-    def _commits(self, moves: Sequence[RefMove], again: Sequence[RefMove]) -> list[str] | None:
-        """The commits to judge: new ones, those that land where others had them, and lost ones.
-
-        None for more than can be judged. Raises Invalid where git does not answer.
-        """
+    def _commits(self, moves: Sequence[RefMove], again: Sequence[RefMove]) -> list[str]:
+        # New ones, the pusher's that land on another branch now, and lost ones.
         most, repository = MAX_COMMITS + 1, self._repository
         tips = [move.new for move in moves if move.new]
         new = rev_range(repository, tips, others=["--all"], most=most, strict=True)
         commits = dict.fromkeys(commit.id for commit in new)
-        usual = (
-            ask_line(repository, "rev-parse", "-q", "--verify", "HEAD^{commit}") if again else ""
-        )
+        head = ask_line(repository, "rev-parse", "-q", "--verify", "HEAD^{commit}") if again else ""
         for move in again:
-            # Work that came to one branch lands on another only now. What others made is theirs
-            # to land.
+            # The pusher's work on one branch may land on another only now.
             if move.new and len(commits) < most:
-                kept = [move.old, usual]
+                kept = [move.old, head]
                 landing = rev_range(repository, [move.new], kept, most=most, strict=True)
                 commits |= {x.id: None for x in landing if x.concerns(self._holders)}
         gone, cut = lost(repository, self._refs, moves, self._holders)
         commits |= dict.fromkeys(gone)
-        return None if cut or len(commits) > MAX_COMMITS else list(commits)
+        if cut or len(commits) > MAX_COMMITS:
+            raise _unjudged(f"more than {MAX_COMMITS} new commits cannot be judged")
+        return list(commits)
 
-    def _look_at(self, commits: Sequence[str]) -> None:
+    def _judge_commits(self, commits: Sequence[str]) -> None:
         try:
             merges = changes_of(self._repository, commits, self._take)
             changes = committed(self._repository, merges, renames=False) if merges else {}
@@ -140,7 +119,6 @@ class WorkGuard:
         self._take([one for several in changes.values() for one in several])
 
     def _take(self, changed: Sequence[Changed]) -> None:
-        """Judge some changes, and keep what they touch; _Enough where that is very much."""
         for finding in self._judged(self._touched(changed)):
             blocks = finding.severity is Severity.BLOCK
             kept = self._blocking if blocks else self._warned
@@ -161,7 +139,7 @@ class WorkGuard:
         return touched(changed, named)
 
     def _judged(self, some: Sequence[Touched]) -> Iterator[GuardFinding]:
-        pusher = Actor(holder=self._holders[0] if self._holders else "")  # who holds none of them
+        pusher = Actor(holder=self._holders[0] if self._holders else "")
         for ledger in self._ledgers:
             leases = self._leases(ledger, some)
             while chunk := list(islice(leases, LEASES_AT_ONCE)):
@@ -170,11 +148,9 @@ class WorkGuard:
                 yield from view.judge(some, chunk)
 
     def _leases(self, ledger: Ledger, some: Sequence[Touched]) -> Iterator[Lease]:
-        """Live leases of others that may cover something that is touched."""
         for found in cast(GitRecords, ledger.records).below("paths"):
             if isinstance(found, Damage):
-                said = f"{found.shown} cannot be read: what it covers is not guarded"
-                self._damaged[said] = None
+                self.warnings[f"{found.shown} cannot be read: what it covers is not guarded"] = None
             elif self._theirs(found):
                 yield found
         for name in dict.fromkeys(name for one in some for name in one.tasks):
@@ -182,7 +158,7 @@ class WorkGuard:
                 resource = parse_resource(name)
                 leases = [] if resource.is_path else ledger.leases_of(resource)
             except GitleaseError as damage:
-                self._damaged[damage.message] = None
+                self.warnings[damage.message] = None
                 continue
             yield from (x for x in leases if not x.patterns and self._theirs(x))
 
@@ -197,33 +173,26 @@ def _unjudged(what: str) -> Illegal:
     )
 
 
-def _holds_anything(ledger: Ledger) -> bool:
-    """Whether there is any record at all that may be in somebody's way."""
-    records = cast(GitRecords, ledger.records)
-    return any(records.entries(top) for top in LEASE_FOLDERS)
-
-
 def _instant(wall_ms: int) -> Instant:
     return Instant(wall_ms=wall_ms, boot_ms=wall_ms, boot_id="server")
 
 
 def _written(lease: Lease) -> Sighting:
-    """The server saw a record when it was written, which it was judged to be then."""
+    # The server judged the record when it was written.
     return Sighting(at=_instant(lease.renewed_at), changed=False)
 
 
 def lost(
     repository: Repository, refs: ServerRefs, moves: Sequence[RefMove], pusher: Sequence[str]
 ) -> tuple[list[str], bool]:
-    """The commits that may be lost once these refs have moved, and whether there are too many.
+    """The commits that these moves may lose, and whether there are too many.
 
-    Those are they that none of the server's refs has any more, and of the branch that HEAD names
-    also those that another ref has: they had landed there. Of any other only what others made, for
-    what one takes back of one's own elsewhere is nobody's loss. git may move some refs of a push
-    and refuse others, and a hook is not told which: what moves keeps nothing for the others, but
-    for what it has both before and after.
+    Those are the commits that none of the server's refs has any more; of the branch that HEAD names
+    also those that another ref has: they had landed; of other branches only those of others: the
+    pusher may take back their own. git may move some refs of a push and refuse others: a moved ref
+    keeps only commits that it has both before and after.
 
-    ``pusher`` are the addresses of whose push it is. Raises Invalid where git cannot tell.
+    ``pusher`` are the pusher's addresses. Raises Invalid if git does not answer.
     """
     moved, landed = set[str](), list[tuple[str, str]]()
     dropped, old, kept = list[str](), list[str](), set[str]()

@@ -344,7 +344,7 @@ def test_what_gitlease_did_not_judge_is_accepted_in_mode_warn_alone(
         if mode == "block":
             assert done.returncode == 1
             assert "refused (fault): gitlease " in done.stderr
-            assert "hint: whoever runs this server: " in done.stderr
+            assert "hint: the server's administrator has to " in done.stderr
             assert host.tip(ref) == ""
             assert calls(host.folder) == []
         else:

@@ -234,7 +234,7 @@ def test_what_is_deleted_must_have_landed_before(jo: User, kim: User) -> None:
     landed = landed_by_jo(jo, kim, "d1")
     done = push(kim, ":d1", f"{landed}:main")
     held(done, "src/api/login.py")
-    assert "hint: push what is to stay first, and then delete the rest" in done.stderr
+    assert "hint: push the new branch first, then delete the old one" in done.stderr
     lands(push(kim, f"{landed}:main"))
     lands(push(kim, ":d1"))
 
@@ -412,4 +412,4 @@ def test_settings_that_cannot_be_read_are_pointed_out(jo: User, kim: User) -> No
     lands(push(jo))
     kim.git("pull", "-q", "origin", "main")
     kim.saves("src/web/page.py")
-    lands(push(kim), "unknown key colour", "tasks are looked for where they usually are")
+    lands(push(kim), "unknown key colour", "tasks are looked for in the default places")
