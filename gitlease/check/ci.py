@@ -1,7 +1,7 @@
-"""What GitHub Actions and GitLab CI say, in their variables and files, of what they run for.
+"""Reads from the variables and files of GitHub Actions and GitLab CI what they run for.
 
-A pull request's author chooses names of branches and much of the event: nothing of it is taken for
-an id or a ref that does not look like one.
+The author of a pull request chooses branch names and much of the event: nothing in it is taken for
+an id or a ref unless it looks like one.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ _BRANCH = re.compile(
     r"(?![-/.])(?:(?!\.\.|//|/\.|@\{|\.lock(?:/|$))[^\x00-\x20\x7f~^:?*\[\\])+(?<![./])"
 )
 _PULLS = ("pull_request", "pull_request_target")
-_BROUGHT = ("opened", "synchronize", "reopened")  # by which commits come to be asked for
+_ADDS_COMMITS = ("opened", "synchronize", "reopened")  # actions of a pull request
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CiContext:
-    """What continuous integration says of the change that it runs for.
+    """The change that continuous integration runs for.
 
-    ``base`` and ``head`` are full ids, ``""`` where unknown: the commits to check are those of the
-    head that the base does not have. ``new``: the branch is new, and has no base. ``base_branch``
-    is where they are to go, ``head_ref`` the ref of the remote that has the head. ``nothing``: a
-    branch was deleted. ``emails`` and ``logins`` are those of whoever pushed them, or with
-    ``request`` of whoever opened the request to merge them or sent its event, who need not have
-    made any of them. ``workspace`` is the folder that the host shows files relative to, ``summary``
-    the file that the job's summary is added to. ``problems`` are what could not be made out.
+    ``base`` and ``head`` are full ids, ``""`` if unknown: the commits to check are those of the
+    head that the base lacks. ``new``: the branch is new, and has no base. ``base_branch`` is where
+    they are to go, ``head_ref`` the remote's ref of the head. ``nothing``: a branch was deleted.
+    ``emails`` and ``logins`` are those of the person who pushed, or with ``request`` of the people
+    who opened or updated the pull request, who need not have made any of its commits. ``workspace``
+    is the folder that the host shows files relative to, ``summary`` the file to add the job's
+    summary to. ``problems`` are sentences.
     """
 
     provider: str = ""
@@ -62,17 +62,17 @@ class CiContext:
 
 
 def surroundings(environ: Mapping[str, str] | None) -> Mapping[str, str]:
-    """The variables that were given, else those of this process."""
+    """The given variables, else those of this process."""
     return os.environ if environ is None else environ
 
 
 def is_ci(environ: Mapping[str, str] | None = None) -> bool:
-    """Whether this is continuous integration of any kind: somebody else made the clone."""
+    """Whether this is continuous integration of any kind, where clones may be partial."""
     return surroundings(environ).get("CI", "").lower() not in ("", "0", "false")
 
 
 def read_context(environ: Mapping[str, str] | None = None) -> CiContext:
-    """What is to be checked here; nothing where this is no place that says it."""
+    """The change to check, empty outside of GitHub Actions and GitLab CI."""
     environ = surroundings(environ)
     if environ.get("GITHUB_ACTIONS") == "true":
         return _github(environ)
@@ -124,7 +124,7 @@ def _github(environ: Mapping[str, str]) -> CiContext:
 
 def _pull(event: object, environ: Mapping[str, str], kind: str, here: CiContext) -> CiContext:
     number = _number(event, "pull_request.number") or _number(event, "number")
-    sent = kind in _PULLS and _text(event, "action") in ("", *_BROUGHT)
+    sent = kind in _PULLS and _text(event, "action") in ("", *_ADDS_COMMITS)
     base = _text(event, "pull_request.base.ref") or environ.get("GITHUB_BASE_REF", "")
     sender = _text(event, "sender.login") if sent else ""
     return replace(
@@ -143,41 +143,38 @@ def _pull(event: object, environ: Mapping[str, str], kind: str, here: CiContext)
 
 
 def _gitlab(environ: Mapping[str, str]) -> CiContext:
-    """Without a file: GitLab says all in variables. It names who started a pipeline.
+    # GitLab names who started a pipeline: of a push, who pushed; of a merge request, anybody.
+    # CI_COMMIT_BEFORE_SHA is zeros in merge requests, and in the first pipeline of a branch.
 
-    That is who pushed in the pipeline of a push; in a merge request it may be anybody.
-    ``CI_COMMIT_BEFORE_SHA`` is zeros in merge requests, and in the first pipeline of a branch.
-    """
-
-    def said(name: str) -> str:
+    def ci(name: str) -> str:
         return environ.get(f"CI_{name}", "")
 
-    here = CiContext(provider=GITLAB, default_branch=_branch(said("DEFAULT_BRANCH")))
+    here = CiContext(provider=GITLAB, default_branch=_branch(ci("DEFAULT_BRANCH")))
     by = replace(
         here,
         emails=_some(environ.get("GITLAB_USER_EMAIL", "")),
         logins=_some(environ.get("GITLAB_USER_LOGIN", "")),
     )
-    number = said("MERGE_REQUEST_IID")[:12]
+    number = ci("MERGE_REQUEST_IID")[:12]
     if number.isascii() and number.isdigit():
-        target = _branch(said("MERGE_REQUEST_TARGET_BRANCH_NAME"))
+        target = _branch(ci("MERGE_REQUEST_TARGET_BRANCH_NAME"))
         return replace(
             by,
-            base=_id(said("MERGE_REQUEST_DIFF_BASE_SHA")),
-            head=_id(said("MERGE_REQUEST_SOURCE_BRANCH_SHA") or said("COMMIT_SHA")),
+            base=_id(ci("MERGE_REQUEST_DIFF_BASE_SHA")),
+            head=_id(ci("MERGE_REQUEST_SOURCE_BRANCH_SHA") or ci("COMMIT_SHA")),
             base_branch=target,
             default_branch=here.default_branch or target,
             head_ref=f"refs/merge-requests/{number}/head",
             shown=f"merge request !{number}",
             request=True,
         )
-    if said("PIPELINE_SOURCE") != "push":
+    if ci("PIPELINE_SOURCE") != "push":
         return here
-    before, branch = said("COMMIT_BEFORE_SHA"), _branch(said("COMMIT_BRANCH"))
+    before, branch = ci("COMMIT_BEFORE_SHA"), _branch(ci("COMMIT_BRANCH"))
     return replace(
         by,
         base=_id(before),
-        head=_id(said("COMMIT_SHA")),
+        head=_id(ci("COMMIT_SHA")),
         new=_is_zero(before),
         head_ref=f"refs/heads/{branch}" if branch else "",
         shown=f"the push to {branch or 'a tag'}",
@@ -188,7 +185,6 @@ def _gitlab(environ: Mapping[str, str]) -> CiContext:
 
 
 def _at(document: object, path: str) -> object:
-    """A value deep in a document that may have any form."""
     for name in path.split("."):
         document = document.get(name) if isinstance(document, dict) else None
     return document
@@ -205,7 +201,7 @@ def _number(document: object, path: str) -> int:
 
 
 def _id(text: str) -> str:
-    """A full id that is not the one of nothing; ``""`` for anything else."""
+    """A full id that is not all zeros; ``""`` for anything else."""
     return text if is_id(text) and text.strip("0") else ""
 
 
@@ -214,7 +210,7 @@ def _is_zero(text: str) -> bool:
 
 
 def _branch(text: str) -> str:
-    """The name of a branch; ``""`` for what can be none."""
+    """The name of a branch; ``""`` for an invalid one."""
     fine = len(text) <= 500 and text.isprintable() and _BRANCH.fullmatch(text) is not None
     return text if fine else ""
 

@@ -1,4 +1,4 @@
-"""Every rule of the check: what can be found, how bad it is, and what it means."""
+"""Every rule of the check: its id, its level, and its meaning."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ RULES = COMMIT_RULES + STALE_RULES
 
 
 def no_ledger(layers: Sequence[str], place: str) -> Finding:
-    """That no ledger is there: a fresh clone cannot know whether there ever was one."""
+    """The finding that there is no ledger: a fresh clone cannot know whether there ever was one."""
     names = " or ".join(dict.fromkeys(layers))
     return Finding(
         rule=NO_LEDGER,

@@ -1,7 +1,7 @@
-"""Commits that this clone does not have: fetched beside it, never into it.
+"""Fetches commits that this clone does not have, beside it and never into it.
 
-A clone for continuous integration has one commit and nothing below. To deepen it would change the
-user's own repository, so what is needed comes into a store of its own, as deep as it must be.
+A clone for continuous integration often has a single commit. Deepening it would change the user's
+repository, so what is needed is fetched into a store of its own, no deeper than necessary.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ UNSHALLOW = (
     "in GitHub Actions give actions/checkout fetch-depth: 0, in GitLab CI set GIT_DEPTH: 0",
     "anywhere else: git fetch --unshallow",
 )
-# What remotes say that have no such object or ref, or do not let it be asked for.
+# Messages of remotes that do not have an object or a ref, or do not allow asking for it.
 _LACKING = (
     "couldn't find remote ref",
     "not our ref",
@@ -39,18 +39,18 @@ class HistoryStore:
 
     def __init__(self, repository: Repository, remote: Remote, *, folder: str) -> None:
         self._store = PrivateStore(os.path.join(folder, "history.git"))
-        # Objects of long ago may lack what is asked of new ones.
+        # Old objects need not meet today's checks.
         settings = (*remote.settings, ("fetch.fsckObjects", "false"))
         self._remote = replace(remote, settings=settings)
-        where = self._store.path
+        path = self._store.path
         self.repository = replace(
-            repository, common_dir=where, git_dir=where, toplevel=None, folder="", worktree=None
+            repository, common_dir=path, git_dir=path, toplevel=None, folder="", worktree=None
         )
 
     def fetch(self, wants: Sequence[str], *, depth: int) -> dict[str, str]:
-        """Bring refs or ids here, so many commits deep; the full ids of those that came.
+        """Fetch refs or ids, so many commits deep; return their full ids.
 
-        Raises NotFound for what the remote does not have or does not give, Unavailable, and Denied.
+        Raises NotFound for what the remote does not have or provide, Unavailable, and Denied.
         """
         self._store.ready()
         names = {want: f"refs/check/{os.getpid()}-{n}" for n, want in enumerate(wants)}
@@ -65,9 +65,9 @@ class HistoryStore:
         if done.code or done.timed_out:
             said = detail_of(done.err.splitlines(), done, SECONDS)
             if not done.timed_out and denies(done.err):
-                raise Denied(f"the remote refused to be read: {said}")
+                raise Denied(f"the remote refused the fetch: {said}")
             if not done.timed_out and any(words in done.err for words in _LACKING):
-                raise NotFound(f"the remote does not give the commits: {said}", hints=UNSHALLOW)
+                raise NotFound(f"the remote does not provide the commits: {said}", hints=UNSHALLOW)
             raise Unavailable(f"the remote cannot be reached: {said}")
         found = commit_ids(self.repository, list(names.values()))
         for name in names.values():
@@ -75,5 +75,5 @@ class HistoryStore:
         return {want: oid or "" for want, oid in zip(wants, found, strict=True)}
 
     def tidy(self) -> None:
-        """Let go of what was fetched long ago."""
+        """Drop what was fetched long ago."""
         self._store.tidy()

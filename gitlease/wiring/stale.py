@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from gitlease.check.ci import is_ci
 from gitlease.check.stale.activity import GitActivity
 from gitlease.check.stale.idle import StaleRules
-from gitlease.check.stale.lack import lack_of_contents
+from gitlease.check.stale.missing_history import lack_of_contents
 from gitlease.check.stale.staleness import StaleService
 from gitlease.core.errors import GitleaseError
 from gitlease.core.resources.resource import GLOBAL_LAYER

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from functools import cached_property, partial
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from gitlease.core.edge import People, Progress, Task
@@ -42,37 +42,63 @@ if TYPE_CHECKING:
     from gitlease.settings.recognise import Fitting
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Workspace:
     """One opened repository: who and where we are, and the session of its ledger.
 
-    ``key`` tells the ledger, and the way there, from those of other workspaces. ``again`` makes
-    the services of this very workspace once more, as ``_again`` says. ``others`` makes those of the
-    other layers that this clone uses; of none where one layer was asked for by a flag.
+    ``time_limit`` is that of each contact with the remote, ``patience`` that of all tries of one
+    change, in seconds. ``alone``: a flag asked for this one layer. Nothing is read anew of the
+    settings: git itself reads anew only how it reaches a URL.
     """
 
-    repository: Repository
-    settings: Settings
+    place: LedgerPlace
     identity: Identity
-    location: Location
     layer: str
     ledger: LedgerSession
-    open_guard: Callable[[], GuardService]
-    inbox: Inbox
-    open_carried: Callable[[], CarriedFolder]
-    key: Hashable
-    again: Callable[..., Workspace]
-    others: Callable[[], tuple[Workspace, ...]]
+    time_limit: float
+    patience: float
+    alone: bool
+
+    @property
+    def repository(self) -> Repository:
+        return self.place.repository
+
+    @property
+    def settings(self) -> Settings:
+        return self.place.settings
+
+    @property
+    def location(self) -> Location:
+        return self.place.location
 
     @property
     def actor(self) -> Actor:
-        """Who speaks here, in which session."""
         return self.identity.actor
+
+    @property
+    def inbox(self) -> Inbox:
+        return self.ledger.inbox
 
     @cached_property
     def in_use(self) -> tuple[Workspace, ...]:
         """The same person in every layer that this clone uses; the own layer is the first."""
-        return (self, *self.others())
+        layers = () if self.alone else self.place.layers_in_use()
+        others = (layer for layer in layers if layer != self.layer)
+        return (
+            self,
+            *(
+                _assemble(
+                    self.place.of_layer(layer),
+                    self.identity,
+                    layer,
+                    self.ledger.clock,
+                    time_limit=self.time_limit,
+                    patience=self.patience,
+                    alone=True,
+                )
+                for layer in others
+            ),
+        )
 
     @cached_property
     def queue(self) -> TaskQueue:
@@ -83,13 +109,49 @@ class Workspace:
 
     @cached_property
     def carried(self) -> CarriedFolder:
-        """Which leases of the person's this session carries."""
-        return self.open_carried()
+        """Which of the person's leases this session carries."""
+        return self.place.carried(self.actor)
 
     @cached_property
     def guard(self) -> GuardService:
-        """What others hold, for hooks and whoever edits."""
-        return self.open_guard()
+        """What others hold, for hooks and for edits."""
+        return self.place.guard(self.actor, self.ledger.clock, layer=self.layer)
+
+    def again(
+        self,
+        *,
+        session: str | None = None,
+        no_session: bool = False,
+        run: str | None = None,
+        pid: int = 0,
+        clock: Clock | None = None,
+        time_limit: float = TIME_LIMIT,
+        patience: float = PATIENCE,
+    ) -> Workspace:
+        """The same person at the same ledger, with objects of their own for a thread.
+
+        ``session`` speaks as that session, ``no_session`` as the person, and ``run`` as a session
+        that was not asked for, of process ``pid`` (0: one that is still to start). Whatever the
+        settings say by now: they are not read again. Asks no remote.
+        """
+        actor, source = self.actor, self.identity.session_source
+        if no_session:
+            actor = replace(actor, session=None, session_explicit=False)
+            source = "flag --no-session"
+        elif run is not None:
+            actor = replace(actor, session=run, session_explicit=False, host=here(pid))
+            source = "this run alone"
+        elif session is not None:
+            actor, source = replace(actor, session=session, session_explicit=True), "flag --session"
+        return _assemble(
+            self.place,
+            Identity(actor, self.identity.holder_source, source),
+            self.layer,
+            clock or self.ledger.clock,
+            time_limit=time_limit,
+            patience=patience,
+            alone=self.alone,
+        )
 
     def main_branch(self) -> str | None:
         """The main branch of the remote as this clone knows it: a full ref."""
@@ -156,7 +218,7 @@ def open_workspace(
             raise
         identity = Identity(Actor(holder=""), "none", "none")
     location = Location(None, None, True) if local else resolve_remote(settings, repository)
-    return _made(
+    return _assemble(
         LedgerPlace(repository, settings, location, local=local, given=store),
         identity,
         LOCAL_LAYER if local else settings.layer,
@@ -167,33 +229,17 @@ def open_workspace(
     )
 
 
-def _made(
+def _assemble(
     place: LedgerPlace,
     identity: Identity,
-    name: str,
+    layer: str,
     clock: Clock,
     *,
-    time_limit: float = TIME_LIMIT,
-    patience: float = PATIENCE,
-    alone: bool = False,
+    time_limit: float,
+    patience: float,
+    alone: bool,
 ) -> Workspace:
-    """The services of one person on one layer of a place, with objects of their own for a thread.
-
-    Nothing is read anew of the settings: git itself reads anew only how it reaches a URL. ``alone``
-    looks at no other layer.
-    """
-
-    def others() -> tuple[Workspace, ...]:
-        found = () if alone else place.layers_in_use()
-        limits = {"time_limit": time_limit, "patience": patience}
-        return tuple(
-            _made(place.of_layer(layer), identity, layer, clock, alone=True, **limits)
-            for layer in found
-            if layer != name
-        )
-
-    repository, settings, location = place.repository, place.settings, place.location
-    inbox = place.inbox(identity.actor)
+    settings, actor = place.settings, identity.actor
 
     def look_for_life(task: Task, holders: Sequence[str], sure: bool) -> LastSeen:
         from gitlease.wiring.stale import open_staleness
@@ -203,68 +249,25 @@ def _made(
     session = LedgerSession(
         place.store(clock, time_limit=time_limit),
         clock=clock,
-        actor=identity.actor,
-        layer=name,
-        edges=Edges(place.task_files(name), edge_rules(settings), holder=identity.actor.holder),
-        inbox=inbox,
+        actor=actor,
+        layer=layer,
+        edges=Edges(place.task_files(layer), edge_rules(settings), holder=actor.holder),
+        inbox=place.inbox(actor),
         default_ttl=settings.ttl,
         ttl_is_default=settings.ttl_is_default,
         patience=patience,
         look_for_life=look_for_life,
     )
-    url = location.url
-    way = None if url is None else place.remote_at(url, location.name)
     workspace = Workspace(
-        repository=repository,
-        settings=settings,
+        place=place,
         identity=identity,
-        location=location,
-        layer=name,
+        layer=layer,
         ledger=session,
-        open_guard=lambda: place.guard(identity.actor, clock, layer=name),
-        inbox=inbox,
-        open_carried=lambda: place.carried(identity.actor),
-        key=(repository.common_dir, place.key, settings.ref_prefix, name, way),
-        again=partial(_again, place, identity, name, clock, alone),
-        others=others,
+        time_limit=time_limit,
+        patience=patience,
+        alone=alone,
     )
     return workspace
-
-
-def _again(
-    place: LedgerPlace,
-    identity: Identity,
-    name: str,
-    usual: Clock,
-    alone: bool,
-    *,
-    session: str | None = None,
-    no_session: bool = False,
-    run: str | None = None,
-    pid: int = 0,
-    clock: Clock | None = None,
-    time_limit: float = TIME_LIMIT,
-    patience: float = PATIENCE,
-) -> Workspace:
-    """The same person at the same ledger, whatever the settings say by now. Asks nobody.
-
-    ``session`` speaks as that session, ``no_session`` as the person, and ``run`` as a session that
-    was not asked for, of process ``pid`` (0: one that is still to be). The others are as in
-    ``open_workspace``.
-    """
-    actor, source = identity.actor, identity.session_source
-    if no_session:
-        actor, source = replace(actor, session=None, session_explicit=False), "flag --no-session"
-    elif run is not None:
-        actor = replace(actor, session=run, session_explicit=False, host=here(pid))
-        source = "this run alone"
-    elif session is not None:
-        actor, source = replace(actor, session=session, session_explicit=True), "flag --session"
-    identity = Identity(actor, identity.holder_source, source)
-    clock = clock or usual
-    return _made(
-        place, identity, name, clock, time_limit=time_limit, patience=patience, alone=alone
-    )
 
 
 def edge_rules(settings: Settings) -> EdgeRules:

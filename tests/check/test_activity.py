@@ -426,7 +426,7 @@ def test_only_task_files_that_are_not_there_are_left_out(
         put(root, name, "x\n")
     commit(root, 1)
     with monkeypatch.context() as patch:  # no process is started for it
-        patch.setattr("gitlease.check.stale.lack.ask", None)
+        patch.setattr("gitlease.check.stale.missing_history.ask", None)
         assert activity(root).left_out() == []
     git(root, "sparse-checkout", "set", "src")
     assert activity(root).left_out() == ["tasks/F001.md", "tasks/a b/F002.md"]

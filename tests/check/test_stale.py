@@ -12,7 +12,7 @@ from support.tasks import task
 
 from gitlease.check.rules import STALE_RULES
 from gitlease.check.stale.facts import BranchWork, Deleted, Edge, Held, Past, Version, held
-from gitlease.check.stale.found import (
+from gitlease.check.stale.findings import (
     Board,
     gone_names,
     of_idle,
@@ -357,7 +357,7 @@ def test_a_lease_on_a_task_that_is_done() -> None:
     assert (live.file, live.since) == ("tasks/F001.md", moment_of(NOON))
     (lapsed,) = found(board(lease(holder=KIM, scope="parser"), tasks=[done]))
     assert (
-        lapsed.message == "kim@example.com has a lapsed lease of F001 (scope parser), which is done"
+        lapsed.message == "kim@example.com has a lapsed lease on F001 (scope parser), which is done"
     )
     by_ledger = (lease(state=State.COMPLETED), lease(holder=KIM, scope="parser"))
     assert rules_of(found(board(*by_ledger, days=0))) == ["lease-on-done"]
@@ -456,7 +456,7 @@ def test_a_name_that_is_nobodys() -> None:
     edge = Edge(task("F001", "sam\x07"), "sam\x07")
     finding = of_unknown(edge, past(version(0, "sam\x07"), committed=["sam\x07"]))
     assert finding.rule.id == "unknown-assignee"
-    assert finding.message == "F001 is assigned to 'sam\\x07', and nobody here is called so"
+    assert finding.message == "F001 is assigned to 'sam\\x07', a name that nobody here has"
     assert (finding.since, finding.evidence[0]) == (
         moment_of(NOON),
         f"written in c0ffee by {KIM.holder}",

@@ -225,15 +225,15 @@ def test_what_a_clone_without_all_commits_cannot_know_is_said_and_is_no_finding(
     world.assign("F002", to="sam@example.com")
     world.told.lack = Lack("this clone is shallow", "fetch-depth: 0")
     found = world.stale(JO).find()
-    assert {r.wish.item.resource.text for r in found.fixable} == {"deploy"}
+    assert {r.plan.item.resource.text for r in found.fixable} == {"deploy"}
     assert [f.rule.id for f in found.findings] == ["lapsed-lease"]
     (said,) = found.unread
-    assert said.startswith("who works on F001, F002 cannot be known here: this clone")
+    assert said.startswith("cannot tell who works on F001, F002: this clone")
     assert "fetch-depth: 0" in said
     world.of(LEE).claim([F002], ClaimOptions(takeover=True, reason="sam is nobody"))
     world.files[JO.holder].tasks["tasks/F002.md"] = task("F002")
     (said,) = world.stale(JO).find().unread
-    assert said.startswith("who works on F001, F002 cannot be known here")
+    assert said.startswith("cannot tell who works on F001, F002")
 
 
 def test_whether_branches_are_missing_is_asked_only_where_something_would_be_stale(
@@ -255,9 +255,9 @@ def test_what_needs_contents_that_are_not_here_is_no_pass(world: World) -> None:
     found = world.stale(JO).find()
     assert [f.rule.id for f in found.findings] == ["lapsed-lease", "unknown-assignee"]
     assert found.unread == (
-        "who works on F001, F002 cannot be known here: contents are missing (git fetch)",
+        "cannot tell who works on F001, F002: contents are missing (git fetch)",
     )
-    assert {r.wish.item.resource.text for r in found.fixable} == {"deploy"}
+    assert {r.plan.item.resource.text for r in found.fixable} == {"deploy"}
 
 
 def test_task_files_that_are_not_checked_out_are_no_pass_and_their_leases_stay(
@@ -269,7 +269,7 @@ def test_task_files_that_are_not_checked_out_are_no_pass_and_their_leases_stay(
     found = world.stale(JO).find()
     assert [f"{f.rule.id} {f.resource}" for f in found.findings] == ["lapsed-lease deploy"]
     (said,) = found.unread
-    assert said.startswith("tasks/F001.md is not looked at: this checkout is sparse")
+    assert said.startswith("tasks/F001.md was not checked: this checkout is sparse")
     assert "git sparse-checkout add tasks" in said
     world.told.absent = ()
     assert "lapsed-lease F001" in rules_of(world)
@@ -356,7 +356,7 @@ def test_what_was_found_before_somebody_else_fixed_it_changes_nothing_more(world
     found = world.stale(JO).find()
     world.stale(KIM, release=False).fix(world.stale(KIM, release=False).find())
     version = world.remote.refs["global"]
-    lapsed = replace(found, fixable=tuple(f for f in found.fixable if not f.wish.planned))
+    lapsed = replace(found, fixable=tuple(f for f in found.fixable if not f.plan.planned))
     assert world.stale(JO).fix(lapsed).leases == ()
     assert world.remote.refs["global"] == version
 
@@ -402,7 +402,7 @@ def test_what_is_live_or_for_a_person_to_decide_stays(world: World) -> None:
     found = stale.find()
     fixed = stale.fix(found)
     assert {(f.rule.id, why_not(f)) for f in fixed.findings} == {
-        ("lease-on-done", "it is live: its holder ends it, or an admin revokes it"),
+        ("lease-on-done", "it is live: only its holder or an admin can end it"),
         ("unknown-assignee", "that is for a person to decide"),
     }
     assert (fixed.fixed, fixed.leases) == ((), ())
@@ -417,7 +417,7 @@ def test_a_lease_of_a_task_that_is_gone_is_retired(world: World) -> None:
     world.told.gone["f002"] = Deleted("tasks/F002.md", "c0ffee", BEGINNING, JO.holder)
     stale = world.stale(JO)
     assert list(stale.find().stays.values()) == [
-        "it is live: its holder ends it, or an admin revokes it"
+        "it is live: only its holder or an admin can end it"
     ]
     world.clock.advance(DAY)
     fixed = stale.fix(stale.find())
@@ -438,7 +438,7 @@ def test_a_claim_that_came_in_between_wins(world: World, jo_knows: bool) -> None
     (left,) = fixed.findings
     assert (left.resource, why_not(left)) == (
         "F001",
-        "not any more: F001 is held by kim@example.com",
+        "F001 is held by kim@example.com",
     )
     assert isinstance(fixed.refused[0], LeaseHeld)
     assert fixed.refused[0].views[0].holder == KIM.holder
@@ -472,7 +472,7 @@ def test_a_file_that_cannot_be_written_keeps_its_own_edge_only(world: World) -> 
     (left,) = fixed.findings
     assert (left.resource, why_not(left)) == (
         "F001",
-        "not any more: tasks/F001.md: cannot be written",
+        "tasks/F001.md: cannot be written",
     )
     assert world.records() == ["F001 kim@example.com"]
 

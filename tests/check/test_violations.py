@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from core.values import F001, JO, KIM, NOON, at, lease
 
+from gitlease.check.commits.broken_claims import Judgement, LedgerState
 from gitlease.check.commits.checking import oldest
-from gitlease.check.commits.held import Judgement, LedgerState
 from gitlease.check.commits.timeline import (
     GONE,
     RAN_OUT,
@@ -65,7 +65,7 @@ def found(
     *tenures: Tenure,
     grants: tuple[Granted, ...] = (),
     now: float = 10 * HOUR,
-    bringers: frozenset[str] = frozenset(),
+    pushers: frozenset[str] = frozenset(),
     requesters: tuple[str, ...] = (),
     since: int | None = None,
     tokens: int = 0,
@@ -78,7 +78,7 @@ def found(
     people = addresses or Addresses()
     by = Judgement(
         addresses=people,
-        bringers=bringers,
+        pushers=pushers,
         requesters={name: people.of(name) for name in requesters},
         trailer=trailer,
         ledgers={"global": standing},
@@ -180,7 +180,7 @@ def test_everybody_who_stands_for_a_commit_may_be_the_holder() -> None:
     for people in ((KIM.holder,), (JO.holder, KIM.holder), (JO.holder, "x@y.z", "KIM@Example.com")):
         assert found(commit(30, by=people), tenure(0, 60)) == []
     keys = Addresses().of(KIM.holder)
-    assert found(commit(30), tenure(0, 60), bringers=keys) == []
+    assert found(commit(30), tenure(0, 60), pushers=keys) == []
     assert found(commit(30, by=("",)), tenure(0, 60)) == THEN
     assert found(commit(30, by=()), tenure(0, 60)) == THEN
 
@@ -191,7 +191,7 @@ def test_a_co_author_is_a_claim_of_the_message_and_only_pointed_out() -> None:
     assert found(one, tenure(0, 900, ended=""), now=60) == MAYBE
     assert found(replace(one, written=1, recorded=1), tenure(0, 60)) == []
     assert found(one, tenure(0, 60, holder="lee@x.y")) == THEN
-    assert found(one, tenure(0, 60), bringers=Addresses().of(KIM.holder)) == []
+    assert found(one, tenure(0, 60), pushers=Addresses().of(KIM.holder)) == []
     late, stands = commit(90), tenure(80, 900, holder="lee@x.y", ended="")
     assert found(late, tenure(0, 60), stands, now=100) == THEN
     helped = replace(commit(30), helpers=(KIM.holder,))
@@ -222,11 +222,9 @@ def test_what_is_said_for_whoever_took_part_is_no_more_than_is_known() -> None:
     keys = Addresses().of(KIM.holder)
     by = Judgement(addresses=Addresses(), requesters={"@kim": keys}, ledgers={"global": standing})
     (asked,) = find([commit(30)], by)
-    assert asked.message.endswith(
-        "; nothing but that @kim opened or acted on its request speaks for it"
-    )
+    assert asked.message.endswith("; the only link is that @kim opened or acted on its request")
     (claimed,) = find([replace(commit(30), helpers=(KIM.holder,))], by)
-    said = f"; nobody but its message says that {KIM.holder} took part"
+    said = f"; only its message says that {KIM.holder} took part"
     assert claimed.message.endswith(said)
 
 

@@ -432,7 +432,7 @@ def test_a_co_author_whom_only_a_message_names_is_pointed_out(world: World) -> N
     jo.commit("docs/guide.md", message=squashed)
     assert rules(jo.check()) == [MAYBE_THEN]
     message = only(jo.check()).message
-    assert message.endswith(f"; nobody but its message says that {KIM} took part"), message
+    assert message.endswith(f"; only its message says that {KIM} took part"), message
     jo.git("commit", "-q", "--amend", "-m", "all of it", env=jo.dates())
     assert rules(jo.check()) == [THEN]
 
@@ -534,11 +534,11 @@ def test_ones_own_later_grant_condemns_nothing(world: World) -> None:
 @pytest.mark.parametrize(
     ("named", "said"),
     [
-        ("F002 token=7", "which was never given"),
-        ("docs token=1", "which was given for F002"),
-        ("F002 token=1 scope=parser", "which was given for F002"),
-        ("F002 token=2", "which was given for F001"),
-        ("F001 token=2", f"which was given to {KIM}"),
+        ("F002 token=7", "which was never issued"),
+        ("docs token=1", "which was issued for F002"),
+        ("F002 token=1 scope=parser", "which was issued for F002"),
+        ("F002 token=2", "which was issued for F001"),
+        ("F001 token=2", f"which was issued to {KIM}"),
     ],
 )
 def test_a_token_that_was_not_given_so_is_found(world: World, named: str, said: str) -> None:
@@ -580,7 +580,7 @@ def test_a_trailer_may_be_required(world: World) -> None:
     jo.commit("src/web/page.py", message=trailer("F002 token=1 layer=nope"))
     found = jo.check().findings
     assert [(x.rule.id, x.level) for x in found] == [("no-trailer", Level.ERROR)] * 3
-    assert "a ledger that is not looked at: nope" in found[2].evidence[0]
+    assert "a ledger that is not checked: nope" in found[2].evidence[0]
     assert found[0].commit == owing
     assert found[0].next_steps == ("gitlease hooks install",)
 
@@ -762,7 +762,7 @@ def test_who_opens_or_updates_a_pull_request_is_pointed_out_and_stands_for_nobod
         asked = github(world, "pull_request", event | {"action": action})
         checked = clone.check(environ=asked)
         assert rules(checked) == [MAYBE_THEN]
-        said = "; nothing but that @kim opened or acted on its request speaks for it"
+        said = "; the only link is that @kim opened or acted on its request"
         assert only(checked).message.endswith(said)
 
 

@@ -14,7 +14,7 @@ from support.repos import assert_untouched, git, snapshot
 from support.service import LeaseService
 from support.stale import JO, KIM, RELEASE, Story, task_text
 
-from gitlease.check.stale.plans import Stale
+from gitlease.check.stale.retirement import Stale
 from gitlease.core.finding import Finding
 from gitlease.core.resources.resource import parse_resource
 from gitlease.engine.answers import ClaimOptions
@@ -195,7 +195,7 @@ def test_in_a_shallow_clone_nothing_is_called_stale_and_that_is_said(
     git(clone, "switch", "-q", "--detach")
     found = story.find(clone)
     assert found.findings == ()
-    assert "who works on F001 cannot be known here: this clone is shallow" in (found.unread[0])
+    assert "cannot tell who works on F001: this clone is shallow" in (found.unread[0])
     git(clone, "fetch", "-q", "--unshallow", env=story.env())
     assert words(story.find(clone)) == ["stale-edge F001"]
 
@@ -235,8 +235,8 @@ def test_where_a_branch_of_the_remote_is_missing_nothing_is_called_stale(
     assert_untouched(before, snapshot(clone))
     assert (found.findings, found.fixable) == ((), ())
     assert found.unread == (
-        "who works on F001 cannot be known here: not all commits of the branch topic"
-        f" of origin are here (git fetch origin '{ALL}' brings the rest)",
+        "cannot tell who works on F001: not all commits of the branch topic"
+        f" of origin are here (git fetch origin '{ALL}' gets the rest)",
     )
     with story.counted() as said:
         assert story.fix(clone, found).leases == ()
@@ -305,8 +305,8 @@ def test_task_files_that_a_sparse_checkout_leaves_out_are_no_pass(
     assert_untouched(before, snapshot(clone))
     assert (words(found), found.fixable) == ([], ())
     assert found.unread == (
-        "tasks/F001.md, tasks/F002.md, tasks/F003.md are not looked at: this checkout is sparse"
-        " (git sparse-checkout add tasks brings such, git sparse-checkout disable brings all)",
+        "tasks/F001.md, tasks/F002.md, tasks/F003.md were not checked: this checkout is sparse"
+        " (git sparse-checkout add tasks, or for all files git sparse-checkout disable)",
     )
     git(clone, "sparse-checkout", "add", "tasks")
     found = story.find(clone)
@@ -326,8 +326,8 @@ def test_contents_that_a_partial_clone_lacks_are_no_pass(story: Story, tmp_path:
     found = story.find(clone)
     assert (words(found), found.warnings) == ([], ())
     assert found.unread == (
-        "who works on F001 cannot be known here: contents are missing in this partial"
-        " clone (git fetch --refetch --no-filter origin brings them)",
+        "cannot tell who works on F001: contents are missing in this partial"
+        " clone (git fetch --refetch --no-filter origin gets them)",
     )
     git(clone, "fetch", "-q", "--refetch", "--no-filter", "origin", env=story.env())
     found = story.find(clone)

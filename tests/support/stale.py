@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gitlease.check.stale.plans import Fixed, Stale
+from gitlease.check.stale.retirement import Fixed, Stale
 from gitlease.core.resources.resource import parse_resource
 from gitlease.engine.answers import ClaimOptions
 from gitlease.wiring.stale import open_staleness

@@ -1,6 +1,6 @@
-"""The check of commits: what they did to the claims of others, by the ledgers and their history.
+"""The check of commits against the claims of others, by the ledgers and their history.
 
-It has no holder, and changes nothing: to read is enough. What it could not look at it says.
+It has no holder, changes nothing, and reports what it could not check.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 
 from gitlease.check.ci import CiContext
-from gitlease.check.commits.held import Judgement, LedgerState
+from gitlease.check.commits.broken_claims import Judgement, LedgerState
 from gitlease.check.commits.range import Chosen
 from gitlease.check.commits.timeline import Timeline, timeline
 from gitlease.check.commits.violations import find
@@ -34,7 +34,7 @@ SETTINGS = ".gitlease.yaml"
 class Checked:
     """What a check found. ``shown`` is what was checked, ``commits`` how many there were.
 
-    ``unread`` are the records of the ledgers that could not be read: it is no pass then.
+    ``unread`` are the records of the ledgers that could not be read: the check has not passed then.
     """
 
     findings: tuple[Finding, ...] = ()
@@ -47,7 +47,7 @@ class Checked:
 class CheckService:
     """Checks chosen commits against the ledgers of some layers.
 
-    ``people`` are what holders are called; ``trailer``: each commit must name a lease.
+    ``people`` are the names of holders; ``trailer``: each commit must name a lease.
     """
 
     def __init__(
@@ -72,9 +72,9 @@ class CheckService:
     def check(self, *, cached: bool = False, fetched: bool = False) -> Checked:
         """Check the commits. One connection for each layer.
 
-        ``cached`` goes by what this clone knows of the ledgers, and says how old that is;
-        ``fetched`` says that they were fetched just now. Raises what the store raises: Unavailable
-        where a ledger cannot be read, which is never taken for an empty one.
+        ``cached`` uses the ledgers as this clone knows them, and reports their age; ``fetched``:
+        they were fetched just now. Raises what the store raises: Unavailable if a ledger cannot be
+        read, which is never taken for an empty one.
         """
         chosen = self._chosen
         heads = [self._head(layer, cached=cached, fetched=fetched) for layer in self._layers]
@@ -82,43 +82,43 @@ class CheckService:
             commits = self._reader.read(chosen.commits)
         with doing("reading the history of the ledger"):
             histories = self._read_histories(heads, commits, older=not cached)
-            told = [timeline(history) for history in histories]
+            timelines = [timeline(history) for history in histories]
         with doing(f"comparing {len(commits)} commits with the leases of their time"):
-            found, unplaced = self._placed(find(commits, self._judgement(heads, told, commits)))
+            found, unplaced = self._placed(
+                find(commits, self._judgement(heads, timelines, commits))
+            )
         if chosen.commits and all(head.ledger is None for head in heads):
             found.append(no_ledger(self._layers, self._store.place))
-        said = [*self._context.problems, *chosen.warnings, *self._store.warnings]
+        warnings = [*self._context.problems, *chosen.warnings, *self._store.warnings]
         if chosen.base and any(x.path == SETTINGS for one in commits for x in one.touched):
-            said.append(
-                f"{SETTINGS} is changed here: checked is by the one of {chosen.base[:10]}, "
-                "which was there before"
+            warnings.append(
+                f"{SETTINGS} is changed here: the check goes by that of {chosen.base[:10]}, "
+                "from before the change"
             )
         for head in heads:
-            said += self._of_head(head, cached=cached)
+            warnings += self._head_warnings(head, cached=cached)
         unread = [text for head in heads for text in unread_records(head)]
-        said += [text for history in histories for text in history.damage]
-        said += _unknown_past(commits, told, self._clock.now().wall_ms)
-        said += unplaced
+        warnings += [text for history in histories for text in history.damage]
+        warnings += _unknown_past(commits, timelines, self._clock.now().wall_ms)
+        warnings += unplaced
         if chosen.cut:
-            said.append(f"only the newest {len(chosen.commits)} commits were checked")
+            warnings.append(f"only the newest {len(chosen.commits)} commits were checked")
         return Checked(
             findings=tuple(found),
             unread=tuple(unread),
             shown=chosen.shown,
             commits=len(chosen.commits),
-            warnings=tuple(dict.fromkeys(said)),
+            warnings=tuple(dict.fromkeys(warnings)),
         )
-
-    # --- what is read -----------------------------------------------------------------------------
 
     def _head(self, layer: str, *, cached: bool, fetched: bool) -> Snapshot:
         known = self._store.known(layer) if cached or fetched else self._store.fetch(layer)
-        if known is None and fetched:  # of a ledger that is not there nothing is kept
+        if known is None and fetched:  # nothing is kept of a ledger that does not exist
             known = self._store.fetch(layer)
         if known is None:
             raise NotFound(
-                f"this clone knows nothing of the ledger {layer} yet",
-                hints=("ask once without --cached",),
+                f"this clone has never fetched the ledger {layer}",
+                hints=("run it once without --cached",),
             )
 
         return known
@@ -140,43 +140,44 @@ class CheckService:
         return [read(head) for head in heads]
 
     def _judgement(
-        self, heads: Sequence[Snapshot], told: Sequence[Timeline], commits: Sequence[CommitFacts]
+        self,
+        heads: Sequence[Snapshot],
+        timelines: Sequence[Timeline],
+        commits: Sequence[CommitFacts],
     ) -> Judgement:
-        holders = {x.holder for one in told for x in one.grants.values()}
-        holders |= {x.lease.holder for one in told for x in one.tenures}
+        holders = {x.holder for one in timelines for x in one.grants.values()}
+        holders |= {x.lease.holder for one in timelines for x in one.tenures}
         emails, request = self._context.emails, self._context.request
         canonical = self._reader.canonical((*sorted(holders), *self._people, *emails))
         addresses = Addresses(canonical=canonical, names=self._people)
         people = {f"@{login}": addresses.of_login(login) for login in self._context.logins}
         people |= {email: addresses.of(email) for email in emails}
         ledgers = {}
-        for head, one in zip(heads, told, strict=True):
+        for head, one in zip(heads, timelines, strict=True):
             policy = head.ledger.header.policy if head.ledger else DEFAULT_POLICY
             moment = Moment(now=self._clock.now(), seen=head.seen)
             ledgers[head.layer] = LedgerState(one, policy, moment)
         return Judgement(
             addresses=addresses,
-            bringers=frozenset() if request else frozenset().union(*people.values()),
+            pushers=frozenset() if request else frozenset().union(*people.values()),
             requesters=people if request else {},
             trailer=self._trailer,
             ledgers=ledgers,
             landing=cache(lambda: self._reader.differing(commits[-1].id)),
         )
 
-    # --- what is said -----------------------------------------------------------------------------
-
-    def _of_head(self, head: Snapshot, *, cached: bool) -> Iterator[str]:
+    def _head_warnings(self, head: Snapshot, *, cached: bool) -> Iterator[str]:
         yield from head.warnings
         if head.ledger is None:
             yield f"there is no ledger {head.layer} on {self._store.place}: nobody holds anything"
         elif cached:
             age = head.received.elapsed_at_most(self._clock.now()) // MS
-            yield f"by what this clone knew of the ledger {head.layer} {age}s ago"
+            yield f"this goes by the ledger {head.layer} as this clone knew it {age}s ago"
         if not cached:
             yield from told_by(self._store, head)
 
     def _placed(self, found: list[Finding]) -> tuple[list[Finding], list[str]]:
-        """The findings at the edge's line of the task's file, where the claim is one of a task."""
+        """Place findings about claims of tasks at the edge's line of the task's file."""
         if not any(x.resource for x in found):
             return found, []
         try:
@@ -197,12 +198,12 @@ def oldest(commits: Iterable[CommitFacts], now: int) -> int:
 
 
 def _unknown_past(
-    commits: Sequence[CommitFacts], told: Iterable[Timeline], now: int
+    commits: Sequence[CommitFacts], timelines: Iterable[Timeline], now: int
 ) -> Iterator[str]:
-    for one in told:
+    for one in timelines:
         if older := sum(not one.knows(commit.made(now)) for commit in commits):
             number = "1 commit is" if older == 1 else f"{older} commits are"
             yield (
                 f"{number} older than the history of the ledger {one.layer}: who held what then "
-                "cannot be known"
+                "is unknown"
             )

@@ -1,8 +1,8 @@
-"""Which commits are to be checked: a range in words, what continuous integration runs for, or what
-this branch has that the default branch does not.
+"""Which commits to check: those of a given range, of a CI run, or of this branch and not of the
+default branch.
 
-They are listed in the user's clone where that has all of them, with what they stand on; else in a
-store beside it, which is filled from the remote.
+They are listed in the user's clone if that has all of them and their parents, else in a store
+beside it, which is filled from the remote.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _FORMS = (
 class Chosen:
     """The commits to check, the oldest first, with full ids.
 
-    ``shown`` is what people call the range. ``base`` is a commit that was there before, whose
-    mailmap and settings hold; ``""`` where there is none. ``place`` is the repository with their
-    objects where that is not the user's own. ``cut`` says that there were more.
+    ``shown`` is the range for people. ``base`` is a commit from before it, whose mailmap and
+    settings hold; ``""`` if there is none. ``place`` is the repository with their objects if that
+    is not the user's own. ``cut``: there were more.
     """
 
     commits: tuple[str, ...]
@@ -46,10 +46,10 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One end of a range: how people call it, a name for this clone, and for the remote.
+    """One end of a range: for people, and as a name for this clone and for the remote.
 
-    A name is a full id or what git can make one of; ``""`` where there is none. ``named``: a person
-    wrote it.
+    A name is a full id or what git can make one of; ``""`` if there is none. ``named``: it was
+    given on the command line.
     """
 
     shown: str
@@ -62,7 +62,7 @@ class Point:
 class RangeRequest:
     """The commits of ``head`` that none of the ``bases`` has.
 
-    ``otherwise`` are bases for the case that the others are nowhere to be had any more.
+    ``otherwise`` are bases to use if the others do not exist any more.
     """
 
     head: Point
@@ -72,7 +72,7 @@ class RangeRequest:
 
 
 class Ranges:
-    """The ranges of one repository. ``store`` gives what can be fetched beside it, if anything."""
+    """Chooses commits of one repository. ``store`` opens the store beside it, or returns None."""
 
     def __init__(
         self,
@@ -84,11 +84,10 @@ class Ranges:
         self._repository, self._remote, self._open = repository, remote, store
 
     def choose(self, words: str | None, context: CiContext) -> Chosen:
-        """The commits that ``words`` mean, or else those that the context asks about.
+        """The commits of the range ``words``, else those that the context is about.
 
-        Nothing of the user's repository is changed. Raises UsageError for a range that is none,
-        NotFound for commits that are nowhere, and Unavailable where the remote must be asked and
-        cannot be.
+        The user's repository is not changed. Raises UsageError for an invalid range, NotFound for
+        commits that do not exist, and Unavailable if the remote is needed and does not answer.
         """
         if words is None and context.nothing:
             return Chosen(commits=(), shown=context.shown or "nothing")
@@ -100,7 +99,7 @@ class Ranges:
                 raise
         chosen = self._choose(replace(request, bases=request.otherwise, otherwise=()))
         names = ", ".join(base.shown for base in request.otherwise)
-        said = f"what was there before is gone: checked is what {names} has not"
+        said = f"what was there before is gone: checked are the commits that {names} lacks"
         return replace(chosen, warnings=(said, *chosen.warnings))
 
     def _choose(self, request: RangeRequest) -> Chosen:
@@ -115,8 +114,6 @@ class Ranges:
             if whole:
                 return chosen
         return self._beside(request, found)
-
-    # --- what is asked for ------------------------------------------------------------------------
 
     def _request(self, words: str | None, context: CiContext) -> RangeRequest:
         if words is not None:
@@ -145,7 +142,7 @@ class Ranges:
         bases: list[Point] = []
         tracked = self._branch(context.base_branch)
         if tracked is not None and (tracked.here or not context.base):
-            bases.append(tracked)  # first: what it has is newer than what the host was told
+            bases.append(tracked)  # first: it may be newer than the host's base
         if context.base:
             bases.append(Point(context.base[:10], context.base, context.base))
         otherwise: tuple[Point, ...] = ()
@@ -156,14 +153,13 @@ class Ranges:
         return RangeRequest(head, tuple(bases), context.shown, otherwise)
 
     def _branch(self, name: str) -> Point | None:
-        """A branch of the remote, as it is known here, and what to ask for."""
         if not name:
             return None
         (known,) = self._known([self._tracking(name)] if self._remote is not None else [""])
         return Point(name, known, f"refs/heads/{name}")
 
     def _default(self, context: CiContext) -> Point:
-        """The default branch, as the remote has it where there is one."""
+        """The default branch, of the remote if there is one."""
         remote = self._remote
         told = context.base_branch or context.default_branch
         names = [told] if told else []
@@ -186,23 +182,17 @@ class Ranges:
         return Point(f"{remote}/{told or 'HEAD'}", "", there)
 
     def _tracking(self, branch: str) -> str:
-        """The ref of a branch of the remote; of this clone where there is no remote."""
+        """The ref of a branch of the remote; of this clone without a remote."""
         folder = "heads" if self._remote is None else f"remotes/{self._remote}"
         return f"refs/{folder}/{branch}"
 
     def _known(self, refs: Iterable[str]) -> list[str]:
-        """The refs that have a commit here, ``""`` for any other."""
         asked = list(refs)
         found = commit_ids(self._repository, asked)
         return [ref if oid else "" for ref, oid in zip(asked, found, strict=True)]
 
-    # --- beside the clone -------------------------------------------------------------------------
-
     def _beside(self, request: RangeRequest, known: Sequence[str | None]) -> Chosen:
-        """The range in a store of its own, fetched as deep as it must be.
-
-        The remote is asked for an id where one is known, since names may have moved.
-        """
+        # The remote is asked for an id if one is known, since names may have moved.
         store = self._open()
         points = (request.head, *request.bases)
         wants = [oid or point.there for oid, point in zip(known, points, strict=True)]
@@ -217,17 +207,17 @@ class Ranges:
             chosen, whole = _listed(request, store.repository, [found[name] for name in wants])
             if whole:
                 return replace(chosen, place=store.repository)
-        said = "the remote's own history is cut off: what its first commits do is not known"
+        said = "the remote's own history is shallow: what its first commits change is unknown"
         return replace(chosen, place=store.repository, warnings=(said,))
 
 
 def _named(word: str) -> Point:
-    """What a person wrote: the remote is asked for nothing but ids."""
+    # The remote is asked for nothing but ids.
     return Point(word, word, word if is_id(word) else "", named=True)
 
 
 def _no_commit(point: Point) -> UsageError | NotFound:
-    message = f"there is no commit {shown(point.shown)} in this clone"
+    message = f"no commit {shown(point.shown)} in this clone"
     if not point.named:
         return NotFound(message, hints=UNSHALLOW)
     hint = "a shallow clone lacks old ones: git fetch --unshallow"
@@ -235,10 +225,7 @@ def _no_commit(point: Point) -> UsageError | NotFound:
 
 
 def _listed(request: RangeRequest, where: Repository, ids: Sequence[str]) -> tuple[Chosen, bool]:
-    """The commits between these ids, of the head and of the bases, and whether that is certain.
-
-    Without any base, the head is what was there before.
-    """
+    """The commits of the head that the bases lack, and whether that is certain."""
     head, *bases = ids
     commits, whole = in_range(where, head, bases, most=MAX_COMMITS + 1)
     chosen = Chosen(

@@ -3,15 +3,15 @@
 What is known exactly, and why:
 
 1. A lease is held from its grant to its end: a release, completion, revocation or displacement,
-   and without one until it runs out. Its holder has it no longer then, although nobody else may
-   take it yet. No renewal revives what ran out, so this is one time without a gap.
+   else until it runs out. Then its holder no longer has it, although nobody else may take it yet.
+   No renewal revives what ran out, so this is one span without a gap.
 2. History keeps the last renewal before every other step, since only a renewal replaces a renewal.
-   So the record as it stood last before its end is there, with the expiry that it had then.
-3. Paths are only ever added to a lease: each set of them counts from the record that brought it.
-4. Times are the wall clocks of those who wrote. A grant counts as no earlier than the end of what
-   stood in its way, by the order of the ledger, whatever the clocks say.
+   So the last record before the end is there, with the expiry that it had then.
+3. Paths are only ever added to a lease: each set of them counts from the record that added it.
+4. Times are the wall clocks of the writers. A grant counts as no earlier than the end of what stood
+   in its way, by the order of the ledger, whatever the clocks say.
 
-What lies before the oldest state that was read is not known: ``since`` says from when on.
+Nothing is known from before the oldest state that was read, which is of ``since``.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ Ends = Mapping[int, tuple[int, str]]  # when and how the lease with a token ende
 
 @dataclass(frozen=True, slots=True)
 class Tenure:
-    """A time in which somebody held something: from ``since`` to before ``until``.
+    """A span in which somebody held something: from ``since`` to before ``until``.
 
-    ``lease`` is the record with what it covered then; ``ended`` how it ended, ``""`` for a record
-    that stands in the ledger now.
+    ``lease`` is the record with what it covered then; ``ended`` says how it ended, ``""`` for a
+    record that is in the ledger now.
     """
 
     layer: str
@@ -58,7 +58,7 @@ class Tenure:
         return self.ended == NOW
 
     def meets(self, second: int | None) -> bool:
-        """Whether any of the second that begins then lies in it: git tells time in seconds."""
+        """Whether any of the second that begins then lies in it: git's dates have seconds."""
         return second is not None and self.since < second + 1_000 and second < self.until
 
     def surely(self, second: int) -> bool:
@@ -68,7 +68,7 @@ class Tenure:
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """One grant: its token, of what, to whom, and since and until when."""
+    """One grant: its token, resource and holder, and its beginning and end."""
 
     token: int
     resource: str
@@ -79,7 +79,7 @@ class Granted:
     ended: int | None = None
 
     def follows(self, tenure: Tenure) -> bool:
-        """Whether it was certainly given later: by the order of the ledger, or by the clocks."""
+        """Whether it was certainly later: by the order of the ledger, or by the clocks."""
         lease = tenure.lease
         same = self.key == lease.resource.key and scopes_overlap(self.scope, lease.scope)
         return self.token > lease.token and (same or self.at >= tenure.until)
@@ -96,12 +96,12 @@ class Timeline:
     tokens: int
 
     def knows(self, at: int | None) -> bool:
-        """Whether it tells of this time."""
+        """Whether it reaches back to this time."""
         return at is not None and (self.since is None or at >= self.since)
 
 
 def timeline(history: LedgerHistory) -> Timeline:
-    """What a history tells."""
+    """The timeline of a ledger's history."""
     ends: dict[int, tuple[int, str]] = {}
     for event in history.events:
         if event.token is not None and event.kind in ENDS:
@@ -179,7 +179,7 @@ def _same(one: Lease, other: Lease) -> bool:
 
 
 def _went_on(was: Tenure, now: Lease, done: list[Tenure]) -> Tenure:
-    """The time of a lease that was renewed; what it covered before has ended when that changed."""
+    # If what it covers has changed, the span of the former coverage ends.
     if was.lease.patterns == now.patterns:
         return replace(was, lease=now, until=now.expires_at)
     begin = max(was.since, now.renewed_at)
@@ -188,11 +188,8 @@ def _went_on(was: Tenure, now: Lease, done: list[Tenure]) -> Tenure:
 
 
 def _ended(was: Tenure, step: HistoryStep, ends: Ends, after: Lease | None) -> Tenure:
-    """The time of a lease whose record is gone: by its event, else by its step, or it ran out.
-
-    The second in which that step was made is all the lease's: whoever drops a record without a word
-    in the audit trail does not shorten it.
-    """
+    # Its end is that of its event, else of its step, unless it ran out before. The whole second of
+    # that step counts: dropping a record without an event does not shorten a lease.
     at, how = ends.get(was.lease.token, (step.at + 1_000, GONE))
     if after is not None and _same(was.lease, after):
         at, how = min(at, after.renewed_at), ENDS["completed"]

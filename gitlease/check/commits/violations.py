@@ -1,17 +1,17 @@
-"""What commits did to the claims of others: held then, held now, and the tokens that they name.
+"""Every violation of commits: the claims of others that they broke, and the tokens they name.
 
-A token is judged by when its commit was made, which is the author date (see ``held``). That of a
-commit which the host itself made, a merge or a squash, is the time of the merge: whether the work
-was done before another's grant cannot be known then, and a late token is a warning.
+A token is judged by its commit's author date (see ``broken_claims``). If the host itself made the
+commit, a merge or a squash, that is the time of the merge: the work may have been done before
+another's grant, so a late token is only a warning.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gitlease.check.commits.held import BrokenClaims, Judgement
+from gitlease.check.commits.broken_claims import BrokenClaims, Judgement
+from gitlease.check.commits.commit_findings import CommitFindings, doubted
 from gitlease.check.commits.timeline import Granted
-from gitlease.check.commits.wording import Wording, doubted
 from gitlease.check.rules import SUPERSEDED
 from gitlease.core.finding import Finding, Level
 from gitlease.core.holder import person_key
@@ -32,19 +32,19 @@ def find(commits: Sequence[CommitFacts], by: Judgement) -> list[Finding]:
         found += held.of(commit)
         found += tokens.of(commit)
         if commit.unreadable:
-            found.append(Wording(commit).unreadable())
+            found.append(CommitFindings(commit).unreadable())
         if by.trailer and _owes_trailer(commit, by):
-            owed = Wording(commit).no_trailer(commit.named)
-            said = by.doubtful_help(commit, _mentioned_of(commit, by))
-            found.append(doubted(owed, said) if said else owed)
+            owed = CommitFindings(commit).no_trailer(commit.named)
+            doubt = by.doubtful_help(commit, _mentioned_of(commit, by))
+            found.append(doubted(owed, doubt) if doubt else owed)
     return found
 
 
 def _owes_trailer(commit: CommitFacts, by: Judgement) -> bool:
     """Whether a commit changes more than task files and names no lease.
 
-    A merge names none, and the lines of a squash count where they are true. What is named of a
-    ledger that is not looked at could be anything.
+    A merge need not name any, and the lines in a squash's message count if they are true. What is
+    named of a ledger that is not checked could be anything.
     """
     if any(x.layer in by.ledgers for x in commit.named) or len(commit.parents) > 1:
         return False
@@ -54,7 +54,7 @@ def _owes_trailer(commit: CommitFacts, by: Judgement) -> bool:
 
 
 def _mentioned_of(commit: CommitFacts, by: Judgement) -> frozenset[str]:
-    """The keys of whoever was given what the lines in a commit's message name."""
+    """The keys of the people who were granted what the lines in a commit's message name."""
     keys = frozenset[str]()
     for line in commit.mentioned:
         ledger = by.ledgers.get(line.layer)
@@ -65,7 +65,7 @@ def _mentioned_of(commit: CommitFacts, by: Judgement) -> frozenset[str]:
 
 
 class _NamedTokens:
-    """What is wrong with the tokens that commits name."""
+    """Judges the tokens that commits name."""
 
     def __init__(self, by: Judgement) -> None:
         self._by = by
@@ -75,7 +75,7 @@ class _NamedTokens:
                 self._grants.setdefault((layer, grant.key), []).append(grant)
 
     def of(self, commit: CommitFacts) -> list[Finding]:
-        """The findings about one commit. A ledger that is not looked at says nothing."""
+        """The findings about one commit; none about ledgers that are not checked."""
         every = (self._judge(commit, named) for named in dict.fromkeys(commit.named))
         return [found for found in every if found is not None]
 
@@ -83,19 +83,19 @@ class _NamedTokens:
         ledger = self._by.ledgers.get(named.layer)
         if ledger is None:
             return None
-        words, told = Wording(commit), ledger.timeline
-        grant = told.grants.get(named.token)
+        findings, timeline = CommitFindings(commit), ledger.timeline
+        grant = timeline.grants.get(named.token)
         if grant is None:
-            return words.unknown(named, None, certain=named.token >= told.tokens)
+            return findings.unknown(named, None, certain=named.token >= timeline.tokens)
         if grant.key != named.key or fold(grant.scope) != fold(named.scope):
-            return words.unknown(named, grant)
+            return findings.unknown(named, grant)
         holder, claimed = self._by.addresses.of(grant.holder), None
         if not holder & self._by.addresses.of_all(commit.emails):
-            foreign = words.unknown(named, grant, holder=True)
-            said = self._by.doubtful_help(commit, holder)
-            if not said:
+            foreign = findings.unknown(named, grant, holder=True)
+            doubt = self._by.doubtful_help(commit, holder)
+            if not doubt:
                 return foreign
-            claimed = doubted(foreign, said)
+            claimed = doubted(foreign, doubt)
         made, later = commit.made(ledger.moment.now.wall_ms), self._next(named.layer, grant)
         if made is None or later is None:
             return claimed
@@ -106,10 +106,10 @@ class _NamedTokens:
         level, doubt = SUPERSEDED.level if made >= at else Level.WARNING, ""
         if commit.dated_by_host and level is not Level.WARNING:
             level, doubt = Level.WARNING, _BY_HOST.format(person_key(commit.committer))
-        return words.superseded(named, later, at=at, level=level, doubt=doubt)
+        return findings.superseded(named, later, at=at, level=level, doubt=doubt)
 
     def _next(self, layer: str, grant: Granted) -> Granted | None:
-        """The first later grant of the same to another person."""
+        """The first later grant of the same work to another person."""
         holder = self._by.addresses.of(grant.holder)
         for other in self._grants[layer, grant.key]:
             if (

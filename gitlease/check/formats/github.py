@@ -1,7 +1,7 @@
 """A check as GitHub's annotations: commands in the output of a step, at most ten of a kind.
 
-Text of others must never be taken for a command itself: GitHub reads one wherever a line begins
-with two colons, and the older kind anywhere in a line.
+Untrusted text must never be taken for a command: GitHub reads one wherever a line begins with two
+colons, and the older kind anywhere in a line.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ LONGEST = 4_000  # characters of one message
 
 
 def render(report: Report) -> str:
-    """The annotations, and a line that says what came of it."""
+    """The annotations, and a line with the result."""
     lines: list[str] = []
     for level in (Level.ERROR, Level.WARNING):
         found = report.of(level)
@@ -30,13 +30,13 @@ def render(report: Report) -> str:
 
 
 def failure(message: str, hints: tuple[str, ...] = ()) -> str:
-    """That nothing could be checked, as an annotation."""
+    """The annotation that nothing could be checked."""
     text = "\n".join((f"not checked: {one_line(message)}", *map(one_line, hints)))
     return f"::error title=gitlease check::{_data(text)}\n"
 
 
 def tame(text: str) -> str:
-    """A line in which GitHub finds no command."""
+    """A line that GitHub does not take for a command."""
     text = one_line(text).replace("##[", "## [")
     return f"- {text}" if text.lstrip().startswith("::") else text
 
@@ -58,5 +58,5 @@ def _data(text: str) -> str:
 
 
 def _property(text: str) -> str:
-    """The value of a property, which a colon or a comma would end."""
+    # A colon or a comma would end the value of a property.
     return _data(text).replace(":", "%3A").replace(",", "%2C")

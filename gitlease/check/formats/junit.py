@@ -1,4 +1,4 @@
-"""A check as JUnit's XML, which most of continuous integration can show: one case a finding."""
+"""A check as JUnit's XML, which most CI systems can show: one test case for each finding."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gitlease.core.finding import Finding
 
 
 def render(report: Report, *, fail_on: str) -> str:
-    """The document. What is below the level that a run fails on is a case that passes."""
+    """The document. A finding below the level to fail on is a case that passes."""
     limit = LIMITS[fail_on]
     found = worst_first(report.findings)
     failing = [x for x in found if limit is not None and x.level.rank >= limit.rank]

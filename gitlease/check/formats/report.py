@@ -1,4 +1,4 @@
-"""What a check came to, as every form tells it."""
+"""The result of a check, as every format reports it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ LIMITS = {"error": Level.ERROR, "warning": Level.WARNING, "never": None}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """The findings, and what was checked: ``commits`` of a range, or None where none were.
+    """The findings, and what was checked: the number of ``commits``, or None if none were.
 
-    ``fixed`` are findings that are none any more, ``warnings`` what could not be looked at.
-    ``unread`` is what should have been looked at and could not be: it is no pass then.
-    ``prefix`` stands before every file: where the repository lies in what the host shows.
+    ``unread`` is what could not be checked: the check has not passed then. ``prefix`` is put before
+    every file: the repository's place in what the host shows.
     """
 
     findings: tuple[Finding, ...] = ()
@@ -34,13 +33,13 @@ class Report:
         return [found for found in self.findings if found.level is level]
 
     def fails(self, limit: str) -> bool:
-        """Whether any finding is at or above the level that a run shall fail on."""
+        """Whether any finding is at or above the level to fail on."""
         level = LIMITS[limit]
         return level is not None and any(x.level.rank >= level.rank for x in self.findings)
 
     @property
     def checked(self) -> str:
-        """What was looked at: ``3 commits of pull request #7``, ``the claims of all tasks``."""
+        """What was checked: ``3 commits of pull request #7``, ``stale claims``."""
         said = []
         if self.commits is not None:
             of = f" of {clean(self.shown)}" if self.shown else ""
@@ -51,7 +50,7 @@ class Report:
 
     @property
     def result(self) -> str:
-        """``2 errors, 1 warning``, or that there is nothing."""
+        """``2 errors, 1 warning``, or ``nothing found``."""
         counts = [(level, len(self.of(level))) for level in (Level.ERROR, Level.WARNING)]
         said = [counted(number, level.value) for level, number in counts if number]
         said += [f"{len(self.fixed)} fixed"] if self.fixed else []
@@ -59,7 +58,7 @@ class Report:
         return ", ".join(said) or "nothing found"
 
     def place(self, found: Finding) -> str:
-        """A finding's file as the host knows it, ``""`` where it has none."""
+        """A finding's file as the host knows it, ``""`` if it has none."""
         if found.file is None:
             return ""
         return f"{self.prefix}/{found.file}" if self.prefix else found.file
@@ -76,10 +75,10 @@ def worst_first(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def details(found: Finding) -> list[str]:
-    """The evidence, and what to type, a line each."""
+    """The evidence and the next steps, a line each."""
     return [one_line(x) for x in (*found.evidence, *(f"next: {x}" for x in found.next_steps))]
 
 
 def one_line(text: str) -> str:
-    """A text that stays on its line, and that no terminal misreads."""
+    """A text on one line, without control characters."""
     return clean(text).replace("\n", "\\n").replace("\t", "\\t")

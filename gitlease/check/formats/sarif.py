@@ -1,4 +1,4 @@
-"""A check as SARIF 2.1.0: what code scanning reads."""
+"""A check as SARIF 2.1.0, for code scanning."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Json = dict[str, Any]
 
 
 def render(report: Report, *, version: str) -> str:
-    """The log, with every rule that there is; ASCII only. ``version`` is gitlease's."""
+    """The log, with all rules; ASCII only. ``version`` is gitlease's."""
     order = {rule.id: number for number, rule in enumerate(RULES)}
     driver: Json = {
         "name": "gitlease",
@@ -83,14 +83,14 @@ def _properties(found: Finding) -> Json:
 
 
 def _fingerprint(found: Finding) -> str:
-    """The same for the same finding in every run, whatever its words and its line."""
+    # The same for the same finding in every run, whatever its wording and its line.
     parts = (found.rule.id, found.resource, found.scope, found.layer, found.holder, found.commit)
     text = "\0".join(part or "" for part in parts)
     return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def _uri(path: str) -> str:
-    """A path as a relative reference; a first segment with a colon would read as a scheme."""
+    # A colon is quoted too: in the first segment it would read as a scheme.
     try:
         name = path.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:  # no name that git ever gave

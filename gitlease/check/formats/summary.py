@@ -1,6 +1,6 @@
-"""A check as the summary of a job: Markdown that people like to read.
+"""A check as the summary of a job, in Markdown.
 
-Whatever others wrote is spelt out letter by letter where Markdown or HTML would make more of it.
+In untrusted text every character with a meaning in Markdown or HTML is escaped.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from gitlease.core.finding import Finding, Level
 SHOWN = 40  # findings
 LONGEST = 500  # characters of one text
 
-_SPELT = {ord(c): f"&#{ord(c)};" for c in "\\`*_{}[]<>()|~#@&\"':$!"}
+_ESCAPES = {ord(c): f"&#{ord(c)};" for c in "\\`*_{}[]<>()|~#@&\"':$!"}
 _SIGNS = {Level.ERROR: "**error**", Level.WARNING: "warning"}
 
 
 def render(report: Report) -> str:
-    """The summary; of very many findings some are only counted."""
+    """The summary; beyond ``SHOWN`` findings are only counted."""
     found = worst_first(report.findings)
     shown, left = found[:SHOWN], len(found[SHOWN:])
     says_more = found or report.fixed or report.unread
@@ -29,12 +29,12 @@ def render(report: Report) -> str:
         lines += ["<details><summary>Evidence, and what to do</summary>", ""]
         lines += [*map(_detail, shown), "", "</details>", ""]
     if left:
-        lines += [f"{left} more had no room here: `gitlease check --format text` lists them.", ""]
+        lines += [f"{left} more are not shown here: `gitlease check --format text` lists them.", ""]
     return "\n".join([*lines, *_ending(report)])
 
 
 def failure(message: str, hints: tuple[str, ...] = ()) -> str:
-    """That nothing could be checked."""
+    """The summary if nothing could be checked."""
     lines = ["## gitlease: not checked", "", f"{_plain(message)}.", ""]
     return "\n".join([*lines, *(f"- {_plain(hint)}" for hint in hints), "", ""])
 
@@ -65,6 +65,5 @@ def _detail(found: Finding) -> str:
 
 
 def _plain(text: str) -> str:
-    """A text that means nothing to Markdown or HTML."""
     short = text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
-    return one_line(short).translate(_SPELT)
+    return one_line(short).translate(_ESCAPES)

@@ -7,7 +7,7 @@ from gitlease.core.finding import Finding
 
 
 def render(report: Report) -> str:
-    """The whole report; its last line says what came of it."""
+    """The whole report; its last line has the result."""
     lines = [line for found in worst_first(report.findings) for line in _finding(report, found)]
     lines += [f"fixed: {one_line(found.message)} ({found.rule.id})" for found in report.fixed]
     lines += [f"not checked: {one_line(text)}" for text in report.unread]

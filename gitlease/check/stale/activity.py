@@ -1,7 +1,7 @@
 """Who worked on what, and when, by the commits of all branches that this clone knows.
 
-A handful of git processes tell it, however many tasks there are: one log of all commits with what
-they do to task files, whose versions are read in one go, and one of what else they touch.
+It takes a handful of git processes, however many tasks there are: one log of all commits with their
+changes of task files, whose versions are read in one go, and one of all else that they touch.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
-from gitlease.check.stale import lack
+from gitlease.check.stale import missing_history
 from gitlease.check.stale.facts import BranchWork, Deleted, FileQuery, Lack, Past, Version, Works
 from gitlease.core.edge import Task
 from gitlease.core.errors import Invalid
@@ -35,21 +35,20 @@ from gitlease.tasks.front_matter import is_yaml
 from gitlease.tasks.scan import MAX_BYTES
 from gitlease.tasks.text import read_task
 
-MAX_COMMITS = 20_000  # whose changes of any files are looked at
-MAX_HISTORY = 200_000  # whose people and task files are
+MAX_COMMITS = 20_000  # whose changes of all files are read
+MAX_HISTORY = 200_000  # whose authors and changes of task files are read
 MAX_VERSIONS = 64  # of one task file
 
 Edit = tuple[Commit, Changed]
 
 
 class GitActivity:
-    """The commits of all branches that this clone knows. No remote is asked, but for ``cut_off``.
+    """The commits of all branches that this clone knows. Only ``cut_off`` asks a remote.
 
-    ``ref_prefix`` is where ledgers lie, which are no work. ``remotes`` are those that have the work
-    of all. ``given``: somebody else made this clone, and fetched what they thought fit. The number
-    of processes is small, and the same for one task and for thousands. ``changes`` has what the
-    commits that ``works`` read change, without renames, but for merges. Raises Invalid where git
-    does not answer.
+    ``ref_prefix`` is where ledgers lie, which are not work. ``remotes`` have everybody's work.
+    ``given``: the clone was made for this process, as CI does, and may be partial. ``changes`` has
+    the changes of the commits that ``works`` read, without renames and merges. Raises Invalid if
+    git does not answer.
     """
 
     def __init__(
@@ -66,30 +65,30 @@ class GitActivity:
         self.changes: dict[str, list[Changed]] = {}
 
     def cut_off(self, *, cached: bool, sure: bool = False) -> Lack | None:
-        """Why commits are missing: of old ones, or of whole branches; None where all are here.
+        """Why commits are missing, old ones or whole branches; None if all are here.
 
         Only a clone that may lack branches asks the remote, any with ``sure``, none with
         ``cached``. Raises Unavailable and Denied.
         """
-        where, refs, prefix = self._repository, self._refs(), self._prefix
+        repository, refs, prefix = self._repository, self._refs(), self._prefix
         if self._cut_off:
-            return lack.SHALLOW
+            return missing_history.SHALLOW
         if not self._commits:
             return None
         asked = (
-            lack.lack_of_branches(where, remote, refs, prefix=prefix, cached=cached)
+            missing_history.lack_of_branches(repository, remote, refs, prefix=prefix, cached=cached)
             for remote in self._remotes
-            if sure or self._given or lack.may_lack_branches(where, remote)
+            if sure or self._given or missing_history.may_lack_branches(repository, remote)
         )
         return next((found for found in asked if found is not None), None)
 
     def partial(self) -> Lack | None:
-        """Why contents of old versions may be missing; None where all are here."""
-        return lack.lack_of_contents(self._repository)
+        """Why contents of old versions may be missing; None if all are here."""
+        return missing_history.lack_of_contents(self._repository)
 
     def left_out(self) -> Sequence[str]:
         """The task files that this work tree does not have, though its index does."""
-        return lack.left_out(self._repository, self._tasks, self._places())
+        return missing_history.left_out(self._repository, self._tasks, self._places())
 
     def authors(self) -> Mapping[str, str]:
         """The addresses of everybody who committed, each with the one that stands for it."""
@@ -100,14 +99,11 @@ class GitActivity:
         }
 
     def usual(self, emails: Iterable[str]) -> Mapping[str, str]:
-        """The address that the mailmap has for each of these: itself where it has none."""
+        """The address that the mailmap has for each of these, else itself."""
         return usual_addresses(self._repository, emails)
 
     def pasts(self, asked: Sequence[FileQuery]) -> Mapping[str, Past]:
-        """The past of task files, by file. Of each version it tells no names but those asked for.
-
-        Where there is no commit yet, there is no past.
-        """
+        """The past of task files, by file: of each version only the names that are asked for."""
         if not asked or not self._commits:
             return {}
         order = {commit: number for number, commit in enumerate(self._commits)}
@@ -152,7 +148,7 @@ class GitActivity:
             paths[commit].append(change.path)
             if len(commit.parents) < 2:
                 self.changes[commit.id].append(change)
-        # All that was there before its history was cut is no work of whoever made the first commit.
+        # The first commit of a shallow clone adds all files: that is not its author's work.
         found = [_work(c, names) for c, names in paths.items() if c.id not in self._cut_off]
         horizon = list(paths)[-1].at if len(paths) == MAX_COMMITS else None
         return Works(found, horizon)
@@ -175,11 +171,9 @@ class GitActivity:
                 found.setdefault(key, here)
         return found
 
-    # --- asking -----------------------------------------------------------------------------------
-
     @cached_property
     def _history(self) -> tuple[list[Commit], list[Edit]]:
-        """All commits, the newest first, and what they did to task files."""
+        """All commits, the newest first, and their changes of task files."""
         form = ("--ignore-missing", "--full-history", "--sparse", "-m", f"-n{MAX_HISTORY}")
         words = (*form, *self._refs(), "--", *self._places())
         try:
@@ -198,7 +192,6 @@ class GitActivity:
         return self._history[1]
 
     def _refs(self) -> tuple[str, ...]:
-        """HEAD and all branches, here and of remotes, but for ledgers."""
         branch = self._prefix.removeprefix("refs/heads/")
         if branch == self._prefix:
             return ("HEAD", "--branches", "--remotes")
@@ -206,7 +199,7 @@ class GitActivity:
         return ("HEAD", here, "--branches", there, "--remotes")
 
     def _places(self) -> list[str]:
-        """Where task files lie, as git is asked; none where that may be anywhere."""
+        """Pathspecs of task files; none if they may be anywhere."""
         texts = (*self._tasks.files, *self._tasks.completed)
         heads = dict.fromkeys("/".join(parse(text).head) for text in texts)
         # Git is asked without regard to case, which it knows of letters of ASCII only.
@@ -230,7 +223,6 @@ class GitActivity:
 
     @cached_property
     def _cut_off(self) -> frozenset[str]:
-        """The commits whose parents this clone was not given."""
         return shallow(self._repository)
 
 
@@ -244,10 +236,7 @@ def _closure(file: str, renamed: Mapping[str, set[str]]) -> set[str]:
 
 
 def _work(commit: Commit, paths: Sequence[str]) -> BranchWork:
-    """A commit as somebody's work: the author's on the author's date, the committer's on theirs.
-
-    Whoever rebases the work of another shows no sign of that other.
-    """
+    # Each on their own date: whoever rebases another's work shows no sign of that other.
     by = [(commit.author_usual, commit.authored), (commit.committer_usual, commit.committed)]
     by += [(email, commit.authored) for email in commit.co_authors]
     return BranchWork(commit.id, tuple(by), tuple(paths))
@@ -264,7 +253,6 @@ def _past(
     cut_off: frozenset[str],
     horizon: int | None,
 ) -> Past:
-    """What became of a file, by the changes of commits in the order of the log."""
     groups: dict[tuple[Commit, str], list[Changed]] = {}
     for commit, change in edits:
         groups.setdefault((commit, change.path), []).append(change)
@@ -277,7 +265,7 @@ def _past(
             horizon = commit.at
             break
         if commit.id in cut_off or len(same) < len(commit.parents):
-            continue  # to a parent that has the same, a merge brings nothing
+            continue  # a merge that agrees with one of its parents changes nothing
         before = [contents.names(x.blob_before, one, x.old or x.path) for x in same]
         after = contents.names(same[0].blob_after, one, same[0].path)
         if after is None or None in before:
@@ -293,10 +281,7 @@ def _past(
 
 
 class _TaskVersions:
-    """What versions of task files say of who is assigned, as far as words are asked for.
-
-    A file without the letters of any of them needs no parsing.
-    """
+    """Who is assigned in versions of task files. Only those with a wanted word are parsed."""
 
     def __init__(self, repository: Repository, tasks: Tasks) -> None:
         self._repository, self._tasks = repository, tasks
@@ -310,7 +295,6 @@ class _TaskVersions:
             self._words.setdefault(blob, set()).update(encoded)
 
     def read(self) -> None:
-        """Read what is wanted; what has none of the words is not kept."""
         wanted = self._words
         for blob, data in read_blobs(self._repository, wanted, most=MAX_BYTES, seconds=SECONDS):
             folded = fold((data or b"").decode("utf-8", "replace")).encode()
@@ -318,7 +302,7 @@ class _TaskVersions:
             self._data[blob] = data if says else b""
 
     def names(self, blob: str, one: FileQuery, file: str) -> tuple[str, ...] | None:
-        """Who is assigned in a version of a task's file; None where that cannot be read here."""
+        """Who is assigned in a version of a task's file; None if that cannot be read here."""
         if not blob:
             return ()
         if self._data.get(blob) is None:
@@ -327,7 +311,7 @@ class _TaskVersions:
         return task.assigned if task is not None and task.resource == one.task.resource else ()
 
     def key_of(self, blob: str, file: str) -> str:
-        """The key of the task in a version of a file, "" where there is none."""
+        """The key of the task in a version of a file, ``""`` without one."""
         task = self._task(blob, file) if self._data.get(blob) else None
         return "" if task is None else task.resource.key
 

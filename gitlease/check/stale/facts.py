@@ -1,4 +1,4 @@
-"""What is known of claims that may be stale: records, edges, past task files, and commits."""
+"""The facts about claims that may be stale: records, edges, past task files, and commits."""
 
 from __future__ import annotations
 
@@ -16,10 +16,7 @@ from gitlease.core.resources.pattern import fold
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A record of a ledger as one sees it who holds nothing: in which layer, and whether it lapsed.
-
-    ``done`` says that it is of completed work.
-    """
+    """A record of a ledger, its layer, and whether it lapsed or is of completed work (``done``)."""
 
     lease: Lease
     layer: str
@@ -32,7 +29,7 @@ class Held:
 
 
 def held(leases: Iterable[Lease], layer: str, policy: Policy, moment: Moment) -> list[Held]:
-    """The records of a layer that count at all."""
+    """The records of a layer, without completed ones that are kept no longer."""
     found = []
     for lease in leases:
         if lease.state is State.COMPLETED:
@@ -54,7 +51,7 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """What one commit made of a task file: who was assigned in it before and after.
+    """A commit's change of a task file: who was assigned in it before and after.
 
     ``at`` is the later of the commit's two dates in wall-clock milliseconds, ``by`` its author.
     """
@@ -68,11 +65,11 @@ class Version:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Past:
-    """What is known of the past of a task file, the newest first.
+    """The past of a task file, the newest version first.
 
-    ``committed`` is who is assigned in the last commit of the current branch, None where that has
-    no such file. ``former`` are other names that the file had. ``whole``: nothing is missing, as it
-    is in a shallow clone. ``horizon``: what was before that time was not looked at.
+    ``committed`` is who is assigned in the last commit of the current branch, None if that has no
+    such file. ``former`` are other names that the file had. ``whole``: nothing is missing, as it
+    may be in a shallow clone. ``horizon``: what was before that time was not read.
     """
 
     versions: tuple[Version, ...] = ()
@@ -88,8 +85,8 @@ class Past:
             None,
         )
 
-    def somewhere(self, persons: Persons, holder: str) -> bool:
-        """Whether a branch has a commit that assigns a holder, and none took that back."""
+    def assigns_somewhere(self, persons: Persons, holder: str) -> bool:
+        """Whether some branch assigns a holder, and none took that back."""
         for version in self.versions:
             before, after = (
                 any(persons.stands_for(name, holder) for name in names)
@@ -106,9 +103,9 @@ def is_among(names: Iterable[str], name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class BranchWork:
-    """A commit: whose it is, each with when by their own date, and the paths that it touches.
+    """A commit: whose it is, each with their own date in ms, and the paths that it touches.
 
-    Addresses are as they stand in the mailmap; times are wall-clock milliseconds.
+    Addresses are those of the mailmap.
     """
 
     commit: str
@@ -118,7 +115,7 @@ class BranchWork:
 
 @dataclass(frozen=True, slots=True)
 class Works:
-    """The commits that this clone has; those before ``horizon`` were not looked at."""
+    """The commits that this clone has; those before ``horizon`` were not read."""
 
     commits: Sequence[BranchWork] = ()
     horizon: int | None = None
@@ -126,7 +123,7 @@ class Works:
 
 @dataclass(frozen=True, slots=True)
 class Sign:
-    """Something that was seen of an assignee: when, what it was, and in which commit if in one."""
+    """A sign of life of an assignee: when, what it was, and in which commit if in one."""
 
     at: int
     what: str
@@ -153,7 +150,7 @@ class FileQuery:
 
 @dataclass(frozen=True, slots=True)
 class Lack:
-    """What a clone does not have, and how to get it: both as people are told."""
+    """What a clone does not have, and how to get it, in words for people."""
 
     what: str
     way: str

@@ -3,7 +3,7 @@
 An edge outlives its lease, and that is what it is for; so it is stale only when for longer than
 ``stale.after`` nothing at all was seen of its assignee: no lease, no word in the ledger, no commit
 that touches the task or its paths. The last of these, or the commit that wrote the edge, says since
-when. What cannot be known is no sign of anything: it is said, and the edge is not called stale.
+when. If that cannot be known, it is reported as unknown, and the edge is not called stale.
 """
 
 from __future__ import annotations
@@ -21,16 +21,15 @@ from gitlease.core.persons import Persons
 from gitlease.core.resources import pattern
 from gitlease.core.resources.pattern import fold
 
-SKEW = 86_400 * MS  # what a date may lie in the future before it is not believed
-SHORT = 10  # digits of a commit's id that people are shown
+SKEW = 86_400 * MS  # how far in the future a date is still believed
+SHORT = 10  # digits of a commit's id in messages
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StaleRules:
-    """What the project says of stale claims. ``after`` in seconds.
+    """The project's settings for stale claims. ``after`` in seconds.
 
-    ``release``: whoever asks for it may retire the stale claims of others. ``required``: a name
-    must be a task.
+    ``release``: anybody may retire the stale claims of others. ``required``: a name must be a task.
     """
 
     after: int = 7 * 86_400
@@ -40,7 +39,7 @@ class StaleRules:
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """An edge that is stale: since when, and what shows it, the newest sign first."""
+    """A stale edge: since when, and the last signs of life, the newest first."""
 
     edge: Edge
     since: int
@@ -49,14 +48,14 @@ class Idle:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What came of some edges. ``unknown`` are those of which too little can be known here."""
+    """The stale ones of some edges, and those about which too little is known here."""
 
     idle: tuple[Idle, ...] = ()
     unknown: tuple[Edge, ...] = ()
 
 
 def open_edges(tasks: Iterable[Task], records: Sequence[Held], persons: Persons) -> list[Edge]:
-    """The edges that no lease stands behind, of tasks that are neither done nor exempt."""
+    """The edges without a live lease, of tasks that are neither done nor exempt."""
     of = by_resource(records)
     return [
         Edge(task, name)
@@ -87,10 +86,10 @@ def judge(
     now: int,
     horizon: int | None = None,
 ) -> Judged:
-    """Which of these edges are stale, after so many seconds without a sign.
+    """Which of these edges are stale, after so many seconds without a sign of life.
 
-    ``works`` has what was seen in commits, of which those before ``horizon`` were not looked at.
-    An edge that is not committed is young: whoever wrote it is at it.
+    ``works`` has the signs in commits; those before ``horizon`` were not read. An edge that is not
+    committed is young: its author is at it.
     """
     idle: list[Idle] = []
     unknown: list[Edge] = []
@@ -102,7 +101,7 @@ def judge(
         written = signs.written(edge, past)
         work = works.get(edge)
         if work is not None and written is not None and work.commit == written.commit:
-            work = None  # to assign oneself is no more than that
+            work = None  # assigning oneself is not work
         seen = [x for x in (work, signs.in_ledger(edge), written) if x is not None]
         if any(sign.at >= limit for sign in seen):
             continue
@@ -110,7 +109,7 @@ def judge(
             unknown.append(edge)
             continue
         if horizon is not None and all(sign.at < horizon for sign in seen):
-            seen.append(Sign(horizon, "older commits were not looked at"))
+            seen.append(Sign(horizon, "older commits were not read"))
         seen.sort(key=lambda sign: -sign.at)
         idle.append(Idle(edge, seen[0].at, tuple(seen)))
     return Judged(tuple(idle), tuple(unknown))
@@ -119,7 +118,7 @@ def judge(
 def doubtful(
     edges: Sequence[Edge], signs: Signs, pasts: Mapping[str, Past], *, after: int, now: int
 ) -> list[Edge]:
-    """The edges that are stale unless a commit shows life: those for which commits are read."""
+    """The edges that are stale unless a commit shows life: for these, commits are read."""
     found = judge(edges, signs, pasts, {}, after=after, now=now)
     return [idle.edge for idle in found.idle] + list(found.unknown)
 
@@ -128,7 +127,7 @@ def doubtful(
 
 
 class Signs:
-    """What was seen of assignees: in the ledger, and in commits."""
+    """The signs of life of assignees, in the ledger and in commits."""
 
     def __init__(
         self, persons: Persons, records: Sequence[Held], events: Iterable[Event], now: int
@@ -145,9 +144,9 @@ class Signs:
         return self._records.get(task.resource.key, ())
 
     def in_ledger(self, edge: Edge) -> Sign | None:
-        """The end of the last lease, or the last word of the audit trail.
+        """The end of the last lease, or the last event of the audit trail.
 
-        That an edge was retired is none: it is still here, so nothing came of it.
+        The retirement of an edge does not count: it is still here.
         """
         key, name, stands_for = edge.task.resource.key, edge.name, self._persons.stands_for
         found = [
@@ -164,13 +163,13 @@ class Signs:
         return max(found, key=lambda sign: sign.at, default=None)
 
     def written(self, edge: Edge, past: Past) -> Sign | None:
-        """The commit that wrote the edge; None where that cannot be found."""
+        """The commit that wrote the edge; None if it cannot be found."""
         version = past.written(edge.name)
         if version is not None:
             what = f"assigned in {version.commit[:SHORT]}"
             return Sign(self._past(version.at), what, version.commit)
         if past.whole and past.horizon is not None:
-            return Sign(self._past(past.horizon), "assigned before what was looked at")
+            return Sign(self._past(past.horizon), "assigned before the oldest commit that was read")
         return None
 
     def in_commits(
@@ -185,7 +184,7 @@ class Signs:
             by: dict[str, int] = {}
             for email, at in work.by:
                 usual = self._persons.usual(email)
-                # A date that is yet to come says nothing of when it was.
+                # A date far in the future does not tell when it was.
                 if usual in concerned and at <= self._now + SKEW:
                     by[usual] = max(at, by.get(usual, at))
             if not by:
@@ -198,12 +197,11 @@ class Signs:
         return found
 
     def _past(self, at: int) -> int:
-        """A time as it can be: nobody was seen in the future, whatever a clock said."""
         return min(at, self._now)
 
 
 class _Touches:
-    """Which edges a path belongs to: found by the file, or the first literal segment of a path."""
+    """Finds the edges that a path belongs to, by file or by the first literal segment."""
 
     def __init__(self, edges: Sequence[Edge], pasts: Mapping[str, Past]) -> None:
         self._files: dict[str, list[Edge]] = {}

@@ -1,7 +1,7 @@
-"""Stale claims: what is found of them, and what of that is retired on request.
+"""Finds stale claims, and retires them on request.
 
 Finding asks the remote once and changes nothing. What may be retired is decided by the project's
-policy, and once more by the ledger as it is when that is done: a claim that came in between stays.
+settings, and once more by the ledger at that time: a claim that came in between stays.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from shlex import quote
 from gitlease.check.rules import BAD_TASK_FILE, DUPLICATE_ID, NO_LEDGER, STALE_RULES, no_ledger
 from gitlease.check.stale.activity import GitActivity
 from gitlease.check.stale.facts import Edge, FileQuery, Held, Lack, Past, held, is_among
-from gitlease.check.stale.found import (
+from gitlease.check.stale.findings import (
     Board,
     gone_names,
     of_idle,
@@ -22,14 +22,14 @@ from gitlease.check.stale.found import (
     unnamed,
 )
 from gitlease.check.stale.idle import Judged, Signs, StaleRules, doubtful, judge, open_edges
-from gitlease.check.stale.lack import not_checked_out, unknown_here
-from gitlease.check.stale.plans import (
+from gitlease.check.stale.missing_history import not_checked_out, unknown_here
+from gitlease.check.stale.retirement import (
     Fixed,
     Plans,
     Stale,
-    came_of,
     chunks,
     not_fixed,
+    unfixed,
     unwritten,
 )
 from gitlease.core.edge import Task
@@ -47,12 +47,12 @@ from gitlease.engine.ports import LastSeen, Snapshot, TaskProblem
 from gitlease.engine.queue.order import natural
 from gitlease.git.changes_raw import Changed
 
-LOOKED_BACK = 20_000  # events of the audit trail
+MAX_EVENTS = 20_000  # of the audit trail
 
 
 @dataclass(frozen=True, slots=True)
 class _Scene:
-    """The records of the layers that are looked at, and what their audit trails say."""
+    """The records and audit trails of the layers that are checked."""
 
     records: Sequence[Held] = ()
     events: Sequence[Event] = ()
@@ -62,9 +62,9 @@ class _Scene:
 
 
 class StaleService:
-    """Finds stale claims, and retires them, for the actor of a lease service.
+    """Finds stale claims, and retires them, for the actor of a ledger session.
 
-    ``layers`` are looked at beside the service's own, in which alone something is retired.
+    ``layers`` are checked beside the session's own; claims are only retired in that.
     """
 
     def __init__(
@@ -81,15 +81,15 @@ class StaleService:
 
     @property
     def changes(self) -> Mapping[str, list[Changed]]:
-        """What commits change that were read to find something, to read them only once."""
+        """The changes of the commits that were read, so that nobody has to read them again."""
         return self._activity.changes
 
     def find(self, *, cached: bool = False, sure: bool = False) -> Stale:
         """Everything that is stale now: one connection for each layer, none with ``cached``.
 
-        A clone that may lack branches has one more, where something would be called stale, and with
-        ``sure``, as is fit before anything is retired, every clone.
-        What this clone cannot know is said among the warnings, and is no finding.
+        A clone that may lack branches makes one more before it calls something stale, and with
+        ``sure``, for use before anything is retired, so does every clone. What this clone cannot
+        know is among the warnings, and not a finding.
         """
         scene = self._scene(self._service.look(cached=cached), cached=cached)
         board, problems = self._board(scene)
@@ -100,7 +100,7 @@ class StaleService:
         hidden = unnamed(board)
         doubted = judged.idle or judged.unknown or nobodys or hidden
         lack = self._activity.cut_off(cached=cached, sure=sure) if doubted else None
-        if lack is not None:  # work may be there that nobody here knows of
+        if lack is not None:  # there may be work that is unknown here
             pasts = {file: replace(past, whole=False) for file, past in pasts.items()}
             unknown = {one.edge for one in judged.idle}.union(judged.unknown)
             judged = Judged(unknown=tuple(edge for edge in edges if edge in unknown))
@@ -147,15 +147,15 @@ class StaleService:
     def fix(self, found: Stale, *, commit: bool = True) -> Fixed:
         """Retire what was found and may be retired: one push, and one commit of the edges.
 
-        So it is for ``AT_ONCE`` leases and edges; more take another of each. Without ``commit`` the
-        task files are edited, and left at that. What was claimed meanwhile stays.
+        More than ``AT_ONCE`` leases and edges take more of both. Without ``commit`` the task files
+        are only edited. What was claimed meanwhile stays.
         """
         left = {finding: not_fixed(finding, why) for finding, why in found.stays.items()}
         answers = []
         for some in chunks(found.fixable):
-            wishes = [one.wish for one in some]
-            answers.append(end.retire(self._service, wishes, commit=commit))
-            left |= came_of(some, answers[-1])
+            plans = [one.plan for one in some]
+            answers.append(end.retire(self._service, plans, commit=commit))
+            left |= unfixed(some, answers[-1])
         written = [w for answer in answers for w in answer.written]
         asked = (finding for one in found.fixable for finding in one.findings)
         return Fixed(
@@ -169,9 +169,10 @@ class StaleService:
         )
 
     def last_seen(self, task: Task, holders: Sequence[str], sure: bool) -> LastSeen:
-        """The last sign of life on a task of some holders, or of names as its file has them.
+        """The last sign of life of some holders, or of names in its file, on a task.
 
-        By what this clone knows; ``sure`` asks the remotes whether it lacks commits. Never raises.
+        Goes by what this clone knows; ``sure`` asks the remotes whether it lacks commits. Never
+        raises.
         """
         try:
             return self._last_seen(task, holders, sure)
@@ -205,14 +206,12 @@ class StaleService:
         doubt = "" if lack is None else f"{lack.what} ({lack.way})"
         return LastSeen(doubt=doubt) if last is None else LastSeen(last.at, last.what, doubt)
 
-    # --- what is looked at ------------------------------------------------------------------------
-
     def _scene(self, look: Look, *, cached: bool) -> _Scene:
         heads, said = [look.head], look.warnings
         for layer in self._layers:
             head = self._head(layer, cached=cached)
             if head is None:
-                said += (f"this clone knows nothing of the layer {layer} yet",)
+                said += (f"this clone has never fetched the layer {layer}",)
             else:
                 heads.append(head)
         records: list[Held] = []
@@ -223,7 +222,7 @@ class StaleService:
                 ledger, moment = head.ledger, Moment(now=look.moment.now, seen=head.seen)
                 policy = ledger.header.policy
                 records += held(ledger.every_lease(), head.layer, policy, moment)
-                events += self._service.store.history(head.layer, LOOKED_BACK, older=not cached)
+                events += self._service.store.history(head.layer, MAX_EVENTS, older=not cached)
                 unread += unread_records(head)
         empty = all(head.ledger is None for head in heads)
         return _Scene(records, events, said, tuple(unread), empty)
@@ -248,7 +247,7 @@ class StaleService:
 
     def _persons(self, scene: _Scene, names: Sequence[str]) -> Persons:
         holders = [x.lease.holder for x in scene.records]
-        holders += dict.fromkeys(e.by for e in scene.events)  # who spoke is somebody
+        holders += dict.fromkeys(e.by for e in scene.events)
         asked = [*self._people.names, *holders]
         asked += [email for name in names for email in self._people.holders_of(name)]
         if not asked and not names:
@@ -273,7 +272,6 @@ class StaleService:
 
 
 def _asked(edges: Sequence[Edge], board: Board) -> list[FileQuery]:
-    """The files whose past is of any interest, with the names that are looked for in them."""
     found: dict[str, tuple[FileQuery, set[str]]] = {}
     for edge in edges:
         found.setdefault(edge.task.file, (FileQuery(edge.task), set()))[1].add(edge.name)
@@ -284,7 +282,6 @@ def _asked(edges: Sequence[Edge], board: Board) -> list[FileQuery]:
 
 
 def _of_problem(problem: TaskProblem) -> Finding:
-    """A task file that cannot be used; its message begins with the file and the line."""
     rule = DUPLICATE_ID if problem.double else BAD_TASK_FILE
     place = re.match(r":([0-9]{1,9}): ", problem.message[len(problem.file) :])
     starts = problem.message.startswith(problem.file)

@@ -1,4 +1,4 @@
-"""What may be retired of stale claims, by the policy of the project, and what came of that."""
+"""Which stale claims may be retired by the project's settings, and the results of doing so."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from shlex import quote
 
 from gitlease.check.rules import LEASE_ON_DONE, LEASE_ON_GONE
 from gitlease.check.stale.facts import Held, by_resource
-from gitlease.check.stale.found import Board
+from gitlease.check.stale.findings import Board
 from gitlease.check.stale.idle import Idle
 from gitlease.core.edge import EdgeEdit, printable
 from gitlease.core.errors import GitleaseError
@@ -27,26 +27,26 @@ from gitlease.engine.ports import Written
 from gitlease.engine.sessions import AT_ONCE
 
 NOT_ALLOWED = "only its holder may retire it, since stale.release is not true"
-LIVE = "it is live: its holder ends it, or an admin revokes it"
+LIVE = "it is live: only its holder or an admin can end it"
 BY_HAND = "that is for a person to decide"
-OTHER_LAYER = "its lease lies in the layer {0}, and is retired there: --layer {0}"
+OTHER_LAYER = "its lease is in layer {0}: --layer {0} retires it"
 _WHY = {LEASE_ON_DONE: "the task is done", LEASE_ON_GONE: "its task file is gone"}
 
 
 @dataclass(frozen=True, slots=True)
 class Fixable:
-    """What may be retired of one resource, and the findings that go with it."""
+    """What may be retired of one resource, and the findings that this fixes."""
 
     findings: tuple[Finding, ...]
-    wish: RetirePlan
+    plan: RetirePlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stale:
-    """What was found, the worst first. ``stays`` says why nothing here may retire the others.
+    """What was found, the worst first. ``stays`` says why the findings that stay are not fixable.
 
-    ``unread`` is what could not be looked at, records of the ledgers and what this clone lacks: it
-    is no pass then.
+    ``unread`` is what could not be checked, such as unreadable records and missing commits: the
+    check has not passed then.
     """
 
     findings: tuple[Finding, ...] = ()
@@ -60,8 +60,8 @@ class Stale:
 class Fixed:
     """What was retired, and the ``findings`` that stay, each with the reason.
 
-    ``commit`` has the id of the commit of the edges. ``undone`` says of which task files the edit
-    or its commit failed: the ledger has it already.
+    ``commit`` is the id of the commit of the edges. ``undone`` are the failed edits of task files,
+    or their failed commits: the ledger is ahead of them.
     """
 
     fixed: tuple[Finding, ...] = ()
@@ -74,7 +74,7 @@ class Fixed:
 
 
 class Plans:
-    """Plans the retirement of what was found, as the actor of a lease service may have it."""
+    """Plans the retirement of what was found, as far as the actor may."""
 
     def __init__(self, board: Board, service: LedgerSession) -> None:
         self._board, self._layer = board, service.layer
@@ -84,19 +84,19 @@ class Plans:
         self._stays: dict[Finding, str] = {}
 
     def fixable(self) -> tuple[Fixable, ...]:
-        """What may be retired, by resource."""
+        """The retirements, by resource."""
         return tuple(
-            Fixable(tuple(part.findings), part.wish(resource, self._board))
+            Fixable(tuple(part.findings), part.plan(resource, self._board))
             for resource, part in self._parts.items()
         )
 
     def stays(self, findings: Iterable[Finding]) -> Mapping[Finding, str]:
-        """Why the rest of these is not retired."""
+        """Why the others of these are not retired."""
         planned = {finding for part in self._parts.values() for finding in part.findings}
         return {f: self._stays.get(f, BY_HAND) for f in findings if f not in planned}
 
     def edge(self, idle: Idle, findings: Sequence[Finding]) -> None:
-        """A stale edge goes with the leases that it is left of, and all that is found of it."""
+        """Retire a stale edge, with the lapsed leases that it is left from."""
         persons, edge = self._board.persons, idle.edge
         lapsed = [
             x
@@ -109,7 +109,7 @@ class Plans:
             self._retire(edge.task.resource, findings, lapsed, why, note).idle.append(idle)
 
     def lease(self, record: Held, finding: Finding) -> None:
-        """A lease that lapsed goes, a live one stays."""
+        """Retire a lease if it lapsed."""
         lease = record.lease
         if not record.lapsed:
             self._stays[finding] = LIVE
@@ -136,7 +136,7 @@ class Plans:
         return part
 
     def _may(self, finding: Finding, records: Sequence[Held], *, own: bool) -> bool:
-        """Whether it may be retired here; what stays is noted with the reason."""
+        """Whether it may be retired here; if not, note the reason."""
         layer = next((x.layer for x in records if x.layer != self._layer), None)
         if not own and not self._board.rules.release:
             self._stays[finding] = NOT_ALLOWED
@@ -146,8 +146,6 @@ class Plans:
 
 
 class _Part:
-    """What is to be retired of one resource."""
-
     def __init__(self) -> None:
         self.findings: list[Finding] = []
         self.records: list[Held] = []
@@ -155,7 +153,7 @@ class _Part:
         self.reasons: list[str] = []
         self.notes: list[str] = []
 
-    def wish(self, resource: Resource, board: Board) -> RetirePlan:
+    def plan(self, resource: Resource, board: Board) -> RetirePlan:
         persons, names = board.persons, [x.edge.name for x in self.idle]
         leases = [record.lease for record in self.records]
         grants = map(grant_of, leases)
@@ -181,11 +179,11 @@ class _Part:
 
 
 def chunks(fixable: Sequence[Fixable]) -> Iterator[list[Fixable]]:
-    """What one step retires: no more than its line of the audit trail can tell."""
+    """Groups that one step can retire: its line of the audit trail has a limit."""
     some: list[Fixable] = []
     size = 0
     for one in fixable:
-        item = one.wish.item
+        item = one.plan.item
         more = len(item.grants) + len(item.unassigned)
         if some and size + more > AT_ONCE:
             yield some
@@ -197,35 +195,35 @@ def chunks(fixable: Sequence[Fixable]) -> Iterator[list[Fixable]]:
 
 
 def not_fixed(finding: Finding, why: str, *steps: str) -> Finding:
-    """A finding with why it was not fixed, and what to type where that differs then."""
+    """A finding with the reason why it was not fixed, and new next steps if there are any."""
     said = (*finding.evidence, f"not fixed: {why}")
     return replace(finding, evidence=said, next_steps=steps or finding.next_steps)
 
 
-def came_of(some: Sequence[Fixable], answer: Answer) -> dict[Finding, Finding]:
+def unfixed(some: Sequence[Fixable], answer: Answer) -> dict[Finding, Finding]:
     """The findings that stay after a step, each with the reason."""
     against = {fold(e.resource or ""): e for e in answer.refused}
     undone = {w.change.resource.key: w for w in answer.written if w.problem}
     left = {}
     for one in some:
-        key = one.wish.item.resource.key
+        key = one.plan.item.resource.key
         for finding in one.findings:
             if key in undone:
                 left[finding] = _half_done(finding, undone[key])
             elif key in against:
-                left[finding] = not_fixed(finding, f"not any more: {against[key].message}")
+                left[finding] = not_fixed(finding, against[key].message)
     return left
 
 
 def _half_done(finding: Finding, written: Written) -> Finding:
-    """What is retired in the ledger, while the edge is not gone from the branch."""
+    # It is retired in the ledger, but the edge is still on the branch.
     file, message = quote(written.change.file), quote(written.change.message)
     steps = (f"git commit -m {message} -- {file}",) if written.changed else ()
     return not_fixed(finding, unwritten(written), *steps)
 
 
 def unwritten(written: Written) -> str:
-    """What went wrong with the edit of a task file."""
+    """Why the edit of a task file failed."""
     file = printable(written.change.file)
     edited = f"{file} is edited, but" if written.changed else f"{file}:"
     return f"{edited} {written.problem}"

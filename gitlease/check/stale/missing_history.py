@@ -1,7 +1,7 @@
-"""What cannot be told in a clone that does not have all of the activity, and the way out.
+"""What a clone lacks of the activity, and how to get it.
 
 It may lack old commits, branches of the remote, contents, and task files of the work tree. Only a
-clone that may lack branches asks its remote for their heads, and only for these.
+clone that may lack branches asks its remote, and only for their heads.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from gitlease.tasks.scan import Wanted
 SHOWN = 5  # names in a sentence
 SHALLOW = Lack(
     "this clone is shallow",
-    "git fetch --unshallow brings the rest, fetch-depth: 0 in a workflow",
+    "git fetch --unshallow gets the rest; in a workflow, fetch-depth: 0",
 )
 
 
 def may_lack_branches(repository: Repository, remote: str) -> bool:
-    """Whether not all branches of a remote come here with a fetch."""
+    """Whether a fetch does not get all branches of a remote."""
     specs = repository.config.get_all(f"remote.{remote}.fetch")
     all_of_them = f"{HEADS}*:refs/remotes/{remote}/*" in [spec.removeprefix("+") for spec in specs]
     return not all_of_them or any(spec.startswith("^") for spec in specs)
@@ -39,13 +39,13 @@ def lack_of_branches(
 ) -> Lack | None:
     """Which branches of a remote have commits that none of these refs has; one connection.
 
-    With ``cached`` the remote is not asked, and nothing is known then. ``prefix`` is where ledgers
-    lie. Raises Unavailable and Denied.
+    With ``cached`` the remote is not asked, and that is unknown. ``prefix`` is where ledgers lie.
+    Raises Unavailable and Denied.
     """
     spec = quote(f"+{HEADS}*:refs/remotes/{remote}/*")
-    way = f"git fetch {quote(remote)} {spec} brings the rest"
+    way = f"git fetch {quote(remote)} {spec} gets the rest"
     if cached:
-        return Lack(f"whether all branches of {remote} are here is not known with --cached", way)
+        return Lack(f"with --cached it is unknown whether all branches of {remote} are here", way)
     heads = heads_asked(repository, remote, seconds=TIME_LIMIT).items()
     work = {ref: oid for ref, oid in heads if not ref.startswith(f"{prefix}/")}
     if not work:
@@ -61,7 +61,7 @@ def lack_of_branches(
 
 
 def lack_of_contents(repository: Repository) -> Lack | None:
-    """That this is a partial clone, which is given contents only when git asks for them."""
+    """That this is a partial clone, which gets contents only when git asks for them."""
     config = repository.config
     promised = (
         entry.key.removeprefix("remote.").removesuffix(".promisor")
@@ -71,14 +71,14 @@ def lack_of_contents(repository: Repository) -> Lack | None:
     remote = next(promised, config.get("extensions.partialclone"))
     if remote is None:
         return None
-    way = f"git fetch --refetch --no-filter {quote(remote)} brings them"
+    way = f"git fetch --refetch --no-filter {quote(remote)} gets them"
     return Lack("contents are missing in this partial clone", way)
 
 
 def left_out(repository: Repository, tasks: Tasks, places: Sequence[str]) -> list[str]:
     """The task files of the index that a sparse checkout leaves out of the work tree.
 
-    ``places`` are pathspecs of where they lie, none where that may be anywhere.
+    ``places`` are pathspecs of where they lie, none if they may be anywhere.
     """
     root = repository.toplevel
     if root is None or not is_on(repository.config.get("core.sparsecheckout")):
@@ -96,33 +96,29 @@ def left_out(repository: Repository, tasks: Tasks, places: Sequence[str]) -> lis
     return found
 
 
-# --- as people are told ---------------------------------------------------------------------------
-
-
 def unknown_here(tasks: Sequence[Task], lack: Lack | None) -> tuple[str, ...]:
-    """That nobody can tell here who works on some tasks."""
+    """The sentence that it is unknown here who works on some tasks."""
     if not tasks:
         return ()
     why = "commits are missing here" if lack is None else f"{lack.what} ({lack.way})"
     names = _some(task.resource.text for task in tasks)
-    return (f"who works on {names} cannot be known here: {why}",)
+    return (f"cannot tell who works on {names}: {why}",)
 
 
 def not_checked_out(files: Sequence[str]) -> tuple[str, ...]:
-    """That task files were not looked at, since a sparse checkout leaves them out."""
+    """The sentence that task files were not checked, since a sparse checkout omits them."""
     if not files:
         return ()
-    are = "is" if len(files) == 1 else "are"
+    were = "was" if len(files) == 1 else "were"
     folder = files[0].rpartition("/")[0]
-    add = f"git sparse-checkout add {quote(printable(folder))} brings such, " if folder else ""
+    add = f"git sparse-checkout add {quote(printable(folder))}, or for all files " if folder else ""
     return (
-        f"{_some(map(printable, files))} {are} not looked at: this checkout is sparse"
-        f" ({add}git sparse-checkout disable brings all)",
+        f"{_some(map(printable, files))} {were} not checked: this checkout is sparse"
+        f" ({add}git sparse-checkout disable)",
     )
 
 
 def _some(names: Iterable[str]) -> str:
-    """A few names, and how many more there are."""
     found = list(dict.fromkeys(names))
     more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
     return ", ".join(found[:SHOWN]) + more

@@ -1,6 +1,6 @@
-"""What a check of stale claims tells people: who, since when, what shows it, and what to type.
+"""The findings about stale claims: who, since when, the evidence, and what to type.
 
-None of these is told of a task that a label or a field exempts, but for a file that cannot be used.
+A task that a label or a field exempts has none.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ FIX = "gitlease check --stale --fix"
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """All that leases are judged by: the tasks of the current branch, the records, the persons.
+    """The tasks of the current branch, the records, and the persons.
 
-    ``broken`` are the keys of tasks whose files cannot be used. ``own`` says who asks: whether a
-    holder is the very person.
+    ``broken`` are the keys of tasks whose files cannot be used. ``own`` says whether a holder is
+    the person who runs the check.
     """
 
     tasks: Mapping[str, Task]
@@ -57,7 +57,7 @@ class Board:
 
 
 def of_idle(idle: Idle, board: Board) -> Finding:
-    """A stale edge."""
+    """The finding about a stale edge."""
     task, name = idle.edge.task, idle.edge.name
     emails, text = board.persons.emails(name), quote(task.resource.text)
     steps = [f"gitlease claim {text}", f"gitlease release {text}"]
@@ -71,11 +71,11 @@ def of_idle(idle: Idle, board: Board) -> Finding:
 
 
 def of_unknown(edge: Edge, past: Past | None) -> Finding:
-    """A name that is nobody's."""
+    """The finding about a name that is nobody's."""
     written = past.written(edge.name) if past else None
     facts = [] if written is None else [f"written in {written.commit[:SHORT]} by {written.by}"]
-    facts.append("no one in people, no author of a commit and no holder of a lease is called so")
-    said = f"{printable(edge.name)}, and nobody here is called so"
+    facts.append("not in people, and not the name of any commit author or lease holder")
+    said = f"{printable(edge.name)}, a name that nobody here has"
     steps = [f"gitlease show {quote(edge.task.resource.text)}"]
     found = _of_edge(UNKNOWN_ASSIGNEE, edge, said, facts, steps)
     return replace(found, since=moment_of(written.at) if written else None)
@@ -103,7 +103,10 @@ def _of_edge(
 def of_leases(
     board: Board, pasts: Mapping[str, Past], deleted: Mapping[str, Deleted]
 ) -> list[tuple[Held, Finding]]:
-    """The leases that lapsed or do not fit the task files; what an edge explains is none."""
+    """The findings about leases that lapsed or do not match the task files.
+
+    A lapsed lease whose edge is still there is not one: the edge is, once it is stale.
+    """
     records = by_resource(board.records)
     found = []
     for record in board.records:
@@ -121,7 +124,7 @@ def of_leases(
 
 
 def gone_names(board: Board) -> frozenset[str]:
-    """The keys of tasks that leases are of, and that no file has here: were they deleted?"""
+    """The keys of leased tasks without a file here: they may have been deleted."""
     return frozenset(
         x.lease.resource.key
         for x in board.records
@@ -130,7 +133,7 @@ def gone_names(board: Board) -> frozenset[str]:
 
 
 def unnamed(board: Board) -> list[tuple[Task, str]]:
-    """The tasks whose file does not name a holder of them here, with that holder."""
+    """The tasks whose file here does not name a holder of theirs, with that holder."""
     return [
         (task, x.lease.holder)
         for x in board.records
@@ -156,7 +159,7 @@ def _of_record(
 ) -> Finding | None:
     lease = record.lease
     scope = "" if lease.scope == WHOLE else f" (scope {lease.scope})"
-    has = "has a lapsed lease of" if record.lapsed else "holds"
+    has = "has a lapsed lease on" if record.lapsed else "holds"
     has = f"{lease.holder} {has} {lease.resource.text}{scope}"
     if gone is not None:
         said = f"{printable(gone.file)} was deleted in {gone.commit[:SHORT]} by {gone.by}"
@@ -164,7 +167,7 @@ def _of_record(
     if done:
         return _finding(LEASE_ON_DONE, f"{has}, which is done", record, board, task)
     if task is not None and board.assigns(task, lease.holder):
-        return None  # a lapsed one is told of with its edge, once that is stale
+        return None  # a lapsed one is reported with its edge, once that is stale
     if record.lapsed:
         if lease.edge and board.now - lease.expires_at <= board.rules.after * MS:
             return None  # it lapsed so lately that its edge may still be on its way here
@@ -174,10 +177,10 @@ def _of_record(
         return _finding(LAPSED_LEASE, message, record, board, task, said)
     if task is None:
         return None
-    if past is not None and (not past.whole or past.somewhere(board.persons, lease.holder)):
+    if past is not None and (not past.whole or past.assigns_somewhere(board.persons, lease.holder)):
         return None  # it may be on a branch that is not here
     message = f"{has}, but {printable(task.file)} does not name them"
-    said = "no branch that this clone knows has a commit that assigns it to them"
+    said = "no branch known here has a commit that assigns it to them"
     return _finding(LEASE_WITHOUT_EDGE, message, record, board, task, said)
 
 
@@ -214,7 +217,7 @@ def _finding(
 
 
 def _steps(rule: CheckRule, record: Held, board: Board) -> tuple[str, ...]:
-    """What to type: one's own is ended, of others one asks."""
+    # One's own lease is ended; about another's one asks.
     name = quote(record.lease.resource.text)
     if board.own(record.lease.holder):
         verb = "done" if rule is LEASE_ON_DONE else "release"

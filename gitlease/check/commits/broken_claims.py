@@ -1,37 +1,38 @@
 """Which claims of others commits broke: what was held when they were made, and what is held now.
 
-Who stands for a commit: its author and its committer, and for whose claims are broken also whoever
-brings it. If any of them is the holder, nothing is broken. A co-author is a claim of whoever wrote
-the message, and whoever asks for the commits to be merged need not have made them: where only such
-a one is the holder, it is a warning, never an error, and never nothing. Addresses of one person
-count as one (see ``Addresses``).
+A commit's people are its author and its committer, and, when it comes to broken claims, the person
+who pushes it. If any of them is the holder, nothing is broken. A co-author is only a statement in
+the message, and the person who opened a pull request need not have made its commits: if only one of
+these is the holder, it is a warning, not an error. Addresses of one person count as one (see
+``Addresses``).
 
 Which time counts, since a commit has two and neither is proven:
 
 - *Made* is the author date. Rebases, amendments and cherry-picks keep it, so that honest work stays
-  honest when it is moved. Only where it cannot be (missing, or in the future) the committer date
-  stands for it. *Recorded* is the committer date.
-- A squash has the author date of when it was squashed. Where a host did that both dates are the
-  merge's: claims are judged by it, for then it landed, but no token is (see ``violations``).
-- A commit was made under another's lease when its author date lies in the time of that lease. When
-  only the committer date does, it may have been moved or made then: that is a warning, never an
-  error. Git tells time in seconds, and all of the second counts.
-- When neither does, but either date of the merge which brought it to the branch does, it landed
-  then, or had landed before on another: a warning as well, unless the holder merged it.
-- Of work from before a lease that is held now, it counts who merged it, and whether all commits
+  honest when it is moved. If it is missing or in the future, the committer date is used instead.
+  *Recorded* is the committer date.
+- A squash has the author date of when it was squashed. If a host did that, both dates are the
+  merge's: claims are judged by it, since that is when it landed, but tokens are not (see
+  ``violations``).
+- A commit was made under another's lease if its author date lies in the time of that lease. If only
+  the committer date does, it may have been moved or made then: a warning, not an error. Git's dates
+  have seconds, and all of the second counts.
+- If neither does, but either date of the merge that took it to the branch does, it landed then, or
+  had landed elsewhere before: a warning as well, unless the holder merged it.
+- For work from before a lease that is held now, it matters who merged it, and whether all commits
   together change the file at all.
-- Work that fell under a lease of one of its own people when it was made is theirs. When it was only
-  recorded under one, what its author date says is a warning: a commit may be amended later.
-- So it is where the date lies in the second in which the other lease began or ended, and where the
-  commit names a token that was given after that had ended: clocks differ.
+- Work that was made under a lease of one of its own people is theirs. If it was only recorded under
+  one, its author date makes a warning: a commit may be amended later.
+- The same goes for a date in the second in which the other lease began or ended, and for a commit
+  that names a token that was issued after that had ended: clocks differ.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from gitlease.check.commits.commit_findings import CommitFindings, doubted
 from gitlease.check.commits.timeline import Tenure, Timeline
-from gitlease.check.commits.wording import Wording, doubted
 from gitlease.check.rules import HELD_NOW, HELD_THEN
 from gitlease.core.edge import printable
 from gitlease.core.expiry import Moment
@@ -47,7 +48,7 @@ from gitlease.guard.rules import Cover, Touched
 
 @dataclass(frozen=True, slots=True)
 class LedgerState:
-    """One ledger now: its timeline, and what it takes to see who holds what."""
+    """One ledger now: its timeline, and its policy and moment to tell who holds what."""
 
     timeline: Timeline
     policy: Policy
@@ -58,28 +59,28 @@ class LedgerState:
 class Judgement:
     """What commits are judged by.
 
-    ``bringers`` are the keys of whoever pushed them, where known: they stand for all of them.
-    ``requesters`` are whoever asks for them to be merged, what they are called and their keys: they
-    stand for no more than a co-author does. ``trailer``: each commit must name a lease.
-    ``landing`` gives the files that all commits together change; None where that is not known.
+    ``pushers`` are the keys of the person who pushed them, if known: they count as people of every
+    commit. ``requesters`` opened or updated the pull request, by name with their keys: they count
+    no more than a co-author. ``trailer``: each commit must name a lease. ``landing`` gives the
+    files that all commits together change; None if that is not known.
     """
 
     addresses: Addresses
-    bringers: frozenset[str] = frozenset()
+    pushers: frozenset[str] = frozenset()
     requesters: Mapping[str, frozenset[str]] = field(default_factory=dict)
     trailer: bool = False
     ledgers: Mapping[str, LedgerState] = field(default_factory=dict)
     landing: Callable[[], frozenset[str] | None] = lambda: None
 
     def doubtful_help(self, commit: CommitFacts, keys: frozenset[str]) -> str:
-        """Why one of these keys may have taken part in a commit; ``""`` where nothing says so."""
+        """Why one of these keys may have taken part in a commit; ``""`` if nothing says so."""
         named = next((x for x in commit.helpers if self.addresses.of(x) & keys), None)
         if named is not None:
-            return f"nobody but its message says that {printable(named)} took part"
+            return f"only its message says that {printable(named)} took part"
         asking = next((name for name, theirs in self.requesters.items() if theirs & keys), None)
         if asking is None:
             return ""
-        return f"nothing but that {printable(asking)} opened or acted on its request speaks for it"
+        return f"the only link is that {printable(asking)} opened or acted on its request"
 
 
 NOBODY = Actor(holder="")
@@ -96,7 +97,7 @@ class BrokenClaims:
         self._merges = merged_by(commits)
 
     def of(self, commit: CommitFacts) -> list[Finding]:
-        """What it broke, one finding for each lease."""
+        """The claims that it broke, one finding for each lease."""
         touched: dict[int, list[str]] = {}
         people = self._by.addresses.of_all(commit.emails)
         for one in commit.touched:
@@ -106,13 +107,13 @@ class BrokenClaims:
         own = [self._tenures[n] for n in touched if self._keys[n] & people]
         best: dict[tuple[str, str], Finding] = {}
         for number, paths in touched.items():
-            if self._keys[number] & (people | self._by.bringers):
+            if self._keys[number] & (people | self._by.pushers):
                 continue
             found = self._judge(commit, number, paths, own)
             if found is None:
                 continue
-            if said := self._by.doubtful_help(commit, self._keys[number]):
-                found = doubted(found, said)
+            if doubt := self._by.doubtful_help(commit, self._keys[number]):
+                found = doubted(found, doubt)
             tenure = self._tenures[number]
             known = best.get(key := (tenure.layer, tenure.lease.lease_id))
             if known is None or known.level.rank < found.level.rank:
@@ -120,7 +121,7 @@ class BrokenClaims:
         return sorted(best.values(), key=lambda f: (-f.level.rank, f.file or "", f.resource or ""))
 
     def _concerns(self, one: Touched, number: int, people: frozenset[str]) -> bool:
-        """Whether a tenure is hurt by what a commit does to a path, or is its own people's."""
+        """Whether a tenure is affected by a commit's change of a path, or is its own people's."""
         if not one.lost or self._keys[number] & people:
             return True
         tenure, addresses = self._tenures[number], self._by.addresses
@@ -134,7 +135,7 @@ class BrokenClaims:
     def _judge(
         self, commit: CommitFacts, number: int, paths: Sequence[str], own: Sequence[Tenure]
     ) -> Finding | None:
-        tenure, keys, words = self._tenures[number], self._keys[number], Wording(commit)
+        tenure, keys, findings = self._tenures[number], self._keys[number], CommitFindings(commit)
         ledger = self._by.ledgers[tenure.layer]
         now = ledger.moment.now.wall_ms
         made = commit.made(now)
@@ -148,24 +149,24 @@ class BrokenClaims:
             still = how is Relation.THEIRS
             doubt = "" if still else self._doubt(commit, tenure, made, theirs=theirs)
             level = Level.WARNING if doubt else HELD_THEN.level
-            return words.held_then(tenure, paths, level=level, still=still, doubt=doubt)
+            return findings.held_then(tenure, paths, level=level, still=still, doubt=doubt)
         if how is Relation.THEIRS and not self._merged_only(commit, tenure, paths, keys):
             level = Level.WARNING if honest else HELD_NOW.level
-            return words.held_now(tenure, paths, level=level, honest=honest, now=now)
+            return findings.held_now(tenure, paths, level=level, honest=honest, now=now)
         if theirs or how is Relation.THEIRS:
             return None
         if tenure.meets(commit.recorded):
-            return words.held_then(tenure, paths, level=Level.WARNING)
+            return findings.held_then(tenure, paths, level=Level.WARNING)
         merge = self._merges.get(commit.id)
         landed = merge is not None and any(map(tenure.meets, (merge.made(now), merge.recorded)))
         if merge is not None and landed and not keys & self._by.addresses.of_all(merge.emails):
-            return words.held_then(tenure, paths, level=Level.WARNING, merge=merge)
+            return findings.held_then(tenure, paths, level=Level.WARNING, merge=merge)
         return None
 
     def _merged_only(
         self, commit: CommitFacts, tenure: Tenure, paths: Sequence[str], keys: frozenset[str]
     ) -> bool:
-        """Whether work from before a tenure hurts nobody: its holder merged it, or a merge kept
+        """Whether work from before a tenure does no harm: its holder merged it, or a merge kept
         what was there."""
         made = commit.made(tenure.since)
         if made is None or commit.recorded is None or max(made, commit.recorded) >= tenure.since:
@@ -179,9 +180,11 @@ class BrokenClaims:
     def _doubt(self, commit: CommitFacts, tenure: Tenure, made: int, *, theirs: bool) -> str:
         """Why a commit may not have been made in a tenure, although its date lies in it."""
         if theirs:
-            return "it was recorded under a lease of its own people, and may be another one since"
+            return (
+                "it was recorded under a lease of its own authors, and may have been amended since"
+            )
         if not tenure.surely(made):
-            return "it was made in the very second in which that began or ended"
+            return "it was made in the same second as that began or ended"
         if tenure.stands or tenure.until - made > SKEW:
             return ""
         people = self._by.addresses.of_all(commit.emails)
@@ -191,14 +194,14 @@ class BrokenClaims:
             if grant is None or grant.key != named.key or not grant.follows(tenure):
                 continue
             if self._by.addresses.of(grant.holder) & people:
-                return f"it names token {grant.token}, which was given after that had ended"
+                return f"it names token {grant.token}, which was issued after that had ended"
         return ""
 
 
 def merged_by(commits: Sequence[CommitFacts]) -> dict[str, CommitFacts]:
-    """The merge that brought each of these commits to the branch of the last one, by its id.
+    """The merge that took each of these commits to the branch of the last one, by its id.
 
-    A branch is what first parents lead to. What was made on it, no merge brought.
+    A branch is what first parents lead to. What was made on it has no such merge.
     """
     known = {commit.id: commit for commit in commits}
     branch = list[CommitFacts]()

@@ -1,4 +1,4 @@
-"""How violations are told: one line of fact, its evidence, and what to type."""
+"""The findings about commits: one line of fact, the evidence, and what to type."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ SHORT_ID = 10
 INSTALL = "gitlease hooks install"
 
 
-class Wording:
-    """The findings about one commit, put into words."""
+class CommitFindings:
+    """Makes the findings about one commit."""
 
     def __init__(self, commit: CommitFacts) -> None:
         self._commit = commit
@@ -41,19 +41,19 @@ class Wording:
         doubt: str = "",
         merge: CommitFacts | None = None,
     ) -> Finding:
-        """What another held when the commit was made; ``doubt`` says why that may not be so.
+        """It touches what another held when it was made; ``doubt`` says why that may not be so.
 
-        With ``merge``: what another held when that brought it.
+        With ``merge``: what another held when that merged it.
         """
         when = "made"
         more: tuple[str, ...] = (doubt,) if doubt else ()
         if merge is not None:
-            when, by = "merged", Wording(merge)
-            more = (f"{by.who} brought it, {'; '.join(by.dates())}",)
-            more += ("whether it had landed elsewhere before cannot be known from that",)
+            when, by = "merged", CommitFindings(merge)
+            more = (f"merged in {by.who}, {'; '.join(by.dates())}",)
+            more += ("it may have landed elsewhere before",)
         elif level is Level.WARNING and not doubt:
             when = "recorded"
-            more = ("whether it was made then, or only moved, cannot be known from its dates",)
+            more = ("its dates do not tell whether it was made then or only moved",)
         now = ", and holds now" if still else ""
         said = f"which {_who_for(tenure, 'held')} when it was {when}{now}"
         return self._broken(HELD_THEN, tenure, paths, f", {said}", "log", level, more)
@@ -61,28 +61,30 @@ class Wording:
     def held_now(
         self, tenure: Tenure, paths: Sequence[str], *, level: Level, honest: bool, now: int
     ) -> Finding:
-        """What another holds now, or held until just now."""
-        more = ("its own people held it when it was made",) if honest else ()
+        """It touches what another holds now, or held until just now."""
+        more = ("its own authors held it when it was made",) if honest else ()
         until = rfc3339(tenure.lease.expires_at)
         said = f", which {_who_for(tenure, 'holds')} now, until {until}"
         if tenure.lease.expires_at <= now:
-            said = f", which {_who_for(tenure, 'held')} until {until}: nobody else may have it yet"
+            said = (
+                f", which {_who_for(tenure, 'held')} until {until}, and nobody else may take it yet"
+            )
         return self._broken(HELD_NOW, tenure, paths, said, "show", level, more)
 
     def unknown(
         self, named: Named, grant: Granted | None, *, holder: bool = False, certain: bool = True
     ) -> Finding:
-        """A token that was never given so; ``certain``: not before what history reaches back to."""
+        """A token that was never issued so; ``certain``: the history reaches back far enough."""
         if grant is None:
-            message = ", which was never given"
+            message = ", which was never issued"
             if not certain:
                 message = ", which the ledger's history does not reach back to"
             level = UNKNOWN.level if certain else Level.WARNING
             return self._token(UNKNOWN, level, message, named)
         what = _of(grant.resource, grant.scope)
-        message = f", which was given for {what}"
+        message = f", which was issued for {what}"
         if holder:
-            message = f", which was given to {printable(grant.holder)}"
+            message = f", which was issued to {printable(grant.holder)}"
         given = f"token {grant.token}: {what}, granted to {printable(grant.holder)}"
         evidence = (f"{given} at {rfc3339(grant.at)}",)
         return self._token(UNKNOWN, UNKNOWN.level, message, named, evidence, grant.at)
@@ -90,21 +92,21 @@ class Wording:
     def superseded(
         self, named: Named, by: Granted, *, at: int, level: Level, doubt: str = ""
     ) -> Finding:
-        """A token that was somebody else's turn by then; ``doubt`` says why it may not have been.
+        """A token after another's grant of the same; ``doubt`` says why it may be fine.
 
-        A warning without one is for what happened within one second.
+        A warning without one means that both happened within one second.
         """
         message = f", after {printable(by.holder)} had been granted it"
         if level is Level.WARNING and not doubt:
-            message = f", in the very second in which {printable(by.holder)} was granted it"
+            message = f", in the same second as {printable(by.holder)} was granted it"
         given = f"token {by.token}: granted to {printable(by.holder)} at {rfc3339(at)}"
         evidence = (doubt, given) if doubt else (given,)
         return self._token(SUPERSEDED, level, message, named, evidence, at)
 
     def no_trailer(self, others: Sequence[Named] = ()) -> Finding:
-        """A commit that names no lease, or only ``others``, of ledgers that are not looked at."""
+        """A commit that names no lease, or only ``others``, of ledgers that are not checked."""
         layers = ", ".join(printable(name) for name in dict.fromkeys(x.layer for x in others))
-        more = (f"what it names is of a ledger that is not looked at: {layers}",) if layers else ()
+        more = (f"it names only a ledger that is not checked: {layers}",) if layers else ()
         message = " names no lease, and this project requires one"
         evidence = (*more, *self.dates(), *_listed(self._paths))
         since = self._commit.recorded
@@ -115,20 +117,18 @@ class Wording:
         first, *others = self._commit.unreadable
         more = f" and {len(others)} more" if others else ""
         message = f" has a trailer that names no lease: {printable(first)}{more}"
-        evidence = ("it is read as Gitlease: RESOURCE token=NUMBER", *self.dates())
+        evidence = ("expected Gitlease: RESOURCE token=NUMBER", *self.dates())
         since = self._commit.recorded
         return self._finding(UNREADABLE, message, evidence, INSTALL, since=since)
 
     def dates(self) -> tuple[str, ...]:
-        """When it was made, and recorded where that is another time."""
+        """When it was made, and when it was recorded if that differs."""
         written, recorded = self._commit.written, self._commit.recorded
         if written is None or recorded is None:
             return ("one of its dates cannot be read",)
         if written == recorded:
             return (f"made at {rfc3339(written)}",)
         return (f"made at {rfc3339(written)}, recorded at {rfc3339(recorded)}",)
-
-    # --- parts ------------------------------------------------------------------------------------
 
     def _broken(
         self,
@@ -208,12 +208,11 @@ class Wording:
 
 
 def doubted(found: Finding, said: str) -> Finding:
-    """The same as a warning, since one who may have taken part had the right to it."""
+    """The same as a warning: somebody who may have taken part had the right to it."""
     return replace(found, level=Level.WARNING, message=f"{found.message}; {said}")
 
 
 def _who_for(tenure: Tenure, held: str) -> str:
-    """``jo@example.com held for F001``."""
     lease = tenure.lease
     return f"{printable(lease.holder)} {held} for {_of(lease.resource.text, lease.scope)}"
 
