@@ -1,4 +1,4 @@
-"""Text of ours in files that are not ours: put in, found again, and taken out to the byte."""
+"""Text of ours in other people's files: added, found again, and removed to the byte."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ def find_marked(data: bytes, begin: bytes, end: bytes) -> re.Match[bytes] | None
 
 
 def swap(data: bytes, found: re.Match[bytes], new: bytes = b"") -> bytes:
-    """The text with what was found replaced, or taken out."""
+    """The text with the match replaced, or removed."""
     return data[: found.start()] + new + data[found.end() :]
 
 
 def mode_of(path: str) -> int | None:
-    """The permissions of a file, None where there is none."""
+    """The permissions of a file, None if it does not exist."""
     try:
         return stat.S_IMODE(os.stat(path).st_mode)
     except FileNotFoundError:
@@ -30,10 +30,10 @@ def mode_of(path: str) -> int | None:
 
 @contextlib.contextmanager
 def written_aside(path: str, data: bytes, *, mode: int | None, new: int = 0o666) -> Iterator[None]:
-    """Write a file beside ``path``, and move it there once the block ended well.
+    """Write a file beside ``path``, and move it there if the block succeeds.
 
-    ``mode`` are its exact permissions; where they are None it has those of a ``new`` file. Where
-    anything fails ``path`` is as it was, and nothing else is left. Raises OSError.
+    ``mode`` are its exact permissions, None for those of a ``new`` file. If anything fails,
+    ``path`` is unchanged and nothing else is left. Raises OSError.
     """
     temporary = f"{path}.{os.getpid()}.{os.urandom(4).hex()}.tmp"
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, new)

@@ -1,4 +1,4 @@
-"""Everything that gitlease has put into a clone, taken out again."""
+"""Removes everything that gitlease has put into a clone."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ PRIVATE, SECTION = "gitlease", "lease"  # of the common directory, and of git's 
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """What was taken out (or would be), and what could not be, each with why."""
+    """What was removed (or would be), and what could not be, with the reasons."""
 
     done: tuple[str, ...]
     failed: tuple[str, ...]
 
 
 def remove_all(repository: Repository, *, user: bool, dry_run: bool) -> Removal:
-    """Take out hooks, agents' handlers, settings and what this clone keeps, in this order.
+    """Remove hooks, agents' handlers, settings and this clone's private state, in this order.
 
-    ``user``: also the handlers in the person's own files, which serve all repositories. What fails
-    keeps nothing else from being taken out.
+    ``user``: also the handlers in the person's own files, which serve all repositories. A failure
+    does not keep the rest from being removed.
     """
     done: list[str] = []
     failed: list[str] = []
@@ -62,11 +62,11 @@ def _agents(repository: Repository, *, user: bool, dry_run: bool) -> Iterator[st
                 setup.state.events if dry_run else [x for x in setup.done if x.what == "removed"]
             )
             if found:
-                yield f"took our hooks out of {setup.state.file}"
+                yield f"removed our hooks from {setup.state.file}"
             server = set_up_server(where, host, action, user=own)
             there = server.server is not None and server.server.ours
             if there if dry_run else server.done and server.done.what == "removed":
-                yield f"took our server of tools out of {server.file}"
+                yield f"removed our MCP server from {server.file}"
 
 
 def _config(repository: Repository, *, user: bool, dry_run: bool) -> Iterator[str]:
@@ -86,11 +86,11 @@ def _file(repository: Repository, *, user: bool, dry_run: bool) -> Iterator[str]
         return
     if not dry_run:
         os.unlink(path)
-    yield f"removed {FILE}: commit that, where everybody is to be without it"
+    yield f"removed {FILE}: commit that to remove it for everybody"
 
 
 def _private(repository: Repository, *, user: bool, dry_run: bool) -> Iterator[str]:
-    """what this clone keeps"""
+    """the private state of this clone"""
     folder = os.path.join(repository.common_dir, PRIVATE)
     if not os.path.lexists(folder):
         return

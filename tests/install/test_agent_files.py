@@ -18,7 +18,7 @@ from gitlease.guard.detached import start_detached as start
 from gitlease.guard.places import find_common_dir
 from gitlease.install.agents.files import install, is_installed, is_used, status, uninstall
 from gitlease.install.agents.hosts import HOSTS, entries, is_ours
-from gitlease.install.agents.place import AgentFile, agents_md, place_of
+from gitlease.install.agents.place import AGENTS_MD, AgentFile, inside, place_of
 from gitlease.install.agents.setup import BEGIN, SECTION, remove_section, write_section
 from gitlease.wiring.agents import agent_sessions
 
@@ -165,10 +165,10 @@ def test_only_what_calls_our_handler_is_ours(command: object, ours: bool) -> Non
     ("text", "message"),
     [
         ('{\n  // mine\n  "a": 1\n}', ".claude/settings.json:2: not JSON"),
-        ("[1]", "hooks are not written"),
-        ('{"hooks": []}', "hooks are not written"),
-        ('{"hooks": {"Stop": {}}}', "hooks are not written"),
-        ('{"a": 1, "a": 2}', "a key stands twice"),
+        ("[1]", "hooks are not in the form"),
+        ('{"hooks": []}', "hooks are not in the form"),
+        ('{"hooks": {"Stop": {}}}', "hooks are not in the form"),
+        ('{"a": 1, "a": 2}', "an object has a key twice"),
         ("[" * 100_000, "not JSON"),
         ('{"a": "' + "x" * 1_100_000 + '"}', "larger than 1024 KiB"),
         ("\udcff", "not JSON in UTF-8"),
@@ -205,7 +205,7 @@ def test_a_link_out_of_the_work_tree_is_not_followed(repo: Path, tmp_path: Path)
         place(repo, "claude")
     (repo / "AGENTS.md").symlink_to(tmp_path / "outside" / "AGENTS.md")
     with pytest.raises(Invalid, match="leads out of the work tree"):
-        agents_md(discover(str(repo)))
+        inside(discover(str(repo)), AGENTS_MD)
 
 
 def test_the_persons_own_file_may_be_a_link_which_stays(tmp_path: Path) -> None:
@@ -234,22 +234,22 @@ def test_the_section_is_written_once_and_taken_out_to_the_byte(
     if text is not None:
         file.write_bytes(text.encode())
     before = snapshot(repo)
-    assert write_section(agents_md(discover(str(repo)))).what == "written"
-    assert write_section(agents_md(discover(str(repo)))).what == "unchanged"
+    assert write_section(inside(discover(str(repo)), AGENTS_MD)).what == "written"
+    assert write_section(inside(discover(str(repo)), AGENTS_MD)).what == "unchanged"
     written = file.read_bytes().decode()
     assert written.startswith(text or "")
     assert written.count(BEGIN) == 1
-    assert remove_section(agents_md(discover(str(repo)))).what == "removed"
+    assert remove_section(inside(discover(str(repo)), AGENTS_MD)).what == "removed"
     assert_untouched(before, snapshot(repo))
 
 
 def test_a_section_is_renewed_where_it_is(repo: Path) -> None:
     file = repo / "AGENTS.md"
     file.write_text("# A\n\n<!-- BEGIN GITLEASE v=0 -->\nold\n<!-- END GITLEASE -->\n\n# B\n")
-    write_section(agents_md(discover(str(repo))))
+    write_section(inside(discover(str(repo)), AGENTS_MD))
     assert file.read_text() == "# A\n\n" + "\n".join(SECTION) + "\n\n# B\n"
     file.write_text(file.read_text() + "more\n")
-    assert remove_section(agents_md(discover(str(repo)))).what == "removed"
+    assert remove_section(inside(discover(str(repo)), AGENTS_MD)).what == "removed"
     assert file.read_text() == "# A\n\n# B\nmore\n"
 
 

@@ -149,15 +149,19 @@ def test_what_is_added_behind_our_table_stays(repo: Path) -> None:
     ("host", "text", "message"),
     [
         ("claude", '{\n  // mine\n  "a": 1\n}', ".mcp.json:2: not JSON"),
-        ("claude", "[1]", "servers are not written"),
-        ("claude", '{"mcpServers": []}', "servers are not written"),
-        ("claude", '{"mcpServers": {"gitlease": {"url": "http://x"}}}', "is not this program"),
-        ("claude", '{"mcpServers": {"gitlease": {"command": "npx"}}}', "not this program: npx"),
-        ("cursor", '{"a": 1, "a": 2}', "a key stands twice"),
+        ("claude", "[1]", "servers are not in the form"),
+        ("claude", '{"mcpServers": []}', "servers are not in the form"),
+        (
+            "claude",
+            '{"mcpServers": {"gitlease": {"url": "http://x"}}}',
+            "does not start this program",
+        ),
+        ("claude", '{"mcpServers": {"gitlease": {"command": "npx"}}}', "start this program: npx"),
+        ("cursor", '{"a": 1, "a": 2}', "an object has a key twice"),
         ("codex", "a = \n", "not TOML"),
-        ("codex", 'mcp_servers = {a = {command = "x"}}\n', "nothing can be added"),
-        ("codex", '[mcp_servers.gitlease]\ncommand = "x"\n', "not this program: x"),
-        ("codex", "mcp_servers = 1\n", "servers are not written"),
+        ("codex", 'mcp_servers = {a = {command = "x"}}\n', "cannot be extended"),
+        ("codex", '[mcp_servers.gitlease]\ncommand = "x"\n', "start this program: x"),
+        ("codex", "mcp_servers = 1\n", "servers are not in the form"),
     ],
 )
 def test_a_file_that_cannot_take_it_is_left_alone(
@@ -219,7 +223,7 @@ def test_the_persons_own_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_without_a_work_tree_there_is_only_the_persons_own(tmp_path: Path) -> None:
-    with pytest.raises(Invalid, match="no work tree"):
+    with pytest.raises(Invalid, match="not in a work tree"):
         server_file("claude", None, user=False, environ={})
 
 
@@ -239,6 +243,6 @@ def test_more_of_our_table_below_our_lines_is_for_its_writer(repo: Path, below: 
 def test_an_entry_that_is_null_is_no_place_for_another(repo: Path) -> None:
     file = put(repo, "claude", '{"mcpServers": {"gitlease": null, "x": {}}}')
     before = file.read_text()
-    with pytest.raises(Invalid, match="not this program"):
+    with pytest.raises(Invalid, match="start this program"):
         register("claude", place(repo, "claude"))
     assert file.read_text() == before

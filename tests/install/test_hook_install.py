@@ -759,8 +759,8 @@ def test_status_says_what_is_wrong(repo: HookRepo, monkeypatch: pytest.MonkeyPat
     early.write_bytes(early.read_bytes().replace(b"\n", b"\nexit 0\n", 1))
     told = {k: s.problem for k, s in states(repo, monkeypatch).items() if not s.live}
     assert told == {
-        "pre-commit": "it is in place, but git does not get an answer from it",
-        "post-merge": "it is in place, but git does not get an answer from it",
+        "pre-commit": "it is installed, but does not answer when git runs it",
+        "post-merge": "it is installed, but does not answer when git runs it",
         "pre-push": "not installed",
     }
 

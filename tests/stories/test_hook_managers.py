@@ -367,7 +367,7 @@ def test_a_call_that_git_does_not_come_to_is_not_live(
     (repo.bin / "gitlease").unlink()
     if not shutil.which("gitlease"):
         state = hook_states(discover(str(repo.root)))[0]
-        assert (state.live, state.problem) == (False, "there is no gitlease that it could start")
+        assert (state.live, state.problem) == (False, "it finds no gitlease to start")
 
 
 def test_lefthook_lines_that_were_added_by_hand_are_enough(repo: HookRepo) -> None:

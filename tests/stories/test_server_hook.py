@@ -152,7 +152,7 @@ def test_who_is_whose_holder_is_the_hosts_own_word_and_stays(host: Host) -> None
         (("status", "--mode", "warn", "origin.git"), "does not go with status"),
         (("uninstall", "--gateway", "g", "origin.git"), "does not go with uninstall"),
         (("install", "--gateway", "g", "origin.git"), "which this server is not told"),
-        (("install", "--identity", "GL_USER", "--gateway=-x", "origin.git"), "no gateway"),
+        (("install", "--identity", "GL_USER", "--gateway=-x", "origin.git"), "invalid gateway"),
         (("reinstall", "origin.git"), "'reinstall' is not one of 'install'"),
     ],
 )

@@ -1,7 +1,7 @@
-"""Puts our hooks into the files of coding agents and takes them out again, leaving all else.
+"""Puts our hooks into the files of coding agents and removes them, leaving all else.
 
-The files belong to people. They are read as JSON and written as JSON: keys keep their order and the
-file its indentation, but spaces inside lines and the escapes of letters are not kept.
+The files belong to people. They are read and written as JSON: keys keep their order and the file
+its indentation, but spaces inside lines and escaped letters do not stay.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from gitlease.settings.file import FILE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Installed:
-    """What a file says of our hooks: the events that are there, and those missing or outdated."""
+    """The events that a file has our hooks for, and those missing or outdated."""
 
     file: str
     events: tuple[str, ...]
@@ -33,7 +33,7 @@ class Installed:
 
 
 def install(host: Host, place: AgentFile, *, keep: bool) -> FileDone:
-    """Write today's entries; those of older versions go. Idempotent. Invalid for a bad file."""
+    """Write our entries, and drop those of older versions. Idempotent. Invalid for a bad file."""
     before = read(place) or b""
     data = _parse(place, before)
     wanted = with_ours(host, data, keep=keep)
@@ -45,7 +45,7 @@ def install(host: Host, place: AgentFile, *, keep: bool) -> FileDone:
 
 
 def uninstall(host: Host, place: AgentFile) -> FileDone:
-    """Take our entries out, and the file where nothing else is in it."""
+    """Remove our entries, and the file if it has nothing else."""
     before = read(place) or b""
     data = _parse(place, before)
     if not any(entries(data)):
@@ -57,7 +57,7 @@ def uninstall(host: Host, place: AgentFile) -> FileDone:
 
 
 def status(host: Host, place: AgentFile) -> Installed:
-    """Which of our hooks a file has. What cannot be read is a problem, not an error."""
+    """Which of our hooks a file has. An unreadable file is a problem, not an error."""
     try:
         data = _parse(place, read(place) or b"")
     except Invalid as error:
@@ -72,16 +72,15 @@ def status(host: Host, place: AgentFile) -> Installed:
 
 
 def is_installed(host: str, root: str) -> bool:
-    """Whether the hooks of a host are in its file of this work tree. False where in doubt."""
+    """Whether the hooks of a host are in its file of this work tree. False if in doubt."""
     name = os.path.join(root, HOSTS[host].folder, HOSTS[host].file)
     return any(entries(load_json(name, MAX_BYTES)))
 
 
 def is_used(repository: Repository) -> bool:
-    """Whether anything says that gitlease is used in this repository.
+    """Whether gitlease is used in this repository.
 
-    The hooks in a person's own file are called everywhere: elsewhere they keep silent, and ask no
-    remote.
+    The hooks in a person's own file are called everywhere: elsewhere they do nothing.
     """
     root = repository.toplevel
     if root is None:
@@ -97,15 +96,12 @@ def _parse(place: AgentFile, data: bytes) -> Json:
     found = parse_json(data, place.name)
     hooks = found.get("hooks", {}) if isinstance(found, dict) else None
     if not isinstance(hooks, dict) or not all(isinstance(x, list) for x in hooks.values()):
-        raise Invalid(f"{place.name}: hooks are not written as this host reads them")
+        raise Invalid(f"{place.name}: hooks are not in the form that this host reads")
     return dict(found)
 
 
 def _render(place: AgentFile, data: Json, like: bytes) -> bytes:
-    """JSON with the indentation, the line ends and the last line end of what was there.
-
-    Raises Invalid for what others have in it and JSON has no word for, as a number without end.
-    """
+    # The indentation and the line ends stay as they were.
     first = re.search(rb"\n([ \t]+)\S", like)
     indent = first[1].decode() if first else "  "
     try:

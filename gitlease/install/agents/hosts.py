@@ -1,4 +1,4 @@
-"""What is written into each host's file of hooks, and how it is found there again."""
+"""The entries in each host's file of hooks, and how they are found again."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gitlease.core.frozen import dataclass
 
 Json = dict[str, Any]
 
-# The program by any path, in quotes or not, and then our words: what nobody else would write.
+# The program by any path, in quotes or not, and then our words: nobody else would write that.
 _OURS = re.compile(
     r'"?(?:\S*[\\/])?(?:gitlease|git-lease|git lease)(?:\.exe)?"? agent [a-z]+ \S+.*'
 )
@@ -28,7 +28,7 @@ CURSOR_EDITS = "Write|Edit|MultiEdit|StrReplace|Delete|EditNotebook|ApplyPatch"
 
 @dataclass(frozen=True, slots=True)
 class Hook:
-    """One entry: the host's name of the event, our word for it, its matcher and its seconds."""
+    """One entry: the host's name of the event, ours, the matcher, and the timeout in seconds."""
 
     event: str
     word: str
@@ -38,10 +38,10 @@ class Hook:
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """A coding agent: where its hooks are written, and which.
+    """A coding agent: which hooks it gets, and in which file.
 
-    ``home`` is the variable that moves the person's own folder. ``flat`` is Cursor's way to write
-    them: handlers stand directly below their event.
+    ``home`` is the variable that moves the person's own folder. ``flat`` is Cursor's form: handlers
+    are directly below their event.
     """
 
     name: str
@@ -141,7 +141,7 @@ def entries(data: object) -> Iterator[tuple[str, Json]]:
 
 
 def without_ours(data: Json) -> Json:
-    """The file without our entries, and without what only they had made necessary."""
+    """The file without our entries, and without the groups that had nothing else."""
     hooks = data.get("hooks")
     if not isinstance(hooks, dict) or not any(entries(data)):
         return data
@@ -169,7 +169,7 @@ def _kept(groups: list[Any]) -> list[Any]:
 
 
 def with_ours(host: Host, data: Json, *, keep: bool) -> Json:
-    """The file with today's entries, each behind what others have for its event."""
+    """The file with our entries, each after those of others for its event."""
     data = without_ours(data)
     if host.flat and "version" not in data:
         data = {"version": 1, **data}

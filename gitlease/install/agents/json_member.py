@@ -1,4 +1,4 @@
-"""One member of an object in a JSON text: put in and taken out, with all else left to the byte."""
+"""Adds and removes one member of an object in a JSON text, leaving all else to the byte."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SPACE = re.compile(r"[ \t\r\n]*")
 
 
 class _Member(NamedTuple):
-    """A key, and where it and its value stand: from ``start`` to ``end`` with both."""
+    """A key, and the offsets of it (``start``), of its value, and of the end of both."""
 
     key: str
     start: int
@@ -23,14 +23,14 @@ class _Member(NamedTuple):
 
 
 def parse_json(data: bytes, name: str) -> Any:
-    """What a file's JSON says; ``{}`` where it is empty. Invalid, with its name, for a bad one."""
+    """Parse a file's JSON; an empty file is ``{}``. Raises Invalid, with its name, otherwise."""
     if not data.strip():
         return {}
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
         if len(found) != len(pairs):
-            raise Invalid(f"{name}: a key stands twice in one object")
+            raise Invalid(f"{name}: an object has a key twice")
         return found
 
     try:
@@ -42,7 +42,7 @@ def parse_json(data: bytes, name: str) -> Any:
 
 
 def with_member(text: str, group: str, key: str, value: str) -> str:
-    """The text of an object with ``group.key``, which it has not yet, as the first member there.
+    """The text of an object with ``group.key`` added as the first member there.
 
     ``text`` has been parsed; ``value`` is JSON in one line.
     """

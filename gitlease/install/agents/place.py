@@ -1,4 +1,4 @@
-"""Files of people that get a part of ours: where they are, and how they are read and written."""
+"""Files of people that get a section of ours: where they are, and how they are read and written."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ AGENTS_MD = "AGENTS.md"
 
 @dataclass(frozen=True, slots=True)
 class AgentFile:
-    """A file that may have our part: what it is called, and where it really is."""
+    """A file that may have our section: its name for people, and its real path."""
 
     name: str
     file: str
@@ -27,10 +27,10 @@ class AgentFile:
 
 @dataclass(frozen=True, slots=True)
 class FileDone:
-    """What became of one file: ``written``, ``unchanged``, ``removed``, ``absent`` or ``kept``.
+    """The result for one file: ``written``, ``unchanged``, ``removed``, ``absent`` or ``kept``.
 
-    ``removed``: our part was, or the file where nothing else is in it. ``kept``: our part is left
-    to another host, which has its hooks here.
+    ``removed``: our section was, or the file if it had nothing else. ``kept``: our section is left
+    for another host, which has its hooks here.
     """
 
     file: str
@@ -41,33 +41,26 @@ class FileDone:
 def place_of(
     host: Host, repository: Repository | None, *, user: bool, environ: Mapping[str, str]
 ) -> AgentFile:
-    """The host's file: the person's own, or that of the work tree. Invalid where there is none."""
+    """The host's file of hooks: the person's own, or that of the work tree. Invalid without one."""
     if user:
         file = os.path.join(os.path.abspath(host.user_folder(environ)), host.file)
         return AgentFile(file, os.path.realpath(file))
-    if repository is None:
-        raise Invalid("there is no work tree here", hints=("for all of them: --user",))
     return inside(repository, os.path.join(host.folder, host.file))
 
 
-def agents_md(repository: Repository) -> AgentFile:
-    """The AGENTS.md of a work tree. Raises Invalid where there is none."""
-    return inside(repository, AGENTS_MD)
-
-
-def inside(repository: Repository, name: str) -> AgentFile:
-    """A file of a work tree. Raises Invalid where there is none, and for one that leads out."""
-    if repository.toplevel is None:
-        raise Invalid("there is no work tree here", hints=("for all of them: --user",))
+def inside(repository: Repository | None, name: str) -> AgentFile:
+    """A file of a work tree. Raises Invalid without a work tree, and for a link that leads out."""
+    if repository is None or repository.toplevel is None:
+        raise Invalid("not in a work tree", hints=("for all repositories: --user",))
     root = os.path.realpath(repository.toplevel)
     file = os.path.realpath(os.path.join(root, name))
     if not file.startswith(os.path.join(root, "")):
-        raise Invalid(f"{name} leads out of the work tree", hints=("replace the link by a file",))
+        raise Invalid(f"{name} leads out of the work tree", hints=("replace the link with a file",))
     return AgentFile(name, file)
 
 
 def read(place: AgentFile, *, most: int = MAX_BYTES) -> bytes | None:
-    """The bytes of a file, None where there is none. Invalid for what is no ordinary small file."""
+    """The bytes of a file, None without one. Invalid for anything but an ordinary small file."""
     try:
         data = read_regular(place.file, most)
     except FileNotFoundError:
@@ -82,7 +75,7 @@ def read(place: AgentFile, *, most: int = MAX_BYTES) -> bytes | None:
 
 
 def write(place: AgentFile, data: bytes) -> None:
-    """Write a file, or remove it and its folder where nothing is left in them."""
+    """Write a file; without data remove it, and its folder if that is empty then."""
     folder = os.path.dirname(place.file)
     try:
         if data:

@@ -1,6 +1,6 @@
-"""``gitlease mcp`` in the files where coding agents look for the servers of tools they start.
+"""``gitlease mcp`` in the files that tell coding agents which MCP servers to start.
 
-What others have in these files stays as it is, to the byte.
+All else in these files stays as it is, to the byte.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ _OWN = {"claude": ".claude.json", "codex": "config.toml", "cursor": "mcp.json"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registered:
-    """The server as a file has it: the words that start it, and the variables it is given by name.
+    """The server as a file has it: the command, and the names of variables to pass on.
 
-    ``ours``: it is this program's.
+    ``ours``: it starts this program.
     """
 
     command: tuple[str, ...]
@@ -49,17 +49,12 @@ class Registered:
 def server_file(
     host: str, repository: Repository | None, *, user: bool, environ: Mapping[str, str]
 ) -> AgentFile:
-    """The file of a host: the person's own, or that of the work tree. Invalid where there is none.
-
-    Claude Code's own file lies beside its folder, unless that was moved.
-    """
+    """The file of a host: the person's own, or that of the work tree. Invalid without one."""
     if not user:
-        if repository is None:
-            raise Invalid("there is no work tree here", hints=("for all of them: --user",))
         return inside(repository, _PROJECT[host])
     known = HOSTS[host]
     folder = known.user_folder(environ)
-    if host == "claude" and not environ.get(known.home):
+    if host == "claude" and not environ.get(known.home):  # beside its folder, unless moved
         folder = os.path.expanduser("~")
     file = os.path.join(os.path.abspath(folder), _OWN[host])
     return AgentFile(file, os.path.realpath(file))
@@ -71,15 +66,16 @@ def register(host: str, place: AgentFile) -> FileDone:
     found = registered(host, place)
     if found is not None and not found.ours:
         raise Invalid(
-            f"{place.name} has a server called {NAME} that is not this program: "
+            f"{place.name} has a server called {NAME} that does not start this program: "
             f"{' '.join(found.command)[:120] or 'of another kind'}",
-            hints=("take it out, or call it something else",),
+            hints=("remove it, or rename it",),
         )
     after = before
     if host == "codex":
         after = _with_table(place, before, there=found is not None)
     elif found is None:
-        after = _with_entry(before)
+        entry = json.dumps(ENTRY)
+        after = with_member(before, SERVERS, NAME, entry) if before.strip() else ALONE
     if after == before:
         return FileDone(place.name, "unchanged")
     write(place, after.encode())
@@ -87,7 +83,7 @@ def register(host: str, place: AgentFile) -> FileDone:
 
 
 def unregister(host: str, place: AgentFile) -> FileDone:
-    """Take the server out, and the file where nothing else is in it."""
+    """Remove the server, and the file if it has nothing else."""
     before, found = _text(place), registered(host, place)
     if found is None or not found.ours:
         return FileDone(place.name, "absent")
@@ -100,27 +96,27 @@ def unregister(host: str, place: AgentFile) -> FileDone:
     if marked is None:
         raise Invalid(
             f"{place.name} has [{TABLE}.{NAME}] without the lines that mark it as ours",
-            hints=("take that table out by hand",),
+            hints=("remove that table by hand",),
         )
     head = data[: marked.start()].removesuffix(b"\n").removesuffix(b"\r")
     after = (head + data[marked.end() :]).decode()
     if _without_ours(_parse_toml(place, before)) != _parse_toml(place, after):
         raise Invalid(
             f"{place.name} has more of [{TABLE}.{NAME}] below our lines",
-            hints=("take that out by hand first, and what stands below our last line",),
+            hints=("remove that by hand first, and all below our last line",),
         )
     write(place, after.encode())
     return FileDone(place.name, "removed")
 
 
 def registered(host: str, place: AgentFile) -> Registered | None:
-    """What a file has under our name, if anything. Raises Invalid for one that cannot be read."""
+    """The server of our name in a file, if any. Raises Invalid for a file that cannot be read."""
     text = _text(place)
     parsed = _parse_toml(place, text) if host == "codex" else parse_json(text.encode(), place.name)
     group = TABLE if host == "codex" else SERVERS
     servers = parsed.get(group, {}) if isinstance(parsed, dict) else None
     if not isinstance(servers, dict):
-        raise Invalid(f"{place.name}: servers are not written as this host reads them")
+        raise Invalid(f"{place.name}: servers are not in the form that this host reads")
     return _read_entry(servers[NAME]) if NAME in servers else None
 
 
@@ -146,30 +142,21 @@ def _text(place: AgentFile) -> str:
         raise Invalid(f"{place.name} is not UTF-8") from None
 
 
-# --- JSON -------------------------------------------------------------------------------------
-
-
-def _with_entry(text: str) -> str:
-    return with_member(text, SERVERS, NAME, json.dumps(ENTRY)) if text.strip() else ALONE
-
-
 # --- TOML -------------------------------------------------------------------------------------
 
-
-def _table() -> list[str]:
-    return [
-        BEGIN,
-        f"[{TABLE}.{NAME}]",
-        f"command = {json.dumps(COMMAND[0])}",
-        f"args = {json.dumps(COMMAND[1:])}",
-        f"env_vars = {json.dumps(list(PASSED_ON))}",
-        END,
-    ]
+_TABLE = (
+    BEGIN,
+    f"[{TABLE}.{NAME}]",
+    f"command = {json.dumps(COMMAND[0])}",
+    f"args = {json.dumps(COMMAND[1:])}",
+    f"env_vars = {json.dumps(PASSED_ON)}",
+    END,
+)
 
 
 def _with_table(place: AgentFile, before: str, *, there: bool) -> str:
     end = "\r\n" if "\r\n" in before else "\n"
-    section = "".join(line + end for line in _table())
+    section = "".join(line + end for line in _TABLE)
     if marked := _marked(before.encode()):
         after = swap(before.encode(), marked, section.encode()).decode()
     elif there:
@@ -180,7 +167,7 @@ def _with_table(place: AgentFile, before: str, *, there: bool) -> str:
         tomllib.loads(after)
     except tomllib.TOMLDecodeError:
         raise Invalid(
-            f"{place.name} has its servers in a form that nothing can be added to",
+            f"{place.name} has its servers in a form that cannot be extended",
             hints=(f"write them as tables: [{TABLE}.NAME]",),
         ) from None
     return after

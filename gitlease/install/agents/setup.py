@@ -1,4 +1,4 @@
-"""``gitlease agent HOST install|uninstall|status``: every file it concerns, and what to know."""
+"""``gitlease agent HOST install|uninstall|status``, for every file that it concerns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,15 @@ from gitlease.git.repository import Repository, discover
 from gitlease.install.agents import files as agent_files
 from gitlease.install.agents.files import Installed
 from gitlease.install.agents.hosts import HOSTS
-from gitlease.install.agents.place import AgentFile, FileDone, agents_md, place_of, read, write
+from gitlease.install.agents.place import (
+    AGENTS_MD,
+    AgentFile,
+    FileDone,
+    inside,
+    place_of,
+    read,
+    write,
+)
 from gitlease.install.agents.servers import (
     Registered,
     register,
@@ -26,7 +34,7 @@ from gitlease.install.managed_text import find_marked, swap
 
 @dataclass(frozen=True, slots=True)
 class AgentSetup:
-    """What became of a host's files, which hooks are there now, and what is to be known."""
+    """The results for a host's files, and the hooks that are there now."""
 
     done: tuple[FileDone, ...]
     state: Installed
@@ -40,8 +48,7 @@ def set_up_agent(
 ) -> AgentSetup:
     """Carry out ``install``, ``uninstall`` or ``status``; ``section``: with that of AGENTS.md.
 
-    Asks no remote. Raises NotARepository without ``user``, and Invalid for a file that cannot be
-    used.
+    Asks no remote. Raises Invalid for an unusable file, and without ``user`` NotARepository.
     """
     known, repository = HOSTS[host], _repository(directory, user=user)
     place = place_of(known, repository, user=user, environ=os.environ)
@@ -55,9 +62,11 @@ def set_up_agent(
             with contextlib.suppress(OSError):
                 os.makedirs(os.path.join(repository.common_dir, "gitlease"), exist_ok=True)
         if action == "install" and section:
-            done.append(write_section(agents_md(repository)))
+            done.append(write_section(inside(repository, AGENTS_MD)))
         elif action == "uninstall":
-            taken = remove_section(agents_md(repository), keep=_others(host, repository))
+            taken = remove_section(
+                inside(repository, AGENTS_MD), keep=_has_other_host(host, repository)
+            )
             done += [taken] if taken.what != "absent" else []
     state, program = agent_files.status(known, place), shutil.which("gitlease")
     warnings = [note for one in done for note in one.notes]
@@ -71,7 +80,7 @@ def set_up_agent(
 
 @dataclass(frozen=True, slots=True)
 class ServerSetup:
-    """What became of the file in which a host looks for servers of tools, and what is in it now."""
+    """The result for the file in which a host looks for MCP servers, and the server there now."""
 
     done: FileDone | None
     file: str
@@ -82,7 +91,7 @@ class ServerSetup:
 def set_up_server(directory: str, host: str, action: str, *, user: bool) -> ServerSetup:
     """Carry out ``install``, ``uninstall`` or ``status`` of ``gitlease mcp`` for a host.
 
-    Raises NotARepository without ``user``, and Invalid for a file that cannot be used.
+    Raises Invalid for an unusable file, and without ``user`` NotARepository.
     """
     repository = _repository(directory, user=user)
     place = server_file(host, repository, user=user, environ=os.environ)
@@ -101,8 +110,7 @@ def _repository(directory: str, *, user: bool) -> Repository | None:
         return None
 
 
-def _others(host: str, repository: Repository) -> bool:
-    """Whether another host's hooks stay in the work tree, for whose sake AGENTS.md stays too."""
+def _has_other_host(host: str, repository: Repository) -> bool:
     root = repository.toplevel
     names = [name for name in HOSTS if name != host]
     return root is not None and any(agent_files.is_installed(name, root) for name in names)
@@ -128,7 +136,7 @@ SECTION = (
 
 
 def write_section(place: AgentFile) -> FileDone:
-    """Write the marked section after a line end of its own, or anew where it is."""
+    """Write the marked section after a line end of its own, or in the place of an old one."""
     before = read(place) or b""
     end = b"\r\n" if b"\r\n" in before else b"\n"
     section = end.join(line.encode() for line in SECTION) + end
@@ -141,7 +149,7 @@ def write_section(place: AgentFile) -> FileDone:
 
 
 def remove_section(place: AgentFile, *, keep: bool = False) -> FileDone:
-    """Take the section out, with the line end before it; ``keep``: others need it yet."""
+    """Remove the section, with the line end before it; ``keep``: others still need it."""
     before = read(place) or b""
     found = _find(before)
     if found is None:

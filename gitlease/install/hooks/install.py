@@ -1,7 +1,7 @@
-"""Puts hooks in place beside what is there, and takes them out again to the byte.
+"""Installs hooks beside those that are there, and removes them again to the byte.
 
-Everything is planned before anything is written. What can be told from the files themselves is
-kept nowhere else, so that hooks can be taken out whoever put them in.
+Everything is planned before anything is written. The files themselves are the only record, so that
+hooks can be removed no matter who installed them.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ def install(
     dry_run: bool = False,
     program: str | None = None,
 ) -> Plan:
-    """Put hooks in place and say what was done. Without ``yes`` no file of a manager is written.
+    """Install hooks and return what was done. Without ``yes`` no file of a manager is written.
 
     ``program`` is the gitlease that the hooks try before the one on PATH; by default the one that
-    runs now. Raises Invalid where there is no work tree, and where something cannot be written.
+    runs now. Raises Invalid without a work tree, and if something cannot be written.
     """
     place = find_place(repository)
     wanted = tuple(name for name in HOOKS if name in names)
     plan = plan_install(place, wanted, yes=yes)
     if plan.changes or place.way is Way.FOLDER:
-        changes = (*_private(place, program), *plan.changes)
+        changes = (*_note_program(place, program), *plan.changes)
         plan = replace(plan, changes=changes, where=place.where)
     if not dry_run:
         carry_out(place, plan)
@@ -61,7 +61,7 @@ def install(
 
 
 def uninstall(repository: Repository, *, dry_run: bool = False) -> Plan:
-    """Take out every hook of ours, however it came in, and say what was done and what was left."""
+    """Remove every hook of ours, and return what was done and what is left to do by hand."""
     place = find_place(repository)
     plan = plan_uninstall(place, repository)
     if not dry_run:
@@ -73,7 +73,7 @@ def uninstall(repository: Repository, *, dry_run: bool = False) -> Plan:
 
 
 def own_program() -> str | None:
-    """The gitlease that runs now, as a file that a shell can start; None where there is none."""
+    """The gitlease that runs now, as a file that a shell can start; None if it is not one."""
     beside = os.path.join(os.path.dirname(sys.executable), "gitlease")
     for path in (os.path.abspath(sys.argv[0]), beside):
         named = os.path.basename(path) in ("gitlease", "git-lease")
@@ -82,8 +82,7 @@ def own_program() -> str | None:
     return None
 
 
-def _private(place: HookPlace, program: str | None) -> Iterator[HookChange]:
-    """What hooks find in the private folder: which gitlease to start."""
+def _note_program(place: HookPlace, program: str | None) -> Iterator[HookChange]:
     program = own_program() if program is None else program
     path = os.path.join(place.private, PROGRAM)
     if program:
@@ -93,7 +92,7 @@ def _private(place: HookPlace, program: str | None) -> Iterator[HookChange]:
 
 
 def plan_uninstall(place: HookPlace, repository: Repository) -> Plan:
-    """What has to be done, and what is left to a person and why."""
+    """The changes that remove our hooks, and notes on what is left to a person and why."""
     notes: list[str] = []
     changes = [
         *_settings_out(repository),
@@ -141,7 +140,7 @@ def _hook_out(path: str, name: str, notes: list[str]) -> Iterator[HookChange]:
     placed = find_section(data, name)
     if placed is None:
         if b"BEGIN gitlease" in data:
-            notes.append(f"{path} has half a section of ours: take it out by hand")
+            notes.append(f"{path} has half a section of ours: remove it by hand")
         return
     rest = data[: placed.start] + data[placed.end :]
     own = placed.form is not SectionForm.SECTION and rest == SHEBANG
@@ -152,10 +151,10 @@ def _hook_out(path: str, name: str, notes: list[str]) -> Iterator[HookChange]:
         yield HookChange(said=f"removed {path}", path=path)
     else:
         if placed.form is not SectionForm.SECTION:
-            notes.append(f"{path} has lines of yours: they stay, only our section is gone")
+            notes.append(f"{path} has lines of yours: only our section is removed")
         if placed.form is SectionForm.CHAIN and os.path.lexists(aside):
             notes.append(f"{aside} is the hook that was here before: put it back by hand")
-        yield HookChange(said=f"took our section out of {path}", path=path, new=rest)
+        yield HookChange(said=f"removed our section from {path}", path=path, new=rest)
 
 
 def _managers_out(place: HookPlace, notes: list[str]) -> Iterator[HookChange]:
@@ -166,7 +165,7 @@ def _managers_out(place: HookPlace, notes: list[str]) -> Iterator[HookChange]:
             continue
         new = without_section(data)
         if new is not None:
-            yield HookChange(said=f"took our lines out of {name}", path=path, new=new)
+            yield HookChange(said=f"removed our lines from {name}", path=path, new=new)
         if (new is None and pre_commit_ids(data)) or LEFTHOOK_SNIPPET.encode() in (new or data):
             notes.append(f"{name} names our hooks in lines of yours: they stay")
     snippet = os.path.join(place.top, LEFTHOOK_SNIPPET)

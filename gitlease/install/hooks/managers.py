@@ -1,6 +1,6 @@
-"""Hook managers: the lines for their own files, put in and taken out without parsing these files.
+"""Hook managers: lines that are added to their files and removed without parsing these files.
 
-What is not laid out as people usually write it is left alone; the lines are shown then.
+A file with an unusual layout is left alone, and the lines are shown instead.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ LEFTHOOK_MADE = re.compile(rb"lefthook")
 
 _STOP = "[ $? -ne 1 ] || ! gitlease --version >/dev/null 2>&1 || exit 1"
 _IF_THERE = "command -v gitlease >/dev/null || exit 0; "
-# Git's arguments, as a manager passes them. Of those that git did not give, pre-commit's variables
-# are empty, and lefthook's words stay as they are, which no hook takes for anything.
+# Git's arguments, as a manager passes them. For those that git did not give, pre-commit's variables
+# are empty, and lefthook's placeholders stay, which hooks ignore.
 _PRE_COMMIT = {
     "prepare-commit-msg": ' "$@" $PRE_COMMIT_COMMIT_MSG_SOURCE $PRE_COMMIT_COMMIT_OBJECT_NAME',
     "commit-msg": ' "$@"',
@@ -56,17 +56,15 @@ _SAID = b": see `gitlease hooks --help`"
 
 
 def hook_call(name: str, words: str = ' "$@"') -> str:
-    """The shell's line that calls one hook: a refusal may stop git, what fails may not.
-
-    A refusal ends the script, wherever the line stands in it. 1 is also what an interpreter ends
-    with that cannot load gitlease: then nobody was asked.
+    """The shell line that calls one hook: a refusal stops git, and ends the script; a failure does
+    not. An interpreter that cannot load gitlease ends with 1 as well: that is a failure.
     """
     return f"gitlease hook {name}{words} || " + (_STOP if name in CHECKED else "true")
 
 
 def hook_lines(name: str) -> tuple[str, ...]:
-    """The lines for a script of somebody's own that call one hook, and leave to the rest of it
-    what git says on standard input. A probe ends there.
+    """The lines for somebody's own script that call one hook, and leave git's standard input to the
+    rest of it. A probe ends there.
     """
     if name not in CHECKED:
         return (f'gitlease hook {name} "$@" || [ -z "${{{PROBE}-}}" ] || exit 1',)
@@ -103,18 +101,18 @@ def pre_commit_lines(names: tuple[str, ...], indent: str = "  ") -> str:
 
 
 def pre_commit_ids(data: bytes) -> frozenset[str]:
-    """Our hooks that a ``.pre-commit-config.yaml`` names, ours or written by hand."""
+    """The ids of our hooks in a ``.pre-commit-config.yaml``, by whomever they were written."""
     return frozenset(found.decode() for found in _IDS.findall(data))
 
 
 def pre_commit_hooks(data: bytes) -> frozenset[str]:
-    """The hooks of git that a ``.pre-commit-config.yaml`` calls us in, as far as ids tell."""
+    """The hooks of git in which a ``.pre-commit-config.yaml`` calls us, judging by ids."""
     ids = pre_commit_ids(data)
     return frozenset(s for item, _, _, stages in _ITEMS if item in ids for s in stages)
 
 
 def add_to_pre_commit(data: bytes, names: tuple[str, ...]) -> bytes | None:
-    """The file with our entry as the first of ``repos:``; None where it is laid out otherwise."""
+    """The file with our entry as the first of ``repos:``; None if its layout is unusual."""
     repos = _REPOS.search(data)
     first = _FIRST.match(data, repos.end()) if repos else None
     if repos is None or first is None:
@@ -126,7 +124,7 @@ def add_to_pre_commit(data: bytes, names: tuple[str, ...]) -> bytes | None:
 
 
 def lefthook_snippet(names: tuple[str, ...]) -> bytes:
-    """A file of lefthook's that calls these hooks."""
+    """A file for lefthook that calls these hooks."""
     text = "# made by `gitlease hooks install`: see `gitlease hooks --help`\n"
     for name in names:
         text += f"{name}:\n  commands:\n    gitlease:\n"
@@ -141,14 +139,14 @@ def is_snippet(data: bytes) -> bool:
 
 
 def lefthook_hooks(snippet: bytes | None, main: bytes) -> frozenset[str]:
-    """The hooks of git that lefthook calls us in."""
+    """The hooks of git in which lefthook calls us."""
     if snippet is None or LEFTHOOK_SNIPPET.encode() not in main:
         return frozenset()
     return frozenset(name.decode() for name in re.findall(rb"^([a-z-]+):$", snippet, re.MULTILINE))
 
 
 def add_to_lefthook(data: bytes) -> bytes | None:
-    """lefthook's file with our snippet as its extension; None where it has extensions already."""
+    """lefthook's file with our snippet as its extension; None if it has extensions already."""
     if re.search(rb"^['\"]?extends\b|^\{|^\.\.\.", data, re.MULTILINE) or not data.strip():
         return None
     newline = b"\r\n" if b"\r\n" in data else b"\n"
@@ -159,7 +157,7 @@ def add_to_lefthook(data: bytes) -> bytes | None:
 
 
 def without_section(data: bytes) -> bytes | None:
-    """A manager's file as it was before our lines; None where it has none of them."""
+    """A manager's file without our lines; None if it has none of them."""
     found = find_marked(data, rb"[ ]*# BEGIN gitlease( after no newline)?:", rb"[ ]*# END gitlease")
     if found is None:
         return None
@@ -170,14 +168,14 @@ def without_section(data: bytes) -> bytes | None:
 
 @dataclass(frozen=True, slots=True)
 class OwnCall:
-    """A call in a script of somebody's own. ``runs``: the script may be executed."""
+    """A call in somebody's own script. ``runs``: the script is executable."""
 
     path: str
     runs: bool
 
 
 def own_call(place: HookPlace, name: str) -> OwnCall | None:
-    """The call of one hook in a script of somebody's own; None where there is none, or ours."""
+    """The call of one hook in somebody's own script; None if it has none, or a section of ours."""
     for folder in _script_folders(place):
         path = os.path.join(folder, name)
         data = read_file(path)
@@ -188,14 +186,14 @@ def own_call(place: HookPlace, name: str) -> OwnCall | None:
 
 
 def _script_folders(place: HookPlace) -> tuple[str, ...]:
-    """Where scripts of people are: husky's lie above the folder that git knows."""
+    # husky's are above the folder that git knows.
     above, last = os.path.split(place.folder)
     husky = last == "_" and os.path.basename(above) == HUSKY
     return (*([above] if husky else []), place.folder)
 
 
 def _calls(data: bytes, name: str) -> bool:
-    """Whether the printed lines are in a script. Below a plain ``exit`` they are never run."""
+    # Below a plain exit the lines would never run.
     lines = [line.strip() for line in data.decode("utf-8", "surrogateescape").split("\n")]
     printed = list(hook_lines(name))
     for at, line in enumerate(lines):

@@ -25,7 +25,7 @@ PROGRAM, SCRIPTS = "program", "hooks"  # in the private folder: what to start, a
 
 
 class Way(Enum):
-    """How hooks come to be called."""
+    """How git comes to call our hooks."""
 
     CONFIG = "git config"
     PRE_COMMIT = "pre-commit"
@@ -40,7 +40,6 @@ class HookPlace:
     """Where this clone's hooks go. ``folder`` is where git looks for hook files.
 
     ``file`` is the settings file of a hook manager, relative to the root of the work tree.
-    ``config`` is the configuration of git.
     """
 
     way: Way
@@ -60,26 +59,26 @@ class HookPlace:
 
     @property
     def where(self) -> str:
-        """What is written to, in words."""
+        """The place in words."""
         if self.way is Way.CONFIG:
             return "git's configuration"
         return self.file or os.path.relpath(self.scripts, self.top)
 
     @property
     def scripts(self) -> str:
-        """The folder of the scripts that people write: for husky not the one that git knows."""
+        """The folder of people's scripts: for husky not the one that git knows."""
         if self.way is Way.HUSKY and os.path.basename(self.folder) == "_":
             return os.path.dirname(self.folder)
         return self.folder
 
 
 def find_place(repository: Repository) -> HookPlace:
-    """Where hooks of this clone belong. Raises Invalid for a bare repository."""
+    """Find where hooks of this clone belong. Raises Invalid for a bare repository."""
     top = repository.toplevel
     if top is None:
         raise Invalid(
-            "there is no work tree here: these hooks are for clones that people work in",
-            hints=("a server refuses pushes with a pre-receive or update hook of its own",),
+            "not in a work tree: these hooks are for clones that people work in",
+            hints=("for the bare repository of a server: gitlease server install",),
         )
     private = os.path.join(repository.common_dir, "gitlease")
     folder, git = hooks_folder(top), _git_version(top)
@@ -99,7 +98,7 @@ def find_place(repository: Repository) -> HookPlace:
 
 
 def read_file(path: str) -> bytes | None:
-    """What a regular file holds; None for a link, what is no file, or what is too large."""
+    """The bytes of a regular file; None for a link, a missing file, or one that is too large."""
     return read_small(path, MAX_BYTES)
 
 
@@ -119,7 +118,7 @@ def hooks_folder(where: str, *options: str) -> str:
     asked = run_git(words, cwd=where, timeout=TIMEOUT, repository=not options)
     folder = os.fsdecode(asked.out).removesuffix("\n")
     if asked.code != 0 or asked.timed_out or not os.path.isabs(folder):
-        raise Invalid(f"git does not say where its hooks are: {asked.err.strip()[:200]}")
+        raise Invalid(f"git does not tell where its hooks are: {asked.err.strip()[:200]}")
     return os.path.normpath(folder)
 
 

@@ -1,4 +1,4 @@
-"""What has to be done so that git calls us, beside whatever calls hooks here already."""
+"""Plans how git comes to call us, beside whatever calls hooks here already."""
 
 from __future__ import annotations
 
@@ -41,16 +41,16 @@ SHELLS = ("sh", "bash", "dash", "ash", "ksh", "mksh", "zsh", "busybox")
 
 
 def plan_install(place: HookPlace, names: Sequence[str], *, yes: bool) -> Plan:
-    """What has to be done for these hooks. Without ``yes`` no file of a manager is changed.
+    """Plan the changes for these hooks. Without ``yes`` no file of a manager is changed.
 
-    A hook in which somebody's own script calls us is done: a second call would do all of it twice.
+    Nothing is done for a hook in which somebody's own script calls us: it would run twice.
     """
     own = [name for name in names if own_call(place, name) is not None]
     rest = [name for name in names if name not in own]
     alone = [x for x in rest if x == UNMANAGED and place.way in MANAGED and _is_here(place)]
     rest = [name for name in rest if name not in alone]
     plan = _PLANNERS[place.way](place, rest, yes) if rest else Plan(place.way)
-    if alone:  # beside what the manager has there: it neither writes nor removes this one
+    if alone:  # no manager writes or removes this one
         notes: list[str] = []
         made = _hook_file(os.path.join(place.folder, UNMANAGED), UNMANAGED, place, notes)
         if made and not yes:
@@ -58,13 +58,12 @@ def plan_install(place: HookPlace, names: Sequence[str], *, yes: bool) -> Plan:
             notes.append(f"{UNMANAGED} is for no manager: --yes puts it into {where}")
         changes = (*plan.changes, *([made] if made and yes else []))
         plan = replace(plan, changes=changes, notes=(*plan.notes, *notes))
-    said = "call gitlease already, in lines of your own: left as they are"
+    said = "call gitlease already, in lines of your own: left unchanged"
     told = [f"{', '.join(own)} {said}"] if own else []
     return Plan(plan.way, plan.changes, plan.lines, (*plan.notes, *told))
 
 
 def _is_here(place: HookPlace) -> bool:
-    """Whether the folder that git looks in is this clone's own."""
     return any(
         is_below(os.path.realpath(place.folder), os.path.realpath(root))
         for root in (os.path.dirname(place.private), place.top)
@@ -72,7 +71,7 @@ def _is_here(place: HookPlace) -> bool:
 
 
 def _by_config(place: HookPlace, names: Sequence[str], yes: bool) -> Plan:
-    """git calls a script of the private folder; one that is gone is passed over, not a failure."""
+    # Git calls a script in the private folder; if that is gone, it is skipped and not a failure.
     changes = []
     for name in names:
         script = os.path.join(place.private, SCRIPTS, name)
@@ -109,12 +108,12 @@ def _by_husky(place: HookPlace, names: Sequence[str], yes: bool) -> Plan:
     if yes or not plan.changes:
         return plan
     hooks = [os.path.basename(change.path) for change in plan.changes]
-    said = "husky runs the hooks here: add these lines at the top, or let --yes add them"
+    said = "husky runs the hooks here: add these lines at the top, or use --yes"
     return Plan(place.way, (), _to_add(hooks, f"{HUSKY}/"), (said,))
 
 
 def manager_install(way: Way, names: Iterable[str]) -> str:
-    """What has a manager put its own hooks in place, typed as it is."""
+    """The command with which a manager installs its own hooks."""
     if way is Way.LEFTHOOK:
         return "lefthook install"
     return "pre-commit install " + " ".join(f"-t {name}" for name in names)
@@ -131,11 +130,11 @@ def _by_pre_commit(place: HookPlace, names: Sequence[str], yes: bool) -> Plan:
         return Plan(place.way)
     last = manager_install(place.way, names)
     if not yes or new is None:
-        why = "add this" if new is None else "add this, or let --yes add it"
-        said = f"pre-commit runs the hooks here: {why} to repos: in {place.file}"
+        or_yes = "" if new is None else ", or use --yes"
+        said = f"pre-commit runs the hooks here: add this to repos: in {place.file}{or_yes}"
         return Plan(place.way, (), (*pre_commit_lines(tuple(names)).splitlines(), last), (said,))
     change = HookChange(said=f"added our hooks to {place.file}", path=path, new=new)
-    return Plan(place.way, (change,), (last,), (f"{place.file} is to be committed",))
+    return Plan(place.way, (change,), (last,), (f"commit {place.file}",))
 
 
 def _by_lefthook(place: HookPlace, names: Sequence[str], yes: bool) -> Plan:
@@ -154,15 +153,15 @@ def _by_lefthook(place: HookPlace, names: Sequence[str], yes: bool) -> Plan:
         lines = (f"# {LEFTHOOK_SNIPPET}", *wanted.decode().splitlines()[1:])
         said = f"lefthook runs the hooks here: write these lines to {LEFTHOOK_SNIPPET}"
         more = (f"# {place.file}", *typed) if typed else ()
-        return Plan(place.way, (), (*lines, *more), (f"{said}, or let --yes do it",))
+        return Plan(place.way, (), (*lines, *more), (f"{said}, or use --yes",))
     changes = [HookChange(said=f"wrote {LEFTHOOK_SNIPPET}", path=snippet, new=wanted, mode=0o644)]
     is_yaml = place.file.endswith((".yml", ".yaml"))
     new = add_to_lefthook(data) if is_yaml and not named else None
     if new is not None:
         changes.append(HookChange(said=f"added it to {place.file}", path=path, new=new))
         typed = ()
-    notes = [f"{LEFTHOOK_SNIPPET} and {place.file} are to be committed"]
-    notes += [f"{place.file} is laid out otherwise: add the line to it"] if typed else []
+    notes = [f"commit {LEFTHOOK_SNIPPET} and {place.file}"]
+    notes += [f"{place.file} has another layout: add the line to it"] if typed else []
     return Plan(
         place.way, tuple(changes), (*typed, manager_install(place.way, names)), tuple(notes)
     )
@@ -175,17 +174,16 @@ def _by_nobody(place: HookPlace, names: Sequence[str], yes: bool) -> Plan:
         _to_add(names),
         (
             f"git looks for hooks in {place.folder}, outside of this clone: nothing is written",
-            "whoever keeps that folder can add these lines to its scripts, below their first line; "
-            "or you unset core.hooksPath here",
+            "add these lines to the scripts in that folder, below their first line, or unset "
+            "core.hooksPath here",
         ),
     )
 
 
 def _to_add(names: Sequence[str], folder: str = "") -> tuple[str, ...]:
-    """The lines for each of these scripts, below a comment that names it."""
     lines: list[str] = []
     for name in names:
-        read = " (standard input is read, and given back to what follows)"
+        read = " (standard input is read, and passed on to what follows)"
         lines += [f"# {folder}{name}{read if name in READS_INPUT else ''}", *hook_lines(name)]
     return tuple(lines)
 
@@ -201,11 +199,11 @@ _PLANNERS = {
 
 
 def _hook_file(path: str, name: str, place: HookPlace, notes: list[str]) -> HookChange | None:
-    """What makes one hook file call us; None where it does already, or cannot."""
+    """The change that makes one hook file call us; None if it does already, or cannot."""
     if not os.path.lexists(path):
-        return HookChange(said=f"made {path}", path=path, new=shim(name))
+        return HookChange(said=f"created {path}", path=path, new=shim(name))
     if stat.S_ISDIR(os.lstat(path).st_mode):
-        notes.append(f"{path} is a folder: left as it is")
+        notes.append(f"{path} is a folder: left unchanged")
         return None
     data = read_file(path)
     placed = None if data is None else find_section(data, name)
@@ -213,18 +211,20 @@ def _hook_file(path: str, name: str, place: HookPlace, notes: list[str]) -> Hook
         if is_current(placed, name):
             return None
         new = data[: placed.start] + section(name, placed.form) + data[placed.end :]
-        return HookChange(said=f"renewed our section in {path}", path=path, new=new)
+        return HookChange(said=f"updated our section in {path}", path=path, new=new)
     at = None if data is None else _after_shebang(path, data, husky=place.way is Way.HUSKY)
     if data is not None and at is not None:
         new = data[:at] + section(name, SectionForm.SECTION) + data[at:]
         return HookChange(said=f"added a section to {path}", path=path, new=new)
     aside = path + ASIDE
     if place.way is Way.HUSKY or os.path.lexists(aside):
-        why = "is no shell script" if place.way is Way.HUSKY else f"cannot be set aside as {aside}"
-        notes.append(f"{path} {why}: left as it is")
+        why = (
+            "is not a shell script" if place.way is Way.HUSKY else f"cannot be set aside as {aside}"
+        )
+        notes.append(f"{path} {why}: left unchanged")
         return None
     return HookChange(
-        said=f"made {path}, which goes on to {aside}",
+        said=f"created {path}, which goes on to {aside}",
         path=path,
         new=shim(name, SectionForm.CHAIN),
         aside=aside,
@@ -232,10 +232,8 @@ def _hook_file(path: str, name: str, place: HookPlace, notes: list[str]) -> Hook
 
 
 def _after_shebang(path: str, data: bytes, *, husky: bool) -> int | None:
-    """Where a section goes into a shell script: first of all, so that no exit comes before it.
-
-    None for what no shell reads, and for a script that is switched off: it must stay off.
-    """
+    # At the very beginning, so that no exit comes before it. None for what is not a shell script,
+    # and for a script that is switched off: it must stay off.
     line, newline, _ = data.partition(b"\n")
     if not line.startswith(b"#!"):
         return 0 if husky and b"\0" not in data else None

@@ -1,7 +1,7 @@
-"""The shell that git calls: a section for each hook. It has nothing to do, or calls gitlease.
+"""The shell scripts that git calls: a section for each hook, which calls gitlease if need be.
 
-A section stands between two lines that name it, so that it can be found and taken out again to the
-byte. It is the same in every repository: what differs is read from the clone's private folder.
+A section is between two lines that name it, so that it can be found and removed again to the byte.
+It is the same in every repository: what differs is read from the clone's private folder.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ HOOKS = (
 )
 # No hook manager carries this one: it is called several times a commit.
 UNMANAGED = "reference-transaction"
-# What a hook may stop; the others never do. Of a merge without a conflict git asks one of its own.
+# The hooks that may stop git, and what. A merge without a conflict has a hook of its own.
 CHECKED = {
     "pre-commit": "commit",
     "pre-merge-commit": "merge",
@@ -32,14 +32,14 @@ CHECKED = {
     UNMANAGED: "stash",
 }
 SHEBANG = b"#!/bin/sh\n"
-ASIDE = ".before-gitlease"  # what a hook that is no shell script is called meanwhile
+ASIDE = ".before-gitlease"  # suffix of a hook that is not a shell script, and was set aside
 READS_INPUT = ("pre-push", UNMANAGED)
 PROBE, SKIP = "GITLEASE_PROBE", "GITLEASE_SKIP"
 ANSWER = "gitlease-probe"
 
 
 class SectionForm(Enum):
-    """How a section stands in its file: alone, in somebody's script, or before a hook set aside."""
+    """How a section is in its file: alone, in somebody's script, or before a hook set aside."""
 
     FILE = "file"
     SECTION = "section"
@@ -62,7 +62,7 @@ def shim(name: str, form: SectionForm = SectionForm.FILE) -> bytes:
 
 
 def section(name: str, form: SectionForm) -> bytes:
-    """The lines of one hook. They leave the script's standard input to what follows them."""
+    """The lines of one hook. They pass standard input on to what follows them."""
     begin, end = "(", ") || exit 1"
     if name in READS_INPUT and form is not SectionForm.FILE:
         begin, end = _KEEP_INPUT, f"{end}\n{_GIVE_INPUT}"
@@ -77,7 +77,7 @@ def section(name: str, form: SectionForm) -> bytes:
 
 
 def find_section(data: bytes, name: str) -> PlacedSection | None:
-    """Our section in a hook, of whatever version; None where there is none, or half of one."""
+    """Our section in a hook, of any version; None without one, or for half of one."""
     word = re.escape(name.encode())
     begin = rb"# BEGIN gitlease " + word + rb" v\d{1,6} (file|section|chain):"
     found = find_marked(data, begin, rb"# END gitlease " + word)
@@ -124,11 +124,12 @@ def _words(names: Sequence[str]) -> str:
     return ":".join(f"${{{name}-}}" for name in names)
 
 
-# A marker is dated to when it ends, so that a shell tells without a process whether that is to
-# come: by a file that is emptied now (touch is a process, and what is written is waited for by some
-# file systems). It names whom it was made for, and after that, up to an empty line, the files of
-# settings, which must not have changed since. Settings for one command may name somebody else
-# (email, lease, include). Some shells end where the file that a function reads is not there.
+# A marker's modification time is when it ends, so that a shell can tell without a process whether
+# that is in the future: it compares it with a file truncated now (touch is a process, and some
+# file systems wait for written data). Its first line names the person and settings that it was made
+# for; then, up to an empty line, come the settings files, which must not have changed since.
+# Settings for one command may name somebody else (email, lease, include). Some shells end if the
+# file that a function reads is missing.
 _TELLING = "*[mM][aA][iI]* | *[eE][aA][sS]* | *[nN][cC][lL]*"
 _IDLE = f"""\
   idle() {{
@@ -140,16 +141,16 @@ _IDLE = f"""\
 @GIT@  }} 2>/dev/null
   [ -n "${{GITLEASE_PROBE-}}" ] || [ ! -f "$d/@MARKER@" ] || ! idle <"$d/@MARKER@" || exit 0
 """
-# Where a commit may claim a task, git says whether anything is staged where tasks are: the further
-# lines of the marker. What this clone alone cannot tell is gitlease's to find out. git 2.55 finds
-# nothing by a path below a folder that is one entry of a sparse index.
+# If a commit may claim a task, git tells whether anything is staged where task files are: the
+# remaining lines of the marker. What this clone alone cannot tell, gitlease finds out. git 2.55
+# finds nothing by a path below a folder that is one entry of a sparse index.
 _NOTHING_STAGED = """\
     while IFS= read -r f; do set -- "$@" "$f"; done
     [ $# = 0 ] || GIT_ALLOW_PROTOCOL=none git --no-literal-pathspecs -c index.sparse=false \\
       diff-index --cached --quiet HEAD -- "$@"
 """
-# It is called at every update of a reference, so that nothing is started but for `git stash` beside
-# a note of somebody else: that moves refs/stash alone, in a transaction of one line.
+# It is called at every update of a reference, so a process is started only for `git stash` beside a
+# note of somebody else: that moves refs/stash alone, in a transaction of one line.
 MAY_BE_STASH = f'[ "${{1-}}" = prepared ] && [ -d "${{GIT_DIR:-.git}}/{FOLDER}" ]'
 MAY_BE_CALLED = f'[ -n "${{{PROBE}-}}" ] || {{ {MAY_BE_STASH}; }}'
 _STASHES = f"""\
@@ -159,18 +160,18 @@ _STASHES = f"""\
 _PROGRAM = """\
   { [ -f "$d/program" ] && IFS= read -r p <"$d/program" && [ -x "$p" ]; } 2>/dev/null || p=gitlease
 """
-# 1 is also what an interpreter ends with that cannot load gitlease: then nobody was asked.
+# An interpreter that cannot load gitlease ends with 1 as well: then nothing was checked.
 _ASK = """\
   command -v "$p" >/dev/null && "$p" hook @NAME@ "$@"@INPUT@; s=$?
   [ $s != 1 ] || ! "$p" --version </dev/null >/dev/null 2>&1 || exit 1
   [ $s = 0 ] || echo "gitlease: missing or failed (status $s), so this @WHAT@ is not checked" >&2
 """
-# These never stop git, but for a probe; what is missing is said once, by the hook that checks.
+# These never stop git, except in a probe; a missing gitlease is reported by the hook that checks.
 _TELL = """\
   command -v "$p" >/dev/null || exit 0
   "$p" hook @NAME@ "$@" </dev/null || [ -z "${GITLEASE_PROBE-}" ]
 """
-# Whoever does not read it all must not fail for that, whatever the script sets for its pipes.
+# Not reading all of it must not be a failure, whatever the script sets for its pipes.
 _KEEP_INPUT = """\
 gitlease_in=$(cat)
 { trap '' PIPE; printf '%s' "${gitlease_in:+$gitlease_in

@@ -1,8 +1,8 @@
-"""Which hooks are live: what the files say, and a probe that git itself is made to run.
+"""Which hooks are live, by their files, and by a probe that git itself runs.
 
-The probe ends each hook where our section stands, which is before anything else in it. What git
-would run besides, from its configuration or from a folder, is switched off for it. A gitlease
-that is asked so does nothing but answer.
+The probe ends each hook at our section, which is before anything else in it. Other hooks, from
+git's configuration or from a folder, are switched off for it. A gitlease that is probed only
+answers.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ from gitlease.install.hooks.shims import (
 )
 
 OWN_WAY = "your own hook"
-NO_PROGRAM = "there is no gitlease that it could start"
+NO_PROGRAM = "it finds no gitlease to start"
 _ANSWER = re.compile(rf"^{ANSWER} ([a-z-]+) v(\d+) ?(.*)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookState:
-    """One hook of git. ``live``: git calls us in it. ``proven``: it was seen to do so just now.
+    """One hook of git. ``live``: git calls us in it. ``proven``: the probe just showed that.
 
-    ``current`` is None where there is no section to compare; ``program`` is the gitlease that it
-    would start, None where there is none. ``problem`` says what is wrong, ``""`` for nothing.
-    ``awaits``: the manager has it in its file, and has not put its own hook in place.
+    ``current`` is None without a section to compare; ``program`` is the gitlease that it would
+    start, if any. ``problem`` says what is wrong, ``""`` for nothing. ``awaits``: the manager has
+    it in its file, but has not installed its own hook.
     """
 
     name: str
@@ -67,7 +67,7 @@ class HookState:
 
 
 def hook_states(repository: Repository) -> tuple[HookState, ...]:
-    """The state of every hook that gitlease has a use for."""
+    """The state of every hook that gitlease uses."""
     place = find_place(repository)
     return tuple(_state(place, name) for name in HOOKS)
 
@@ -89,10 +89,10 @@ def _state(place: HookPlace, name: str) -> HookState:
     proven = False
     if place.git >= HOOK_RUN:
         live = proven = _answers(place, name, files=script != _own_script(place, name))
-        problem = "" if live else "it is in place, but git does not get an answer from it"
+        problem = "" if live else "it is installed, but does not answer when git runs it"
     current = is_current(placed, name)
     if live and not current:
-        problem = "another version of it, or edited: gitlease hooks install"
+        problem = "of another version, or edited: gitlease hooks install"
     return HookState(
         name=name,
         way=way,
@@ -105,7 +105,7 @@ def _state(place: HookPlace, name: str) -> HookState:
 
 
 def _own(place: HookPlace, name: str, program: str | None) -> HookState:
-    """What a script of somebody's own calls us in; it is not run, since it may do anything."""
+    # Somebody's own script is not run: it may do anything.
     own = own_call(place, name)
     if own is None:
         return HookState(name=name, problem="not installed")
@@ -113,12 +113,12 @@ def _own(place: HookPlace, name: str, program: str | None) -> HookState:
     if program is None:
         problem = NO_PROGRAM
     elif not own.runs:
-        problem = f"{own.path} calls it, but git does not run that: is it executable?"
+        problem = f"{own.path} calls it, but is not executable"
     return HookState(name=name, way=OWN_WAY, live=not problem, program=program, problem=problem)
 
 
 def _program(place: HookPlace, *, noted: bool) -> str | None:
-    """The gitlease that a hook starts: the one that was noted, or the one on PATH."""
+    # The one that was noted, or the one on PATH.
     path = os.fsdecode(read_file(os.path.join(place.private, PROGRAM)) or b"").partition("\n")[0]
     there = noted and os.path.isfile(path) and os.access(path, os.X_OK)
     return path if there else shutil.which("gitlease")
@@ -129,7 +129,7 @@ def _own_script(place: HookPlace, name: str) -> str:
 
 
 def _script(place: HookPlace, name: str) -> tuple[str, str]:
-    """The file that should have our section, and by what it is called."""
+    """The file that should have our section, and how it is called."""
     own = _own_script(place, name)
     if place.way is Way.CONFIG and os.path.lexists(own):
         return own, place.way.value
@@ -140,7 +140,7 @@ def _script(place: HookPlace, name: str) -> tuple[str, str]:
 
 
 def _managed(place: HookPlace, name: str) -> HookState | None:
-    """What a manager calls us in; it is not run, since it would run all of its hooks."""
+    # A manager is not run: it would run all of its hooks.
     found = read_file(os.path.join(place.top, place.file)) if place.file else None
     data = found or b""
     if place.way is Way.PRE_COMMIT:
@@ -161,7 +161,7 @@ def _managed(place: HookPlace, name: str) -> HookState | None:
 
 
 def _answers(place: HookPlace, name: str, *, files: bool) -> bool:
-    """Whether our own hook answers, with those of others off; ``files``: it is in a file."""
+    """Whether our hook answers, with those of others off; ``files``: it is a hook file."""
     settings = [f"hook.{other}.enabled=false" for other in place.others]
     settings += [] if files else ["core.hooksPath=/dev/null"]
     options = (word for one in settings for word in ("-c", one))
@@ -169,7 +169,7 @@ def _answers(place: HookPlace, name: str, *, files: bool) -> bool:
 
 
 def ask_hook(name: str, cwd: str, *options: str, repository: bool = True) -> str | None:
-    """The gitlease that a hook would start, asked through git; None where no answer comes."""
+    """The gitlease that a hook would start, as it answers through git; None without an answer."""
     ran = run_git(
         (*options, "hook", "run", "--ignore-missing", name),
         cwd=cwd,

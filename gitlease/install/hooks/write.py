@@ -14,10 +14,10 @@ from gitlease.install.managed_text import mode_of, written_aside
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookChange:
-    """One change that is to be made: of a file, or of one setting of git.
+    """A planned change of a file, or of one setting of git.
 
-    ``new`` is what the file holds then, None to remove it. What is there goes to ``aside`` first;
-    ``back`` is what takes the place of a file that is removed.
+    ``new`` are the bytes of the file, None to remove it. The old file is moved to ``aside`` first;
+    ``back`` is moved to the place of a file that is removed.
     """
 
     said: str
@@ -32,10 +32,7 @@ class HookChange:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is to be done, what is left to a person (``lines`` to type), and what is to be known.
-
-    ``where`` is what is written to.
-    """
+    """Changes to make, ``lines`` for a person to add, and notes. ``where`` is written to."""
 
     way: Way
     changes: tuple[HookChange, ...] = ()
@@ -58,7 +55,7 @@ def carry_out(place: HookPlace, plan: Plan) -> None:
         except OSError as error:
             raise Invalid(
                 f"{change.path} cannot be written: {error.strerror}",
-                hints=("what was done before it stays: `gitlease hooks uninstall` undoes it",),
+                hints=("gitlease hooks uninstall undoes what was done before",),
             ) from None
 
 

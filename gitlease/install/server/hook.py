@@ -1,7 +1,7 @@
-"""The pre-receive hook of a server: the shell that git calls, which calls gitlease.
+"""The pre-receive hook of a server: the shell script that git calls, which calls gitlease.
 
-A missing or broken gitlease must let nothing through that nobody judged: the shell refuses it by
-itself, unless git's configuration has mode ``warn``.
+Without a working gitlease nothing may be accepted unjudged: the script itself refuses the push,
+unless git's configuration has mode ``warn``.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from gitlease.core.frozen import dataclass
 VERSION = 3
 NAME = "pre-receive"
 ASIDE_FOLDER = "gitlease.d"  # has the hook that was there before, under its own name
-ACCEPTED, REFUSED = 0, 9  # statuses of gitlease; with any other it has not judged
+ACCEPTED, REFUSED = 0, 9  # exit codes of gitlease; any other means that it has not judged
 
 
 class HookForm(Enum):
-    """How our hook stands: alone, before a hook that was set aside, or as one of a folder's."""
+    """The form of our hook: alone, before a hook set aside, or one of a folder of hooks."""
 
     FILE = "file"
     CHAIN = "chain"
@@ -29,7 +29,7 @@ class HookForm(Enum):
 
 @dataclass(frozen=True, slots=True)
 class PlacedHook:
-    """A hook of ours as it was found: its form, and the gitlease that it starts."""
+    """A hook file of ours: its form, and the gitlease that it starts."""
 
     form: HookForm
     program: str
@@ -51,12 +51,12 @@ def shim(form: HookForm, program: str) -> bytes:
 
 
 def aside_of(hook: str) -> str:
-    """Where the hook that was there is set aside: many hooks go by the name they are called by."""
+    """Where the hook from before is set aside, under its own name: many hooks depend on that."""
     return os.path.join(os.path.dirname(hook), ASIDE_FOLDER, NAME)
 
 
 def find_shim(data: bytes) -> PlacedHook | None:
-    """What a hook file of ours says of itself; None for any other file."""
+    """Read the head of a hook file of ours; None for any other file."""
     found = _HEAD.match(data)
     if found is None:
         return None
@@ -76,8 +76,7 @@ def is_current(data: bytes) -> bool:
 _HEAD = re.compile(
     rb"#!/bin/sh\n# gitlease pre-receive v\d{1,6} (file|chain|part): [^\n]*\np=([^\n]*)\n"
 )
-# The mode is asked of git's files, where no client can write, and not of what the environment adds
-# to them.
+# The mode is read from git's files, which no client can write, and not from the environment.
 _SHIM = """\
 #!/bin/sh
 # gitlease pre-receive v@VERSION@ @FORM@: see `gitlease server --help`
@@ -107,8 +106,8 @@ esac
 @CHAIN@exit 0
 """
 _JUDGE = '"$p" server-hook pre-receive'
-# Whoever stands behind us wants what comes in as well: it is read whole, and handed on with a mark
-# at its end, since whoever hands it on may be killed.
+# The hook behind ours needs the input as well: it is read whole, and passed on with a mark at its
+# end, since the process that passes it on may be killed.
 _READ = """\
 in=$(cat) || { echo "gitlease: refused (fault): what is pushed cannot be read" >&2; exit 1; }
 give() { trap '' PIPE; printf '%s\\n' "$in" "$@" 2>/dev/null || :; }

@@ -1,4 +1,4 @@
-"""Puts the pre-receive hook into a bare repository and takes it out again, to the byte."""
+"""Installs the pre-receive hook in a bare repository, and removes it again to the byte."""
 
 from __future__ import annotations
 
@@ -33,8 +33,10 @@ from gitlease.settings.server import (
 
 PART = "gitlease"  # its name in a folder of hooks
 
-# A script that hands on to a folder of hooks, as Gitea's, Forgejo's and Bitbucket's do.
-_HANDS_ON = re.compile(rb"^(?!\s*#).*(?:pre-receive|\$0|\$\w+|\$\{\w+\})[\"']?\.d\b", re.MULTILINE)
+# A script that calls a folder of hooks, as Gitea's, Forgejo's and Bitbucket's do.
+_CALLS_FOLDER = re.compile(
+    rb"^(?!\s*#).*(?:pre-receive|\$0|\$\w+|\$\{\w+\})[\"']?\.d\b", re.MULTILINE
+)
 
 
 class HookHost(Enum):
@@ -56,7 +58,7 @@ class ServerPlace:
 
 @dataclass(frozen=True, slots=True)
 class ServerDone:
-    """What was done, and what a person should know."""
+    """What was done, and notes for a person."""
 
     place: ServerPlace
     changes: tuple[str, ...]
@@ -64,7 +66,7 @@ class ServerDone:
 
 
 def find_server_place(repository: Repository) -> ServerPlace:
-    """Where the hook belongs. Raises Invalid for what is no bare repository, or keeps none."""
+    """Find where the hook belongs. Raises Invalid unless it is a bare repository with own hooks."""
     if repository.toplevel is not None:
         raise Invalid(
             f"{repository.toplevel} is a work tree: the server's hook is for a bare repository",
@@ -79,8 +81,8 @@ def find_server_place(repository: Repository) -> ServerPlace:
         raise Invalid(
             f"git looks for this repository's hooks in {folder}, outside of it",
             hints=(
-                "have the hook there call `gitlease server-hook pre-receive`, with its input",
-                "on GitLab: make the folder custom_hooks in the repository first",
+                "let the hook there call `gitlease server-hook pre-receive`, with its input",
+                "on GitLab: create the folder custom_hooks in the repository first",
             ),
         )
     hook, parts = os.path.join(folder, NAME), os.path.join(folder, f"{NAME}.d")
@@ -88,7 +90,7 @@ def find_server_place(repository: Repository) -> ServerPlace:
     placed = None if data is None else find_shim(data)
     if placed is not None:
         return ServerPlace(HookHost.PLAIN, hook, placed.form)
-    if os.path.isdir(parts) and _hands_on(hook):
+    if os.path.isdir(parts) and _calls_folder(hook):
         return ServerPlace(HookHost.FOLDER, os.path.join(parts, PART), HookForm.PART)
     return ServerPlace(
         HookHost.PLAIN, hook, HookForm.CHAIN if os.path.lexists(hook) else HookForm.FILE
@@ -103,21 +105,21 @@ def install_server(
     gateways: Sequence[str] | None = None,
     program: str | None = None,
 ) -> ServerDone:
-    """Put the hook in place and set what holds for it; what was there before is kept.
+    """Install the hook with its settings; a hook that was there before is kept.
 
-    What ``mode``, ``identity`` and ``gateways`` leave open (None) stays as it is; the usual mode is
-    ``block``. Raises Invalid where something cannot be written, and UsageError for an ``identity``
-    that a client could set, and for gateways where nobody could tell who pushes.
+    A ``mode``, ``identity`` or ``gateways`` of None stays as it is; the default mode is ``block``.
+    Raises Invalid if something cannot be written, and UsageError for an ``identity`` that a client
+    could set, and for gateways without an identity.
     """
     variable = None if identity is None else read_variable(identity)
     if gateways and not (variable or repository.config.get(IDENTITY_KEY)):
         raise UsageError(
-            "a gateway is known by who pushes, which this server is not told",
-            hints=("--identity VARIABLE says it",),
+            "gateways need an identity: this server does not know who pushes",
+            hints=("name the variable that has it: --identity VARIABLE",),
         )
     for name in gateways or ():
         if check_text(name, what="the name of a gateway").startswith("-"):
-            raise UsageError(f"{name} is no gateway: git would take it for an option")
+            raise UsageError(f"invalid gateway {name}: git would take it for an option")
     place = find_server_place(repository)
     changes: list[str] = []
     notes: list[str] = []
@@ -136,7 +138,7 @@ def install_server(
 
 
 def uninstall_server(repository: Repository) -> ServerDone:
-    """Take the hook out; the one that was there before is in its place again, to the byte."""
+    """Remove the hook; the one from before is in its place again, to the byte."""
     place = find_server_place(repository)
     changes: list[str] = []
     notes: list[str] = []
@@ -151,13 +153,13 @@ def uninstall_server(repository: Repository) -> ServerDone:
                 changes.append(f"removed {place.hook}")
             _drop_folder(place.hook)
     except OSError as error:
-        raise Invalid(f"{place.hook} cannot be taken out: {error.strerror}") from None
+        raise Invalid(f"{place.hook} cannot be removed: {error.strerror}") from None
     for key in (MODE_KEY, IDENTITY_KEY):
         _set(repository, key, "", changes)
     _set_gateways(repository, (), changes)
     ours = repository.config.section("gitlease")
     if any(e.scope == "local" and e.key.endswith(f".{HOLDER}") for e in ours):
-        notes.append("who is whose holder stays in git's configuration: gitlease.USER.holder")
+        notes.append("the holders of users stay in git's configuration: gitlease.USER.holder")
     return ServerDone(place, tuple(changes), tuple(notes))
 
 
@@ -168,16 +170,16 @@ def _write(place: ServerPlace, new: bytes, changes: list[str], notes: list[str])
         return
     others = os.path.lexists(hook) and (data is None or find_shim(data) is None)
     if others and (place.form is not HookForm.CHAIN or os.path.isdir(hook)):
-        raise Invalid(f"{hook} is there, and is not ours", hints=("move it away",))
+        raise Invalid(f"{hook} exists, and is not ours", hints=("move it away",))
     os.makedirs(os.path.dirname(hook), exist_ok=True)
     with written_aside(hook, new, mode=0o755):  # whoever runs git here need not be its owner
         if others:
             _set_aside(hook, aside)
     if others:
         if not os.access(aside, os.X_OK):
-            notes.append(f"{hook} could not be run: it is kept, and not called")
+            notes.append(f"{hook} was not executable: it is kept, and not called")
         changes.append(f"set {hook} aside as {aside}: it is called after ours")
-        notes.append(f"{NAME} is called from another folder now: mind it where it goes by $0")
+        notes.append(f"{NAME} is called from another folder now: check it if it uses $0")
     changes.append(f"wrote {hook}")
 
 
@@ -186,18 +188,15 @@ _UP = "../"
 
 
 def _set_aside(hook: str, aside: str) -> None:
-    """Have a hook under the name ``aside`` as well, so that there is no moment without one.
-
-    Raises Invalid where something else has that name.
-    """
+    # A second name, and not a move: there is no moment without a hook.
     target = os.readlink(hook) if os.path.islink(hook) else ""
     target = target if os.path.isabs(target) or not target else _UP + target
-    if os.path.lexists(aside):  # of an install that was stopped half way, perhaps
+    if os.path.lexists(aside):  # perhaps from an install that was interrupted
         link = os.readlink(aside) if os.path.islink(aside) else ""
         if link != target or not (link or filecmp.cmp(hook, aside, shallow=False)):
             raise Invalid(
-                f"{aside} is there already, and {hook} is not ours",
-                hints=("something replaced our hook: see which of the two is yours",),
+                f"{aside} exists already, and {hook} is not ours",
+                hints=("something replaced our hook: check which of the two is yours",),
             )
         return
     folder = os.path.dirname(aside)
@@ -221,17 +220,14 @@ def _put_back(hook: str, aside: str) -> None:
 
 
 def _drop_folder(hook: str) -> None:
-    """Remove the folders of the hook and of what was set aside, where nothing is in them."""
     for folder in (os.path.dirname(aside_of(hook)), os.path.dirname(hook)):
         with contextlib.suppress(OSError):  # somebody else's hooks are in it
             os.rmdir(folder)
 
 
 def _fix_prefix(repository: Repository, changes: list[str]) -> None:
-    """Fix where ledgers lie: in a file of the project whoever can push could change it.
-
-    What git's other files on the server say is fixed as well: a hook may run without a home.
-    """
+    # Fix the prefix of ledgers: anybody who can push could change the project's file, and the hook
+    # may run without a home, and so without the server's other files of git.
     usual = KEYS["lease.ref_prefix"].default
     said = [e for e in repository.config.entries if e.scope in TRUSTED]
     prefix = GitConfig(tuple(said)).get(PREFIX_KEY)
@@ -243,7 +239,6 @@ def _fix_prefix(repository: Repository, changes: list[str]) -> None:
 
 
 def _set(repository: Repository, key: str, value: str, changes: list[str]) -> None:
-    """Set a key in the repository's own configuration, or unset it with an empty value."""
     have = repository.config.entry(key)
     if have is not None and have.scope == "local" and have.value == value:
         return
@@ -255,7 +250,6 @@ def _set(repository: Repository, key: str, value: str, changes: list[str]) -> No
 
 
 def _set_gateways(repository: Repository, names: Sequence[str], changes: list[str]) -> None:
-    """Have these alone be gateways."""
     entries = repository.config.section("gitlease")
     have = [e.value for e in entries if e.key == GATEWAY_KEY and e.scope == "local"]
     wanted = list(dict.fromkeys(names))
@@ -277,7 +271,7 @@ def _config(repository: Repository, key: str, *words: str) -> None:
         raise Invalid(f"git cannot set {key}: {done.err.strip()[:200]}")
 
 
-def _hands_on(hook: str) -> bool:
-    """Whether a hook is known to call a folder of hooks: one that nothing calls guards nothing."""
+def _calls_folder(hook: str) -> bool:
+    # A folder of hooks that nothing calls would guard nothing.
     data = read_file(os.path.realpath(hook)) if os.access(hook, os.X_OK) else None
-    return data is not None and _HANDS_ON.search(data) is not None
+    return data is not None and _CALLS_FOLDER.search(data) is not None

@@ -1,4 +1,4 @@
-"""Whether a server's hook fires: what the files say, and a question that git itself puts to it."""
+"""Whether a server's hook is live, by its file, and by a probe that git itself runs."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from gitlease.settings.server import ServerSettings, server_settings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerState:
-    """The hook of one bare repository. ``proven``: git was seen to call it just now.
+    """The hook of one bare repository. ``proven``: the probe just showed that git calls it.
 
-    ``program`` is the gitlease that it would start, None where there is none. ``kept`` is the hook
-    that was there before. ``problem`` says what is wrong, ``""`` for nothing.
+    ``program`` is the gitlease that it would start, if any. ``kept`` is the hook from before.
+    ``problem`` says what is wrong, ``""`` for nothing.
     """
 
     hook: str
@@ -33,7 +33,7 @@ class ServerState:
 
 
 def server_state(repository: Repository) -> ServerState:
-    """The state of the hook. Raises Invalid for what is no bare repository of a server."""
+    """The state of the hook. Raises Invalid unless it is the bare repository of a server."""
     settings = server_settings(repository)
     place = find_server_place(repository)
     data = read_file(place.hook)
@@ -47,11 +47,11 @@ def server_state(repository: Repository) -> ServerState:
     elif not os.access(place.hook, os.X_OK):
         problem = "it is not executable"
     elif answer is None and place.host is not HookHost.GITLAB:
-        problem = "it is in place, but git does not get an answer from it"
+        problem = "it is installed, but does not answer when git runs it"
     elif answer == "":
-        problem = "there is no gitlease that it could start"
+        problem = "it finds no gitlease to start"
     elif data is not None and not is_current(data):
-        problem = "it is another version's, or edited: gitlease server install"
+        problem = "it is of another version, or edited: gitlease server install"
     return ServerState(
         hook=place.hook,
         way=place.host.value,
