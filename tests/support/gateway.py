@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import http.client
 import signal
@@ -11,9 +12,12 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import httpx
 import uvicorn
@@ -61,6 +65,7 @@ class Served:
                 headers={"Authorization": f"Bearer {self.secret(name)}"},
                 timeout=LONG,
                 trust_env=False,
+                verify=False,  # there is no TLS here, for which certificates would be read
             )
         return self.clients[name]
 
@@ -78,6 +83,13 @@ def free_port() -> int:
         return int(found.getsockname()[1])
 
 
+def _looking_often() -> AbstractContextManager[object]:
+    """Have uvicorn look ten times as often whether it is to end: it is not what is tested."""
+    often = SimpleNamespace(**vars(asyncio))
+    often.sleep = lambda seconds: asyncio.sleep(seconds / 10)
+    return mock.patch.object(uvicorn.server, "asyncio", often)
+
+
 @contextlib.contextmanager
 def serving(folder: Path, **others: Path) -> Iterator[Served]:
     """Serve a clone on a port of its own, and ``others`` by their names, until the block ends."""
@@ -91,20 +103,18 @@ def serving(folder: Path, **others: Path) -> Iterator[Served]:
     server = server_of(application(apps), "127.0.0.1", port)
     server.config.timeout_graceful_shutdown = 5
     thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    end = time.monotonic() + LONG
-    while not server.started:
-        assert thread.is_alive(), "the gateway did not start"
-        assert time.monotonic() < end
-        time.sleep(0.01)
     served = Served(folder, f"http://127.0.0.1:{port}", apps[""], server)
-    try:
-        yield served
-    finally:
-        for client in served.clients.values():
-            client.close()
-        server.should_exit = True
-        thread.join(LONG)
+    with _looking_often():
+        thread.start()
+        try:
+            until(lambda: server.started or not thread.is_alive(), "the gateway listens")
+            assert thread.is_alive(), "the gateway did not start"
+            yield served
+        finally:
+            for client in served.clients.values():
+                client.close()
+            server.should_exit = True
+            thread.join(LONG)
 
 
 class Gate:

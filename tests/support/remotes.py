@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import os
 import shlex
+import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -16,7 +18,7 @@ from typing import Literal, get_args
 from urllib.parse import quote, urlsplit, urlunsplit
 
 from support.faults import HttpFault
-from support.fences import clean_env
+from support.fences import clean_env, raise_fences
 from support.http_server import HttpRepo, HttpServer, Request
 from support.repos import git
 from support.ssh_server import SshServer
@@ -55,6 +57,16 @@ class Remote:
     env: dict[str, str] = field(default_factory=dict)
     http: HttpRepo | None = field(default=None, repr=False)
     _services: Callable[[], list[str]] = field(default=list, repr=False)
+
+    @property
+    def seed(self) -> Path | None:
+        """What this is still the same as, where it is new and on this disk."""
+        seed, same = _seeded(()), ("config", "refs/heads/main")
+        changed = any((self.bare / x).read_bytes() != (seed / x).read_bytes() for x in same)
+        refs = sum(x.is_file() for x in (self.bare / "refs").rglob("*"))
+        if changed or refs != 1 or (self.bare / "packed-refs").exists() or self.kind != "path":
+            return None
+        return seed
 
     def services(self) -> list[str]:
         """Every service clients opened so far: "upload-pack" or "receive-pack", in order."""
@@ -205,6 +217,14 @@ class Servers:
 def new_bare(path: Path, *options: str) -> Path:
     """A new bare repository with one seed commit on main; ``options`` are those of git init."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copytree(_seeded(options), path)
+    return path
+
+
+@functools.cache
+def _seeded(options: tuple[str, ...]) -> Path:
+    """A repository of which each new one is a copy."""
+    path = raise_fences().root / f"seeded-{len(list(raise_fences().root.glob('seeded-*')))}.git"
     git(path.parent, "init", "-q", "--bare", "-b", "main", *options, str(path))
     with (path / "config").open("a", encoding="utf-8") as config:
         config.write("[http]\n\treceivepack = true\n")

@@ -38,6 +38,16 @@ def lives(pid: int) -> bool:
     return bool(started_at(pid))
 
 
+def hurried(pauses: Mapping[str, float]) -> list[str]:
+    """The program of gitlease with other pauses, in seconds: ``module.NAME`` is the name of one."""
+    lines = ["import importlib", "from gitlease.__main__ import main"]
+    for name, seconds in pauses.items():
+        module, _, constant = name.rpartition(".")
+        lines.append(f"assert vars(importlib.import_module({module!r}))[{constant!r}] >= {seconds}")
+        lines.append(f"importlib.import_module({module!r}).{constant} = {seconds}")
+    return [sys.executable, "-c", "\n".join([*lines, "main()"])]
+
+
 class Desk:
     """A clone, and commands typed in it."""
 

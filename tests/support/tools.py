@@ -75,7 +75,9 @@ def over_http(url: str, token: str, era: Era = "auto", **headers: str) -> Iterat
 
     @contextlib.asynccontextmanager
     async def made() -> AsyncIterator[Client]:
-        async with httpx2.AsyncClient(headers=given, timeout=LONG, trust_env=False) as http:
+        async with httpx2.AsyncClient(
+            headers=given, timeout=LONG, trust_env=False, verify=False
+        ) as http:
             transport = streamable_http_client(f"{url}/mcp", http_client=http)
             async with Client(transport, mode=era) as client:
                 yield client

@@ -31,6 +31,7 @@ from support.repos import (
     commit_file,
     git,
     make_clone,
+    real_clone,
     run_git,
     snapshot,
 )
@@ -87,9 +88,12 @@ def eventually(what: Callable[[], bool], seconds: float = 10.0) -> None:
 
 
 def test_remote_clones_pushes_and_fetches_and_counts_exactly(
-    remote: Remote, clones: Clones
+    remote: Remote, tmp_path: Path
 ) -> None:
-    one, two = clones(2)
+    one, two = (
+        real_clone(remote.url, tmp_path / who, f"{who}@example.com", who, remote.env)
+        for who in ("w1", "w2")
+    )
     assert (remote.connections(), remote.pushes(), remote.fetches()) == (2, 0, 2)
     commit = commit_file(one, "a.txt", "one\n")
     git(one, "push", "-q", "origin", "main", env=remote.env)
@@ -133,7 +137,7 @@ def test_remotes_of_one_server_count_apart(kind: str, tmp_path: Path, servers: S
         open_remote(kind, tmp_path / "a", servers=servers) as first,
         open_remote(kind, tmp_path / "b", servers=servers) as second,
     ):
-        make_clone(first, tmp_path / "clone", "w1@example.com", "Worker 1")
+        real_clone(first.url, tmp_path / "clone", "w1@example.com", "Worker 1", first.env)
         assert (first.connections(), second.connections()) == (1, 0)
 
 

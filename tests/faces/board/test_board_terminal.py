@@ -16,11 +16,19 @@ import pytest
 from rich.cells import cell_len
 from support.fences import clean_env
 from support.remotes import Remote
-from support.running import ROOT, Desk, until
+from support.running import ROOT, Desk, hurried, until
 from support.terminals import LONG, PlayedTerminal, played
 
 Clones = Callable[..., list[Path]]
 BOARD = [sys.executable, "-m", "gitlease", "board"]
+# A picture counts once the next one begins, and what others do is seen with the next look.
+HURRIED = hurried(
+    {
+        "gitlease.faces.board.live_board.TICK": 0.2,
+        "gitlease.faces.board.live_board.LOOK": 0.5,
+        "gitlease.engine.waiting.watching.LOOK": 0.5,
+    }
+)
 
 
 @contextmanager
@@ -36,7 +44,7 @@ def looking(
     for name in ("COLUMNS", "LINES"):
         env.pop(name, None)
     size = {"columns": columns, "lines": lines}
-    with played([*BOARD, *words], clone, env, **size, leads=leads) as terminal:
+    with played([*HURRIED, "board", *words], clone, env, **size, leads=leads) as terminal:
         yield terminal
 
 
