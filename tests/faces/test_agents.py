@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 from faces.fake import Desk, make_desks
+from support.commands import run_gitlease
 from support.fences import clean_env
 from support.repos import git
 from support.tasks import task
@@ -626,16 +627,7 @@ def test_what_is_left_to_the_background_is_answered_at_once(
 
 
 def gitlease(cwd: Path, *argv: str, input: str = "") -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "gitlease", *argv],
-        cwd=cwd,
-        env=clean_env({"PYTHONPATH": ROOT}),
-        input=input,
-        capture_output=True,
-        encoding="utf-8",
-        timeout=60,
-        check=False,
-    )
+    return run_gitlease(argv, cwd, input=input)
 
 
 def test_a_session_from_its_start_to_its_end(clones: Clones) -> None:

@@ -16,6 +16,7 @@ from xml.etree import ElementTree
 import jsonschema
 import pytest
 import yaml
+from support.commands import run_gitlease
 from support.fences import clean_env
 from support.repos import git
 
@@ -231,15 +232,7 @@ class Seat:
         self, *words: str, cwd: Path | None = None, env: Mapping[str, str] | None = None
     ) -> subprocess.CompletedProcess[str]:
         plain = {"GITHUB_ACTIONS": "", "GITLAB_CI": ""}
-        return subprocess.run(
-            [sys.executable, "-P", "-m", "gitlease", *words],
-            cwd=cwd or self.root,
-            env=clean_env({**plain, **(env or {})}),
-            capture_output=True,
-            encoding="utf-8",
-            timeout=60,
-            check=False,
-        )
+        return run_gitlease(words, cwd or self.root, {**plain, **(env or {})})
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.commands import run_gitlease
 from support.documents import DOCS, held_to_schema
 from support.fences import clean_env
 from support.remotes import Remote
@@ -29,15 +30,7 @@ def gitlease(
     cwd: Path, *argv: str, env: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
     """Run the command line in a folder."""
-    return subprocess.run(
-        [sys.executable, "-m", "gitlease", *argv],
-        cwd=cwd,
-        env=clean_env({"PYTHONPATH": ROOT, **(env or {})}),
-        capture_output=True,
-        encoding="utf-8",
-        timeout=60,
-        check=False,
-    )
+    return run_gitlease(argv, cwd, env)
 
 
 def ask(cwd: Path, *argv: str, expect: int = 0) -> Any:

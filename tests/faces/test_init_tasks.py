@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.fences import clean_env
+from support.commands import run_gitlease
 from support.remotes import Remote
 from support.repos import git
 
@@ -22,15 +21,7 @@ Clones = Callable[..., list[Path]]
 
 def gitlease(cwd: Path, *argv: str) -> subprocess.CompletedProcess[str]:
     """Run the command line in a folder; it must end well."""
-    done = subprocess.run(
-        [sys.executable, "-m", "gitlease", *argv],
-        cwd=cwd,
-        env=clean_env({"PYTHONPATH": str(ROOT)}),
-        capture_output=True,
-        encoding="utf-8",
-        timeout=60,
-        check=False,
-    )
+    done = run_gitlease(argv, cwd)
     assert done.returncode == 0, done
     return done
 

@@ -8,22 +8,20 @@ import pty
 import re
 import shlex
 import struct
-import subprocess
-import sys
 import termios
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from faces.fake import make_desks
 from rich.cells import cell_len
-from support.fences import clean_env
+from support.commands import status_of
 from support.repos import commit_file
 from support.terminals import all_written
 
 from gitlease.faces.cli import output
 
-ROOT = str(Path(__file__).parents[2])
 Clones = Callable[..., list[Path]]
 NOTE = "the parser is half done: src/parser/grammar.py wants its tests, 日本語の言葉🎉 " * 4
 TASK = f"---\nid: T7\ntitle: {'many words of a title ' * 4}\nstatus: todo\n---\n"
@@ -66,14 +64,11 @@ def seen(cwd: Path, words: list[str], columns: int) -> str:
     """What a terminal of so many columns shows of a command, without colours."""
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
-    env = clean_env({"PYTHONPATH": ROOT, "TERM": "xterm-256color"})
-    env.pop("COLUMNS", None)
-    command = [sys.executable, "-m", "gitlease", *words]
-    started = subprocess.Popen(command, cwd=cwd, env=env, stdout=slave, stderr=slave)
-    os.close(slave)
-    shown = all_written(master)
-    started.wait(60)
-    return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown).replace("\r\n", "\n")
+    with ThreadPoolExecutor(1) as pool, open(os.devnull, "rb") as nothing:
+        written = pool.submit(all_written, master)
+        status_of(words, cwd, {"TERM": "xterm-256color"}, [nothing.fileno(), slave, slave])
+        os.close(slave)
+    return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", written.result()).replace("\r\n", "\n")
 
 
 @pytest.mark.one_in(3)  # each starts many real processes

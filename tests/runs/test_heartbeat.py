@@ -14,6 +14,7 @@ from gitlease.core.loss import Hold, Loss, Lost
 from gitlease.core.moves.operations import Grant
 from gitlease.core.resources.resource import parse_resource
 from gitlease.engine.keeping import Beat, Keeper
+from gitlease.runs import heartbeat
 from gitlease.runs.heartbeat import Heartbeat
 
 LONG = 30.0
@@ -82,7 +83,8 @@ def until(true: Callable[[], object], what: str) -> None:
 
 
 @pytest.fixture
-def script() -> Iterator[Script]:
+def script(monkeypatch: pytest.MonkeyPatch) -> Iterator[Script]:
+    monkeypatch.setattr(heartbeat, "LONGEST_NAP", 0.05)  # after which it is looked at again
     script = Script()
     yield script
     script.gate.set()

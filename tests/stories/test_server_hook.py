@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.commands import run_gitlease
 from support.fences import clean_env
 from support.forge import JO, KIM, Entry, Forge, objects_of
 from support.hooked import script
@@ -58,16 +59,7 @@ def forge(host: Host, tmp_path: Path) -> Forge:
 
 def server(host: Host, *words: str, status: int = 0) -> dict[str, Any]:
     """``gitlease server …``; the JSON that it answers."""
-    done = subprocess.run(
-        [sys.executable, "-P", "-m", "gitlease", "server", "--json", *words],
-        cwd=host.folder,
-        env=clean_env(),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        encoding="utf-8",
-        timeout=60,
-        check=False,
-    )
+    done = run_gitlease(["server", "--json", *words], host.folder)
     assert done.returncode == status, (done.stdout, done.stderr)
     found: dict[str, Any] = json.loads(done.stdout)
     return found

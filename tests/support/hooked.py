@@ -19,7 +19,7 @@ from gitlease.engine.answers import ClaimOptions
 from gitlease.git.system_clock import SystemClock
 from gitlease.wiring.workspace import Workspace, open_workspace
 from support.clock import ManualClock
-from support.fences import clean_env
+from support.commands import run_gitlease
 from support.repos import git, run_git, settle
 from support.service import LeaseService
 
@@ -90,16 +90,7 @@ class Person:
 
     def gitlease(self, *words: str, env: Mapping[str, str] | None = None) -> Done:
         """Run a command of gitlease's."""
-        return subprocess.run(
-            [sys.executable, "-P", "-m", "gitlease", *words],
-            cwd=self.root,
-            env=clean_env({**self.env, **(env or {})}),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            encoding="utf-8",
-            timeout=60,
-            check=False,
-        )
+        return run_gitlease(words, self.root, {**self.env, **(env or {})})
 
     def put(self, name: str, text: str | None = None) -> Path:
         """Write a file and stage it; without a text, the same with a line more."""

@@ -85,7 +85,7 @@ def make_clone(remote: Remote, path: Path, email: str, name: str) -> Path:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     seed = remote.seed
-    if seed is not None and not set("#;\"\\\n") & set(remote.url + email + name):
+    if seed is not None and not set('#;"\\\n') & set(remote.url + email + name):
         _copy_clone(seed, path, {str(seed): remote.url, "EMAIL": email, "NAME": name})
     else:
         real_clone(remote.url, path, email, name, remote.env)

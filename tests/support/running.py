@@ -16,6 +16,7 @@ from typing import Any
 
 import gitlease
 from gitlease.git.processes import started_at
+from support.commands import run_gitlease
 from support.fences import clean_env
 from support.service import LeaseService
 
@@ -63,16 +64,7 @@ class Desk:
         self, *argv: str, input: str = "", env: Mapping[str, str] | None = None
     ) -> subprocess.CompletedProcess[str]:
         """Run a command to its end."""
-        return subprocess.run(
-            self.words(*argv),
-            cwd=self.clone,
-            env=clean_env({**self.env, **(env or {})}),
-            input=input,
-            capture_output=True,
-            encoding="utf-8",
-            timeout=LONG,
-            check=False,
-        )
+        return run_gitlease(argv, self.clone, {**self.env, **(env or {})}, input)
 
     def document(self, *argv: str, expect: int = 0) -> Any:
         """Run a command with --json; its document."""

@@ -16,13 +16,15 @@ from mcp.shared.exceptions import MCPError
 from support.gateway import serving
 from support.remotes import Remote
 from support.repos import git
-from support.running import LONG
+from support.running import LONG, hurried
 from support.tools import ERAS, Era, ToolClient, in_memory, over_http, over_stdio
 
 import gitlease
+from gitlease.engine.waiting import watching
 from gitlease.faces.mcp.resources import BOARD, MINE
 
 Opened = Callable[..., AbstractContextManager[ToolClient]]
+LOOK = 0.5  # seconds
 PLACES = ("memory", "stdio", "http")
 
 
@@ -35,13 +37,19 @@ def pair(clones: Callable[..., list[Path]], path_remote: Remote) -> list[Path]:
 
 
 @pytest.fixture(params=PLACES)
-def opened(request: pytest.FixtureRequest, pair: list[Path]) -> Iterator[Opened]:
-    """Opens Jo's tools."""
+def opened(
+    request: pytest.FixtureRequest, pair: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Opened]:
+    """Opens Jo's tools, which soon look at the remote again."""
     if request.param == "http":
         with serving(pair[0]) as gate:
             yield partial(over_http, gate.url, gate.secret("jo"))
+    elif request.param == "stdio":
+        program = hurried({"gitlease.engine.waiting.watching.LOOK": LOOK})
+        yield partial(over_stdio, pair[0], words=[*program[1:], "mcp"])
     else:
-        yield partial({"memory": in_memory, "stdio": over_stdio}[request.param], pair[0])
+        monkeypatch.setattr(watching, "LOOK", LOOK)
+        yield partial(in_memory, pair[0])
 
 
 def read(client: ToolClient, uri: str) -> Any:
