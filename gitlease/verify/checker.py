@@ -1,4 +1,4 @@
-"""Checks a ledger's history from its first commit on, and says what it could not judge."""
+"""Checks a ledger's history from its first commit on, and reports what it could not judge."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from gitlease.git.repository import Repository
-from gitlease.verify.commit import BadOperations, StepCommit, StepRecordSaid, read_operations
+from gitlease.verify.commit import BadOperations, DeclaredStep, StepCommit, read_operations
 from gitlease.verify.endings import check_end
 from gitlease.verify.form import BadForm, LeaseRecord, LedgerHeader, read_header
 from gitlease.verify.grants import check_exclusive, check_grant
@@ -18,7 +18,7 @@ from gitlease.verify.state import BrokenRule, JudgedStep, about, several
 from gitlease.verify.tips import SampledTips
 from gitlease.verify.tree_reader import LEASES, TreeStep, first_parents, read_steps
 
-MOST_TOLD = 1_000  # broken rules: after so many nobody reads on
+MAX_BROKEN = 1_000  # broken rules: after so many the check stops
 
 
 class NoLedger(Exception):
@@ -27,7 +27,7 @@ class NoLedger(Exception):
 
 @dataclass(slots=True)
 class Verified:
-    """What was checked of a history, and what was found. ``unjudged`` are sentences.
+    """The result of a check. ``unjudged`` are sentences about what could not be judged.
 
     ``revision`` is that of the tip, ``hidden`` the number of renewals that were replaced.
     """
@@ -53,8 +53,8 @@ def verify(
     """Check the history of a ledger up to the commit ``tip`` (a full id).
 
     ``tips`` are full ids of commits that were at its ref at other times. ``on_step`` gets each step
-    once it is judged, the oldest first. Raises NoLedger where
-    there is none, UnknownFormat, and Invalid where git does not answer.
+    once it is judged, the oldest first. Raises NoLedger, UnknownFormat, and Invalid if git does not
+    answer.
     """
     commits = first_parents(repository, tip)
     if not commits:
@@ -65,13 +65,13 @@ def verify(
         judged = judge.take(step)
         if judged is not None:
             on_step(judged)
-        if len(judge.broken) >= MOST_TOLD or judge.ended:
+        if len(judge.broken) >= MAX_BROKEN or judge.ended:
             break
     return judge.result()
 
 
 class _Judge:
-    """Takes the steps of a history one by one; keeps the state that they come to."""
+    """Judges the steps of a history one by one, and keeps the state that results."""
 
     def __init__(self, tip: str, sampled: SampledTips) -> None:
         self.found = Verified(tip)
@@ -88,29 +88,30 @@ class _Judge:
         self._wordless = self._by_others_clock = 0
 
     def result(self) -> Verified:
-        """All that was found."""
         found, why = self.found, list[str]()
         gone = self._sampled.gone
         if found.hidden:
-            told = several(found.hidden, "renewal")
-            why.append(f"{told} replaced by later ones: of those only what they came to is judged")
+            message = several(found.hidden, "renewal")
+            why.append(f"{message} replaced by later ones: of those only the result is judged")
         if self._wordless:
-            told = several(self._wordless, "commit")
-            why.append(f"{told} of format 1, which names no operations: only records are judged")
+            message = several(self._wordless, "commit")
+            why.append(f"{message} of format 1, which names no operations: only records are judged")
         if self._by_others_clock:
-            told = several(self._by_others_clock, "takeover")
-            why.append(f"{told} by a clock that only its writer knows: whether in time is unknown")
+            message = several(self._by_others_clock, "takeover")
+            why.append(
+                f"{message} by a clock that only its writer knows: it may have been too early"
+            )
         if self._cut:
-            why.append("this clone has only a part of the history: what was before is not judged")
+            why.append("this clone has only part of the history: what was before is not judged")
         if gone:
-            why.append(f"of {several(len(gone), 'sampled tip')} nothing is left in this repository")
-        if not self.ended and len(self.broken) < MOST_TOLD:
+            why.append(f"nothing is left of {several(len(gone), 'sampled tip')} in this repository")
+        if not self.ended and len(self.broken) < MAX_BROKEN:
             self.broken += self._sampled.broken()
-        found.unjudged, found.broken = tuple(why), tuple(self.broken[:MOST_TOLD])
+        found.unjudged, found.broken = tuple(why), tuple(self.broken[:MAX_BROKEN])
         return found
 
     def take(self, tree: TreeStep) -> JudgedStep | None:
-        """Judge the next commit; None where it cannot be read, nor what comes after it."""
+        """Judge the next commit; None if it cannot be read, and so nothing after it."""
         self.found.commits += 1
         self.broken += [BrokenRule(tree.id, rule, message) for rule, message in tree.problems]
         header = self._read_header(tree)
@@ -141,15 +142,15 @@ class _Judge:
                 raise BadForm(f"it {change.problem}")
             return read_header(change.data)
         except BadForm as error:
-            told = f"ledger.yaml cannot be read: {error}"
-            self.broken.append(BrokenRule(tree.id, "header", told))
+            message = f"ledger.yaml cannot be read: {error}"
+            self.broken.append(BrokenRule(tree.id, "header", message))
             return None
 
     def _step(self, tree: TreeStep, commit: StepCommit, header: LedgerHeader) -> JudgedStep:
         before = self._header
-        problem, said = "", None
+        problem, declared = "", None
         try:
-            said = self._said(commit, header)
+            declared = self._declared(commit, header)
         except BadOperations as error:
             problem = str(error)
         outcomes = {id: word for id, revision, word in header.ring if revision == header.revision}
@@ -157,7 +158,7 @@ class _Judge:
         step = JudgedStep(
             id=tree.id,
             commit=commit,
-            said=said,
+            declared=declared,
             before=before,
             header=header,
             outcomes=outcomes,
@@ -169,7 +170,7 @@ class _Judge:
         self._wordless += header.format < 2
         return step
 
-    def _said(self, commit: StepCommit, header: LedgerHeader) -> StepRecordSaid | None:
+    def _declared(self, commit: StepCommit, header: LedgerHeader) -> DeclaredStep | None:
         if header.format < 2:
             return None
         if commit.operations is None:
@@ -181,11 +182,11 @@ class _Judge:
         listings = {x.path: x for x in tree.changes if not x.path.startswith(LEASES)}
         self._records.take(step, records)
         if self._header is None and (step.commit.parents or step.header.revision != 1):
-            # The oldest state that is there, taken as it is: what made it is not known.
-            self._cut, step.said, step.changed = bool(step.commit.parents), None, {}
+            # The oldest state here is taken as it is: its operations are not known.
+            self._cut, step.declared, step.changed = bool(step.commit.parents), None, {}
             if not self._cut:
-                told = f"it has no parent, and its revision is {step.header.revision}"
-                step.breaks("history", f"{told}: what was before is gone")
+                message = f"it has no parent, and its revision is {step.header.revision}"
+                step.breaks("history", f"{message}: what was before is gone")
             check_listings(step, listings, self._listings)
             return
         check_header(step)
@@ -195,11 +196,10 @@ class _Judge:
         check_listings(step, listings, self._listings)
 
     def _check_ids(self, step: JudgedStep) -> None:
-        """No operation is applied twice, in whatever step."""
         since = 0 if step.before is None else step.before.revision
         ids = [id for id, revision, _ in step.header.ring if revision > since]
-        if step.said is not None:
-            ids += [op.id for op in step.said.operations if op.id not in step.outcomes]
+        if step.declared is not None:
+            ids += [op.id for op in step.declared.operations if op.id not in step.outcomes]
         for id in ids:
             if id in self._operations:
                 step.breaks("operation-twice", f"the operation {id[:64]} was applied before")

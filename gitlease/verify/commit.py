@@ -1,4 +1,4 @@
-"""What the commit of a step says: who wrote it and when, what happened, and its operations."""
+"""Reads the commit of a step: who wrote it and when, its events, and its operations."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gitlease.verify.form import person, resource_key
 MAX_OPERATIONS = 64
 OPERATIONS = "operations: "
 RENEWAL, DECISION = "step: renewal", "step: decision"
-# The operations that there are, each with what its success is called.
+# The known operations, each with the outcomes that mean success.
 OUTCOMES: Mapping[str, frozenset[str]] = {
     "Claim": frozenset({"claimed", "taken_over", "renewed"}),
     "Bind": frozenset({"bound"}),
@@ -48,24 +48,24 @@ _HEADERS = (b"tree", b"parent", b"author", b"committer")
 
 @dataclass(frozen=True, slots=True)
 class NamedOperation:
-    """One operation that a commit names, as it names it."""
+    """One operation that a commit names, with its fields there."""
 
     id: str
     kind: str
     holder: str
     session: str | None
     actor: Mapping[str, Any]
-    said: Mapping[str, Any]
+    fields: Mapping[str, Any]
 
     @property
     def resource(self) -> str:
-        """The folded resource that it is about; ``""`` where it names none."""
-        return resource_key(str(self.said.get("resource") or ""))
+        """The folded resource that it is about; ``""`` if it names none."""
+        return resource_key(str(self.fields.get("resource") or ""))
 
     def grants(self) -> dict[str, str | None]:
         """The nonces of the grants that it names, each with its session."""
-        named = list(self.said.get("grants") or ())
-        for item in self.said.get("items") or ():
+        named = list(self.fields.get("grants") or ())
+        for item in self.fields.get("items") or ():
             named += item.get("grants") or ()
         return {str(one.get("lease_id")): one.get("session") for one in named}
 
@@ -75,11 +75,11 @@ class NamedOperation:
 
 
 @dataclass(frozen=True, slots=True)
-class StepRecordSaid:
-    """The operations of a step, when it was decided, and what its writer alone knew.
+class DeclaredStep:
+    """What a commit declares of its step: its operations, and what only its writer knew.
 
-    ``at`` is wall-clock milliseconds; ``over`` has the nonces of grants that ran out for it.
-    ``gateway`` is who brought what several holders asked for.
+    ``at`` is when it was decided, in wall-clock milliseconds; ``over`` has the nonces of grants
+    that had run out by its clock. ``gateway`` joined the operations of several holders.
     """
 
     at: int
@@ -91,9 +91,9 @@ class StepRecordSaid:
 
 @dataclass(frozen=True, slots=True)
 class StepCommit:
-    """A commit as it stands there. ``operations`` is the line that names them, None without one.
+    """A commit. ``operations`` is the line that names them, None without one.
 
-    Times are seconds. ``plain`` says that it has no header but those of every commit.
+    Times are seconds. ``plain``: it has no header but those of every commit.
     """
 
     tree: str
@@ -108,11 +108,11 @@ class StepCommit:
 
 
 class BadOperations(Exception):
-    """The line of operations is not one that gitlease writes; the text says why."""
+    """The line of operations is not one that gitlease writes; the message says why."""
 
 
 def read_commit(data: bytes) -> StepCommit | None:
-    """The commit that some bytes are; None where they are none."""
+    """Parse a commit; None if it is malformed."""
     head, _, message = data.partition(b"\n\n")
     found: dict[bytes, list[bytes]] = {name: [] for name in _HEADERS}
     plain = True
@@ -142,51 +142,45 @@ def read_commit(data: bytes) -> StepCommit | None:
     )
 
 
-def read_operations(line: str) -> StepRecordSaid:
-    """The operations that a line names. Raises BadOperations."""
+def read_operations(line: str) -> DeclaredStep:
+    """Parse the line that names operations. Raises BadOperations."""
     try:
         data = json.loads(line)
         if json.dumps(data, ensure_ascii=False, separators=(",", ":")) != line:
-            raise BadOperations("they are not spelt as gitlease spells them")
-        found = _read(data)
-    except BadOperations:
-        raise
+            raise BadOperations("they are not written as gitlease writes them")
+        return _read(data)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         raise BadOperations("they are not the JSON of a step") from None
-    return found
 
 
-def _read(data: Any) -> StepRecordSaid:
+def _read(data: Any) -> DeclaredStep:
     listed, actor = data["do"], data["actor"]
     if not 1 <= len(listed) <= MAX_OPERATIONS:
         raise BadOperations(f"a step has 1 to {MAX_OPERATIONS} of them, not {len(listed)}")
     operations = tuple(_operation(one, one.get("actor", actor)) for one in listed)
+    gateway = data.get("gateway")
+    if gateway is not None and (not isinstance(gateway, str) or not gateway):
+        raise BadOperations("their gateway is not a name")
     if type(data["at"]) is not int:
         raise BadOperations("they have no time")
-    return StepRecordSaid(
+    return DeclaredStep(
         at=data["at"],
         operations=operations,
         over=frozenset(data.get("over", ())),
         ledger_id=data.get("ledger_id"),
-        gateway=_text_or_none(data.get("gateway")),
+        gateway=gateway,
     )
 
 
-def _text_or_none(said: Any) -> str | None:
-    if said is not None and (not isinstance(said, str) or not said):
-        raise BadOperations("they name no gateway where they should")
-    return said
-
-
-def _operation(said: Mapping[str, Any], actor: Mapping[str, Any]) -> NamedOperation:
-    kind, id = said["op"], said["id"]
+def _operation(fields: Mapping[str, Any], actor: Mapping[str, Any]) -> NamedOperation:
+    kind, id = fields["op"], fields["id"]
     if kind not in OUTCOMES:
-        raise BadOperations(f"{ascii(kind)[:40]} is no operation that is known here")
+        raise BadOperations(f"{ascii(kind)[:40]} is not a known operation")
     if not re.fullmatch(r"[!-~]{1,64}", id):
         raise BadOperations(f"{ascii(id)[:40]} is not the id of an operation")
-    if len(said.get("resources") or ()) > MAX_OPERATIONS:
+    if len(fields.get("resources") or ()) > MAX_OPERATIONS:
         raise BadOperations(f"one names more than {MAX_OPERATIONS} resources")
     holder = actor["holder"]
     if not isinstance(holder, str) or not holder.strip():
         raise BadOperations("they do not say who asked for them")
-    return NamedOperation(id, kind, holder, actor.get("session"), actor, said)
+    return NamedOperation(id, kind, holder, actor.get("session"), actor, fields)

@@ -1,4 +1,4 @@
-"""The rules of an end: a grant goes by its holder's word, by an admin's, or after its lapse."""
+"""The rules of an end: a grant ends by its holder, by an admin, or after its lapse."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from gitlease.verify.paths import any_overlap
 from gitlease.verify.sessions import may_speak, stood_before
 from gitlease.verify.state import MS, JudgedStep, about, scopes_meet
 
-# What speaks against an operation that would explain an end, the most telling first.
+# Objections to an operation that would explain an end, the most specific first.
 _ORDER = ("lapse", "takeover", "reopen", "holder", "unexplained")
-FINE = ("", "")  # nothing does
+FINE = ("", "")  # no objection
 
 
 def check_end(step: JudgedStep, old: LeaseRecord) -> None:
-    """See that the step had the right to end a grant, or to replace it by another one."""
-    if step.said is None:
+    """Check that the step had the right to end a grant, or to replace it with another one."""
+    if step.declared is None:
         return
     if step.hidden:
         step.breaks("renewal", f"{about(old)} is gone, and there are only renewals between")
@@ -28,33 +28,33 @@ def check_end(step: JudgedStep, old: LeaseRecord) -> None:
         by_time = op.kind in ("Claim", "Complete", "Retire") and not old.completed
         step.unjudged += by_time and not op.is_by(old.holder) and step.lapsed(old) is None
         return
-    found = [_against(step, op, old) for op in step.operations]
-    gone = ("unexplained", f"{about(old)} of {old.holder} is gone without a word")
-    told = [why for why in (gone, *found) if why is not None]
-    step.breaks(*min(told, key=lambda why: _ORDER.index(why[0])))
+    found = [_objection(step, op, old) for op in step.operations]
+    gone = ("unexplained", f"{about(old)} of {old.holder} is gone, and no operation ended it")
+    objections = [why for why in (gone, *found) if why is not None]
+    step.breaks(*min(objections, key=lambda why: _ORDER.index(why[0])))
 
 
 def ended_by(step: JudgedStep, old: LeaseRecord) -> NamedOperation | None:
-    """The first operation of a step that had the right to end a grant, and may have."""
-    return next((op for op in step.operations if _against(step, op, old) == FINE), None)
+    """The first operation of a step that may have ended a grant, and had the right to."""
+    return next((op for op in step.operations if _objection(step, op, old) == FINE), None)
 
 
 def taken_from(step: JudgedStep, old: LeaseRecord) -> list[NamedOperation]:
-    """The operations by any of which somebody else's work may have ended; they are to be told."""
-    if step.said is None or step.hidden or old.completed:
+    """The operations that may have ended somebody else's work: the holder must get a notice."""
+    if step.declared is None or step.hidden or old.completed:
         return []
     takes = (op for op in step.operations if op.kind in ("Claim", "Revoke", "Retire"))
-    return [op for op in takes if not op.is_by(old.holder) and _against(step, op, old) == FINE]
+    return [op for op in takes if not op.is_by(old.holder) and _objection(step, op, old) == FINE]
 
 
-def _against(step: JudgedStep, op: NamedOperation, old: LeaseRecord) -> tuple[str, str] | None:
-    """What speaks against an operation that may have ended a grant; None where it did not."""
+def _objection(step: JudgedStep, op: NamedOperation, old: LeaseRecord) -> tuple[str, str] | None:
+    """The objection to an operation that may have ended a grant; None if it did not end it."""
     stood = dict.fromkeys(stood_before(step, op, old, fits=fits) for fits in (True, False))
-    found = [_against_as_it_stood(step, op, lease) for lease in stood]
+    found = [_objection_to_state(step, op, lease) for lease in stood]
     return FINE if FINE in found else next((why for why in found if why is not None), None)
 
 
-def _against_as_it_stood(
+def _objection_to_state(
     step: JudgedStep, op: NamedOperation, old: LeaseRecord
 ) -> tuple[str, str] | None:
     if op.kind in ("Claim", "Complete"):
@@ -75,7 +75,7 @@ def _by_grant(step: JudgedStep, op: NamedOperation, old: LeaseRecord) -> tuple[s
     name = about(old)
     if old.completed:
         kept = min(policy.keep_completed for policy in step.policies)
-        if op.said.get("reopen") or step.at >= old.renewed_at + kept * MS:
+        if op.fields.get("reopen") or step.at >= old.renewed_at + kept * MS:
             return FINE
         return "reopen", f"{name} is completed, and is claimed without being reopened"
     own = op.is_by(old.holder)
@@ -85,15 +85,15 @@ def _by_grant(step: JudgedStep, op: NamedOperation, old: LeaseRecord) -> tuple[s
         return "lapse", f"{op.holder} has a new grant over a live one of {name}"
     if step.lapsed(old) is False:
         return "lapse", f"{op.holder} takes {name} of {old.holder} before it lapsed"
-    if old.edge and not own and not (op.said.get("abandoned") and step.abandoned(old)):
-        if op.kind == "Complete" or not op.said.get("takeover"):
+    if old.edge and not own and not (op.fields.get("abandoned") and step.abandoned(old)):
+        if op.kind == "Complete" or not op.fields.get("takeover"):
             return (
                 "takeover",
                 f"{name} is assigned to {old.holder}, and is taken without a takeover",
             )
-        if not str(op.said.get("reason") or "").strip():
+        if not str(op.fields.get("reason") or "").strip():
             return "takeover", f"{name} is taken over from {old.holder} without a reason"
-    expected = op.said.get("expect_holder")
+    expected = op.fields.get("expect_holder")
     if expected is not None and not own and person(str(expected)) != person(old.holder):
         return "takeover", f"{name} is taken from {old.holder}, and {expected} was expected"
     return FINE
@@ -118,7 +118,7 @@ def _by_holder(step: JudgedStep, op: NamedOperation, old: LeaseRecord) -> tuple[
 def _by_retirement(
     step: JudgedStep, op: NamedOperation, old: LeaseRecord
 ) -> tuple[str, str] | None:
-    item = next((x for x in op.said.get("items") or () if _names(x, old)), None)
+    item = next((x for x in op.fields.get("items") or () if _names(x, old)), None)
     if item is None or old.completed:
         return None
     own = op.is_by(old.holder)
@@ -126,7 +126,7 @@ def _by_retirement(
     if not over and step.lapsed(old) is False:
         return "lapse", f"{about(old)} of {old.holder} is retired before it lapsed"
     if old.edge and not own and not item.get("assigned"):
-        return "takeover", f"{about(old)} is assigned to {old.holder}, and is retired all the same"
+        return "takeover", f"{about(old)} is assigned to {old.holder}, and is retired nevertheless"
     return FINE
 
 
@@ -135,29 +135,29 @@ def _names(item: Mapping[str, Any], old: LeaseRecord) -> bool:
 
 
 def _in_scope(op: NamedOperation, old: LeaseRecord) -> bool:
-    scope = op.said.get("scope")
+    scope = op.fields.get("scope")
     return scope is None or fold(str(scope)) == old.key[1]
 
 
 def _completes(op: NamedOperation, old: LeaseRecord) -> bool:
-    return (op.resource, fold(str(op.said.get("scope") or "*"))) == old.key
+    return (op.resource, fold(str(op.fields.get("scope") or "*"))) == old.key
 
 
 def _claims(step: JudgedStep, op: NamedOperation, old: LeaseRecord) -> bool:
-    """Whether a claim wants what a record has: the same work, a common file, or an edge of it."""
-    scope = fold(str(op.said.get("scope") or "*"))
-    its_edge = old.edge and bool(op.said.get("takeover") or op.said.get("abandoned"))
+    """Whether a claim conflicts with a record: by the same work, a common file, or its edge."""
+    scope = fold(str(op.fields.get("scope") or "*"))
+    its_edge = old.edge and bool(op.fields.get("takeover") or op.fields.get("abandoned"))
     if op.resource == old.key[0] and (scopes_meet(scope, old.key[1]) or its_edge):
         return True
     if old.completed:
         return False
-    wanted = [*(op.said.get("paths") or ()), *_kept_paths(step, (op.resource, scope))]
-    own = own_pattern(str(op.said["resource"]))
+    wanted = [*(op.fields.get("paths") or ()), *_own_paths(step, (op.resource, scope))]
+    own = own_pattern(str(op.fields["resource"]))
     return any_overlap([*wanted, *([] if own is None else [own])], old.patterns)
 
 
-def _kept_paths(step: JudgedStep, key: tuple[str, str]) -> Iterable[str]:
-    """What its own lease covered before, or covers now."""
+def _own_paths(step: JudgedStep, key: tuple[str, str]) -> Iterable[str]:
+    """The paths of its own lease, before and now."""
     for lease in step.changed.get(key, ()):
         if lease is not None:
             yield from lease.paths

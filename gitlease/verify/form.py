@@ -1,7 +1,6 @@
-"""The files of a ledger as the format has them: read strictly, and named by what is in them.
+"""Reads the files of a ledger strictly, by the documented format.
 
-This is a reading of the documented format of its own. What it takes for a record, a header or a
-name is compared with nothing that wrote them.
+It is a reading of its own: it shares no code with what writes records, headers and names.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from typing import Any
 
 from gitlease.git.plain_yaml import NotPlain, Plain, read_own, read_plain
 
-FORMATS = (1, 2, 3)  # the third has a policy that clients of the second would drop
+FORMATS = (1, 2, 3)  # the third has policy fields that clients of the second would drop
 EPOCH_SIZE = 10**12  # tokens of one epoch
 WHOLE = "*"
 HEADER_FIELDS = ("format", "id", "revision", "epoch", "sequence", "policy", "digest", "ring")
@@ -35,11 +34,11 @@ _TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9
 
 
 class BadForm(Exception):
-    """A file is not what the format says; the text says how."""
+    """A file is not of the format; the message says why."""
 
 
 class UnknownFormat(Exception):
-    """A ledger of a format that a newer gitlease writes."""
+    """A ledger of a newer format."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +62,10 @@ class Allowance:
 
 @dataclass(frozen=True, slots=True)
 class LedgerPolicy:
-    """What the header says of the rules in force; durations are seconds. ``texts`` has all of it.
+    """The policy in the header; durations are seconds. ``texts`` has all fields as written.
 
-    ``abandoned_after`` is 0 where no edge ever is. ``appends``: renewals do not replace each other
-    in its history.
+    ``abandoned_after`` is 0 if edges never are. ``appends``: renewals do not replace each other in
+    the history.
     """
 
     margins: Allowance
@@ -86,7 +85,7 @@ class LedgerPolicy:
 
 @dataclass(frozen=True, slots=True)
 class LedgerHeader:
-    """What ``ledger.yaml`` says. ``ring`` has an id, a revision and an outcome an entry."""
+    """The header in ``ledger.yaml``. Each entry of ``ring`` has an id, a revision, an outcome."""
 
     format: int
     ledger_id: str
@@ -140,7 +139,7 @@ class LeaseRecord:
 
 
 def fold(text: str) -> str:
-    """What names that differ by letter case or normal form alone have in common."""
+    """Fold names that differ only in letter case or normal form to the same text."""
     if text.isascii():
         return text.lower()
     while True:
@@ -152,7 +151,7 @@ def fold(text: str) -> str:
 
 
 def person(email: str) -> str:
-    """What emails of one person have in common."""
+    """Fold the emails of one person to the same text."""
     return email.translate(_LOWER)
 
 
@@ -170,7 +169,7 @@ def resource_key(resource: str) -> str:
 
 
 def record_name(resource: str, scope: str = WHOLE) -> str:
-    """The file of what belongs to a resource and scope, below its folder."""
+    """The file name of a resource and scope, below its folder."""
     key = resource_key(resource)
     digest = sha256(key.encode()).hexdigest()[:16]
     words = re.sub(r"[^a-z0-9._]+", "-", key.removeprefix("path:")).strip("-.")[:40]
@@ -180,7 +179,7 @@ def record_name(resource: str, scope: str = WHOLE) -> str:
 
 
 def person_file(email: str) -> str:
-    """The file of what a person has yet to be told, below its folder."""
+    """The file name of a person's notices, below its folder."""
     digest = sha256(person(email).encode()).hexdigest()[:16]
     return f"{digest[:2]}/{digest}.yaml"
 
@@ -189,7 +188,7 @@ def person_file(email: str) -> str:
 
 
 def fields_of(data: bytes) -> dict[str, Plain]:
-    """The fields of a file, which must be written as gitlease writes. Raises BadForm."""
+    """The fields of a file in the very form that gitlease writes. Raises BadForm."""
     try:
         found = read_plain(data)
     except NotPlain as error:
@@ -201,15 +200,15 @@ def fields_of(data: bytes) -> dict[str, Plain]:
 
 def read_header(data: bytes) -> LedgerHeader:
     """The header of a ledger. Raises BadForm and UnknownFormat."""
-    newer = _FORMAT.match(data)  # it may be written in a way that is not known here
-    format = int(newer[1]) if newer is not None else 0
+    first = _FORMAT.match(data)  # a newer format may have another syntax
+    format = int(first[1]) if first is not None else 0
     if format > FORMATS[-1]:
-        raise UnknownFormat(f"the ledger has format {format}, which is not known here")
+        raise UnknownFormat(f"the ledger has format {format}, which this gitlease does not know")
     head, ring, lines = data.partition(b"\nring:\n")
-    # Nearly all of a header is a ring that was there before: its lines are read only once.
+    # Nearly all of a header is a ring that was there before: each of its lines is parsed once.
     fields = fields_of(head + b"\nring: []\n" if ring else data)
     if format == 1:
-        fields.setdefault("digest", None)  # which the first format did not have
+        fields.setdefault("digest", None)  # new in the second format
         fields["ring"] = fields.pop("ring", None)
     _check_fields(fields, HEADER_FIELDS)
     policy = fields["policy"]
@@ -251,7 +250,7 @@ def _ring_entry(line: bytes) -> tuple[str, int, str]:
     words = _words(fields_of(b"ring:\n" + line + b"\n"), "ring")
     parts = words[0].split(" ")
     if len(words) != 1 or len(parts) != 3 or not _NUMBER.fullmatch(parts[1]):
-        raise BadForm(f"its ring has {ascii(line)[2:60]}, which is no entry")
+        raise BadForm(f"its ring has an invalid entry {ascii(line)[2:60]}")
     return parts[0], int(parts[1]), parts[2]
 
 
@@ -289,12 +288,12 @@ def read_lease(data: bytes) -> LeaseRecord:
     if found.expires_at < found.renewed_at:
         raise BadForm("it expires before it was renewed")
     if found.parked and (found.completed or found.session is not None):
-        raise BadForm("it is parked, and a session's or completed")
+        raise BadForm("it is parked, but bound to a session or completed")
     return found
 
 
 def lease_path(lease: LeaseRecord) -> str:
-    """Where a record has to lie in the tree."""
+    """The path in the tree that a record must have."""
     folder = "paths" if lease.patterns else "leases"
     return f"{folder}/{record_name(lease.resource, lease.scope)}"
 
@@ -303,7 +302,7 @@ def _check_fields(fields: Mapping[str, Plain], known: tuple[str, ...], *more: st
     names = tuple(fields)
     odd = next((name for name in names if name not in (*known, *more)), None)
     if odd is not None:
-        raise BadForm(f"it has {ascii(odd)[:40]}, which is not known here")
+        raise BadForm(f"it has an unknown field {ascii(odd)[:40]}")
     if names not in (known, (*known, *more)):
         raise BadForm("its fields are not all there, or not in their order")
 

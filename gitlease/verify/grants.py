@@ -12,23 +12,20 @@ from gitlease.verify.state import MS, JudgedStep, LeaseTable, about
 
 
 def check_grant(step: JudgedStep, old: LeaseRecord | None, new: LeaseRecord) -> None:
-    """Hold a record with a nonce of its own against the operation that made it.
-
-    ``old`` is what stood at its place before.
-    """
+    """Check the record of a new grant against its operation. ``old`` is the one it replaced."""
     name, before = about(new), step.before
     least = before.token if before is not None else 0
     if not least < new.token <= step.header.token:
-        told = f"{name} has the token {new.token}, and those of this step are "
-        step.breaks("token", f"{told}{least + 1} to {step.header.token}")
-    if step.said is None:
+        message = f"{name} has the token {new.token}, and those of this step are "
+        step.breaks("token", f"{message}{least + 1} to {step.header.token}")
+    if step.declared is None:
         return
     op = _source(step, new)
     if op is None:
-        step.breaks("unexplained", f"{name} is granted to {new.holder}, and no operation did that")
+        step.breaks("unexplained", f"{name} is granted to {new.holder}, but no operation did that")
         return
     if new.holder != op.holder:
-        step.breaks("holder", f"{name} is granted to {new.holder}, and {op.holder} asked for it")
+        step.breaks("holder", f"{name} is granted to {new.holder}, but {op.holder} asked for it")
     if new.claimed_at != step.at:
         step.breaks("record", f"{name} was not claimed when its step was decided")
     if new.operation == op.id:
@@ -37,7 +34,7 @@ def check_grant(step: JudgedStep, old: LeaseRecord | None, new: LeaseRecord) -> 
         step.breaks("record", f"{name} names an operation that is not of its step")
     hosts = [str(p.texts.get("issues") or "none") for p in step.policies]
     if all(_is_misspelt(new.resource, host) for host in hosts):
-        step.breaks("policy", f"{name} is an issue, and not named as {hosts[0]} does")
+        step.breaks("policy", f"{name} is an issue, but not named as on {hosts[0]}")
     limits = [(p.ttl_min, p.ttl_max) for p in step.policies if op.kind == "Claim"]
     if limits and not any(least <= new.ttl <= most for least, most in limits):
         step.breaks("policy", f"{name} has a ttl of {new.ttl}s, which the policy does not allow")
@@ -46,31 +43,30 @@ def check_grant(step: JudgedStep, old: LeaseRecord | None, new: LeaseRecord) -> 
 def check_exclusive(
     step: JudgedStep, table: LeaseTable, new: LeaseRecord, *, granted: bool
 ) -> None:
-    """See that nobody else has what a step grants or binds; after it ``table`` is the state."""
+    """Check that nobody else has what a step grants or binds; ``table`` is the state after it."""
     if new.completed:
         return
-    for other in table.rivals(new):
+    for other in table.conflicts(new):
         lapsed = step.lapsed(other)
-        if (granted and step.said is not None) or lapsed is False:
-            told = f"{about(new)} is {_whose(new)} while {about(other)} is {_whose(other)}"
-            step.breaks("exclusive", told)
+        if (granted and step.declared is not None) or lapsed is False:
+            message = f"{about(new)} is {_whose(new)} while {about(other)} is {_whose(other)}"
+            step.breaks("exclusive", message)
         elif lapsed is None:
             step.unjudged += 1
 
 
 def _source(step: JudgedStep, new: LeaseRecord) -> NamedOperation | None:
-    """The operation that granted it, by the nonce, the resource and the scope."""
     for op in step.operations:
-        if op.kind not in ("Claim", "Complete") or op.said.get("lease_id") != new.lease_id:
+        if op.kind not in ("Claim", "Complete") or op.fields.get("lease_id") != new.lease_id:
             continue
-        scope = fold(str(op.said.get("scope") or "*"))
+        scope = fold(str(op.fields.get("scope") or "*"))
         if (op.resource, scope) == new.key:
             return op
     return None
 
 
 def _resumed(step: JudgedStep, op: NamedOperation, old: LeaseRecord) -> LeaseRecord | None:
-    """What the holder had parked in the place of a grant, and goes on with by it."""
+    """The holder's parked lease that a grant resumes, if any."""
     stood = stood_before(step, op, old, fits=True)
     goes_on = stood.parked and op.is_by(stood.holder) and not step.ran_out(stood)
     return stood if goes_on and ended_by(step, old) is op else None
@@ -79,10 +75,10 @@ def _resumed(step: JudgedStep, op: NamedOperation, old: LeaseRecord) -> LeaseRec
 def _check_record(
     step: JudgedStep, op: NamedOperation, kept: LeaseRecord | None, new: LeaseRecord
 ) -> None:
-    """The record as the grant itself leaves it; what was parked before, ``kept``, goes on in it."""
-    said, wrong = op.said, []
+    # A parked lease that is resumed, ``kept``, goes on in the new record.
+    fields, wrong = op.fields, []
     duration = 0 if op.kind == "Complete" else new.ttl * MS
-    paths, edge = list(said.get("paths") or ()), bool(said.get("edge"))
+    paths, edge = list(fields.get("paths") or ()), bool(fields.get("edge"))
     if kept is not None:
         paths = list(dict.fromkeys((*kept.paths, *paths)))
     expected = {
@@ -93,19 +89,19 @@ def _check_record(
         "renewals": (new.renewals, 0),
         "paths": (list(new.paths), paths),
         "edge": (new.edge, edge or (kept is not None and kept.edge)),
-        "reason": (new.reason, said.get("reason") or (kept and kept.reason)),
+        "reason": (new.reason, fields.get("reason") or (kept and kept.reason)),
         "host": (new.host, op.actor.get("host")),
         "branch": (new.branch, op.actor.get("branch")),
         "parked": (new.parked, False),
     }
-    if said.get("ttl") is not None:
-        expected["ttl"] = (new.ttl, said["ttl"])
+    if fields.get("ttl") is not None:
+        expected["ttl"] = (new.ttl, fields["ttl"])
     wrong += [key for key, (found, wanted) in expected.items() if found != wanted]
     if not step.policy_unsure and new.margins not in [p.margins for p in step.policies]:
         wrong.append("margins")
     if wrong:
-        told = f"{wrong[0]} in the record of {about(new)} is not what its operation asked for"
-        step.breaks("record", told)
+        message = f"{wrong[0]} in the record of {about(new)} is not what its operation asked for"
+        step.breaks("record", message)
 
 
 def _is_misspelt(resource: str, host: str) -> bool:

@@ -1,4 +1,4 @@
-"""The rules of the header and of the commit: what they count, remember and tell, and by whom."""
+"""The rules of the header and of the commit: counters, ring, digest, policy, and message."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from gitlease.verify.form import EPOCH_SIZE, LedgerHeader, LedgerPolicy, person
 from gitlease.verify.state import MS, JudgedStep, about
 
 RING_SIZE = 128
-_QUIET = {"Renew", "Claim", "Acknowledge", "TakeTicket", "LeaveTicket"}
+_MAY_RENEW = {"Renew", "Claim", "Acknowledge", "TakeTicket", "LeaveTicket"}
 _NEEDS_ADMIN = {"Revoke": "revokes a lease", "DropRecord": "drops a record"}
 
 
 def check_header(step: JudgedStep) -> None:
-    """Hold the header of a step against that before it."""
+    """Check the header of a step against the one before it."""
     before, header = step.before, step.header
     if before is None:
         _check_first(step, header)
@@ -28,18 +28,18 @@ def check_header(step: JudgedStep) -> None:
             step.breaks("format", f"the format falls from {before.format} to {header.format}")
         _check_revision(step, before, header)
         if header.token < before.token:
-            told = f"the last token falls from {before.token} to {header.token}"
-            step.breaks("token", told)
+            message = f"the last token falls from {before.token} to {header.token}"
+            step.breaks("token", message)
     _check_ring(step)
     _check_digest(step)
     _check_tokens(step)
-    if step.said is not None:
+    if step.declared is not None:
         _check_outcomes(step)
         _check_policy(step)
 
 
 def _check_first(step: JudgedStep, header: LedgerHeader) -> None:
-    if step.said is not None and step.said.ledger_id != header.ledger_id:
+    if step.declared is not None and step.declared.ledger_id != header.ledger_id:
         step.breaks("ledger-id", "the first step does not say which ledger it makes")
 
 
@@ -47,11 +47,11 @@ def _check_revision(step: JudgedStep, before: LedgerHeader, header: LedgerHeader
     gap = header.revision - before.revision - 1
     if gap == 0:
         return
-    told = f"the revision goes from {before.revision} to {header.revision}"
+    message = f"the revision goes from {before.revision} to {header.revision}"
     if gap < 0 or not step.commit.renewal:
-        step.breaks("revision", told)
+        step.breaks("revision", message)
     elif header.policy.appends:
-        step.breaks("revision", f"{told}, and the policy keeps every renewal")
+        step.breaks("revision", f"{message}, and the policy keeps every renewal")
 
 
 def _check_ring(step: JudgedStep) -> None:
@@ -66,14 +66,14 @@ def _check_ring(step: JudgedStep) -> None:
     revisions = [entry[1] for entry in added]
     forgotten = step.hidden and revisions and revisions[0] > since + 1 and ring == added
     if tuple(expected) != ring and not forgotten:
-        step.breaks("ring", "the ring does not have what it had, with this step at its end")
+        step.breaks("ring", "the ring is not the one before with this step added")
         return
     if revisions != sorted(revisions) or any(x > step.header.revision for x in revisions):
-        step.breaks("ring", "the ring has revisions that are not in their order")
-    if step.said is None:
+        step.breaks("ring", "the ring has revisions out of order")
+    if step.declared is None:
         return
     mine = [entry[0] for entry in added if entry[1] == step.header.revision]
-    if mine != [op.id for op in step.said.operations]:
+    if mine != [op.id for op in step.declared.operations]:
         step.breaks("ring", "the ring does not have the operations that the commit names")
 
 
@@ -90,28 +90,28 @@ def _check_digest(step: JudgedStep) -> None:
     lines = [f"{id} {revision} {outcome}" for id, revision, outcome in own]
     chained = sha256("\n".join([old or header.ledger_id, *lines]).encode()).hexdigest()
     if header.digest != chained:
-        step.breaks("digest", "the digest does not follow from that before it")
+        step.breaks("digest", "the digest does not follow from the one before it")
 
 
 def _check_outcomes(step: JudgedStep) -> None:
-    for op in step.said.operations if step.said is not None else ():
+    for op in step.declared.operations if step.declared is not None else ():
         outcome = step.outcomes.get(op.id)
         if outcome is not None and outcome not in OUTCOMES[op.kind] | REFUSALS:
             step.breaks("outcome", f"{op.kind} ends as {ascii(outcome)[:40]}")
     done = list(step.operations)
     if not done:
-        step.breaks("nothing", "none of its operations succeeded: an empty step is no move")
-    loud = next((op for op in done if _is_loud(step, op)), None)
-    if step.commit.renewal and loud is not None:
-        step.breaks("renewal", f"it calls itself a renewal, and has an operation {loud.kind}")
+        step.breaks("nothing", "none of its operations succeeded")
+    decision = next((op for op in done if _is_decision(step, op)), None)
+    if step.commit.renewal and decision is not None:
+        step.breaks("renewal", f"it calls itself a renewal, but has an operation {decision.kind}")
 
 
-def _is_loud(step: JudgedStep, op: NamedOperation) -> bool:
-    return op.kind not in _QUIET or (op.kind == "Claim" and step.outcomes[op.id] != "renewed")
+def _is_decision(step: JudgedStep, op: NamedOperation) -> bool:
+    return op.kind not in _MAY_RENEW or (op.kind == "Claim" and step.outcomes[op.id] != "renewed")
 
 
 def _check_tokens(step: JudgedStep) -> None:
-    """See that as many tokens were given as there are grants, and that epochs begin by a word."""
+    # There are as many new tokens as grants, and only a Restore begins an epoch.
     header, before = step.header, step.before
     epoch, sequence = (0, 0) if before is None else (before.epoch, before.sequence)
     may_be = {(epoch, sequence, sequence)}
@@ -120,7 +120,7 @@ def _check_tokens(step: JudgedStep) -> None:
     ends = [(least, most) for e, least, most in sorted(may_be) if e == header.epoch]
     if not ends:
         step.breaks("epoch", f"the epoch goes from {epoch} to {header.epoch}")
-    elif step.said and not any(least <= header.sequence <= most for least, most in ends):
+    elif step.declared and not any(least <= header.sequence <= most for least, most in ends):
         least, most = ends[0]
         wanted = str(least) if least == most else f"{least} to {most}"
         step.breaks("token", f"the sequence comes to {header.sequence}, its grants to {wanted}")
@@ -129,12 +129,11 @@ def _check_tokens(step: JudgedStep) -> None:
 def _count(
     step: JudgedStep, op: NamedOperation, epoch: int, least: int, most: int
 ) -> list[tuple[int, int, int]]:
-    """What the epoch may be after an operation, with the least and most of its sequence.
+    """The possible epochs after an operation, with the least and most of the sequence.
 
-    One that goes on from another past begins the next epoch, if tokens were given there that this
-    one has not come to.
+    A Restore begins the next epoch if the other past had given tokens beyond this sequence.
     """
-    outcome, above = step.outcomes[op.id], op.said.get("above")
+    outcome, above = step.outcomes[op.id], op.fields.get("above")
     if op.kind == "Claim":
         return [(epoch, least + (outcome == "claimed"), most + (outcome != "renewed"))]
     if op.kind == "Complete":
@@ -153,17 +152,17 @@ def _check_policy(step: JudgedStep) -> None:
     asked: set[str] = set()
     for op in step.operations:
         if op.kind in _NEEDS_ADMIN and not any(p.is_admin(op.holder) for p in step.policies):
-            step.breaks("admin", f"{op.holder} {_NEEDS_ADMIN[op.kind]}, and is no admin")
-        if op.kind == "Revoke" and not str(op.said.get("reason") or "").strip():
+            step.breaks("admin", f"{op.holder} {_NEEDS_ADMIN[op.kind]}, and is not an admin")
+        if op.kind == "Revoke" and not str(op.fields.get("reason") or "").strip():
             step.breaks("admin", "a lease is revoked without a reason")
         if op.kind == "SetPolicy":
-            keys = (str(change[0]) for change in op.said.get("changes") or ())
+            keys = (str(change[0]) for change in op.fields.get("changes") or ())
             asked |= {key.removeprefix("edges.") for key in keys}
             _check_setter(step, op)
     if step.before is None:
         return
     old, new = step.before.policy.texts, step.header.policy.texts
-    # A newer gitlease writes down what an older one did not know yet.
+    # A newer gitlease may add fields that an older one did not know.
     changed = {key for key in old if old[key] != new.get(key)}
     if odd := sorted(changed - asked):
         step.breaks("policy", f"the policy's {odd[0]} changes, and nobody asked for it")
@@ -171,12 +170,12 @@ def _check_policy(step: JudgedStep) -> None:
 
 def _check_setter(step: JudgedStep, op: NamedOperation) -> None:
     before, after, holder = step.policies[0], step.policies[-1], op.holder
-    said = [str(text) for key, text in op.said.get("changes") or () if key == "admins"]
-    gives_up = bool(said) and bool(before.admins) and not after.admins and not step.policy_unsure
-    if gives_up and person(holder) not in map(person, said[-1].replace(",", " ").split()[1:]):
-        step.breaks("admin", f"{holder} leaves the ledger without admins, and does not confirm it")
+    lists = [str(text) for key, text in op.fields.get("changes") or () if key == "admins"]
+    gives_up = bool(lists) and bool(before.admins) and not after.admins and not step.policy_unsure
+    if gives_up and person(holder) not in map(person, lists[-1].replace(",", " ").split()[1:]):
+        step.breaks("admin", f"{holder} leaves the ledger without admins, without confirming it")
     if before.admins and not before.is_admin(holder):
-        step.breaks("admin", f"{holder} changes the policy, and is no admin")
+        step.breaks("admin", f"{holder} changes the policy, and is not an admin")
     elif _people(before) != _people(after) and after.admins and not after.is_admin(holder):
         step.breaks("admin", f"{holder} makes admins, and is not among them")
 
@@ -186,34 +185,34 @@ def _people(policy: LedgerPolicy) -> set[str]:
 
 
 MAX_EVENTS = 200  # that a message has of one step
-_TRIMMED = "".join(map(chr, range(33))) + ".,:;<>\"\\'"  # what git takes off an address
-_TOLD_OF_CLAIM = ("claimed", "taken_over", "renewed")
+_TRIMMED = "".join(map(chr, range(33))) + ".,:;<>\"\\'"  # git strips these from an address
+_CLAIMED = ("claimed", "taken_over", "renewed")
 
 
 def check_message(step: JudgedStep) -> None:
-    """Hold a commit and its message against the operations that it names."""
-    commit, said = step.commit, step.said
+    """Check a commit and its message against the operations that it names."""
+    commit, declared = step.commit, step.declared
     if len(commit.parents) > 1:
         step.breaks("merge", "a step of a ledger has one parent, and this is a merge")
-    if said is None:
+    if declared is None:
         return
-    first = said.operations[0].holder
-    several = any(person(op.holder) != person(first) for op in said.operations)
-    if several != (said.gateway is not None):
-        told = "operations of several people need the gateway that joined them, and others none"
-        step.breaks("identity", told)
-    writer = said.gateway or first
+    first = declared.operations[0].holder
+    several = any(person(op.holder) != person(first) for op in declared.operations)
+    if several != (declared.gateway is not None):
+        message = "operations need a gateway if they are of several people, and only then"
+        step.breaks("identity", message)
+    writer = declared.gateway or first
     if commit.email.strip(_TRIMMED) != writer.replace("<", "").replace(">", "").strip(_TRIMMED):
-        step.breaks("identity", f"{writer} asked for it, and {commit.email} is its author")
+        step.breaks("identity", f"{writer} asked for it, but {commit.email} is its author")
     if not commit.plain:
-        step.breaks("commit", "the commit says more than a step says")
+        step.breaks("commit", "the commit has headers that a step does not have")
     if commit.renewal is None:
-        step.breaks("commit", "its message does not say whether it only renews")
-    if (commit.authored, commit.committed) != (said.at // MS, said.at // MS):
+        step.breaks("commit", "its message does not say whether it is only a renewal")
+    if (commit.authored, commit.committed) != (declared.at // MS, declared.at // MS):
         step.breaks("commit", "the time of the commit is not that of its step")
     events = list(_events(step))
     if len(events) < MAX_EVENTS:
-        _check_told(step, events)
+        _check_events(step, events)
 
 
 def _events(step: JudgedStep) -> Iterator[Mapping[str, Any]]:
@@ -223,15 +222,17 @@ def _events(step: JudgedStep) -> Iterator[Mapping[str, Any]]:
             event = json.loads(line)
             named, by, at = str(event["operation"]), event["by"], event["at"]
         except (ValueError, KeyError, TypeError, RecursionError):
-            step.breaks("commit", "its message has a line that tells nothing")
+            step.breaks("commit", "its message has a malformed event")
             continue
         if known.get(named) != by or at != step.at:
-            step.breaks("commit", f"its message tells of an operation {ascii(named)[:40]} of {by}")
+            step.breaks(
+                "commit", f"its message has an event of an operation {ascii(named)[:40]} of {by}"
+            )
         yield event
 
 
-def _check_told(step: JudgedStep, events: list[Mapping[str, Any]]) -> None:
-    """Every grant that changes is told of, with the reason that its record has."""
+def _check_events(step: JudgedStep, events: list[Mapping[str, Any]]) -> None:
+    """Every grant that changes has an event, with the reason of its record."""
     tokens = {event.get("token") for event in events}
     made = {(event.get("token"), event.get("reason")) for event in events}
     kinds = {event.get("token"): event.get("kind") for event in events}
@@ -240,9 +241,9 @@ def _check_told(step: JudgedStep, events: list[Mapping[str, Any]]) -> None:
         if lease is None or step.hidden or (new is None and lease.completed):
             continue
         if lease.token not in tokens:
-            step.breaks("commit", f"its message does not tell what became of {about(lease)}")
+            step.breaks("commit", f"its message has no event of {about(lease)}")
             continue
-        claimed = new is not None and kinds[new.token] in _TOLD_OF_CLAIM
+        claimed = new is not None and kinds[new.token] in _CLAIMED
         if new is not None and claimed and (new.token, new.reason) not in made:
-            told = f"its message gives another reason for {about(new)} than its record"
-            step.breaks("commit", told)
+            message = f"its message gives another reason for {about(new)} than its record"
+            step.breaks("commit", message)

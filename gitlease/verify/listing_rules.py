@@ -1,4 +1,4 @@
-"""The rules of what stands beside the leases: notes, notices of a loss, and who waits."""
+"""The rules of the files beside the leases: notes, notices of a loss, and the wait queue."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from gitlease.verify.form import (
 from gitlease.verify.state import JudgedStep, about
 from gitlease.verify.tree_reader import FileChange
 
-KEPT = {"notes": 20, "notices": 50}  # the oldest beyond so many go
-TOLD_AT_ONCE = 200  # files of notices of one step, well below what it writes at most
+KEPT = {"notes": 20, "notices": 50}  # beyond so many the oldest are dropped
+MAX_FILES = 200  # of notices of one step, well below the most that it writes
 _ITEMS = {"notes": "notes", "notices": "notices", "waiting": "tickets"}
 
 Item = Mapping[str, Any]
@@ -28,7 +28,7 @@ Item = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ListingFile:
-    """A file of notes, notices or tickets: whose it is, and what it has by their ids."""
+    """A file of notes, notices or tickets: its owner, and its items by id."""
 
     kind: str
     owner: str
@@ -36,18 +36,18 @@ class ListingFile:
 
 
 def read_listing(path: str, data: bytes) -> ListingFile:
-    """The file of a path. Raises BadForm, also where its name and its content disagree."""
+    """Parse a file. Raises BadForm, also if its name and its content disagree."""
     kind, _, name = path.partition("/")
     fields = fields_of(data)
     owner = fields.get("to" if kind == "notices" else "resource")
     listed = fields.get(_ITEMS[kind])
     if not isinstance(owner, str) or not isinstance(listed, list) or len(fields) != 2:
-        raise BadForm(f"it is no file of {kind}")
+        raise BadForm(f"it is not a file of {kind}")
     if name != (person_file(owner) if kind == "notices" else record_name(owner)):
         raise BadForm("its name and its content disagree")
     items = {str(item["id"]): item for item in listed if isinstance(item, dict) and "id" in item}
     if len(items) != len(listed) or not items:
-        raise BadForm(f"its {_ITEMS[kind]} cannot be told from each other")
+        raise BadForm(f"its {_ITEMS[kind]} have no distinct ids")
     return ListingFile(kind, owner, items)
 
 
@@ -56,7 +56,7 @@ def check_listings(
     changes: Mapping[str, FileChange],
     known: dict[str, ListingFile],
 ) -> None:
-    """Take over what changed beside the leases, and hold it against the operations."""
+    """Check the changed files beside the leases against the operations; update ``known``."""
     notices: set[str] = set()
     for path, change in changes.items():
         old = known.pop(path, None)
@@ -66,13 +66,13 @@ def check_listings(
         if new is None and change.blob:
             continue
         found = new or old
-        if found is None or step.said is None or step.hidden:
+        if found is None or step.declared is None or step.hidden:
             continue
         before, after = old.items if old else {}, new.items if new else {}
         _JUDGES[found.kind](step, found.owner, before, after)
         if found.kind == "notices":
             notices |= after.keys()
-    _check_told(step, notices, sum(path.startswith("notices") for path in changes))
+    _check_notices(step, notices, sum(path.startswith("notices") for path in changes))
 
 
 def _read(step: JudgedStep, path: str, change: FileChange) -> ListingFile | None:
@@ -96,7 +96,7 @@ def _notes(
 ) -> None:
     for id, item in _changed(before, after):
         if not _by_an_operation(step, id, item.get("author")) or id in before:
-            step.breaks("notes", f"a note on {owner} is not what an operation left")
+            step.breaks("notes", f"a note on {owner} is not from an operation")
     key = resource_key(owner)
     if not any(op.kind == "Complete" and op.resource == key for op in step.operations):
         _check_oldest(step, "notes", owner, before, after)
@@ -107,12 +107,12 @@ def _notices(
 ) -> None:
     for id, item in _changed(before, after):
         if not _by_an_operation(step, id, item.get("by")) or id in before:
-            step.breaks("notices", f"{owner} is told what no operation did")
+            step.breaks("notices", f"{owner} gets a notice of what no operation did")
     seen = {
         str(id)
         for op in step.operations
         if op.kind == "Acknowledge" and op.is_by(owner)
-        for id in op.said.get("notices") or ()
+        for id in op.fields.get("notices") or ()
     }
     left = {id: item for id, item in before.items() if id not in seen}
     own = {id: item for id, item in left.items() if _is_own(item, owner)}
@@ -120,7 +120,7 @@ def _notices(
     _check_oldest(step, "notices", owner, own, after)
     _check_oldest(step, "notices", owner, others, after)
     if others.keys() - after.keys() and any(_is_own(item, owner) for item in after.values()):
-        step.breaks("notices", f"{owner} is not told of others for what they did themselves")
+        step.breaks("notices", f"notices of others to {owner} are dropped for their own")
 
 
 def _is_own(item: Item, owner: str) -> bool:
@@ -136,13 +136,13 @@ def _by_an_operation(step: JudgedStep, id: str, who: object) -> bool:
 def _check_oldest(
     step: JudgedStep, kind: str, owner: str, before: Mapping[str, Item], after: Mapping[str, Item]
 ) -> None:
-    """Only the oldest may go, where there are more than are kept."""
+    """Only the oldest may be dropped, when there are too many."""
     gone = [id for id in before if id not in after]
     if not gone:
         return
     full = len(after) >= KEPT[kind]
     if not full or gone != list(before)[: len(gone)]:
-        step.breaks(kind, f"{kind} of {owner} are gone without a word")
+        step.breaks(kind, f"{kind} of {owner} are gone without a reason")
 
 
 def _tickets(
@@ -151,15 +151,15 @@ def _tickets(
     key = resource_key(owner)
     taken, left, tidied, passed = set(), set(), False, False
     for op in step.operations:
-        about_it = key in {resource_key(str(x)) for x in op.said.get("resources") or ()}
-        ticket = (str(op.said.get("ticket")), person(op.holder))
+        about_it = key in {resource_key(str(x)) for x in op.fields.get("resources") or ()}
+        ticket = (str(op.fields.get("ticket")), person(op.holder))
         if op.kind == "TakeTicket" and about_it:
             taken.add(ticket)
         elif op.kind == "LeaveTicket" and about_it:
             left.add(ticket)
-        elif op.kind == "Claim" and op.resource == key and op.said.get("ticket"):
+        elif op.kind == "Claim" and op.resource == key and op.fields.get("ticket"):
             left.add(ticket)
-            passed = passed or op.said.get("passing") is not None
+            passed = passed or op.fields.get("passing") is not None
         else:
             continue
         tidied = True
@@ -167,12 +167,12 @@ def _tickets(
         whose = person(str(item.get("holder")))
         stolen = id in before and person(str(before[id].get("holder"))) != whose
         if (id, whose) not in taken or stolen:
-            step.breaks("tickets", f"a place in the line of {owner} is not what its holder took")
+            step.breaks("tickets", f"a ticket for {owner} is not one that its holder took")
     for id, item in before.items():
-        over = tidied  # what has run out goes with whatever changes the line
+        over = tidied  # expired tickets go with any change of the queue
         mine = (id, person(str(item.get("holder")))) in left | taken
         if id not in after and not (mine or passed or (over and _ran_out(step, item))):
-            step.breaks("tickets", f"a place in the line of {owner} is gone without a word")
+            step.breaks("tickets", f"a ticket for {owner} is gone without a reason")
 
 
 def _ran_out(step: JudgedStep, item: Item) -> bool:
@@ -182,22 +182,22 @@ def _ran_out(step: JudgedStep, item: Item) -> bool:
     return not step.at < until <= step.at + 86_460_000
 
 
-def _check_told(step: JudgedStep, told: set[str], files: int) -> None:
-    """Whoever lost something to another is told, if not too many are at once."""
+def _check_notices(step: JudgedStep, notices: set[str], files: int) -> None:
+    """Everybody who lost something to another gets a notice, unless there are too many."""
     lost: dict[str, list[tuple[set[str], LeaseRecord]]] = {}
     for old, new in step.changed.values():
         if old is None or (new is not None and new.lease_id == old.lease_id):
             continue
-        words = {f"{op.id}-{old.lease_id[:8]}" for op in taken_from(step, old)}
-        if words:
-            lost.setdefault(person(old.holder), []).append((words, old))
-    if files > TOLD_AT_ONCE:
+        ids = {f"{op.id}-{old.lease_id[:8]}" for op in taken_from(step, old)}
+        if ids:
+            lost.setdefault(person(old.holder), []).append((ids, old))
+    if files > MAX_FILES:
         return
     for missed in lost.values():
-        silent = [old for words, old in missed if not words & told]
+        silent = [old for ids, old in missed if not ids & notices]
         if silent and len(missed) < KEPT["notices"]:
             step.breaks(
-                "notices", f"{silent[0].holder} is not told what became of {about(silent[0])}"
+                "notices", f"{silent[0].holder} gets no notice of the end of {about(silent[0])}"
             )
 
 

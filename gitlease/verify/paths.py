@@ -1,9 +1,9 @@
-"""Whether two path patterns can match one file: found by walking both as automata, side by side.
+"""Decides whether two path patterns can match one file, by walking both as automata side by side.
 
-Slow and simple, and unlike the way in which conflicts are found when a lease is claimed. A pattern
-becomes a list of states; what leads from one to the next reads one character of a folded path in
-which every segment ends in ``/``. Exact; where folding one character gives several, only what the
-pattern spells out itself is looked at.
+It is slow and simple, and unlike the way conflicts are found when a lease is claimed. A pattern
+becomes a list of states; a transition reads one character of a folded path in which every segment
+ends in ``/``. It is exact, except that for characters that fold to several only those spelled out
+in the pattern count.
 """
 
 from __future__ import annotations
@@ -40,31 +40,31 @@ _MEMBER = re.compile(r"\[:([^\]]*):\]|(\\.|.)(?:-(\\.|.))?", re.DOTALL)
 
 
 class Automaton:
-    """The states of one pattern: ``free`` leads on without reading, ``reading`` by a character."""
+    """The states of one pattern: ``free`` transitions read nothing, ``reading`` ones one char."""
 
     def __init__(self) -> None:
         self.free: list[list[int]] = [[]]
         self.reading: list[list[tuple[Ranges, int]]] = [[]]
 
     def add(self) -> int:
-        """One more state."""
+        """Add a state."""
         self.free.append([])
         self.reading.append([])
         return len(self.free) - 1
 
     def read(self, chars: Ranges) -> None:
-        """Read one of some characters, at the end."""
+        """Append: read one of some characters."""
         last = len(self.free) - 1
         self.reading[last].append((chars, self.add()))
 
     def run(self) -> None:
-        """Read any run within a segment, at the end."""
+        """Append: read any run within a segment."""
         last = len(self.free) - 1
         self.reading[last].append((_NAME, last))
         self.free[last].append(self.add())
 
     def deep(self) -> None:
-        """Read any number of whole segments, at the end."""
+        """Append: read any number of whole segments."""
         last = len(self.free) - 1
         inside = self.add()
         self.reading[last].append((_NAME, inside))
@@ -72,7 +72,7 @@ class Automaton:
         self.free[last].append(self.add())
 
     def reach(self, state: int) -> list[int]:
-        """The states that one leads to without reading, itself among them."""
+        """The states that one leads to without reading, including itself."""
         found, left = {state}, [state]
         while left:
             for further in self.free[left.pop()]:
@@ -83,9 +83,9 @@ class Automaton:
 
 
 def any_overlap(some: Iterable[str], others: Iterable[str]) -> bool:
-    """Whether a pattern of the one can match a file that one of the others matches."""
-    told = tuple(others)
-    return any(overlap(one, other) for one in some for other in told)
+    """Whether any pattern of one list can match a file that one of the other list matches."""
+    listed = tuple(others)
+    return any(overlap(one, other) for one in some for other in listed)
 
 
 @lru_cache(maxsize=65_536)
@@ -158,8 +158,7 @@ def _add_segment(made: Automaton, segment: list[str | Ranges | None]) -> None:
 def _segments(text: str) -> list[list[str | Ranges | None]]:
     """The parts of each segment: characters, sets of them, and None for asterisks.
 
-    A segment of two asterisks or more is [None] too, and told by ``**`` standing alone; one of a
-    single asterisk has an empty literal beside it.
+    A segment ``**`` is [None] alone; one of a single asterisk has an empty literal beside it.
     """
     segments: list[list[str | Ranges | None]] = [[]]
     at = 0

@@ -1,4 +1,4 @@
-"""The records of leases as their files change from commit to commit."""
+"""Tracks the records of leases as their files change from commit to commit."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gitlease.verify.tree_reader import FileChange
 
 
 class RecordFiles:
-    """The records that stand now, and in which file each of them is."""
+    """The current records, and the file of each."""
 
     def __init__(self) -> None:
         self.table = LeaseTable()
@@ -18,7 +18,7 @@ class RecordFiles:
         self._places: dict[Key, str] = {}
 
     def take(self, step: JudgedStep, changes: Iterable[FileChange]) -> None:
-        """Take over the files that a step changes, and note in it what became of which record."""
+        """Apply the files that a step changes, and note the changed records in the step."""
         listed = list(changes)
         before: dict[Key, LeaseRecord] = {}
         after: dict[Key, LeaseRecord] = {}
@@ -47,7 +47,7 @@ class RecordFiles:
 
 
 def _read(step: JudgedStep, change: FileChange) -> LeaseRecord | None:
-    """The record of a file, also where it lies in a wrong place; None where it is none."""
+    """The record in a file, even in a wrong place; None if it is not one."""
     if change.data is None:
         step.breaks("record", f"{change.path} {change.problem}")
         return None

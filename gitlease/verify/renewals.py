@@ -16,21 +16,21 @@ _FOR_GOOD = ("resource", "scope", "holder", "token", "claimed_at")
 
 
 def check_renewal(step: JudgedStep, old: LeaseRecord, new: LeaseRecord) -> None:
-    """Hold the record of a grant against what it was before the step."""
+    """Check the record of a grant against the one before the step."""
     name = about(old)
     for key in _FOR_GOOD:
         if getattr(old, key) != getattr(new, key):
             rule = "token" if key == "token" else "record"
-            step.breaks(rule, f"the {key} of {name} changes, and it is the same grant")
+            step.breaks(rule, f"the {key} of {name} changes within one grant")
     if step.hidden:
         _check_replaced(step, old, new)
         return
-    if step.said is None:
+    if step.declared is None:
         return
     asked = [op for op in step.operations if concerns(op, old)]
     if new.operation not in {op.id for op in asked}:
-        told = f"the record of {name} changes, and no operation of the step did that"
-        step.breaks("unexplained", told)
+        message = f"the record of {name} changes, but no operation of the step did that"
+        step.breaks("unexplained", message)
         return
     found: list[Problem] = []
     for fits in (True, False):  # whether a session may have it alone depends on other leases
@@ -38,8 +38,8 @@ def check_renewal(step: JudgedStep, old: LeaseRecord, new: LeaseRecord) -> None:
         if not problems:
             return
         found = found or problems
-    for rule, told in found:
-        step.breaks(rule, told)
+    for rule, message in found:
+        step.breaks(rule, message)
 
 
 def _problems(
@@ -50,7 +50,6 @@ def _problems(
     *,
     fits: bool,
 ) -> Iterator[Problem]:
-    """What speaks against a record that these operations left."""
     state, done = old, list[NamedOperation]()
     for op in asked:
         made = changed(step, op, state, fits=fits)
@@ -71,40 +70,38 @@ def _problems(
     if renews and not step.policy_unsure and new.margins not in _margins(step, old, last):
         wrong.append("margins")
     if wrong:
-        told = f"{wrong[0]} in the record of {about(old)} is not what {last.kind} makes of it"
-        yield "record", told
+        message = f"{wrong[0]} in the record of {about(old)} is not what {last.kind} makes of it"
+        yield "record", message
     if renews and not over:
-        yield from _of_length(step, renews, old, new)
+        yield from _length_problems(step, renews, old, new)
 
 
 def _refusal(step: JudgedStep, op: NamedOperation, lease: LeaseRecord) -> Problem:
-    """Why an operation may not change a lease."""
     name = about(lease)
     if not op.is_by(lease.holder):
-        return "holder", f"{name} is {lease.holder}'s, and {op.holder} changes it"
+        return "holder", f"{name} is {lease.holder}'s, but {op.holder} changes it"
     if lease.completed:
-        return "lost", f"{name} is completed, and {op.kind} changes it"
+        return "lost", f"{name} is completed, but {op.kind} changes it"
     if not speaks(op, lease):
         whose = "no session" if lease.session is None else f"session {lease.session}"
-        return "holder", f"{name} is bound to {whose}, and another changes it"
+        return "holder", f"{name} is bound to {whose}, but another changes it"
     if op.kind == "RunOut":
-        return "record", f"{name} has no edge, and stays when it runs out"
+        return "record", f"{name} has no edge, but stays when it runs out"
     what = "is parked" if lease.parked else "had run out"
-    return "lost", f"{name} {what}, and {op.kind} goes on with it"
+    return "lost", f"{name} {what}, but {op.kind} continues it"
 
 
 def _margins(step: JudgedStep, old: LeaseRecord, last: NamedOperation) -> list[Allowance]:
-    """What the margins may be: where the policy changes in the step, those of each, or of both."""
+    # If the policy changes in the step, those of either, or the larger of both.
     if last.kind == "Complete":
         return [policy.margins for policy in step.policies]
     each = [old.margins.widest(policy.margins) for policy in step.policies]
     return [*each, reduce(Allowance.widest, each)]
 
 
-def _of_length(
+def _length_problems(
     step: JudgedStep, asked: Sequence[NamedOperation], old: LeaseRecord, new: LeaseRecord
 ) -> Iterator[Problem]:
-    """No longer than was asked for and than the policy allows, and never shorter than before."""
     ttl_max = max(p.ttl_max for p in step.policies)
     park_max = max(p.park_max for p in step.policies)
     own = new.ttl if len(asked) == 1 else max(old.ttl, new.ttl)
@@ -115,21 +112,21 @@ def _of_length(
     longest = step.at + max(limit * MS, before)
     most = min(max(old.expires_at, step.at + max(wanted) * MS), longest)
     if new.expires_at > most and not step.policy_unsure:
-        yield "record", f"{about(old)} lasts for longer than was asked, or is allowed"
+        yield "record", f"{about(old)} lasts longer than was asked for or is allowed"
     least = min(p.park_max if parks else p.ttl_max for p in step.policies)
     if new.expires_at < min(old.expires_at, step.at + max(least * MS, before)):
         yield "record", f"{about(old)} is made shorter"
 
 
 def _seconds(op: NamedOperation, own: int, park_max: int) -> int:
-    asked = op.said.get("seconds" if op.kind in ("Extend", "Park", "EndSession") else "ttl")
+    asked = op.fields.get("seconds" if op.kind in ("Extend", "Park", "EndSession") else "ttl")
     if isinstance(asked, int):
         return asked
     return park_max if op.kind in ("Park", "EndSession") else own
 
 
 def _check_replaced(step: JudgedStep, old: LeaseRecord, new: LeaseRecord) -> None:
-    """Several renewals at once, of which only the last is known: what none of them may change."""
+    # Of several renewals only the last is known: check what none of them may change.
     name, unlike = about(old), []
     for key in ("session", "paths", "reason", "completed", "parked"):
         if getattr(old, key) != getattr(new, key):
@@ -143,4 +140,4 @@ def _check_replaced(step: JudgedStep, old: LeaseRecord, new: LeaseRecord) -> Non
     if unlike:
         step.breaks("record", f"the {unlike[0]} of {name} changes in a renewal")
     if new.operation not in {id for id, revision, _ in step.header.ring}:
-        step.breaks("unexplained", f"the record of {name} names an operation that is not known")
+        step.breaks("unexplained", f"the record of {name} names an unknown operation")

@@ -1,4 +1,4 @@
-"""Whose word counts for a lease, and what binds it to a session or takes it from one."""
+"""Who may change a lease, and what binds it to a session or unbinds it."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from gitlease.verify.commit import NamedOperation
 from gitlease.verify.form import LeaseRecord, fold, resource_key
 from gitlease.verify.state import JudgedStep
 
-REBINDS = ("Bind", "Unbind", "RunOut")  # they renew nothing, so what they write is known exactly
+REBINDS = ("Bind", "Unbind", "RunOut")  # they renew nothing, so their records are known exactly
 _NAMES_GRANTS = ("EndSession", "Unbind", "RunOut")
 _CHANGES = ("Renew", "Extend", "Claim", "Park", "Complete", "Bind", *_NAMES_GRANTS)
 
 
 def concerns(op: NamedOperation, lease: LeaseRecord) -> bool:
-    """Whether an operation that changes a lease and keeps its grant names this one."""
+    """Whether an operation, of a kind that changes leases within their grants, names this one."""
     if op.kind not in _CHANGES:
         return False
-    if op.kind in _NAMES_GRANTS or op.said.get("grants"):
+    if op.kind in _NAMES_GRANTS or op.fields.get("grants"):
         return lease.lease_id in op.grants()
     named = {op.resource}
     if op.kind == "Bind":
-        named = {resource_key(str(name)) for name in op.said.get("resources") or ()}
+        named = {resource_key(str(name)) for name in op.fields.get("resources") or ()}
     if lease.key[0] not in named:
         return False
-    scope = op.said.get("scope", "*" if op.kind in ("Claim", "Bind") else None)
+    scope = op.fields.get("scope", "*" if op.kind in ("Claim", "Bind") else None)
     return scope is None or fold(str(scope)) == lease.key[1]
 
 
 def may_speak(op: NamedOperation, lease: LeaseRecord, *, ending: bool) -> bool:
-    """Whether who asked is the session of a lease: it has none, or that; or the person ends it."""
+    """Whether the session of an operation may change a lease, or the person may end it."""
     grants = op.grants()
     if grants:
         return lease.session in (None, grants.get(lease.lease_id))
@@ -37,7 +37,7 @@ def may_speak(op: NamedOperation, lease: LeaseRecord, *, ending: bool) -> bool:
 
 
 def speaks(op: NamedOperation, lease: LeaseRecord) -> bool:
-    """Whether an operation that changes a lease is of the session that it has to be of."""
+    """Whether an operation that changes a lease comes from the right session."""
     if op.kind == "Bind":
         return lease.session is None and op.session is not None
     if op.kind not in _NAMES_GRANTS:
@@ -50,10 +50,10 @@ def speaks(op: NamedOperation, lease: LeaseRecord) -> bool:
 def changed(
     step: JudgedStep, op: NamedOperation, lease: LeaseRecord, *, fits: bool
 ) -> LeaseRecord | None:
-    """The record that an operation makes of a lease; None where it passes it over, or ends it.
+    """The record of a lease after an operation; None if that skips or ends it.
 
-    Of what it renews, the end and the margins are those from before: they follow from the policy.
-    ``fits``: bound to a session, it shares no work with another session of its holder's.
+    After a renewal the end and the margins are still the old ones: they follow from the policy.
+    ``fits``: if bound to a session, it shares no work with another session of its holder.
     """
     if lease.completed or not op.is_by(lease.holder) or not concerns(op, lease):
         return None
@@ -88,31 +88,31 @@ def _bound(op: NamedOperation, lease: LeaseRecord) -> LeaseRecord:
 def _renewed(
     step: JudgedStep, op: NamedOperation, lease: LeaseRecord, *, fits: bool
 ) -> LeaseRecord:
-    said, session = op.said, lease.session
-    reason = (op.kind in ("Claim", "Park") and said.get("reason")) or lease.reason
+    fields, session = op.fields, lease.session
+    reason = (op.kind in ("Claim", "Park") and fields.get("reason")) or lease.reason
     lease = replace(lease, renewed_at=step.at, renewals=lease.renewals + 1, reason=reason)
     if op.kind in ("Park", "EndSession"):
         return replace(lease, session=None, parked=True)
     if fits and session is None and op.actor.get("session_explicit"):
         session = op.session if op.kind != "Renew" or op.resource else None
     if op.kind != "Claim":
-        ttl = said.get("ttl") if op.kind == "Renew" else None
+        ttl = fields.get("ttl") if op.kind == "Renew" else None
         return replace(lease, session=session, ttl=ttl or lease.ttl)
     here, binds = op.actor.get("host"), session != lease.session
     return replace(
         lease,
         session=session,
-        paths=tuple(dict.fromkeys((*lease.paths, *(said.get("paths") or ())))),
+        paths=tuple(dict.fromkeys((*lease.paths, *(fields.get("paths") or ())))),
         host=(binds and here) or lease.host or here,
         branch=op.actor.get("branch") or lease.branch,
-        edge=lease.edge or bool(said.get("edge")),
+        edge=lease.edge or bool(fields.get("edge")),
     )
 
 
 def stood_before(
     step: JudgedStep, op: NamedOperation, lease: LeaseRecord, *, fits: bool
 ) -> LeaseRecord:
-    """A lease as it stood for an operation of the step, after those before it (see ``changed``)."""
+    """A lease before one operation of the step, after those before it (see ``changed``)."""
     for earlier in step.operations:
         if earlier.id == op.id:
             break
@@ -121,6 +121,6 @@ def stood_before(
 
 
 def _machine(host: str | None) -> str | None:
-    """The machine of a host, without the process there."""
+    """The machine of a host, without the process."""
     name, colon, process = (host or "").rpartition(":")
     return name if colon and process.isascii() and process.isdecimal() else host

@@ -1,11 +1,11 @@
-"""The state that a history has come to, the decisions of one step, and the rules that it breaks."""
+"""The state at one point of a history, the step that is judged, and the rules that it breaks."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from gitlease.verify.commit import OUTCOMES, NamedOperation, StepCommit, StepRecordSaid
+from gitlease.verify.commit import OUTCOMES, DeclaredStep, NamedOperation, StepCommit
 from gitlease.verify.form import (
     WHOLE,
     Allowance,
@@ -23,7 +23,7 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class BrokenRule:
-    """A rule that a commit breaks: its name, and a sentence that says how."""
+    """A rule that a commit breaks: its name, and a sentence."""
 
     commit: str
     rule: str
@@ -39,7 +39,7 @@ class LeaseTable:
         self._with_paths: dict[Key, LeaseRecord] = {}
 
     def put(self, lease: LeaseRecord) -> None:
-        """Enter a record, in the place of any other of its key."""
+        """Put a record in the place of any other of its key."""
         self.drop(lease.key)
         self.by_key[lease.key] = lease
         self._scopes.setdefault(lease.key[0], set()).add(lease.key)
@@ -55,24 +55,24 @@ class LeaseTable:
             if not scopes:
                 del self._scopes[key[0]]
 
-    def rivals(self, lease: LeaseRecord) -> Iterator[LeaseRecord]:
-        """Every other active record that shares work with one, and is another's."""
+    def conflicts(self, lease: LeaseRecord) -> Iterator[LeaseRecord]:
+        """Every other active record that conflicts with one."""
         found = {key: self.by_key[key] for key in self._scopes.get(lease.key[0], ())}
         if lease.patterns:
             found |= self._with_paths
         for key, other in found.items():
-            if key != lease.key and not other.completed and are_rivals(lease, other):
+            if key != lease.key and not other.completed and in_conflict(lease, other):
                 yield other
 
 
-def are_rivals(one: LeaseRecord, other: LeaseRecord) -> bool:
-    """Whether two leases share work and are of two people, or of two sessions of one."""
+def in_conflict(one: LeaseRecord, other: LeaseRecord) -> bool:
+    """Whether two leases share work, and are of two people or of two sessions of one."""
     one_person = person(one.holder) == person(other.holder)
     if one_person and (None in (one.session, other.session) or one.session == other.session):
         return False
     if one.key[0] == other.key[0] and scopes_meet(one.key[1], other.key[1]):
         return True
-    # Scopes of one task have its own paths in common.
+    # Scopes of one task share its paths.
     same_task = one.key[0] == other.key[0] and own_pattern(one.resource) is None
     both = set(one.patterns).intersection(other.patterns) if same_task else set()
     mine, theirs = ([p for p in x.patterns if p not in both] for x in (one, other))
@@ -86,40 +86,40 @@ def scopes_meet(one: str, other: str) -> bool:
 
 @dataclass(slots=True)
 class JudgedStep:
-    """One step with all that its rules ask of it.
+    """One step with all that the rules need.
 
-    ``outcomes`` has what became of each operation by its id. ``changed`` has the records that the
-    step changes, by their key, each before and after. ``hidden`` is the number of renewals that
-    were replaced just before it, whose operations are not known.
+    ``outcomes`` has the outcome of each operation by its id. ``changed`` has the changed records by
+    key, before and after. ``hidden`` is the number of renewals that were replaced just before it,
+    whose operations are not known.
     """
 
     id: str
     commit: StepCommit
-    said: StepRecordSaid | None
+    declared: DeclaredStep | None
     before: LedgerHeader | None
     header: LedgerHeader
     outcomes: dict[str, str]
     changed: dict[Key, tuple[LeaseRecord | None, LeaseRecord | None]]
     hidden: int = 0
     broken: list[BrokenRule] = field(default_factory=list)
-    unjudged: int = 0  # grants of which only the taker could know that the other had lapsed
+    unjudged: int = 0  # takeovers of which only the taker could know that the lease had lapsed
 
     @property
     def at(self) -> int:
         """When it was decided, in wall-clock milliseconds."""
-        return self.said.at if self.said is not None else self.commit.authored * MS
+        return self.declared.at if self.declared is not None else self.commit.authored * MS
 
     @property
     def operations(self) -> Iterator[NamedOperation]:
         """The operations that succeeded."""
-        named = () if self.said is None else self.said.operations
+        named = () if self.declared is None else self.declared.operations
         return (op for op in named if self.outcomes.get(op.id) in OUTCOMES[op.kind])
 
     @property
     def policies(self) -> tuple[LedgerPolicy, ...]:
-        """The policies that may have been in force, that before the step first, its own last.
+        """The policies that may have been in force: first the one before the step, last its own.
 
-        One that stands for any is among them where it was changed to and fro within the step.
+        If it was changed back and forth within the step, one that stands for any is between.
         """
         now = self.header.policy
         first = now if self.before is None else self.before.policy
@@ -129,25 +129,25 @@ class JudgedStep:
 
     @property
     def policy_unsure(self) -> bool:
-        """Whether the policy that an operation met may be neither the old nor the new one."""
+        """Whether an operation may have met a policy that is neither the old nor the new one."""
         changes = sum(op.kind == "SetPolicy" for op in self.operations)
         return changes > (0 if self.before is None else 1)
 
     def breaks(self, rule: str, message: str) -> None:
-        """Note a rule that it breaks."""
+        """Note a broken rule."""
         self.broken.append(BrokenRule(self.id, rule, message))
 
     def lapsed(self, lease: LeaseRecord) -> bool | None:
-        """Whether others might take a lease when the step was decided; None: nobody else can know.
+        """Whether others might take a lease when the step was decided; None if only they can know.
 
-        By the rule ``observed``, and of records from the future, only the taker's own clock says
-        how long it had seen the record.
+        By the rule ``observed``, and for records from the future, it depends on how long the taker
+        had seen the record.
         """
         found = [self._lapsed(lease, policy) for policy in self.policies]
         return True if True in found else None if None in found else False
 
     def abandoned(self, lease: LeaseRecord) -> bool:
-        """Whether its edge protected it no longer when the step was decided."""
+        """Whether its edge no longer protected it when the step was decided."""
         return any(
             p.abandoned_after
             and self.at
@@ -166,13 +166,13 @@ class JudgedStep:
 
     def ran_out(self, lease: LeaseRecord) -> bool:
         """Whether a lease was over for its own holder when the step was decided."""
-        over = self.said is not None and lease.lease_id in self.said.over
-        over = over and lease.operation not in self.outcomes  # what the step wrote is of now
+        over = self.declared is not None and lease.lease_id in self.declared.over
+        over = over and lease.operation not in self.outcomes  # what the step wrote is current
         return over or self.at >= lease.expires_at
 
 
 def about(lease: LeaseRecord) -> str:
-    """How to call a lease in a sentence."""
+    """The name of a lease in a sentence."""
     scope = "" if lease.scope == WHOLE else f" (scope {lease.scope})"
     return f"{lease.resource}{scope}"
 

@@ -1,6 +1,6 @@
-"""Commits that were seen at a ledger's ref at other times: each must have stayed true.
+"""Checks commits that were seen at a ledger's ref at other times.
 
-What was once at the ref is in its history; only a renewal may have been replaced, by a renewal.
+Each must still be in its history; only a renewal may have been replaced, by a renewal.
 """
 
 from __future__ import annotations
@@ -12,16 +12,23 @@ from gitlease.git.repository import Repository
 from gitlease.verify.commit import StepCommit, read_commit
 from gitlease.verify.form import BadForm, LedgerHeader, read_header
 from gitlease.verify.state import BrokenRule, JudgedStep
-from gitlease.verify.tree_reader import HEADER, MAX_COMMIT, MAX_FOLDER, MAX_HEADER, SECONDS
+from gitlease.verify.tree_reader import (
+    HEADER,
+    MAX_COMMIT,
+    MAX_FOLDER,
+    MAX_HEADER,
+    SECONDS,
+    ReadyObject,
+)
 
 _Seen = tuple[StepCommit, LedgerHeader]
 
 
 class SampledTips:
-    """Some commits that were seen, held against the history as it is read."""
+    """Sampled commits, checked against the history as it is read."""
 
     def __init__(self, repository: Repository, tips: Iterable[str], commits: Sequence[str]) -> None:
-        """``commits`` is the history. Asks git for the tips that are not in it."""
+        """``commits`` is the history. Reads the tips that are not in it."""
         known = set(commits)
         self._lacking = [tip for tip in dict.fromkeys(tips) if tip not in known]
         self._seen = {tip: _read(repository, tip) for tip in self._lacking}
@@ -34,11 +41,11 @@ class SampledTips:
 
     @property
     def gone(self) -> list[str]:
-        """Those of which the repository has nothing any more: what they were is not known."""
+        """Those that the repository no longer has."""
         return [tip for tip, seen in self._seen.items() if seen is None]
 
     def passes(self, step: JudgedStep) -> None:
-        """Take note of a step of the history, which stands in the place of what it replaced."""
+        """Note a step of the history, which may have replaced a tip."""
         for tip in self._above.get(self._last, ()):
             seen = self._seen[tip]
             if seen is not None and _replaces(step, *seen):
@@ -46,17 +53,17 @@ class SampledTips:
         self._last = step.id
 
     def broken(self) -> list[BrokenRule]:
-        """What was seen, and is neither in the history nor was replaced by right."""
-        told = "it was at the ref, and is not in the history any more"
+        """The tips that are neither in the history nor were legally replaced."""
+        message = "it was at the ref, but is no longer in the history"
         return [
-            BrokenRule(tip, "rewound", told)
+            BrokenRule(tip, "rewound", message)
             for tip, seen in self._seen.items()
             if seen is not None and tip not in self._replaced
         ]
 
 
 def _replaces(step: JudgedStep, commit: StepCommit, header: LedgerHeader) -> bool:
-    """Whether a step may stand where another one stood: both renew, and it has gone further."""
+    """Whether a step may have replaced another one: both are renewals, and it is later."""
     if not (commit.renewal and step.commit.renewal and step.header.revision > header.revision):
         return False
     ring = {entry[0] for entry in step.header.ring}
@@ -77,18 +84,10 @@ def _read(repository: Repository, tip: str) -> _Seen | None:
     root = read(commit.tree, TREE, MAX_FOLDER)
     if root is None:
         return None
-    entries = read_tree(_Root(root), commit.tree, MAX_FOLDER)
+    entries = read_tree(ReadyObject(root), commit.tree, MAX_FOLDER)
     blob = next((entry.id for entry in entries if entry.name == HEADER), None)
     header = None if blob is None else read(blob, BLOB, MAX_HEADER)
     try:
         return None if header is None else (commit, read_header(header))
     except BadForm:
         return None
-
-
-class _Root:
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-
-    def read(self, id: str, kind: str, limit: int) -> bytes:
-        return self._data

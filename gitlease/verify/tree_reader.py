@@ -1,8 +1,8 @@
 """Reads the commits of a ledger from the oldest on, and what each changes in the tree.
 
-Objects are asked for in batches, a few git processes for each portion of commits, so that neither
-their number nor the size of the ledger makes it slow, and only one state is kept. Everything may
-have been written by anybody: what is not as it must be is told with its commit.
+Objects are read in batches, with a few git processes for each, so that neither their number nor the
+size of the ledger makes it slow, and only one state is kept. Everything is untrusted: what is wrong
+is reported with its commit.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ Folder = dict[str, TreeEntry]
 
 @dataclass(slots=True)
 class FileChange:
-    """A file that a commit changes, by its path: its bytes now, None where it is gone.
+    """A file that a commit changes, by its path: its new bytes, None if it is gone.
 
-    ``problem`` says why the bytes that are there cannot be read.
+    ``problem`` says why its bytes cannot be read.
     """
 
     path: str
@@ -58,9 +58,9 @@ class FileChange:
 
 @dataclass(slots=True)
 class TreeStep:
-    """A commit with what it changes. ``problems`` has a rule and a sentence for what is wrong.
+    """A commit and its changes. ``problems`` has a rule and a sentence for each thing wrong.
 
-    ``header`` is None where there is none, or where all is the ``same_tree`` as before.
+    ``header`` is None without one, or if the whole is the ``same_tree`` as before.
     """
 
     id: str
@@ -72,33 +72,33 @@ class TreeStep:
 
 
 def first_parents(repository: Repository, tip: str) -> list[str]:
-    """The commits of a history, the oldest first. Raises Invalid where git cannot list them."""
+    """The commits of a history, the oldest first. Raises Invalid if git cannot list them."""
     found: list[bytes] = []
 
     def take(line: bytes) -> None:
         found.append(bytes.fromhex(line.decode("ascii")))
 
     pieces = Pieces(b"\n", take)
-    said = ask(
+    listed = ask(
         repository,
         *("rev-list", "--first-parent", "--reverse", tip, "--"),
         timeout=SECONDS,
         on_out=pieces.more,
     )
-    if said.code != 0 or said.timed_out:
-        raise refusal(said, "the history cannot be read")
+    if listed.code != 0 or listed.timed_out:
+        raise refusal(listed, "the history cannot be read")
     return [oid.hex() for oid in found]
 
 
 def read_steps(repository: Repository, commits: Sequence[str]) -> Iterator[TreeStep]:
-    """What each of these commits changes, in their order: each is on top of the one before."""
+    """The changes of each of these commits, which follow each other."""
     reader = _Reader(repository)
     for start in range(0, len(commits), AT_ONCE):
         yield from reader.portion(commits[start : start + AT_ONCE])
 
 
 class _Reader:
-    """The state of the tree so far: for each folder of records what lies in it, by fan."""
+    """The state of the tree so far: for each folder of records its entries, by fan."""
 
     def __init__(self, repository: Repository) -> None:
         self._repository = repository
@@ -109,7 +109,6 @@ class _Reader:
         self._read: dict[str, tuple[Folder, str]] = {}  # of one portion: trees, and what is wrong
 
     def portion(self, commits: Sequence[str]) -> list[TreeStep]:
-        """Read some commits together."""
         self._read = {}
         steps = self._commits(commits)
         roots = [step.commit.tree for step in steps if step.commit is not None]
@@ -148,7 +147,7 @@ class _Reader:
             self._read[oid] = _folder(oid, data)
 
     def _new_fans(self, roots: Sequence[str]) -> Iterator[str]:
-        """The trees of fans that were not there in the state before."""
+        """The trees of fans that are new since the state before."""
         before = dict(self._fans)
         for root in roots:
             for top in self._read[root][0].values():
@@ -174,7 +173,7 @@ class _Reader:
                     step.problems.append(("mode", f"{HEADER} is not a plain file"))
                 step.header = FileChange(HEADER, entry.id)
             elif entry.name not in (*LEASES, *LISTINGS):
-                step.problems.append(("tree", f"{_shown(entry.name)} has no place in a ledger"))
+                step.problems.append(("tree", f"{_shown(entry.name)} does not belong in a ledger"))
             elif entry.mode != FOLDER:
                 step.problems.append(("mode", f"{entry.name} is not a folder"))
         for top in (*LEASES, *LISTINGS):
@@ -195,8 +194,8 @@ class _Reader:
             place = f"{top}/{name}"
             fan = entry is not None and entry.mode == FOLDER and _FAN.fullmatch(name) is not None
             if entry is not None and not fan:
-                told = f"{top}/{_shown(name)} has no place in a ledger"
-                step.problems.append(("tree", told))
+                message = f"{top}/{_shown(name)} does not belong in a ledger"
+                step.problems.append(("tree", message))
             self._advance_fan(step, place, entry.id if entry is not None and fan else "")
 
     def _advance_fan(self, step: TreeStep, place: str, oid: str) -> None:
@@ -212,8 +211,8 @@ class _Reader:
                 changed = FileChange(f"{place}/{name}", entry.id)
                 if entry.mode != FILE:
                     changed.problem = "is not a plain file"
-                    told = f"{place}/{_shown(name)} is not a plain file"
-                    step.problems.append(("mode", told))
+                    message = f"{place}/{_shown(name)} is not a plain file"
+                    step.problems.append(("mode", message))
                 step.changes.append(changed)
 
     def _contents(self, steps: Sequence[TreeStep]) -> None:
@@ -241,7 +240,7 @@ def _folder(oid: str, data: bytes | Unreadable) -> tuple[Folder, str]:
     if isinstance(data, Unreadable):
         return {}, str(data)
     try:
-        entries = read_tree(_Ready(data), oid, MAX_FOLDER)
+        entries = read_tree(ReadyObject(data), oid, MAX_FOLDER)
     except Unreadable as why:
         return {}, str(why)
     found = {entry.name: entry for entry in entries}
@@ -254,8 +253,8 @@ def _folder(oid: str, data: bytes | Unreadable) -> tuple[Folder, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Ready:
-    """Bytes that are at hand, for whoever reads objects."""
+class ReadyObject:
+    """An object reader for bytes that are at hand."""
 
     data: bytes
 
