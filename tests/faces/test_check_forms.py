@@ -479,7 +479,7 @@ def test_what_the_action_retires_it_pushes_too(tmp_path: Path) -> None:
     seat = stale_seat(tmp_path, "stale: {after: 1d, release: true}\n")
     *_, check = steps(seat, tmp_path / "a", install="false", stale="true", fix="true")
     assert check.returncode == 0, check.stdout + check.stderr
-    assert "push it, for others to see it" in check.stderr
+    assert "is only in this clone: push it" in check.stderr
     shown = git(seat.bare, "show", "main:tasks/S1.md")
     assert "assigned: []" in shown
     # A push that is refused fails the step.

@@ -28,7 +28,7 @@ def said_at(seconds: list[str | None]) -> list[str]:
                 stack.enter_context(doing(text))
             return False
 
-        progress.tell(is_over, lambda text, style: told.append(text))
+        progress.report(is_over, lambda text, style: told.append(text))
     return told
 
 

@@ -440,7 +440,7 @@ def test_a_briefing_stays_one_page_whatever_there_is() -> None:
     assert len(ran.out.splitlines()) <= 50
     assert max(map(len, ran.out.splitlines())) < 400
     assert "\n  and 28 more\n" in ran.out
-    assert "… (all of it: show F100)\n" in ran.out
+    assert "… (in full: show F100)\n" in ran.out
     document = ada.ok("brief", "--json").json
     assert (len(document["carrying"]), len(document["next_tasks"])) == (40, 5)
 

@@ -229,8 +229,8 @@ def test_the_end_of_a_session_keeps_its_tasks(ada: Desk) -> None:
     ada.ok("claim", "F002", "--session", "build-7", "--layer", "team")
     ran = ada.ok("session", "end", "build-7")
     assert ran.out == (
-        "F001 has run out, and stays assigned to you\nreleased port-80\n"
-        "F002 in layer team has run out, and stays assigned to you\n"
+        "ended F001, which stays assigned to you\nreleased port-80\n"
+        "ended F002 in layer team, which stays assigned to you\n"
     )
     assert ada.tasks["F001"].assigned == ("@ada",)
     (left,) = ada.ok("list", "--all", "--json").json["leases"]
@@ -255,12 +255,12 @@ def test_all_sessions_end_with_their_counts(ada: Desk) -> None:
     ada.ok("claim", "F002", "--session", "night", "--layer", "team")
     ada.ok("claim", "F003")
     assert ada.ok("session", "end", "--all").out == (
-        "F001 has run out, and stays assigned to you\nreleased port-80\n"
-        "F002 in layer team has run out, and stays assigned to you\n"
+        "ended F001, which stays assigned to you\nreleased port-80\n"
+        "ended F002 in layer team, which stays assigned to you\n"
         "session build-7: ended 2 leases\nsession night: ended 1 lease\n"
     )
     assert [x["resource"] for x in ada.ok("list", "--json").json["leases"]] == ["F003"]
-    assert ada.ok("session", "end", "--all").out == "no session of yours holds anything\n"
+    assert ada.ok("session", "end", "--all").out == "none of your sessions holds a lease\n"
 
 
 def test_the_end_of_all_sessions_answers_programs(ada: Desk) -> None:
@@ -291,9 +291,7 @@ def test_what_ended_before_a_session_that_cannot_is_told(
 
     monkeypatch.setattr(sessions, "end_session", fails)
     ran = ada.run("session", "end", "--all")
-    assert ran.out == (
-        "F001 has run out, and stays assigned to you\nsession build-7: ended 1 lease\n"
-    )
+    assert ran.out == ("ended F001, which stays assigned to you\nsession build-7: ended 1 lease\n")
     assert (ran.code, ran.err.splitlines()[0]) == (5, "origin does not answer")
     again = ada.run("session", "end", "--all", "--json")
     assert (again.code, again.json["error"]["message"]) == (5, "origin does not answer")
@@ -356,7 +354,7 @@ def test_without_a_session_the_refusal_says_how(ada: Desk) -> None:
     assert ada.run("session", "end", "-C", "x").err == (
         "no session to end\n"
         "hint: name one: gitlease session end ID -C x\n"
-        "hint: gitlease session list -C x shows those of yours that hold anything\n"
+        "hint: to list the sessions that hold leases: gitlease session list -C x\n"
         "hint: gitlease session --help\n"
     )
 
@@ -380,7 +378,7 @@ def test_what_could_not_be_ended_is_told_and_what_was_too(ada: Desk) -> None:
 
 def test_the_list_of_sessions(desks: tuple[Desk, Desk]) -> None:
     ada, bob = desks
-    assert shown(ada, "session", "list") == "no session of yours holds anything\n"
+    assert shown(ada, "session", "list") == "none of your sessions holds a lease\n"
     assert ada.ok("session", "list").out == ""
     ada.ok("claim", "F001", "--session", "build-7")
     bob.ok("claim", "F002", "--session", "bobs")

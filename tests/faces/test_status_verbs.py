@@ -159,7 +159,7 @@ def test_the_status_of_anothers_task_is_not_set(ada: Desk) -> None:
 
 
 def test_a_finished_task_is_to_do_again_in_the_file_and_not_yet_in_the_ledger(ada: Desk) -> None:
-    hint = "the ledger has it completed; to take it up again: gitlease claim F001 --reopen"
+    hint = "the ledger lists it as completed; to reopen it: gitlease claim F001 --reopen"
     ada.ok("done", "F001")
     assert ada.ok("set", "F001", "todo").err == f"hint: {hint}\n"
     assert ada.ok("set", "F004", "todo").err == "", "the ledger knows nothing of it"

@@ -14,7 +14,7 @@ from support.documents import held_to_schema
 
 from gitlease.core.errors import LeaseHeld
 from gitlease.core.view import LeaseView
-from gitlease.faces import pool_words, wire
+from gitlease.faces import pool_events, wire
 from gitlease.runs.pool import DONE, FAILED, JobEnd, PoolEvent
 
 LEASE = [
@@ -310,7 +310,7 @@ def test_each_line_of_a_pool_is_as_the_schema_has_it() -> None:
         PoolEvent("trouble", message="origin cannot be reached"),
         PoolEvent("warning", message="the clock is wrong"),
     ]
-    lines = [pool_words.document(event) for event in told] + [pool_words.finished({DONE: 2})]
+    lines = [pool_events.document(event) for event in told] + [pool_events.finished({DONE: 2})]
     assert [held_to_schema(line)["event"] for line in lines] == [
         *("started", "ended", "ended", "left_alone", "idle", "trouble", "warning", "finished")
     ]

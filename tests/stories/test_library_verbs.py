@@ -221,7 +221,7 @@ def test_states_are_those_that_are_documented() -> None:
     from gitlease.engine.waiting.events import WatchKind
     from gitlease.engine.waiting.watching import Kind
     from gitlease.faces.library.running import WorkOutcome
-    from gitlease.faces.pool_words import OUTCOMES
+    from gitlease.faces.pool_events import OUTCOMES
 
     assert set(get_args(LeaseState)) == {x.value for x in State}
     assert set(get_args(Kind)) == {x.value for x in WatchKind}

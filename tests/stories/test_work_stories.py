@@ -97,7 +97,7 @@ def test_what_fails_is_given_back_with_a_note_and_left_alone(jo: Desk, tmp_path:
     done = jo.ask(*words)
     assert done.returncode == 1
     assert "F02 failed after " in done.stdout
-    assert "F02 is left alone after 2 failures\n" in done.stdout
+    assert "F02 is skipped from now on, after 2 failures\n" in done.stdout
     assert done.stdout.endswith("finished: 4 done, 2 failed\n")
     assert Counter(ran.read_text().split())["F02"] == 2
     assert statuses(jo.clone)["F02"] == "todo"

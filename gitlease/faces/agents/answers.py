@@ -11,7 +11,7 @@ from gitlease.core.errors import clean
 from gitlease.core.frozen import dataclass
 from gitlease.core.resources.resource import WHOLE, layer_words, word_anywhere
 from gitlease.core.view import LeaseView
-from gitlease.faces import sentences, task_words
+from gitlease.faces import sentences, task_text
 from gitlease.faces.agents.events import Reply
 
 if TYPE_CHECKING:
@@ -121,10 +121,10 @@ def introduction(
     head += [_taking_along(reading.views[x.lease_id], context) for x in apart[:1] if x]
     if len(carried) > HELD:
         head.append(f"and {len(carried) - HELD} more of yours: {typed('brief')}")
-    head += [one_line(f"taken from you: {task_words.was_taken(x)}") for x in reading.taken[:LISTED]]
+    head += [one_line(f"taken from you: {task_text.was_taken(x)}") for x in reading.taken[:LISTED]]
     head += [one_line(sentences.noted(note)) for note in reading.notes[:LISTED]]
     for entry in reading.next_up[:1]:
-        title = task_words.titled(entry.task)
+        title = task_text.titled(entry.task)
         head.append(one_line(f"next: {entry.task.resource.text}{f': {title}' if title else ''}"))
     tail = [
         "an edit of a file that another holds is refused by a hook; your leases are renewed as you "
@@ -157,8 +157,8 @@ def introduction(
 def _carried_line(carry: Carry, reading: QueueReading, context: AgentContext, now: datetime) -> str:
     view = None if carry.lease is None else reading.views[carry.lease.lease_id]
     layer = "" if view is None else _layer(view, context.workspace.layer)
-    title = task_words.titled(carry.task)
-    how = task_words.how(carry, view, now)
+    title = task_text.titled(carry.task)
+    how = task_text.how(carry, view, now)
     if _is_of_another_session(carry, context):
         how += ", bound to that session and not renewed by this one"
     return one_line(f"you carry {carry.resource}{layer}: {how}{f' ({title})' if title else ''}")

@@ -1,4 +1,4 @@
-"""The table of verbs, and what happens around every one of them."""
+"""The table of verbs, and the code around each of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import click
 from gitlease.core.errors import GitleaseError, UsageError
 from gitlease.faces.cli import output
 from gitlease.faces.cli.call import Call, Opener, open_real
-from gitlease.faces.cli.verb import CONTEXT, Option, meant, shared_options
+from gitlease.faces.cli.verb import CONTEXT, Option, shared_options, suggestions
 from gitlease.faces.codes import BROKEN_PIPE, INTERRUPTED
 
 if TYPE_CHECKING:
@@ -26,26 +26,26 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
         "Work under a lease",
         (
             ("claim", "leases.claim", "take a lease, or renew your own"),
-            ("renew", "leases.holding", "keep a lease alive: the heartbeat"),
-            ("extend", "leases.holding", "stretch a lease for a known gap"),
-            ("park", "leases.park", "keep a lease for your next session, without renewing it"),
+            ("renew", "leases.holding", "keep a lease alive (heartbeat)"),
+            ("extend", "leases.holding", "lengthen a lease for a known gap"),
+            ("park", "leases.park", "keep a lease for your next session, without renewals"),
             ("release", "leases.ending", "give a lease back"),
-            ("done", "leases.ending", "finish: the lease ends completed"),
-            ("session", "runs.session", "your sessions: list them, end one with all it holds"),
+            ("done", "leases.ending", "finish work and complete its lease"),
+            ("session", "runs.session", "list your sessions, or end one with all its leases"),
             ("push", "runs.push", "push work that lands only while you hold its leases"),
-            ("fence", "runs.push", "check a token, before what cannot be undone"),
+            ("fence", "runs.push", "check a token before a step that cannot be undone"),
             ("note", "leases.governing", "leave a note for the next holder"),
             ("run", "runs.run", "run a command while you hold leases"),
-            ("dispatch", "runs.dispatch", "the same in the background, with a log"),
-            ("work", "runs.work", "a pool: a command works on one task after another"),
+            ("dispatch", "runs.dispatch", "run a command in the background, with a log"),
+            ("work", "runs.work", "run a pool: a command for one task after another"),
         ),
     ),
     (
         "The task queue",
         (
-            ("queue", "tasks.queue", "the tasks to be claimed, best first"),
-            ("next", "tasks.queue", "the first of them; claims it on request"),
-            ("brief", "tasks.briefing", "one page to start with: yours, taken, notes, next"),
+            ("queue", "tasks.queue", "list claimable tasks, best first"),
+            ("next", "tasks.queue", "show or claim the next task"),
+            ("brief", "tasks.briefing", "one page to start with: your work, losses, notes, next"),
             ("start", "tasks.starting", "claim a task and set it to in progress"),
             ("set", "tasks.starting", "set the status of a task"),
         ),
@@ -53,49 +53,51 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
     (
         "See what is going on",
         (
-            ("show", "read.showing", "one resource: who has it, how long, notes"),
-            ("list", "read.reading", "all leases, yours and theirs"),
-            ("status", "read.overview", "the ledger at a glance"),
-            ("log", "read.reading", "the audit trail"),
-            ("check", "check.check", "for CI: violated claims, stale claims"),
-            ("verify", "check.verify", "an independent check of the ledger's history"),
-            ("wait", "read.wait", "return when something is free"),
-            ("watch", "read.wait", "tell what happens to leases, as it happens"),
-            ("board", "read.board", "all of it at a glance, live; on a page as well"),
-            ("whoami", "read.overview", "who you are here, and why"),
+            ("show", "read.showing", "show one resource: holder, time left, notes"),
+            ("list", "read.reading", "list all leases, yours and theirs"),
+            ("status", "read.overview", "show the ledger at a glance"),
+            ("log", "read.reading", "show the audit trail"),
+            ("check", "check.check", "check commits, and find stale claims (for CI)"),
+            ("verify", "check.verify", "check the ledger's history independently"),
+            ("wait", "read.wait", "wait until something is free"),
+            ("watch", "read.wait", "print the events of leases as they happen"),
+            ("board", "read.board", "a live board of tasks and leases"),
+            ("whoami", "read.overview", "show your holder and session, and their sources"),
         ),
     ),
     (
         "Set up and govern",
         (
-            ("init", "setup.init", "set this repository up"),
-            ("config", "setup.config", "settings and the ledger's policy"),
-            ("hooks", "setup.hooks", "git's hooks: install, uninstall, status"),
-            ("server", "setup.server", "a host's hook that refuses what is illegal"),
-            ("serve", "setup.serve", "the ledger over HTTP, and the tokens for it"),
+            ("init", "setup.init", "set up this repository"),
+            ("config", "setup.config", "show or set settings and the ledger's policy"),
+            ("hooks", "setup.hooks", "manage git's hooks: install, uninstall, status"),
+            ("server", "setup.server", "manage the hook of a git server"),
+            ("serve", "setup.serve", "serve the ledger over HTTP, and manage its tokens"),
             ("revoke", "leases.governing", "end someone else's lease (admins)"),
-            ("agent", "setup.agent", "hooks of coding agents"),
-            ("mcp", "setup.mcp", "tools for agents, by the Model Context Protocol"),
-            ("demo", "setup.demo", "two workers in a throw-away repository"),
-            ("uninstall", "setup.uninstall", "take gitlease out of this clone"),
-            ("completion", "setup.help", "what makes a shell complete these words"),
-            ("help", "setup.help", "a verb, or a page of the documentation"),
-            ("version", "setup.help", "the version"),
+            ("agent", "setup.agent", "manage the hooks of coding agents"),
+            ("mcp", "setup.mcp", "serve leases as tools for agents (MCP)"),
+            ("demo", "setup.demo", "watch two workers in a throw-away repository"),
+            ("uninstall", "setup.uninstall", "remove gitlease from this clone"),
+            ("completion", "setup.help", "print a completion script for your shell"),
+            ("help", "setup.help", "show the help of a verb or topic"),
+            ("version", "setup.help", "print the version"),
         ),
     ),
 )
 COMPLETE = "_GITLEASE_COMPLETE"  # as click's completion scripts set it
-# What people who know another system type first.
-ALIASES = {
-    **{"lock": "claim", "take": "claim", "unlock": "release", "unclaim": "release"},
+ALIASES = {  # the words of other systems
+    "lock": "claim",
+    "take": "claim",
+    "unlock": "release",
+    "unclaim": "release",
     "finish": "done",
 }
 MODULES = {verb: module for _, verbs in GROUPS for verb, module, _ in verbs}
 
 ABOUT = """Leases for repositories: the git remote you already share is the lock server.
 
-Take a lease before you work on something, renew it while you do, release it when you stop. Exactly
-one of all who share the remote gets it; a lease that is not renewed ends by itself."""
+Take a lease before you start to work on something, renew it while you work, and release it when you
+stop. Only one of all who share the remote gets it. A lease that is not renewed ends by itself."""
 
 
 class Verbs(click.Group):
@@ -139,7 +141,8 @@ class Verbs(click.Group):
 
 def _no_such_verb(name: str, prog: str) -> UsageError:
     # click suggests commands only since 8.4, and 8.1.7 is enough for everything else.
-    hints = tuple(f"did you mean {prog} {verb}?" for verb in meant(name, [*MODULES, *ALIASES]))
+    near = suggestions(name, [*MODULES, *ALIASES])
+    hints = tuple(f"did you mean {prog} {verb}?" for verb in near)
     return UsageError(f"unknown command {name[:60]!r}", hints=hints)
 
 
@@ -160,7 +163,7 @@ def _top(ctx: click.Context) -> None:
 
 
 def application() -> click.Group:
-    """The command line as click sees it."""
+    """Return the command line as a click group."""
     return Verbs(
         callback=click.pass_context(_top),
         help=ABOUT,
@@ -182,7 +185,7 @@ def application() -> click.Group:
 
 
 def run(argv: Sequence[str], *, prog: str = "gitlease", opener: Opener = open_real) -> int:
-    """Carry out one command line and give its exit status; nothing is raised."""
+    """Run one command line and return its exit status. Raises nothing."""
     output.begin()
     options = list(argv)[: argv.index("--")] if "--" in argv else list(argv)
     call = Call(prog=prog, opener=opener, json="--json" in options)
@@ -199,21 +202,21 @@ def run(argv: Sequence[str], *, prog: str = "gitlease", opener: Opener = open_re
         from gitlease.faces.codes import INTERNAL, exit_of
 
         output.forget_stdout()
-        # Where it names no file, it is of our own output.
-        what = os.fsdecode(error.filename or "the answer could not be written")
+        # Without a file name, the error concerns our own output.
+        subject = os.fsdecode(error.filename or "the answer could not be written")
         with contextlib.suppress(OSError, ValueError):
-            output.aside(f"{what}: {error.strerror}; the command may have taken effect")
+            output.aside(f"{subject}: {error.strerror}; the command may have taken effect")
         return exit_of(INTERNAL)
     except Exception as error:
         from gitlease.faces.cli import refusals
 
         traceback = "--traceback" in options or sys.flags.dev_mode
-        return refusals.tell_fault(call, error, traceback=traceback)
+        return refusals.report_fault(call, error, traceback=traceback)
 
 
 def _carry_out(call: Call, argv: Sequence[str]) -> int:
     try:
-        # Not click's own main(): it would end a broken pipe with 1, which says "held" here.
+        # Not click's own main(): it exits with 1 on a broken pipe, which means "held" here.
         app = application()
         if instruction := os.environ.get(COMPLETE):
             from click.shell_completion import shell_complete
@@ -221,7 +224,7 @@ def _carry_out(call: Call, argv: Sequence[str]) -> int:
             try:
                 return shell_complete(app, {"obj": call}, "gitlease", COMPLETE, instruction)
             except (click.ClickException, GitleaseError):
-                return 0  # nothing to complete; a message would stand in the line being typed
+                return 0  # a message would appear in the line being typed
         with app.make_context(call.prog, list(argv), obj=call) as context:
             result: Any = app.invoke(context)
     except click.exceptions.Exit as leaving:
@@ -240,12 +243,12 @@ def _refuse(call: Call, error: GitleaseError) -> int:
 
 
 def _as_ours(call: Call, wrong: click.ClickException) -> UsageError:
-    """A usage error of click as one of ours: lower case, one line."""
+    """Convert a usage error of click: lower case, one line."""
     context = getattr(wrong, "ctx", None)
     if context is not None and context.parent is not None:
         call.command = context.info_name
     if isinstance(wrong, click.NoSuchOption):
-        near = meant(wrong.option_name, wrong.possibilities or ())
+        near = suggestions(wrong.option_name, wrong.possibilities or ())
         wrong = click.NoSuchOption(wrong.option_name, possibilities=near)
     message = " ".join(wrong.format_message().split()).rstrip(".")
     return UsageError(message[:1].lower() + message[1:])

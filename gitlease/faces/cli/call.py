@@ -1,4 +1,4 @@
-"""One call of the command line: what was asked, the workspace, and how it is answered."""
+"""One call of the command line: its options, its workspace, and its answer."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from gitlease.core.instant import moment_of
 from gitlease.faces.cli import output
 
 if TYPE_CHECKING:
+    from gitlease.core.errors import GitleaseError
     from gitlease.core.lease import Actor
     from gitlease.core.resources.resource import Resource
     from gitlease.core.view import LeaseView
@@ -44,7 +45,7 @@ def open_real(directory: str, **options: Any) -> Workspace:
 
 
 class Call:
-    """What the words before and after the verb said, and what the verb needs to answer."""
+    """The options before and after the verb, and the means to answer."""
 
     command: str | None = None
     directory: str = ""
@@ -54,11 +55,11 @@ class Call:
     session: str | None = None
     no_session: bool = False
     retry: Callable[[str], str] | None = None
-    """The command that would wait, for so long, for what is refused now."""
+    """Makes the command that waits, for the given time, until the refused claim succeeds."""
     cached: str | None = None
-    """The command that answers the same from what this clone knows."""
+    """The command that gives the same answer without asking the remote."""
     whole_queue: str | None = None
-    """The command that shows every task, where nothing is left to claim."""
+    """The command that shows every task; a hint for an empty queue."""
     _opened: Workspace | None = None
 
     def __init__(self, prog: str, opener: Opener = open_real, *, json: bool = False) -> None:
@@ -66,20 +67,20 @@ class Call:
         self.warnings: list[str] = []
 
     def with_words(self, **words: Any) -> Call:
-        """The same call with other words: a layer, a session."""
+        """Copy the call with other options: a layer, a session."""
         other = copy.copy(self)
         vars(other).update(words)
         return other
 
-    # --- what was asked ------------------------------------------------------------------------
+    # --- the question --------------------------------------------------------------------------
 
     @property
     def workspace(self) -> Workspace:
-        """The repository with its service, opened when it is first needed."""
+        """The repository with its services, opened at first use."""
         return self.opened()
 
     def opened(self, **options: Any) -> Workspace:
-        """The same, opened with further options of ``open_workspace`` if it is not yet open."""
+        """Return the workspace; ``options`` of ``open_workspace`` count if it is not open yet."""
         if self._opened is None:
             self._opened = self.opener(
                 self.directory or ".",
@@ -95,7 +96,7 @@ class Call:
         return self._opened
 
     def open_as(self, change: Callable[[Workspace], Workspace]) -> None:
-        """Have the workspace changed as it is opened: to another session, say."""
+        """Change the workspace when it is opened, for example to another session."""
         opener = self.opener
         self.opener = lambda directory, **options: change(opener(directory, **options))
 
@@ -112,28 +113,27 @@ class Call:
         return self.workspace.identity.actor
 
     def now(self) -> datetime:
-        """The service's clock; this machine's before there is a service. A person's local time."""
-        told = None if self._opened is None else self._opened.ledger.clock.now().wall_ms
-        now = moment_of(time.time_ns() // 1_000_000 if told is None else told)
+        """The ledger's clock, else this machine's; in local time for a person."""
+        opened = self._opened
+        ms = opened.ledger.clock.now().wall_ms if opened else time.time_ns() // 1_000_000
+        now = moment_of(ms)
         return now.astimezone() if output.on_terminal() and not self.json else now
 
     def resource(self, word: str) -> Resource:
-        """The resource that a word means here; a name that is also a file is pointed out."""
+        """Return the resource that a word means here; warn if a name is a file as well."""
         from gitlease.wiring.words import file_called, resource_here
 
         found = resource_here(self.workspace, word)
         file = None if found.is_path else file_called(self.workspace.repository, word)
         if file is not None:
-            self.warnings.append(
-                f"{word} is a name here, not the {file.kind}; for that write {file.word}"
-            )
+            self.warnings.append(f"{word} is a name here; for the {file.kind}, write {file.word}")
         return found
 
     def resources(self, words: Iterable[str]) -> list[Resource]:
         return [self.resource(word) for word in words]
 
     def paths(self, words: Iterable[str]) -> list[Resource]:
-        """Words of paths that a lease is to cover as well."""
+        """Return the paths that a lease also covers."""
         from gitlease.wiring.words import path_here
 
         return [path_here(self.workspace.repository, word) for word in words]
@@ -141,7 +141,7 @@ class Call:
     def to_claim(
         self, words: Iterable[str], paths: Iterable[str], *, any_name: bool
     ) -> tuple[list[Resource], list[Resource]]:
-        """The resources of a claim, and the paths that it is to cover as well.
+        """Return the resources of a claim, and the further paths that it covers.
 
         UsageError for a word that may mean a file as well as a name.
         """
@@ -149,12 +149,11 @@ class Call:
 
         wanted = [resource_here(self.workspace, word) for word in words]
         covered = self.paths(paths)
-        said = check_claim(self.workspace, wanted, covered, any_name=any_name)
-        self.warnings.extend(said)
+        self.warnings += check_claim(self.workspace, wanted, covered, any_name=any_name)
         return wanted, covered
 
     def needs_any(self, name: str) -> bool:
-        """Whether a resource is claimed here only with ``--any``: no task file has its name."""
+        """Whether a claim of this name needs ``--any`` because no task file has it."""
         from gitlease.wiring.words import file_called
 
         task = self._task(name)
@@ -164,12 +163,11 @@ class Call:
         return named or self.ledger.edges.is_unknown(task)
 
     def is_anothers(self, name: str) -> bool:
-        """Whether a resource is a task that its file here assigns to others alone."""
+        """Whether the task file here assigns this name to others only."""
         task = self._task(name)
         return task is not None and bool(task.others)
 
     def _task(self, name: str) -> Planned | None:
-        """A resource with its task, where it is one; None where the claim itself says why not."""
         from gitlease.core.errors import GitleaseError
         from gitlease.core.resources.resource import parse_resource, word_anywhere
 
@@ -179,7 +177,7 @@ class Call:
         except GitleaseError:
             return None
 
-    # --- how it is answered --------------------------------------------------------------------
+    # --- the answer ----------------------------------------------------------------------------
 
     def typed(
         self,
@@ -189,10 +187,10 @@ class Call:
         options: Sequence[str] = (),
         layer: str | None = None,
     ) -> str:
-        """A command to type here, with the options that chose this ledger and session.
+        """Return a command to type here, with the options that chose this ledger and session.
 
-        ``then`` are words that follow the resources as they are; ``layer`` is the one that the
-        command is to speak of, where an answer is about several.
+        ``then`` are literal words after the resources; ``layer`` is the layer of the command if an
+        answer covers several.
         """
         words = [*self.prog.split(), verb]
         names = [*(self.word(r) for r in resources), *then]
@@ -201,7 +199,7 @@ class Call:
         if self.remote is not None:
             from gitlease.wiring.workspace import without_secrets
 
-            # A blank ends a URL in a text, but not in a word.
+            # A space ends a URL in running text, but not in a quoted word.
             urls = [w.replace(" ", "%20") if "://" in w else w for w in chosen]
             chosen = [without_secrets(word) for word in urls]
         chosen += ["--local"] if self.local else []
@@ -216,14 +214,14 @@ class Call:
         return shlex.join(words)
 
     def named(self, view: LeaseView) -> str:
-        """A lease of any layer, with its scope and layer where they are not the usual ones here."""
+        """Return a lease's name, with scope and layer unless they are the defaults here."""
         from gitlease.faces import sentences
 
         name = sentences.named(view)
         return name if view.layer == self.workspace.layer else f"{name} in layer {view.layer}"
 
     def word(self, resource: Resource | str) -> str:
-        """How to type a resource in this folder so that it means the same."""
+        """Return the word that means this resource in this folder."""
         from gitlease.core.resources.resource import word_in
 
         if self._opened is None:
@@ -241,10 +239,10 @@ class Call:
         hints: Sequence[str] = (),
         show: Callable[[], None],
     ) -> None:
-        """Give the answer: one JSON document, or ``show`` and then warnings and hints.
+        """Print one JSON document, or ``show`` and then warnings and hints.
 
-        ``next_steps`` are commands, each with what it is for where that is said; ``hints`` is what
-        a person is told besides.
+        ``next_steps`` are commands, or a mapping from commands to their purpose; ``hints`` are for
+        people only.
         """
         from gitlease.faces import sentences, wire
 
@@ -264,14 +262,14 @@ class Call:
         output.hint(hints)
 
     def end_landed(self) -> None:
-        """Complete what one holds of tasks that are done on the main branch, and say so."""
+        """Complete the caller's leases of tasks that are done on the main branch."""
         from gitlease.wiring.landing import end_landed
 
         for space in self.workspace.in_use:
             self.warnings += end_landed(space).said
 
     def note_carried(self, views: Iterable[LeaseView]) -> None:
-        """Note which of the person's own leases this session uses, or is told that it carries."""
+        """Record which of the person's own leases this session uses or was shown."""
         own = [x.lease_id for x in views if x.mine and not x.session]
         if own and self.actor.session is not None:
             self.workspace.carried.add(own)
@@ -283,9 +281,28 @@ class Call:
         *,
         next_steps: Sequence[str] | Mapping[str, str] = (),
         show: Callable[[], None],
-    ) -> None:
-        """Give the answer of a verb that changes leases."""
+    ) -> int:
+        """Answer for a verb that changes leases, and return the exit status.
+
+        If a part was refused, both are printed, and the refusal decides the status.
+        """
+        if answer.refused:
+            from gitlease.faces.cli import refusals
+
+            self.warnings += answer.warnings
+            if not self.json:
+                show()
+            return refusals.tell_partly(self, answer.refused, body)
         self.note_carried(answer.leases)
         self.answer(
             body, warnings=answer.warnings, views=answer.leases, next_steps=next_steps, show=show
         )
+        return 0
+
+    def fail(self, error: GitleaseError, body: dict[str, Any], *, show: Callable[[], None]) -> int:
+        """Print an answer that amounts to a failure, and return the exit status."""
+        from gitlease.faces.cli import refusals
+
+        if not self.json:
+            show()
+        return refusals.tell(self, error, body=body)

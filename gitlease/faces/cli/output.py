@@ -1,4 +1,4 @@
-"""Where words go: answers to standard output, warnings and hints to standard error."""
+"""Prints answers to standard output, warnings and hints to standard error."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 DOCS = os.path.join(os.path.dirname(__file__), "..", "..", "docs")
-NARROW = 8  # how far a column shrinks where a table is wider than the terminal
+NARROW = 8  # the least width of a column in a table wider than the terminal
 RED, YELLOW, DIM, PLAIN = "\x1b[31m", "\x1b[33m", "\x1b[2m", "\x1b[0m"
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row of a table: cells for a terminal, fields for a pipe, and how it is to be coloured."""
+    """A row of a table: cells for a terminal, fields for a pipe, and a style."""
 
     cells: tuple[str, ...]
     fields: tuple[str, ...]
@@ -31,7 +31,7 @@ class Row:
 
 
 class OutputForm:
-    """How to print, as it was asked for: ``end`` ends each line of an answer."""
+    """The options of output; ``end`` ends each line of an answer."""
 
     color: str = "auto"
     porcelain: bool = False
@@ -39,14 +39,14 @@ class OutputForm:
 
     def __init__(self) -> None:
         self.pages: Callable[[], str | None] = lambda: None
-        """Gives the address that the page of an issue has before its number."""
+        """Returns the URL of an issue's page, up to the number."""
 
 
-FORM = OutputForm()  # of this process, as its streams are
+FORM = OutputForm()  # global, like the streams
 
 
 def on_terminal() -> bool:
-    """Whether standard output is for a person: a terminal, or colours that were asked for."""
+    """Whether standard output is for a person: a terminal, or with ``--color always``."""
     return not FORM.porcelain and (FORM.color == "always" or sys.stdout.isatty())
 
 
@@ -57,23 +57,23 @@ def _in_color(stream: TextIO) -> bool:
 
 
 def document(content: dict[str, Any]) -> None:
-    """Print one JSON document; ASCII only, so that no terminal and no encoding stumbles."""
+    """Print one JSON document, in ASCII so that every encoding works."""
     print(json.dumps(content, indent=2 if on_terminal() else None), flush=True)
 
 
 def last_line(content: dict[str, Any]) -> None:
-    """One line of JSON on standard error, where standard output is a command's."""
+    """Print one line of JSON to standard error, because a command owns standard output."""
     print(json.dumps(content), file=sys.stderr, flush=True)
 
 
 def line(text: str) -> None:
     """Print one line of the answer, folded on a terminal."""
-    said = _paragraph(text)
-    print(_fitted(said, columns()) if on_terminal() else said, end=FORM.end)
+    text = _paragraph(text)
+    print(_fitted(text, columns()) if on_terminal() else text, end=FORM.end)
 
 
 def whole(text: str) -> None:
-    """Print a line of the answer that is there to be copied: as it is, however long."""
+    """Print a line of the answer that is meant to be copied, without folding it."""
     print(clean(text), end=FORM.end)
 
 
@@ -84,19 +84,16 @@ def lines(texts: Iterable[str]) -> None:
 
 
 def aside(text: str, style: str = "", *, whole: bool = False) -> None:
-    """Print one line that is not the answer: a warning, a hint, a refusal.
-
-    It is folded on a terminal, unless it is to stay ``whole``.
-    """
-    sys.stdout.flush()  # where both go to one place, what was said first comes first
-    said = _paragraph(text)
+    """Print a warning, a hint or a refusal; folded on a terminal unless ``whole``."""
+    sys.stdout.flush()  # keep the order if both streams go to one place
+    text = _paragraph(text)
     if sys.stderr.isatty() and not whole and not FORM.porcelain:
-        said = _fitted(said, columns())
-    print(f"{style}{said}{PLAIN}" if style and _in_color(sys.stderr) else said, file=sys.stderr)
+        text = _fitted(text, columns())
+    print(f"{style}{text}{PLAIN}" if style and _in_color(sys.stderr) else text, file=sys.stderr)
 
 
 def _paragraph(text: str) -> str:
-    """Text in which only the first line begins a line: nobody's note can pass for a hint."""
+    # indented, so that no line of somebody's note can pass for a hint
     return clean(text).replace("\n", "\n  ")
 
 
@@ -107,16 +104,16 @@ def warn(warnings: Sequence[str]) -> None:
 
 
 def hint(hints: Sequence[str]) -> None:
-    """Print hints: commands to type, or sentences; a command is copied off a line in one piece."""
+    """Print hints: commands to type, or sentences; a line with a command is not folded."""
     for text in hints:
         typed = re.search(r"(^|[:`(] ?)(git|pip|ssh)", text) is not None
         aside(f"hint: {text}", DIM, whole=typed)
 
 
 def table(headings: Sequence[str], rows: Sequence[Row], *, otherwise: str = "") -> None:
-    """An aligned table for a person; for programs one tab-separated line a row, nothing cut off.
+    """Print an aligned table for a person, or one tab-separated line per row for programs.
 
-    ``otherwise`` is what a person is told where there are no rows.
+    ``otherwise`` is for a person if there are no rows.
     """
     if not on_terminal():
         for row in rows:
@@ -128,7 +125,6 @@ def table(headings: Sequence[str], rows: Sequence[Row], *, otherwise: str = "") 
 
 
 def _field(text: str) -> str:
-    """One field of a line: what would end it is spelt out."""
     return clean(text).replace("\t", "\\t").replace("\n", "\\n")
 
 
@@ -157,7 +153,6 @@ def _rich_table(headings: Sequence[str], rows: Sequence[Row]) -> None:
 
 
 def _linked(text: Text) -> Text:
-    """With a link at each number of an issue, where they have pages."""
     for found in re.finditer(r"(?<!\w)#([1-9]\d{0,9})\b", text.plain):
         if pages := FORM.pages():
             text.stylize(f"link {pages}{found[1]}", *found.span())
@@ -165,10 +160,7 @@ def _linked(text: Text) -> Text:
 
 
 def _fitting(widths: Sequence[int], most: int) -> list[int] | None:
-    """The widths of columns that are to fit: the last ones, which matter least, are folded first.
-
-    None where they cannot.
-    """
+    """Return column widths that fit, narrowing the last columns first; None if that fails."""
     found, over = [*widths], sum(widths) + 2 * (len(widths) - 1) - most
     for at in reversed(range(len(found))):
         shrunk = max(min(NARROW, found[at]), found[at] - max(0, over))
@@ -178,7 +170,7 @@ def _fitting(widths: Sequence[int], most: int) -> list[int] | None:
 
 
 def console() -> Console:
-    """A console of rich's on standard output, with colours as they were asked for."""
+    """Return a rich console on standard output, with the requested colours."""
     from rich.console import Console
 
     if FORM.color == "always":
@@ -187,19 +179,19 @@ def console() -> Console:
 
 
 def has_display() -> bool:
-    """Whether a browser could open a window here."""
+    """Whether a browser can open a window here."""
     return sys.platform == "darwin" or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))
 
 
 def columns() -> int:
-    """How wide the terminal is."""
+    """Return the width of the terminal."""
     from shutil import get_terminal_size
 
     return get_terminal_size().columns
 
 
 def _block(rows: Sequence[tuple[str, str]]) -> None:
-    """Lines of a name and what it is; what is longer than a line goes on below itself."""
+    """Print names and values in two columns, folding long values."""
     width = max((len(name) for name, _ in rows), default=0)
     most = max(NARROW, columns() - width - 2)
     for name, words in rows:
@@ -208,8 +200,8 @@ def _block(rows: Sequence[tuple[str, str]]) -> None:
 
 
 def _fitted(text: str, most: int) -> str:
-    """Text with each line folded that is wider; what goes on is indented by two more."""
-    if len(text) <= most and text.isascii():  # as most lines are, and then nothing is loaded
+    """Fold lines that are too wide, indenting continuation lines by two."""
+    if len(text) <= most and text.isascii():  # the usual case, without importing rich
         return text
     from rich.cells import cell_len
 
@@ -222,7 +214,7 @@ def _fitted(text: str, most: int) -> str:
 
 
 def _folded(text: str, most: int) -> list[str]:
-    """Its lines of at most so many columns, some letters being two wide; none for no text."""
+    """Split a text into lines of at most ``most`` columns; some letters are two wide."""
     from rich.cells import cell_len, chop_cells
 
     found: list[str] = []
@@ -237,9 +229,9 @@ def _folded(text: str, most: int) -> list[str]:
 
 
 def facts(rows: Sequence[tuple[str, str, tuple[str, ...]]]) -> None:
-    """Lines of a name and a value, said in words for a person and in fields for programs.
+    """Print names with values: in words for a person, in fields for programs.
 
-    A fact without words is for programs alone, one without fields for people.
+    A fact without words is for programs only, one without fields for people only.
     """
     if on_terminal():
         _block([(name, words) for name, words, _ in rows])
@@ -250,11 +242,11 @@ def facts(rows: Sequence[tuple[str, str, tuple[str, ...]]]) -> None:
 
 
 def begin() -> None:
-    """Print as usual, whatever was asked for before; spell out what an encoding cannot show."""
+    """Reset the output options, and escape what an encoding cannot show."""
     usual = OutputForm()
     FORM.color, FORM.porcelain, FORM.end = usual.color, usual.porcelain, usual.end
     _have_streams()
-    if sys.stdout is None:  # closed by whoever started this: nobody wants the answer
+    if sys.stdout is None:  # closed by the parent process
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
@@ -265,7 +257,7 @@ def begin() -> None:
 
 
 def _have_streams() -> None:
-    """Let nothing else get the numbers of standard streams that were closed: commands have them."""
+    """Occupy the file descriptors of closed standard streams, which commands inherit."""
     for number in range(3):
         try:
             os.fstat(number)
@@ -275,6 +267,6 @@ def _have_streams() -> None:
 
 
 def forget_stdout() -> None:
-    """Nobody reads on: send the rest nowhere, so that the interpreter's last flush is quiet."""
+    """Discard further output, so that the interpreter's last flush does not fail."""
     with open(os.devnull, "w", encoding="utf-8") as nowhere:
         os.dup2(nowhere.fileno(), sys.stdout.fileno())

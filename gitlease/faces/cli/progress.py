@@ -1,4 +1,4 @@
-"""Tells a person what takes longer than a second: a line for each thing, none for programs."""
+"""Progress lines on a terminal, for steps that take longer than a second."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ TICK = 1.0  # seconds
 
 
 @contextmanager
-def told() -> Iterator[None]:
-    """Tell what takes long while the block runs."""
+def shown() -> Iterator[None]:
+    """Report slow steps while the block runs."""
     over = threading.Event()
-    ticker = threading.Thread(target=tell, args=(over.wait, output.aside), daemon=True)
+    ticker = threading.Thread(target=report, args=(over.wait, output.aside), daemon=True)
     ticker.start()
     try:
         yield
@@ -25,8 +25,8 @@ def told() -> Iterator[None]:
         ticker.join()
 
 
-def tell(is_over: Callable[[float], bool], say: Callable[[str, str], None]) -> None:
-    """Say what is being done whenever that has lasted, until it is over; nothing twice in a row."""
+def report(is_over: Callable[[float], bool], say: Callable[[str, str], None]) -> None:
+    """Print each step that lasts longer than a tick, once, until ``is_over``."""
     last, said = None, None
     while not is_over(TICK):
         now = at_present()

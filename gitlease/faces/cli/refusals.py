@@ -1,7 +1,7 @@
-"""How a refusal is told: the fact, what else stands in the way, and what to type next.
+"""Prints refusals: the fact, further conflicts, and commands to type next.
 
-The exit status of ``run`` is its command's, so a refusal of it has others, and what it says goes to
-standard error, where nobody may be listening.
+``run`` passes on its command's exit status, so its own refusals have others, and its output goes to
+standard error, which may be closed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def tell(call: Call, error: GitleaseError, body: Mapping[str, Any] | None = None) -> int:
-    """Print a refusal and give its exit status. ``body`` is what was done besides."""
+    """Print a refusal and return its exit status. ``body`` reports a part that was done."""
     if call.command != "run":
         return _tell(call, error, body, exit_of(error.code))
     from gitlease.runs.running import exit_of_refusal
@@ -39,12 +39,12 @@ def _tell(call: Call, error: GitleaseError, body: Mapping[str, Any] | None, stat
     )
     if call.json:
         more = dict(body or {}) | ({"warnings": list(warnings)} if warnings else {})
-        said = wire.failure(call.command, error, now=now, next_steps=steps, body=more)
-        said["error"]["exit"] = status
+        document = wire.failure(call.command, error, now=now, next_steps=steps, body=more)
+        document["error"]["exit"] = status
         if call.command == "run":
-            output.last_line(said)
+            output.last_line(document)
             return status
-        output.document(said)
+        output.document(document)
     output.aside(sentences.refusal(error, now), output.RED)
     for text in sentences.others_in_the_way(error, now):
         output.aside(text)
@@ -55,7 +55,7 @@ def _tell(call: Call, error: GitleaseError, body: Mapping[str, Any] | None, stat
 
 
 def tell_partly(call: Call, refused: Sequence[GitleaseError], body: Mapping[str, Any]) -> int:
-    """Some of it was done, which has been told, and some could not be: the first refusal counts."""
+    """Print the refusals after a partial success; the first one decides the exit status."""
     now = call.now()
     if not call.json:
         for error in refused[1:]:
@@ -64,8 +64,8 @@ def tell_partly(call: Call, refused: Sequence[GitleaseError], body: Mapping[str,
     return tell(call, refused[0], {**body, **more})
 
 
-def tell_fault(call: Call, error: Exception, *, traceback: bool) -> int:
-    """Print a fault of gitlease itself: one line, and how to learn more."""
+def report_fault(call: Call, error: Exception, *, traceback: bool) -> int:
+    """Print an internal error in one line, with a hint."""
     if traceback:
         import traceback as tracebacks
 

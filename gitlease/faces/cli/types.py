@@ -1,4 +1,4 @@
-"""How words of several verbs are read, as types of options: a bad one is told before all else."""
+"""The types of options and arguments, and their completion in shells."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def duration(what: str) -> Callable[[str], int]:
-    """Whole seconds; ``what`` names it in messages."""
+    """Return a reader of durations in whole seconds; ``what`` names them in messages."""
 
     def read(text: str) -> int:
         from gitlease.core.duration import parse_duration
@@ -23,7 +23,7 @@ def duration(what: str) -> Callable[[str], int]:
 
 
 def since(text: str) -> int:
-    """Wall-clock milliseconds of a date, a time, or so long ago. UsageError for anything else."""
+    """Read a time or an age as wall-clock milliseconds. UsageError for anything else."""
     import time
     from datetime import UTC, datetime
 
@@ -41,19 +41,19 @@ def since(text: str) -> int:
     try:
         return time.time_ns() // 1_000_000 - parse_duration(text, what="since") * MS
     except UsageError:
-        message = f"since {text[:40]!r} is neither a time (2026-01-31, 2026-01-31T10:00Z) nor so"
-        raise UsageError(f"{message} long ago (2d)") from None
+        expected = "a time (2026-01-31, 2026-01-31T10:00Z) or a duration (2d)"
+        raise UsageError(f"invalid since {text[:40]!r}: expected {expected}") from None
 
 
 def scope(text: str) -> str:
-    """A scope of a resource's work. UsageError for a bad one."""
+    """Read a scope of a resource. UsageError if it is invalid."""
     from gitlease.core.resources.resource import parse_scope
 
     return parse_scope(text)
 
 
 def note(text: str) -> str:
-    """A note that may be stored and shown. UsageError otherwise."""
+    """Read a note. UsageError if it is too long or not printable."""
     from gitlease.core.errors import check_text
     from gitlease.core.moves.operations import MAX_NOTE
 
@@ -61,7 +61,7 @@ def note(text: str) -> str:
 
 
 def reason(text: str) -> str:
-    """A reason that may be stored and shown. UsageError otherwise."""
+    """Read a reason. UsageError if it is too long or not printable."""
     from gitlease.core.errors import check_text
     from gitlease.core.moves.operations import MAX_REASON
 
@@ -69,17 +69,17 @@ def reason(text: str) -> str:
 
 
 def holder(text: str) -> str:
-    """A holder, as they are called in the ledger. UsageError for what can be none."""
+    """Read a holder's name in the ledger. UsageError if it cannot be one."""
     from gitlease.core.errors import check_text
 
     return check_text(text, what="a holder")
 
 
-# --- what a shell completes, by what this clone knows ---------------------------------------------
+# --- shell completion, from cached data -----------------------------------------------------------
 
 
 def completed_by(words: Callable[[click.Context], Iterable[str]]) -> Completer:
-    """Words for the completion of a shell; none where they cannot be known."""
+    """Return a completer for these words; it completes nothing on errors."""
 
     def complete(ctx: click.Context, _param: click.Parameter, begun: str) -> list[str]:
         from gitlease.core.errors import GitleaseError
@@ -93,13 +93,13 @@ def completed_by(words: Callable[[click.Context], Iterable[str]]) -> Completer:
 
 
 def one_of(*words: str) -> Completer:
-    """These words for the completion of a shell."""
+    """Return a completer for fixed words."""
     return completed_by(lambda _: words)
 
 
 @completed_by
 def known_names(ctx: click.Context) -> Iterable[str]:
-    """Tasks and leases."""
+    """Complete tasks and leases."""
     ledger = ctx.find_root().obj.ledger
     look, files = ledger.known_look(), ledger.edges.files
     tasks = files.read().tasks if files.exist() else ()
@@ -108,13 +108,13 @@ def known_names(ctx: click.Context) -> Iterable[str]:
 
 @completed_by
 def known_layers(ctx: click.Context) -> Iterable[str]:
-    """The layers that this clone uses."""
+    """Complete the layers that this clone uses."""
     return sorted(space.layer for space in ctx.find_root().obj.workspace.in_use)
 
 
 @completed_by
 def known_statuses(ctx: click.Context) -> Iterable[str]:
-    """The words of the settings that tasks may have as their status, and what they stand for."""
+    """Complete the configured status words, and the statuses that they stand for."""
     statuses = ctx.find_root().obj.ledger.edges.rules.statuses
     words = [word for status, words in statuses.items() for word in (status.value, *words)]
     return dict.fromkeys(words)

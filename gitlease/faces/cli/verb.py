@@ -1,4 +1,4 @@
-"""What every verb shares: its options, and a help page that teaches."""
+"""The class of all verbs: shared options, and a help page with examples and exit codes."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from gitlease.core.errors import UsageError
 from gitlease.faces.cli import types
 from gitlease.faces.codes import CODES
 
@@ -22,13 +23,13 @@ CONTEXT: dict[str, Any] = {"help_option_names": [], "max_content_width": 100}
 LEASE_EXITS = (1, 2, 4, 5, 6, 7, 128)
 READING_EXITS = (2, 4, 5, 7, 128)
 DONE = "done"
-# What takes long is told by these themselves, or they leave the terminal to another program.
+# Verbs without the progress line: they report themselves, or share the terminal with a command.
 SILENT = frozenset({"run", "dispatch", "work", "watch", "wait", "push", "demo", "serve", "board"})
 HELD = ("held", "wait_timeout")
 
 
 class Option(click.Option):
-    """An option with a help text of one line: click would load ``inspect`` to set it straight."""
+    """An option with a one-line help text, for which click would load ``inspect``."""
 
     def __init__(self, names: Sequence[str], *, help: str | None = None, **settings: Any) -> None:
         super().__init__(names, **settings)
@@ -36,7 +37,7 @@ class Option(click.Option):
 
 
 class Flag(Option):
-    """A switch with its negation ``--no-…``, which the help page leaves out."""
+    """A switch with a negation ``--no-…`` that the help page omits."""
 
     def __init__(self, names: Sequence[str], **settings: Any) -> None:
         long = next(name for name in names if name.startswith("--"))
@@ -52,7 +53,7 @@ class Flag(Option):
 
 
 def flag(name: str, help: str, **settings: Any) -> Callable[[Decorated], Decorated]:
-    """Decorate a verb with a switch; with ``default=None`` it tells when it was not given."""
+    """Decorate a verb with a switch; ``default=None`` marks one that was not given."""
     return click.option(name, cls=Flag, help=help, **settings)
 
 
@@ -61,19 +62,27 @@ def option(*names: str, **settings: Any) -> Callable[[Decorated], Decorated]:
     return click.option(*names, cls=Option, **settings)
 
 
-def ref_option(verb: Decorated) -> Decorated:
-    """Decorate a reading verb with the ref whose task files it reads."""
-    text = "Read the task files of this branch, tag or commit (default: the work tree)."
-    return option("--ref", metavar="REF", help=text)(verb)
+resource_argument = click.argument("word", metavar="RESOURCE", shell_complete=types.known_names)
+resources_argument = click.argument(
+    "words", metavar="RESOURCE...", shell_complete=types.known_names, nargs=-1, required=True
+)
+optional_resources_argument = click.argument(
+    "words", metavar="[RESOURCE]...", shell_complete=types.known_names, nargs=-1
+)
+ref_option = option(
+    "--ref",
+    metavar="REF",
+    help="Read the task files of this branch, tag or commit (default: the work tree).",
+)
 
 
 class Verb(click.Command):
-    """A verb: options first its own, then those that all share; examples and exit codes in help.
+    """A verb, with its own options before the shared ones, and examples and exit codes in its help.
 
-    ``exits`` are the exit statuses beside 0 that it can end with, ``no`` the codes among them that
-    exit 1 stands for. ``own_exits`` are those of this verb alone, with what they mean.
-    ``with_command``: the words after ``--`` are the parameter ``command``, untouched. ``bare``:
-    options that take no value from the next word, each with the one that they have without.
+    ``exits`` are its exit statuses besides 0, and ``no`` the error codes behind exit 1.
+    ``own_exits`` are statuses of this verb alone, with their meanings. ``with_command`` passes the
+    words after ``--`` as the parameter ``command``. ``bare`` maps options that never take the next
+    word as their value to their default value.
     """
 
     def __init__(
@@ -118,7 +127,7 @@ class Verb(click.Command):
             return super().invoke(ctx)
         from gitlease.faces.cli import progress
 
-        with progress.told():
+        with progress.shown():
             return super().invoke(ctx)
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
@@ -135,8 +144,24 @@ class Verb(click.Command):
         _section(formatter, "Exit codes", lines)
 
 
-def meant(word: str, known: Sequence[str]) -> list[str]:
-    """What of ``known`` may be meant by a word that is mistyped, and never its opposite."""
+def verb(name: str, text: str, **settings: Any) -> Callable[[Callable[..., Any]], Verb]:
+    """Make a function the verb ``name`` with this help text; it gets the ``Call`` first."""
+
+    def decorate(function: Callable[..., Any]) -> Verb:
+        return click.command(name, cls=Verb, help=text, **settings)(click.pass_obj(function))
+
+    return decorate
+
+
+def refuse_options(options: Mapping[str, Any], context: str) -> None:
+    """Raise UsageError if one of these options was given; ``context`` is what rules it out."""
+    for name, value in options.items():
+        if value not in (None, False, ()):
+            raise UsageError(f"{name} cannot be combined with {context}")
+
+
+def suggestions(word: str, known: Sequence[str]) -> list[str]:
+    """Return the known words that a mistyped one may stand for, but never its opposite."""
     from difflib import get_close_matches
 
     word = word.lower()
@@ -156,20 +181,20 @@ def _section(formatter: click.HelpFormatter, title: str, lines: Sequence[str]) -
 
 def _exit_line(status: int, no: Sequence[str]) -> str:
     codes = [name for name, code in CODES.items() if code.exit == status]
-    told = [name for name in codes if status != 1 or name in no]
-    return f"{status:>3}  {CODES[told[0]].meaning} ({', '.join(told)})"
+    names = [name for name in codes if status != 1 or name in no]
+    return f"{status:>3}  {CODES[names[0]].meaning} ({', '.join(names)})"
 
 
 def shared_options(*, session: bool, verb: bool = True) -> list[click.Parameter]:
-    """The options of every verb, new for each; they may stand before the verb as well.
+    """Return new instances of the options that all verbs share, also allowed before the verb.
 
-    How to print is said on the page of them all, and not on that of a ``verb``.
+    The output options are hidden in the help of a single ``verb``.
     """
     options: list[click.Parameter] = []
     if session:
         options += [
             _kept("--session", metavar="ID", help="Use this session."),
-            _kept("--no-session", is_flag=True, help="Use no session: act as the person."),
+            _kept("--no-session", is_flag=True, help="Use no session; act as the person."),
         ]
     return [
         *options,
@@ -177,9 +202,9 @@ def shared_options(*, session: bool, verb: bool = True) -> list[click.Parameter]
             "--layer",
             metavar="NAME",
             shell_complete=types.known_layers,
-            help="Use this ledger instead of the configured one.",
+            help="Use the ledger of this layer.",
         ),
-        _kept("--local", is_flag=True, help="Use the ledger that never leaves this clone."),
+        _kept("--local", is_flag=True, help="Use a ledger that never leaves this clone."),
         _kept("--remote", metavar="NAME|URL", help="Use the ledger on this remote."),
         Option(
             ["-C", "directory"],
@@ -198,18 +223,18 @@ def shared_options(*, session: bool, verb: bool = True) -> list[click.Parameter]
         ),
         _formed(
             "--color",
-            "Colours and tables: auto (on a terminal), always or never.",
+            "Use colours and tables: auto (on a terminal), always or never.",
             hidden=verb,
             metavar="WHEN",
             type=click.Choice(("auto", "always", "never")),
         ),
         _formed(
             "--porcelain",
-            "Answer as when piped: lines of fields, for scripts.",
+            "Print lines of fields for scripts, as when piped.",
             hidden=verb,
             is_flag=True,
         ),
-        _formed("-z", "The same, and each line ends with NUL.", hidden=verb, is_flag=True),
+        _formed("-z", "The same, with NUL at the end of each line.", hidden=verb, is_flag=True),
         Option(["--traceback"], is_flag=True, hidden=True, expose_value=False),
         Option(
             ["-h", "--help"],

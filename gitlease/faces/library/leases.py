@@ -33,7 +33,7 @@ from gitlease.faces.library.arguments import (
 )
 from gitlease.faces.library.held_leases import HeldLeases, call_aside
 from gitlease.faces.library.refusals import refusing_class, refusing_events
-from gitlease.faces.push_words import push_request
+from gitlease.faces.push_options import push_request
 from gitlease.push.fenced_push import PushAnswer as PushAnswer
 from gitlease.push.fenced_push import PushRefused as PushRefused
 from gitlease.runs.holding import in_a_run

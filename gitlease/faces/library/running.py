@@ -14,7 +14,7 @@ from gitlease.core.frozen import dataclass
 from gitlease.core.resources.resource import WHOLE, parse_resource, word_anywhere
 from gitlease.core.view import Lease
 from gitlease.engine.answers import Answer
-from gitlease.faces import pool_words, sentences, task_brief
+from gitlease.faces import pool_events, sentences, task_brief
 from gitlease.faces.library.arguments import (
     Duration,
     ResourceLike,
@@ -243,7 +243,7 @@ def work(
     ended: list[WorkEvent] = []
 
     def tell(event: PoolEvent) -> None:
-        told = WorkEvent(**{k: v for k, v in pool_words.document(event).items() if k != "schema"})
+        told = WorkEvent(**{k: v for k, v in pool_events.document(event).items() if k != "schema"})
         if told.event == "ended":
             ended.append(told)
         if on_event is not None:
@@ -258,7 +258,7 @@ def work(
         tell=tell,
         warn=lambda text: tell(PoolEvent("warning", message=text)),
     )
-    counts = {outcome: ran.counts[outcome] for outcome in pool_words.OUTCOMES}
+    counts = {outcome: ran.counts[outcome] for outcome in pool_events.OUTCOMES}
     return WorkResult(**counts, ended=tuple(ended), stopped_by=ran.stopped_by)
 
 

@@ -17,7 +17,7 @@ from gitlease.core.view import LeaseView
 from gitlease.engine import claim, end, govern, hold
 from gitlease.engine.answers import Answer, ClaimOptions
 from gitlease.engine.reading import read_leases
-from gitlease.faces import sentences, task_words, wire
+from gitlease.faces import sentences, task_text, wire
 from gitlease.faces.http import fields
 from gitlease.faces.http.fields import RequestField
 from gitlease.faces.mcp.callers import ToolCaller
@@ -92,8 +92,8 @@ def _claimed(
     for old in answer.displaced:
         lines.append(f"taken over from {sentences.whose(old)}{sentences.quoted(old.reason)}")
     people = caller.ledger.edges.rules.people
-    lines += [f"taken over from {name}" for name in task_words.unassigned(answer, people)]
-    lines += task_words.edited(answer)
+    lines += [f"taken over from {name}" for name in task_text.unassigned(answer, people)]
+    lines += task_text.edited(answer)
     lines += [sentences.noted(note, now) for note in answer.notes]
     names = [view.resource for view in answer.leases]
     scope = answer.leases[0].scope
@@ -158,7 +158,7 @@ def _release(caller: ToolCaller, values: Values) -> ToolAnswer:
 
 
 def _ended(answer: Answer, line: str) -> ToolAnswer:
-    lines = [line, *task_words.edited(answer)]
+    lines = [line, *task_text.edited(answer)]
     return ToolAnswer(body=wire.ended(answer), lines=lines, warnings=answer.warnings)
 
 
@@ -171,7 +171,7 @@ def _next(caller: ToolCaller, values: Values) -> ToolAnswer:
         raise UsageError(f"{odd[0]} needs claim")
     reading = caller.queue.next_task()
     entry = reading.next_up[0]
-    name, title = entry.task.resource.text, task_words.titled(entry.task)
+    name, title = entry.task.resource.text, task_text.titled(entry.task)
     return ToolAnswer(
         body={"task": wire.entry(entry, reading.views)},
         lines=[f"{name}: {title}" if title else name],

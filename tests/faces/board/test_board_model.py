@@ -396,9 +396,9 @@ def test_an_empty_ledger_has_a_board(wide: None) -> None:
     ("argv", "said"),
     [
         ((), "a live board needs a terminal to draw on"),
-        (("--once", "--export", "md"), "--once does not go with --export"),
-        (("--export", "md", "--web"), "--export does not go with --web"),
-        (("--web", "--cached"), "--cached does not go with --web"),
+        (("--once", "--export", "md"), "--once cannot be combined with --export"),
+        (("--export", "md", "--web"), "--export cannot be combined with --web"),
+        (("--web", "--cached"), "--cached cannot be combined with --web"),
         (("--port", "80"), "--port needs --web"),
         (("--once", "--repo", "x"), "--repo needs --web"),
     ],

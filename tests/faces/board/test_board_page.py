@@ -235,7 +235,7 @@ def web(desk: Desk, *words: str, **env: str) -> tuple[int, str, str]:
 def test_the_command_gives_a_link_and_opens_it(served: Served, clone: Path, tmp_path: Path) -> None:
     port, jo = served.url.rpartition(":")[2], Desk(clone)
     code, out, err = web(jo, "--port", port)
-    assert (code, "good once" in err) == (0, True)
+    assert (code, "works once" in err) == (0, True)
     assert out.startswith(f"{served.url}/board?link=")
     assert httpx.get(out.strip(), trust_env=False).status_code == 303
     opener, seen = tmp_path / "opener", tmp_path / "seen"

@@ -93,7 +93,7 @@ def test_uninstall_takes_the_servers_out_as_well(desk: Desk) -> None:
         (("install",), "install needs one of claude, codex, cursor"),
         (("install", "vim"), "'vim' is not one of"),
         (("--user",), "--user goes with install, uninstall and status"),
-        (("--layer", "x"), "--layer does not go with mcp"),
+        (("--layer", "x"), "--layer cannot be combined with mcp"),
         (("--json",), "--json goes with install, uninstall and status"),
     ],
 )
@@ -110,5 +110,5 @@ def test_a_fixed_session_is_refused(desk: Desk, given: tuple[str, ...]) -> None:
     for words in ((), ("install", "claude")):
         done = desk.ask(*given, "mcp", *words)
         assert done.returncode == 2
-        assert f"{given[0]} does not go with mcp" in done.stderr
+        assert f"{given[0]} cannot be combined with mcp" in done.stderr
         assert "set GITLEASE_SESSION where the agent is started" in done.stderr

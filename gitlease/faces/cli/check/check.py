@@ -1,4 +1,4 @@
-"""``check``: for continuous integration, where no hook can be skipped."""
+"""``check``: check commits and claims, above all in continuous integration."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from gitlease.check.formats.report import LIMITS, Report
 from gitlease.core.errors import GitleaseError, UsageError
 from gitlease.core.frozen import replace
 from gitlease.faces import wire
-from gitlease.faces.cli.check.telling import Telling, fail_github, write
-from gitlease.faces.cli.verb import Verb, flag, option
+from gitlease.faces.cli.check.result import CheckResult, fail_github, write
+from gitlease.faces.cli.verb import flag, option, verb
 
 if TYPE_CHECKING:
     from gitlease.faces.cli.call import Call
@@ -23,30 +23,32 @@ FORMATS = ("text", "json", "github", "junit", "sarif")
 EXITS = (1, 2, 4, 5, 6, 7, 128)
 
 
-@click.command(
+@verb(
     "check",
-    cls=Verb,
-    help="""Check commits against the ledger, and with --stale the claims themselves.
+    """Check commits against the ledger, or with --stale, check the claims themselves.
 
-RANGE (main..HEAD) is checked for commits that touch what another person held when they were made
-(held-then) or holds now (held-now), and for trailers that name a token when somebody else had been
-granted the same (token-superseded) or one that was never given so (token-unknown). Without RANGE:
-the pull request or push that GitHub Actions or GitLab CI runs for; else what HEAD has and the
-default branch has not. A commit counts as made at its author date, which rebases keep; work from
-before a lease that somebody else merges during it is an error while that is held, unless the files
-stay as they were, and a warning afterwards. Authors and committers count as its people, by the
-mailmap and people in .gitlease.yaml. Both, and all other settings, are those of the commit before
-the range: what the range changes in them does not judge it. Flags, the environment and git config
-stand above them. Of co-authors only the message tells: what one of them held makes a warning of an
-error, and so it is with whoever opened or updated a pull request; who pushes stands for what the
-push brings. Where GitHub itself squashed or merged, the date is the merge's: token-superseded is a
-warning then. A trailer that cannot be read is one as well (trailer-unreadable).
+The commits of RANGE (main..HEAD) must not touch anything that another person held when they were
+made (held-then) or holds now (held-now). Their trailers must not name a token after someone else
+got the lease (token-superseded), or one that was never granted (token-unknown). Without RANGE,
+check takes the pull request or push of GitHub Actions or GitLab CI, or else the commits of HEAD
+that are not on the default branch.
 
---stale looks for claims that nobody works under any more; alone it checks no commits. --fix retires
-what the project allows.
+A commit counts as made at its author date, which rebases keep. If someone else merges older work
+while a lease is held, this is an error as long as it is held, unless the files stay the same, and
+a warning later. The people of a commit are its author and committer, mapped by the mailmap and by
+people in .gitlease.yaml. A pusher answers for the whole push. If a co-author, or the person who
+opened or updated the pull request, held the lease, the error becomes a warning. If GitHub itself
+squashed or merged, the date is that of the merge, and token-superseded is a warning. So is an
+unreadable trailer (trailer-unreadable).
 
-It needs to read only, and no user.email. What a shallow clone lacks is fetched beside it. In GitHub
-Actions it writes annotations and the job's summary.""",
+The mailmap and all settings come from the commit before the range, so a range cannot change how it
+is judged. Flags, the environment and git config take precedence.
+
+--stale finds claims that nobody works under any more; on its own it checks no commits. --fix
+retires those that the project's policy allows.
+
+check only reads, and needs no user.email. Commits missing from a shallow clone are fetched
+separately. In GitHub Actions it writes annotations and a job summary.""",
     examples=(
         "gitlease check",
         "gitlease check main..HEAD",
@@ -61,22 +63,21 @@ Actions it writes annotations and the job's summary.""",
     cached=True,
 )
 @click.argument("words", metavar="[RANGE]", required=False)
-@flag("--stale", help="Check for stale claims.")
-@flag("--fix", help="With --stale: retire what the project's policy allows.")
+@flag("--stale", help="Find stale claims.")
+@flag("--fix", help="With --stale: retire claims as the project's policy allows.")
 @option(
     "--format",
     "form",
     type=click.Choice(FORMATS),
-    help="How to tell it (default: text; in GitHub Actions github).",
+    help="The output format (default: text; in GitHub Actions, github).",
 )
 @option(
     "--fail-on",
     type=click.Choice(tuple(LIMITS)),
     default="error",
-    help="The level from which on it ends with 1 (default: error).",
+    help="The lowest level that exits with 1 (default: error).",
 )
 @option("--output", "target", metavar="FILE", help="Write the format to FILE.")
-@click.pass_obj
 def check_verb(
     call: Call,
     *,
@@ -89,11 +90,11 @@ def check_verb(
     cached: bool,
 ) -> int | None:
     if fix and not stale:
-        raise UsageError("--fix goes with --stale")
+        raise UsageError("--fix needs --stale")
     if fix and cached:
-        raise UsageError("--fix asks the remote: it does not go with --cached")
+        raise UsageError("--fix asks the remote: it cannot be combined with --cached")
     if call.json and form not in (None, "json") and target is None:
-        raise UsageError(f"--json and --format {form} exclude each other without --output")
+        raise UsageError(f"--json cannot be combined with --format {form} without --output")
     call.json = call.json or (form == "json" and target is None)
     given = [*(["--stale"] if stale else []), *([words] if words else [])]
     call.cached = None if cached else call.typed("check", options=["--cached", *given])
@@ -108,8 +109,8 @@ def check_verb(
     try:
         where = call.directory or "."
         opened = open_check(where, layer=call.layer, local=call.local, remote=call.remote)
-        found = _Found(call, opened)
-        found.run(words, stale=stale, fix=fix, cached=cached)
+        check = _Check(call, opened)
+        check.run(words, stale=stale, fix=fix, cached=cached)
     except GitleaseError as error:
         if opened is not None:
             from gitlease.wiring.stale import hint_at_contents
@@ -118,14 +119,14 @@ def check_verb(
         if console == "github":
             fail_github(ci.summary, error)
         raise
-    told = Telling(call, found.report, found.body, fail_on=fail_on, undone=found.undone)
+    result = CheckResult(call, check.report, check.body, fail_on=fail_on, undone=check.undone)
     if target is not None:
-        write(os.path.join(call.directory, target), told.rendered(form or usual))
-    return told.tell(console, summary=ci.summary)
+        write(os.path.join(call.directory, target), result.rendered(form or usual))
+    return result.print(console, summary=ci.summary)
 
 
-class _Found:
-    """What was found: the report, and what else the JSON has."""
+class _Check:
+    """Collects the report of a check, and the further keys of its JSON."""
 
     def __init__(self, call: Call, opened: CheckContext) -> None:
         self._call, self._opened = call, opened
@@ -135,10 +136,10 @@ class _Found:
         self._changes: Changes = {}
 
     def run(self, words: str | None, *, stale: bool, fix: bool, cached: bool) -> None:
-        """Check what was asked for. A bad range is told before anything is asked."""
+        """Check commits, claims or both. A bad range is refused before any network call."""
         opened = self._opened
         alone = stale and words is None
-        # A pull request must not bring the policy along by which the claims of others are retired.
+        # The policy for retiring claims must not come from the pull request itself.
         chosen = opened.choose(words) if not alone or opened.ci.base_branch else None
         if stale:
             self._stale(chosen, fix=fix, cached=cached)
@@ -165,7 +166,7 @@ class _Found:
         done = service.fix(found)
         said = dict.fromkeys((*found.warnings, *done.warnings, *(x.message for x in done.refused)))
         if done.commit is not None:
-            said[f"{done.commit[:10]} is only in this clone: push it, for others to see it"] = None
+            said[f"{done.commit[:10]} is only in this clone: push it"] = None
         self._add(done.findings, tuple(said), found.unread)
         self.report = replace(self.report, fixed=done.fixed)
         self.undone = done.undone
@@ -185,7 +186,7 @@ class _Found:
 
 
 def _prefix(opened: CheckContext) -> str:
-    """Where the repository lies below the folder that the host shows files relative to."""
+    """Return the repository's path below the folder to which the CI host's paths are relative."""
     root, workspace = opened.repository.toplevel, opened.ci.workspace
     if not workspace or root is None:
         return ""

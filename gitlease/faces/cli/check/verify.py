@@ -1,4 +1,4 @@
-"""``verify``: a ledger's history, judged by rules that share nothing with what wrote it."""
+"""``verify``: check a ledger's history by rules that share no code with its writers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gitlease.faces.cli import output, refusals
-from gitlease.faces.cli.verb import Verb, option
+from gitlease.faces.cli.verb import option, verb
 from gitlease.faces.codes import Violations, exit_of
 from gitlease.verify.state import several
 
@@ -17,31 +17,30 @@ if TYPE_CHECKING:
     from gitlease.wiring.verify import LedgerVersion
 
 EXITS = (1, 2, 4, 5, 7, 128)
-SHOWN = 20  # broken rules that people are told, of however many
+SHOWN = 20  # violations printed for people
 
 
-@click.command(
+@verb(
     "verify",
-    cls=Verb,
-    help="""Check a ledger's whole history, commit by commit, independently of what wrote it.
+    """Check a ledger's whole history, commit by commit, independently of the code that wrote it.
 
-The configured ledger is fetched and read from its first commit on. Its records, and the operations
-that the commits name, are held against what leases promise: one holder at a time for a resource and
-scope and for paths that overlap (exclusive); no grant over another's lease before it lapsed (lapse)
-but by its holder or an admin (holder, admin, takeover); tokens that only grow and are given once
-(token); one revision more with each decision (revision); a chain of digests (digest); no operation
-applied twice (operation-twice); nothing that no operation explains (unexplained). The rules are
-written apart from those that claims are decided by, and share no code with them.
+The configured ledger is fetched and read from its first commit. Its records, and the operations
+that its commits name, must keep the promises of leases: one holder at a time for a resource and
+scope, and for overlapping paths (exclusive); no grant over a lease of someone else before it lapsed
+(lapse), except by its holder or an admin (holder, admin, takeover); tokens that only grow and are
+granted once (token); a revision that grows by one per decision (revision); a chain of digests
+(digest); no operation applied twice (operation-twice); no change without an operation
+(unexplained). These rules share no code with those that decide claims.
 
-Where later renewals replaced earlier ones, decisions are judged, and of the renewals only what they
-came to. What else nobody can judge later is said: by the policy's rule observed only the taker knew
-how long it had waited. Times are those that the writers' clocks gave.
+Where later renewals replaced earlier ones, the decisions are judged, and the final renewal.
+Anything that cannot be judged is listed: under the policy's rule `observed`, only the new holder
+knows how long it had waited. Times are those of the writers' clocks.
 
 REF is a branch, ref or commit of this repository that holds a ledger, or a commit of the ledger
-that this clone knows; nothing is fetched then. --tip names a commit that was seen at the ledger's
-ref at some time: it must still be in its history, or be a renewal that another one replaced.
+known to this clone; nothing is fetched then. --tip names a commit that someone saw at the ledger's
+ref: it must still be in its history, or be a renewal that was replaced.
 
-It needs to read only, and no user.email.""",
+verify only reads, and needs no user.email.""",
     examples=(
         "gitlease verify",
         "gitlease verify --remote backup",
@@ -55,8 +54,7 @@ It needs to read only, and no user.email.""",
     cached=True,
 )
 @click.argument("ref", metavar="[REF]", required=False)
-@option("--tip", "tips", metavar="COMMIT", multiple=True, help="Was at the ledger's ref.")
-@click.pass_obj
+@option("--tip", "tips", metavar="COMMIT", multiple=True, help="A commit seen at the ledger's ref.")
 def verify_verb(call: Call, *, ref: str | None, tips: tuple[str, ...], cached: bool) -> int | None:
     from gitlease.wiring.verify import open_version
     from gitlease.wiring.workspace import own_process
@@ -77,9 +75,8 @@ def verify_verb(call: Call, *, ref: str | None, tips: tuple[str, ...], cached: b
     if not found.broken:
         call.answer(body, warnings=version.warnings, show=lambda: _show(version, found))
         return None
-    said = f"{version.shown}: {several(len(found.broken), 'violation')}"
     if call.json:
-        error = Violations(said)
+        error = Violations(f"{version.shown}: {several(len(found.broken), 'violation')}")
         error.warnings = version.warnings
         return refusals.tell(call, error, body=body)
     _show(version, found)

@@ -1,4 +1,4 @@
-"""What every verb that claims has in common: its options, the wait, and how its answer is told."""
+"""The options, the wait and the answer that all claiming verbs share."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gitlease.faces import next_steps, sentences
 from gitlease.faces.cli import output, types
 from gitlease.faces.cli.verb import Decorated, flag, option
 
-HEARTBEAT_OF = ("claude:", "codex:", "cursor:")  # sessions that hooks of their host keep alive
+HEARTBEAT_OF = ("claude:", "codex:", "cursor:")  # sessions kept alive by their host's hooks
 
 if TYPE_CHECKING:
     from gitlease.core.errors import LeaseHeld
@@ -23,46 +23,47 @@ if TYPE_CHECKING:
 
 LENGTHS = (
     "quick fix 5-10m, standard 15-30m, feature 1h, refactor 2h",
-    "Prefer short and renew while you work: a lease you forget ends by itself.",
+    "Prefer short leases and renew while you work: a forgotten lease ends by itself.",
 )
+SCOPE = "Claim only this part of the work (default: all of it)."
 
 ttl_option = option(
     "--ttl",
     metavar="D",
     type=types.duration("ttl"),
-    help="How long it lasts unless renewed (15m, 1h).",
+    help="How long the lease lasts unless renewed (15m, 1h).",
 )
 wait_option = option(
     "--wait",
     metavar="D",
     type=types.duration("wait"),
-    help="Wait until it is free, at most this long.",
+    help="Wait at most this long until it is free.",
 )
 reason_option = option(
-    "--reason", metavar="TEXT", type=types.reason, help="Why: shown to whoever is refused."
+    "--reason", metavar="TEXT", type=types.reason, help="Why; shown to anyone who is refused."
 )
-takeover_option = flag("--takeover", help="Also replace another's assignment; needs --reason.")
+takeover_option = flag("--takeover", help="Replace someone else's assignment; needs --reason.")
 expect_option = option(
     "--expect-holder",
     metavar="H",
     type=types.holder,
-    help="With --takeover: only if it is H's; refused otherwise.",
+    help="With --takeover: only if it is assigned to H.",
 )
-reopen_option = flag("--reopen", help="Also claim what was completed.")
-new_option = flag("--new", help="Refuse what you hold already, instead of renewing it.")
-any_option = flag("--any", help="Also names that are no tasks.")
-path_option = option("--path", "paths", metavar="P", multiple=True, help="Cover this path as well.")
+reopen_option = flag("--reopen", help="Claim completed work again.")
+new_option = flag("--new", help="Refuse a lease you already hold instead of renewing it.")
+any_option = flag("--any", help="Accept names that are not tasks.")
+path_option = option("--path", "paths", metavar="P", multiple=True, help="Cover this path, too.")
 commit_option = flag(
     "--commit",
-    help="Record the change of the task file as a commit of its own; --no-commit leaves it in the "
-    "work tree (default: edges.commit).",
+    help="Commit the edit of the task file by itself; --no-commit leaves it in the work tree "
+    "(default: edges.commit).",
     default=None,
 )
 CLAIMING = (ttl_option, wait_option, reason_option, takeover_option, expect_option, reopen_option)
 
 
 def claim_options(verb: Decorated) -> Decorated:
-    """Decorate a verb with the options of a claim that every verb has which may wait for one."""
+    """Decorate a verb that may wait for its claim with the options of a claim."""
     for decorate in reversed(CLAIMING):
         verb = decorate(verb)
     return verb
@@ -70,7 +71,7 @@ def claim_options(verb: Decorated) -> Decorated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimRequest:
-    """How a claim is asked for, by the options of its verb; None for what was not given."""
+    """The options of a claim as typed; None for an option that was not given."""
 
     ttl: int | None = None
     wait: int | None = None
@@ -84,7 +85,7 @@ class ClaimRequest:
     commit: bool | None = None
 
     def options(self, covered: Sequence[Resource] = ()) -> ClaimOptions:
-        """The same for the engine, with the paths to cover."""
+        """Return the engine's options, with further paths to cover."""
         from gitlease.engine.answers import ClaimOptions
 
         return ClaimOptions(
@@ -110,7 +111,7 @@ class ClaimRequest:
         then: Sequence[str] = (),
         covered: Sequence[Resource] = (),
     ) -> str:
-        """The command of the same claim, waiting; it asks for nothing that is another's."""
+        """Return the same claim with ``--wait``, and without ``--takeover`` and ``--reopen``."""
         ttl = None if self.ttl is None else format_duration(self.ttl)
         given: list[tuple[str, str | None]] = [
             ("--wait", wait),
@@ -124,22 +125,23 @@ class ClaimRequest:
         return call.typed(verb, *resources, then=then, options=options)
 
 
-def tell_waiting(call: Call, seconds: int | None) -> Callable[[LeaseHeld], None]:
-    """Tell who is waited for, once for each lease in the way."""
-    told: list[str] = []
+def report_waiting(call: Call, seconds: int | None) -> Callable[[LeaseHeld], None]:
+    """Return a callback that prints each new lease in the way once."""
+    last = ""
     limit = f" up to {format_duration(seconds)}" if seconds else ""
 
-    def tell(held: LeaseHeld) -> None:
-        who = held.views[0].lease_id if held.views else held.message
-        if told[-1:] != [who]:
-            told.append(who)
+    def report(held: LeaseHeld) -> None:
+        nonlocal last
+        blocker = held.views[0].lease_id if held.views else held.message
+        if blocker != last:
+            last = blocker
             output.aside(f"waiting{limit}: {sentences.refusal(held, call.now())}")
 
-    return tell
+    return report
 
 
 def expect_wait(wait: int | None) -> None:
-    """Collect garbage again, which a short call goes without, where it may be a long one."""
+    """Turn garbage collection on again if the call may last long."""
     if wait is not None:
         gc.enable()
 
@@ -152,10 +154,10 @@ def answer_claim(
     more: dict[str, object] | None = None,
     also: Sequence[str] = (),
 ) -> None:
-    """Give the answer of a claim; ``more`` is its own body, and ``also`` its own lines."""
+    """Answer a claim, with ``more`` keys in the JSON and ``also`` these lines for people."""
     from gitlease.faces import wire
 
-    call.warnings += _too_short(call, answer)
+    call.warnings += _warn_of_short_ttl(call, answer)
     call.answer_verb(
         answer,
         wire.claimed(answer) | (more or {}),
@@ -164,8 +166,7 @@ def answer_claim(
     )
 
 
-def _too_short(call: Call, answer: Answer) -> list[str]:
-    """What to say of leases that the heartbeat of a coding agent may not keep."""
+def _warn_of_short_ttl(call: Call, answer: Answer) -> list[str]:
     session = call.actor.session or ""
     if not session.startswith(HEARTBEAT_OF):
         return []
@@ -176,25 +177,25 @@ def _too_short(call: Call, answer: Answer) -> list[str]:
         return []
     short, kept = format_duration(least), format_duration(SHORTEST_KEPT)
     return [
-        f"{short} is shorter than the {kept} that the heartbeat of session {session} can keep: "
-        "it ends in a longer pause between two tools"
+        f"a lease of {short} may expire between two tool calls: the heartbeat of session "
+        f"{session} keeps leases of {kept} or more alive"
     ]
 
 
 def show_claimed(call: Call, answer: Answer, also: Sequence[str] = ()) -> None:
-    """Print what was claimed, from whom it was taken over, and the notes for whoever has it now."""
+    """Print the claimed leases, their former holders, edited files and notes."""
     now = call.now()
     for view in answer.leases:
-        done = "renewed your own" if view.renewals else "claimed"
+        verb = "renewed your own" if view.renewals else "claimed"
         left = f"{sentences.until(view, now)}, token {view.token}"
-        output.line(f"{done} {sentences.named(view)} {left}")
+        output.line(f"{verb} {sentences.named(view)} {left}")
     for old in answer.displaced:
         output.line(f"taken over from {sentences.whose(old)}{sentences.quoted(old.reason)}")
     if answer.written or answer.unassigned:
-        from gitlease.faces import task_words
+        from gitlease.faces import task_text
 
-        for name in task_words.unassigned(answer, call.ledger.edges.rules.people):
+        for name in task_text.unassigned(answer, call.ledger.edges.rules.people):
             output.line(f"taken over from {name}")
-        output.lines(task_words.edited(answer))
+        output.lines(task_text.edited(answer))
     output.lines(also)
     output.lines(sentences.noted(note, now) for note in answer.notes)

@@ -1,19 +1,24 @@
-"""``release`` and ``done``: give back what one holds."""
+"""``release`` and ``done``: give leases back."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import click
-
 from gitlease.core.errors import UsageError
 from gitlease.core.resources.pattern import fold
-from gitlease.faces import sentences, task_words, wire
+from gitlease.faces import sentences, task_text, wire
 from gitlease.faces.cli import output, types
 from gitlease.faces.cli.leases.claiming import any_option, commit_option
 from gitlease.faces.cli.leases.holding import OWN_SCOPES
-from gitlease.faces.cli.verb import LEASE_EXITS, Verb, flag, option
+from gitlease.faces.cli.verb import (
+    LEASE_EXITS,
+    flag,
+    option,
+    optional_resources_argument,
+    resource_argument,
+    verb,
+)
 
 if TYPE_CHECKING:
     from gitlease.core.resources.resource import Resource
@@ -21,18 +26,18 @@ if TYPE_CHECKING:
     from gitlease.faces.cli.call import Call
 
 
-@click.command(
+@verb(
     "release",
-    cls=Verb,
-    help="""Give leases back, so that others need not wait for their time to run out.
+    """Give leases back, so that others need not wait for them to expire.
 
-Where it is a task, you are no longer assigned in its file. A status of in progress goes back to to
-do where start had set it in this clone, or a commit that names the lease, unless somebody else is
-on it or a part of it is finished. It may be repeated: with nothing of yours to give back it
-succeeds all the same. What another holds is refused and names the holder,
-and so is a task that another is assigned to, also once it counts as abandoned: claim it first.
-A note tells whoever comes next how far you got. --all gives back everything of this session, in
-every layer; without a session, what you hold without one.""",
+If the resource is a task, you are unassigned in its task file. A status of in progress returns to
+to do if it was set by start in this clone, or by a commit that names the lease, unless someone else
+is working on the task or a part of it is finished. Releasing something you do not hold succeeds and
+changes nothing. You cannot release a lease that someone else holds, or a task assigned to someone
+else, even an abandoned one: claim it first.
+
+A note tells the next holder how far you got. --all releases everything this session holds, in every
+layer; without a session, everything you hold without one.""",
     examples=(
         "gitlease release F001",
         "gitlease release F001 --note 'parser done, tests red'",
@@ -44,12 +49,11 @@ every layer; without a session, what you hold without one.""",
     done="you hold none of them",
     scope=OWN_SCOPES,
 )
-@click.argument("words", metavar="[RESOURCE]...", shell_complete=types.known_names, nargs=-1)
-@flag("--all", help="Everything of this session.")
+@optional_resources_argument
+@flag("--all", help="Release everything this session holds.")
 @option("--note", metavar="TEXT", type=types.note, help="Leave a note for the next holder.")
 @flag("--keep-status", help="Leave the status in the task file as it is.")
 @commit_option
-@click.pass_obj
 def release_verb(
     call: Call,
     *,
@@ -64,18 +68,17 @@ def release_verb(
 
     if all:
         if words or scope is not None:
-            raise UsageError("--all gives back everything: it takes no resource and no --scope")
+            raise UsageError("--all releases everything: it takes no resource and no --scope")
         return _release_all(call, note=note, keep_status=keep_status, commit=commit)
     if not words:
-        raise UsageError("name what to release, or use --all")
+        raise UsageError("missing resource: name one, or use --all")
     resources = call.resources(words)
     answer = end.release(
         call.ledger, resources, scope=scope, note=note, keep_status=keep_status, commit=commit
     )
-    call.answer_verb(
+    return call.answer_verb(
         answer, wire.ended(answer), show=lambda: _show_released(answer, resources, note)
     )
-    return 0
 
 
 def _release_all(call: Call, *, note: str | None, keep_status: bool, commit: bool | None) -> int:
@@ -86,25 +89,17 @@ def _release_all(call: Call, *, note: str | None, keep_status: bool, commit: boo
 
     def show() -> None:
         output.lines(f"released {call.named(view)}" for view in answer.leases)
-        output.lines(task_words.edited(answer))
+        output.lines(task_text.edited(answer))
         if not answer.leases and not answer.refused:
             output.line("you hold nothing here: nothing to release")
 
-    if answer.refused:  # both are told, and the refusal counts
-        call.warnings += answer.warnings
-        if not call.json:
-            show()
-        from gitlease.faces.cli import refusals
-
-        return refusals.tell_partly(call, answer.refused, wire.ended(answer))
-    call.answer_verb(answer, wire.ended(answer), show=show)
-    return 0
+    return call.answer_verb(answer, wire.ended(answer), show=show)
 
 
 def _show_released(answer: Answer, resources: Sequence[Resource], note: str | None) -> None:
     output.lines(f"released {sentences.named(view)}" for view in answer.leases)
-    output.lines(task_words.edited(answer))
-    ended = {fold(view.resource) for view in answer.leases} | task_words.settled(answer)
+    output.lines(task_text.edited(answer))
+    ended = {fold(view.resource) for view in answer.leases} | task_text.settled(answer)
     for resource in dict.fromkeys(resources):
         if not {fold(resource.text), resource.key} & ended:
             output.line(f"you have nothing to release on {resource}")
@@ -112,10 +107,9 @@ def _show_released(answer: Answer, resources: Sequence[Resource], note: str | No
         output.line("left your note for the next holder")
 
 
-@click.command(
+@verb(
     "done",
-    cls=Verb,
-    help="""Finish the work: your lease ends completed, and its notes are cleared.
+    """Finish the work: your lease ends completed, and its notes are cleared.
 
 Where it is a task, its status is set to done in its file, and you are no longer assigned there; the
 status stays while others work on other scopes of it: only yours ends then. A task that another is
@@ -131,10 +125,9 @@ by mistake: `claim` refuses it unless told to reopen it.""",
     done="it is completed",
     scope=OWN_SCOPES,
 )
-@click.argument("word", metavar="RESOURCE", shell_complete=types.known_names)
+@resource_argument
 @any_option
 @commit_option
-@click.pass_obj
 def done_verb(call: Call, *, word: str, any: bool, commit: bool | None, scope: str | None) -> None:
     from gitlease.engine import end
 
@@ -151,4 +144,4 @@ def _show_completed(answer: Answer) -> None:
     for view in answer.leases:
         before = "" if answer.changed else f" already, by {view.holder}"
         output.line(f"completed {sentences.named(view)}{before}")
-    output.lines(task_words.edited(answer))
+    output.lines(task_text.edited(answer))

@@ -1,4 +1,4 @@
-"""``note``, which anyone may, and ``revoke``, which the ledger's admins may."""
+"""``note``, for anyone, and ``revoke``, for the ledger's admins."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gitlease.core.errors import UsageError
 from gitlease.faces import sentences, wire
 from gitlease.faces.cli import output, types
 from gitlease.faces.cli.leases.claiming import any_option
-from gitlease.faces.cli.verb import LEASE_EXITS, Verb, option
+from gitlease.faces.cli.verb import LEASE_EXITS, option, resource_argument, verb
 
 if TYPE_CHECKING:
     from gitlease.engine.answers import Answer
@@ -19,12 +19,11 @@ if TYPE_CHECKING:
 EXITS = tuple(status for status in LEASE_EXITS if status != 1)
 
 
-@click.command(
+@verb(
     "note",
-    cls=Verb,
-    help="""Leave a note for the next holder of RESOURCE; anyone may, lease or not.
+    """Leave a note for the next holder of RESOURCE. Anyone may, with or without a lease.
 
-`show` and every claim show it until the work is done.""",
+`show` and every claim display it until the work is done.""",
     examples=(
         "gitlease note F001 'the fixture in tests/api is flaky'",
         "gitlease note src/auth/ 'ask jo before touching the tokens'",
@@ -32,10 +31,9 @@ EXITS = tuple(status for status in LEASE_EXITS if status != 1)
     exits=EXITS,
     done="the note is left",
 )
-@click.argument("word", metavar="RESOURCE", shell_complete=types.known_names)
+@resource_argument
 @click.argument("text", metavar="TEXT", type=types.note)
 @any_option
-@click.pass_obj
 def note_verb(call: Call, *, word: str, text: str, any: bool) -> None:
     from gitlease.engine import govern
     from gitlease.engine.reading import check_known
@@ -53,20 +51,19 @@ def note_verb(call: Call, *, word: str, text: str, any: bool) -> None:
     )
 
 
-@click.command(
+@verb(
     "revoke",
-    cls=Verb,
-    help="""End someone else's lease. For the ledger's admins; recorded, and told to its holder.
+    """End someone else's lease. Only the ledger's admins may; the holder is notified.
 
-A holder that is gone for good needs no revocation: a lease that is not renewed ends by itself. Who
-the admins are is the ledger's policy (`config --ledger admins`); until it is set nobody is.""",
+If the holder is gone for good, just wait: a lease that is not renewed ends by itself. The ledger's
+policy names the admins (`config --ledger admins`). By default there are none.""",
     examples=(
         "gitlease revoke F001 --reason 'the machine is gone'",
         "gitlease revoke F001 --reason 'stuck run' --expect-holder jo@example.com",
         "gitlease revoke --record leases/ab/cd.yaml --reason 'cannot be read'",
     ),
     exits=LEASE_EXITS,
-    done="nobody holds it",
+    done="the resource is free",
     scope="Only this scope (default: all).",
 )
 @click.argument("word", metavar="RESOURCE", shell_complete=types.known_names, required=False)
@@ -75,11 +72,10 @@ the admins are is the ledger's policy (`config --ledger admins`); until it is se
     metavar="TEXT",
     type=types.reason,
     required=True,
-    help="Why: the holder is shown it.",
+    help="Why; shown to the holder.",
 )
-@option("--expect-holder", metavar="H", help="Only if H holds it; refused otherwise.")
-@option("--record", metavar="FILE", help="Drop this damaged record instead.")
-@click.pass_obj
+@option("--expect-holder", metavar="H", help="Only if H holds it.")
+@option("--record", metavar="FILE", help="Remove this damaged record instead.")
 def revoke_verb(
     call: Call,
     *,
@@ -92,12 +88,12 @@ def revoke_verb(
     from gitlease.engine import govern
 
     if (word is None) == (record is None):
-        raise UsageError("name a resource or, with --record, the file of a damaged record")
+        raise UsageError("name either a resource or, with --record, a damaged record")
     if word is None and record is not None:
         if expect_holder is not None or scope is not None:
             raise UsageError("--record takes neither --scope nor --expect-holder")
         dropped = govern.drop_record(call.ledger, record, reason=reason)
-        _answer(call, dropped, f"dropped the damaged record {record}")
+        _answer(call, dropped, f"removed the damaged record {record}")
     elif word is not None:
         resource = call.resource(word)
         revoked = govern.revoke(

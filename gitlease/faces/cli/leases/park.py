@@ -1,36 +1,33 @@
-"""``park``: keep a lease when a session ends with the work unfinished."""
+"""``park``: keep a lease across sessions while the work is unfinished."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import click
-
 from gitlease.core.duration import format_duration
 from gitlease.faces import next_steps, sentences, wire
 from gitlease.faces.cli import output, types
 from gitlease.faces.cli.leases.claiming import reason_option
-from gitlease.faces.cli.verb import Verb, option
+from gitlease.faces.cli.leases.holding import OWN_SCOPES
+from gitlease.faces.cli.verb import option, resources_argument, verb
 
 if TYPE_CHECKING:
     from gitlease.engine.answers import Answer
     from gitlease.faces.cli.call import Call
 
 
-@click.command(
+@verb(
     "park",
-    cls=Verb,
-    help="""Stop with the work unfinished, and keep it: others are refused for a while longer.
+    """Stop with the work unfinished, and keep others out for a while.
 
-Nothing renews a parked lease: it ends after the time given by --for, or else after the longest
-that the ledger allows (its park_max, a day unless it is set); more is cut to that, and a lease that
-lasts longer already is not shortened. It is bound to no session any more, and comes first in your
-queue.
+Nothing renews a parked lease. It ends after --for, or after the ledger's maximum (park_max,
+default: one day), which also caps --for. A lease that already lasts longer is not shortened. A
+parked lease is bound to no session, and comes first in your queue.
 
-Any session of yours goes on with it by `claim`, or `next --claim`: that is a new grant, with a new
-token and the usual time to live. `renew` and `extend` refuse it with exit 3, so that what was left
-running stops; to keep it for longer, park it again. Without a session you may also park what a run
-of yours holds: it is lost to that run.""",
+Any of your sessions can resume it with `claim` or `next --claim`. This is a new grant, with a new
+token and the usual TTL. `renew` and `extend` refuse a parked lease with exit 3, so that anything
+still running under it stops. To keep it longer, park it again. Without a session, you may also park
+the lease of one of your runs; that run then loses it.""",
     advice=("until tomorrow: gitlease park F001; over lunch: gitlease park F001 --for 90m",),
     examples=(
         "gitlease park F001",
@@ -38,22 +35,19 @@ of yours holds: it is lost to that run.""",
         "gitlease park F001 F002 --reason 'back tomorrow'",
     ),
     exits=(2, 3, 4, 5, 6, 7, 128),
-    done="they are kept for you",
-    scope="Only this scope (default: all that are yours).",
+    done="the leases are parked",
+    scope=OWN_SCOPES,
 )
-@click.argument(
-    "words", metavar="RESOURCE...", shell_complete=types.known_names, nargs=-1, required=True
-)
+@resources_argument
 @option(
     "--for",
     "seconds",
     metavar="D",
     type=types.duration("duration"),
-    help="How long others are kept out (3h, 1d).",
+    help="How long to keep others out (3h, 1d).",
 )
 @reason_option
-@option("--note", metavar="TEXT", type=types.note, help="Leave a note for whoever goes on with it.")
-@click.pass_obj
+@option("--note", metavar="TEXT", type=types.note, help="Leave a note for the next session.")
 def park_verb(
     call: Call,
     *,
@@ -82,12 +76,12 @@ def park_verb(
 
 
 def capped(answer: Answer) -> wire.Document:
-    """Whether less was granted than was asked for, and what the most is."""
+    """Return the JSON keys that report a capped parking time."""
     return {"capped_to_max": answer.capped_to_max, "max_park_seconds": answer.max_park_seconds}
 
 
 def show_parked(call: Call, answer: Answer) -> None:
-    """A line for each lease."""
+    """Print a line for each parked lease."""
     now, most = call.now(), format_duration(answer.max_park_seconds)
     less = f", capped to the ledger's maximum of {most}" if answer.capped_to_max else ""
     for view in answer.leases:

@@ -1,4 +1,4 @@
-"""``board``: tasks and leases at a glance, live on a terminal, as a file, or as a page."""
+"""``board``: tasks and leases at a glance, on a terminal, as a document or in a browser."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gitlease.faces.cli import output
 from gitlease.faces.cli.output import Row
 from gitlease.faces.cli.read.reading import check_layer
 from gitlease.faces.cli.setup.serve import HOST, PORT, read_host, read_port
-from gitlease.faces.cli.verb import READING_EXITS, Verb, flag, option
+from gitlease.faces.cli.verb import READING_EXITS, flag, option, verb
 
 if TYPE_CHECKING:
     from gitlease.faces.board.shapes import BoardRow, BoardView
@@ -25,23 +25,22 @@ if TYPE_CHECKING:
 FORMS = ("md", "svg", "html")
 
 
-@click.command(
+@verb(
     "board",
-    cls=Verb,
-    help="""Tasks and leases at a glance: what is held, parked, expired, abandoned and free, by
-whom, where, why and for how long, who waits, and what happened lately.
+    """Show tasks and leases at a glance: held, parked, expired, abandoned and free, with holder,
+place, reason and time left, those who wait, and recent events.
 
-On a terminal it is live, counts down, and follows the remote as watch does; with --cached only what
-this clone comes to know. Arrows (or j, k) select a row, Enter opens it with its notes and its
-history, / filters, q quits. --once prints it and ends. --export prints it as a document: Markdown,
-SVG or HTML.
+On a terminal the board is live: it counts down and follows the remote like watch, or with --cached
+only this clone's own knowledge. Arrows (or j, k) select a row, Enter opens it with its notes and
+history, / filters, q quits. --once prints the board and exits. --export prints it as Markdown, SVG
+or HTML.
 
---web opens the board of the gateway that serves this clone on this machine (gitlease serve) in a
-browser, with a link that is good once, for a minute; the browser keeps a cookie for 12 hours that
-shows the board and can do nothing else. --host, --port and --repo are those of the gateway.
+--web opens the board of the gateway (gitlease serve) that serves this clone on this machine in a
+browser. The link works once, within a minute. The browser then keeps a cookie for 12 hours that can
+only show the board. --host, --port and --repo are those of the gateway.
 
-Piped with --once, each line has, separated by tabs: section, resource, scope, holder, session,
-ends_at, host, branch, waiting, title, reason.""",
+When piped with --once, each line has these tab-separated fields: section, resource, scope, holder,
+session, ends_at, host, branch, waiting, title, reason.""",
     examples=(
         "gitlease board",
         "gitlease board --once",
@@ -49,22 +48,21 @@ ends_at, host, branch, waiting, title, reason.""",
         "gitlease board --web",
     ),
     exits=READING_EXITS,
-    done="shown, and then quit",
+    done="shown",
     cached=True,
 )
-@flag("--once", help="Print it and end.")
+@flag("--once", help="Print the board and exit.")
 @option(
     "--export",
     "form",
     metavar="|".join(FORMS),
     type=click.Choice(FORMS),
-    help="Print it as a document.",
+    help="Print the board as a document.",
 )
 @flag("--web", help="Open the gateway's board in a browser.")
-@option("--host", metavar="H", type=read_host, help=f"Where the gateway is (default: {HOST}).")
-@option("--port", metavar="P", type=read_port, help=f"On which port (default: {PORT}).")
-@option("--repo", metavar="NAME", help="What the gateway calls this clone.")
-@click.pass_obj
+@option("--host", metavar="H", type=read_host, help=f"The gateway's host (default: {HOST}).")
+@option("--port", metavar="P", type=read_port, help=f"The gateway's port (default: {PORT}).")
+@option("--repo", metavar="NAME", help="The gateway's name for this clone.")
 def board_verb(
     call: Call,
     *,
@@ -79,19 +77,19 @@ def board_verb(
     chosen = {"--once": once, "--export": form, "--web": web}
     given = [name for name, value in chosen.items() if value]
     if len(given) > 1:
-        raise UsageError(f"{given[0]} does not go with {given[1]}")
+        raise UsageError(f"{given[0]} cannot be combined with {given[1]}")
     if web and cached:
-        raise UsageError("--cached does not go with --web: the gateway asks for itself")
+        raise UsageError("--cached cannot be combined with --web: the gateway asks the remote")
     if web and call.layer:
-        raise UsageError("--layer does not go with --web: it is the gateway's that is shown")
+        raise UsageError("--layer cannot be combined with --web: the gateway has its own layer")
     if web:
         from gitlease.faces.cli.read.board_web import open_page
 
         open_page(call, host or HOST, port or PORT, repo)
         return None
-    of_gateway = {"--host": host, "--port": port, "--repo": repo}
-    if odd := [name for name, value in of_gateway.items() if value is not None]:
-        raise UsageError(f"{odd[0]} needs --web")
+    for name, value in (("--host", host), ("--port", port), ("--repo", repo)):
+        if value is not None:
+            raise UsageError(f"{name} needs --web")
     if once or form or call.json:
         _print(call, form, cached=cached)
         return None
@@ -147,7 +145,7 @@ def _live(call: Call, *, cached: bool) -> int | None:
     console = output.console()
     if not is_talked_to() or not output.on_terminal() or console.is_dumb_terminal:
         hint = call.typed("board", options=["--once"])
-        raise UsageError("a live board needs a terminal to draw on", hints=(hint,))
+        raise UsageError("a live board needs a terminal", hints=(hint,))
     if not cached:
         check_layer(call)
     from gitlease.faces.board.live_board import LiveBoard

@@ -1,4 +1,4 @@
-"""``board --web``: a link to the board of the gateway that serves this clone on this machine."""
+"""``board --web``: open the board of the local gateway that serves this clone."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ PATIENCE = 5.0  # seconds for the gateway to answer
 
 
 def open_page(call: Call, host: str, port: int, repo: str | None) -> None:
-    """Make a link, see that the gateway takes it, and open it where there is a display.
+    """Make a link, check that the gateway accepts it, and open it if there is a display.
 
-    Raises Unavailable where no gateway answers, and NotFound where it serves other clones.
+    Raises Unavailable if no gateway answers, and NotFound if it serves other clones.
     """
     from gitlease.wiring.gateway.tokens import open_tokens
 
@@ -39,7 +39,7 @@ def open_page(call: Call, host: str, port: int, repo: str | None) -> None:
     opened = output.has_display() and webbrowser.open(address)
     call.answer(
         {"url": address, "opened": opened},
-        hints=() if opened else ("open it in a browser: it is good once, for a minute",),
+        hints=() if opened else ("open it in a browser: it works once, within a minute",),
         show=lambda: output.whole(address),
     )
 
@@ -54,7 +54,7 @@ def _check(call: Call, host: str, port: int, link: str, *, where: str) -> None:
     except (OSError, http.client.HTTPException):
         raise Unavailable(
             f"no gateway answers at {where}",
-            hints=(call.typed("serve", options=chosen), "another one: --host H, --port P"),
+            hints=(call.typed("serve", options=chosen), "for another gateway: --host H, --port P"),
         ) from None
     finally:
         connection.close()
@@ -62,7 +62,7 @@ def _check(call: Call, host: str, port: int, link: str, *, where: str) -> None:
         raise NotFound(
             f"the gateway at {where} does not serve this clone",
             hints=(
-                "where it serves several, --repo NAME says which",
-                "another: --host H, --port P",
+                "if it serves several clones: --repo NAME",
+                "for another gateway: --host H, --port P",
             ),
         )

@@ -1,4 +1,4 @@
-"""``status`` and ``whoami``: the ledger at a glance, and who one is in it."""
+"""``status`` and ``whoami``: the ledger at a glance, and the caller's identity."""
 
 from __future__ import annotations
 
@@ -6,14 +6,12 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-import click
-
 from gitlease.core.duration import humanize_duration
 from gitlease.core.lease import same_person
 from gitlease.faces import wire
 from gitlease.faces.cli import output
 from gitlease.faces.cli.read.reading import check_layer
-from gitlease.faces.cli.verb import READING_EXITS, Verb
+from gitlease.faces.cli.verb import READING_EXITS, verb
 
 if TYPE_CHECKING:
     from gitlease.core.lease import Actor
@@ -23,20 +21,18 @@ if TYPE_CHECKING:
 
 
 Active = tuple[str, str | None, int, datetime]
-"""A holder and a session of theirs, how many leases it has, and when it was last active."""
+"""A holder, one of their sessions, its number of leases and its last activity."""
 
 
-@click.command(
+@verb(
     "status",
-    cls=Verb,
-    help="""The ledger at a glance: where it is, how many leases are live, and who is active, each
-session apart.""",
+    """Show the ledger at a glance: where it is, how many leases are live, and which sessions are
+active.""",
     examples=("gitlease status", "gitlease status --json", "gitlease status --cached"),
     exits=READING_EXITS,
     done="answered",
     cached=True,
 )
-@click.pass_obj
 def status_verb(call: Call, *, cached: bool) -> None:
     from gitlease.engine.reading import read_leases
 
@@ -69,7 +65,6 @@ def status_verb(call: Call, *, cached: bool) -> None:
 
 
 def _active(views: Sequence[LeaseView]) -> list[Active]:
-    """Who holds how many in which session, whoever was active last coming first."""
     grouped: dict[tuple[str, str | None], list[LeaseView]] = {}
     for view in views:
         grouped.setdefault((view.holder, view.session), []).append(view)
@@ -111,17 +106,13 @@ def _show_status(
 
 
 def _ran_out(view: LeaseView, now: datetime) -> bool:
-    """Whether it expired, and nobody may simply claim it: it has not lapsed, or is assigned."""
+    # expired, but not free for anyone: within the margin, or still assigned
     return view.state == "expired" and (view.assigned or view.is_current(now))
 
 
 def _counted(
     views: Sequence[LeaseView], expired: int, actor: Actor
 ) -> tuple[str, str, tuple[str, ...]]:
-    """How many leases are live, how many have expired, and how many are one's own.
-
-    One's own are those of all one's sessions.
-    """
     live = sum(view.state == "active" for view in views)
     yours = [view for view in views if same_person(view.holder, actor.holder)]
     here = sum(view.mine for view in yours)
@@ -130,19 +121,17 @@ def _counted(
     return "leases", words, (str(live), str(len(yours)), str(expired), str(here))
 
 
-@click.command(
+@verb(
     "whoami",
-    cls=Verb,
-    help="""Who you are to the ledger: holder and session, and where each of them comes from.
+    """Show your holder and session in the ledger, and the source of each.
 
-The holder is git's user.email, never an argument. A session tells your runs from each other; it
-comes from --session, GITLEASE_SESSION, git config lease.session, a coding agent's own id, or the
-linked worktree.""",
+The holder is git's user.email, never an argument. A session distinguishes your runs. It comes from
+--session, GITLEASE_SESSION, git config lease.session, a coding agent's own id, or the linked
+worktree.""",
     examples=("gitlease whoami", "gitlease whoami --session build-7", "gitlease whoami --json"),
     exits=(2, 7, 128),
     done="answered",
 )
-@click.pass_obj
 def whoami_verb(call: Call) -> None:
     identity = call.workspace.identity
     actor = identity.actor

@@ -1,4 +1,4 @@
-"""``list`` and ``log``: what the ledger says, as one caller sees it."""
+"""``list`` and ``log``: the leases and the history of the ledger, from the caller's view."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gitlease.core.resources.resource import WHOLE
 from gitlease.faces import sentences, wire
 from gitlease.faces.cli import output, types
 from gitlease.faces.cli.output import Row
-from gitlease.faces.cli.verb import READING_EXITS, Verb, flag, option
+from gitlease.faces.cli.verb import READING_EXITS, flag, option, verb
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,16 +29,16 @@ MINE, MY_OTHER, THEIRS = "mine", "my-other-session", "theirs"
 
 
 def whose(view: LeaseView, actor: Actor) -> str:
-    """Ours or theirs, in words."""
+    """Return whether a lease is mine, of another session of mine, or theirs."""
     if view.mine:
         return MINE
     return MY_OTHER if same_person(view.holder, actor.holder) else THEIRS
 
 
 def check_layer(call: Call, reading: Reading | None = None) -> None:
-    """NotFound for a layer that a flag named and that has no ledger: it is mistyped.
+    """Raise NotFound for a ``--layer`` without a ledger: it is probably mistyped.
 
-    Without a ``reading`` the remote is asked, where a flag named one.
+    Without a ``reading``, this asks the remote.
     """
     if call.layer is None or (reading is not None and reading.ledger_id is not None):
         return
@@ -49,7 +49,7 @@ def check_layer(call: Call, reading: Reading | None = None) -> None:
     from gitlease.core.errors import NotFound
 
     known = [space.layer for space in call.with_words(layer=None, _opened=None).workspace.in_use]
-    if call.layer.lower() in known:  # the configured one, in which nobody has claimed anything yet
+    if call.layer.lower() in known:  # configured, but still without a claim
         return
     near = get_close_matches(call.layer, known, cutoff=0.5)
     hints = [f"did you mean {', '.join(near)}?"] if near else []
@@ -57,13 +57,13 @@ def check_layer(call: Call, reading: Reading | None = None) -> None:
     raise NotFound(message, hints=tuple(hints))
 
 
-@click.command(
+@verb(
     "list",
-    cls=Verb,
-    help="""List the leases of the ledger, yours told from those of others.
+    """List the leases of the ledger, and whose they are.
 
-Leases that lapsed or ended are left out unless asked for. Piped, each line has, separated by tabs:
-whose, resource, scope, holder, session, state, expires_at, token, host, branch, paths, reason.""",
+Lapsed and ended leases are hidden unless you use --all. When piped, each line has these
+tab-separated fields: whose, resource, scope, holder, session, state, expires_at, token, host,
+branch, paths, reason.""",
     examples=(
         "gitlease list",
         "gitlease list --mine",
@@ -74,9 +74,8 @@ whose, resource, scope, holder, session, state, expires_at, token, host, branch,
     done="answered",
     cached=True,
 )
-@flag("--mine", help="Only what you hold, in this session.")
-@flag("--all", help="Also what lapsed or was completed.")
-@click.pass_obj
+@flag("--mine", help="Only leases of this session.")
+@flag("--all", help="Include lapsed and completed leases.")
 def list_verb(call: Call, *, mine: bool, all: bool, cached: bool) -> None:
     from gitlease.engine.reading import read_leases
 
@@ -111,30 +110,20 @@ def _row(view: LeaseView, actor: Actor, now: datetime) -> Row:
     return Row(
         cells=(ours, view.resource, scope, view.holder, session, state, left, place, reason),
         fields=(
-            ours,
-            view.resource,
-            view.scope,
-            view.holder,
-            session,
-            view.state,
-            wire.seconds(view.expires_at),
-            str(view.token),
-            view.host or "",
-            view.branch or "",
-            " ".join(view.paths),
-            reason,
+            *(ours, view.resource, view.scope, view.holder, session, view.state),
+            *(wire.seconds(view.expires_at), str(view.token), view.host or "", view.branch or ""),
+            *(" ".join(view.paths), reason),
         ),
         style="dim" if view.state != "active" else {MINE: "green", THEIRS: "yellow"}.get(ours, ""),
     )
 
 
-@click.command(
+@verb(
     "log",
-    cls=Verb,
-    help="""The audit trail, newest first: who claimed, took over, released, revoked, and why.
+    """Show the audit trail, newest first: who claimed, took over, released and revoked, and why.
 
-Piped, each line has, separated by tabs: at, kind, resource, scope, by, holder, session, token,
-reason, detail.""",
+When piped, each line has these tab-separated fields: at, kind, resource, scope, by, holder,
+session, token, reason, detail.""",
     examples=(
         "gitlease log",
         "gitlease log F001",
@@ -146,14 +135,13 @@ reason, detail.""",
     cached=True,
 )
 @click.argument("word", metavar="[RESOURCE]", shell_complete=types.known_names, required=False)
-@option("-n", "--limit", metavar="N", default="50", help="At most so many (default: 50).")
+@option("-n", "--limit", metavar="N", default="50", help="Show at most N events (default: 50).")
 @option(
     "--since",
     metavar="T",
     type=types.since,
-    help="Only what happened since a time in UTC (2026-01-31T10:00Z), or so long ago (2d).",
+    help="Only events since a UTC time (2026-01-31T10:00Z) or for a duration (2d).",
 )
-@click.pass_obj
 def log_verb(call: Call, *, word: str | None, limit: str, since: int | None, cached: bool) -> None:
     from gitlease.engine.reading import read_log
 
@@ -184,28 +172,12 @@ def _event_row(event: Event, now: datetime) -> Row:
     token = "" if event.token is None else str(event.token)
     scope = "" if event.scope in (None, WHOLE) else str(event.scope)
     why = event.reason or event.detail or ""
-    at, resource, session = rfc3339(event.at), event.resource or "", event.session or ""
+    kind, resource, session = event.kind, event.resource or "", event.session or ""
+    local = sentences.date_time(event.at, now)
     return Row(
-        cells=(
-            sentences.date_time(event.at, now),
-            event.kind,
-            resource,
-            scope,
-            event.by,
-            session,
-            token,
-            why,
-        ),
+        cells=(local, kind, resource, scope, event.by, session, token, why),
         fields=(
-            at,
-            event.kind,
-            resource,
-            event.scope or "",
-            event.by,
-            event.holder or "",
-            session,
-            token,
-            event.reason or "",
-            event.detail or "",
+            *(rfc3339(event.at), kind, resource, event.scope or "", event.by, event.holder or ""),
+            *(session, token, event.reason or "", event.detail or ""),
         ),
     )

@@ -1,17 +1,15 @@
-"""``show``: one resource, by the ledger and by its task file."""
+"""``show``: one resource, from the ledger and its task file."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import click
-
 from gitlease.core.resources.resource import WHOLE, scopes_overlap
 from gitlease.engine.queue.order import WhyNot
-from gitlease.faces import sentences, task_words, wire
-from gitlease.faces.cli import output, types
+from gitlease.faces import sentences, task_text, wire
+from gitlease.faces.cli import output
 from gitlease.faces.cli.read.reading import whose
-from gitlease.faces.cli.verb import READING_EXITS, Verb, ref_option
+from gitlease.faces.cli.verb import READING_EXITS, ref_option, resource_argument, verb
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,26 +22,24 @@ if TYPE_CHECKING:
     from gitlease.faces.cli.call import Call
 
 
-@click.command(
+@verb(
     "show",
-    cls=Verb,
-    help="""Show one resource: who holds it and where, how long still, why, notes, and who waits.
+    """Show one resource: its holder, where, until when and why, its notes, and who waits for it.
 
-Of a task it shows what its file says as well: title, status, who is assigned. It succeeds when the
-resource is free, too: read the answer, or the state in its JSON.""",
+For a task, this includes the title, status and assignees from its task file. It also succeeds if
+the resource is free: read the output, or the state in the JSON.""",
     examples=(
         "gitlease show F001",
-        "gitlease show F001 --ref main         # the task as it is on main",
+        "gitlease show F001 --ref main         # the task file on main",
         "gitlease show src/auth/ --json",
     ),
     exits=READING_EXITS,
-    done="answered; also when it is free",
-    scope="Only what shares work with this scope.",
+    done="shown, even if it is free",
+    scope="Only leases that overlap this scope.",
     cached=True,
 )
-@click.argument("word", metavar="RESOURCE", shell_complete=types.known_names)
+@resource_argument
 @ref_option
-@click.pass_obj
 def show_verb(call: Call, *, word: str, ref: str | None, scope: str | None, cached: bool) -> None:
     from gitlease.engine.reading import read_leases
 
@@ -82,9 +78,8 @@ def show_verb(call: Call, *, word: str, ref: str | None, scope: str | None, cach
 
 
 def _show_resource(call: Call, found: FoundTask, views: Sequence[LeaseView]) -> None:
-    """The task's facts, then those of each lease; with one lease they are one block."""
     entry = found.entry
-    task = task_words.facts(entry.task, entry.waits_for) if entry else []
+    task = task_text.facts(entry.task, entry.waits_for) if entry else []
     blocks = [_facts(view, call.actor, call.now()) for view in views]
     output.facts([*task, *blocks[0]] if blocks else task)
     for block in blocks[1:]:
@@ -92,13 +87,12 @@ def _show_resource(call: Call, found: FoundTask, views: Sequence[LeaseView]) -> 
 
 
 def _unleased(resource: Resource, scope: str, found: FoundTask, now: datetime) -> str:
-    """How a resource stands that has no lease on this scope."""
     entry, view = found.entry, found.view
     name = entry.task.resource if entry else resource
     elsewhere = view and view.resource == str(name) and not scopes_overlap(view.scope, scope)
     if entry is None or elsewhere or entry.why_not in (None, WhyNot.STATUS):
         return f"{name} is free"
-    return f"{name} has no lease: {task_words.why_not(entry, view, now)}"
+    return f"{name} has no lease: {task_text.why_not(entry, view, now)}"
 
 
 def _facts(view: LeaseView, actor: Actor, now: datetime) -> list[tuple[str, str, tuple[str, ...]]]:

@@ -1,4 +1,4 @@
-"""``wait`` and ``watch``: until something is free, and whatever happens to leases."""
+"""``wait`` until a resource is free, and ``watch`` the events of leases."""
 
 from __future__ import annotations
 
@@ -9,18 +9,23 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-import click
-
 from gitlease.core.duration import format_duration
 from gitlease.core.errors import UsageError
 from gitlease.core.resources.resource import WHOLE
 from gitlease.faces import sentences, wire
 from gitlease.faces.cli import output, types
 from gitlease.faces.cli.leases import claiming
-from gitlease.faces.cli.verb import LEASE_EXITS, READING_EXITS, Decorated, Verb, option
+from gitlease.faces.cli.verb import (
+    LEASE_EXITS,
+    READING_EXITS,
+    Decorated,
+    option,
+    optional_resources_argument,
+    resources_argument,
+    verb,
+)
 
 if TYPE_CHECKING:
-    from gitlease.core.errors import GitleaseError
     from gitlease.core.resources.resource import Resource
     from gitlease.engine.waiting.watching import WatchEvent
     from gitlease.faces.cli.call import Call
@@ -30,15 +35,14 @@ def _timeout(text: str) -> Callable[[Decorated], Decorated]:
     return option("--timeout", "seconds", metavar="D", type=types.duration("timeout"), help=text)
 
 
-@click.command(
+@verb(
     "wait",
-    cls=Verb,
-    help="""Wait until each RESOURCE is free, all at the same time: until you could claim them.
+    """Wait until all RESOURCEs are free at the same time, so that you could claim them.
 
-Nothing is claimed, and no place in the line is taken: to wait and claim in one step, in the order
-of arrival, use claim --wait. A release is noticed within 10 seconds in the first minute, and more
-slowly later; a lease that runs out is noticed at once. What nobody but you holds counts as free,
-and so does a lapsed lease; completed work is never free.""",
+This claims nothing and takes no place in the queue of waiters. To wait and claim in one step, in
+order of arrival, use `claim --wait`. A release is noticed within 10 seconds during the first
+minute, and more slowly later. An expiry is noticed at once. A resource counts as free if nobody
+else holds it, or if its lease has lapsed. Completed work is never free.""",
     examples=(
         "gitlease wait F001",
         "gitlease wait F001 --timeout 15m",
@@ -47,14 +51,11 @@ and so does a lapsed lease; completed work is never free.""",
     exits=LEASE_EXITS,
     no=("wait_timeout",),
     done="all of them are free",
-    scope="Only this part of its work (default: the whole).",
+    scope="Only this part of the work (default: all of it).",
 )
-@click.argument(
-    "words", metavar="RESOURCE...", shell_complete=types.known_names, nargs=-1, required=True
-)
-@_timeout("Wait at most this long (default: for ever).")
+@resources_argument
+@_timeout("Wait at most this long (default: forever).")
 @claiming.any_option
-@click.pass_obj
 def wait_verb(
     call: Call, *, words: tuple[str, ...], seconds: int | None, any: bool, scope: str | None
 ) -> None:
@@ -77,7 +78,7 @@ def wait_verb(
         resources,
         scope=part,
         seconds=seconds,
-        on_wait=claiming.tell_waiting(call, seconds),
+        on_wait=claiming.report_waiting(call, seconds),
     )
     waited = max(0, int((call.now() - began).total_seconds()))
     names = [resource.text for resource in resources]
@@ -97,22 +98,20 @@ def _show_free(names: list[str], scope: str, waited: int) -> None:
     output.lines(f"{name}{part} is free{after}" for name in names)
 
 
-@click.command(
+@verb(
     "watch",
-    cls=Verb,
-    help="""Tell what happens to leases from now on, until interrupted: of each RESOURCE, or of all.
+    """Print the events of leases, of each RESOURCE or of all, from now until interrupted.
 
-A lease is claimed, renewed, parked, released, completed, taken_over or revoked, or it has lapsed;
-whenever that leaves a resource to be claimed by anyone, it is available. Lapses are told at their
-time, even when nobody writes. The remote is looked at every few seconds; what came and went
-between two looks is told too, in its order and with its times. Ctrl-C ends it, with exit status
-130.
+The events are claimed, renewed, parked, released, completed, taken_over, revoked, lapsed, and
+available when anyone can claim the resource. A lapse is reported on time even if nobody writes to
+the ledger. The remote is polled every few seconds, but events between two polls are not lost: they
+are printed in order, with their times. Ctrl-C stops it with exit status 130.
 
---exec runs a command for each event, one at a time, with the event's JSON on standard input; it is
-no shell line. What it ends with is told where it is not 0, and ends nothing.
+--exec runs a command, not a shell line, for each event, one at a time, with the event's JSON on
+standard input. A failing command is reported, and watch continues.
 
-With --json each event is one line. Piped, each line has, separated by tabs: at, event, resource,
-scope, holder, session, token.""",
+With --json each event is one line. When piped, each line has these tab-separated fields: at, event,
+resource, scope, holder, session, token.""",
     examples=(
         "gitlease watch",
         "gitlease watch F001 src/auth/",
@@ -121,14 +120,13 @@ scope, holder, session, token.""",
         "gitlease watch --exec ./notify.py",
     ),
     exits=READING_EXITS,
-    done="the timeout is over",
-    scope="Only what shares work with this scope.",
+    done="the timeout has passed",
+    scope="Only leases that overlap this scope.",
 )
-@click.argument("words", metavar="[RESOURCE]...", shell_complete=types.known_names, nargs=-1)
+@optional_resources_argument
 @_timeout("Stop after this long (default: never).")
 @claiming.any_option
-@option("--exec", "command", metavar="CMD", help="Run CMD for each event, fed with its JSON.")
-@click.pass_obj
+@option("--exec", "command", metavar="CMD", help="Run CMD for each event, with its JSON on stdin.")
 def watch_verb(
     call: Call,
     *,
@@ -157,7 +155,7 @@ def watch_verb(
     watcher = Watcher(
         call.ledger,
         parts,
-        on_trouble=_tell_trouble,
+        on_trouble=lambda error: output.aside(f"{error.message}; still trying"),
         on_begin=lambda head: _begin(call, [name for name, _ in parts], told_by(store, head)),
     )
     for event in watcher.events(seconds=seconds):
@@ -170,7 +168,6 @@ def watch_verb(
 
 
 def _handler(command: str) -> Callable[[str], None]:
-    """What runs the command of --exec; UsageError where that cannot be."""
     from gitlease.core.errors import Invalid, NotFound
     from gitlease.runs.fed import check_fed, run_fed
 
@@ -190,15 +187,10 @@ def _handler(command: str) -> Callable[[str], None]:
 
 
 def _begin(call: Call, resources: Sequence[Resource], said: Sequence[str]) -> None:
-    """Say on a terminal what is watched; from now on nothing is missed."""
     output.warn(said)
     if output.on_terminal() and not call.json:
-        what = ", ".join(resource.text for resource in resources) or "all leases"
-        output.aside(f"watching {what} in layer {call.ledger.layer} on {call.ledger.store.place}")
-
-
-def _tell_trouble(error: GitleaseError) -> None:
-    output.aside(f"{error.message}; still trying")
+        names = ", ".join(resource.text for resource in resources) or "all leases"
+        output.aside(f"watching {names} in layer {call.ledger.layer} on {call.ledger.store.place}")
 
 
 def _show_event(call: Call, event: WatchEvent) -> None:

@@ -1,4 +1,4 @@
-"""``dispatch``: ``run --detach``, and looking after what runs in the background."""
+"""``dispatch``: ``run --detach``, and the management of background runs."""
 
 from __future__ import annotations
 
@@ -7,44 +7,42 @@ import sys
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from gitlease.core.errors import LeaseHeld, UsageError
 from gitlease.core.frozen import replace
 from gitlease.core.instant import moment_of
-from gitlease.faces import next_steps, sentences
+from gitlease.faces import next_steps, sentences, wire
 from gitlease.faces.cli import output
 from gitlease.faces.cli.leases import claiming
 from gitlease.faces.cli.output import Row
-from gitlease.faces.cli.runs.request import LENGTHS, SCOPE, RunCall, log_line, run_options
-from gitlease.faces.cli.verb import LEASE_EXITS, Verb, flag, option
+from gitlease.faces.cli.runs.request import LENGTHS, RunCall, log_line, run_options
+from gitlease.faces.cli.verb import LEASE_EXITS, flag, option, verb
 
 if TYPE_CHECKING:
-    from gitlease.engine.answers import Answer
     from gitlease.faces.cli.call import Call
-    from gitlease.runs.runs import RunRecord, RunsFolder
+    from gitlease.runs.runs import RunRecord
 
 HEADINGS = ("RESOURCE", "STATE", "SINCE", "SESSION", "PID", "COMMAND", "LOG")
 STYLES = {"running": "green", "lost": "red", "failed": "red", "killed": "red"}
-SHOWN = 1_048_576  # bytes of a log in a JSON document: its end
+SHOWN = 1_048_576  # bytes of a log in a JSON document, from its end
 MODES = ("--list", "--logs", "--stop", "--prune")
 
 
-@click.command(
+@verb(
     "dispatch",
-    cls=Verb,
-    help="""Start COMMAND in the background, while you hold each RESOURCE: `run --detach`, with a
-log. The lease is taken first; then it returns at once, and says the session, the process and the
-log. What is taken already is refused and names whose it is, so that nothing is started twice.
+    """Run COMMAND in the background while you hold each RESOURCE. The same as `run --detach`.
 
-The command has a session of its own unless you name one, no standard input, and no terminal. TERM
-to its runner ends it in order: TERM, after the grace KILL, then the release. --next takes the first
-task of the queue instead of a RESOURCE; the command finds in GITLEASE_RESOURCE which one that is,
-and in GITLEASE_BRIEF a file with the task, its paths, the notes on it and what to do.
+The leases are claimed first. Then dispatch returns at once, and prints the session, the process and
+the log file. A resource that someone else holds is refused, so nothing is started twice.
 
---list shows the runs of this clone, --logs R prints what the newest run of R has printed, --stop R
-ends the run of R and waits for that. Of runs that have ended, the last 50 are remembered, and the
-last 16 MiB of their logs; --prune forgets them all, and removes their logs.""",
+The command has its own session unless you name one, no standard input and no terminal. TERM to its
+runner stops it in order: TERM to the command, KILL after the grace period, then the release. --next
+takes the first task of the queue instead of a RESOURCE. The command finds its task in
+GITLEASE_RESOURCE, and in GITLEASE_BRIEF the name of a file with the task, its paths, notes and
+instructions.
+
+--list shows the runs of this clone. --logs R prints the log of the newest run of R. --stop R stops
+the run of R and waits until it has ended. The last 50 ended runs are kept, with up to 16 MiB of
+logs; --prune removes them all.""",
     advice=LENGTHS,
     examples=(
         "gitlease dispatch F001 -- ./agent.sh",
@@ -56,17 +54,16 @@ last 16 MiB of their logs; --prune forgets them all, and removes their logs.""",
     ),
     exits=LEASE_EXITS,
     no=("held", "wait_timeout", "nothing_left"),
-    done="it runs; for --stop: it has ended",
-    scope=SCOPE,
+    done="the command runs; for --stop: it has ended",
+    scope=claiming.SCOPE,
     with_command=True,
 )
 @flag("--list", help="Show the runs of this clone.")
-@option("--logs", metavar="R", help="Print what the newest run of R has printed.")
-@flag("--follow", help="With --logs: go on until the run has ended.")
-@option("--stop", metavar="R", help="End the run of R.")
-@flag("--prune", help="Forget the runs of this clone that have ended.")
+@option("--logs", metavar="R", help="Print the log of the newest run of R.")
+@flag("--follow", help="With --logs: continue until the run has ended.")
+@option("--stop", metavar="R", help="Stop the run of R.")
+@flag("--prune", help="Remove the ended runs of this clone and their logs.")
 @run_options
-@click.pass_obj
 def dispatch_verb(
     call: Call,
     /,
@@ -104,33 +101,43 @@ def dispatch_verb(
 
 
 def run_detached(call: Call, command: tuple[str, ...], options: dict[str, Any]) -> None:
-    """Claim, and leave the command to a process of its own."""
+    """Claim, and start the command in a process of its own."""
     from gitlease.runs.dispatch import dispatch
     from gitlease.runs.holding import in_a_run
 
     call.command = "dispatch"
-    asked = RunCall(call, "dispatch", command, options)
-    # A session of the environment is whoever's who dispatches, and may dispatch others as well.
+    run = RunCall(call, "dispatch", command, options)
+    # A session from the environment is the caller's, who may dispatch several runs.
     own = call.session is None
     call.open_as(lambda workspace: in_a_run(workspace, "dispatch", always=own))
     try:
-        answer = asked.claim()
+        answer = run.claim()
         record = dispatch(
             call.workspace,
             answer,
-            replace(asked.request, brief=asked.brief(answer)),
+            replace(run.request, brief=run.brief(answer)),
             say=log_line,
             on_stop=lambda why: log_line(sentences.stopping(why)),
         )
     except LeaseHeld as held:
-        held.hints = (*held.hints, *_where_it_runs(call, held))
+        held.hints = (*held.hints, *_logs_of_holder(call, held))
         raise
-    call.warnings += asked.remarks(answer)
-    _answer(call, answer, record)
+    call.warnings += run.remarks(answer)
+
+    def show() -> None:
+        claiming.show_claimed(call, answer)
+        output.line(f"dispatched as process {record.runner}, session {record.session}")
+        output.line(f"log: {record.log}")
+
+    call.answer_verb(
+        answer,
+        wire.claimed(answer) | {"status": "dispatched", "run": wire.background(record, "running")},
+        next_steps=next_steps.after_dispatch(call, record.resources[0]),
+        show=show,
+    )
 
 
-def _where_it_runs(call: Call, held: LeaseHeld) -> list[str]:
-    """How to look after the run in the background that has it, where it is one of this clone."""
+def _logs_of_holder(call: Call, held: LeaseHeld) -> list[str]:
     from gitlease.runs.runs import runs_of
 
     runs, sessions = runs_of(call.workspace), [view.session for view in held.views]
@@ -140,32 +147,10 @@ def _where_it_runs(call: Call, held: LeaseHeld) -> list[str]:
     return [call.typed("dispatch", options=["--logs", record.resources[0]])]
 
 
-def _answer(call: Call, answer: Answer, record: RunRecord) -> None:
-    from gitlease.faces import wire
-
-    body = wire.claimed(answer) | {
-        "status": "dispatched",
-        "run": wire.background(record, "running"),
-    }
-    call.answer_verb(
-        answer,
-        body,
-        next_steps=next_steps.after_dispatch(call, record.resources[0]),
-        show=lambda: _show(call, answer, record),
-    )
-
-
-def _show(call: Call, answer: Answer, record: RunRecord) -> None:
-    claiming.show_claimed(call, answer)
-    output.line(f"dispatched as process {record.runner}, session {record.session}")
-    output.line(f"log: {record.log}")
-
-
-# --- looking after it -----------------------------------------------------------------------------
+# --- managing runs --------------------------------------------------------------------------------
 
 
 def _list(call: Call) -> None:
-    from gitlease.faces import wire
     from gitlease.runs.runs import runs_of
 
     runs = runs_of(call.workspace)
@@ -181,7 +166,7 @@ def _prune(call: Call) -> None:
     from gitlease.runs.runs import runs_of
 
     count = runs_of(call.workspace).prune()
-    said = f"forgot {count} ended run{'' if count == 1 else 's'}"
+    said = f"removed {count} ended run{'' if count == 1 else 's'}"
     call.answer({"status": "pruned", "count": count}, show=lambda: output.line(said))
 
 
@@ -190,55 +175,40 @@ def _row(record: RunRecord, state: str, now: datetime) -> Row:
     since = moment_of(at)
     said = state if record.exit is None else f"{state} ({record.exit})"
     said += f": {record.message}" if record.message else ""
-    names, command = " ".join(record.resources), shlex.join(record.command)
-    status = "" if record.exit is None else str(record.exit)
+    names, status = " ".join(record.resources), "" if record.exit is None else str(record.exit)
+    tail = (record.session, str(record.runner), shlex.join(record.command), record.log)
     return Row(
-        cells=(
-            *(names, said, sentences.clock_time(since, now), record.session),
-            *(str(record.runner), command, record.log),
-        ),
-        fields=(
-            *(names, state, status, sentences.rfc3339(since), record.session),
-            *(str(record.runner), command, record.log, record.message or ""),
-        ),
+        cells=(names, said, sentences.clock_time(since, now), *tail),
+        fields=(names, state, status, sentences.rfc3339(since), *tail, record.message or ""),
         style=STYLES.get(state, ""),
     )
 
 
 def _logs(call: Call, word: str, *, follow: bool) -> None:
-    from gitlease.faces import wire
     from gitlease.runs.dispatch import follow as follow_log
     from gitlease.runs.runs import runs_of
 
     runs = runs_of(call.workspace)
     record = runs.latest(call.resource(word), call.workspace.layer)
     if call.json:
-        text, cut = _end_of(runs, record)
-        body = {"run": wire.background(record, runs.state_of(record)), "text": text, "cut": cut}
-        call.answer(body, show=lambda: None)
-        return
-    if follow:
+        start = max(0, runs.size(record) - SHOWN)
+        text = b"".join(runs.parts(record, start=start)).decode("utf-8", "replace")
+        run = wire.background(record, runs.state_of(record))
+        call.answer({"run": run, "text": text, "cut": start > 0}, show=lambda: None)
+    elif follow:
         follow_log(runs, record, _write)
-        return
-    for part in runs.parts(record):
-        _write(part)
-
-
-def _end_of(runs: RunsFolder, record: RunRecord) -> tuple[str, bool]:
-    """The end of a log, and whether that is not all of it."""
-    place = max(0, runs.size(record) - SHOWN)
-    return b"".join(runs.parts(record, start=place)).decode("utf-8", "replace"), place > 0
+    else:
+        for part in runs.parts(record):
+            _write(part)
 
 
 def _write(part: bytes) -> None:
-    """Bytes of a log as they are: a command's own output, which is its user's own."""
     sys.stdout.flush()
     sys.stdout.buffer.write(part)
     sys.stdout.buffer.flush()
 
 
 def _stop(call: Call, word: str) -> None:
-    from gitlease.faces import wire
     from gitlease.runs.dispatch import stop
     from gitlease.runs.runs import runs_of
 

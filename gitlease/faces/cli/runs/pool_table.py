@@ -1,4 +1,4 @@
-"""What a pool does, on a terminal: a table of what runs, below a line for all that has ended."""
+"""The live table of a pool on a terminal: running jobs, below a line for each event."""
 
 from __future__ import annotations
 
@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING, Self
 
 from gitlease.core.duration import humanize_duration
 from gitlease.core.errors import clean
-from gitlease.faces import pool_words
 
 if TYPE_CHECKING:
-    from gitlease.runs.pool import Job, PoolEvent
+    from gitlease.runs.pool import Job
 
-OFTEN = 0.5  # seconds between two pictures
+REFRESH = 0.5  # seconds between two drawings
 
 
 class PoolTable:
-    """A context. It draws only when asked, without a thread: the pool forks."""
+    """A context manager; it draws only in ``show``, without a thread, because the pool forks."""
 
     def __init__(self) -> None:
         from rich.console import Console
@@ -34,17 +33,13 @@ class PoolTable:
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         self._live.stop()
 
-    def add(self, event: PoolEvent) -> None:
-        """Tell of an event."""
-        self.say(pool_words.sentence(event))
-
     def say(self, text: str) -> None:
         """Print a line above the table."""
         self._console.print(clean(text), markup=False)
 
     def show(self, running: Sequence[Job]) -> None:
-        """Draw what runs now."""
-        if time.monotonic() - self._drawn < OFTEN:
+        """Draw the running jobs."""
+        if time.monotonic() - self._drawn < REFRESH:
             return
         self._drawn = time.monotonic()
         from rich.table import Table

@@ -8,9 +8,9 @@ import click
 
 from gitlease.core.errors import GitleaseError, UsageError
 from gitlease.faces import sentences, wire
-from gitlease.faces.cli import output, refusals, types
-from gitlease.faces.cli.verb import LEASE_EXITS, Verb, flag, option
-from gitlease.faces.push_words import REFUSED, push_request
+from gitlease.faces.cli import output, refusals
+from gitlease.faces.cli.verb import LEASE_EXITS, flag, option, resource_argument, verb
+from gitlease.faces.push_options import REFUSED, push_request
 
 if TYPE_CHECKING:
     from gitlease.core.work_push import WorkRef
@@ -42,10 +42,9 @@ def refused_options(verb: Any) -> Any:
 BARE = {"--force-with-lease": "", "--signed": "true"}
 
 
-@click.command(
+@verb(
     "push",
-    cls=Verb,
-    help="""Push work and a renewal of its leases in one atomic push: both land, or neither.
+    """Push work and a renewal of its leases in one atomic push: both land, or neither.
 
 So a holder that lost its lease cannot land work, also when the takeover comes in between. The
 leases are those of yours whose paths or task files the pushed commits touch, and those that
@@ -92,7 +91,6 @@ the server rejects the work, its lease stays as it was, and the exit is 4.""",
 @option("-q", "--quiet", is_flag=True, help="Say nothing of what went well.")
 @option("-v", "--verbose", is_flag=True, help="Name the refs that stay as they are, too.")
 @refused_options
-@click.pass_obj
 def push_verb(
     call: Call,
     /,
@@ -162,10 +160,9 @@ def read_token(text: str) -> int:
     return int(text)
 
 
-@click.command(
+@verb(
     "fence",
-    cls=Verb,
-    help="""Whether the live lease of RESOURCE still has exactly this TOKEN: exit 0, or 3.
+    """Whether the live lease of RESOURCE still has exactly this TOKEN: exit 0, or 3.
 
 The last check of a script before a step that cannot be undone. It always asks the remote, and
 counts by the clock of the holder: what has run out is not held any more, taken over or not. Tokens
@@ -179,9 +176,8 @@ refuse smaller ones is better protected than by any check beforehand.""",
     done="it has this token, and has not run out",
     scope="Only this scope (default: whichever has the token).",
 )
-@click.argument("word", metavar="RESOURCE", shell_complete=types.known_names)
+@resource_argument
 @click.argument("token", metavar="TOKEN", type=read_token)
-@click.pass_obj
 def fence_verb(call: Call, *, word: str, token: int, scope: str | None) -> None:
     view, warnings = _fencing(call).fence(call.resource(word), token, scope=scope)
     now = call.now()

@@ -1,4 +1,4 @@
-"""``run``: a command that runs while leases are held, and no longer."""
+"""``run``: run a command while leases are held, and no longer."""
 
 from __future__ import annotations
 
@@ -7,62 +7,57 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from gitlease.core.errors import GitleaseError
 from gitlease.faces import sentences
 from gitlease.faces.cli import output, refusals
-from gitlease.faces.cli.runs.request import LENGTHS, SCOPE, RunCall, run_options
-from gitlease.faces.cli.verb import Verb, flag
+from gitlease.faces.cli.leases import claiming
+from gitlease.faces.cli.runs.request import LENGTHS, RunCall, run_options
+from gitlease.faces.cli.verb import flag, verb
 
 if TYPE_CHECKING:
     from gitlease.engine.answers import Answer
     from gitlease.faces.cli.call import Call
-    from gitlease.runs.running import Ended
 
 OWN_EXITS = (
     (75, "the lease was not acquired: held, refused by policy, or the wait ran out"),
-    (125, "gitlease failed; or the lease was lost, and the command was stopped"),
+    (125, "gitlease failed, or the lease was lost and the command was stopped"),
     (126, "the command cannot be executed"),
-    (127, "there is no such command"),
+    (127, "the command was not found"),
 )
 
 
-@click.command(
+@verb(
     "run",
-    cls=Verb,
-    help="""Run COMMAND while you hold each RESOURCE: claim all of them or none, renew them in the
-background, release them when it ends. It ends with the command's own exit status, 128 + n where
-signal n ended it.
+    """Run COMMAND while you hold each RESOURCE. Claims all of them or none, renews them in the
+background, and releases them when the command ends. Exits with the command's own status, or with
+128 + n if signal n ended it.
 
-Each run is a session of its own unless you name one, so that two runs of one person exclude each
-other, wherever they are started. What you hold without a session is the run's alone for its time,
-and yours again at the end; what its session held before is renewed, and not released at the end.
+Each run has its own session unless you name one, so two runs of one person exclude each other,
+wherever they start. A lease that you hold without a session belongs to the run for its duration,
+and is yours again at the end. A lease that the run's session held before is renewed, and not
+released at the end.
 
-The command is no shell line: for one, run `sh -c`. It has your standard streams and the terminal;
-signals are passed on to it and to what it starts, its process group. Once a lease is lost that
-group gets TERM, and after a grace KILL; likewise when gitlease itself is killed, stopped or hangs,
-by a guardian that watches over it. On Linux the command itself is killed at once with a gitlease
-that is killed. Only a process that leaves the group (setsid, a
-container, sudo) is out of reach, and while gitlease and the guardian are both stopped (SIGSTOP)
-nothing ends it: that is not promised. What a command leaves in the background when it ends by
-itself is not ended.
+COMMAND is not a shell line; for one, use `sh -c`. It inherits your standard streams and terminal.
+Signals are forwarded to its process group. When a lease is lost, the group gets TERM, and KILL
+after the grace period. A guardian process does the same if gitlease itself is killed, stopped or
+hangs; on Linux, killing gitlease also kills the command at once. Not covered are processes that
+leave the group (setsid, a container, sudo), and the time during which gitlease and the guardian are
+both stopped (SIGSTOP). Background processes that a finished command leaves behind keep running.
 
-A lease that cannot be renewed in time is given up so early that the command has ended before
-anybody else can claim it. A revocation, or a release from elsewhere, is learned with the next
-renewal, after a third of the TTL or a little more, or within seconds once this clone sees it, as it
-does a release made in it. Until then the command runs on, and another may have the lease;
-`gitlease fence` refuses its token at once, and `gitlease push` the work that its paths or task file
-cover; for any other lease, say `gitlease push --require R`.
+A lease that cannot be renewed in time is given up so early that the command has ended before anyone
+else can claim it. A revocation, or a release from elsewhere, is noticed with the next renewal,
+after about a third of the TTL, or within seconds of this clone seeing it, as with a release in this
+clone. Until then the command keeps running while someone else may hold the lease. But `gitlease
+fence` refuses its token at once, and `gitlease push` refuses work covered by the lease's paths or
+task file; for any other lease, use `gitlease push --require R`.
 
-It finds in its environment GITLEASE_RESOURCE and GITLEASE_TOKEN (several are separated by spaces),
-GITLEASE_HOLDER, GITLEASE_SESSION and GITLEASE_EXPIRES_AT (as of its start), and with --next or
---done GITLEASE_BRIEF, a file that says what its task is. gitlease commands in it speak as this run.
-Where you give --remote or --local, give it to them as well. The run itself keeps to the settings
-and the user.email that it began with, whatever its command checks out or sets; gitlease commands in
-it read what is there by then.
+The environment of COMMAND has GITLEASE_RESOURCE and GITLEASE_TOKEN (several are separated by
+spaces), GITLEASE_HOLDER, GITLEASE_SESSION and GITLEASE_EXPIRES_AT (as of the start). With --next or
+--done it also has GITLEASE_BRIEF, a file that describes the task. gitlease commands in it act as
+this run; repeat --remote or --local there. The run itself keeps the settings and the user.email it
+started with, whatever COMMAND checks out or sets; gitlease commands in it read the current ones.
 
-Nothing is written but to standard error, and with --json nothing but one JSON document, as its last
+run writes to standard error only; with --json it writes one JSON document there, as the last
 line.""",
     advice=LENGTHS,
     examples=(
@@ -74,13 +69,12 @@ line.""",
     ),
     exits=(),
     own_exits=OWN_EXITS,
-    done="the command ended with 0, as with any other status of its own",
-    scope=SCOPE,
+    done="the command ended with 0; any other status is passed on",
+    scope=claiming.SCOPE,
     with_command=True,
 )
 @run_options
-@flag("--detach", help="Go on in the background with a log, as `dispatch` does.")
-@click.pass_obj
+@flag("--detach", help="Run in the background with a log, like `dispatch`.")
 def run_verb(
     call: Call, /, *, command: tuple[str, ...], detach: bool, **options: Any
 ) -> int | None:
@@ -93,11 +87,10 @@ def run_verb(
         return None
 
     gc.enable()  # this may last for hours
-    asked = RunCall(call, "run", command, options)
-    return _under_leases(call, asked)
+    return _under_leases(call, RunCall(call, "run", command, options))
 
 
-def _under_leases(call: Call, asked: RunCall) -> int:
+def _under_leases(call: Call, run: RunCall) -> int:
     from gitlease.runs.foreground import run_claimed
     from gitlease.runs.holding import in_a_run
 
@@ -106,42 +99,37 @@ def _under_leases(call: Call, asked: RunCall) -> int:
 
     def on_claim(answer: Answer) -> None:
         taken = [f"taken over from {sentences.whose(old)}" for old in answer.displaced]
-        said.extend([*call.warnings, *answer.warnings, *taken, *asked.remarks(answer)])
+        said.extend([*call.warnings, *answer.warnings, *taken, *run.remarks(answer)])
         _say(call, [f"warning: {x}" for x in said] + [sentences.noted(n) for n in answer.notes])
 
     try:
         ran = run_claimed(
             call.workspace,
-            asked.request,
-            asked.claim,
+            run.request,
+            run.claim,
             on_claim=on_claim,
             on_stop=lambda why: _say(call, [sentences.stopping(why)]),
-            brief=asked.brief if asked.for_task else None,
+            brief=run.brief if run.for_task else None,
         )
     except GitleaseError as refusal:
         return refusals.tell(call, refusal)
     _say(call, [f"warning: {x}" for x in ran.warnings])
-    return _tell_end(call, ran.answer, ran.ended, [*said, *ran.warnings])
-
-
-def _say(call: Call, lines: Sequence[str]) -> None:
-    """Tell a person. Whether anybody listens must not matter to the command."""
-    if call.json:
-        return
-    with contextlib.suppress(OSError, ValueError):
-        for text in dict.fromkeys(lines):
-            output.aside(text)
-        sys.stderr.flush()
-
-
-def _tell_end(call: Call, answer: Answer, ended: Ended, warnings: Sequence[str]) -> int:
-    """The document of a run; a person has been told all there is."""
+    ended = ran.ended
     if not ended.lost and ended.failure is not None:
         _say(call, [f"the command was stopped: {ended.failure}"])
     if call.json:
         from gitlease.faces import wire
 
-        said = tuple(dict.fromkeys(warnings))
+        warnings = tuple(dict.fromkeys([*said, *ran.warnings]))
         with contextlib.suppress(OSError, ValueError):
-            output.last_line(wire.ran("run", answer, ended, now=call.now(), warnings=said))
+            output.last_line(wire.ran("run", ran.answer, ended, now=call.now(), warnings=warnings))
     return ended.exit
+
+
+def _say(call: Call, lines: Sequence[str]) -> None:
+    if call.json:
+        return
+    with contextlib.suppress(OSError, ValueError):  # a closed stderr must not stop the command
+        for text in dict.fromkeys(lines):
+            output.aside(text)
+        sys.stderr.flush()

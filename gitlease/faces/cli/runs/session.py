@@ -1,4 +1,4 @@
-"""``session``: the runs of one's own, and the end of one."""
+"""``session``: list your sessions, and end them."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import click
 
 from gitlease.core.duration import humanize_duration, parse_duration
 from gitlease.core.errors import UsageError
-from gitlease.faces import next_steps, sentences, task_words, wire
-from gitlease.faces.cli import output, refusals, types
+from gitlease.faces import next_steps, sentences, task_text, wire
+from gitlease.faces.cli import output, types
 from gitlease.faces.cli.leases.claiming import commit_option
 from gitlease.faces.cli.leases.park import capped, show_parked
 from gitlease.faces.cli.output import Row
-from gitlease.faces.cli.verb import LEASE_EXITS, Verb, flag, option
+from gitlease.faces.cli.verb import LEASE_EXITS, flag, option, verb
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -25,55 +25,53 @@ if TYPE_CHECKING:
     from gitlease.faces.cli.call import Call
 
 ACTIONS = ("list", "end")
-SHOWN = 5  # resources of a session that a table names
-LONGEST = ""  # what --park says without a duration
+SHOWN = 5  # resources of a session in a table
+LONGEST = ""  # the value of --park without a duration
 
 
-@click.command(
+@verb(
     "session",
-    cls=Verb,
-    help="""Your sessions: those that hold anything (list), and the end of one (end).
+    """List your sessions that hold leases (list), or end a session (end).
 
-A session is one run of yours: an agent, a terminal, a job. End has everything run out that is bound
-to session ID, else to the one that you speak as here (`gitlease whoami` names it), in every layer
-that this clone uses (--layer: in that one). Your tasks stay assigned to you, for any session of
-yours to go on with; what is no task is released. It may be repeated: with nothing held it succeeds
-all the same. A lease that is bound to no session stays as it is, and so does another person's.
+A session is one worker of yours: an agent, a terminal, a job. `end` expires the leases of session
+ID, or of your current session (see `gitlease whoami`), in every layer that this clone uses, or only
+in --layer. Your tasks stay assigned to you, and any of your sessions can resume them. Leases on
+anything else are released. Ending a session that holds nothing succeeds. Leases without a session,
+and those of other people, are not touched.
 
-End --all ends every session of yours that the list shows, in other clones and on other machines
-too: what runs there stops as with a lost lease.
+`end --all` ends every session that `list` shows, in other clones and on other machines, too.
+Whatever runs there stops, as with a lost lease.
 
-With --release your tasks are given back as well, as `gitlease release` does. With --park what is
-still live is kept for your next session, as `gitlease park` does.
+With --release your tasks are given back as well, like `gitlease release`. With --park live leases
+are kept for your next session, like `gitlease park`.
 
-Piped, each line of the list has, separated by tabs: session, current (or nothing), number of
-leases, since, expires_at, resources.""",
+When piped, each line of the list has these tab-separated fields: session, current (or empty),
+number of leases, since, expires_at, resources.""",
     examples=(
         "gitlease session list",
         "gitlease session end",
         "gitlease session end build-7 --release --note 'the tests are red'",
-        "gitlease session end --park 3h        # keep it all for three hours",
-        "gitlease session end --all            # every session of yours",
+        "gitlease session end --park 3h        # keep everything for three hours",
+        "gitlease session end --all            # all your sessions",
     ),
     exits=LEASE_EXITS,
     no=("held",),
-    done="answered; for end: the session holds nothing",
+    done="listed; for end: the session holds nothing",
     cached=True,
 )
 @click.argument("action", metavar="list|end", shell_complete=types.one_of(*ACTIONS))
 @click.argument("name", metavar="[ID]", required=False)
-@flag("--all", help="End every session of yours.")
-@flag("--release", help="Give its tasks back: take yourself out of their files.")
+@flag("--all", help="End all your sessions.")
+@flag("--release", help="Also unassign yourself from the tasks.")
 @option(
     "--park",
     metavar="[D]",
     is_flag=False,
     flag_value=LONGEST,
-    help="Park them, for D or as long as the ledger allows, instead of having them run out.",
+    help="Park the leases for D, or as long as the ledger allows, instead of ending them.",
 )
-@option("--note", metavar="TEXT", type=types.note, help="Leave a note with each of them.")
+@option("--note", metavar="TEXT", type=types.note, help="Leave a note on each resource.")
 @commit_option
-@click.pass_obj
 def session_verb(
     call: Call,
     *,
@@ -100,18 +98,18 @@ def session_verb(
     if cached:
         raise UsageError("end needs the remote: it cannot be combined with --cached")
     if commit is not None and not release:
-        raise UsageError("your tasks stay assigned to you: --commit needs --release")
+        raise UsageError("--commit needs --release: without it no task file changes")
     if all and name is not None:
         raise UsageError("ID cannot be combined with --all")
-    how = Ending(release, park is not None, _period(park), note, commit)
-    return _end_every(call, how) if all else _end(call, name, how)
+    options = EndOptions(release, park is not None, _period(park), note, commit)
+    return _end_all(call, options) if all else _end(call, name, options)
 
 
 # --- end ------------------------------------------------------------------------------------------
 
 
-class Ending(NamedTuple):
-    """How sessions are to end."""
+class EndOptions(NamedTuple):
+    """The options of ``session end``."""
 
     release: bool
     park: bool
@@ -120,32 +118,39 @@ class Ending(NamedTuple):
     commit: bool | None
 
 
-def _end(call: Call, name: str | None, how: Ending) -> int | None:
+def _end(call: Call, name: str | None, options: EndOptions) -> int:
     from gitlease.engine import sessions
 
-    session = _named(call, name)
-    answer = sessions.end_session(_layers(call), session, **how._asdict())
+    session = name or call.actor.session
+    if session is None:
+        raise UsageError(
+            "no session to end",
+            hints=(
+                f"name one: {call.typed('session', 'end', 'ID')}",
+                f"to list the sessions that hold leases: {call.typed('session', 'list')}",
+            ),
+        )
+    answer = sessions.end_session(_layers(call), session, **options._asdict())
     nothing = not answer.leases and not answer.refused
     lines = [f"session {session} holds nothing"] if nothing else []
-    return _tell(call, answer, {"session": session}, lines)
+    return _answer(call, answer, {"session": session}, lines)
 
 
-def _end_every(call: Call, how: Ending) -> int | None:
+def _end_all(call: Call, options: EndOptions) -> int:
     from gitlease.engine import sessions
 
-    answer, ended = sessions.end_every_session(_layers(call), **how._asdict())
+    answer, ended = sessions.end_every_session(_layers(call), **options._asdict())
     counts = [{"session": name, "leases": number} for name, number in ended]
     lines = [
         f"session {name}: ended {number} lease{'' if number == 1 else 's'}"
         for name, number in ended
     ]
     nothing = not ended and not answer.refused
-    lines += ["no session of yours holds anything"] if nothing else []
-    return _tell(call, answer, {"sessions": counts}, lines)
+    lines += ["none of your sessions holds a lease"] if nothing else []
+    return _answer(call, answer, {"sessions": counts}, lines)
 
 
-def _tell(call: Call, answer: Answer, body: wire.Document, lines: Sequence[str]) -> int | None:
-    """Answer with what was ended; ``lines`` say more of it to a person."""
+def _answer(call: Call, answer: Answer, body: wire.Document, lines: Sequence[str]) -> int:
     body |= wire.ended(answer)
     steps: list[str] = []
     if answer.status == "parked":
@@ -156,13 +161,7 @@ def _tell(call: Call, answer: Answer, body: wire.Document, lines: Sequence[str])
         _show_leases(call, answer)
         output.lines(lines)
 
-    if answer.refused:  # both are told, and the refusal counts
-        call.warnings += answer.warnings
-        if not call.json:
-            show()
-        return refusals.tell_partly(call, answer.refused, body)
-    call.answer_verb(answer, body, next_steps=steps, show=show)
-    return None
+    return call.answer_verb(answer, body, next_steps=steps, show=show)
 
 
 def _period(park: str | None) -> int | None:
@@ -175,21 +174,6 @@ def _period(park: str | None) -> int | None:
         raise
 
 
-def _named(call: Call, name: str | None) -> str:
-    """The session that is to end. UsageError where none is named and none is known."""
-    if name is not None:
-        return name
-    if call.actor.session is not None:
-        return call.actor.session
-    raise UsageError(
-        "no session to end",
-        hints=(
-            f"name one: {call.typed('session', 'end', 'ID')}",
-            f"{call.typed('session', 'list')} shows those of yours that hold anything",
-        ),
-    )
-
-
 def _show_leases(call: Call, answer: Answer) -> None:
     if answer.status == "parked":
         show_parked(call, answer)
@@ -198,8 +182,8 @@ def _show_leases(call: Call, answer: Answer) -> None:
         if view.state == "released":
             output.line(f"released {call.named(view)}")
         else:
-            output.line(f"{call.named(view)} has run out, and stays assigned to you")
-    output.lines(task_words.edited(answer))
+            output.line(f"ended {call.named(view)}, which stays assigned to you")
+    output.lines(task_text.edited(answer))
 
 
 # --- list -----------------------------------------------------------------------------------------
@@ -216,7 +200,7 @@ def _list(call: Call, *, cached: bool) -> None:
         show=lambda: output.table(
             ("SESSION", "CURRENT", "LEASES", "FOR", "UNTIL", "RESOURCES"),
             [_row(call, found, now) for found in reading.sessions],
-            otherwise="no session of yours holds anything",
+            otherwise="none of your sessions holds a lease",
         ),
     )
 
@@ -244,20 +228,16 @@ def _document(found: OwnSession, now: datetime) -> wire.Document:
 def _row(call: Call, found: OwnSession, now: datetime) -> Row:
     names = [call.named(view) for view in found.leases]
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    current, number = "current" if found.current else "", str(len(found.leases))
+    head = (found.session, "current" if found.current else "", str(len(found.leases)))
     return Row(
         cells=(
-            found.session,
-            current,
-            number,
+            *head,
             humanize_duration(_age(found, now)),
             sentences.clock_time(found.expires_at, now),
             ", ".join(names[:SHOWN]) + more,
         ),
         fields=(
-            found.session,
-            current,
-            number,
+            *head,
             wire.seconds(found.since),
             wire.seconds(found.expires_at),
             " ".join(view.resource for view in found.leases),

@@ -1,4 +1,4 @@
-"""``work``: a pool that takes the next task, has a command work on it, and goes on."""
+"""``work``: a pool that runs a command for one task of the queue after another."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gitlease.core.errors import UsageError
-from gitlease.faces import pool_words, sentences, task_brief
+from gitlease.faces import pool_events, sentences, task_brief
 from gitlease.faces.cli import output
 from gitlease.faces.cli.leases import claiming
 from gitlease.faces.cli.runs.pool_table import PoolTable
 from gitlease.faces.cli.runs.request import LENGTHS, grace_option, log_line
-from gitlease.faces.cli.verb import Verb, flag, option
+from gitlease.faces.cli.verb import flag, option, verb
 from gitlease.runs.pool import FAILED, LOST, MOST_JOBS, Job, PoolEvent, PoolLimits
 
 if TYPE_CHECKING:
@@ -29,31 +29,28 @@ if TYPE_CHECKING:
 SOME_FAILED = 1
 
 
-@click.command(
+@verb(
     "work",
-    cls=Verb,
-    help="""Work on the tasks of the queue: take the next one, run COMMAND for it under a lease of
-its own, and go on, -j of them at once, until the queue is empty.
+    """Work through the queue: take the next task, run COMMAND under its own lease, and repeat
+until the queue is empty, with -j tasks at once.
 
-Each COMMAND runs as `dispatch` has it run, with a session and a log of its own; `gitlease dispatch
---list` shows them too. It finds in GITLEASE_RESOURCE which task it has, and in GITLEASE_BRIEF a
-file with the task, its paths, the notes on it and what to do.
+Each COMMAND runs as with `dispatch`, with its own session and log, and appears in `gitlease
+dispatch --list`. It finds its task in GITLEASE_RESOURCE, and in GITLEASE_BRIEF the name of a file
+with the task, its paths, notes and instructions.
 
-A command finishes its task by `gitlease done`, as the last thing it does; with --done-on-success
-status 0 is enough. Whatever else it ends with gives the task back, its status too, with a note
-that has the exit status and the last lines of the log: mind what it prints. A task that failed
---max-failures times is left alone, and so is one that its command succeeded on without finishing
-it. Others may take them.
+A command finishes its task with `gitlease done`, as its last step. With --done-on-success, exiting
+with 0 is enough. Otherwise the task and its status are given back. If the command failed, a note
+records its exit status and the end of its log, so mind what it prints. The pool skips a task after
+--max-failures failures, and after a success that did not finish it. Others may still take it.
 
 --worktrees gives each task a linked work tree beside this one, in FOLDER.worktrees, on a branch
-work/TASK that begins at --base. What the pool changes in the task file is committed there; a
-command that finishes its task itself does so with `gitlease done TASK --commit`. The work tree is
-removed once it is clean; one that is not is kept, and used when the task is taken again. Branches
-stay.
+work/TASK that starts at --base. The pool commits its edits of the task file there. A command that
+finishes its task itself should use `gitlease done TASK --commit`. A clean work tree is removed
+afterwards. Any other is kept, and reused when the task is taken again. Branches are kept.
 
-Ctrl-C once: no new tasks, what runs goes on to its end. Twice, or TERM: what runs is stopped and
-given back. When this process is killed its commands are stopped as well, on Linux; elsewhere they
-go on to their ends. With --json each event is one line.""",
+Ctrl-C once: no new tasks, and running commands finish. Twice, or TERM: running commands are stopped
+and their tasks given back. If this process is killed, its commands are stopped on Linux; elsewhere
+they finish. With --json each event is one line.""",
     advice=LENGTHS,
     examples=(
         "gitlease work -- ./agent.sh",
@@ -76,29 +73,28 @@ go on to their ends. With --json each event is one line.""",
     metavar="N",
     type=click.IntRange(1, MOST_JOBS),
     default=1,
-    help="How many tasks at once (default: 1).",
+    help="Number of tasks at once (default: 1).",
 )
-@flag("--worktrees", help="Give each task a linked work tree and a branch.")
+@flag("--worktrees", help="Give each task its own linked work tree and branch.")
 @option(
     "--base",
     metavar="REF",
-    help="With --worktrees: where branches begin (default: the remote's main branch).",
+    help="With --worktrees: where branches start (default: the remote's main branch).",
 )
-@flag("--until-empty", help="End when nothing is left to claim (default).")
-@flag("--forever", help="Wait for more when nothing is left to claim.")
-@flag("--done-on-success", help="Mark a task as done when its command ends with status 0.")
+@flag("--until-empty", help="Stop when no task is left to claim (default).")
+@flag("--forever", help="Wait for more when no task is left to claim.")
+@flag("--done-on-success", help="Mark a task as done if its command exits with 0.")
 @option(
     "--max-failures",
     metavar="K",
     type=click.IntRange(1),
     default=3,
-    help="Leave a task alone after it failed this often (default: 3).",
+    help="Skip a task after this many failures (default: 3).",
 )
 @claiming.ttl_option
 @claiming.reason_option
 @claiming.commit_option
 @grace_option
-@click.pass_obj
 def work_verb(call: Call, /, *, command: tuple[str, ...], **options: Any) -> int:
     """Take tasks and run the command for each."""
     from gitlease.runs.work import work
@@ -108,7 +104,7 @@ def work_verb(call: Call, /, *, command: tuple[str, ...], **options: Any) -> int
     if options["base"] is not None and not options["worktrees"]:
         raise UsageError("--base needs --worktrees")
     if options["until_empty"] and options["forever"]:
-        raise UsageError("--until-empty and --forever exclude each other")
+        raise UsageError("--until-empty cannot be combined with --forever")
     gc.enable()  # this may last for hours
     request = _request(call, command, options)
     output.warn([*call.warnings, *call.ledger.store.warnings])
@@ -117,21 +113,21 @@ def work_verb(call: Call, /, *, command: tuple[str, ...], **options: Any) -> int
         max_failures=options["max_failures"],
         forever=options["forever"],
     )
-    with _teller(call) as teller:
+    with _reporter(call) as reporter:
         ran = work(
             call.workspace,
             request,
             limits,
             say=log_line,
             on_stop=lambda why: log_line(sentences.stopping(why)),
-            tell=teller.tell,
-            warn=teller.warn,
-            pause=teller.pause,
+            tell=reporter.report,
+            warn=reporter.warn,
+            pause=reporter.pause,
         )
     if call.json:
-        print(json.dumps(pool_words.finished(ran.counts)), flush=True)
+        print(json.dumps(pool_events.finished(ran.counts)), flush=True)
     else:
-        output.line(pool_words.summary(ran.counts))
+        output.line(pool_events.summary(ran.counts))
     if ran.stopped_by is not None:
         return 128 + ran.stopped_by
     return SOME_FAILED if ran.counts[FAILED] or ran.counts[LOST] else 0
@@ -168,42 +164,42 @@ def _request(call: Call, command: tuple[str, ...], options: dict[str, Any]) -> P
     )
 
 
-# --- what is told -------------------------------------------------------------------------------
+# --- output -------------------------------------------------------------------------------------
 
 
-class _Teller:
-    """A line for each event; ``live`` shows on a terminal what runs."""
+class _Reporter:
+    """Prints a line for each event; on a terminal, ``table`` shows the running jobs below them."""
 
-    def __init__(self, call: Call, live: PoolTable | None) -> None:
-        self._call, self._live = call, live
+    def __init__(self, call: Call, table: PoolTable | None) -> None:
+        self._call, self._table = call, table
 
-    def tell(self, event: PoolEvent) -> None:
+    def report(self, event: PoolEvent) -> None:
         if self._call.json:
-            print(json.dumps(pool_words.document(event)), flush=True)
-        elif self._live is not None:
-            self._live.add(event)
+            print(json.dumps(pool_events.document(event)), flush=True)
+        elif self._table is not None:
+            self._table.say(pool_events.sentence(event))
         else:
-            output.line(pool_words.sentence(event))
+            output.line(pool_events.sentence(event))
             sys.stdout.flush()
 
     def warn(self, text: str) -> None:
         if self._call.json:
-            print(json.dumps(pool_words.document(PoolEvent("warning", message=text))), flush=True)
-        elif self._live is not None:
-            self._live.say(f"warning: {text}")
+            self.report(PoolEvent("warning", message=text))
+        elif self._table is not None:
+            self._table.say(f"warning: {text}")
         else:
             output.warn([text])
 
     def pause(self, seconds: float, running: Sequence[Job]) -> None:
-        if self._live is not None:
-            self._live.show(running)
+        if self._table is not None:
+            self._table.show(running)
         time.sleep(seconds)
 
 
 @contextlib.contextmanager
-def _teller(call: Call) -> Iterator[_Teller]:
+def _reporter(call: Call) -> Iterator[_Reporter]:
     if call.json or not output.on_terminal():
-        yield _Teller(call, None)
+        yield _Reporter(call, None)
         return
     with PoolTable() as table:
-        yield _Teller(call, table)
+        yield _Reporter(call, table)

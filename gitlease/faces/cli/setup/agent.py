@@ -1,4 +1,4 @@
-"""``agent``: hooks of coding agents, installed into their files, and their events handled."""
+"""``agent``: install hooks into coding agents, and handle their events."""
 
 from __future__ import annotations
 
@@ -9,34 +9,33 @@ import click
 from gitlease.core.errors import UsageError
 from gitlease.faces.agents.handling import ACTIONS, HOSTS, is_event, run
 from gitlease.faces.cli import output, types
-from gitlease.faces.cli.verb import Verb, flag
+from gitlease.faces.cli.verb import flag, verb
 
 if TYPE_CHECKING:
     from gitlease.faces import wire
     from gitlease.faces.cli.call import Call
 
 
-@click.command(
+@verb(
     "agent",
-    cls=Verb,
-    help="""Put gitlease's hooks into a coding agent, take them out, or say which are there.
+    """Install gitlease's hooks into a coding agent (install), remove them (uninstall), or list them
+(status).
 
-HOST is claude, codex or cursor. With the hooks an agent begins a session knowing what is leased,
-cannot edit a file that another holds, has its leases renewed as it works, and drops them at its
-end: its tasks stay assigned. Only tools that edit files are judged: what a shell command writes is
-left to the hooks of git and to the checks behind them. A shell command that throws a work tree away
-or switches its branch (git stash, reset --hard, checkout -f, clean -f, switch) is denied while
-another session works there: best effort, by what is literally in it.
+HOST is claude, codex or cursor. With the hooks, an agent learns at the start of a session what is
+leased, cannot edit a file that someone else holds, has its leases renewed as it works, and loses
+them at its end, while its tasks stay assigned. Only tools that edit files are checked. Files
+written by shell commands are checked by git's hooks and in CI. A shell command that discards a work
+tree or switches its branch (git stash, reset --hard, checkout -f, clean -f, switch) is denied while
+another session works there. This is best effort: only the literal command is read.
 
-The host's file of the work tree is changed, to be committed; with --user the person's own, for all
-repositories. It is rewritten as JSON with all that others have in it: order and indentation stay,
-spacing inside lines and the spelling of letters (\\u00fc) and numbers do not. Uninstall takes our
-entries out again. The section of AGENTS.md goes with the last host that has hooks here. ACTION may
-also be an event, as the hooks call it: JSON on standard input, a decision on standard output,
-exit 0.""",
+install edits the host's file in the work tree, for you to commit, or with --user your own file, for
+all repositories. The file is rewritten as JSON with all other content: order and indentation stay,
+but spacing within lines and the spelling of letters (\\u00fc) and numbers may change. uninstall
+removes our entries. It removes the section of AGENTS.md with the last host. ACTION may also be an
+event, for the hooks themselves: JSON on standard input, a decision on standard output, exit 0.""",
     examples=(
         "gitlease agent claude install",
-        "gitlease agent codex install --keep     # leases stay after a session, until they lapse",
+        "gitlease agent codex install --keep     # leases outlast the session until they expire",
         "gitlease agent cursor install --agents-md",
         "gitlease agent claude status --user",
         "gitlease agent claude uninstall",
@@ -48,10 +47,9 @@ exit 0.""",
 @click.argument("host", metavar="HOST", shell_complete=types.one_of(*HOSTS))
 @click.argument("action", metavar="ACTION", shell_complete=types.one_of(*ACTIONS))
 @click.argument("words", metavar="", nargs=-1)
-@flag("--user", help="The person's own file instead of the work tree's.")
-@flag("--keep", help="Sessions keep their leases at their end, until they lapse.")
-@flag("--agents-md", help="The marked section of AGENTS.md as well.")
-@click.pass_obj
+@flag("--user", help="Use your own file instead of the work tree's.")
+@flag("--keep", help="Let leases outlast the session, until they expire.")
+@flag("--agents-md", help="Also write a marked section into AGENTS.md.")
 def agent_verb(
     call: Call,
     *,
@@ -74,7 +72,7 @@ def agent_verb(
             f"unknown action {odd[:60]!r}", hints=(f"known actions: {', '.join(ACTIONS)}",)
         )
     if user and agents_md:
-        raise UsageError("AGENTS.md belongs to a work tree: --agents-md does not go with --user")
+        raise UsageError("--agents-md cannot be combined with --user")
     from gitlease.install.agents.setup import set_up_agent
 
     folder = call.directory or "."
@@ -96,20 +94,20 @@ def agent_verb(
 
 
 def _show(body: wire.Document) -> None:
-    told = {
-        "written": "wrote our hooks into {0}",
-        "unchanged": "{0} has them: nothing to do",
-        "removed": "took our part out of {0}",
-        "absent": "{0} has nothing of ours",
-        "kept": "{0} keeps our section: another host has hooks of ours here",
+    said = {
+        "written": "added the gitlease hooks to {0}",
+        "unchanged": "{0} already has the gitlease hooks",
+        "removed": "removed the gitlease hooks from {0}",
+        "absent": "{0} has no gitlease hooks",
+        "kept": "{0} keeps the gitlease section: another host has the hooks",
     }
     for done in body["files"]:
-        output.line(told[done["what"]].format(done["file"]))
+        output.line(said[done["what"]].format(done["file"]))
     if body["action"] != "status":
         return
-    output.line(f"{body['file']}: " + (", ".join(body["events"]) or "no hooks of ours"))
+    output.line(f"{body['file']}: " + (", ".join(body["events"]) or "no gitlease hooks"))
     if body["events"]:
-        ends = "are kept" if body["keeps_leases"] else "run out, and tasks stay assigned"
+        ends = "are kept" if body["keeps_leases"] else "end, and tasks stay assigned"
         output.line(f"at the end of a session its leases {ends}")
         if body["missing"]:
             output.line(f"missing or outdated: {', '.join(body['missing'])}")

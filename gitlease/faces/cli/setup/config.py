@@ -1,4 +1,4 @@
-"""``config``: the effective settings of this clone, and the policy of its ledger."""
+"""``config``: the settings of this clone, and the policy of its ledger."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import click
 from gitlease.core.errors import UsageError
 from gitlease.faces.cli import output, types
 from gitlease.faces.cli.output import DOCS, Row
-from gitlease.faces.cli.verb import Verb, flag, option
+from gitlease.faces.cli.verb import flag, option, verb
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +23,7 @@ LEDGER, BUILT_IN = "ledger", "built-in"
 
 
 class ShownSetting(NamedTuple):
-    """One setting as it is shown."""
+    """One setting with its source."""
 
     key: str
     value: object
@@ -31,7 +31,7 @@ class ShownSetting(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The value as one would type it."""
+        """The value as typed on the command line."""
         if isinstance(self.value, str):
             return self.value
         return "" if self.value is None else json.dumps(self.value, ensure_ascii=False)
@@ -39,7 +39,7 @@ class ShownSetting(NamedTuple):
 
 @types.completed_by
 def known_keys(ctx: click.Context) -> Sequence[str]:
-    """The settings, or those of the ledger's policy."""
+    """Complete the settings of the clone or of the ledger's policy."""
     if ctx.params.get("ledger"):
         from gitlease.core.policy import KEYS
 
@@ -47,16 +47,15 @@ def known_keys(ctx: click.Context) -> Sequence[str]:
     return [setting.key for setting in ctx.find_root().obj.workspace.settings.table()]
 
 
-@click.command(
+@verb(
     "config",
-    cls=Verb,
-    help="""Show the settings that hold here, each with its source; with KEY one, with VALUE set it.
+    """Show the effective settings with their sources, show one (KEY), or set one (KEY VALUE).
 
-A value is set in this clone's git config (lease.*); an empty one unsets it. What everyone shares
-stands in .gitlease.yaml. With --ledger it is the ledger's policy, on which all clients must agree:
-limits of the TTL, margins for clocks, admins, when an assignment counts as abandoned. Anyone may
-set it until there are admins; admins 'none ME' gives that back, where ME is the admin who confirms
-it.""",
+Values are set in this clone's git config (lease.*); an empty value unsets. Shared settings belong
+in .gitlease.yaml. --ledger shows or sets the ledger's policy instead, which all clients must agree
+on: limits of the TTL, margins for clocks, admins, and when an assignment counts as abandoned.
+Anyone may set it until there are admins. To remove all admins, an admin sets admins to 'none ME',
+where ME is their own email address.""",
     examples=(
         "gitlease config",
         "gitlease config lease.ttl 30m",
@@ -79,9 +78,8 @@ it.""",
     "--schema",
     metavar="[=NAME]",
     type=click.Choice(SCHEMAS),
-    help="Print the JSON schema of .gitlease.yaml (settings), or of what --json prints (answers).",
+    help="Print the JSON schema of .gitlease.yaml (settings) or of --json output (answers).",
 )
-@click.pass_obj
 def config_verb(
     call: Call,
     *,
@@ -93,13 +91,13 @@ def config_verb(
 ) -> None:
     if schema is not None:
         if ledger or cached or key is not None:
-            raise UsageError("--schema stands alone")
+            raise UsageError("--schema cannot be combined with anything else")
         with open(os.path.join(DOCS, f"{schema}.schema.json"), encoding="utf-8") as file:
             text = file.read()
         call.answer({"document": json.loads(text)}, show=lambda: print(text, end=""))
         return
     if cached and (not ledger or value is not None):
-        raise UsageError("--cached goes with showing --ledger alone")
+        raise UsageError("--cached needs --ledger, without a value to set")
     if ledger:
         _ledger_policy(call, key, value, cached)
     else:
@@ -121,21 +119,23 @@ def _settings(call: Call, key: str | None, value: str | None) -> None:
         return
     table = [ShownSetting(s.key, s.value, s.source) for s in call.workspace.settings.table()]
     remote = call.workspace.location.name
-    if remote is not None:  # where nothing is set, the remote that is taken all the same
-        chosen = [e.key == "lease.remote" and e.value is None for e in table]
-        table = [e._replace(value=remote) if c else e for e, c in zip(table, chosen, strict=True)]
+    if remote is not None:  # the default remote, if none is configured
+        table = [
+            e._replace(value=remote) if (e.key, e.value) == ("lease.remote", None) else e
+            for e in table
+        ]
     _answer(call, table, key, ())
 
 
 def _beyond_limits(call: Call, ttl: str) -> list[str]:
-    """What to say of a TTL that the ledger will refuse, by what this clone knows of it."""
+    """Warn of a TTL that the ledger, as known here, will refuse."""
     from gitlease.core.duration import parse_duration
     from gitlease.core.errors import GitleaseError
     from gitlease.core.policy import policy_words
 
     try:
         policy = call.ledger.known_policy()
-    except GitleaseError:  # whatever it is, the next command says so
+    except GitleaseError:  # the next command reports it
         return []
     seconds = parse_duration(ttl)
     if policy is None or policy.ttl_min <= seconds <= policy.ttl_max:
@@ -168,7 +168,7 @@ def _ledger_policy(call: Call, key: str | None, value: str | None, cached: bool)
 
 
 def _check_policy(key: str, value: str | None) -> None:
-    """Refuse a bad key or value before anybody is asked; limits are the ledger's to judge."""
+    """Refuse a bad key or value before any network call; the ledger checks the limits."""
     from gitlease.core.duration import LONGEST
     from gitlease.core.policy import KEYS, Policy, change_policy
 

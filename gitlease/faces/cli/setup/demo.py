@@ -13,13 +13,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from gitlease.core.errors import GitleaseError, UsageError
 from gitlease.faces.cli import output, refusals
 from gitlease.faces.cli.setup.demo_panes import DemoTeller
 from gitlease.faces.cli.setup.demo_play import FILES, NEXT, PLAY, WORKERS, DemoScene
-from gitlease.faces.cli.verb import Verb, flag
+from gitlease.faces.cli.verb import flag, verb
 from gitlease.faces.codes import Violations
 
 if TYPE_CHECKING:
@@ -168,10 +166,9 @@ class Stage:
         }
 
 
-@click.command(
+@verb(
     "demo",
-    cls=Verb,
-    help="""A play of two workers, ada and bob, who share a remote in a throw-away folder.
+    """A play of two workers, ada and bob, who share a remote in a throw-away folder.
 
 Each takes a task, they collide, a commit under a folder that ada holds is refused; renewal, a
 capped extension, a lease that runs out and is taken over, a renewal that comes too late, a push
@@ -190,7 +187,6 @@ is not touched. On a terminal it pauses for reading, and takes about a minute.""
 )
 @flag("--keep", help="Leave the folder for looking around.")
 @flag("--fast", help="Do not pause on a terminal.")
-@click.pass_obj
 def demo_verb(call: Call, *, keep: bool, fast: bool) -> int:
     if any((call.layer, call.local, call.remote, call.session, call.no_session)):
         raise UsageError(

@@ -1,4 +1,4 @@
-"""``help``, ``version`` and ``completion``: what the command says of itself."""
+"""``help``, ``version`` and ``completion``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 
 from gitlease.core.errors import UsageError
 from gitlease.faces.cli import output, types
-from gitlease.faces.cli.verb import Verb, meant
+from gitlease.faces.cli.verb import suggestions, verb
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 PAGE = ".md"
 SHELLS = ("bash", "zsh", "fish")
-# Bash has words with blanks only in an own script: click's splits what it completes at them.
+# click's own script for bash splits completed words at spaces.
 BASH = """\
 _gitlease_completion_from() {
     local at=$1 line IFS=' '
@@ -34,7 +34,7 @@ _gitlease_completion() {
 complete -o nosort -F _gitlease_completion gitlease 2> /dev/null ||
     complete -F _gitlease_completion gitlease
 """
-# What makes `git lease <TAB>` complete as well, through git's own completion.
+# Completes `git lease <TAB>`, through git's own completion.
 FOR_GIT = {
     "bash": """
 _git_lease() {
@@ -62,43 +62,40 @@ complete --no-files --command git --condition '__fish_seen_subcommand_from lease
 
 
 def topics() -> list[str]:
-    """The pages that ``help`` shows beside those of the verbs."""
+    """Return the names of the documentation pages."""
     return sorted(x.removesuffix(PAGE) for x in os.listdir(output.DOCS) if x.endswith(PAGE))
 
 
 @types.completed_by
 def known_pages(ctx: click.Context) -> Sequence[str]:
-    """What ``help`` is about, for its first word."""
+    """Complete the first word of ``help``."""
     from gitlease.faces.cli.app import ALIASES, MODULES
 
     return () if ctx.params.get("words") else (*MODULES, *ALIASES, *topics())
 
 
-@click.command(
+@verb(
     "help",
-    cls=Verb,
-    help="""Show the help of a verb, or a page of the documentation.
+    """Show the help of a verb, or a page of the documentation.
 
-Without a word it lists both. A page is Markdown where it is piped.""",
+Without an argument it lists both. When piped, a page is printed as Markdown.""",
     examples=("gitlease help", "gitlease help claim", "gitlease help recipes"),
     exits=(2,),
     done="shown",
     session=False,
 )
 @click.argument("words", metavar="[VERB|TOPIC]", shell_complete=known_pages, nargs=-1)
-@click.pass_context
-def help_verb(ctx: click.Context, *, words: tuple[str, ...]) -> None:
+def help_verb(call: Call, *, words: tuple[str, ...]) -> None:
     word = words[0] if words else None  # `help hooks install` is about hooks
-    call: Call = ctx.find_root().obj
-    text = _text(ctx, word)
+    text = _text(click.get_current_context().find_root(), word)
     page = word in topics()
     call.answer({"topic": word, "text": text}, show=lambda: _show(text, page=page))
 
 
-def _text(ctx: click.Context, word: str | None) -> str:
+def _text(root: click.Context, word: str | None) -> str:
     from gitlease.faces.cli.app import application
 
-    root, verbs = ctx.find_root(), application()
+    verbs = application()
     if word is None:
         return f"{root.get_help()}\n\nTopics of `{root.info_name} help`: {', '.join(topics())}"
     if word in topics():
@@ -106,9 +103,9 @@ def _text(ctx: click.Context, word: str | None) -> str:
             return re.sub(r"<!-- .*? -->\n", "", file.read())
     verb = verbs.get_command(root, word)
     if verb is None:
-        near = meant(word, [*verbs.list_commands(root), *topics()])
+        near = suggestions(word, [*verbs.list_commands(root), *topics()])
         hints = tuple(f"did you mean {root.info_name} help {x}?" for x in near)
-        raise UsageError(f"no verb and no topic is called {word[:60]!r}", hints=hints)
+        raise UsageError(f"unknown verb or topic {word[:60]!r}", hints=hints)
     with click.Context(verb, info_name=verb.name, parent=root) as context:
         return verb.get_help(context)
 
@@ -123,27 +120,24 @@ def _show(text: str, *, page: bool) -> None:
         print(text.rstrip("\n"))
 
 
-@click.command(
+@verb(
     "version",
-    cls=Verb,
-    help="Print the version of gitlease, as --version and -V do, or tell it as JSON.",
+    "Print the version of gitlease, like --version and -V, or as JSON.",
     examples=("gitlease version", "gitlease version --json"),
     exits=(2,),
     done="printed",
     session=False,
 )
-@click.pass_obj
 def version_verb(call: Call) -> None:
     from gitlease import __version__
 
     call.answer({"version": __version__}, show=lambda: output.line(f"gitlease {__version__}"))
 
 
-@click.command(
+@verb(
     "completion",
-    cls=Verb,
-    help="""Print what makes a shell complete verbs, options, settings, pages, layers, statuses and
-the names of tasks and leases, by what this clone knows; also of `git lease`, where git's own
+    """Print a script for shell completion of verbs, options, settings, pages, layers, statuses and
+the names of tasks and leases known to this clone. It also completes `git lease` if git's own
 completion is loaded.""",
     examples=(
         "gitlease completion bash >> ~/.bashrc",
@@ -155,8 +149,7 @@ completion is loaded.""",
     session=False,
 )
 @click.argument("shell", metavar="|".join(SHELLS), type=click.Choice(SHELLS))
-@click.pass_context
-def completion_verb(ctx: click.Context, *, shell: str) -> None:
+def completion_verb(call: Call, *, shell: str) -> None:
     from click.shell_completion import FishComplete, ZshComplete
 
     from gitlease.faces.cli.app import COMPLETE
@@ -164,8 +157,8 @@ def completion_verb(ctx: click.Context, *, shell: str) -> None:
     script = BASH
     if shell != "bash":
         kind = {"zsh": ZshComplete, "fish": FishComplete}[shell]
-        made = kind(ctx.find_root().command, {}, "gitlease", COMPLETE)
+        root = click.get_current_context().find_root().command
+        made = kind(root, {}, "gitlease", COMPLETE)
         script = (made.source_template % made.source_vars()).rstrip("\n") + "\n"
     script += FOR_GIT[shell]
-    call: Call = ctx.find_root().obj
     call.answer({"shell": shell, "script": script}, show=lambda: print(script, end=""))

@@ -1,4 +1,4 @@
-"""``hooks``: put git's hooks in place, take them out, and see which of them are live."""
+"""``hooks``: install, remove and test git's hooks."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gitlease.core.errors import UsageError
-from gitlease.faces.cli import output, refusals
+from gitlease.faces.cli import output
 from gitlease.faces.cli.output import Row
-from gitlease.faces.cli.verb import Verb, flag, option
+from gitlease.faces.cli.verb import flag, option, refuse_options, verb
 from gitlease.faces.codes import Violations
 from gitlease.faces.hooks.entry import HOOKS
 
@@ -25,22 +24,23 @@ ACTIONS = ("install", "uninstall", "status")
 MANAGERS = ("pre-commit", "lefthook", "husky")  # whose files --yes writes to
 
 
-@click.command(
+@verb(
     "hooks",
-    cls=Verb,
-    help="""Put git's hooks in place (install), take them out (uninstall), see which fire (status).
+    """Install git's hooks (install), remove them (uninstall), or test them (status).
 
-They refuse commits and pushes that change what another holds, name your leases in commit messages,
-and renew them as you work; git stash is refused where another session works in the same work tree
-(reference-transaction, which no manager carries: with --yes it goes beside theirs). Nothing that is
-here is lost: git's own configuration is used where git reads hooks from there (2.54), an existing
-hook gets a marked section, one that is no shell script is called after ours, and of a hook
-manager's file (husky, lefthook, pre-commit) the lines are shown, or written with --yes. Where you
-add the lines shown yourself they count as well, are called your own hook, and stay yours. Uninstall
-gives back every byte.
+They refuse commits and pushes that change what someone else holds, name your leases in commit
+messages, and renew them as you work. They refuse git stash while another session works in the same
+work tree (reference-transaction; no hook manager supports it, so --yes installs it beside the
+manager's hooks).
 
-Status has git run each hook with a question that only ours answers. A gitlease that is missing or
-fails never stops git.""",
+Your existing hooks keep working. Git's own configuration is used if git reads hooks from there
+(2.54). Otherwise an existing hook gets a marked section, or is called after ours if it is not a
+shell script. For a hook manager (husky, lefthook, pre-commit), the lines to add are shown, or
+written with --yes. Lines that you add yourself count as your own hook, and stay. uninstall restores
+every byte.
+
+status has git run each hook with a question that only ours answers. If gitlease is missing or
+fails, git is never stopped.""",
     examples=(
         "gitlease hooks install --dry-run",
         "gitlease hooks install",
@@ -54,26 +54,25 @@ fails never stops git.""",
     session=False,
 )
 @click.argument("action", metavar="|".join(ACTIONS), type=click.Choice(ACTIONS))
-@flag("--dry-run", help="Say what would be done, and do nothing.")
-@flag("--yes", help="Write to the files of a hook manager as well.")
+@flag("--dry-run", help="Print what would be done, and do nothing.")
+@flag("--yes", help="Also write to the files of a hook manager.")
 @option(
     "--only",
     multiple=True,
     metavar="HOOK",
     type=click.Choice(list(HOOKS)),
-    help="Only this hook of git; may be repeated.",
+    help="Only this hook; repeatable.",
 )
-@click.pass_obj
 def hooks_verb(
     call: Call, *, action: str, dry_run: bool, yes: bool, only: Sequence[str]
 ) -> int | None:
     from gitlease.install.hooks.install import install, uninstall
     from gitlease.wiring.workspace import find_repository
 
-    given = {"--yes": yes, "--only": bool(only), "--dry-run": dry_run}
-    allowed = {"install": set(given), "uninstall": {"--dry-run"}, "status": {"--only"}}[action]
-    if wrong := [name for name, used in given.items() if used and name not in allowed]:
-        raise UsageError(f"{wrong[0]} does not go with {action}")
+    if action != "install":
+        refuse_options({"--yes": yes}, action)
+        unused = {"--dry-run": dry_run} if action == "status" else {"--only": only}
+        refuse_options(unused, action)
     repository, names = find_repository(call.directory or "."), only or tuple(HOOKS)
     if action == "status":
         from gitlease.install.hooks.status import hook_states
@@ -106,13 +105,11 @@ def _answer(call: Call, plan: Plan, action: str, *, dry_run: bool, yes: bool) ->
             output.whole(text)
 
     if action == "install" and plan.lines and not plan.changes and not dry_run:
-        if not call.json:
-            show()
         managed = plan.way.value in MANAGERS and not yes
         hints = (call.typed("hooks", "install", options=["--yes"]),) if managed else ()
-        error = Violations("nothing was installed: what is shown is yours to do", hints=hints)
+        error = Violations("nothing was installed: add the lines shown yourself", hints=hints)
         error.warnings = plan.notes
-        return refusals.tell(call, error, body=body)
+        return call.fail(error, body, show=show)
     steps = [call.typed("hooks", "status")] if action == "install" and plan.changes else []
     call.answer(body, warnings=plan.notes, next_steps=[] if dry_run else steps, show=show)
     return None
@@ -146,10 +143,8 @@ def _show(call: Call, states: Sequence[HookState]) -> int | None:
     if not missing:
         call.answer(body, show=show)
         return None
-    if not call.json:
-        show()
     error = Violations(f"not live: {', '.join(missing)}", hints=_hints(call, states))
-    return refusals.tell(call, error, body=body)
+    return call.fail(error, body, show=show)
 
 
 def _hints(call: Call, states: Sequence[HookState]) -> tuple[str, ...]:

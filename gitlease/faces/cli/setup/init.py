@@ -1,14 +1,12 @@
-"""``init``: set a repository up, or confirm the ledger that it has."""
+"""``init``: set up a repository, or confirm its ledger."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import click
-
 from gitlease.core.errors import Unavailable, UsageError
 from gitlease.faces.cli import output
-from gitlease.faces.cli.verb import Verb, flag
+from gitlease.faces.cli.verb import flag, verb
 
 if TYPE_CHECKING:
     from gitlease.engine.answers import Reading
@@ -18,34 +16,32 @@ if TYPE_CHECKING:
 FILE = ".gitlease.yaml"
 
 
-@click.command(
+@verb(
     "init",
-    cls=Verb,
-    help="""Set this repository up: make the ledger on the remote, write .gitlease.yaml if missing.
+    """Set up this repository: create the ledger on the remote, and write .gitlease.yaml if missing.
 
-The file fits the tasks of Backlog.md where these are used; anywhere else it shows the defaults.
-It may be repeated, never asks, and accepts the ledger that the remote has now, also where that was
-replaced. Nothing needs it first: the first claim makes the ledger as well.
+The file is adapted to Backlog.md tasks if there are any; otherwise it lists the defaults. init can
+be repeated, never prompts, and accepts the remote's current ledger, even if it was replaced. It is
+optional: the first claim also creates the ledger.
 
-A ledger that was rolled back has lost leases, which could be granted twice. Settle with those who
-share the remote which past counts: --undo-rollback, in a clone that reports it, brings back what
-that clone has seen; or each clone that reports it takes what is there with --accept-rollback. Both
-have fencing tokens go on above those of either past. Where a server's hook refuses the first, an
-admin of the server sets the ref back with git update-ref; then use it once more.
-""",
+A ledger that was rolled back has lost leases, which could now be granted twice. Agree with the
+others on the remote which history counts. To restore the lost one, use --undo-rollback in a clone
+that reports the rollback. To accept the current one, use --accept-rollback in every clone that
+reports it. With both, new fencing tokens continue above those of either history. If a server's hook
+refuses --undo-rollback, let an admin of the server reset the ref with git update-ref, and try
+again.""",
     examples=("gitlease init", "gitlease init --remote upstream"),
     exits=(2, 4, 7, 128),
-    done="set up; also when the remote is unreachable, with a warning",
+    done="set up; with a warning if the remote is unreachable",
     session=False,
 )
-@flag("--undo-rollback", help="Bring back the ledger as this clone has seen it.")
-@flag("--accept-rollback", help="Take a ledger that was rolled back as it is now.")
-@click.pass_obj
+@flag("--undo-rollback", help="Restore the ledger that this clone has seen.")
+@flag("--accept-rollback", help="Accept a rolled-back ledger as it is now.")
 def init_verb(call: Call, *, undo_rollback: bool, accept_rollback: bool) -> None:
     from gitlease.wiring.workspace import write_default_settings
 
     if undo_rollback and accept_rollback:
-        raise UsageError("either --undo-rollback or --accept-rollback: only one past can count")
+        raise UsageError("--undo-rollback cannot be combined with --accept-rollback")
     workspace = call.workspace
     written = write_default_settings(workspace.repository)
     path, fitting = written if written else (None, None)
@@ -68,15 +64,14 @@ def init_verb(call: Call, *, undo_rollback: bool, accept_rollback: bool) -> None
         warnings=(*(fitting.said if fitting else ()), *warnings),
         next_steps=[
             call.typed("queue" if tasks else "list"),
-            *_offered(call),
-            *([] if tasks else _offered_issues(call)),
+            *_offer_hooks(call),
+            *([] if tasks else _offer_issues(call)),
         ],
         show=lambda: _show(call, path, recognised, reading, tasks=tasks),
     )
 
 
-def _offered(call: Call) -> list[str]:
-    """Git's hooks, where they are not in place yet."""
+def _offer_hooks(call: Call) -> list[str]:
     from gitlease.wiring.hooks import has_hooks
 
     repository = call.workspace.repository
@@ -84,8 +79,7 @@ def _offered(call: Call) -> list[str]:
     return [call.typed("hooks", "install")] if wanted else []
 
 
-def _offered_issues(call: Call) -> list[str]:
-    """Issue numbers of the host that has the work, where the ledger does not go by any yet."""
+def _offer_issues(call: Call) -> list[str]:
     from gitlease.core.policy import Issues
     from gitlease.wiring.issue_host import host_of_work
 
@@ -104,7 +98,7 @@ def _confirmed(call: Call, *, undo: bool, accept: bool) -> tuple[Reading | None,
         else:
             reading = govern.confirm(call.ledger, rolled_back=accept)
     except Unavailable as error:
-        later = "the ledger is made with the first claim that reaches it"
+        later = "the first claim that reaches it will create the ledger"
         return None, (f"{error.message}; {later}",)
     return reading, reading.warnings
 
@@ -127,9 +121,9 @@ def _show(
         if recognised:
             output.line(recognised)
     elif call.workspace.repository.toplevel is None:
-        output.line(f"there is no work tree here, so no {FILE}")
+        output.line(f"no work tree here, so no {FILE}")
     else:
-        output.line(f"{FILE} is there: left as it is")
+        output.line(f"{FILE} exists and was not changed")
     if reading is not None:
         ledger = call.ledger
         output.line(

@@ -1,4 +1,4 @@
-"""``mcp``: the tools for agents that speak the Model Context Protocol, and who starts them."""
+"""``mcp``: serve leases as tools over the Model Context Protocol, and register that server."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import click
 from gitlease.core.errors import GitleaseError, Invalid, UsageError, shown
 from gitlease.faces.agents.handling import ACTIONS, HOSTS
 from gitlease.faces.cli import output
-from gitlease.faces.cli.verb import Verb, flag
+from gitlease.faces.cli.verb import flag, refuse_options, verb
 
 if TYPE_CHECKING:
     from gitlease.faces.cli.call import Call
@@ -21,30 +21,29 @@ if TYPE_CHECKING:
 
 EXTRA = "pip install 'gitlease[mcp]'"
 HINTS = {
-    "claude": "Claude Code asks once whether servers of a project may run",
-    "codex": "Codex reads a project's file only where the project is trusted",
-    "cursor": "Cursor starts servers that are switched on in its settings, under MCP",
+    "claude": "Claude Code asks once whether to allow the servers of a project",
+    "codex": "Codex reads a project's file only if the project is trusted",
+    "cursor": "enable the server in Cursor's settings, under MCP",
 }
 
 
-@click.command(
+@verb(
     "mcp",
-    cls=Verb,
-    help="""Serve leases as tools of the Model Context Protocol, to the agent that starts this, on
-standard input and output; or have an agent start it (install), no more (uninstall), or say whether
-it would, and whether the server answers (status).
+    """Serve leases as tools of the Model Context Protocol (MCP) on standard input and output, to
+the agent that starts this. Or register the server with an agent (install), remove it (uninstall),
+or test whether it is registered and answers (status).
 
-The tools are claim, renew, extend, release, next, status, wait and note, and mean what the verbs
-mean. A refusal says who holds it, until when, and what to do. Nothing says who calls: the holder is
-git's user.email, and the session that of the agent. What was claimed through a server is dropped
-when that ends; tasks stay assigned. Where the hooks of gitlease agent are installed, they do that
-at the end of the agent's session instead. The gateway (gitlease serve) has the same tools at /mcp.
-This needs what pip install 'gitlease[mcp]' brings.
+The tools claim, renew, extend, release, next, status, wait and note work like the verbs. A refusal
+says who holds the resource, until when, and what to do. No argument names the caller: the holder is
+git's user.email, and the session is the agent's. When the server ends, leases claimed through it
+end, and tasks stay assigned. With the hooks of `gitlease agent`, this happens at the end of the
+agent's session instead. The gateway (gitlease serve) offers the same tools at /mcp. This needs pip
+install 'gitlease[mcp]'.
 
-install writes the file that the agent reads in this work tree, to be committed: .mcp.json,
-.codex/config.toml or .cursor/mcp.json; with --user the person's own. All that others have in it
-stays to the byte, and so it does with uninstall. Codex passes few variables on to servers: those
-that git's ssh needs are named there.""",
+install writes the agent's configuration in this work tree, for you to commit: .mcp.json,
+.codex/config.toml or .cursor/mcp.json; with --user your own file instead. install and uninstall
+leave all other content unchanged, byte for byte. Codex passes few variables to servers, so the file
+names those that git's ssh needs.""",
     examples=(
         "gitlease mcp",
         "gitlease mcp install claude",
@@ -59,17 +58,15 @@ that git's ssh needs are named there.""",
     "action", metavar=f"[{'|'.join(ACTIONS)}]", required=False, type=click.Choice(ACTIONS)
 )
 @click.argument("host", metavar=f"[{'|'.join(HOSTS)}]", required=False, type=click.Choice(HOSTS))
-@flag("--user", help="The person's own file instead of the work tree's.")
-@click.pass_obj
+@flag("--user", help="Use your own file instead of the work tree's.")
 def mcp_verb(call: Call, *, action: str | None, host: str | None, user: bool) -> int | None:
     elsewhere = {"--layer": call.layer, "--local": call.local, "--remote": call.remote}
-    if odd := [word for word, given in elsewhere.items() if given]:
-        raise UsageError(f"{odd[0]} does not go with mcp: the clone's settings name the ledger")
+    refuse_options(elsewhere, "mcp: the clone's settings name the ledger")
     if call.session or call.no_session:
         given = "--session" if call.session else "--no-session"
         raise UsageError(
-            f"{given} does not go with mcp: the session is that of the agent that calls",
-            hints=("to speak as another one, set GITLEASE_SESSION where the agent is started",),
+            f"{given} cannot be combined with mcp: the session is the calling agent's",
+            hints=("to use another one, set GITLEASE_SESSION where you start the agent",),
         )
     if action is not None:
         if host is None:
@@ -77,12 +74,12 @@ def mcp_verb(call: Call, *, action: str | None, host: str | None, user: bool) ->
         _set_up(call, action, host, user=user)
         return None
     if user:
-        raise UsageError("--user goes with install, uninstall and status")
+        raise UsageError("--user needs install, uninstall or status")
     if call.json:
-        raise UsageError("--json goes with install, uninstall and status: the protocol has its own")
+        raise UsageError("--json needs install, uninstall or status")
     _check_package()
     if sys.stdin.isatty():
-        output.hint(["an agent starts this, and speaks to it: Ctrl-C ends it"])
+        output.hint(["this is meant to be started by an agent; Ctrl-C stops it"])
     from gitlease.faces.mcp.stdio import serve
 
     gc.enable()  # this lasts as long as an agent's session
@@ -93,7 +90,7 @@ def _check_package() -> None:
     from importlib.util import find_spec
 
     if find_spec("mcp") is None:
-        raise Invalid("this needs the package mcp, which is not installed here", hints=(EXTRA,))
+        raise Invalid("mcp needs the Python package mcp, which is not installed", hints=(EXTRA,))
 
 
 def _set_up(call: Call, action: str, host: str, *, user: bool) -> None:
@@ -134,9 +131,9 @@ def _tools(setup: ServerSetup, server: Registered) -> tuple[str, ...]:
     there = os.path.realpath(os.path.join(root, program))
     if os.sep in program and os.path.commonpath([root, there]) == root:
         raise Invalid(
-            f"{setup.file} starts {shown(program)}, a program of the work tree: "
-            "status starts none of those",
-            hints=("see what it is, and start it yourself",),
+            f"{setup.file} starts {shown(program)}, a program in the work tree, "
+            "which status does not run",
+            hints=("inspect it, and run it yourself",),
         )
     try:
         return probe(server.command, setup.folder, passed_on(server.passed_on))
@@ -146,16 +143,16 @@ def _tools(setup: ServerSetup, server: Registered) -> tuple[str, ...]:
 
 
 def _show(body: dict[str, Any]) -> None:
-    told = {
-        "written": "wrote our server into {0}",
-        "unchanged": "{0} has it: nothing to do",
-        "removed": "took our server out of {0}",
-        "absent": "{0} has nothing of ours",
+    done = {
+        "written": "added the gitlease server to {0}",
+        "unchanged": "{0} already has the gitlease server",
+        "removed": "removed the gitlease server from {0}",
+        "absent": "{0} has no gitlease server",
     }
     if body["what"] is not None:
-        output.line(told[body["what"]].format(body["file"]))
+        output.line(done[body["what"]].format(body["file"]))
     elif body["installed"]:
-        output.line(f"{body['file']} has it: {' '.join(body['starts'])}")
+        output.line(f"{body['file']} starts it: {' '.join(body['starts'])}")
         output.line(f"it answers, with the tools {', '.join(body['tools'])}")
     else:
-        output.line(f"{body['file']} has no server of ours")
+        output.line(f"{body['file']} has no gitlease server")

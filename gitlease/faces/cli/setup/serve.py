@@ -1,4 +1,4 @@
-"""``serve``: the gateway to a ledger for whoever has no clone, and the tokens that let them in."""
+"""``serve``: the gateway to a ledger over HTTP, and its tokens."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import click
 from gitlease.core.errors import Invalid, NotFound, UsageError, shown
 from gitlease.faces.cli import output, types
 from gitlease.faces.cli.output import Row
-from gitlease.faces.cli.verb import Verb, option
+from gitlease.faces.cli.verb import option, refuse_options, verb
 
 if TYPE_CHECKING:
     from gitlease.faces.cli.call import Call
@@ -29,49 +29,47 @@ _NAME = r"[A-Za-z0-9_-]{1,64}"  # compiled where it is used
 
 
 def read_port(text: str) -> int:
-    """A TCP port. UsageError for what is none."""
+    """Return a TCP port. UsageError if it is not one."""
     if not (text.isascii() and text.isdigit() and len(text) <= 5 and 1 <= int(text) <= 65_535):
-        raise UsageError(f"{shown(text)} is no port: 1-65535")
+        raise UsageError(f"invalid port {shown(text)}: expected 1-65535")
     return int(text)
 
 
 def read_host(text: str) -> str:
-    """A name or an address to listen on. UsageError for what can be none."""
+    """Return a name or an address to listen on. UsageError if it cannot be one."""
     if not re.fullmatch(r"[A-Za-z0-9.:_%-]{1,253}", text):
-        raise UsageError(f"{shown(text)} is no host: a name or an address, such as {HOST}")
+        raise UsageError(f"invalid host {shown(text)}: expected a name or an address")
     return text
 
 
 def read_scopes(text: str) -> frozenset[str]:
-    """What a token is good for. UsageError for anything else."""
+    """Return the scopes of a token. UsageError for unknown ones."""
     from gitlease.gateway.tokens import SCOPES
 
     words = frozenset(word.strip() for word in text.split(","))
     if not words <= SCOPES:
-        raise UsageError(f"scopes are read, write or both (read,write), not {shown(text)}")
+        raise UsageError(f"invalid scopes {shown(text)}: expected read, write or read,write")
     return words
 
 
-@click.command(
+@verb(
     "serve",
-    cls=Verb,
-    help="""Serve this clone's ledger over HTTP, or say who may use it (token add, list, revoke).
+    """Serve this clone's ledger over HTTP, or manage the tokens for it (token add, list, revoke).
 
-Services, dashboards, agents without git and people who cannot push claim, renew and release through
-it as everyone else does, on the same ledger: each answer is given only after the remote has it. It
-runs until a signal ends it, and answers first what it was asked. --repo serves several clones, each
-below /repos/NAME; without it the clone around this folder is served. This needs what
-pip install 'gitlease[server]' brings.
+Through this gateway, services, dashboards, agents without git and people who cannot push use the
+same ledger as everyone else. Every answer is given only after the remote has stored the change. The
+gateway runs until a signal stops it, and then completes pending requests. --repo serves several
+clones, each under /repos/NAME; by default, the clone around this folder is served. This needs pip
+install 'gitlease[server]'.
 
-A token says who asks: whatever comes with it is done in the name of EMAIL, which the request cannot
-change. add prints the secret once, alone on standard output; what is kept of it, in the clone's git
-directory, is a hash. A client sends it as Authorization: Bearer TOKEN, as the password of a login,
-or in X-API-Key. --scopes read lets it look and change nothing. revoke ends it at once, in a gateway
-that is running as well.
+A token identifies the caller: every request with it acts as EMAIL. add prints the secret once,
+alone on standard output; only its hash is kept, in the clone's git directory. Clients send it as
+Authorization: Bearer TOKEN, as the password of a login, or in X-API-Key. --scopes read makes a
+token read-only. revoke takes effect at once, also in a running gateway.
 
-HTTP is not encrypted: the gateway listens on this machine alone unless --host says otherwise, and
-then something that speaks TLS belongs in front of it. It answers to localhost, to --host and, where
-others get there, to every address; --allow-host has the names by which they reach it.""",
+HTTP is not encrypted: by default the gateway only listens on this machine. If you use --host, put a
+TLS proxy in front. The gateway answers requests for localhost, for --host and, if others can reach
+it, for any address; --allow-host adds the names they use.""",
     examples=(
         "gitlease serve token add ada@example.com --name dashboard --scopes read --expires 90d",
         "gitlease serve token list",
@@ -87,36 +85,35 @@ others get there, to every address; --allow-host has the names by which they rea
     "action", metavar=f"[{'|'.join(ACTIONS)}]", required=False, type=click.Choice(ACTIONS)
 )
 @click.argument("who", metavar="[EMAIL|ID|NAME]", required=False)
-@option("--name", metavar="N", help="What to call the token (default: its id).")
+@option("--name", metavar="N", help="The name of the token (default: its id).")
 @option(
     "--scopes",
     metavar="S",
     type=read_scopes,
-    help="What it is good for: read, write or read,write (default: both).",
+    help="The token's rights: read, write or read,write (default: both).",
 )
 @option(
     "--expires",
     metavar="D",
     type=types.duration("--expires"),
-    help="How long it is good for (default: until it is revoked).",
+    help="How long the token is valid (default: until it is revoked).",
 )
-@option("--host", metavar="H", type=read_host, help=f"Where to listen (default: {HOST}).")
-@option("--port", metavar="P", type=read_port, help=f"On which port (default: {PORT}).")
+@option("--host", metavar="H", type=read_host, help=f"The host to listen on (default: {HOST}).")
+@option("--port", metavar="P", type=read_port, help=f"The port to listen on (default: {PORT}).")
 @option(
     "--allow-host",
     "names",
     metavar="NAME",
     multiple=True,
     type=read_host,
-    help="Answer requests to this name too, as from a proxy in front; may be repeated.",
+    help="Also answer requests for this name, for example from a proxy; repeatable.",
 )
 @option(
     "--repo",
     metavar="NAME=DIR",
     multiple=True,
-    help="Serve the clone in DIR as NAME; may be repeated.",
+    help="Serve the clone in DIR as NAME; repeatable.",
 )
-@click.pass_obj
 def serve_verb(
     call: Call,
     *,
@@ -131,14 +128,14 @@ def serve_verb(
     names: Sequence[str],
     repo: Sequence[str],
 ) -> int | None:
-    made: dict[str, Any] = {"--name": name, "--scopes": scopes, "--expires": expires}
-    served: dict[str, Any] = {"--host": host, "--port": port, "--repo": repo or None}
-    served["--allow-host"] = names or None
     if part is not None and action is None:
         raise UsageError(f"token needs one of {', '.join(ACTIONS)}")
-    wrong = (served if part else {}) | (made if action != "add" else {})
-    if odd := [option for option, value in wrong.items() if value is not None]:
-        raise UsageError(f"{odd[0]} does not go with {f'token {action}' if part else 'serve'}")
+    of_add = {"--name": name, "--scopes": scopes, "--expires": expires}
+    of_server = {"--host": host, "--port": port, "--repo": repo, "--allow-host": names}
+    if part is not None:
+        refuse_options(of_server, f"token {action}")
+    if action != "add":
+        refuse_options(of_add, f"token {action}" if part else "serve")
     if part is None or action is None:
         return _serve(call, host or HOST, port or PORT, names, repo)
     if (who is None) != (action == "list"):
@@ -157,18 +154,19 @@ def _serve(call: Call, host: str, port: int, names: Sequence[str], repo: Sequenc
     from importlib.util import find_spec
 
     elsewhere = {"--layer": call.layer, "--local": call.local, "--remote": call.remote}
-    if odd := [word for word, given in elsewhere.items() if given]:
-        raise UsageError(f"{odd[0]} does not go with serve: the clone's settings name the ledger")
+    refuse_options(elsewhere, "serve: the clone's settings name the ledger")
     found = _repositories(call, repo)
     if missing := [name for name in NEEDED if find_spec(name) is None]:
-        raise Invalid(f"serve needs {' and '.join(missing)}, not installed here", hints=(EXTRA,))
+        raise Invalid(
+            f"serve needs {' and '.join(missing)}, which is not installed", hints=(EXTRA,)
+        )
     from gitlease.faces.http.access import is_loopback
 
     if not is_loopback(host):
         output.warn(
             [
-                f"HTTP is not encrypted: whoever is between {host} and a client can read its "
-                "token; put a proxy that speaks TLS in front, and listen on this machine alone"
+                f"HTTP is not encrypted: anyone between {host} and a client can read its token; "
+                "put a TLS proxy in front, and listen on this machine only"
             ]
         )
     from gitlease.faces.http.serving import serve
@@ -178,7 +176,7 @@ def _serve(call: Call, host: str, port: int, names: Sequence[str], repo: Sequenc
 
 
 def _repositories(call: Call, repo: Sequence[str]) -> dict[str, str]:
-    """The clones to serve by their names; ``""`` is the one around this folder, alone."""
+    """Return the clones to serve by name, or the one around this folder as ``""``."""
     from gitlease.wiring.gateway.tokens import open_tokens
     from gitlease.wiring.workspace import find_repository
 
@@ -186,11 +184,11 @@ def _repositories(call: Call, repo: Sequence[str]) -> dict[str, str]:
     for name, folder in folders.items():
         home = os.path.realpath(find_repository(folder).common_dir)
         if home in seen:
-            raise UsageError(f"{seen[home]} and {name} are one clone: serve it once")
+            raise UsageError(f"{seen[home]} and {name} are the same clone: serve it once")
         seen[home] = name
         if not open_tokens(folder).listed():
             there = call.with_words(directory=folder) if name else call
-            output.warn([f"nobody may use {name or 'this gateway'} yet: it has no token"])
+            output.warn([f"{name or 'this gateway'} has no token yet, so nobody may use it"])
             output.hint([there.typed("serve", "token", "add", "EMAIL")])
     return folders
 
@@ -203,7 +201,9 @@ def _folders(call: Call, repo: Sequence[str]) -> dict[str, str]:
     for word in repo:
         name, equals, folder = word.partition("=")
         if not re.fullmatch(_NAME, name) or not equals or not folder:
-            raise UsageError(f"{shown(word)} is not NAME=DIR, with a NAME of A-Z a-z 0-9 _ -")
+            raise UsageError(
+                f"invalid --repo {shown(word)}: expected NAME=DIR, with A-Z a-z 0-9 _ - in NAME"
+            )
         if name in folders:
             raise UsageError(f"--repo has {name} twice")
         folders[name] = os.path.abspath(os.path.join(here, folder))
@@ -219,11 +219,11 @@ def _add(
     now, tokens = _now(), open_tokens(call.directory)
     made, secret = tokens.add(email, name=name, scopes=scopes or SCOPES, expires=expires, now=now)
     call.answer(
-        {"action": "add", "secret": secret, "tokens": [_told(made, now)]},
-        next_steps={call.typed("serve", "token", "revoke", made.name): "ends it"},
+        {"action": "add", "secret": secret, "tokens": [_document(made, now)]},
+        next_steps={call.typed("serve", "token", "revoke", made.name): "revoke it"},
         hints=(
-            f"this speaks for {made.email} and is not shown again: keep it as a secret",
-            "a client sends it as Authorization: Bearer TOKEN",
+            f"this token acts as {made.email}, and is not shown again: keep it secret",
+            "clients send it as Authorization: Bearer TOKEN",
         ),
         show=lambda: output.whole(secret),
     )
@@ -239,20 +239,18 @@ def _list(call: Call) -> None:
     def show() -> None:
         rows, here = [], call.now()
         for x in found:
-            ends = "" if x.expires_at is None else rfc3339(x.expires_at)
-            shared = (x.id, x.name, x.email, ",".join(sorted(x.scopes)))
-            over = "never" if x.expires_at is None else date_time(x.expires_at, here)
-            over = "expired" if x.is_over(now) else over
-            fields = (*shared, rfc3339(x.created_at), ends)
-            cells = (*shared, date_time(x.created_at, here), over)
-            rows.append(Row(cells, fields, "dim" if x.is_over(now) else ""))
+            head, ends, in_words = (x.id, x.name, x.email, ",".join(sorted(x.scopes))), "", "never"
+            if x.expires_at is not None:
+                ends, in_words = rfc3339(x.expires_at), date_time(x.expires_at, here)
+            over = x.is_over(now)
+            cells = (*head, date_time(x.created_at, here), "expired" if over else in_words)
+            rows.append(Row(cells, (*head, rfc3339(x.created_at), ends), "dim" if over else ""))
         headings = ("ID", "NAME", "EMAIL", "SCOPES", "CREATED", "EXPIRES")
         output.table(headings, rows, otherwise="there are no tokens")
 
     steps = [] if found else [call.typed("serve", "token", "add", "EMAIL")]
-    call.answer(
-        {"action": "list", "tokens": [_told(x, now) for x in found]}, next_steps=steps, show=show
-    )
+    body = {"action": "list", "tokens": [_document(x, now) for x in found]}
+    call.answer(body, next_steps=steps, show=show)
 
 
 def _revoke(call: Call, word: str) -> None:
@@ -264,12 +262,12 @@ def _revoke(call: Call, word: str) -> None:
         unknown.hints = (call.typed("serve", "token", "list"),)
         raise
     call.answer(
-        {"action": "revoke", "tokens": [_told(token, _now())]},
-        show=lambda: output.line(f"revoked {token.name}, which spoke for {token.email}"),
+        {"action": "revoke", "tokens": [_document(token, _now())]},
+        show=lambda: output.line(f"revoked {token.name}, which acted as {token.email}"),
     )
 
 
-def _told(token: Token, now: int) -> Mapping[str, Any]:
+def _document(token: Token, now: int) -> Mapping[str, Any]:
     from gitlease.core.instant import rfc3339
 
     return {

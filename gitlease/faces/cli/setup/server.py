@@ -1,4 +1,4 @@
-"""``server``: the hook of a bare repository on a host, put in place, taken out, and proven."""
+"""``server``: install, remove and test the hook of a bare repository on a host."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gitlease.core.errors import UsageError
-from gitlease.faces.cli import output, refusals
-from gitlease.faces.cli.verb import Verb, option
+from gitlease.faces.cli import output
+from gitlease.faces.cli.verb import option, refuse_options, verb
 from gitlease.faces.codes import Violations
 
 if TYPE_CHECKING:
@@ -22,35 +21,33 @@ if TYPE_CHECKING:
 ACTIONS = ("install", "status", "uninstall")
 
 
-@click.command(
+@verb(
     "server",
-    cls=Verb,
-    help="""Have a server refuse what clients alone can only avoid (install), see that it does
-(status), and take it out (uninstall). DIR is a bare repository on the host; run it as the user that
+    """Make a server refuse what clients can only avoid: install its hook (install), test it
+(status), or remove it (uninstall). DIR is a bare repository on the host. Run this as the user that
 git runs as there.
 
-The hook judges every push by the server's own clock: a ledger changes only by the moves that
-gitlease itself would make, by the person who pushes, and commits that touch what another holds are
-refused. --mode warn lets everything pass and says what it would have refused.
+The hook judges every push by the server's own clock. A ledger may only change by operations that
+gitlease itself would make, on behalf of the person who pushes. Commits that touch what someone else
+holds are refused. --mode warn accepts everything, and reports what it would have refused.
 
---identity names the variable in which the host says who pushes: GL_USERNAME (GitLab),
-GITEA_PUSHER_NAME, GITHUB_USER_LOGIN, GL_USER (gitolite), REMOTE_USER (a web server), or another
-that no client can set. A user that is no email is mapped in the repository's configuration:
-git config gitlease.USER.holder EMAIL. Without --identity a ledger's changes are judged by
-everything but who makes them, and work is not judged.
+--identity names the variable in which the host passes the name of the user who pushes: GL_USERNAME
+(GitLab), GITEA_PUSHER_NAME, GITHUB_USER_LOGIN, GL_USER (gitolite), REMOTE_USER (a web server), or
+any other that no client can set. If the name is not an email address, map it in the repository's
+configuration: git config gitlease.USER.holder EMAIL. Without --identity, the hook cannot check who
+changes a ledger, and does not judge commits.
 
---gateway lists a user, by the name that this variable has, who pushes for a gateway (gitlease
-serve): such a push may bring the steps of others, several in one, each judged as their own. What
-only admins may goes through it where it is one of the ledger's admins itself. The names given
-replace those listed before; git config --unset-all gitlease.gateways clears the list.
+--gateway names a user, in terms of this variable, who pushes for a gateway (gitlease serve). Such a
+push may carry the operations of several people, each judged as their own. Operations reserved for
+admins pass only if the gateway itself is an admin of the ledger. The given names replace the
+earlier list; git config --unset-all gitlease.gateways clears it.
 
-A hook that is there already is kept: it is called after ours with the same input, by its own name
-but from the folder hooks/gitlease.d (mind it where the hook looks for files beside $0), and
-uninstall puts it back to the byte. Where the host has a folder of hooks that it calls (Gitea's
-pre-receive.d, or GitLab's custom_hooks) ours is one more of them. Where gitlease fails or is
-missing, no push is accepted (mode block: what was not judged is refused) or every one is, with a
-warning (mode warn). After an upgrade install it again: that renews the hook, and changes no
-setting.""",
+An existing hook is kept. It is called after ours with the same input and under its own name, but
+from the folder hooks/gitlease.d (this matters if it looks for files beside $0). uninstall restores
+it byte for byte. If the host calls all hooks in a folder (Gitea's pre-receive.d, GitLab's
+custom_hooks), ours is added there. If gitlease fails or is missing, every push is refused in mode
+block, and accepted with a warning in mode warn. Run install again after an upgrade: this renews the
+hook and changes no settings.""",
     examples=(
         "gitlease server install --identity GL_USER /srv/git/project.git",
         "gitlease server install --identity GL_USER --gateway leases /srv/git/project.git",
@@ -59,7 +56,7 @@ setting.""",
         "gitlease server uninstall /srv/git/project.git",
     ),
     exits=(1, 2, 7, 128),
-    done="done; for status: the hook fires",
+    done="done; for status: the hook works",
     no=("violations",),
     session=False,
 )
@@ -69,16 +66,15 @@ setting.""",
     "--mode",
     metavar="block|warn",
     type=click.Choice(("block", "warn")),
-    help="Refuse, or only say so (default: block).",
+    help="Refuse pushes, or only warn (default: block).",
 )
-@option("--identity", metavar="VARIABLE", help="The variable that says who pushes.")
+@option("--identity", metavar="VARIABLE", help="The variable that names who pushes.")
 @option(
     "--gateway",
     multiple=True,
     metavar="NAME",
-    help="A user who may push the steps of others; may be repeated.",
+    help="A user who may push operations of others; repeatable.",
 )
-@click.pass_obj
 def server_verb(
     call: Call,
     *,
@@ -92,10 +88,8 @@ def server_verb(
     from gitlease.install.server.status import server_state
     from gitlease.wiring.server import find_bare
 
-    given = {"--mode": mode, "--identity": identity, "--gateway": gateway or None}
-    used = [name for name, value in given.items() if value is not None]
-    if used and action != "install":
-        raise UsageError(f"{used[0]} does not go with {action}")
+    if action != "install":
+        refuse_options({"--mode": mode, "--identity": identity, "--gateway": gateway}, action)
     place = find_bare(os.path.join(call.directory or ".", folder))
     if action == "status":
         return _show(call, server_state(place), folder)
@@ -118,7 +112,7 @@ def _answer(
     warnings = list(done.notes)
     if state is not None:
         body |= _facts(state)
-        warnings += _doubts(state)
+        warnings += _warnings(state)
 
     def show() -> None:
         for text in done.changes:
@@ -151,19 +145,16 @@ def _facts(state: ServerState) -> dict[str, Any]:
     }
 
 
-def _doubts(state: ServerState) -> list[str]:
-    """What the hook cannot do as it is."""
-    said = []
-    if state.problem:
-        said.append(state.problem)
+def _warnings(state: ServerState) -> list[str]:
+    warnings = [state.problem] if state.problem else []
     if state.installed and not state.proven and not state.problem:
-        said.append("the host calls it by itself, which cannot be proven from here")
+        warnings.append("the host calls the hook itself, which cannot be tested from here")
     if state.installed and state.settings.identity is None:
-        said.append(
-            "without --identity it cannot see who pushes: nobody is kept from speaking for "
-            "another, and work is not judged"
+        warnings.append(
+            "without --identity the hook cannot see who pushes: anyone can act for someone else, "
+            "and commits are not judged"
         )
-    return said
+    return warnings
 
 
 def _show(call: Call, state: ServerState, folder: str) -> int | None:
@@ -188,10 +179,8 @@ def _show(call: Call, state: ServerState, folder: str) -> int | None:
         output.facts([(name, text, (text,)) for name, text in rows])
 
     if not missing:
-        call.answer(body, warnings=_doubts(state), show=show)
+        call.answer(body, warnings=_warnings(state), show=show)
         return None
-    if not call.json:
-        show()
     hints = (call.typed("server", "install", folder),)
-    error = Violations(f"the hook does not fire: {missing}", hints=hints)
-    return refusals.tell(call, error, body=body)
+    error = Violations(f"the hook does not work: {missing}", hints=hints)
+    return call.fail(error, body, show=show)

@@ -1,43 +1,39 @@
-"""``uninstall``: everything of gitlease out of a clone, and what is left to say of the rest."""
+"""``uninstall``: remove gitlease from a clone, and show what remains elsewhere."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import click
-
 from gitlease.core.errors import GitleaseError
 from gitlease.core.lease import same_person
-from gitlease.faces.cli import output, refusals
-from gitlease.faces.cli.verb import Verb, flag
+from gitlease.faces.cli import output
+from gitlease.faces.cli.verb import flag, verb
 from gitlease.faces.codes import Violations
 
 if TYPE_CHECKING:
     from gitlease.faces.cli.call import Call
 
 
-@click.command(
+@verb(
     "uninstall",
-    cls=Verb,
-    help="""Take gitlease out of this clone: git's hooks, the hooks and tools of coding agents,
-settings, and what it keeps in the clone. Refused while you hold leases that this clone knows of.
+    """Remove gitlease from this clone: git's hooks, the hooks and tools of coding agents, settings,
+and its private files. Refused while you hold leases that this clone knows of.
 
-Others are not concerned: .gitlease.yaml is only removed from the work tree, and the ledger stays on
-the remote until somebody deletes its ref, for everybody; the command for that is shown. So is what
-could not be taken out. The program itself goes as it came (pip uninstall gitlease).""",
+Others are not affected: .gitlease.yaml is removed from the work tree only, and the ledger stays on
+the remote until someone deletes its ref, for everyone. The command for that is shown, and so is
+anything that could not be removed. To remove the program itself: pip uninstall gitlease.""",
     examples=(
         "gitlease uninstall --dry-run",
         "gitlease uninstall",
-        "gitlease uninstall --user       # the agents' handlers in your own files as well",
+        "gitlease uninstall --user       # also the agents' hooks in your own files",
     ),
     exits=(1, 2, 7, 128),
-    done="done, or there was nothing to take out",
+    done="removed, or there was nothing to remove",
     no=("violations",),
     session=False,
 )
-@flag("--dry-run", help="Say what would be done, and do nothing.")
+@flag("--dry-run", help="Print what would be done, and do nothing.")
 @flag("--user", help="Also the agents' hooks in your own files, for all repositories.")
-@click.pass_obj
 def uninstall_verb(call: Call, *, dry_run: bool, user: bool) -> int | None:
     from gitlease.install.removal import remove_all
     from gitlease.wiring.workspace import find_repository
@@ -46,28 +42,26 @@ def uninstall_verb(call: Call, *, dry_run: bool, user: bool) -> int | None:
     held, stays = _known(call)
     if held and not dry_run:
         hints = (call.typed("release", options=["--all"]), call.typed("session", "list"))
-        raise Violations(f"you hold {', '.join(held[:5])} here: release it first", hints=hints)
+        raise Violations(f"you still hold {', '.join(held[:5])}: release it first", hints=hints)
     found = remove_all(repository, user=user, dry_run=dry_run)
     body = {"dry_run": dry_run, "done": list(found.done), "stays": stays}
 
     def show() -> None:
         if dry_run:
             output.line("would do:")
-        output.lines(found.done or ["there is nothing of gitlease in this clone"])
+        output.lines(found.done or ["gitlease is not installed in this clone"])
         for text in stays:
             output.whole(text)
 
     if not found.failed:
         call.answer(body, show=show)
         return None
-    if not call.json:
-        show()
-    error = Violations(f"could not be taken out: {'; '.join(found.failed)}")
-    return refusals.tell(call, error, body=body)
+    error = Violations(f"could not be removed: {'; '.join(found.failed)}")
+    return call.fail(error, body, show=show)
 
 
 def _known(call: Call) -> tuple[list[str], list[str]]:
-    """What the person holds by what this clone knows, and what stays; nothing where it is broken"""
+    """Return the caller's cached leases, and what remains elsewhere; both empty on errors."""
     held: list[str] = []
     stays: list[str] = []
     try:
@@ -83,7 +77,7 @@ def _known(call: Call) -> tuple[list[str], list[str]]:
             if look is not None and place.url is not None:
                 ref = f"{space.settings.ref_prefix}/{space.layer}"
                 stays.append(
-                    f"the ledger {space.layer} stays; to delete it for everybody: "
+                    f"the ledger {space.layer} stays; to delete it for everyone: "
                     f"git push {place.name or 'URL'} :{ref}"
                 )
     except GitleaseError:

@@ -1,17 +1,15 @@
-"""``brief``: one page for whoever starts."""
+"""``brief``: one page to start a session with."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-import click
-
 from gitlease.engine.queue.order import Carried
-from gitlease.faces import next_steps, sentences, task_words, wire
+from gitlease.faces import next_steps, sentences, task_text, wire
 from gitlease.faces.cli import output
 from gitlease.faces.cli.tasks.queue import carried_document, in_layer, lease_of, open_dependencies
-from gitlease.faces.cli.verb import READING_EXITS, Verb, ref_option
+from gitlease.faces.cli.verb import READING_EXITS, ref_option, verb
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -22,28 +20,25 @@ if TYPE_CHECKING:
     from gitlease.faces.cli.call import Call
 
 NEXT = 5  # tasks that may come next
-CARRIED, TAKEN, NOTES, HELD = 12, 6, 6, 4  # lines of a section; of the rest their number is told
+CARRIED, TAKEN, NOTES, HELD = 12, 6, 6, 4  # lines of a section; the rest are counted
 LONGEST_NOTE = 300
 
 
-@click.command(
+@verb(
     "brief",
-    cls=Verb,
-    help="""One page to start with: who you are, what you carry and how its leases stand, what was
-taken from you of late and why, the notes left for you, what others hold in the layers that this
-clone uses, and the tasks that come next.
+    """Show one page to start a session with: who you are, your tasks and leases, recent losses and
+the reasons, notes for you, leases of others in the layers that this clone uses, and the next tasks.
 
-What you hold of tasks that say done on the remote's main branch is completed first (see
-landing.release in the settings); --cached changes nothing.
+First, your leases on tasks that are done on the remote's main branch are completed (see
+landing.release in the settings), except with --cached.
 
-It is meant for the first command of a session, of a person or of an agent.""",
+Both people and agents should run this first.""",
     examples=("gitlease brief", "gitlease brief --json", "gitlease brief --ref origin/main"),
     exits=READING_EXITS,
-    done="answered; also when there is nothing to tell",
+    done="shown, even if there is nothing to report",
     cached=True,
 )
 @ref_option
-@click.pass_obj
 def brief_verb(call: Call, *, ref: str | None, cached: bool) -> None:
     given = [] if ref is None else ["--ref", ref]
     call.cached = call.typed("brief", options=["--cached", *given])
@@ -72,17 +67,20 @@ def brief_verb(call: Call, *, ref: str | None, cached: bool) -> None:
 
 
 def _show(call: Call, reading: QueueReading) -> None:
-    """Headed sections of one line for each fact: never more than a page."""
     now, actor = call.now(), call.actor
     run = f"session {actor.session}" if actor.session else "no session"
     output.line(f"you are {actor.holder}, {run}")
     carrying = [
-        (c.resource, in_layer(call, v, task_words.how(c, v, now)), task_words.titled(c.task))
+        (
+            c.resource,
+            in_layer(call, v, task_text.how(c, v, now)),
+            task_text.titled(c.task),
+        )
         for c in reading.carried
         for v in [lease_of(c, reading)]
     ]
     _section("you carry", _aligned(carrying), CARRIED, otherwise="you carry nothing")
-    _section("taken from you", [task_words.was_taken(t, now) for t in reading.taken], TAKEN)
+    _section("taken from you", [task_text.was_taken(t, now) for t in reading.taken], TAKEN)
     _section("notes", [_noted(n, now) for n in reading.notes], NOTES)
     _section(
         "next", _aligned(_next(e) for e in reading.next_up), NEXT, otherwise="nothing to claim"
@@ -104,7 +102,7 @@ def _section(title: str, lines: Sequence[str], limit: int, *, otherwise: str = "
 
 
 def _aligned(rows: Iterable[tuple[str, ...]]) -> list[str]:
-    """Rows whose first words stand under each other; empty words are left out."""
+    """Align the first column; leave empty words out."""
     listed = list(rows)
     width = max((len(row[0]) for row in listed[:CARRIED]), default=0)
     return ["  ".join((row[0].ljust(width), *filter(None, row[1:]))) for row in listed]
@@ -112,18 +110,17 @@ def _aligned(rows: Iterable[tuple[str, ...]]) -> list[str]:
 
 def _next(entry: Entry) -> tuple[str, ...]:
     task = entry.task
-    waiting = task_words.waiting(entry.waits_for)
+    waiting = task_text.waiting(entry.waits_for)
     return (
         task.resource.text,
-        task_words.one_line(task.priority),
-        task_words.titled(task),
+        task_text.one_line(task.priority),
+        task_text.titled(task),
         f"({waiting})" if waiting else "",
     )
 
 
 def _noted(note: Note, now: datetime) -> str:
-    """A note in one line, cut where it is long: ``show`` has all of it."""
-    text = task_words.one_line(sentences.noted(note, now))
+    text = task_text.one_line(sentences.noted(note, now))
     if len(text) <= LONGEST_NOTE:
         return text
-    return f"{text[:LONGEST_NOTE]}… (all of it: show {note.resource})"
+    return f"{text[:LONGEST_NOTE]}… (in full: show {note.resource})"

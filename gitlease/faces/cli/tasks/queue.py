@@ -1,19 +1,17 @@
-"""``queue`` and ``next``: what there is to do, and the first of it."""
+"""``queue`` and ``next``: the tasks to do, and the first of them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-import click
-
 from gitlease.core.errors import UsageError
 from gitlease.engine.queue.order import Carried, WhyNot
-from gitlease.faces import next_steps, task_words, wire
+from gitlease.faces import next_steps, task_text, wire
 from gitlease.faces.cli import output
 from gitlease.faces.cli.leases import claiming
 from gitlease.faces.cli.output import Row
-from gitlease.faces.cli.verb import LEASE_EXITS, READING_EXITS, Verb, flag, ref_option
+from gitlease.faces.cli.verb import LEASE_EXITS, READING_EXITS, flag, ref_option, verb
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -30,34 +28,32 @@ STYLES = {WhyNot.YOURS: "green", WhyNot.HELD: "yellow", WhyNot.ASSIGNED: "yellow
 OWN_STYLES = {Carried.LIVE: "green", Carried.PARKED: "cyan", Carried.TAKEN_OVER: "yellow"}
 
 
-@click.command(
+@verb(
     "queue",
-    cls=Verb,
-    help="""The tasks that you may claim, best first: what you parked, then by priority, then
-dependencies done, then age.
+    """List the tasks that you may claim, best first: your parked ones, then by priority, then those
+whose dependencies are done, then the oldest.
 
---all shows the others as well, each with why not. --mine shows what you carry instead, whatever its
-state (so --all adds nothing to it): the tasks assigned to you and what you hold, each with how its
-lease stands: live, parked, lapsed, taken over, theirs (somebody else's who is assigned as well, or
-came after you), or none. What you parked comes first, and your leases of other layers last.
+--all includes the others, each with the reason why you may not claim it. --mine lists what you
+carry instead, in any state (--all adds nothing): the tasks assigned to you and your leases, each
+with the state of its lease: live, parked, lapsed, taken over, theirs (held by someone who is also
+assigned, or came after you), or none. Parked ones come first, leases in other layers last.
 
-Piped, each line has, separated by tabs: resource, why-not (empty: claimable), who, expires_at,
-priority, status, assigned, waits_for, file, title. With --mine: resource, state, taken_over_by,
-expires_at, priority, status, assigned, waits_for, file, title.""",
+When piped, each line has these tab-separated fields: resource, why-not (empty if claimable), who,
+expires_at, priority, status, assigned, waits_for, file, title. With --mine: resource, state,
+taken_over_by, expires_at, priority, status, assigned, waits_for, file, title.""",
     examples=(
         "gitlease queue",
-        "gitlease queue --all                  # also what is held, assigned or done",
-        "gitlease queue --mine                 # what you carry",
-        "gitlease queue --ref origin/main      # as the task files are there",
+        "gitlease queue --all                  # include held, assigned and done tasks",
+        "gitlease queue --mine                 # your tasks and leases",
+        "gitlease queue --ref origin/main      # the task files of that branch",
     ),
     exits=READING_EXITS,
-    done="answered; also when there is nothing to claim",
+    done="listed, even if there is nothing to claim",
     cached=True,
 )
-@flag("--mine", help="What you carry.")
-@flag("--all", help="Also what may not be claimed, and why.")
+@flag("--mine", help="List your tasks and leases.")
+@flag("--all", help="Include tasks that you may not claim, with the reason.")
 @ref_option
-@click.pass_obj
 def queue_verb(call: Call, *, mine: bool, all: bool, ref: str | None, cached: bool) -> None:
     switches = [name for name, given in (("--mine", mine), ("--all", all)) if given]
     call.cached = call.typed("queue", options=["--cached", *switches, *_from(ref)])
@@ -88,19 +84,19 @@ def _from(ref: str | None) -> list[str]:
 
 
 def lease_of(found: Entry | Carry, reading: QueueReading) -> LeaseView | None:
-    """The lease that goes with a task, as its caller sees it."""
+    """Return the lease of a task, from the caller's point of view."""
     return None if found.lease is None else reading.views[found.lease.lease_id]
 
 
 def open_dependencies(reading: QueueReading) -> dict[str, tuple[str, ...]]:
-    """What each task waits for, by its folded name."""
+    """Return the open dependencies of each task, by its folded name."""
     return {e.task.resource.key: e.waits_for for e in reading.entries}
 
 
 def carried_document(
     found: Carry, reading: QueueReading, waits: Mapping[str, Sequence[str]]
 ) -> wire.Document:
-    """What one carries, as JSON."""
+    """Return a carried task or lease as JSON."""
     waits_for = waits.get(found.task.resource.key, ()) if found.task else ()
     return wire.carry(found, reading.views, waits_for=waits_for)
 
@@ -109,10 +105,10 @@ def _row(entry: Entry, reading: QueueReading, now: datetime) -> Row:
     view = lease_of(entry, reading)
     status, priority, assigned, waits_for, file, title = _columns(entry.task, entry.waits_for)
     why = entry.why_not.value if entry.why_not else ""
-    stands = view is not None and view.state == "active" and not entry.claimable
-    expires = wire.seconds(view.expires_at) if view and stands else ""
+    blocks = view is not None and view.state == "active" and not entry.claimable
+    expires = wire.seconds(view.expires_at) if view and blocks else ""
     name = entry.task.resource.text
-    in_words = task_words.why_not(entry, view, now)
+    in_words = task_text.why_not(entry, view, now)
     return Row(
         cells=(name, priority, status, assigned, title, waits_for, in_words),
         fields=(
@@ -124,7 +120,7 @@ def _row(entry: Entry, reading: QueueReading, now: datetime) -> Row:
 
 
 def in_layer(call: Call, view: LeaseView | None, text: str) -> str:
-    """How a lease stands, with its layer where it is another one than that of this command."""
+    """Append the layer of a lease unless it is the one of this command."""
     other = view is not None and view.layer != call.workspace.layer
     return f"{text}, in layer {view.layer}" if view is not None and other else text
 
@@ -140,7 +136,7 @@ def _own_row(
     waits_for = waits.get(found.task.resource.key, ()) if found.task else ()
     status, priority, assigned, open_still, file, title = _columns(found.task, waits_for)
     expires = wire.seconds(view.expires_at) if view else ""
-    how = in_layer(call, view, task_words.how(found, view, now))
+    how = in_layer(call, view, task_text.how(found, view, now))
     return Row(
         cells=(found.resource, how, priority, status, title, open_still),
         fields=(
@@ -155,40 +151,38 @@ def _columns(task: Task | None, waits_for: Sequence[str]) -> tuple[str, ...]:
     if task is None:
         return ("",) * 6
     return (
-        task_words.one_line(task.status),
-        task_words.one_line(task.priority),
-        task_words.listed(task.assigned),
-        task_words.listed(waits_for),
-        task_words.path(task.file),
-        task_words.one_line(task.title),
+        task_text.one_line(task.status),
+        task_text.one_line(task.priority),
+        task_text.listed(task.assigned),
+        task_text.listed(waits_for),
+        task_text.path(task.file),
+        task_text.one_line(task.title),
     )
 
 
-@click.command(
+@verb(
     "next",
-    cls=Verb,
-    help="""The task to take up next: what you parked, else of those you may claim the first that
-waits for no other.
+    """Show the next task: a parked one of yours, or else the first that you may claim and that
+waits for no other task.
 
-With --claim it is claimed at once: however many workers ask at the same moment, each gets another
-task. What another takes first, and what you hold already, is passed over; what you parked is
-resumed, by one of your sessions.""",
+--claim claims it at once. However many workers ask at the same moment, each gets a different task.
+Tasks that someone else takes first, and those you already hold, are skipped. A parked task is
+resumed by only one of your sessions.""",
     examples=(
         "gitlease next",
         "gitlease next --claim --ttl 30m",
-        "gitlease next --ref origin/main       # as the task files are there",
+        "gitlease next --ref origin/main       # the task files of that branch",
     ),
     exits=LEASE_EXITS,
     no=("nothing_left",),
-    done="there is one; with --claim, you hold it",
+    done="there is a task; with --claim, you hold it",
     cached=True,
 )
-@flag("--claim", help="Claim it.")
+@flag("--claim", help="Claim the task.")
 @claiming.ttl_option
 @claiming.reason_option
 @claiming.commit_option
 @ref_option
-@click.pass_obj
 def next_verb(
     call: Call,
     *,
@@ -218,11 +212,11 @@ def _show_next(call: Call, ref: str | None, cached: bool) -> None:
     call.whole_queue = call.typed("queue", options=["--all", *_from(ref), *known])
     reading = call.queue.next_task(ref=ref, cached=cached)
     entry = reading.next_up[0]
-    facts = task_words.facts(entry.task, entry.waits_for)
+    facts = task_text.facts(entry.task, entry.waits_for)
     name, view = entry.task.resource.text, lease_of(entry, reading)
     part = []
     if entry.parked and view is not None:
-        facts.append(("lease", task_words.why_not(entry, view, call.now()), ()))
+        facts.append(("lease", task_text.why_not(entry, view, call.now()), ()))
         part = next_steps.scoped(view.scope)
     call.answer(
         {"task": wire.entry(entry, reading.views)},
@@ -232,12 +226,12 @@ def _show_next(call: Call, ref: str | None, cached: bool) -> None:
     )
 
 
-def _claim_next(call: Call, asked: claiming.ClaimRequest) -> None:
-    answer, picked = call.queue.claim_next(asked.options())
-    entry = call.queue.find(picked.resource).entry  # as its file is now
+def _claim_next(call: Call, request: claiming.ClaimRequest) -> None:
+    answer, picked = call.queue.claim_next(request.options())
+    entry = call.queue.find(picked.resource).entry  # the claim edited the task file
     task, waits_for = (entry.task, entry.waits_for) if entry else (picked, ())
-    said = (task_words.titled(task), f"in {task_words.path(task.file)}")
-    waiting = task_words.waiting(waits_for)
+    said = (task_text.titled(task), f"in {task_text.path(task.file)}")
+    waiting = task_text.waiting(waits_for)
     claiming.answer_claim(
         call,
         answer,

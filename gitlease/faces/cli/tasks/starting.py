@@ -1,4 +1,4 @@
-"""``start`` and ``set``: the status of a task, and the claim or the end that goes with it."""
+"""``start`` and ``set``: change the status of a task, and claim or finish it accordingly."""
 
 from __future__ import annotations
 
@@ -12,27 +12,22 @@ from gitlease.core.errors import UsageError
 from gitlease.engine.queue.order import WhyNot
 from gitlease.faces.cli import output, types
 from gitlease.faces.cli.leases import claiming
-from gitlease.faces.cli.verb import LEASE_EXITS, Verb
+from gitlease.faces.cli.verb import LEASE_EXITS, resource_argument, verb
 
 if TYPE_CHECKING:
     from gitlease.core.resources.resource import Resource
-    from gitlease.engine.answers import Answer
     from gitlease.faces.cli.call import Call
     from gitlease.faces.statuses import Status
 
-SCOPE = "Take only this part of its work (default: the whole)."
-# What is nothing to a set that does not claim.
-CLAIMING = ("ttl", "wait", "reason", "takeover", "expect_holder", "reopen", "scope")
+CLAIM_OPTIONS = ("ttl", "wait", "reason", "takeover", "expect_holder", "reopen", "scope")
 
 
-@click.command(
+@verb(
     "start",
-    cls=Verb,
-    help="""Start a task: claim it, and set its status to in progress in its file.
+    """Claim a task and set its status to in progress in its task file.
 
-It is `claim` for a task, with the status: the project's first word for in progress, unless the task
-has one of those words already. What is changed in the file is left in your work tree, unless it is
-committed.""",
+The status becomes the project's first word for in progress, unless the task already has one of
+these words. The edit stays in your work tree unless you commit it.""",
     advice=claiming.LENGTHS,
     examples=(
         "gitlease start F001",
@@ -42,25 +37,23 @@ committed.""",
     ),
     exits=LEASE_EXITS,
     done="you hold it, and it is in progress",
-    scope=SCOPE,
+    scope=claiming.SCOPE,
 )
-@click.argument("word", metavar="RESOURCE", shell_complete=types.known_names)
+@resource_argument
 @claiming.claim_options
 @claiming.commit_option
-@click.pass_obj
 def start_verb(call: Call, /, *, word: str, **options: Any) -> None:
     _start(call, call.resource(word), claiming.ClaimRequest(**options))
 
 
-@click.command(
+@verb(
     "set",
-    cls=Verb,
-    help="""Set the status of a task in its file.
+    """Set the status of a task in its task file.
 
-STATUS is todo, in_progress or done, which means the project's first word for it; or one of the
-words of tasks.statuses; or a word that another task has already. A status that means in progress
-claims the task, as `start` does; one that means done finishes it, as `done` does. Any other changes
-the status alone, and who is assigned stays so; of another's task it is refused.""",
+STATUS is todo, in_progress or done, which stand for the project's first word of that kind; or a
+word from tasks.statuses; or a word that another task has already. A status that means in progress
+claims the task, like `start`. One that means done finishes it, like `done`. Any other changes only
+the status, and is refused if the task is someone else's.""",
     advice=claiming.LENGTHS,
     examples=(
         "gitlease set F001 in_progress --ttl 1h",
@@ -70,97 +63,83 @@ the status alone, and who is assigned stays so; of another's task it is refused.
     ),
     exits=LEASE_EXITS,
     done="the task has that status",
-    scope="Take, or finish, only this part of its work.",
+    scope="Claim or finish only this part of the work.",
 )
-@click.argument("word", metavar="RESOURCE", shell_complete=types.known_names)
+@resource_argument
 @click.argument("status", metavar="STATUS", shell_complete=types.known_statuses)
 @claiming.claim_options
 @claiming.commit_option
-@click.pass_obj
 def set_verb(call: Call, /, *, word: str, status: str, **options: Any) -> None:
     from gitlease.faces.statuses import read_status
 
-    asked, resource = claiming.ClaimRequest(**options), call.resource(word)
-    meant = read_status(status, call.ledger.edges)
-    if meant.progress is Progress.IN_PROGRESS:
-        _start(call, resource, asked, status=meant.word)
+    request, resource = claiming.ClaimRequest(**options), call.resource(word)
+    new = read_status(status, call.ledger.edges)
+    if new.progress is Progress.IN_PROGRESS:
+        _start(call, resource, request, status=new.word)
         return
-    _refuse_terms(asked, meant)
-    if meant.progress is Progress.DONE:
-        _finish(call, resource, asked, meant)
+    _refuse_claim_options(request, new)
+    if new.progress is Progress.DONE:
+        from gitlease.engine import end
+        from gitlease.faces.cli.leases.ending import answer_done
+
+        call.ledger.edges.task(resource)
+        answer = end.complete(
+            call.ledger, resource, scope=request.scope, commit=request.commit, status=new.word
+        )
+        answer_done(call, answer)
     else:
-        _set(call, resource, asked, meant)
+        _set(call, resource, new, commit=request.commit)
 
 
 def _start(
-    call: Call, resource: Resource, asked: claiming.ClaimRequest, *, status: str | None = None
+    call: Call, resource: Resource, request: claiming.ClaimRequest, *, status: str | None = None
 ) -> None:
     from gitlease.engine import claim
 
     verb, then = ("start", ()) if status is None else ("set", (status,))
-    call.retry = partial(asked.waiting, call, verb, [resource], then=then)
-    claiming.expect_wait(asked.wait)
+    call.retry = partial(request.waiting, call, verb, [resource], then=then)
+    claiming.expect_wait(request.wait)
     answer = claim.start(
         call.ledger,
         resource,
-        asked.options(),
+        request.options(),
         status=status,
-        wait=asked.wait,
-        on_wait=claiming.tell_waiting(call, asked.wait),
+        wait=request.wait,
+        on_wait=claiming.report_waiting(call, request.wait),
     )
-    claiming.answer_claim(call, answer, scope=asked.scope)
+    claiming.answer_claim(call, answer, scope=request.scope)
 
 
-def _refuse_terms(asked: claiming.ClaimRequest, meant: Status) -> None:
-    """Refuse the options of a claim where nothing is claimed."""
-    done = meant.progress is Progress.DONE
-    for name in CLAIMING:
-        given = getattr(asked, name) not in (None, False)
+def _refuse_claim_options(request: claiming.ClaimRequest, new: Status) -> None:
+    done = new.progress is Progress.DONE
+    for name in CLAIM_OPTIONS:
+        given = getattr(request, name) not in (None, False)
         if given and not (done and name == "scope"):
             option = f"--{name.replace('_', '-')}"
             raise UsageError(
-                f"{option} needs a status that claims, and {printable(meant.word)} does not",
+                f"{option} needs a status that claims, and {printable(new.word)} does not",
                 hints=("in_progress claims, and so does start",),
             )
 
 
-def _finish(call: Call, resource: Resource, asked: claiming.ClaimRequest, meant: Status) -> None:
+def _set(call: Call, resource: Resource, new: Status, *, commit: bool | None) -> None:
     from gitlease.engine import end
-    from gitlease.faces.cli.leases.ending import answer_done
-
-    call.ledger.edges.task(resource)
-    answer = end.complete(
-        call.ledger, resource, scope=asked.scope, commit=asked.commit, status=meant.word
-    )
-    answer_done(call, answer)
-
-
-def _set(call: Call, resource: Resource, asked: claiming.ClaimRequest, meant: Status) -> None:
-    from gitlease.engine import end
-    from gitlease.faces import wire
+    from gitlease.faces import task_text, wire
 
     task = call.ledger.edges.task(resource)
-    answer = end.set_status(call.ledger, resource, meant.word, commit=asked.commit)
+    answer = end.set_status(call.ledger, resource, new.word, commit=commit)
+    same = f"the status in {task_text.path(task.file)} is {printable(new.word)} already"
     call.answer(
         wire.ended(answer),
         warnings=answer.warnings,
-        hints=_completed(call, task.resource),
-        show=lambda: _show(answer, task.file, meant),
+        hints=_how_to_reopen(call, task.resource),
+        show=lambda: output.lines(task_text.edited(answer) or [same]),
     )
 
 
-def _show(answer: Answer, file: str, meant: Status) -> None:
-    from gitlease.faces import task_words
-
-    lines = task_words.edited(answer)
-    same = f"the status in {task_words.path(file)} is {printable(meant.word)} already"
-    output.lines(lines or [same])
-
-
-def _completed(call: Call, resource: Resource) -> list[str]:
-    """What to say where the ledger has it completed: a word in the file does not reopen that."""
+def _how_to_reopen(call: Call, resource: Resource) -> list[str]:
     entry = call.queue.find(resource).entry
     if entry is None or entry.task.is_done or entry.why_not is not WhyNot.DONE:
         return []
     claim = call.typed("claim", resource, options=["--reopen"])
-    return [f"the ledger has it completed; to take it up again: {claim}"]
+    return [f"the ledger lists it as completed; to reopen it: {claim}"]

@@ -1,4 +1,4 @@
-"""What is told of a pool: each event as a line of JSON, and as a sentence."""
+"""The events of a pool, each as a line of JSON and as a sentence."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gitlease.faces.wire import SCHEMA
 from gitlease.runs.pool import DONE, FAILED, GIVEN_BACK, LOST, STOPPED, PoolEvent
 
 OUTCOMES = (DONE, GIVEN_BACK, FAILED, LOST, STOPPED)
-SAID = {
+IN_WORDS = {
     DONE: "done",
     GIVEN_BACK: "was not finished",
     FAILED: "failed",
@@ -21,7 +21,7 @@ SAID = {
 
 
 def document(event: PoolEvent) -> dict[str, Any]:
-    """One line: ``event`` is started, ended, left_alone, idle, trouble or warning."""
+    """Return the JSON line; ``event`` is started, ended, left_alone, idle, trouble or warning."""
     body: dict[str, Any] = {"schema": SCHEMA, "event": event.kind}
     if event.job is not None:
         record = event.job.record
@@ -36,30 +36,30 @@ def document(event: PoolEvent) -> dict[str, Any]:
 
 
 def sentence(event: PoolEvent) -> str:
-    """The same for a person."""
+    """Return the event as a sentence."""
     if event.job is None:
-        what = "nothing is left to claim" if event.kind == "idle" else f"{event.message}"
-        return f"{what}; waiting" if event.kind == "idle" else f"{what}; still trying"
+        idle = event.kind == "idle"
+        return "no task is left to claim; waiting" if idle else f"{event.message}; still trying"
     record, name = event.job.record, event.job.name
     if event.kind == "left_alone":
-        return f"{name} is left alone after {event.failures} failures"
+        return f"{name} is skipped from now on, after {event.failures} failures"
     if event.end is None:
         return f"{name} started, session {record.session}, log {record.log}"
-    said = f"{name} {SAID[event.end.outcome]} after {humanize_duration(_age(event))}"
+    said = f"{name} {IN_WORDS[event.end.outcome]} after {humanize_duration(_age(event))}"
     said += f", status {event.end.exit}" if event.end.exit else ""
     return f"{said}: {event.end.message}" if event.end.message else said
 
 
 def finished(counts: Mapping[str, int]) -> dict[str, Any]:
-    """The last line: how many tasks came to what."""
-    told = {name: counts.get(name, 0) for name in OUTCOMES}
-    return {"schema": SCHEMA, "event": "finished", "ok": True, "command": "work"} | told
+    """Return the last line, with the number of tasks for each outcome."""
+    totals = {name: counts.get(name, 0) for name in OUTCOMES}
+    return {"schema": SCHEMA, "event": "finished", "ok": True, "command": "work"} | totals
 
 
 def summary(counts: Mapping[str, int]) -> str:
-    """The same for a person."""
-    told = [f"{counts[name]} {name.replace('_', ' ')}" for name in OUTCOMES if counts.get(name)]
-    return f"finished: {', '.join(told) or 'there was nothing to do'}"
+    """Return the last line as a sentence."""
+    totals = [f"{counts[name]} {name.replace('_', ' ')}" for name in OUTCOMES if counts.get(name)]
+    return f"finished: {', '.join(totals) or 'there was nothing to do'}"
 
 
 def _age(event: PoolEvent) -> int:

@@ -1,4 +1,4 @@
-"""How ``check`` tells what it found: in any of its forms, and in the summary of a job."""
+"""Prints the result of ``check`` in any format, and in the summary of a CI job."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from gitlease.faces.cli.call import Call
 
 
-class Telling:
-    """Tells one report in any of the forms.
+class CheckResult:
+    """One report in any format.
 
-    ``body`` is what the JSON has beside the report. ``undone`` is what of the fixes failed on the
-    way: that is no pass, whatever it shall fail on.
+    ``body`` has further keys of the JSON. ``undone`` lists failed fixes, which make the check fail
+    at any level.
     """
 
     def __init__(
@@ -48,8 +48,8 @@ class Telling:
             "unread": list(report.unread),
         } | body
 
-    def tell(self, form: str, *, summary: str) -> int | None:
-        """Print it, and give the exit status. ``summary`` is the file of the job's summary."""
+    def print(self, form: str, *, summary: str) -> int | None:
+        """Print the result and return the exit status. ``summary`` is the job's summary file."""
         report = self._report
         if form == "json":
             return self._document()
@@ -66,7 +66,7 @@ class Telling:
         return None if self._error is None else exit_of(self._error.code)
 
     def rendered(self, form: str) -> str:
-        """The whole of it, as a file has it."""
+        """Return the result as the text of a file."""
         report = self._report
         if form == "json":
             return json.dumps(self._json()) + "\n"
@@ -108,7 +108,7 @@ def write(path: str, content: str) -> None:
 
 
 def fail_github(place: str, error: GitleaseError) -> None:
-    """That nothing could be checked, where people look: a step that only failed says little."""
+    """Report a check that could not run in GitHub's annotations and summary."""
     from gitlease.check.formats import summary
 
     sys.stdout.write(github.failure(error.message, error.hints))
@@ -116,7 +116,6 @@ def fail_github(place: str, error: GitleaseError) -> None:
 
 
 def _append(path: str, content: str) -> None:
-    """Add to the summary. The step goes on without one."""
     if not path:
         return
     try:
