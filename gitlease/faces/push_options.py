@@ -1,4 +1,4 @@
-"""Which options of ``git push`` go with a fenced one, and why the others do not."""
+"""The options of ``git push`` that a fenced push accepts, and the reasons against the others."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from gitlease.push.request import PushRequest
 REFUSED: Mapping[str, str] = {
     "--mirror": "it would replace or delete every ledger on the remote",
     "--prune": "it deletes whatever this clone does not have, ledgers too",
-    "--no-atomic": "then work could land without its lease",
+    "--no-atomic": "work could land without its lease",
     "--repo": "name the remote as the first word",
-    "--receive-pack": "what receives the push is the remote's own setting",
-    "--exec": "what receives the push is the remote's own setting",
+    "--receive-pack": "the remote chooses the program that receives the push",
+    "--exec": "the remote chooses the program that receives the push",
 }
 _CHOOSING = ("force", "force_if_includes", "tags", "all", "delete", "force_with_lease")
 _SENDING = ("push_option", "signed", "ipv4", "ipv6")
@@ -30,15 +30,15 @@ def push_request(
     upstream: bool,
     hooks: bool,
 ) -> PushRequest:
-    """What is to be pushed, and how. UsageError for options that do not go."""
+    """Return the push to carry out. UsageError for options that cannot be fenced."""
     submodules, signed = options.get("recurse_submodules"), options.get("signed")
     if submodules not in (None, *_SUBMODULES):
         raise UsageError(
-            "submodules are pushed by themselves: no lease would guard what is pushed along",
-            hints=("--recurse-submodules=check refuses what is missing there",),
+            "submodules cannot be fenced: push them separately",
+            hints=("--recurse-submodules=check refuses the push if their commits are missing",),
         )
     if signed not in (None, *_SIGNED):
-        raise UsageError(f"--signed is one of {', '.join(_SIGNED)}")
+        raise UsageError(f"invalid --signed: expected one of {', '.join(_SIGNED)}")
     choosing = _words(options, _CHOOSING)
     if (follow := options.get("follow_tags")) is not None:
         choosing.append("--follow-tags" if follow else "--no-follow-tags")
@@ -53,7 +53,6 @@ def push_request(
 
 
 def _words(options: Mapping[str, Any], names: Sequence[str]) -> list[str]:
-    """Options as words for git: switches that are on, and each value that was given."""
     words = []
     for name in names:
         word, given = f"--{name.replace('_', '-')}", options.get(name)

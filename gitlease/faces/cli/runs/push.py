@@ -1,4 +1,4 @@
-"""``push`` and ``fence``: what a holder that lost its lease can no longer do."""
+"""``push`` and ``fence``: stop the work of a holder that lost its lease."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SHORT = 9  # digits of an id, as people read it
 
 
 def refused_options(verb: Any) -> Any:
-    """Decorate with the options of ``git push`` that would break what this verb promises."""
+    """Decorate with the options of ``git push`` that would break the fence; all are refused."""
     for name, reason in REFUSED.items():
 
         def refuse(
@@ -38,7 +38,7 @@ def refused_options(verb: Any) -> Any:
     return verb
 
 
-# Options whose value, as with git, is part of the same word or not there at all.
+# Options whose value, as in git, is part of the same word or absent.
 BARE = {"--force-with-lease": "", "--signed": "true"}
 
 
@@ -46,15 +46,15 @@ BARE = {"--force-with-lease": "", "--signed": "true"}
     "push",
     """Push work and a renewal of its leases in one atomic push: both land, or neither.
 
-So a holder that lost its lease cannot land work, also when the takeover comes in between. The
-leases are those of yours whose paths or task files the pushed commits touch, and those that
---require names; lost ones are refused before anything is sent, and so are commits that touch what
-another holds: those that land, and those that a forced push or a deletion takes away. With no lease
-of yours in it, it is a plain atomic push, and says so.
+A holder that lost its lease therefore cannot land work, even if the takeover comes in between. The
+push includes your leases whose paths or task files the pushed commits touch, and those named by
+--require. It is refused before anything is sent if one of them is lost, or if a commit touches what
+someone else holds; this includes commits that a forced push or a deletion removes. If none of your
+leases is involved, this is a plain atomic push, with a warning.
 
-REMOTE and REFSPEC are those of `git push`, and so are most options. Your pre-push hooks run, and
-see the push as you asked for it; the server sees the ledger's ref beside it. Where git, a hook or
-the server rejects the work, its lease stays as it was, and the exit is 4.""",
+REMOTE, REFSPEC and most options are those of `git push`. Your pre-push hooks run and see the push
+as you typed it; the server also sees the ledger's ref. If git, a hook or the server rejects the
+work, the lease stays unchanged, and the exit status is 4.""",
     examples=(
         "gitlease push                                   # what `git push` would push",
         "gitlease push -u origin topic --require F001    # refused unless you hold F001",
@@ -62,34 +62,34 @@ the server rejects the work, its lease stays as it was, and the exit is 4.""",
         "gitlease push --dry-run --json",
     ),
     exits=EXITS,
-    done="it has landed, or there was nothing to push",
+    done="the work has landed, or there was nothing to push",
     no=("held",),
     bare=BARE,
 )
 @click.argument("words", metavar="[REMOTE [REFSPEC]...]", nargs=-1)
-@option("--require", metavar="R", multiple=True, help="A lease that you must hold.")
-@option("-u", "--set-upstream", is_flag=True, help="Set the upstream of what is pushed.")
-@option("-f", "--force", is_flag=True, help="Replace what is there: exactly what was seen.")
+@option("--require", metavar="R", multiple=True, help="Push only if you hold R; repeatable.")
+@option("-u", "--set-upstream", is_flag=True, help="Set the upstream of the pushed branches.")
+@option("-f", "--force", is_flag=True, help="Replace the remote refs if they have not moved since.")
 @option(
     "--force-with-lease",
     metavar="[=REF[:ID]]",
     multiple=True,
-    help="Replace it if it is as you know it.",
+    help="Replace REF if it is what you expect.",
 )
-@option("--force-if-includes", is_flag=True, help="And if you have taken it in.")
-@option("--tags", is_flag=True, help="All tags as well.")
-@flag("--follow-tags", "Annotated tags of what is pushed as well.", default=None)
-@option("--all", "--branches", "all_", is_flag=True, help="All branches.")
+@option("--force-if-includes", is_flag=True, help="And if you have integrated it.")
+@option("--tags", is_flag=True, help="Also push all tags.")
+@flag("--follow-tags", "Also push annotated tags of the pushed commits.", default=None)
+@option("--all", "--branches", "all_", is_flag=True, help="Push all branches.")
 @option("-d", "--delete", is_flag=True, help="Delete these refs.")
-@option("-o", "--push-option", metavar="TEXT", multiple=True, help="Tell the server.")
+@option("-o", "--push-option", metavar="TEXT", multiple=True, help="Send TEXT to the server.")
 @option("--signed", metavar="[=HOW]", help="Sign the push.")
-@option("--recurse-submodules", metavar="HOW", help="check or no: none is pushed along.")
-@option("-4", "--ipv4", is_flag=True, help="Only IPv4.")
-@option("-6", "--ipv6", is_flag=True, help="Only IPv6.")
+@option("--recurse-submodules", metavar="HOW", help="check or no; submodules are never pushed.")
+@option("-4", "--ipv4", is_flag=True, help="Use IPv4 only.")
+@option("-6", "--ipv6", is_flag=True, help="Use IPv6 only.")
 @option("--no-verify", is_flag=True, help="Without your pre-push hooks; the fence stays.")
-@option("-n", "--dry-run", is_flag=True, help="Judge it, and send nothing.")
-@option("-q", "--quiet", is_flag=True, help="Say nothing of what went well.")
-@option("-v", "--verbose", is_flag=True, help="Name the refs that stay as they are, too.")
+@option("-n", "--dry-run", is_flag=True, help="Check everything, and send nothing.")
+@option("-q", "--quiet", is_flag=True, help="Print nothing on success.")
+@option("-v", "--verbose", is_flag=True, help="Also list unchanged refs.")
 @refused_options
 def push_verb(
     call: Call,
@@ -107,9 +107,9 @@ def push_verb(
     options["all"] = options.pop("all_")
     remote = words[0] if words else None
     request = push_request(remote, words[1:], options, upstream=set_upstream, hooks=not no_verify)
-    fencing, required = _fencing(call), call.resources(require)
+    fenced, required = _fenced_push(call), call.resources(require)
     try:
-        answer = fencing.push(request, require=required, dry_run=dry_run, tell=output.aside)
+        answer = fenced.push(request, require=required, dry_run=dry_run, tell=output.aside)
     except GitleaseError as refusal:
         refs = getattr(refusal, "refs", ())
         if not refs:
@@ -124,7 +124,7 @@ def push_verb(
     return 0
 
 
-def _fencing(call: Call) -> FencedPush:
+def _fenced_push(call: Call) -> FencedPush:
     from gitlease.wiring.push import open_push
 
     return open_push(call.workspace)
@@ -154,32 +154,32 @@ def _line(one: WorkRef, remote: str, *, would: bool) -> str:
 
 
 def read_token(text: str) -> int:
-    """A token as it was handed on. UsageError for what is none."""
+    """Read a fencing token. UsageError if it cannot be one."""
     if not (text.isascii() and text.isdigit() and len(text) <= 18 and int(text)):
-        raise UsageError("a token is a positive whole number, as `gitlease claim --json` shows it")
+        raise UsageError(f"invalid token {text[:40]!r}: expected a positive whole number")
     return int(text)
 
 
 @verb(
     "fence",
-    """Whether the live lease of RESOURCE still has exactly this TOKEN: exit 0, or 3.
+    """Check whether the live lease of RESOURCE still has this TOKEN: exit 0 if so, else 3.
 
-The last check of a script before a step that cannot be undone. It always asks the remote, and
-counts by the clock of the holder: what has run out is not held any more, taken over or not. Tokens
-compare: a greater one was given later, so whatever can keep the greatest that it has seen and
-refuse smaller ones is better protected than by any check beforehand.""",
+Use this in a script as the last check before a step that cannot be undone. It always asks the
+remote. An expired lease counts as lost, whether it was taken over or not. A greater token was
+granted later. A system that remembers the greatest token it has seen and refuses smaller ones is
+safer than any check beforehand.""",
     examples=(
         "gitlease fence deploy-prod 42 && ./deploy.sh",
         'gitlease fence "$GITLEASE_RESOURCE" "$GITLEASE_TOKEN"      # within gitlease run',
     ),
     exits=(2, 3, 4, 5, 7, 128),
-    done="it has this token, and has not run out",
-    scope="Only this scope (default: whichever has the token).",
+    done="the lease is live and has this token",
+    scope="Only this scope (default: the one with the token).",
 )
 @resource_argument
 @click.argument("token", metavar="TOKEN", type=read_token)
 def fence_verb(call: Call, *, word: str, token: int, scope: str | None) -> None:
-    view, warnings = _fencing(call).fence(call.resource(word), token, scope=scope)
+    view, warnings = _fenced_push(call).fence(call.resource(word), token, scope=scope)
     now = call.now()
     call.answer(
         {"status": "held", "leases": [wire.lease(view)], "lease": wire.lease(view)},

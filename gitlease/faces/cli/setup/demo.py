@@ -1,4 +1,4 @@
-"""``demo``: two workers and a remote in a throw-away folder, played with the real commands."""
+"""``demo``: two workers share a remote in a temporary folder, using the real commands."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from gitlease.faces.codes import Violations
 if TYPE_CHECKING:
     from gitlease.faces.cli.call import Call
 
-# Nothing else of the user's environment comes in: settings and agents would change the play.
+# The rest of the user's environment is dropped: settings and agents would change the demo.
 KEPT = (
     *("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "TEMP", "TMP", "SYSTEMROOT"),
     *("PYTHONHOME", "PYTHONPATH", "VIRTUAL_ENV", "LD_LIBRARY_PATH", "GIT_EXEC_PATH"),
 )
 REF = "refs/gitlease/global"
-# Nothing of git's goes on behind the play, in a folder that is to be removed.
+# git must not work in the background in a folder that will be removed.
 SETTINGS = "[init]\n\tdefaultBranch = main\n[maintenance]\n\tauto = false\n[gc]\n\tauto = 0\n"
 GITLEASE = (sys.executable, "-P", "-m", "gitlease")
-PATIENCE = 60  # seconds for one command
-PAUSE = 2.0  # seconds for reading what was printed, where a person reads it
+TIMEOUT = 60  # seconds for one command
+PAUSE = 2.0  # seconds for reading the output on a terminal
 
 
 @dataclass(frozen=True, slots=True)
 class DemoStep:
-    """A command that was run, and how it ended."""
+    """A command with its expected and its actual result."""
 
     who: str
     command: str
@@ -49,9 +49,9 @@ class DemoStep:
 
 @dataclass
 class Stage:
-    """The throw-away folder with one bare remote and a clone for each worker.
+    """The temporary folder with a bare remote and a clone for each worker.
 
-    ``pause`` is called, with seconds, before what comes next.
+    ``pause`` is called with seconds before each scene.
     """
 
     folder: str
@@ -64,8 +64,8 @@ class Stage:
         return os.path.join(self.folder, "bin")
 
     def build(self) -> None:
-        """Make the remote and the clones; each worker has a name of its own, and no settings."""
-        # For the hooks: who runs this with `python -m` may have no such program.
+        """Make the remote and the clones; each worker has an own name, and no settings."""
+        # For the hooks: with `python -m gitlease`, the program may be missing.
         launcher = os.path.join(self._bin, "gitlease")
         os.mkdir(self._bin)
         with open(launcher, "w", encoding="utf-8", newline="\n") as file:
@@ -88,7 +88,7 @@ class Stage:
                 self._git(ada, "push", "--quiet", "origin", "HEAD:refs/heads/main")
 
     def play(self, scene: DemoScene) -> None:
-        """Run one command of a worker and compare how it ends. Raises Violations."""
+        """Run one command of a worker. Raises Violations if it does not end as expected."""
         if scene.about:
             self.next(scene.about)
         if scene.edits is not None:
@@ -99,12 +99,12 @@ class Stage:
         self._run(scene.who, scene.command, words, scene.exit, scene.says)
 
     def next(self, about: str) -> None:
-        """Leave time for what was printed, and say what comes now."""
+        """Pause for reading, and announce the next scene."""
         self.pause(PAUSE)
         self.teller.heading(f"# {about}")
 
     def look(self, *words: str) -> str:
-        """Ask the bare remote itself, with plain git."""
+        """Run plain git on the bare remote."""
         remote = os.path.join(self.folder, "origin.git")
         argv = ("git", f"--git-dir={remote}", *words)
         return self._run("remote", shlex.join(("git", *words)), argv, 0, "")
@@ -119,7 +119,7 @@ class Stage:
                 f"{who}$ {command} ended with {done.returncode} instead of {expected}",
             )
         if says not in done.stdout:
-            raise Violations(f"{who}$ {command} did not say {says!r}")
+            raise Violations(f"{who}$ {command} did not print {says!r}")
         return done.stdout
 
     def _add(self, who: str, name: str, text: str) -> None:
@@ -144,12 +144,12 @@ class Stage:
             stderr=subprocess.STDOUT,
             encoding="utf-8",
             errors="replace",
-            timeout=PATIENCE,
+            timeout=TIMEOUT,
             check=False,
         )
 
     def environment(self) -> dict[str, str]:
-        """What the commands of the play see."""
+        """Return the environment of the demo's commands."""
         import gitlease
 
         package = os.path.dirname(os.path.dirname(os.path.abspath(gitlease.__file__)))
@@ -168,13 +168,13 @@ class Stage:
 
 @verb(
     "demo",
-    """A play of two workers, ada and bob, who share a remote in a throw-away folder.
+    """Watch two workers, ada and bob, who share a remote in a temporary folder.
 
-Each takes a task, they collide, a commit under a folder that ada holds is refused; renewal, a
-capped extension, a lease that runs out and is taken over, a renewal that comes too late, a push
-that is refused, a task that is handed over; at last the records as they lie in the ref. Every
-command is the real one; the play fails when one of them does not end as told. Your own repository
-is not touched. On a terminal it pauses for reading, and takes about a minute.""",
+Each takes a task. They collide, and a commit in a folder that ada holds is refused. A lease is
+renewed, extended up to the maximum, expires and is taken over; a late renewal and a push are
+refused, and a task is handed over. Finally you see the records in the ref. All commands are real,
+and the demo fails if one of them does not end as expected. Your own repository is not touched. On a
+terminal the demo pauses for reading, and takes about a minute.""",
     examples=(
         "gitlease demo",
         "gitlease demo --fast    # without pauses",
@@ -185,13 +185,11 @@ is not touched. On a terminal it pauses for reading, and takes about a minute.""
     no=("violations",),
     session=False,
 )
-@flag("--keep", help="Leave the folder for looking around.")
+@flag("--keep", help="Keep the folder afterwards.")
 @flag("--fast", help="Do not pause on a terminal.")
 def demo_verb(call: Call, *, keep: bool, fast: bool) -> int:
     if any((call.layer, call.local, call.remote, call.session, call.no_session)):
-        raise UsageError(
-            "demo has a repository of its own, and takes only --keep, --fast and --json"
-        )
+        raise UsageError("demo uses its own repository: it only accepts --keep, --fast and --json")
     began, folder = time.monotonic(), tempfile.mkdtemp(prefix="gitlease-demo-")
     teller = DemoTeller(quiet=call.json)
     paced = output.on_terminal() and sys.stdout.isatty() and not call.json and not fast
@@ -201,10 +199,10 @@ def demo_verb(call: Call, *, keep: bool, fast: bool) -> int:
         _perform(stage)
     except Violations as error:
         differed = error
-    except BrokenPipeError:  # nobody reads on: no fault of the play
+    except BrokenPipeError:  # the reader left; the demo did not fail
         raise
     except (OSError, subprocess.TimeoutExpired) as error:
-        differed = Violations(f"the play broke off: {error}")
+        differed = Violations(f"the demo stopped: {error}")
     finally:
         if not keep:
             shutil.rmtree(folder, ignore_errors=True)
@@ -237,7 +235,7 @@ def _perform(stage: Stage) -> None:
 def _show_end(call: Call, teller: DemoTeller, body: dict[str, Any]) -> None:
     teller.plain(f"\nevery step behaved as expected, in {body['seconds']}s")
     if body["folder"] is not None:
-        teller.plain(f"look around in {body['folder']}: origin.git, ada, bob; then remove it")
-    teller.heading("now in your repository:")
+        teller.plain(f"look around in {body['folder']} (origin.git, ada, bob), then remove it")
+    teller.heading("next, in your repository:")
     for words, why in NEXT:
         teller.plain(f"{call.prog} {words}  # {why}")

@@ -1,4 +1,4 @@
-"""How the play of ``demo`` is told: in two panes, one below the other, or in plain lines."""
+"""Prints the demo: in two panes, in one column, or in plain lines."""
 
 from __future__ import annotations
 
@@ -12,34 +12,34 @@ from gitlease.faces.cli.setup.demo_play import WORKERS
 if TYPE_CHECKING:
     from rich.console import Console
 
-WIDE = 120  # columns from which on each worker has a pane
+WIDE = 120  # columns needed for two panes
 BETWEEN = " | "
 COLOURS = {"ada": "cyan", "bob": "magenta"}
 OTHERS = "yellow"
 
 
 class DemoTeller:
-    """Prints lines as the play goes on; on a terminal in colour, and wrapped, never cut."""
+    """Prints the demo line by line; on a terminal in colour and wrapped."""
 
     def __init__(self, *, quiet: bool) -> None:
         self._quiet = quiet
         self._console = output.console() if not quiet and output.on_terminal() else None
 
     def heading(self, text: str) -> None:
-        """Say what comes next."""
+        """Print the title of a scene."""
         self._lines("\n" + text, style="bold")
 
     def command(self, who: str, command: str) -> None:
-        """Show what somebody types."""
+        """Print a command."""
         self._lines(f"{who}$ {command}", who, style=f"bold {COLOURS.get(who, OTHERS)}")
 
     def printed(self, who: str, text: str, *, refused: bool) -> None:
-        """Show what the command printed, if anything."""
+        """Print the output of a command."""
         for line in text.splitlines():
             self._lines(line, who, style=_style(line, refused=refused))
 
     def plain(self, text: str) -> None:
-        """Say something that concerns both."""
+        """Print a line that belongs to no worker."""
         self._lines(text)
 
     def _lines(self, text: str, who: str = "", *, style: str = "") -> None:
@@ -53,7 +53,6 @@ class DemoTeller:
         sys.stdout.flush()
 
     def _wrapped(self, console: Console, line: str, who: str, style: str) -> None:
-        """Print a line of a terminal, in the worker's pane where there is room for two."""
         from rich.text import Text
 
         columns = output.columns()  # rich takes a dumb terminal for one of 80

@@ -1,4 +1,4 @@
-"""The play that ``demo`` performs: who types what, and how that must end."""
+"""The scenes of ``demo``: the commands, and their expected results."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 WORKERS = ("ada", "bob")
 TASKS = {"F001": "rate limits", "F002": "password reset", "F003": "audit log"}
-# What the repository begins with.
+# The initial content of the repository.
 FILES = {
     **{f"tasks/{x}.md": f"---\nid: {x}\ntitle: {TASKS[x]}\nstatus: todo\n---\n" for x in TASKS},
     "src/auth/login.py": "def login(): ...\n",
@@ -16,9 +16,9 @@ FILES = {
 
 @dataclass(frozen=True, slots=True)
 class DemoScene:
-    """Who types what, how that must end, and a word that must be in what is printed.
+    """A worker's command, its expected exit status, and a text that its output must contain.
 
-    ``about`` is told before, and ``edits`` is a file and the line that is added to it.
+    ``about`` is announced first; ``edits`` is a file and a line to add to it before.
     """
 
     who: str
@@ -30,9 +30,7 @@ class DemoScene:
 
 
 PLAY = (
-    DemoScene(
-        "ada", "gitlease init", about="ada sets the repository up: the ledger is made on the remote"
-    ),
+    DemoScene("ada", "gitlease init", about="ada sets up the repository: init creates the ledger"),
     DemoScene("ada", "git add .gitlease.yaml"),
     DemoScene("ada", "git commit -q -m 'use gitlease'"),
     DemoScene("ada", "git push -q origin main"),
@@ -40,13 +38,13 @@ PLAY = (
     DemoScene(
         "ada",
         "gitlease config --ledger skew 0s",
-        about="for a quick play: trust the clocks, and allow very short leases",
+        about="to keep the demo short: trust the clocks, and allow very short leases",
     ),
     DemoScene("ada", "gitlease config --ledger ttl_min 2s"),
     DemoScene(
         "ada",
         "gitlease hooks install",
-        about="both let git's hooks watch what they commit and push",
+        about="both install git hooks that check their commits and pushes",
     ),
     DemoScene("bob", "gitlease hooks install"),
     DemoScene(
@@ -54,27 +52,27 @@ PLAY = (
         "gitlease next --claim",
         0,
         "claimed F001",
-        "each asks for the next task, and each gets another one",
+        "both ask for the next task, and each gets a different one",
     ),
     DemoScene("bob", "gitlease next --claim", 0, "claimed F002"),
     DemoScene(
         "ada",
         "gitlease claim src/auth/ --reason 'new sign-in'",
-        about="ada takes a whole folder as well",
+        about="ada also claims a whole folder",
     ),
     DemoScene(
         "bob",
         "gitlease claim F001",
         1,
         "held by ada@example.com",
-        "bob collides, and is told with whom",
+        "bob wants ada's task, and sees who holds it",
     ),
     DemoScene(
         "bob",
         "git commit -a -m 'log out'",
         1,
         "src/auth/login.py is held by ada@example.com",
-        "bob changes src/auth/login.py all the same: git refuses the commit",
+        "bob changes src/auth/login.py anyway: git refuses the commit",
         edits=("src/auth/login.py", "def logout(): ..."),
     ),
     DemoScene("ada", "gitlease renew F001", 0, "renewed F001", "ada renews: the heartbeat"),
@@ -82,7 +80,7 @@ PLAY = (
     DemoScene(
         "ada",
         "gitlease claim src/pay/ --ttl 6s",
-        about="ada takes another folder for 6 seconds, changes src/pay/card.py, and goes silent",
+        about="ada claims another folder for 6 seconds, changes src/pay/card.py, and goes silent",
     ),
     DemoScene(
         "ada",
@@ -94,23 +92,23 @@ PLAY = (
         "gitlease claim src/pay/ --wait 20s",
         0,
         "taken over from ada@example.com",
-        "bob waits: the lease runs out, and is his",
+        "bob waits until the lease expires, and takes it over",
     ),
     DemoScene(
         "ada",
         "gitlease renew src/pay/",
         3,
         "held by bob@example.com",
-        "ada is back too late: it is lost",
+        "ada comes back too late: her lease is lost",
     ),
     DemoScene(
         "ada",
         "gitlease push",
         1,
         "src/pay/card.py falls under src/pay, held by bob@example.com",
-        "and what she did meanwhile does not land over his work",
+        "her push is refused, so her work cannot land over his",
     ),
-    DemoScene("ada", "gitlease brief", 0, "taken over by bob@example.com", "where ada stands"),
+    DemoScene("ada", "gitlease brief", 0, "taken over by bob@example.com", "ada's work now"),
     DemoScene(
         "ada",
         "gitlease release F001 --note 'tests are red'",
@@ -118,13 +116,13 @@ PLAY = (
         "released F001",
         "ada hands her task over",
     ),
-    DemoScene("bob", "gitlease claim F001", 0, "tests are red", "and bob goes on"),
+    DemoScene("bob", "gitlease claim F001", 0, "tests are red", "bob continues"),
 )
 
-# What to type next, each with what it is for.
+# The commands to try next, and their purpose.
 NEXT = (
-    ("init", "the ledger, and settings that fit your tasks"),
+    ("init", "create the ledger, and settings for your task files"),
     ("hooks install", "in each clone"),
-    ("next --claim", "the next task, where you have task files"),
-    ("claim src/", "or any file or folder"),
+    ("next --claim", "claim the next task, if you have task files"),
+    ("claim src/", "or claim any file or folder"),
 )
