@@ -8,33 +8,32 @@ import sys
 
 
 def main() -> None:
-    """Run the command line and leave with its exit status; usage shows the name it is called by."""
+    """Run the command line under the name it was called by, and exit with its status."""
     called = os.path.basename(sys.argv[0]).removesuffix(".exe")
     prog = "git lease" if called == "git-lease" else "gitlease"
-    if sys.argv[1:] == ["--version"]:  # asked by scripts and shells all the time
+    if sys.argv[1:] == ["--version"]:  # fast, because scripts call it often
         from gitlease import __version__
 
         print(f"gitlease {__version__}")
         return
-    # A call is short and gives everything back to the system at its end: collecting garbage and
-    # taking the imported libraries apart would be a quarter of its time.
+    # In a short process, garbage collection and the teardown of modules take a quarter of the time.
     gc.disable()
-    _end_orderly()
+    _exit_on_signals()
     try:
         status = _status(sys.argv[1:], prog)
-    except SystemExit as told:
-        status = int(told.code or 0)
+    except SystemExit as leaving:
+        status = int(leaving.code or 0)
     for stream in (sys.stdout, sys.stderr):
         try:
             if stream is not None:
                 stream.flush()
         except (OSError, ValueError):
-            continue  # nobody listens any more
+            continue  # the reader has left
     os._exit(status)
 
 
-def _end_orderly() -> None:
-    """Let signals end this process by SystemExit, on which it ends the git that it waits for."""
+def _exit_on_signals() -> None:
+    # SystemExit also stops the git process that this one waits for
     import signal
 
     def leave(signum: int, _frame: object) -> None:
@@ -46,16 +45,16 @@ def _end_orderly() -> None:
 
 
 def _status(argv: list[str], prog: str) -> int:
-    if argv[:1] == ["hook"]:  # of git, with every commit: without click as well
+    if argv[:1] == ["hook"]:  # runs with every commit, so without click
         from gitlease.faces.hooks.entry import run_hook
 
         return run_hook(argv[1:])
-    if argv[:1] == ["agent"]:  # an event of a coding agent: after every tool, so without click
+    if argv[:1] == ["agent"]:  # runs with every tool call, so without click
         from gitlease.faces.agents import handling
 
         if handling.is_event(argv[1:]):
             return handling.run(argv[1:])
-    if argv[:1] == ["server-hook"]:  # of a server's git, with every push
+    if argv[:1] == ["server-hook"]:
         from gitlease.faces.server.entry import run_server_hook
 
         return run_server_hook(argv[1:])

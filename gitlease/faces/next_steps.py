@@ -1,6 +1,6 @@
-"""What to type next: every command that an answer or a refusal proposes is made here.
+"""The commands that answers and refusals suggest to type next.
 
-A refusal never proposes one that takes a lease from its holder: agents run what they read.
+A refusal never suggests one that takes a lease from its holder, because agents run what they read.
 """
 
 from __future__ import annotations
@@ -22,62 +22,62 @@ if TYPE_CHECKING:
     from gitlease.engine.answers import QueueReading
     from gitlease.faces.cli.call import Call
 
-WAIT = 900  # seconds that the command waits at least that a refusal proposes
+WAIT = 900  # seconds; the least wait that a refusal suggests
 MINUTE = timedelta(minutes=1)
 Steps = dict[str, str]
-"""Commands, each with what it is for."""
+"""Commands with their purposes."""
 
 
 def scoped(scope: str | None) -> list[str]:
-    """The option of a scope that is a part."""
+    """Return the option of a partial scope."""
     return [] if scope in (None, WHOLE) else ["--scope", f"{scope}"]
 
 
 def claiming(call: Call, resource: str, scope: str | None, *, layer: str | None = None) -> str:
-    """The claim that goes on with something; a name that is no task here needs ``--any``."""
-    options = [*scoped(scope), *_known(call, [resource])]
+    """Return a claim that resumes work; names that are not tasks get ``--any``."""
+    options = [*scoped(scope), *_any_option(call, [resource])]
     return call.typed("claim", resource, options=options, layer=layer)
 
 
-def _known(call: Call, names: Iterable[str]) -> list[str]:
+def _any_option(call: Call, names: Iterable[str]) -> list[str]:
     return ["--any"] if any(map(call.needs_any, names)) else []
 
 
 def after_claim(call: Call, views: Sequence[LeaseView], scope: str | None) -> Steps:
-    """What to do with what was claimed."""
+    """Return the commands for claimed leases."""
     names = [view.resource for view in views]
     part = [] if scope is None else ["--scope", scope]
     steps = {call.typed("renew", *names, options=part): "keep it while you work"}
-    if len(names) == 1 and reads_as_name(names[0]):  # a path is not finished, but free again
+    if len(names) == 1 and reads_as_name(names[0]):  # paths are released, not finished
         steps[call.typed("done", *names, options=part)] = "when the work is finished"
     steps[call.typed("release", *names, options=part)] = "when you stop before that"
     return steps
 
 
 def after_dispatch(call: Call, resource: str) -> Steps:
-    """How to look after a run in the background."""
+    """Return the commands for a background run."""
     return {
-        call.typed("dispatch", options=["--logs", resource]): "what it prints",
-        call.typed("dispatch", options=["--stop", resource]): "end it",
+        call.typed("dispatch", options=["--logs", resource]): "show its output",
+        call.typed("dispatch", options=["--stop", resource]): "stop it",
     }
 
 
 def after_park(call: Call, views: Iterable[LeaseView]) -> Steps:
-    """How to go on with what was parked: one command for each scope and layer."""
-    later = call.with_words(session=None, no_session=False)  # whoever types it speaks for itself
+    """Return a claim for the parked leases of each scope and layer."""
+    later = call.with_words(session=None, no_session=False)  # for any session
     found: dict[tuple[str, str], list[str]] = {}
     for view in views:
         found.setdefault((view.scope, view.layer), []).append(view.resource)
     return {
         later.typed(
-            "claim", *names, options=[*scoped(scope), *_known(call, names)], layer=layer
-        ): "to go on with it, in any session of yours"
+            "claim", *names, options=[*scoped(scope), *_any_option(call, names)], layer=layer
+        ): "resume it, in any of your sessions"
         for (scope, layer), names in found.items()
     }
 
 
 def after_brief(call: Call, reading: QueueReading) -> Steps:
-    """What to do about what one carries, and how to get more."""
+    """Return the commands for the caller's own work, and for the next task."""
     from gitlease.engine.queue.order import Carried
 
     steps: Steps = {}
@@ -93,7 +93,7 @@ def after_brief(call: Call, reading: QueueReading) -> Steps:
         if lost or carry.state is Carried.PARKED:
             scope, layer = (view.scope, view.layer) if view else (None, None)
             again = claiming(call, carry.resource, scope, layer=layer)
-            steps[again] = "take it up again"
+            steps[again] = "resume it"
             break
     if reading.next_up:
         steps[call.typed("next", options=["--claim"])] = "claim the next task"
@@ -101,14 +101,14 @@ def after_brief(call: Call, reading: QueueReading) -> Steps:
 
 
 def after_refusal(call: Call, error: GitleaseError) -> list[str]:
-    """Commands that are safe to run as they stand."""
+    """Return commands that are safe to run as printed."""
     code, resource, layer = error.code, error.resource, error.layer
     waits = code in ("held", "wait_timeout") and error.views and not _by_edge(call, error)
     waits = waits and not _is_ones_own(call, error.views[0])
     if waits and call.retry is not None:
         time = _time_to_wait(call, error)
         steps = [call.retry(time)]
-        if call.command != "wait" and resource is not None:  # takes nothing: one may decide anew
+        if call.command != "wait" and resource is not None:  # first the one that claims nothing
             options = ["--timeout", time, *scoped(error.scope)]
             steps.insert(0, call.typed("wait", resource, options=options))
         return steps
@@ -133,24 +133,22 @@ def after_refusal(call: Call, error: GitleaseError) -> list[str]:
 
 
 def _by_edge(call: Call, error: GitleaseError) -> bool:
-    """Whether only an edge is in the way, or will be once a lease that ran out has lapsed."""
+    """Whether an edge is in the way, or will be once an expired lease has lapsed."""
     return error.by_edge or _is_assigned(call, error)
 
 
 def _is_ones_own(call: Call, view: LeaseView) -> bool:
-    """Whether it is the caller's own lease, and no other session's."""
     own = same_person(view.holder, call.actor.holder)
     return own and view.session in (None, call.actor.session)
 
 
 def _own_parked(call: Call, error: GitleaseError) -> list[LeaseView]:
-    """What the caller parked of what was asked for: any session of theirs may go on with it."""
     own = [x for x in error.views if x.parked and same_person(x.holder, call.actor.holder)]
     return [x for x in own if scopes_overlap(x.scope, error.scope or WHOLE)]
 
 
 def _is_assigned(call: Call, error: GitleaseError) -> bool:
-    """Whether a lease that ran out leaves the task another's."""
+    """Whether an expired lease leaves the task assigned to someone else."""
     return any(
         view.state == "expired"
         and view.assigned
@@ -160,7 +158,6 @@ def _is_assigned(call: Call, error: GitleaseError) -> bool:
 
 
 def _time_to_wait(call: Call, error: GitleaseError) -> str:
-    """As long as it may last until it is free by itself, in whole minutes, and never very short."""
     known = error.free_at_ms
     free = max(x.expires_at for x in error.views) if known is None else moment_of(known)
     left = free - call.now()
@@ -168,11 +165,11 @@ def _time_to_wait(call: Call, error: GitleaseError) -> str:
 
 
 def advice(call: Call, error: GitleaseError) -> Sequence[str]:
-    """Sentences for a person alone: what a program had better not do by itself."""
+    """Return hints for people about steps that a program should not take by itself."""
     if isinstance(error, AnotherLedger):
-        return (f"if it was replaced or restored on purpose, accept it with {call.typed('init')}",)
+        return (f"if this was intended, accept the new ledger: {call.typed('init')}",)
     if isinstance(error, LeaseLost) and not error.hints and _own_parked(call, error):
-        return ("what you parked is resumed by a claim, and has a new token then",)
+        return ("claim a parked lease to resume it; it gets a new token",)
     if error.code not in ("held", "wait_timeout"):
         return ()
     if not error.views:
@@ -185,7 +182,6 @@ def advice(call: Call, error: GitleaseError) -> Sequence[str]:
 
 
 def _own(call: Call, view: LeaseView) -> str:
-    """How to have back one's own lease: by a command where nothing may work under it."""
     from gitlease.runs.registry import is_dead
 
     words = ("release", view.resource)
@@ -195,12 +191,12 @@ def _own(call: Call, view: LeaseView) -> str:
     if is_dead(call.workspace, view.session):
         person = call.with_words(session=None, no_session=True)
         release = person.typed(*words, options=scoped(view.scope))
-        return f"it is your own lease, in session {view.session}, which is dead: {release}"
+        return f"it is your own lease, in the dead session {view.session}: {release}"
     place = f" (pid {view.pid} on {view.host})" if view.pid else ""
     session = f"session {view.session}{place}"
-    return f"it is your own lease, in {session}: it is free once that gives it back"
+    return f"it is your own lease, in {session}, which has to release it"
 
 
 def _ask(call: Call, holder: str) -> str:
     taking = call.typed("claim", options=["--help"])
-    return f"ask {holder} to release it; {taking} explains taking over an assignment"
+    return f"ask {holder} to release it; to learn about taking over assignments: {taking}"

@@ -1,4 +1,4 @@
-"""Facts as people read them: one line, lower case, times relative and absolute."""
+"""One-line sentences for people: lower case, with relative and absolute times."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ LISTED = 5  # conflicts that are spelt out; the rest is counted
 
 
 def rfc3339(at: datetime) -> str:
-    """UTC to the second, rounded down: what JSON and pipes get."""
+    """Format as UTC to the second, rounded down, for JSON and pipes."""
     return instant.utc_text(at)
 
 
 def clock_time(at: datetime, now: datetime) -> str:
-    """The time of day in UTC, with the date when that is not today.
+    """Format the time of day in UTC, with the date unless it is today, and the local time.
 
-    Where ``now`` is told by another clock, the time by that one as well.
+    The local time is added if ``now`` is not in UTC.
     """
     today = at.date() == now.astimezone(UTC).date()
     return (at.strftime("%H:%M:%SZ") if today else rfc3339(at)) + _here(at, now)
 
 
 def date_time(wall_ms: int, now: datetime | None) -> str:
-    """The same with the date in any case; without ``now`` in UTC alone."""
+    """Format a time with its date; without ``now`` in UTC only."""
     here = "" if now is None else _here(instant.moment_of(wall_ms), now)
     return instant.rfc3339(wall_ms) + here
 
@@ -48,14 +48,14 @@ def _here(at: datetime, now: datetime) -> str:
 
 
 def whose(view: LeaseView) -> str:
-    """Holder and where they hold it: ``jo@example.com (session build-7 on laptop)``."""
+    """Return holder, session, host and branch: ``jo@example.com (session build-7 on laptop)``."""
     return view.holder + where(view)
 
 
 def where(view: LeaseView, *, asked: str | None = None, short: bool = False) -> str:
-    """Session, host and branch, and the lease's own name where another was asked for: `` (…)``.
+    """Return session, host and branch as `` (…)``, or an empty text.
 
-    ``short`` leaves out host and branch. Nothing where there is nothing to tell.
+    Includes the lease's own name if another one was ``asked`` for; ``short`` omits host and branch.
     """
     words = []
     if asked is not None and fold(view.resource) != fold(asked):
@@ -68,8 +68,8 @@ def where(view: LeaseView, *, asked: str | None = None, short: bool = False) -> 
     return f" ({', '.join(words)})" if words else ""
 
 
-def shared_tree(what: str, shared: SharedTree, now: datetime) -> list[str]:
-    """Why a command is not for a work tree that others work in too, and the way out, by lines."""
+def shared_tree(command: str, shared: SharedTree, now: datetime) -> list[str]:
+    """Return the lines that refuse a command in a work tree shared with other sessions."""
     others = []
     for one in shared.others[:LISTED]:
         run = " ".join([*([f"session {one.session}"] if one.session else []), f"on {one.host}"])
@@ -78,15 +78,15 @@ def shared_tree(what: str, shared: SharedTree, now: datetime) -> list[str]:
     if len(shared.others) > LISTED:
         others.append(f"{len(shared.others) - LISTED} more")
     return [
-        f"{what}: not in a work tree in which others work as well: {', '.join(others)}",
-        f"for a work tree of your own: {shared.way_out}",
+        f"{command}: others work in this work tree, too: {', '.join(others)}",
+        f"to get your own work tree: {shared.way_out}",
     ]
 
 
 def until(view: LeaseView, now: datetime, *, short: bool = False) -> str:
-    """How long it lasts, or since when it does not and when others may take it.
+    """Return how long a lease lasts, or since when it has expired and when it becomes free.
 
-    ``short``: of a live lease the absolute time alone.
+    ``short`` omits the relative time of a live lease.
     """
     at = clock_time(view.expires_at, now)
     if _runs(view):
@@ -103,7 +103,7 @@ def until(view: LeaseView, now: datetime, *, short: bool = False) -> str:
 
 
 def glance(seconds: int) -> str:
-    """A time left as people say it: a minute more or less shows only in the absolute time."""
+    """Format a time left, rounded to minutes from a minute on."""
     return humanize_duration((seconds + 30) // 60 * 60 if seconds >= 60 else seconds)
 
 
@@ -115,12 +115,12 @@ def _free(at: datetime, now: datetime) -> str:
 
 
 def quoted(reason: str | None) -> str:
-    """A reason as the end of a line."""
+    """Format a reason for the end of a line."""
     return f': "{reason}"' if reason else ""
 
 
 def refusal(error: GitleaseError, now: datetime) -> str:
-    """The one line of a refusal: the resource, the holder, where, until when and why."""
+    """Return the line of a refusal: resource, holder, place, time and reason."""
     view = error.views[0] if error.views else None
     if view is None or error.code not in IN_THE_WAY:
         return error.message
@@ -132,7 +132,7 @@ def refusal(error: GitleaseError, now: datetime) -> str:
 
 
 def held(path: str, view: LeaseView, now: datetime) -> str:
-    """Why a file is not one's own to change: who has it, where, until when and why."""
+    """Return the predicate that a file is held: holder, place, time and reason."""
     holder = view.holder + where(view, asked=path)
     link = " " if _runs(view) else ", "
     return f"is held by {holder}{link}{until(view, now)}{quoted(view.reason)}"
@@ -143,7 +143,7 @@ def _runs(view: LeaseView) -> bool:
 
 
 def others_in_the_way(error: GitleaseError, now: datetime) -> list[str]:
-    """A line for each further conflict of a refusal; the first is in ``refusal``."""
+    """Return a line for each further conflict; ``refusal`` has the first."""
     if error.code not in IN_THE_WAY:
         return []
     rest = error.views[1:]
@@ -152,21 +152,21 @@ def others_in_the_way(error: GitleaseError, now: datetime) -> list[str]:
 
 
 def skew_warnings(views: Sequence[LeaseView]) -> tuple[str, ...]:
-    """What to say of leases whose times lie in the future."""
+    """Return warnings about leases with times in the future."""
     return tuple(
-        f"{v.resource}: its times lie in the future; the clock of {whose(v)} or this one is wrong"
+        f"{v.resource} has times in the future: the clock of {whose(v)} or this machine is wrong"
         for v in views
         if v.skewed
     )
 
 
 def named(view: LeaseView) -> str:
-    """The resource, with its scope where that is a part."""
+    """Return the resource, with a partial scope."""
     return view.resource if view.scope == WHOLE else f"{view.resource} (scope {view.scope})"
 
 
 def in_line(place: int, ticket: Ticket, now: datetime) -> str:
-    """One who waits: ``waiting 1: jo@example.com (session build-7) for 3m, at most 12m more``."""
+    """Return a waiter: ``waiting 1: jo@example.com (session build-7) for 3m, at most 12m more``."""
     words = [] if ticket.scope == WHOLE else [f"scope {ticket.scope}"]
     words += [f"session {ticket.session}"] if ticket.session else []
     who = f"{ticket.holder} ({', '.join(words)})" if words else ticket.holder
@@ -177,7 +177,7 @@ def in_line(place: int, ticket: Ticket, now: datetime) -> str:
 
 
 def happened(event: WatchEvent, now: datetime) -> str:
-    """An event of a watch: ``10:15:00Z claimed F001 by jo@example.com until 10:30:00Z, …``."""
+    """Return an event: ``10:15:00Z claimed F001 by jo@example.com until 10:30:00Z, …``."""
     line = f"{clock_time(event.at, now)} {event.kind.replace('_', ' ')} {event.resource}"
     view = event.lease
     if view is None:
@@ -188,7 +188,7 @@ def happened(event: WatchEvent, now: datetime) -> str:
 
 
 def stopping(why: Lost | str | None) -> str:
-    """Why the command of a run is stopped."""
+    """Return the reason why a run's command is stopped."""
     if why is None:
         return "stopping the command, as requested"
     if isinstance(why, str):
@@ -197,5 +197,5 @@ def stopping(why: Lost | str | None) -> str:
 
 
 def noted(note: Note, now: datetime | None = None) -> str:
-    """A note for the next holder, in one paragraph."""
+    """Return a note in one paragraph."""
     return f"note on {note.resource} by {note.author} at {date_time(note.at, now)}: {note.text}"

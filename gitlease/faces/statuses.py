@@ -1,4 +1,4 @@
-"""What a status word means that a person types: one reading of it for every face."""
+"""Reads the status words that people type."""
 
 from __future__ import annotations
 
@@ -19,25 +19,24 @@ if TYPE_CHECKING:
     from gitlease.engine.ledger_session import LedgerSession
 
 NEAR = 3
-SHOWN = 20  # known words that a message names
+SHOWN = 20  # known words listed in a message
 _BETWEEN = re.compile(r"[\s_-]+")
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """A word as task files have it, and what it means."""
+    """A status word of task files, and its meaning."""
 
     word: str
     progress: Progress
 
 
 def read_status(text: str, edges: Edges) -> Status:
-    """The status that a word stands for. UsageError for one that nobody knows.
+    """Return the status that a word stands for. UsageError for an unknown one.
 
-    It is a word of the settings, or one of the roles ``todo``, ``in_progress`` and ``done``, which
-    means its first word, or a word that a task file has already. Letter case, blanks, ``-`` and
-    ``_`` make no difference, except where a word is written exactly so. Task files are read only
-    where settings and roles do not have it.
+    It is a configured word, a role (``todo``, ``in_progress``, ``done``), which stands for its
+    first word, or a word of an existing task file. Case, spaces, ``-`` and ``_`` are ignored unless
+    a word matches exactly. Task files are read only if needed.
     """
     rules = edges.rules
     configured = [word for words in rules.statuses.values() for word in words]
@@ -54,16 +53,16 @@ def read_status(text: str, edges: Edges) -> Status:
 def set_status(
     service: LedgerSession, resource: Resource, text: str, *, commit: bool | None
 ) -> Answer:
-    """Set a task's status: one that means in progress claims it, one that means done ends it."""
+    """Set a task's status; in progress claims the task, and done completes it."""
     from gitlease.engine.answers import ClaimOptions
 
-    meant = read_status(text, service.edges)
-    if meant.progress is Progress.IN_PROGRESS:
-        return claim.start(service, resource, ClaimOptions(commit=commit), status=meant.word)
-    if meant.progress is Progress.DONE:
+    status = read_status(text, service.edges)
+    if status.progress is Progress.IN_PROGRESS:
+        return claim.start(service, resource, ClaimOptions(commit=commit), status=status.word)
+    if status.progress is Progress.DONE:
         service.edges.task(resource)
-        return end.complete(service, resource, commit=commit, status=meant.word)
-    return end.set_status(service, resource, meant.word, commit=commit)
+        return end.complete(service, resource, commit=commit, status=status.word)
+    return end.set_status(service, resource, status.word, commit=commit)
 
 
 def _exactly(text: str, words: Iterable[str]) -> str | None:
@@ -80,7 +79,6 @@ def _loose(word: str) -> str:
 
 
 def _used(edges: Edges) -> list[str]:
-    """The status words of task files, each once, as they are written there."""
     words = (task.status.strip() for task in edges.files.read().tasks)
     return list({fold(word): word for word in words if word}.values())
 
@@ -94,5 +92,5 @@ def _unknown(text: str, known: list[str]) -> UsageError:
     names = list(dict.fromkeys(spelt[_loose(word)] for word in known))
     hints = [f"did you mean {', '.join(printable(spelt[key]) for key in near)}?"] if near else []
     hints.append(f"known statuses: {', '.join(map(printable, names[:SHOWN]))}{more}")
-    hints.append("add a new one to tasks.statuses in .gitlease.yaml")
+    hints.append("add new ones to tasks.statuses in .gitlease.yaml")
     return UsageError(f"unknown status {printable(text)}", hints=tuple(hints))

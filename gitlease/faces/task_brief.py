@@ -1,4 +1,4 @@
-"""What a command in the background is told of its task, as a page of Markdown."""
+"""The Markdown page that describes a task to a command under ``GITLEASE_BRIEF``."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from gitlease.faces import sentences
 
 
 def brief(answer: Answer, task: Task | None, *, prog: str, done: bool, commit: bool = False) -> str:
-    """The page. ``prog`` is how gitlease is called; ``done``: success finishes the task.
+    """Return the page. ``prog`` is the command name of gitlease.
 
-    ``commit``: what is finished is to be committed, on the branch of a work tree of its own.
+    ``done``: exit status 0 finishes the task. ``commit``: finishing commits the task file.
     """
     parts = [f"# {_title(answer, task)}"]
     if task is not None:
@@ -22,7 +22,7 @@ def brief(answer: Answer, task: Task | None, *, prog: str, done: bool, commit: b
         parts.append("\n".join(fact for fact in facts if fact))
     paths = list(dict.fromkeys(path for view in answer.leases for path in view.paths))
     if paths:
-        parts.append(_section("Paths that are yours to change", [f"`{path}`" for path in paths]))
+        parts.append(_section("Paths that you may change", [f"`{path}`" for path in paths]))
     if answer.notes:
         parts.append(_section("Notes", [sentences.noted(note) for note in answer.notes]))
     parts.append(_section("What to do", _steps(answer, prog, done=done, commit=commit)))
@@ -36,15 +36,15 @@ def _title(answer: Answer, task: Task | None) -> str:
 
 def _steps(answer: Answer, prog: str, *, done: bool, commit: bool) -> list[str]:
     word = word_anywhere(answer.leases[0].resource)
-    finish = f"`{prog} done {word}{' --commit' * commit}`, as the last thing you do"
+    finish = f"run `{prog} done {word}{' --commit' * commit}` as your last step"
     if done:
-        finish = "end with status 0: the task is marked as done"
+        finish = "exit with status 0, which marks the task as done"
     return [
         "You hold the lease, and it is renewed while you run. Others cannot take this task.",
-        f"When the work is finished and pushed: {finish}.",
-        f"If you cannot finish: `{prog} note {word} 'what is left'`, and end with another status; "
-        "the task is given back.",
-        "If you are told to stop (TERM), stop: the lease is lost, or somebody ends the run.",
+        f"When the work is finished and pushed, {finish}.",
+        f"If you cannot finish, run `{prog} note {word} 'what is left'`, and exit with another "
+        "status; the task is given back.",
+        "If you get a TERM signal, stop: the lease is lost, or someone stops the run.",
     ]
 
 

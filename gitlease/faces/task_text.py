@@ -1,4 +1,4 @@
-"""Facts about tasks as people read them: what became of a file, why not, and what one carries."""
+"""Sentences about tasks: edited files, reasons, and the state of leases."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ LONGEST_TITLE = 100  # of a title within a sentence
 SHORT_ID = 7  # digits of a commit
 
 
-# --- what became of task files ------------------------------------------------------------------
+# --- task files ---------------------------------------------------------------------------------
 
 
 def edited(answer: Answer) -> list[str]:
-    """A line for each task file that was changed or committed, and what is left to do."""
+    """Return a line for each task file that was changed or committed."""
     lines = []
     for written in answer.written:
         file, commit = path(written.change.file), (written.commit or "")[:SHORT_ID]
         if written.changed:
             left = f", committed as {commit}" if commit else ": commit it"
-            lines.append(_done(written.change.edit, file) + left)
-        elif commit:  # the edit was there before, and only its commit was missing
+            lines.append(_edit(written.change.edit, file) + left)
+        elif commit:  # the edit existed before; only its commit was missing
             lines.append(f"committed {file} as {commit}")
     return lines
 
 
-def _done(edit: EdgeEdit, file: str) -> str:
-    """An edit as something done: ``assigned tasks/F001.md to @jo and set it to doing``."""
+def _edit(edit: EdgeEdit, file: str) -> str:
+    """Describe an edit: ``assigned tasks/F001.md to @jo and set it to doing``."""
     verbs = []
     if edit.add is not None:
         verbs.append(("assigned", f" to {printable(edit.add)}"))
@@ -51,17 +51,17 @@ def _done(edit: EdgeEdit, file: str) -> str:
 
 
 def settled(answer: Answer) -> frozenset[str]:
-    """The folded names of the tasks whose files a command changed or committed."""
+    """Return the folded names of the tasks whose files were changed or committed."""
     return frozenset(w.change.resource.key for w in answer.written if w.changed or w.commit)
 
 
 def unassigned(answer: Answer, people: People) -> list[str]:
-    """Whose edges were taken over, where no lease of theirs is told of already."""
-    told = [view.holder for view in answer.displaced]
+    """Return the former assignees, without those whose lease was displaced."""
+    displaced = [view.holder for view in answer.displaced]
     return [
         printable(name)
         for name in answer.unassigned
-        if not any(people.is_mine(name, holder) for holder in told)
+        if not any(people.is_mine(name, holder) for holder in displaced)
     ]
 
 
@@ -69,7 +69,7 @@ def unassigned(answer: Answer, people: People) -> list[str]:
 
 
 def why_not(entry: Entry, view: LeaseView | None, now: datetime) -> str:
-    """Why a task is not handed out; where it is, that it is parked. ``view`` is its lease."""
+    """Return why a task cannot be claimed, or that it is parked. ``view`` is its lease."""
     from gitlease.engine.queue.order import WhyNot
 
     task = entry.task
@@ -90,7 +90,7 @@ def why_not(entry: Entry, view: LeaseView | None, now: datetime) -> str:
 
 
 def how(carry: Carry, view: LeaseView | None, now: datetime) -> str:
-    """How the lease stands of what one carries. ``view`` is that lease."""
+    """Return the state of a carried task's lease, ``view``."""
     from gitlease.engine.queue.order import Carried
 
     if view is None:
@@ -108,7 +108,7 @@ def how(carry: Carry, view: LeaseView | None, now: datetime) -> str:
 
 
 def was_taken(taken: Taken, now: datetime | None = None) -> str:
-    """What another took, by whom, when and why."""
+    """Return a loss: resource, new holder, time and reason."""
     done = "taken over" if taken.what == "taken_over" else taken.what
     scope = "" if taken.scope in ("", WHOLE) else f" (scope {taken.scope})"
     why = sentences.quoted(taken.reason)
@@ -121,7 +121,7 @@ def was_taken(taken: Taken, now: datetime | None = None) -> str:
 
 
 def facts(task: Task, waits_for: Sequence[str]) -> list[tuple[str, str, tuple[str, ...]]]:
-    """What a task's file says, for a person and for a pipe; what is absent is left out."""
+    """Return the facts of a task file for ``output.facts``, without empty ones."""
     said = (
         ("title", one_line(task.title)),
         ("status", one_line(task.status)),
@@ -134,26 +134,26 @@ def facts(task: Task, waits_for: Sequence[str]) -> list[tuple[str, str, tuple[st
 
 
 def titled(task: Task | None) -> str:
-    """The title in one line, cut where it is too long for one."""
+    """Return the title in one line, truncated."""
     title = one_line(task.title) if task else ""
     return title if len(title) <= LONGEST_TITLE else title[:LONGEST_TITLE] + "…"
 
 
 def waiting(waits_for: Sequence[str]) -> str:
-    """What a task waits for, in words; nothing where that is nothing."""
+    """Return the open dependencies in words, or an empty text."""
     return f"waits for {listed(waits_for)}" if waits_for else ""
 
 
 def listed(names: Iterable[str]) -> str:
-    """Names of a task file in one line."""
+    """Join names of a task file in one line."""
     return ", ".join(map(printable, names))
 
 
 def one_line(text: str) -> str:
-    """Text without line ends, tabs and runs of blanks."""
+    """Normalise whitespace to single spaces."""
     return " ".join(text.split())
 
 
 def path(file: str) -> str:
-    """A file's path, spelt out where it does not print."""
+    """Return a path, escaped if it is not printable."""
     return file if file.isprintable() else ascii(file)

@@ -1,4 +1,4 @@
-"""The JSON that every face speaks: the shapes of the public contract, in its order of fields."""
+"""The JSON documents of the public contract, with its order of fields."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ def success(
     warnings: Sequence[str] = (),
     next_steps: Sequence[str] = (),
 ) -> Document:
-    """The document of what was done or seen."""
+    """Return the document of a success."""
     head: Document = {"schema": SCHEMA, "ok": True, "command": command}
     return head | dict(body) | {"warnings": list(warnings), "next": list(next_steps)}
 
 
 def changed(answer: Answer) -> Document:
-    """The body of a lease verb: ``lease`` is there when there is exactly one."""
+    """Return the body of a lease verb; ``lease`` is present if there is exactly one."""
     return {"status": answer.status, "edge": answer.edge} | _leases(answer.leases)
 
 
 def ended(answer: Answer) -> Document:
-    """The body of a verb that may change task files: ``edges`` has what became of each."""
+    """Return the body of a verb that may change task files, listed in ``edges``."""
     edges = [
         {
             "resource": w.change.resource.text,
@@ -63,15 +63,15 @@ def ended(answer: Answer) -> Document:
 
 
 def claimed(answer: Answer) -> Document:
-    """The body of a verb that claims: with the notes for whoever has it now."""
+    """Return the body of a claim, with the notes for the holder."""
     return ended(answer) | {"notes": [note(n) for n in answer.notes]}
 
 
 def ran(
     command: str, answer: Answer, ended: Ended, *, now: datetime, warnings: Sequence[str]
 ) -> Document:
-    """The document of a command that ran under leases: ``exit`` is the run's own exit status,
-    ``command_exit`` the command's (None where it could not be ended).
+    """Return the document of a run: ``exit`` is its own exit status, ``command_exit`` the command's
+    (None if it could not be stopped).
     """
     head: Document = {"schema": SCHEMA, "ok": True, "command": command}
     if ended.lost:
@@ -90,7 +90,7 @@ def ran(
 
 
 def loss(one: Lost) -> Document:
-    """A lease that was lost: ``loss`` says why, ``by`` whose doing it was where that is known."""
+    """Return a lost lease: ``loss`` is the reason, ``by`` the person responsible, if known."""
     grant = one.hold.grant
     return {
         "resource": grant.resource.text,
@@ -104,7 +104,7 @@ def loss(one: Lost) -> Document:
 
 
 def background(record: RunRecord, state: str) -> Document:
-    """A run in the background; ``pid`` is its runner, which holds the leases."""
+    """Return a background run; ``pid`` is its runner, which holds the leases."""
     return {
         "resources": list(record.resources),
         "scope": record.scope,
@@ -138,13 +138,13 @@ def failure(
     next_steps: Sequence[str] = (),
     body: Mapping[str, Any] | None = None,
 ) -> Document:
-    """The document of a refusal; ``body`` has what was done before it, where something was."""
+    """Return the document of a refusal; ``body`` reports a part that was done."""
     head: Document = {"schema": SCHEMA, "ok": False, "command": command}
     return head | {"error": refusal(error, now=now, next_steps=next_steps)} | dict(body or {})
 
 
 def refusal(error: GitleaseError, *, now: datetime, next_steps: Sequence[str] = ()) -> Document:
-    """The ``error`` of a failure; every key is always there."""
+    """Return the ``error`` of a failure; every key is always present."""
     views = error.views
     first = views[0] if views else None
     return {
@@ -166,7 +166,7 @@ def refusal(error: GitleaseError, *, now: datetime, next_steps: Sequence[str] = 
 
 
 def lease(view: LeaseView) -> Document:
-    """One lease: expiry rounded down and ``free_at`` up, so that both err on the safe side."""
+    """Return one lease; expiry is rounded down and ``free_at`` up, to be on the safe side."""
     return {
         "resource": view.resource,
         "scope": view.scope,
@@ -194,10 +194,10 @@ def lease(view: LeaseView) -> Document:
 
 
 def task(found: Task | None, *, resource: str = "", waits_for: Sequence[str] = ()) -> Document:
-    """A task as its file has it; without one, the same fields of a ``resource`` that is none.
+    """Return a task, or the same fields for a ``resource`` without a task file.
 
-    ``waits_for`` has its open dependencies. ``status`` is the word of the file, ``progress`` what
-    it means: ``todo``, ``in_progress``, ``done`` or ``other``.
+    ``waits_for`` has its open dependencies. ``status`` is the word in the file, ``progress`` its
+    meaning: ``todo``, ``in_progress``, ``done`` or ``other``.
     """
     return {
         "resource": found.resource.text if found else resource,
@@ -215,7 +215,7 @@ def task(found: Task | None, *, resource: str = "", waits_for: Sequence[str] = (
 
 
 def entry(found: Entry, views: Mapping[str, LeaseView]) -> Document:
-    """A task in the queue, with why it is not handed out, by whom, and the lease that matters."""
+    """Return a task of the queue, with the reason, person and lease that block it."""
     return task(found.task, waits_for=found.waits_for) | {
         "claimable": found.claimable,
         "why_not": found.why_not.value if found.why_not else None,
@@ -227,7 +227,7 @@ def entry(found: Entry, views: Mapping[str, LeaseView]) -> Document:
 def carry(
     found: Carry, views: Mapping[str, LeaseView], *, waits_for: Sequence[str] = ()
 ) -> Document:
-    """Something that one carries, task or not, with how its lease stands."""
+    """Return a carried task or lease, with the state of the lease."""
     return task(found.task, resource=found.resource, waits_for=waits_for) | {
         "state": found.state.value,
         "taken_over_by": found.by,
@@ -236,7 +236,7 @@ def carry(
 
 
 def taken(found: Taken) -> Document:
-    """What another took from a holder; ``what`` is ``taken_over`` or ``revoked``."""
+    """Return a loss; ``what`` is ``taken_over`` or ``revoked``."""
     return {
         "resource": found.resource,
         "scope": found.scope,
@@ -248,7 +248,7 @@ def taken(found: Taken) -> Document:
 
 
 def note(said: Note) -> Document:
-    """A note for the next holder."""
+    """Return a note."""
     return {
         "resource": said.resource.text,
         "author": said.author,
@@ -258,13 +258,13 @@ def note(said: Note) -> Document:
 
 
 def pushed(answer: PushAnswer) -> Document:
-    """What a push came to; ``fenced`` says whether a lease moved with the work."""
+    """Return the result of a push; ``fenced`` if a lease moved with the work."""
     head = {"status": answer.status, "remote": answer.remote, "fenced": answer.fenced}
     return head | {"refs": [work_ref(x) for x in answer.refs]} | _leases(answer.leases)
 
 
 def work_ref(one: WorkRef) -> Document:
-    """One ref of a push, with the ids that it moves between; None where there is no ref."""
+    """Return one ref of a push with its old and new ids; None if the ref does not exist."""
     return {
         "ref": one.ref,
         "source": one.source or None,
@@ -276,7 +276,7 @@ def work_ref(one: WorkRef) -> Document:
 
 
 def waiting(tickets: Sequence[Ticket]) -> list[Document]:
-    """Those who wait for a resource, the first in line first; ``until`` they give up."""
+    """Return the waiters for a resource in order; they give up at ``until``."""
     return [
         {
             "place": number,
@@ -292,7 +292,7 @@ def waiting(tickets: Sequence[Ticket]) -> list[Document]:
 
 
 def watched(event: WatchEvent) -> Document:
-    """One line of what is watched; ``lease`` is there where it is about one."""
+    """Return one event of ``watch``; ``lease`` is present if it concerns one."""
     said: Document = {
         "schema": SCHEMA,
         "event": event.kind,
@@ -308,7 +308,7 @@ def watched(event: WatchEvent) -> Document:
 
 
 def board(found: BoardView) -> Document:
-    """The body of a board: its rows by how they stand, and what happened last."""
+    """Return the body of a board: its rows, and recent events."""
     news = [
         {"at": rfc3339(x.at), "what": x.what, "name": x.name, "text": x.text} for x in found.news
     ]
@@ -316,7 +316,7 @@ def board(found: BoardView) -> Document:
 
 
 def board_row(row: BoardRow) -> Document:
-    """A row of a board; `ends_at` is past where it has run out."""
+    """Return a row of a board; ``ends_at`` is in the past for an expired lease."""
     return {
         "section": row.section.value,
         "resource": row.resource.text,
@@ -336,12 +336,12 @@ def board_row(row: BoardRow) -> Document:
 
 
 def event(said: Event) -> Document:
-    """A line of the audit trail; ``kind`` and ``by`` say what was done by whom."""
+    """Return a line of the audit trail."""
     return said._asdict() | {"at": rfc3339(said.at)}
 
 
 def violation(found: Finding) -> Document:
-    """One finding of a check; every key is always there."""
+    """Return one finding of a check; every key is always present."""
     return {
         "rule": found.rule.id,
         "level": found.level.value,
@@ -360,6 +360,6 @@ def violation(found: Finding) -> Document:
 
 
 def seconds(at: datetime, *, round_up: bool = False) -> str:
-    """UTC, RFC 3339 with ``Z``, in whole seconds."""
+    """Format as UTC, RFC 3339 with ``Z``, in whole seconds."""
     up = timedelta(seconds=1) if round_up and at.microsecond else timedelta()
     return sentences.rfc3339(at + up)

@@ -714,10 +714,10 @@ def test_hosts_share_the_section_of_agents_md_and_the_last_one_takes_it_out(clon
         assert gitlease(one, "agent", host, "install", "--agents-md").returncode == 0
     section = (one / "AGENTS.md").read_text()
     told = gitlease(one, "agent", "codex", "uninstall")
-    assert "AGENTS.md keeps our section: another host has hooks of ours here" in told.stdout
+    assert "kept the gitlease section of AGENTS.md: another host has the hooks" in told.stdout
     assert (one / "AGENTS.md").read_text() == section
     told = gitlease(one, "agent", "cursor", "uninstall")
-    assert "took our part out of AGENTS.md" in told.stdout
+    assert "removed gitlease from AGENTS.md" in told.stdout
     assert git(one, "status", "--porcelain") == ""
 
 

@@ -156,7 +156,7 @@ def test_a_token_of_what_one_parked_is_told_with_how_to_resume_it(clones: Clones
     assert (ran.returncode, ran.stderr) == (
         3,
         f"F001 is not held with token {parked} any more: it is parked\n"
-        "hint: what you parked is resumed by a claim, and has a new token then\n"
+        "hint: claim a parked lease to resume it; it gets a new token\n"
         "hint: gitlease claim F001 --scope parser\n",
     )
     token = ask(one, "claim", "F001", "--scope", "parser")["lease"]["token"]
@@ -192,7 +192,7 @@ def test_a_name_that_is_also_a_file_is_pointed_out(clones: Clones) -> None:
     (one / "NOTES").write_text("not added yet")
     ask(one, "claim", "Makefile", "NOTES", "--any")
     warnings = ask(one, "renew", "Makefile", "NOTES")["warnings"]
-    told = "{0} is a name here, not the file; for that write path:{0}"
+    told = "{0} is a name here; for the file, write path:{0}"
     assert warnings == [told.format("Makefile"), told.format("NOTES")]
     assert ask(one, "claim", "path:Makefile")["warnings"] == []
 

@@ -203,7 +203,7 @@ def test_a_finding_says_who_where_until_when_and_why_and_no_way_around(hooked: H
     assert ") until " in line
     assert line.endswith(', expires in 15m: "new login"')
     assert hint == (
-        "hint: leave it to them for now; gitlease show 'src/auth/**' says when it is free"
+        "hint: leave it to them for now; to see when it is free: gitlease show 'src/auth/**'"
     )
     assert not [way for way in WAYS_AROUND if way in " ".join(said).lower()]
 
@@ -286,8 +286,8 @@ def test_a_task_that_is_started_is_claimed_and_told(hooked: Hooked) -> None:
     assert hooked.run("pre-commit") == (
         0,
         [
-            "claimed F001, since this commit starts it",
-            "its assignee was written to tasks/F001.md, which is not part of this commit",
+            "claimed F001, because this commit starts it",
+            "the assignee was written to tasks/F001.md, which is not part of this commit",
         ],
     )
     assert hooked.run("pre-commit") == (0, [])
@@ -371,7 +371,7 @@ def test_a_push_whose_lines_cannot_be_read_is_not_checked_and_that_is_said(
         check=False,
     )
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (0, "", 1)
-    start = "gitlease: this push is not checked: standard input, which says what is pushed, "
+    start = "gitlease: this push is not checked: cannot read git's list of refs "
     assert done.stderr.startswith(start)
 
 

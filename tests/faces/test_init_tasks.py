@@ -80,7 +80,7 @@ def test_a_file_that_is_there_is_never_touched(clones: Clones, path_remote: Remo
     put(one, "backlog/config.yml", "statuses: [To Do, Done]\n")
     put(one, ".gitlease.yaml", "# mine\n")
     done = gitlease(one, "init")
-    assert done.stdout.startswith(".gitlease.yaml is there: left as it is\nthe global ledger")
+    assert done.stdout.startswith(".gitlease.yaml exists and was not changed\nthe global ledger")
     assert (one / ".gitlease.yaml").read_text() == "# mine\n"
 
 

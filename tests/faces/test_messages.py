@@ -134,8 +134,8 @@ def test_what_is_assigned_has_no_time_at_which_it_is_free() -> None:
         "F001 is assigned to ada@example.com (on laptop, branch main)",
         "hint: nobody has held it since 2026-11-20T12:15:00Z; after 2026-11-27T12:16:00Z anyone"
         " may claim it, unless its assignee was seen at work",
-        "hint: ask ada@example.com to release it; gitlease claim --help explains taking over an"
-        " assignment",
+        "hint: ask ada@example.com to release it; to learn about taking over assignments: gitlease"
+        " claim --help",
         "hint: gitlease show F001",
     ]
 
@@ -144,7 +144,7 @@ def test_ones_own_other_session_is_said_to_be_that() -> None:
     ada, _ = make_desks()
     ada.ok("claim", "F001", "--session", "one")
     err = ada.run("claim", "F001", "--session", "two").err
-    assert "hint: it is your own lease, in session one: it is free once that gives it back\n" in err
+    assert "hint: it is your own lease, in session one, which has to release it\n" in err
     assert "hint: gitlease claim F001 --wait 16m --session two\n" in err
 
 
@@ -286,13 +286,16 @@ READ = ("show", "release", "done", "renew", "start", "park", "wait", "watch", "l
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (("renew",), "name what to renew, or use --all"),
+        (("renew",), "missing resource: name one, or use --all"),
         (("renew", "--all", "F001"), "--all renews everything: it takes no resources"),
         (("claim",), "missing argument 'RESOURCE...'"),
         (("extend", "F001"), "missing argument 'DURATION'"),
         (("revoke", "F001"), "missing option '--reason'"),
-        (("revoke", "--reason", "x"), "name a resource or, with --record, the file of a damaged"),
-        (("revoke", "F", "--record", "x", "--reason", "x"), "name a resource or, with --record"),
+        (("revoke", "--reason", "x"), "name either a resource or, with --record, a damaged record"),
+        (
+            ("revoke", "F", "--record", "x", "--reason", "x"),
+            "name either a resource or, with --record",
+        ),
         (("log", "-n", "0"), "limit '0' is not a positive number"),
         (("claim", "F001", "--ttl", "0"), "ttl '0' is not positive"),
         (("claim", "F001", "--wait", "11y"), "wait: invalid duration '11y'"),
@@ -314,7 +317,7 @@ READ = ("show", "release", "done", "renew", "start", "park", "wait", "watch", "l
         (("park", "F001", "--note", "n\udce9"), "note is not UTF-8"),
         (("revoke", "F001", "--reason", "n\udce9"), "reason is not UTF-8"),
         *(((verb, "a/n\udce9"), "a/n\\udce9 is not UTF-8") for verb in READ),
-        (("config", "--cached"), "--cached goes with showing --ledger alone"),
+        (("config", "--cached"), "--cached needs --ledger, without a value to set"),
         (("config", "--ledger", "ttl_mx"), "'ttl_mx' is not a policy of the ledger"),
         (("config", "--ledger", "skew", "long"), "skew: invalid duration 'long'"),
     ],
@@ -394,7 +397,7 @@ def test_a_clock_that_is_wrong_is_a_warning() -> None:
     ada.ok("claim", "F001")
     bob.clock.skew(-7_200)
     warning = bob.ok("show", "F001", "--json").json["warnings"][0]
-    assert warning.startswith("F001: its times lie in the future; the clock of ada@example.com")
+    assert warning.startswith("F001: has times in the future; the clock of ada@example.com")
 
 
 def test_init_writes_makes_and_says_what_is_next(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -416,7 +419,7 @@ def test_init_writes_makes_and_says_what_is_next(monkeypatch: pytest.MonkeyPatch
     assert first.out.splitlines()[1].startswith("the global ledger is ready on origin (memory): id")
     assert first.err == "hint: gitlease list\nhint: gitlease hooks install\n"
     there.append(True)
-    assert ada.ok("init").out.startswith(".gitlease.yaml is there: left as it is\n")
+    assert ada.ok("init").out.startswith(".gitlease.yaml exists and was not changed\n")
     ada.store.failing = Unavailable("the remote cannot be reached")
     offline = ada.ok("init", "--json").json
     assert offline["settings_file"] == "/work/repo/.gitlease.yaml"

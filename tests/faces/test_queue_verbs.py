@@ -389,7 +389,7 @@ def test_a_briefing_is_one_page_of_headed_sections(desks: tuple[Desk, Desk]) -> 
     )
     assert [line for line in ran.err.splitlines() if line.startswith("hint")] == [
         "hint: gitlease renew --all --session s1  # keep what you hold",
-        "hint: gitlease claim F001 --session s1  # take it up again",
+        "hint: gitlease claim F001 --session s1  # resume it",
         "hint: gitlease next --claim --session s1  # claim the next task",
     ]
 

@@ -61,7 +61,7 @@ def test_the_secret_stands_alone_on_standard_output(tokens: Tokens) -> None:
     assert secret not in done.err
     assert "not shown again" in done.err
     assert "Authorization: Bearer TOKEN" in done.err
-    assert "gitlease serve token revoke ci  # ends it" in done.err
+    assert "gitlease serve token revoke ci  # revoke it" in done.err
 
 
 def test_what_a_token_is_good_for_is_said_when_it_is_made(tokens: Tokens) -> None:
@@ -96,7 +96,7 @@ def test_tokens_are_listed_without_their_secrets(tokens: Tokens) -> None:
 def test_revoked_by_name_or_id(tokens: Tokens) -> None:
     _, first = tokens.add("ada@example.com", name="ci", scopes={"read"}, expires=None, now=NOW)
     other, _ = tokens.add("kim@example.com", name="web", scopes={"read"}, expires=None, now=NOW)
-    assert ok("token", "revoke", "ci").out == "revoked ci, which spoke for ada@example.com\n"
+    assert ok("token", "revoke", "ci").out == "revoked ci, which acted as ada@example.com\n"
     assert tokens.holder_of(first, NOW) is None
     assert ok("token", "revoke", other.id, "--json").json["tokens"][0]["name"] == "web"
     assert tokens.listed() == []
@@ -144,8 +144,8 @@ def test_a_damaged_file_is_named_and_no_traceback(clone: Path) -> None:
         ("tokens", "'tokens' is not"),
         ("token add 'a b'", "is no email"),
         ("token add a@b --name 'a b'", "no name of a token"),
-        ("token add a@b --scopes admin", "scopes are read, write or both"),
-        ("token add a@b --scopes ''", "scopes are read, write or both"),
+        ("token add a@b --scopes admin", "expected read, write or read,write"),
+        ("token add a@b --scopes ''", "expected read, write or read,write"),
         ("token add a@b --expires never", "invalid duration 'never'"),
         ("token add a@b --expires 0", "is not positive"),
         ("token add a@b --port 80", "--port cannot be combined with token add"),
@@ -153,21 +153,21 @@ def test_a_damaged_file_is_named_and_no_traceback(clone: Path) -> None:
         ("token revoke ci --expires 1d", "--expires cannot be combined with token revoke"),
         ("token list --host ::1", "--host cannot be combined with token list"),
         ("--name ci", "--name cannot be combined with serve"),
-        ("--port 0", "0 is no port: 1-65535"),
-        ("--port 65536", "65536 is no port"),
-        ("--port http", "http is no port"),
-        ("--host ''", "'' is no host"),
-        ("--allow-host 'a b'", "'a b' is no host"),
+        ("--port 0", "invalid port 0: expected 1-65535"),
+        ("--port 65536", "invalid port 65536"),
+        ("--port http", "invalid port http"),
+        ("--host ''", "invalid host '': expected"),
+        ("--allow-host 'a b'", "invalid host 'a b': expected"),
         ("token list --allow-host a", "--allow-host cannot be combined with token list"),
-        ("--host 'a b'", "'a b' is no host"),
-        ("--host http://x/", "http://x/ is no host"),
-        ("--repo web", "web is not NAME=DIR"),
-        ("--repo =.", "=. is not NAME=DIR"),
-        ("--repo web=", "web= is not NAME=DIR"),
-        ("--repo a/b=.", "a/b=. is not NAME=DIR"),
-        (f"--repo {'a' * 65}=.", "is not NAME=DIR"),
+        ("--host 'a b'", "invalid host 'a b': expected"),
+        ("--host http://x/", "invalid host http://x/: expected"),
+        ("--repo web", "invalid --repo web: expected NAME=DIR"),
+        ("--repo =.", "invalid --repo =.: expected NAME=DIR"),
+        ("--repo web=", "invalid --repo web=: expected NAME=DIR"),
+        ("--repo a/b=.", "invalid --repo a/b=.: expected NAME=DIR"),
+        (f"--repo {'a' * 65}=.", "expected NAME=DIR"),
         ("--repo a=. --repo a=.", "--repo has a twice"),
-        ("--repo a=. --repo b=../clone", "a and b are one clone"),
+        ("--repo a=. --repo b=../clone", "a and b are the same clone"),
         ("--layer team", "--layer cannot be combined with serve"),
         ("--local", "--local cannot be combined with serve"),
     ],
@@ -233,12 +233,12 @@ def test_a_gateway_that_nobody_may_use_says_how_to_let_somebody_in(
     clone: Path, tmp_path: Path, served: Served
 ) -> None:
     assert say().err.splitlines() == [
-        "warning: nobody may use this gateway yet: it has no token",
+        "warning: this gateway has no token yet, so nobody may use it",
         "hint: gitlease serve token add EMAIL",
     ]
     os.chdir(tmp_path)
     err = say("--repo", "web=clone").err
-    assert "nobody may use web yet" in err
+    assert "web has no token yet" in err
     hint = err.splitlines()[-1].removeprefix("hint: gitlease serve ")
     ok(*shlex.split(hint.replace("EMAIL", "ada@example.com")))
     assert open_tokens(str(clone)).listed()

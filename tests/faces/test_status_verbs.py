@@ -197,7 +197,7 @@ def test_a_word_that_nobody_knows_is_refused_with_those_that_are_known(ada: Desk
         "unknown status In Revue\n"
         "hint: did you mean In Review?\n"
         "hint: known statuses: To Do, open, In Progress, doing, Done, closed, In Review\n"
-        "hint: add a new one to tasks.statuses in .gitlease.yaml\n"
+        "hint: add new ones to tasks.statuses in .gitlease.yaml\n"
         "hint: gitlease set --help\n"
     )
 

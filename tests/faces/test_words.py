@@ -453,7 +453,7 @@ def test_uninstall_gives_back_every_byte_and_says_what_stays(jo: Path) -> None:
     ask(jo, "config", "lease.ttl", "20m")
     ask(jo, "claim", "F1")
     refused = ask(jo, "uninstall", expect=1)["error"]
-    assert refused["message"] == "you hold F1 here: release it first"
+    assert refused["message"] == "you still hold F1: release it first"
     ask(jo, "release", "--all")
     would = ask(jo, "uninstall", "--dry-run")
     assert everything() != before
@@ -470,7 +470,7 @@ def test_uninstall_gives_back_every_byte_and_says_what_stays(jo: Path) -> None:
     git(jo, *stays.rpartition("git ")[2].split())
     assert git(jo, "ls-remote", "origin", "refs/gitlease/*") == ""
     again = typed(jo, "uninstall")
-    assert (again.returncode, again.stdout) == (0, "there is nothing of gitlease in this clone\n")
+    assert (again.returncode, again.stdout) == (0, "gitlease is not installed in this clone\n")
 
 
 def test_what_cannot_be_taken_out_is_said_and_the_rest_goes(jo: Path) -> None:

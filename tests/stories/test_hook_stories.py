@@ -46,8 +46,8 @@ def test_a_task_that_was_started_in_a_run_is_committed_by_its_person(pair: Pair)
 
 def test_a_commit_that_starts_a_task_claims_it(pair: Pair) -> None:
     pair.jo.put(F002, STARTED)
-    said = goes_on(pair.jo.commit(), "claimed F002, since this commit starts it")
-    assert f"its assignee was written to {F002}, which is not part of this commit" in said
+    said = goes_on(pair.jo.commit(), "claimed F002, because this commit starts it")
+    assert f"the assignee was written to {F002}, which is not part of this commit" in said
     lease = pair.leases()["F002"]
     assert (lease.holder, lease.state, lease.token, lease.assigned) == (JO, "active", 1, True)
     assert pair.jo.git("status", "--porcelain") == f" M {F002}"

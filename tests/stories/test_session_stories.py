@@ -129,10 +129,10 @@ def test_what_a_killed_run_bound_comes_back_once_it_is_known_to_be_dead(
 
     def told() -> str | None:
         hints = laptop.ask("claim", "F001").stderr.splitlines()
-        return next((x for x in hints if "which is dead" in x), None)
+        return next((x for x in hints if "in the dead session" in x), None)
 
     hint = until(told, "the end of its whole group")
-    assert hint.endswith(f"in session {dead}, which is dead: gitlease release F001 --no-session")
+    assert hint.endswith(f"in the dead session {dead}: gitlease release F001 --no-session")
     done = laptop.ask("run", "F001", "--", "true")
     assert done.returncode == 0, done.stderr
     assert f"F001: session {dead} is dead, and no longer holds it" in done.stderr

@@ -51,7 +51,7 @@ def runs(agent: Agent, command: str = STASH, **data: str) -> str:
 
 def test_what_another_session_works_on_is_not_thrown_away(one: Agent, other: Agent) -> None:
     told = runs(one)
-    assert told.startswith("deny\ngit stash -u: not in a work tree in which others work as well: ")
+    assert told.startswith("deny\ngit stash -u: others work in this work tree, too: ")
     who, session = git(one.at.clone, "config", "user.email"), "session claude:89abcdef"
     assert f"{who} ({session} on {short_host()}, since 08:00:00Z)" in told
     assert "session claude:5b1f0c2e" in runs(other, "git reset --hard")
@@ -62,7 +62,7 @@ def test_what_another_session_works_on_is_not_thrown_away(one: Agent, other: Age
 def test_the_way_out_works_as_it_is_printed(one: Agent, other: Agent) -> None:
     for session in (one, other):
         told = runs(session)
-        command = told.rpartition("for a work tree of your own: ")[2]
+        command = told.rpartition("to get your own work tree: ")[2]
         assert command.startswith("git -C ")
         subprocess.run(
             shlex.split(command), cwd="/", env=clean_env(), check=True, capture_output=True

@@ -56,11 +56,11 @@ def test_nobody_stashes_what_an_agent_works_on_and_nothing_is_lost(
     before = pair.jo.git("status", "--porcelain"), (pair.jo.root / "a").read_bytes()
     done = pair.jo.run("stash", *words)
     assert done.returncode != 0
-    assert "gitlease: git stash: not in a work tree in which others work as well: " in done.stderr
+    assert "gitlease: git stash: others work in this work tree, too: " in done.stderr
     assert "kim@example.com (session claude:89abcdef on " in done.stderr
     assert (pair.jo.git("status", "--porcelain"), (pair.jo.root / "a").read_bytes()) == before
     assert pair.jo.git("stash", "list") == ""
-    way = done.stderr.partition("for a work tree of your own: ")[2].splitlines()[0]
+    way = done.stderr.partition("to get your own work tree: ")[2].splitlines()[0]
     assert pair.jo.run(*shlex.split(way)[1:]).returncode == 0
     assert os.path.isfile(os.path.join(way.split()[-1], "a"))
     assert pair.jo.run("stash", env={"GITLEASE_SKIP": "1"}).returncode == 0

@@ -1,5 +1,4 @@
 """The hooks of coding agents: an event in, a decision out.
 
-Every host has its module, which reads its events into one form and writes our answer in its shape;
-``handling`` is the same for all.
+Each host has a module that parses its events and formats the answers; ``handling`` is shared.
 """

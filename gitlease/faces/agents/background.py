@@ -1,4 +1,4 @@
-"""What a handler leaves to a process of its own: to renew leases, and to end them."""
+"""Renews and ends leases in a background process started by a handler."""
 
 from __future__ import annotations
 
@@ -17,21 +17,18 @@ MOST_SESSIONS = 50
 
 
 def in_background(sessions: Sequence[str], *, renews: bool) -> int:
-    """Renew, or end, what these sessions hold. Always 0."""
+    """Renew or end the leases of these sessions. Always 0."""
     from gitlease.wiring.agents import open_workspace, own_process
 
     own_process()
-    # What goes wrong nobody would read here: the next hook or command finds out, and tells.
+    # Nobody reads errors here; the next hook or command reports them.
     with contextlib.suppress(GitleaseError):
         (renew if renews else release)(sessions, open_workspace)
     return 0
 
 
 def renew(sessions: Sequence[str], opener: Opener) -> None:
-    """Renew what each of these sessions holds or carries, in every layer where it is time.
-
-    What has landed is completed instead.
-    """
+    """Renew the due leases that each session holds or carries, and complete landed tasks."""
     from gitlease.wiring.landing import beat
 
     for session in sessions[:MOST_SESSIONS]:
@@ -41,10 +38,7 @@ def renew(sessions: Sequence[str], opener: Opener) -> None:
 
 
 def release(sessions: Sequence[str], opener: Opener) -> None:
-    """Have what is bound to each session and its sub-agents run out, in every layer in use.
-
-    Their work is not finished: tasks stay assigned.
-    """
+    """End the leases of each session and its sub-agents, in every layer; tasks stay assigned."""
     from gitlease.engine.sessions import end_session
 
     for session in sessions[:MOST_SESSIONS]:

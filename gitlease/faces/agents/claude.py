@@ -1,4 +1,4 @@
-"""Claude Code: its hook events, and the answers that it reads."""
+"""Claude Code: parsing of its hook events, and the format of answers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PATHS = ("file_path", "notebook_path")
 
 
 def read(kind: EventKind, data: Mapping[str, Any]) -> AgentEvent:
-    """One event of Claude Code, or of Cursor, which can run the hooks of Claude Code."""
+    """Parse an event of Claude Code, or of Cursor, which can run the hooks of Claude Code."""
     if "cursor_version" in data or ("conversation_id" in data and "session_id" not in data):
         return cursor.read(kind, data)
     return in_this_shape(kind, data, by="claude", paths=PATHS)
@@ -31,7 +31,7 @@ def read(kind: EventKind, data: Mapping[str, Any]) -> AgentEvent:
 def in_this_shape(
     kind: EventKind, data: Mapping[str, Any], *, by: str, paths: Sequence[str]
 ) -> AgentEvent:
-    """An event in the shape of Claude Code's; ``paths`` are the arguments that name files."""
+    """Parse an event of this shape; ``paths`` are the arguments that name files."""
     found, more = edited(data, paths) if kind is EventKind.BEFORE_EDIT else ((), False)
     return AgentEvent(
         kind=kind,
@@ -47,5 +47,5 @@ def in_this_shape(
 
 
 def answer(kind: EventKind, reply: Reply) -> dict[str, Any]:
-    """The JSON on standard output; empty: none is needed."""
+    """Return the JSON for standard output, or an empty dict."""
     return like_claude(reply, NAMES[kind])

@@ -1,7 +1,4 @@
-"""Codex: its hook events, and the answers that it reads.
-
-Both have the shape of Claude Code's, but that files are edited by patches.
-"""
+"""Codex: events and answers like Claude Code's, but it edits files with patches."""
 
 from __future__ import annotations
 
@@ -16,14 +13,14 @@ PATHS = ("file_path", "path")
 
 
 def read(kind: EventKind, data: Mapping[str, Any]) -> AgentEvent:
-    """One event of Codex."""
+    """Parse an event of Codex."""
     return in_this_shape(kind, data, by="codex", paths=PATHS)
 
 
 def answer(kind: EventKind, reply: Reply) -> dict[str, Any]:
-    """The JSON on standard output; empty: none is needed.
+    """Return the JSON for standard output, or an empty dict.
 
-    Before a tool only what stops it is read by every version: a note goes to the person.
+    Before a tool, some versions only read a denial, so a note goes to the person.
     """
     if kind.asks and reply.context and not reply.deny:
         reply = Reply(notice=all_of(reply))

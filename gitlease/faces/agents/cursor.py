@@ -1,4 +1,4 @@
-"""Cursor: its hook events, and the answers that it reads."""
+"""Cursor: parsing of its hook events, and the format of answers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PATHS = ("file_path", "path", "target_file", "notebook_path", "target_notebook")
 
 
 def read(kind: EventKind, data: Mapping[str, Any]) -> AgentEvent:
-    """One event of Cursor. Without a folder it is the root of the workspace that has the file."""
+    """Parse an event of Cursor; the default folder is the workspace root of the edited file."""
     paths, more = edited(data, PATHS) if kind is EventKind.BEFORE_EDIT else ((), False)
     shell = kind is EventKind.BEFORE_SHELL
     folder = text(tool_input(data), "working_directory", "cwd") if shell else ""
@@ -50,7 +50,7 @@ def _root(data: Mapping[str, Any], paths: tuple[str, ...]) -> str:
 
 
 def answer(kind: EventKind, reply: Reply) -> dict[str, Any]:
-    """The JSON on standard output; Cursor wants some in any case."""
+    """Return the JSON for standard output, which Cursor always requires."""
     if kind.asks:
         if reply.deny:
             return {

@@ -1,4 +1,4 @@
-"""Which files of a repository an event is about, and what the guard says of them."""
+"""Finds the files that an event edits, and judges the guard's findings about them."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 def touched(workspace: Workspace, cwd: str, paths: Iterable[str]) -> list[Touched]:
-    """The files inside the repository, each with the tasks whose file it is.
+    """Return the files inside the repository, each with the tasks defined in it.
 
-    A path through links counts where it leads to; one whose last part is a link counts as the link
-    and as what is written through it. What lies outside is nobody's lease.
+    Symbolic links in a path are resolved; a path that is itself a link counts as the link and as
+    its target. Files outside the repository are ignored.
     """
     top = workspace.repository.toplevel
     if top is None:
@@ -42,7 +42,6 @@ def _inside(root: str, cwd: str, path: str) -> list[str]:
 
 
 def _tasks(workspace: Workspace, paths: Iterable[str]) -> dict[str, frozenset[str]]:
-    """The folded names of the tasks whose file each path is; only where one may be a task file."""
     endings = {os.path.splitext(text)[1].lower() for text in workspace.settings.tasks.files}
     wanted = {p for p in paths if "" in endings or os.path.splitext(p)[1].lower() in endings}
     found: dict[str, frozenset[str]] = {}
@@ -59,12 +58,12 @@ def _tasks(workspace: Workspace, paths: Iterable[str]) -> dict[str, frozenset[st
 
 
 def split(context: AgentContext, guarded: GuardReport) -> tuple[list[Blocked], list[Blocked]]:
-    """What blocks and what is only to be told. What the agent's own family holds is neither."""
+    """Return the blocking and the other findings, without leases of the agent's own family."""
     findings = [f for f in guarded.findings if not _in_family(context, f)]
     mode = context.workspace.settings.guard_mode
     blocks = [f for f in findings if f.severity is Severity.BLOCK and mode == "block"]
     rest = [f for f in findings if f not in blocks]
-    return _told(guarded, blocks), _told(guarded, rest)
+    return _with_views(guarded, blocks), _with_views(guarded, rest)
 
 
 def _in_family(context: AgentContext, finding: GuardFinding) -> bool:
@@ -73,7 +72,7 @@ def _in_family(context: AgentContext, finding: GuardFinding) -> bool:
     return mine and (lease.session is None or lease.session in context.family)
 
 
-def _told(guarded: GuardReport, findings: Sequence[GuardFinding]) -> list[Blocked]:
+def _with_views(guarded: GuardReport, findings: Sequence[GuardFinding]) -> list[Blocked]:
     views = guarded.views
     return [
         Blocked(path=f.path, view=views[f.lease.lease_id])

@@ -1,6 +1,6 @@
-"""Work trees that several sessions share: each is noted, and none throws away what others did.
+"""Protects work trees shared by several sessions: each is recorded, and none discards others' work.
 
-Every event comes by here, so that little is loaded where nobody else works.
+Every event passes through here, so it loads little unless someone else works here.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ Opener = Callable[..., "AgentContext | None"]
 
 
 def context_of(event: AgentEvent, opener: Opener) -> AgentContext | None:
-    """The repository that an event is about, opened; None where gitlease is not used in it."""
+    """Open the repository of an event; None if it does not use gitlease."""
     cwd = event.cwd or "."
     return opener(cwd, host=event.by, session_id=event.session_id, agent_id=event.agent_id)
 
 
 def note(event: AgentEvent, opener: Opener, now: float) -> None:
-    """Note in which work tree a session works, or that it is over. Sub-agents are a part of it.
+    """Record the work tree of a session (including its sub-agents), or its end.
 
     ``now`` is in seconds since the epoch.
     """
@@ -41,7 +41,7 @@ def note(event: AgentEvent, opener: Opener, now: float) -> None:
         return
     if not os.path.isdir(os.path.join(common, "gitlease")):
         return
-    fresh = event.kind is EventKind.SESSION_START  # of one resumed the process is another
+    fresh = event.kind is EventKind.SESSION_START  # a resumed session has a new process
     if not fresh and presence.touch(git_dir, _key(event), now=now):
         return
     context = context_of(replace(event, agent_id=""), opener)
@@ -53,9 +53,9 @@ def note(event: AgentEvent, opener: Opener, now: float) -> None:
 
 
 def before_shell(event: AgentEvent, opener: Opener, now: float) -> Reply:
-    """Refuse a command that throws away the work of other sessions in the same work tree.
+    """Refuse a command that discards the work of other sessions in the same work tree.
 
-    Where nobody else is noted no repository is opened for that.
+    Opens the repository only if another session is recorded.
     """
     from gitlease.guard.discards import discards
     from gitlease.guard.places import find_git_dir
@@ -74,9 +74,9 @@ def before_shell(event: AgentEvent, opener: Opener, now: float) -> Reply:
 
         others = others_in(context, _key(event), now=now)
         if others is not None:
-            told = shared_tree(one_line(found.words), others, moment_of(int(now * MS)))
-            said = "\n".join(told)
-            return Reply(deny=said) if mode == "block" else Reply(context=said, notice=told[0])
+            lines = shared_tree(one_line(found.words), others, moment_of(int(now * MS)))
+            text = "\n".join(lines)
+            return Reply(deny=text) if mode == "block" else Reply(context=text, notice=lines[0])
     return Reply()
 
 

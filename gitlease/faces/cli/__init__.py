@@ -1,4 +1,4 @@
-"""The command line: ``run`` is the whole of it for whoever starts it."""
+"""The command line."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import sys
 from importlib import import_module
 from types import ModuleType
 
-# click imports it for help pages; with ast, dis, tokenize and linecache it is a tenth of every
-# other command.
+# click only needs it for help pages; with ast, dis, tokenize and linecache it takes a tenth of the
+# time of any other command.
 LATER = "inspect"
 
 
 class _Later(ModuleType):
-    """Stands for a module in what imports it now, and fetches it when something of it is used."""
+    """A stand-in that imports the real module when an attribute is used."""
 
     def __getattr__(self, name: str) -> object:
-        _forget(self)  # as it is used while click is being imported
+        _forget(self)
         return getattr(import_module(self.__name__), name)
 
 
@@ -25,7 +25,7 @@ def _forget(module: ModuleType) -> None:
 
 
 def import_click() -> None:
-    """Import click, for which a stand-in is ``inspect``: others who import that get it as ever."""
+    """Import click with a stand-in for ``inspect``; other importers get the real module."""
     if LATER in sys.modules or "click" in sys.modules:
         return
     standing = sys.modules[LATER] = _Later(LATER)

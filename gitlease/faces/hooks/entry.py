@@ -1,6 +1,6 @@
-"""``gitlease hook NAME``: what a shim calls. It blocks with 1, goes on with 0, and never crashes.
+"""``gitlease hook NAME``, called by the shims: 1 blocks git, 0 lets it continue; never a crash.
 
-No library of the command line is imported: this runs with every commit.
+This runs with every commit, so it imports no library of the command line.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 BLOCKED = 1
 USAGE = 2
-SHOWN = 10  # findings that are spelt out
-MAX_INPUT = 8 * 1024 * 1024  # bytes of the lines that git gives a hook
+SHOWN = 10  # findings that are listed
+MAX_INPUT = 8 * 1024 * 1024  # bytes of a hook's standard input
 
 
 def run_hook(argv: Sequence[str], opener: Callable[[], HookContext] | None = None) -> int:
-    """Carry out one hook and give its exit status: 1 where git must stop, else 0."""
+    """Run one hook and return its exit status: 1 if git must stop, else 0."""
     name, args = (argv[0], list(argv[1:])) if argv else ("", [])
     act = HOOKS.get(name) or IN_BACKGROUND.get(name)
     if act is None:
@@ -34,38 +34,34 @@ def run_hook(argv: Sequence[str], opener: Callable[[], HookContext] | None = Non
     context = None
     try:
         if _answers_probe(name):
-            return BLOCKED  # so that a script with the lines that are printed ends there
+            return BLOCKED  # so that a user's script with our lines stops there
         context = opener() if opener else _open()
-        if context.environ.get(
-            "GITLEASE_SKIP"
-        ):  # a hook manager calls without our shim, which asks
+        if context.environ.get("GITLEASE_SKIP"):  # for hook managers, which bypass our shim
             return 0
         status = act(context, args)
         _say_or_leave(context, name, context.guard.lost())
     except NotARepository:
-        return 0  # nothing here is anybody's
+        return 0
     except GitleaseError as error:
-        if context is not None or name in NOT_CHECKED:  # what every hook meets is said by one
+        if context is not None or name in NOT_CHECKED:  # if opening fails, one hook reports it
             why = f"{NOT_CHECKED.get(name, 'not done')}: {error.message}"
             _say_or_leave(context, name, [why, *(f"hint: {hint}" for hint in error.hints)])
         return 0
     except Exception as error:
-        what = f"{type(error).__name__}: {error}".splitlines()[0]
-        said = f"{NOT_CHECKED.get(name, 'not done')}: internal error: {what}"
-        _say_or_leave(context, name, [said])
+        line = f"{type(error).__name__}: {error}".splitlines()[0]
+        _say_or_leave(
+            context, name, [f"{NOT_CHECKED.get(name, 'not done')}: internal error: {line}"]
+        )
         return 0
     return status
 
 
 def _is_hidden(context: HookContext, name: str) -> bool:
-    """Whether nobody sees what this hook says: the pre-commit framework shows it where a hook
-    fails, and of the hooks that check something, which are ``verbose`` there.
-    """
+    # The pre-commit framework hides the output of hooks that neither fail nor check something.
     return name not in NOT_CHECKED and context.environ.get("PRE_COMMIT") == "1"
 
 
 def _say_or_leave(context: HookContext | None, name: str, texts: Sequence[str]) -> None:
-    """Say it, or leave it for the next hook or command that is heard."""
     if context is not None and _is_hidden(context, name):
         context.inbox.leave(texts)
         return
@@ -74,7 +70,6 @@ def _say_or_leave(context: HookContext | None, name: str, texts: Sequence[str]) 
 
 
 def _answers_probe(name: str) -> bool:
-    """Say that this hook is called, where `gitlease hooks status` asks by having git run it."""
     from gitlease.wiring.hooks import probe_answer
 
     said = probe_answer(name, os.path.abspath(sys.argv[0]))
@@ -90,88 +85,86 @@ def _open() -> HookContext:
 
 
 def pre_commit(context: HookContext, args: Sequence[str]) -> int:
-    """Block a commit of what another holds, and claim the tasks that it starts."""
-    told(context)
+    """Block a commit of files that others hold, and claim the tasks that it starts."""
+    report_inbox(context)
     decision = context.hooks.pre_commit()
-    tell(context, decision, "commit")
+    report(context, decision, "commit")
     return BLOCKED if decision.blocked else 0
 
 
 def prepare_commit_msg(context: HookContext, args: Sequence[str]) -> int:
-    """Name the leases that the commit falls under in its message."""
+    """Add the leases that cover the commit to its message."""
     if args:
-        # The pre-commit framework keeps what git says to itself, but for these variables.
+        # The pre-commit framework passes git's arguments in these variables only.
         words = ("PRE_COMMIT_COMMIT_MSG_SOURCE", "PRE_COMMIT_COMMIT_OBJECT_NAME")
         given = args[1:] or [context.environ[name] for name in words if context.environ.get(name)]
-        # Git says "commit HEAD" of an amended one, but not where it was given another message; -c
-        # and -C name another commit, whose change is not this one.
+        # For an amended commit, git passes "commit HEAD", unless it has a new message; -c and -C
+        # name a different commit.
         source = given[0] if given else ""
-        unsaid = source in ("", "message", "template")
-        amended = None if unsaid else list(given) == ["commit", "HEAD"]
+        unknown = source in ("", "message", "template")
+        amended = None if unknown else list(given) == ["commit", "HEAD"]
         context.hooks.name_leases(args[0], amended=amended)
     return 0
 
 
 def commit_msg(context: HookContext, args: Sequence[str]) -> int:
-    """Have git take a message of nothing but our own trailers for an empty one."""
+    """Make git treat a message with only our trailers as empty."""
     if args:
         context.hooks.end_message(args[0])
     return 0
 
 
 def pre_push(context: HookContext, args: Sequence[str]) -> int:
-    """Check again, with what the remote knows now."""
+    """Check the pushed commits with the remote's current ledger."""
     from gitlease.push.request import JUDGED
 
-    told(context)
+    report_inbox(context)
     remote = args[0] if args else ""
     if remote and context.environ.get(JUDGED) == remote:
-        return 0  # by whoever started this push
-    decision = context.hooks.pre_push(_given("pushed"), remote)
-    tell(context, decision, "push")
+        return 0  # already judged by `gitlease push`
+    decision = context.hooks.pre_push(_stdin_lines(), remote)
+    report(context, decision, "push")
     return BLOCKED if decision.blocked else 0
 
 
 def reference_transaction(context: HookContext, args: Sequence[str]) -> int:
-    """Refuse `git stash` where others work in the same work tree: nothing is lost by that."""
+    """Refuse `git stash` while others work in the same work tree."""
     if args[:1] != ["prepared"]:
         return 0
-    shared = context.stashes_work_of(_given("done"))
+    shared = context.stashes_work_of(_stdin_lines())
     if shared is None:
         return 0
     from gitlease.core.instant import moment_of
     from gitlease.faces.sentences import shared_tree
 
     blocks = context.mode == "block"
-    what, *hints = shared_tree("git stash", shared, moment_of(context.clock.now().wall_ms))
-    say(what if blocks else f"warning: {what}")
+    line, *hints = shared_tree("git stash", shared, moment_of(context.clock.now().wall_ms))
+    say(line if blocks else f"warning: {line}")
     for hint in hints:
         say(f"hint: {hint}")
     return BLOCKED if blocks else 0
 
 
-def _given(what: str) -> list[str]:
-    """The lines on standard input. Invalid where they cannot be read."""
-    unread = f"standard input, which says what is {what}, cannot be read"
+def _stdin_lines() -> list[str]:
     if sys.stdin is None:
-        raise Invalid(f"{unread}: it is closed")
+        raise Invalid("cannot read git's list of refs from standard input: it is closed")
     try:
         return os.fsdecode(sys.stdin.buffer.read(MAX_INPUT)).split("\n")
     except (OSError, ValueError) as error:
-        raise Invalid(f"{unread}: {error}") from None
+        raise Invalid(f"cannot read git's list of refs from standard input: {error}") from None
 
 
 def post(context: HookContext, args: Sequence[str]) -> int:
-    """Activity: have what this run holds renewed in the background, when it is time."""
+    """Renew due leases in the background."""
     if not _is_hidden(context, "post-commit"):
-        told(context)
+        report_inbox(context)
     context.guard.refresh()
     context.start_beat()
     return 0
 
 
 def beat(context: HookContext, args: Sequence[str]) -> int:
-    """What ``post`` starts: nobody waits for it, and what it has to say is told later."""
+    """Renew due leases in the process started by ``post``, and leave messages in the inbox."""
     from gitlease.wiring.push import after_push
 
     with after_push(context.repository.common_dir):
@@ -180,8 +173,8 @@ def beat(context: HookContext, args: Sequence[str]) -> int:
     return 0
 
 
-def told(context: HookContext) -> None:
-    """Say what work in the background left to be said."""
+def report_inbox(context: HookContext) -> None:
+    """Print the messages that background work left in the inbox."""
     for text in context.inbox.take():
         say(text)
 
@@ -208,15 +201,15 @@ NOT_CHECKED = {
 
 
 def say(text: str) -> None:
-    """One line to the person who runs git, if anybody listens."""
+    """Print one line to the person who runs git, unless standard error is closed."""
     if sys.stderr is None:
         return
     with contextlib.suppress(OSError, ValueError):
         print("gitlease: " + clean(text).replace("\n", " "), file=sys.stderr, flush=True)
 
 
-def tell(context: HookContext, decision: HookDecision, what: str) -> None:
-    """Everything that was found: who, where, until when and why; never a way around it."""
+def report(context: HookContext, decision: HookDecision, event: str) -> None:
+    """Print all findings with holder, place, time and reason, but never a way around them."""
     from gitlease.core.errors import Denied
     from gitlease.core.instant import moment_of
     from gitlease.guard.rules import Severity
@@ -238,9 +231,9 @@ def tell(context: HookContext, decision: HookDecision, what: str) -> None:
     for text in dict.fromkeys(decision.warnings):
         say(f"warning: {text}")
     for claimed in decision.claimed:
-        say(f"claimed {claimed.resource}, since this {what} starts it")
+        say(f"claimed {claimed.resource}, because this {event} starts it")
     for file in decision.written:
-        say(f"its assignee was written to {file}, which is not part of this {what}")
+        say(f"the assignee was written to {file}, which is not part of this {event}")
     if decision.blocked and isinstance(decision.refused, Denied):
         for hint in decision.refused.hints:
             say(f"hint: {hint}")
@@ -253,6 +246,6 @@ def tell(context: HookContext, decision: HookDecision, what: str) -> None:
 
             layer = layer_words(first.layer, context.place.settings.layer) if first else []
             show = shlex.join(["gitlease", "show", name, *layer])
-            say(f"hint: leave it to them for now; {show} says when it is free")
+            say(f"hint: leave it to them for now; to see when it is free: {show}")
         elif decision.report.offline:
             say("hint: try again when the remote can be reached")

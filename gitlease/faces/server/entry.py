@@ -1,8 +1,8 @@
-"""``gitlease server-hook NAME [end]``: what the hook of a server calls with git's own input.
+"""``gitlease server-hook NAME [end]``: the judge that a server's hook calls with git's input.
 
-It accepts with 0 and refuses with 9; any other status is a fault of its own, of which the hook's
-shell knows what to make. Whatever it says goes to whoever pushes. With ``end`` the input has that
-word in a line of its own at its end, without which it is not whole.
+It accepts with 0 and refuses with 9; any other status is a failure, which the hook's shell script
+handles. Its output goes to the person who pushes. With ``end``, the last line of the input is that
+word; otherwise the input is incomplete.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 ACCEPTED, REFUSED, USAGE, FAULT = 0, 9, 2, 70
 HOOK, END = "pre-receive", "end"
-MOST_INPUT = 8 * 1024 * 1024 + 1  # bytes: more of them say that it is too much
+MOST_INPUT = 8 * 1024 * 1024 + 1  # bytes; the last one shows that the input is too long
 SHOWN = 20
 
 
 def run_server_hook(argv: Sequence[str]) -> int:
-    """Judge one push and give the status that the hook's shell waits for."""
+    """Judge one push and return the exit status."""
     if list(argv) not in ([HOOK], [HOOK, END]):
         say(f"unknown server hook {' '.join(argv)[:60]!r}; known: {HOOK}")
         return USAGE
@@ -37,29 +37,29 @@ def run_server_hook(argv: Sequence[str]) -> int:
             say(f"hint: {hint}")
         return FAULT
     except MemoryError:
-        say("this push cannot be judged: it takes more memory than a judgement may have")
+        say("this push cannot be judged: it needs too much memory")
         return FAULT
     except Exception as error:
-        what = f"{type(error).__name__}: {error}".splitlines()[0]
-        say(f"this push cannot be judged: internal error: {what}")
+        line = f"{type(error).__name__}: {error}".splitlines()[0]
+        say(f"this push cannot be judged: internal error: {line}")
         return FAULT
-    tell(verdict)
+    report(verdict)
     return REFUSED if verdict.blocked else ACCEPTED
 
 
 def _judged(*, marked: bool) -> PushVerdict:
     from gitlease.wiring.server import judge_push
 
-    gc.enable()  # there is no telling how much is judged
+    gc.enable()  # a push may be large
     data = sys.stdin.buffer.read(MOST_INPUT) if sys.stdin is not None else b""
     mark = f"\n{END}\n".encode() if marked else b"\n"
     if len(data) < MOST_INPUT and not data.endswith(mark):
-        raise Invalid("what is pushed came only in part")
+        raise Invalid("the list of pushed refs is incomplete")
     return judge_push(data.removesuffix(mark) + b"\n")
 
 
-def tell(verdict: PushVerdict) -> None:
-    """Everything that was found; what refuses comes first, since clients show the first line."""
+def report(verdict: PushVerdict) -> None:
+    """Print all findings, refusals first, because clients show the first line."""
     shown = verdict.refusals[:SHOWN]
     for refusal in shown:
         say(_line(refusal, blocked=verdict.blocked))
@@ -71,13 +71,12 @@ def tell(verdict: PushVerdict) -> None:
 
 
 def _line(refusal: Refusal, *, blocked: bool) -> str:
-    of = f" {refusal.ref}" if refusal.ref else ""
-    if blocked:
-        return f"refused{of} ({refusal.rule}): {refusal.message}"
-    return f"warning: would be refused{of} ({refusal.rule}): {refusal.message}"
+    ref = f" {refusal.ref}" if refusal.ref else ""
+    prefix = "refused" if blocked else "warning: would be refused"
+    return f"{prefix}{ref} ({refusal.rule}): {refusal.message}"
 
 
 def say(text: str) -> None:
-    """One line to whoever pushes, if anybody listens."""
+    """Print one line to the person who pushes, unless standard error is closed."""
     with contextlib.suppress(OSError, ValueError):
         print("gitlease: " + clean(text).replace("\n", " "), file=sys.stderr, flush=True)

@@ -395,7 +395,7 @@ def test_an_empty_ledger_has_a_board(wide: None) -> None:
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
-        ((), "a live board needs a terminal to draw on"),
+        ((), "a live board needs a terminal"),
         (("--once", "--export", "md"), "--once cannot be combined with --export"),
         (("--export", "md", "--web"), "--export cannot be combined with --web"),
         (("--web", "--cached"), "--cached cannot be combined with --web"),

@@ -219,7 +219,7 @@ def test_a_person_who_types_it_is_told_what_it_is(desk: Desk) -> None:
         assert process.stderr is not None
         assert (
             process.stderr.readline()
-            == "hint: an agent starts this, and speaks to it: Ctrl-C ends it\n"
+            == "hint: this is meant to be started by an agent; Ctrl-C stops it\n"
         )
         process.send_signal(signal.SIGINT)
         assert process.wait(LONG) == 128 + signal.SIGINT

@@ -63,7 +63,7 @@ def test_a_program_of_the_work_tree_is_not_started(desk: Desk) -> None:
         entry = {"command": program, "args": ["mcp"]}
         (desk.clone / ".mcp.json").write_text(json.dumps({"mcpServers": {"gitlease": entry}}))
         done = desk.ask("mcp", "status", "claude")
-        assert (done.returncode, "a program of the work tree" in done.stderr) == (7, True)
+        assert (done.returncode, "a program in the work tree" in done.stderr) == (7, True)
         assert not (desk.clone / "started").exists()
 
 
@@ -92,9 +92,9 @@ def test_uninstall_takes_the_servers_out_as_well(desk: Desk) -> None:
     [
         (("install",), "install needs one of claude, codex, cursor"),
         (("install", "vim"), "'vim' is not one of"),
-        (("--user",), "--user goes with install, uninstall and status"),
+        (("--user",), "--user needs install, uninstall or status"),
         (("--layer", "x"), "--layer cannot be combined with mcp"),
-        (("--json",), "--json goes with install, uninstall and status"),
+        (("--json",), "--json needs install, uninstall or status"),
     ],
 )
 def test_what_is_typed_wrongly_starts_nothing(
@@ -111,4 +111,4 @@ def test_a_fixed_session_is_refused(desk: Desk, given: tuple[str, ...]) -> None:
         done = desk.ask(*given, "mcp", *words)
         assert done.returncode == 2
         assert f"{given[0]} cannot be combined with mcp" in done.stderr
-        assert "set GITLEASE_SESSION where the agent is started" in done.stderr
+        assert "set GITLEASE_SESSION where you start the agent" in done.stderr

@@ -11,7 +11,7 @@ from gitlease.check.formats.report import LIMITS, Report
 from gitlease.core.errors import GitleaseError, UsageError
 from gitlease.core.frozen import replace
 from gitlease.faces import wire
-from gitlease.faces.cli.check.result import CheckResult, fail_github, write
+from gitlease.faces.cli.check.result import CheckOutput, fail_github, write
 from gitlease.faces.cli.verb import flag, option, verb
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def check_verb(
         if console == "github":
             fail_github(ci.summary, error)
         raise
-    result = CheckResult(call, check.report, check.body, fail_on=fail_on, undone=check.undone)
+    result = CheckOutput(call, check.report, check.body, fail_on=fail_on, undone=check.undone)
     if target is not None:
         write(os.path.join(call.directory, target), result.rendered(form or usual))
     return result.print(console, summary=ci.summary)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gitlease.faces.cli.call import Call
 
 
-class CheckResult:
+class CheckOutput:
     """One report in any format.
 
     ``body`` has further keys of the JSON. ``undone`` lists failed fixes, which make the check fail

@@ -40,9 +40,10 @@ released at the end.
 COMMAND is not a shell line; for one, use `sh -c`. It inherits your standard streams and terminal.
 Signals are forwarded to its process group. When a lease is lost, the group gets TERM, and KILL
 after the grace period. A guardian process does the same if gitlease itself is killed, stopped or
-hangs; on Linux, killing gitlease also kills the command at once. Not covered are processes that
-leave the group (setsid, a container, sudo), and the time during which gitlease and the guardian are
-both stopped (SIGSTOP). Background processes that a finished command leaves behind keep running.
+hangs; on Linux, killing gitlease also kills the command at once. This does not reach processes that
+leave the group (setsid, a container, sudo). While gitlease and the guardian are both stopped
+(SIGSTOP), nothing ends it. Background processes that a finished command leaves behind keep
+running.
 
 A lease that cannot be renewed in time is given up so early that the command has ended before anyone
 else can claim it. A revocation, or a release from elsewhere, is noticed with the next renewal,

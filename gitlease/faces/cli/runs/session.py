@@ -121,7 +121,7 @@ class EndOptions(NamedTuple):
 def _end(call: Call, name: str | None, options: EndOptions) -> int:
     from gitlease.engine import sessions
 
-    session = name or call.actor.session
+    session = call.actor.session if name is None else name
     if session is None:
         raise UsageError(
             "no session to end",

@@ -95,11 +95,11 @@ def agent_verb(
 
 def _show(body: wire.Document) -> None:
     said = {
-        "written": "added the gitlease hooks to {0}",
-        "unchanged": "{0} already has the gitlease hooks",
-        "removed": "removed the gitlease hooks from {0}",
-        "absent": "{0} has no gitlease hooks",
-        "kept": "{0} keeps the gitlease section: another host has the hooks",
+        "written": "added gitlease to {0}",
+        "unchanged": "{0} is already up to date",
+        "removed": "removed gitlease from {0}",
+        "absent": "gitlease is not in {0}",
+        "kept": "kept the gitlease section of {0}: another host has the hooks",
     }
     for done in body["files"]:
         output.line(said[done["what"]].format(done["file"]))
