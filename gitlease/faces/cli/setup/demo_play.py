@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 WORKERS = ("ada", "bob")
@@ -29,95 +31,78 @@ class DemoScene:
     edits: tuple[str, str] | None = None
 
 
-PLAY = (
-    DemoScene("ada", "gitlease init", about="ada sets up the repository: init creates the ledger"),
-    DemoScene("ada", "git add .gitlease.yaml"),
-    DemoScene("ada", "git commit -q -m 'use gitlease'"),
-    DemoScene("ada", "git push -q origin main"),
-    DemoScene("bob", "git pull -q"),
-    DemoScene(
-        "ada",
-        "gitlease config --ledger skew 0s",
-        about="to keep the demo short: trust the clocks, and allow very short leases",
-    ),
-    DemoScene("ada", "gitlease config --ledger ttl_min 2s"),
-    DemoScene(
-        "ada",
-        "gitlease hooks install",
-        about="both install git hooks that check their commits and pushes",
-    ),
-    DemoScene("bob", "gitlease hooks install"),
-    DemoScene(
-        "ada",
-        "gitlease next --claim",
-        0,
-        "claimed F001",
-        "both ask for the next task, and each gets a different one",
-    ),
-    DemoScene("bob", "gitlease next --claim", 0, "claimed F002"),
-    DemoScene(
-        "ada",
-        "gitlease claim src/auth/ --reason 'new sign-in'",
-        about="ada also claims a whole folder",
-    ),
-    DemoScene(
-        "bob",
-        "gitlease claim F001",
-        1,
-        "held by ada@example.com",
-        "bob wants ada's task, and sees who holds it",
-    ),
-    DemoScene(
-        "bob",
-        "git commit -a -m 'log out'",
-        1,
-        "src/auth/login.py is held by ada@example.com",
-        "bob changes src/auth/login.py anyway: git refuses the commit",
-        edits=("src/auth/login.py", "def logout(): ..."),
-    ),
-    DemoScene("ada", "gitlease renew F001", 0, "renewed F001", "ada renews: the heartbeat"),
-    DemoScene("ada", "gitlease extend F001 12h", 0, "maximum of 8h", "a long gap is capped"),
-    DemoScene(
-        "ada",
-        "gitlease claim src/pay/ --ttl 6s",
-        about="ada claims another folder for 6 seconds, changes src/pay/card.py, and goes silent",
-    ),
-    DemoScene(
-        "ada",
-        "git commit -q -a -m 'pay by card'",
-        edits=("src/pay/card.py", "def refund(): ..."),
-    ),
-    DemoScene(
-        "bob",
-        "gitlease claim src/pay/ --wait 20s",
-        0,
-        "taken over from ada@example.com",
-        "bob waits until the lease expires, and takes it over",
-    ),
-    DemoScene(
-        "ada",
-        "gitlease renew src/pay/",
-        3,
-        "held by bob@example.com",
-        "ada comes back too late: her lease is lost",
-    ),
-    DemoScene(
-        "ada",
-        "gitlease push",
-        1,
-        "src/pay/card.py falls under src/pay, held by bob@example.com",
-        "her push is refused, so her work cannot land over his",
-    ),
-    DemoScene("ada", "gitlease brief", 0, "taken over by bob@example.com", "ada's work now"),
-    DemoScene(
-        "ada",
-        "gitlease release F001 --note 'tests are red'",
-        0,
-        "released F001",
-        "ada hands her task over",
-    ),
-    DemoScene("bob", "gitlease claim F001", 0, "tests are red", "bob continues"),
+# A scene: "# about", "+ FILE added line", "worker$ command", "= exit text in the output".
+SCRIPT = """
+# ada sets up the repository: init creates the ledger
+ada$ gitlease init
+ada$ git add .gitlease.yaml
+ada$ git commit -q -m 'use gitlease'
+ada$ git push -q origin main
+bob$ git pull -q
+# to keep the demo short: trust the clocks, and allow very short leases
+ada$ gitlease config --ledger skew 0s
+ada$ gitlease config --ledger ttl_min 2s
+# both install git hooks that check their commits and pushes
+ada$ gitlease hooks install
+bob$ gitlease hooks install
+# both ask for the next task, and each gets a different one
+ada$ gitlease next --claim
+= 0 claimed F001
+bob$ gitlease next --claim
+= 0 claimed F002
+# ada also claims a whole folder
+ada$ gitlease claim src/auth/ --reason 'new sign-in'
+# bob wants ada's task, and sees who holds it
+bob$ gitlease claim F001
+= 1 held by ada@example.com
+# bob changes src/auth/login.py anyway: git refuses the commit
++ src/auth/login.py def logout(): ...
+bob$ git commit -a -m 'log out'
+= 1 src/auth/login.py is held by ada@example.com
+# ada renews: the heartbeat
+ada$ gitlease renew F001
+= 0 renewed F001
+# a long gap is capped
+ada$ gitlease extend F001 12h
+= 0 maximum of 8h
+# ada claims another folder for 6 seconds, changes src/pay/card.py, and goes silent
+ada$ gitlease claim src/pay/ --ttl 6s
++ src/pay/card.py def refund(): ...
+ada$ git commit -q -a -m 'pay by card'
+# bob waits until the lease expires, and takes it over
+bob$ gitlease claim src/pay/ --wait 20s
+= 0 taken over from ada@example.com
+# ada comes back too late: her lease is lost
+ada$ gitlease renew src/pay/
+= 3 held by bob@example.com
+# her push is refused, so her work cannot land over his
+ada$ gitlease push
+= 1 src/pay/card.py falls under src/pay, held by bob@example.com
+# ada's work now
+ada$ gitlease brief
+= 0 taken over by bob@example.com
+# ada hands her task over
+ada$ gitlease release F001 --note 'tests are red'
+= 0 released F001
+# bob continues
+bob$ gitlease claim F001
+= 0 tests are red
+"""
+
+
+SCENE = re.compile(
+    r"^(?:# (.*)\n)?(?:\+ (\S+) (.*)\n)?(\w+)\$ (.*)\n(?:= (\d) (.*)\n)?", re.MULTILINE
 )
+
+
+def _scenes() -> Iterator[DemoScene]:
+    for found in SCENE.finditer(SCRIPT):
+        about, file, added, who, command, status, text = found.groups("")
+        edits = (file, added) if file else None
+        yield DemoScene(who, command, int(status or 0), text, about, edits)
+
+
+PLAY = tuple(_scenes())
 
 # The commands to try next, and their purpose.
 NEXT = (
