@@ -439,7 +439,7 @@ def test_a_session_begins_knowing_what_is_going_on(desks: tuple[Desk, Seats], na
     seats.desk.ok("claim", "docs/", "--session", SESSIONS[host])
     text = context(seats.send(name)[0])
     for line in (
-        "gitlease: who works on what in this repository, by the ledger on origin (memory)",
+        "gitlease: the current work in this repository, from the ledger on origin (memory)",
         f"you are bob@example.com, session {SESSIONS[host]}",
         "you carry path:docs: live until 12:15:00Z, expires in 15m",
         "held by others:",
@@ -496,7 +496,7 @@ def test_what_another_session_holds_is_not_said_to_be_renewed_here(
 
     text = start()
     assert "session claude:cleared), bound to that session and not renewed by this one" in text
-    told = re.search("if session claude:cleared is over, to go on here with .*?: (.*)", text)
+    told = re.search("if session claude:cleared is over, to resume .*? here: (.*)", text)
     assert told is not None, text
     for line in told[1].split(" && "):
         own = [] if "--session" in line else ["--session", SESSIONS["claude"]]
@@ -740,9 +740,7 @@ def test_what_another_version_calls_refuses_nothing_and_what_a_person_mistypes_i
         quiet = "{}\n" if words[0] == "cursor" else ""
         assert (done.returncode, done.stdout) == (0, quiet)
         host, word = map(repr, words)
-        assert done.stderr == (
-            f"gitlease: this version knows no event {word} of {host}: nothing was done\n"
-        )
+        assert done.stderr == (f"gitlease: unknown event {word} of {host}: nothing was done\n")
     above, below = pty.openpty()
     typed = subprocess.run(
         [sys.executable, "-m", "gitlease", "agent", *words],

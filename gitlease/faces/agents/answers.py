@@ -1,4 +1,4 @@
-"""What the handlers say to an agent: facts about leases, short, and never a way round them."""
+"""The texts for agents: short facts about leases, and never a way around them."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ LONGEST_CONTEXT = 2_400  # characters: about 600 tokens
 LONGEST_LINE = 240
 LONGEST_PATH = 120
 LISTED = 5
-HELD = 5  # own leases that are spelt out at the start
+HELD = 5  # own leases listed at the start
 WARNED = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blocked:
-    """A path that a lease covers, as it is told."""
+    """A path and the lease that covers it."""
 
     path: str
     view: LeaseView
 
 
 def all_of(reply: Reply) -> str:
-    """What is for the person and for the model in one text, each line once."""
+    """Join the lines for the person and for the model, each line once."""
     lines = (line for part in (reply.notice, reply.context) for line in part.split("\n"))
     return "\n".join(dict.fromkeys(line for line in lines if line))
 
 
 def like_claude(reply: Reply, event_name: str) -> dict[str, Any]:
-    """The answer in the shape that Claude Code and Codex read; empty where nothing is to say.
+    """Return the answer in the format of Claude Code and Codex, or an empty dict.
 
-    It never says "allow": that would pass over the host's own question to its user.
+    It never says "allow", which would skip the host's own question to its user.
     """
     inner: dict[str, Any] = {}
     if reply.deny:
@@ -60,34 +60,34 @@ def like_claude(reply: Reply, event_name: str) -> dict[str, Any]:
 
 
 def one_line(text: str, limit: int = LONGEST_LINE) -> str:
-    """A text of others on one line, printable and short: it must not pass for ours."""
+    """Make other people's text printable, short and one line, so that it cannot pass for ours."""
     line = clean(" ".join(text.split()))
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
 def word(resource: str) -> str:
-    """How to type a resource in any folder of the work tree."""
+    """Return the word for a resource that works in any folder of the work tree."""
     return shlex.quote(word_anywhere(resource))
 
 
 def typed(*words: str, options: Sequence[str] = ()) -> str:
-    """A command with the options that make it speak as this session; ``words`` are quoted."""
+    """Return a command with the session's options; ``words`` are already quoted."""
     return " ".join(["gitlease", *words, *(shlex.quote(option) for option in options)])
 
 
-def blocked(found: Sequence[Blocked], now: datetime, context: AgentContext) -> str:
-    """Why an edit is refused: who, why, until when, and what can be done meanwhile."""
+def denial(found: Sequence[Blocked], now: datetime, context: AgentContext) -> str:
+    """Return why an edit is denied, and what to do meanwhile."""
     view, options = found[0].view, context.options
     wait = typed(
-        *("claim", word(view.resource), "--wait", "15m", *_part(view, context), *_known(view)),
+        *("claim", word(view.resource), "--wait", "15m", *_part(view, context), *_any_option(view)),
         options=options,
     )
     free = typed("next", options=options)
-    return f"{noted(found, now)}\nfree work is listed by: {free}; to wait until it is free: {wait}"
+    return f"{held_lines(found, now)}\nto find free work: {free}; to wait until it is free: {wait}"
 
 
-def noted(found: Sequence[Blocked], now: datetime) -> str:
-    """Who holds what an edit is about, a line each."""
+def held_lines(found: Sequence[Blocked], now: datetime) -> str:
+    """Return a line with the holder of each path."""
     lines = [
         f"{one_line(one.path, LONGEST_PATH)} "
         + one_line(sentences.held(one.path, one.view, now), 2 * LONGEST_LINE)
@@ -104,21 +104,21 @@ def introduction(
     subagent: bool = False,
     warnings: Sequence[str] = (),
 ) -> str:
-    """The text a session begins with: the facts of ``gitlease brief``.
+    """Return the text at the start of a session: the facts of ``gitlease brief``.
 
-    At most ``LONGEST_CONTEXT`` characters: what does not fit is counted.
+    It has at most ``LONGEST_CONTEXT`` characters; leases that do not fit are counted.
     """
     workspace, session, options = context.workspace, context.session, context.options
     place = workspace.ledger.store.place
     head = [
-        one_line(f"gitlease: who works on what in this repository, by the ledger on {place}"),
+        one_line(f"gitlease: the current work in this repository, from the ledger on {place}"),
         one_line(f"you are {workspace.identity.actor.holder}, session {session or 'none'}"),
         *(one_line(f"warning: {text}") for text in warnings[:WARNED]),
     ]
-    apart = [c.lease for c in reading.carried if _is_of_another_session(c, context)]
+    elsewhere = [c.lease for c in reading.carried if _is_of_another_session(c, context)]
     carried = [_carried_line(c, reading, context, now) for c in reading.carried]
     head += carried[:HELD] or ["you carry nothing"]
-    head += [_taking_along(reading.views[x.lease_id], context) for x in apart[:1] if x]
+    head += [_how_to_resume(reading.views[x.lease_id], context) for x in elsewhere[:1] if x]
     if len(carried) > HELD:
         head.append(f"and {len(carried) - HELD} more of yours: {typed('brief')}")
     head += [one_line(f"taken from you: {task_text.was_taken(x)}") for x in reading.taken[:LISTED]]
@@ -127,16 +127,15 @@ def introduction(
         title = task_text.titled(entry.task)
         head.append(one_line(f"next: {entry.task.resource.text}{f': {title}' if title else ''}"))
     tail = [
-        "an edit of a file that another holds is refused by a hook; your leases are renewed as you "
-        "work",
+        "a hook refuses edits of files that others hold; your leases are renewed as you work",
         f"free tasks: {typed('next')}; to claim: {typed('claim', 'RESOURCE', options=options)}; "
-        f"to give back: {typed('release', 'RESOURCE', options=options)}",
+        f"to release: {typed('release', 'RESOURCE', options=options)}",
     ]
     if subagent and session:
         named = f"GITLEASE_SESSION={shlex.quote(session)}"
         tail.append(
-            f"commits and pushes under a lease of this session: {named} git commit, "
-            f"{named} git push; what the session that started you holds is open to you as well"
+            f"to commit and push as this session: {named} git commit, {named} git push; "
+            "you may also edit what your parent session holds"
         )
     heading = "held by others:" if reading.others else "others hold nothing"
     room = LONGEST_CONTEXT - sum(len(x) + 1 for x in (*head, *tail, heading)) - 60
@@ -165,30 +164,28 @@ def _carried_line(carry: Carry, reading: QueueReading, context: AgentContext, no
 
 
 def _is_of_another_session(carry: Carry, context: AgentContext) -> bool:
-    """Whether the person's own live lease is none that the agent works under."""
     from gitlease.engine.queue.order import Carried
 
     session = None if carry.lease is None else carry.lease.session
     return carry.state is Carried.LIVE and session is not None and session not in context.family
 
 
-def _taking_along(view: LeaseView, context: AgentContext) -> str:
-    """How to go on here with what is bound to a session that is over: never unheld between."""
+def _how_to_resume(view: LeaseView, context: AgentContext) -> str:
+    # parks first, so that the lease is held without a gap
     name, part, session = word(view.resource), _part(view, context), view.session or ""
     park = typed("park", name, *part, options=("--session", session))
-    claim = typed("claim", name, *part, *_known(view), options=context.options)
-    here = one_line(f"if session {session} is over, to go on here with {name}")
+    claim = typed("claim", name, *part, *_any_option(view), options=context.options)
+    here = one_line(f"if session {session} is over, to resume {name} here")
     return f"{here}: {park} && {claim}"
 
 
 def _part(view: LeaseView, context: AgentContext) -> list[str]:
-    """The options that name the scope and the layer of a lease."""
     part = [] if view.scope == WHOLE else ["--scope", shlex.quote(view.scope)]
     return [*part, *layer_words(view.layer, context.workspace.layer)]
 
 
-def _known(view: LeaseView) -> list[str]:
-    """What had no edge may be no task, and is claimed by its name alone."""
+def _any_option(view: LeaseView) -> list[str]:
+    # a lease without an edge may have a name that is not a task
     return [] if view.assigned or word(view.resource).startswith("/") else ["--any"]
 
 

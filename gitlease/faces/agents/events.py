@@ -1,7 +1,7 @@
-"""What happened in a coding agent, in one form for every host.
+"""The events of coding agents, in one form for every host.
 
-Events come from programs that change from month to month: whatever is missing or odd in them makes
-an event that says less, and never a traceback.
+Hosts change from month to month, so missing or odd fields make an event with less information, and
+never an error.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from gitlease.core.frozen import dataclass
 MAX_BYTES = 4 * 1024 * 1024
 MAX_PATHS = 1_000
 MAX_WORD = 4_096
-DEEPEST = 4  # lists and objects within each other, as in `files: [{path: …}]`
-MCP = "mcp__"  # what the names of tools of MCP servers begin with
-# The arguments that name what such a tool edits.
+DEEPEST = 4  # nested lists and objects, as in `files: [{path: …}]`
+MCP = "mcp__"  # the prefix of the names of MCP tools
+# The arguments that name the files that such a tool edits.
 MCP_PATHS = re.compile(r"(.*_)?(path|file|filename|filepath|source|destination|target|uri)s?", re.I)
 PATCH = ("*** Add File:", "*** Update File:", "*** Delete File:", "*** Move to:")
 
 
 class EventKind(Enum):
-    """The moments of a session; the values are the words of the command line."""
+    """The kinds of events; the values are words of the command line."""
 
     SESSION_START = "session-start"
     SUBAGENT_START = "subagent-start"
@@ -39,18 +39,17 @@ class EventKind(Enum):
 
     @property
     def asks(self) -> bool:
-        """Whether the answer decides if the tool may be used."""
+        """Whether the answer can deny the tool."""
         return self in (EventKind.BEFORE_EDIT, EventKind.BEFORE_SHELL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentEvent:
-    """One event. Texts are as the host gave them, ``""`` where it gave none.
+    """One event. Missing texts are ``""``.
 
-    ``paths`` are the files about to be edited, absolute or relative to ``cwd``; ``reason`` is why
-    the session starts or ends; ``command`` is what a shell is about to run. ``by`` is the host that
-    sent it, which may be another one than the host whose handler was called; ``more`` says that
-    there were too many paths to look at.
+    ``paths`` are the files to be edited, absolute or relative to ``cwd``; ``more`` marks a
+    truncated list. ``reason`` is the reason for the start or end of the session, ``command`` the
+    shell command to be run. ``by`` is the sending host, which may differ from the handler's host.
     """
 
     kind: EventKind
@@ -66,10 +65,7 @@ class AgentEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """What to tell: ``deny`` stops the edit, ``context`` is for the model, ``notice`` for people.
-
-    An empty one changes nothing.
-    """
+    """An answer: ``deny`` stops the tool, ``context`` is for the model, ``notice`` for people."""
 
     deny: str = ""
     context: str = ""
@@ -77,7 +73,7 @@ class Reply:
 
 
 def parse(data: bytes) -> Mapping[str, Any]:
-    """An event as its host wrote it. Invalid for what is no JSON object, or is too large."""
+    """Parse an event. Invalid if it is not a JSON object, or is too large."""
     if len(data) > MAX_BYTES:
         raise Invalid(f"the event is larger than {MAX_BYTES // 1024 // 1024} MiB")
     try:
@@ -90,27 +86,26 @@ def parse(data: bytes) -> Mapping[str, Any]:
 
 
 def text(data: Mapping[str, Any], *names: str) -> str:
-    """The first of these fields that is a text of use, else ``""``."""
+    """Return the first of these fields that is a usable text, else ``""``."""
     for name in names:
         value = data.get(name)
-        if isinstance(value, str) and _is_of_use(value):
+        if isinstance(value, str) and _is_usable(value):
             return value
     return ""
 
 
-def _is_of_use(value: str) -> bool:
-    """Whether a text can be a name of anything: not empty, of some length, and fit for a file."""
+def _is_usable(value: str) -> bool:
     if not 0 < len(value) <= MAX_WORD or "\0" in value:
         return False
     try:
         os.fsencode(value)
-    except UnicodeEncodeError:  # half a pair of surrogates
+    except UnicodeEncodeError:  # a lone surrogate
         return False
     return True
 
 
 def tool_input(data: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The tool's arguments; some hosts write them as JSON in a text."""
+    """Return the tool's arguments; some hosts encode them as JSON in a text."""
     value = data.get("tool_input")
     if isinstance(value, str):
         try:
@@ -121,13 +116,13 @@ def tool_input(data: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def shell_command(data: Mapping[str, Any]) -> str:
-    """What a tool is about to have a shell run."""
+    """Return the shell command that a tool is about to run."""
     command = tool_input(data).get("command")
     return command if isinstance(command, str) else ""
 
 
 def edited(data: Mapping[str, Any], names: Sequence[str]) -> tuple[tuple[str, ...], bool]:
-    """The files that a tool is about to edit, and whether there were more than are looked at."""
+    """Return the files that a tool is about to edit, and whether the list was truncated."""
     words = tool_input(data)
     named = [word for name in names if (word := text(words, name))]
     tool = text(data, "tool_name")
@@ -144,10 +139,10 @@ def edited(data: Mapping[str, Any], names: Sequence[str]) -> tuple[tuple[str, ..
 
 
 def _named_by(value: object, *, is_file: bool = False, depth: int = 0) -> Iterator[str]:
-    """The files that the arguments of any tool name: what looks like one counts as one."""
+    """Yield the arguments of any tool that look like file names."""
     if isinstance(value, str):
         word = value.removeprefix("file://")
-        if is_file and _is_of_use(value) and "://" not in word:
+        if is_file and _is_usable(value) and "://" not in word:
             yield word
     elif depth > DEEPEST:
         return
@@ -161,11 +156,11 @@ def _named_by(value: object, *, is_file: bool = False, depth: int = 0) -> Iterat
 
 
 def patched(patch: str) -> Iterator[str]:
-    """The files that a patch of ``apply_patch`` names, both names of one that is moved."""
+    """Yield the files named in a patch of ``apply_patch``, including the targets of moves."""
     for line in patch.splitlines():
         stripped = line.strip()
         for header in PATCH:
             if stripped.startswith(header):
                 name = stripped.removeprefix(header).strip()
-                if _is_of_use(name):
+                if _is_usable(name):
                     yield name
