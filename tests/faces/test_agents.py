@@ -518,7 +518,7 @@ def test_a_subagent_is_told_of_its_commits_and_pushes_however_much_is_held(
     text = context(seats.send(name)[0])
     assert len(text) <= answers.LONGEST_CONTEXT
     assert re.search(r"GITLEASE_SESSION=\S+ git commit, GITLEASE_SESSION=\S+ git push; ", text)
-    assert text.endswith("open to you as well")
+    assert text.endswith("you may also edit what your parent session holds")
 
 
 def test_the_start_is_short_however_much_is_held(desks: tuple[Desk, Seats]) -> None:

@@ -220,7 +220,7 @@ def test_a_hint_names_the_layer_where_it_is_not_the_usual_one(hooked: Hooked) ->
     git(hooked.jo, "config", "lease.layer", "team")
     door(hooked.kim, clock=hooked.clock).claim("src/auth/**")
     *_, hint = hooked.run("pre-commit")[1]
-    assert "gitlease show 'src/auth/**' --layer global says" in hint
+    assert "gitlease show 'src/auth/**' --layer global" in hint
     door(hooked.kim, clock=hooked.clock).release("src/auth/**")
     door(hooked.kim, clock=hooked.clock, layer="team").claim("src/auth/**")
     hooked.clock.advance(3_600)

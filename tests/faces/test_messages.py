@@ -366,7 +366,7 @@ def test_a_ledger_that_went_back_hints_to_init_and_gives_programs_nothing_to_run
     ada.store.failing = AnotherLedger("the ledger is another one")
     ran = ada.run("claim", "F001", "--json")
     assert (ran.code, ran.json["error"]["next"]) == (7, [])
-    assert "accept it with gitlease init" in ran.err
+    assert "accept the new ledger: gitlease init" in ran.err
 
 
 def test_a_ledger_that_was_rolled_back_is_never_accepted_by_init() -> None:
@@ -397,7 +397,7 @@ def test_a_clock_that_is_wrong_is_a_warning() -> None:
     ada.ok("claim", "F001")
     bob.clock.skew(-7_200)
     warning = bob.ok("show", "F001", "--json").json["warnings"][0]
-    assert warning.startswith("F001: has times in the future; the clock of ada@example.com")
+    assert warning.startswith("F001 has times in the future: the clock of ada@example.com")
 
 
 def test_init_writes_makes_and_says_what_is_next(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -424,7 +424,7 @@ def test_init_writes_makes_and_says_what_is_next(monkeypatch: pytest.MonkeyPatch
     offline = ada.ok("init", "--json").json
     assert offline["settings_file"] == "/work/repo/.gitlease.yaml"
     assert offline["warnings"] == [
-        "the remote cannot be reached; the ledger is made with the first claim that reaches it"
+        "the remote cannot be reached; the first claim that reaches it will create the ledger"
     ]
 
 
