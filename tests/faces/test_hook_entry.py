@@ -226,7 +226,7 @@ def test_a_hint_names_the_layer_where_it_is_not_the_usual_one(hooked: Hooked) ->
     hooked.clock.advance(3_600)
     door(hooked.kim, clock=hooked.clock, layer="team").claim("src/auth/**")
     *_, hint = hooked.run("pre-commit")[1]
-    assert "gitlease show 'src/auth/**' says" in hint
+    assert hint.endswith("gitlease show 'src/auth/**'")
 
 
 def test_a_path_that_is_held_itself_is_named_once(hooked: Hooked) -> None:
