@@ -13,7 +13,7 @@ from gitlease.git.repository import Repository
 from gitlease.install.agents.hosts import HOSTS
 from gitlease.install.agents.setup import set_up_agent, set_up_server
 from gitlease.install.hooks.install import uninstall
-from gitlease.settings.file import FILE
+from gitlease.settings.schema import FILE
 
 PRIVATE, SECTION = "gitlease", "lease"  # of the common directory, and of git's configuration
 

@@ -1,4 +1,4 @@
-"""The settings file as a commit has it: what judges others' work must not come along with it."""
+"""Reads the settings file of a commit: the rules that judge commits must not arrive with them."""
 
 from __future__ import annotations
 
@@ -11,35 +11,44 @@ from gitlease.git.files import Unreadable
 from gitlease.git.objects import BLOB, BatchObjects, TooLarge
 from gitlease.git.query import GitFailed, answered, ask
 from gitlease.git.repository import Repository
-from gitlease.settings.file import FILE, MAX_BYTES, CommittedFile
+from gitlease.settings.file import MAX_BYTES
+from gitlease.settings.parse import parse_settings
+from gitlease.settings.schema import FILE, Found
 
 MAX_LINKS = 5
 
 
-def committed_settings(where: Repository, commit: str) -> CommittedFile:
-    """The file at the root of a commit, by its full id.
+def committed_settings(where: Repository, commit: str) -> dict[str, Found]:
+    """Return the settings in the file at the root of a commit (full id), by dotted key.
 
-    Raises Invalid for what is no regular file, is too large, or is not in these objects: what
-    cannot be read is never taken for a file that is not there.
+    Raises Invalid, which names the commit, if the file is not a regular file, is too large, is not
+    in these objects or says something wrong; {} means that there is no file.
     """
+    data = _read_at_root(where, commit)
+    try:
+        return {} if data is None else parse_settings(data)
+    except Invalid as error:
+        raise Invalid(f"{error.message} (in {commit[:10]})", hints=error.hints) from None
+
+
+def _read_at_root(where: Repository, commit: str) -> bytes | None:
     path = FILE
     for _ in range(MAX_LINKS):
-        found = _entry(where, commit, path)
+        found = _mode_and_bytes(where, commit, path)
         if found is None and path == FILE:
-            return CommittedFile(None, commit)
+            return None
         if found is None:
             raise Invalid(f"{FILE} in {commit[:10]} is a link to nowhere")
         mode, data = found
         if mode != LINK:
-            return CommittedFile(data, commit)
+            return data
         path = posixpath.normpath(posixpath.join(posixpath.dirname(path), os.fsdecode(data)))
         if path.startswith(("/", "..")) or "\0" in path:
             raise Invalid(f"{FILE} in {commit[:10]} is a link to outside of the repository")
     raise Invalid(f"{FILE} in {commit[:10]} is a link to a link, and so on")
 
 
-def _entry(where: Repository, commit: str, path: str) -> tuple[str, bytes] | None:
-    """The mode and the bytes of a file or link; None where there is none of that name."""
+def _mode_and_bytes(where: Repository, commit: str, path: str) -> tuple[str, bytes] | None:
     words = ("--literal-pathspecs", "ls-tree", "-z", "--full-tree", commit, "--", path)
     what = f"{FILE} in {commit[:10]} cannot be read"
     entry = os.fsdecode(answered(ask(where, *words), what))

@@ -12,8 +12,7 @@ from typing import Any
 
 from gitlease.core.errors import Invalid, UsageError, shown
 from gitlease.git.yaml_nodes import BadYaml, Node, Shape, fields_of, read_fields
-from gitlease.settings.file import FILE
-from gitlease.settings.schema import KEYS, NEWER, SECTIONS, Form, Found, Key, near
+from gitlease.settings.schema import FILE, KEYS, NEWER, SECTIONS, Form, Found, Key, near
 
 SCHEMA = 1
 

@@ -13,9 +13,10 @@ from gitlease.core.frozen import dataclass
 from gitlease.core.resources.pattern import fold
 from gitlease.core.resources.resource import GLOBAL_LAYER, parse_layer, path_resource, resolve_path
 
+FILE = ".gitlease.yaml"
 MAX_SESSION = 128
 NEWER = "schema"
-"""Found where a file's schema is newer than ours: its value are warnings of keys passed over."""
+"""Set if a file's schema is newer than ours; its value is the warnings about ignored keys."""
 BACKLOG_FOLDERS = frozenset({"backlog", ".backlog"})
 
 Reader = Callable[[str, str], Any]

@@ -16,7 +16,6 @@ from gitlease.core.moves.audit import Pusher
 from gitlease.git.query import GitFailed, ask_line
 from gitlease.git.repository import GitConfig, Repository
 from gitlease.settings.commit import committed_settings
-from gitlease.settings.file import read_committed
 from gitlease.settings.schema import KEYS, Found
 from gitlease.settings.sources import BUILT_IN, Settings, load_settings, settings_of
 
@@ -148,7 +147,7 @@ def project_settings(repository: Repository) -> tuple[Settings, str]:
     usual = {name: Found(key.default, BUILT_IN) for name, key in KEYS.items()}
     commit = ask_line(repository, "rev-parse", "-q", "--verify", "HEAD^{commit}")
     try:
-        found = read_committed(committed_settings(repository, commit)) if commit else {}
+        found = committed_settings(repository, commit) if commit else {}
         return settings_of(usual | found), ""
     except GitFailed:
         raise

@@ -13,13 +13,9 @@ from gitlease.core.errors import Invalid, UsageError, shown
 from gitlease.core.frozen import dataclass, field
 from gitlease.git.repository import TIMEOUT, ConfigEntry, Repository
 from gitlease.git.run import run_git
-from gitlease.settings.file import (
-    FILE,
-    CommittedFile,
-    read_committed,
-    read_settings_file,
-)
+from gitlease.settings.file import read_settings_file
 from gitlease.settings.schema import (
+    FILE,
     GIT_KEYS,
     KEYS,
     NEWER,
@@ -111,22 +107,20 @@ def load_settings(
     *,
     environ: Mapping[str, str],
     flags: Mapping[str, str],
-    committed: CommittedFile | None = None,
+    committed: Mapping[str, Found] | None = None,
 ) -> Settings:
     """Read every source. ``flags`` may have ``ttl``, ``remote`` and ``layer``; empty is unset.
 
-    ``committed`` stands for the file of the work tree, which is not read then. A bad flag is a
-    UsageError; anything bad elsewhere is Invalid, and says where it stands.
+    ``committed`` replaces the settings of the work tree's file. Raises UsageError for a bad flag,
+    and Invalid, which names the source, for anything else that is bad.
     """
     if committed is None:
         folder = os.path.join(repository.common_dir, "gitlease")
-        in_file = read_settings_file(repository.toplevel, folder=folder)
-    else:
-        in_file = read_committed(committed)
-    _refuse_inner_remote(repository, in_file)
+        committed = read_settings_file(repository.toplevel, folder=folder)
+    _refuse_inner_remote(repository, committed)
     return settings_of(
         {name: Found(key.default, BUILT_IN) for name, key in KEYS.items()}
-        | in_file
+        | dict(committed)
         | _from_git(repository)
         | _from_environment(environ)
         | _from_flags(flags)

@@ -19,19 +19,18 @@ from gitlease.git.repository import Repository, discover
 from gitlease.git.system_clock import SystemClock
 from gitlease.guard.commit_facts import Changes, CommitReader
 from gitlease.settings.commit import committed_settings
-from gitlease.settings.file import CommittedFile
+from gitlease.settings.schema import Found
 from gitlease.settings.sources import Location, Settings, load_settings, resolve_remote
 from gitlease.store.history_reader import HistoryReader
 from gitlease.store.private_store import PrivateStores
 from gitlease.store.transport import TIME_LIMIT
 from gitlease.wiring.ledger import LedgerPlace
 
-__all__ = ("CheckContext", "Chosen", "CommittedFile", "open_check", "read_context")
+__all__ = ("CheckContext", "Chosen", "CommittedSettings", "open_check", "read_context")
 
 USUAL_REMOTE = "origin"
-_NO_FILE = CommittedFile(None, "")
-
-Load = Callable[[CommittedFile | None], Settings]
+CommittedSettings = Mapping[str, Found]
+Load = Callable[[CommittedSettings | None], Settings]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +42,7 @@ class CheckContext:
     ranges: Ranges
     load: Load
     open: Callable[[Chosen, Settings, Changes], CheckService]
-    _committed: dict[str, CommittedFile] = field(default_factory=dict)
+    _committed: dict[str, CommittedSettings] = field(default_factory=dict)
 
     def choose(self, words: str | None = None) -> Chosen:
         """The commits of a range, or those that the surroundings ask for.
@@ -56,8 +55,8 @@ class CheckContext:
             return replace(chosen, commits=())  # a ledger that lies among the branches is no work
         return chosen
 
-    def committed(self, chosen: Chosen) -> CommittedFile | None:
-        """The settings file by which commits are judged; None where nothing was there before."""
+    def committed(self, chosen: Chosen) -> CommittedSettings | None:
+        """Return the settings that commits are judged by; None if there is no earlier commit."""
         base = chosen.base
         if base and base not in self._committed:
             self._committed[base] = committed_settings(chosen.place or self.repository, base)
@@ -91,7 +90,7 @@ def open_check(
     flags = {"remote": remote or "", "layer": layer or ""}
     ci = read_context(environ)
 
-    def load(committed: CommittedFile | None) -> Settings:
+    def load(committed: CommittedSettings | None) -> Settings:
         return load_settings(repository, environ=environ, flags=flags, committed=committed)
 
     def service(chosen: Chosen, settings: Settings, known: Changes) -> CheckService:
@@ -118,7 +117,7 @@ def open_check(
 
 def _ranges(repository: Repository, load: Load, ci: CiContext) -> Ranges:
     """The ranges of a clone, and of the remote that has its work: the ledger may be elsewhere."""
-    settings = load(_NO_FILE)
+    settings = load({})
     place = LedgerPlace(repository, settings, Location(None, None, True))
     name = _remote_of_work(repository, settings, load, ci)
 

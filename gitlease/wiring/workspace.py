@@ -21,8 +21,8 @@ from gitlease.git import run
 from gitlease.git.query import without_secrets
 from gitlease.git.repository import Repository, discover
 from gitlease.git.system_clock import SystemClock
-from gitlease.settings.file import FILE, CommittedFile
 from gitlease.settings.identity import Identity, here, resolve_identity
+from gitlease.settings.schema import FILE, Found
 from gitlease.settings.sources import (
     Location,
     Setting,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from gitlease.engine.queue.queueing import TaskQueue
     from gitlease.guard.inbox import CarriedFolder
     from gitlease.guard.service import GuardService
-    from gitlease.settings.recognise import Fitting
+    from gitlease.settings.backlog_md import SuggestedSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,7 +186,7 @@ def open_workspace(
     time_limit: float = TIME_LIMIT,
     patience: float = PATIENCE,
     anonymous: bool = False,
-    committed: CommittedFile | None = None,
+    committed: Mapping[str, Found] | None = None,
     repository: Repository | None = None,
     store: LedgerStore | None = None,
 ) -> Workspace:
@@ -295,27 +295,27 @@ def write_setting(repository: Repository, key: str, value: str) -> str:
     return set_config(repository, key, value)
 
 
-def write_default_settings(repository: Repository) -> tuple[str, Fitting] | None:
-    """Write a commented ``.gitlease.yaml`` that fits the task files, where there is none.
+def write_default_settings(repository: Repository) -> tuple[str, SuggestedSettings] | None:
+    """Write a commented ``.gitlease.yaml`` that fits the task files, unless there is one.
 
-    Its path, and what was recognised; None where nothing was written.
+    Returns its path and what was written; None if nothing was.
     """
     if repository.toplevel is None:
         return None
     path = os.path.join(repository.toplevel, FILE)
     if os.path.lexists(path):
         return None
-    from gitlease.settings.recognise import fitting_settings
+    from gitlease.settings.backlog_md import suggest_settings
 
-    fitting = fitting_settings(repository)
+    suggested = suggest_settings(repository)
     try:
         with open(path, "x", encoding="utf-8") as file:
-            file.write(fitting.text)
+            file.write(suggested.text)
     except FileExistsError:
         return None
     except OSError as error:
         raise Invalid(f"{path} cannot be written: {error.strerror}") from None
-    return path, fitting
+    return path, suggested
 
 
 __all__ = [

@@ -66,8 +66,8 @@ def test_what_was_recognised_is_in_the_document_once(clones: Clones, path_remote
     assert list(first)[:5] == ["schema", "ok", "command", "settings_file", "recognised"]
     assert first["recognised"] == {"kind": "backlog.md", "files": 1}
     assert first["warnings"] == [
-        "add to tasks.statuses in .gitlease.yaml what these statuses mean: Odd",
-        "backlog/config.yml has no status that means in progress: In Progress is taken",
+        "add the meaning of these statuses to tasks.statuses: Odd",
+        "backlog/config.yml has no status for in progress: In Progress is used",
     ]
     written = (one / ".gitlease.yaml").read_bytes()
     again = ask(one, "init")

@@ -403,12 +403,12 @@ def test_a_clock_that_is_wrong_is_a_warning() -> None:
 def test_init_writes_makes_and_says_what_is_next(monkeypatch: pytest.MonkeyPatch) -> None:
     import gitlease.wiring.hooks
     import gitlease.wiring.workspace
-    from gitlease.settings.recognise import Fitting
+    from gitlease.settings.backlog_md import SuggestedSettings
 
     ada, _ = make_desks()
     ada = replace(ada, toplevel="/work/repo")
-    new = ("/work/repo/.gitlease.yaml", Fitting("schema: 1\n"))
-    written: list[tuple[str, Fitting] | None] = [new, None, new]
+    new = ("/work/repo/.gitlease.yaml", SuggestedSettings("schema: 1\n"))
+    written: list[tuple[str, SuggestedSettings] | None] = [new, None, new]
     monkeypatch.setattr(
         gitlease.wiring.workspace, "write_default_settings", lambda repository: written.pop(0)
     )

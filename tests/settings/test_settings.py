@@ -20,9 +20,9 @@ from support.repos import git
 from gitlease.core.errors import GitleaseError, Invalid, UsageError
 from gitlease.git.repository import Repository, discover
 from gitlease.settings import parse
-from gitlease.settings.file import FILE, MAX_BYTES, read_settings_file
+from gitlease.settings.file import MAX_BYTES, read_settings_file
 from gitlease.settings.parse import parse_settings
-from gitlease.settings.schema import KEYS, Found
+from gitlease.settings.schema import FILE, KEYS, Found
 from gitlease.settings.sources import (
     Location,
     Setting,

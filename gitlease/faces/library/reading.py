@@ -187,15 +187,15 @@ def init(self: Leases, *, undo_rollback: bool = False, accept_rollback: bool = F
     if undo_rollback and accept_rollback:
         raise UsageError("either undo_rollback or accept_rollback: only one past can count")
     written = write_default_settings(self._workspace.repository)
-    said, reading = written[1].said if written else (), None
+    warnings, reading = written[1].warnings if written else (), None
     try:
         if undo_rollback:
             reading = govern.undo_rollback(self._ledger)
         else:
             reading = govern.confirm(self._ledger, rolled_back=accept_rollback)
-        self.warnings = (*said, *reading.warnings)
+        self.warnings = (*warnings, *reading.warnings)
     except Unavailable as error:
-        self.warnings = (*said, error.message)
+        self.warnings = (*warnings, error.message)
     return InitResult(
         settings_file=written[0] if written else None,
         place=self._ledger.store.place,

@@ -18,7 +18,7 @@ from gitlease.git.repository import Repository
 from gitlease.install.agents.hosts import HOSTS, Host, Json, entries, with_ours, without_ours
 from gitlease.install.agents.json_member import PLAIN, parse_json
 from gitlease.install.agents.place import MAX_BYTES, AgentFile, FileDone, read, write
-from gitlease.settings.file import FILE
+from gitlease.settings.schema import FILE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -44,14 +44,14 @@ def init_verb(call: Call, *, undo_rollback: bool, accept_rollback: bool) -> None
         raise UsageError("--undo-rollback cannot be combined with --accept-rollback")
     workspace = call.workspace
     written = write_default_settings(workspace.repository)
-    path, fitting = written if written else (None, None)
-    found = fitting.recognised if fitting else None
-    recognised = _recognised(found.files, found.folder) if found else None
+    path, suggested = written if written else (None, None)
+    found = suggested if suggested and suggested.folder else None
+    recognised = _recognised(found.files, found.folder or "") if found else None
     tasks = (found is not None and found.files > 0) or workspace.ledger.edges.files.exist()
     reading, warnings = _confirmed(call, undo=undo_rollback, accept=accept_rollback)
     body: wire.Document = {
         "settings_file": path,
-        "recognised": {"kind": found.kind, "files": found.files} if found else None,
+        "recognised": {"kind": "backlog.md", "files": found.files} if found else None,
         "ledger": {
             "place": workspace.ledger.store.place,
             "layer": workspace.ledger.layer,
@@ -61,7 +61,7 @@ def init_verb(call: Call, *, undo_rollback: bool, accept_rollback: bool) -> None
     }
     call.answer(
         body,
-        warnings=(*(fitting.said if fitting else ()), *warnings),
+        warnings=(*(suggested.warnings if suggested else ()), *warnings),
         next_steps=[
             call.typed("queue" if tasks else "list"),
             *_offer_hooks(call),

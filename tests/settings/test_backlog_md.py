@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from support.repos import git
 
 from gitlease.git.repository import discover
-from gitlease.settings.file import FILE
+from gitlease.settings.backlog_md import MAX_BYTES, SuggestedSettings, suggest_settings
 from gitlease.settings.parse import parse_settings
-from gitlease.settings.recognise import MAX_BYTES, Fitting, fitting_settings
+from gitlease.settings.schema import FILE
 from gitlease.settings.sources import Settings, load_settings
 from gitlease.settings.text import default_yaml
 
@@ -43,8 +43,8 @@ def task(repo: Path, file: str, **fields: str) -> None:
     put(repo, file, f"---\n{front}---\n\n# Text\n")
 
 
-def fit(repo: Path) -> Fitting:
-    return fitting_settings(discover(str(repo)))
+def fit(repo: Path) -> SuggestedSettings:
+    return suggest_settings(discover(str(repo)))
 
 
 def fitted(repo: Path) -> Settings:
@@ -55,9 +55,9 @@ def fitted(repo: Path) -> Settings:
     return loaded
 
 
-def seen(repo: Path) -> tuple[str, str, int] | None:
-    found = fit(repo).recognised
-    return (found.kind, found.folder, found.files) if found else None
+def seen(repo: Path) -> tuple[str, int] | None:
+    found = fit(repo)
+    return (found.folder, found.files) if found.folder else None
 
 
 def live_lines(text: str) -> list[str]:
@@ -72,8 +72,8 @@ def test_backlog_md_as_its_users_write_it(repo: Path) -> None:
         pytest.skip(f"there are no real task files in {BACKLOG}")
     shutil.copytree(BACKLOG / "backlog", repo / "backlog")
     files = len(list((repo / "backlog" / "tasks").iterdir()))
-    assert seen(repo) == ("backlog.md", "backlog/tasks", files)
-    assert fit(repo).said == ()
+    assert seen(repo) == ("backlog/tasks", files)
+    assert fit(repo).warnings == ()
     found = fitted(repo)
     assert found.tasks.files == ("backlog/tasks/*.md",)
     assert found.tasks.completed == ("backlog/completed",)
@@ -106,7 +106,7 @@ def test_backlog_md_in_its_own_folders(repo: Path, file: str) -> None:
     task(repo, f"{folder}/drafts/draft-1 - Draft.md", id="DRAFT-1")
     task(repo, f"{folder}/archive/tasks/back-1 - Old.md", id="BACK-1")
     put(repo, f"{folder}/tasks/notes.txt", "# Tasks\n")
-    assert seen(repo) == ("backlog.md", f"{folder}/tasks", 1)
+    assert seen(repo) == (f"{folder}/tasks", 1)
     found = fitted(repo)
     assert found.tasks.files == (f"{folder}/tasks/*.md",)
     assert (found.handles, "handles: true" in live_lines(fit(repo).text)) == (True, False)
@@ -128,7 +128,7 @@ def test_backlog_md_in_a_folder_of_its_own_choice(repo: Path, named: str, folder
     put(repo, "backlog.config.yml", f"{CONFIG}backlog_directory: {named}\n")
     task(repo, f"{folder}/tasks/task-1 - One.md", id="TASK-1")
     put(repo, "backlog/config.yml", "statuses: [Never]\nproject_name: other\n")
-    assert seen(repo) == ("backlog.md", f"{folder}/tasks", 1)
+    assert seen(repo) == (f"{folder}/tasks", 1)
     found = fitted(repo)
     assert found.handles
     assert found.tasks.statuses["todo"] == ("To Do",)
@@ -142,20 +142,20 @@ def test_backlog_md_in_a_folder_of_its_own_choice(repo: Path, named: str, folder
 def test_a_folder_outside_is_not_taken(repo: Path, named: str) -> None:
     put(repo, "backlog.config.yml", f"backlog_directory: {named}\n")
     task(repo, ".backlog/tasks/task-1.md", id="TASK-1")
-    assert seen(repo) == ("backlog.md", ".backlog/tasks", 1)
-    said = fit(repo).said
-    assert all("is no folder below the root: .backlog is taken" in line for line in said)
+    assert seen(repo) == (".backlog/tasks", 1)
+    said = fit(repo).warnings
+    assert all("is not below the root: .backlog is used" in line for line in said)
     assert bool(said) == (named not in ("[a]", "~"))
 
 
 def test_backlog_md_without_any_task_yet(repo: Path) -> None:
     put(repo, "backlog/config.yml", CONFIG)
-    assert seen(repo) == ("backlog.md", "backlog/tasks", 0)
+    assert seen(repo) == ("backlog/tasks", 0)
     put(repo, "backlog/config.yml", "")
     assert seen(repo) is None  # any project may have such a file
     (repo / "backlog" / "tasks").mkdir()
-    assert seen(repo) == ("backlog.md", "backlog/tasks", 0)
-    assert fit(repo).said == ()
+    assert seen(repo) == ("backlog/tasks", 0)
+    assert fit(repo).warnings == ()
 
 
 USUAL: dict[str, tuple[str, ...]] = {
@@ -168,16 +168,16 @@ CONFIGS: list[tuple[str, dict[str, tuple[str, ...]], str]] = [
     ("statuses: [TODO, ready, 🚧 In-Progress, Doing, Done, closed, todo]",
      {"todo": ("TODO", "ready"), "in_progress": ("🚧 In-Progress", "Doing"),
       "done": ("Done", "closed")}, ""),
-    ("statuses: [To Do, In Progress, Review, Done, Cancelled]", USUAL, "mean: Review, Cancelled"),
-    ("statuses: [Neu, '# 1', no]", USUAL, "mean: Neu, '# 1', no"),
-    ("statuses: [Neu]", USUAL, "has no status that means in progress: In Progress is taken"),
-    ('statuses: ["a\\u202eb", "\\x07", Todo, "x\\ny"]', {"todo": ("Todo",)}, "statuses mean"),
+    ("statuses: [To Do, In Progress, Review, Done, Cancelled]", USUAL, ": Review, Cancelled"),
+    ("statuses: [Neu, '# 1', no]", USUAL, "tasks.statuses: Neu, '# 1', no"),
+    ("statuses: [Neu]", USUAL, "has no status for in progress: In Progress is used"),
+    ('statuses: ["a\\u202eb", "\\x07", Todo, "x\\ny"]', {"todo": ("Todo",)}, "tasks.statuses: "),
     ("statuses: []", USUAL, ""),
     ("statuses:", USUAL, ""),
     ("statuses: ['', ' ']", USUAL, "has no status"),
-    ("statuses: To Do", USUAL, "config.yml: statuses is no list of words"),
-    ("statuses: {a: b}", USUAL, "config.yml: statuses is no list of words"),
-    ("statuses: [[a]]", USUAL, "config.yml: statuses is no list of words"),
+    ("statuses: To Do", USUAL, "config.yml: statuses is not a list of words"),
+    ("statuses: {a: b}", USUAL, "config.yml: statuses is not a list of words"),
+    ("statuses: [[a]]", USUAL, "config.yml: statuses is not a list of words"),
     ("x: &a [b]\nstatuses: *a", USUAL, "config.yml:1: anchors and tags are not allowed"),
     ("statuses: [Open, !!str Shut]", USUAL, "config.yml:1: anchors and tags are not allowed"),
     ("a: b\nstatuses: [Open", USUAL, "config.yml:3: this is not YAML"),
@@ -195,9 +195,9 @@ def test_statuses_of_backlog_md(
     (repo / "backlog" / "tasks").mkdir()
     found = fitted(repo).tasks.statuses
     assert {role: found[role] for role in statuses} == statuses
-    assert said in "\n".join(fit(repo).said)
-    assert bool(said) == bool(fit(repo).said)
-    assert all(line.isprintable() for line in fit(repo).said)
+    assert said in "\n".join(fit(repo).warnings)
+    assert bool(said) == bool(fit(repo).warnings)
+    assert all(line.isprintable() for line in fit(repo).warnings)
 
 
 @pytest.mark.parametrize("data", [b"\xff\xfe", b"\0", b"a: " + b"x" * MAX_BYTES, b"[" * 60_000])
@@ -205,15 +205,15 @@ def test_a_config_that_is_no_small_text_is_passed_over(repo: Path, data: bytes) 
     put(repo, "backlog/config.yml", data)
     (repo / "backlog" / "tasks").mkdir()
     assert fitted(repo).tasks.statuses["done"] == ("Done",)
-    assert "the usual statuses are taken, To Do, In Progress, Done" in fit(repo).said[0]
+    assert "the default statuses are used" in fit(repo).warnings[0]
 
 
 def test_a_pipe_for_a_config_does_not_block(repo: Path) -> None:
     (repo / "backlog" / "tasks").mkdir(parents=True)
     os.mkfifo(repo / "backlog" / "config.yml")
     os.mkfifo(repo / "backlog" / "tasks" / "task-1.md")
-    assert seen(repo) == ("backlog.md", "backlog/tasks", 0)
-    assert fit(repo).said[0].startswith("backlog/config.yml is no small text file")
+    assert seen(repo) == ("backlog/tasks", 0)
+    assert fit(repo).warnings[0].startswith("backlog/config.yml is not a small text file")
 
 
 def test_links_are_not_followed(repo: Path, tmp_path: Path) -> None:
@@ -222,18 +222,18 @@ def test_links_are_not_followed(repo: Path, tmp_path: Path) -> None:
     (repo / "backlog").symlink_to(tmp_path / "outside")
     assert seen(repo) is None
     behind = ("backlog/tasks is behind a symbolic link: its tasks are left out",)
-    assert fit(repo).said == behind
+    assert fit(repo).warnings == behind
     (repo / "backlog").unlink()
     put(repo, "backlog/config.yml", CONFIG)
     (repo / "backlog" / "tasks").symlink_to(tmp_path / "outside" / "tasks")
     assert seen(repo) is None
-    assert fit(repo).said == behind
+    assert fit(repo).warnings == behind
     (repo / "backlog" / "tasks").unlink()
     (repo / "backlog" / "config.yml").unlink()
     (repo / "backlog" / "config.yml").symlink_to(tmp_path / "outside" / "config.yml")
     task(repo, "backlog/tasks/task-2.md", id="TASK-2")
     (repo / "backlog" / "tasks" / "task-1.md").symlink_to(tmp_path / "outside/tasks/task-1.md")
-    assert seen(repo) == ("backlog.md", "backlog/tasks", 1)
+    assert seen(repo) == ("backlog/tasks", 1)
     assert fitted(repo).tasks.statuses["todo"] == ("To Do",)
 
 
@@ -242,25 +242,25 @@ def test_what_git_ignores_is_left_out(repo: Path) -> None:
     task(repo, "backlog/tasks/task-1.md", id="TASK-1")
     put(repo, ".gitignore", "/backlog/\n")
     assert seen(repo) is None
-    assert fit(repo).said == ("backlog/tasks is ignored by git: its tasks are left out",)
+    assert fit(repo).warnings == ("backlog/tasks is ignored by git: its tasks are left out",)
     git(repo, "add", "-f", "backlog")  # tracked all the same
-    assert seen(repo) == ("backlog.md", "backlog/tasks", 1)
+    assert seen(repo) == ("backlog/tasks", 1)
 
 
 def test_a_folder_that_cannot_be_a_pattern_leaves_the_usual_settings(repo: Path) -> None:
     put(repo, "backlog.config.yml", 'backlog_directory: "a\\u200bb"\n')
-    assert (fit(repo).text, fit(repo).recognised) == (default_yaml(), None)
-    assert "would not load, so they are the usual: .gitlease.yaml:" in fit(repo).said[0]
+    assert (fit(repo).text, fit(repo).folder) == (default_yaml(), None)
+    assert "cannot be written as a pattern" in fit(repo).warnings[0]
 
 
 # Any other project
 
 
 def test_any_other_project_gets_the_default_file(repo: Path) -> None:
-    assert (fit(repo).text, fit(repo).recognised) == (default_yaml(), None)
+    assert (fit(repo).text, fit(repo).folder) == (default_yaml(), None)
     task(repo, "tasks/F001.md", id="F001", status="todo", assignee="[]")
     task(repo, "docs/todo/F002.md", id="F002", state="done")
-    assert (fit(repo).text, fit(repo).recognised, fit(repo).said) == (default_yaml(), None, ())
+    assert (fit(repo).text, fit(repo).folder, fit(repo).warnings) == (default_yaml(), None, ())
 
 
 def test_a_linked_work_tree_has_its_own_files(repo: Path, tmp_path: Path) -> None:
@@ -268,7 +268,7 @@ def test_a_linked_work_tree_has_its_own_files(repo: Path, tmp_path: Path) -> Non
     git(repo, "worktree", "add", "-q", str(tmp_path / "linked"))
     put(tmp_path / "linked", "backlog/config.yml", CONFIG)
     (tmp_path / "linked" / "sub").mkdir()
-    assert seen(tmp_path / "linked" / "sub") == ("backlog.md", "backlog/tasks", 0)
+    assert seen(tmp_path / "linked" / "sub") == ("backlog/tasks", 0)
     assert seen(repo) is None
 
 
@@ -282,5 +282,5 @@ def test_any_configuration_gives_settings_that_load(
         git(root.parent, "init", "-q", str(root))
     put(root, "backlog/config.yml", f"statuses: [{text}]\n".encode("utf-8", "replace"))
     (root / "backlog" / "tasks").mkdir(exist_ok=True)
-    assert fit(root).recognised
+    assert fit(root).folder
     assert parse_settings(fit(root).text.encode())["tasks.statuses"]
