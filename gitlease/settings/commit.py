@@ -12,7 +12,6 @@ from gitlease.git.objects import BLOB, BatchObjects, TooLarge
 from gitlease.git.query import GitFailed, answered, ask
 from gitlease.git.repository import Repository
 from gitlease.settings.file import MAX_BYTES
-from gitlease.settings.parse import parse_settings
 from gitlease.settings.schema import FILE, Found
 
 MAX_LINKS = 5
@@ -25,8 +24,12 @@ def committed_settings(where: Repository, commit: str) -> dict[str, Found]:
     in these objects or says something wrong; {} means that there is no file.
     """
     data = _read_at_root(where, commit)
+    if data is None:
+        return {}
+    from gitlease.settings.parse import parse_settings  # not loaded for nothing
+
     try:
-        return {} if data is None else parse_settings(data)
+        return parse_settings(data)
     except Invalid as error:
         raise Invalid(f"{error.message} (in {commit[:10]})", hints=error.hints) from None
 
