@@ -94,6 +94,7 @@ def unwrapped(text: str) -> str:
     return "".join(text.split())
 
 
+@pytest.mark.slow
 def test_it_plays_to_the_end_in_plain_lines_and_cleans_up(tmp_path: Path) -> None:
     done = played(tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr

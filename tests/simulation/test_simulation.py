@@ -224,6 +224,7 @@ def test_a_session_whose_end_gives_up_its_edges_is_noticed(monkeypatch: pytest.M
     assert broken() == "edge"
 
 
+@pytest.mark.slow
 def test_a_session_whose_end_leaves_its_leases_live_is_noticed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -237,6 +238,7 @@ def test_a_session_whose_end_leaves_its_leases_live_is_noticed(
     assert broken() == "edge"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("observed", [False, True], ids=["wall", "observed"])
 def test_an_edge_that_is_called_abandoned_too_early_is_noticed(
     observed: bool, monkeypatch: pytest.MonkeyPatch
@@ -248,6 +250,7 @@ def test_an_edge_that_is_called_abandoned_too_early_is_noticed(
     assert broken(observed=observed) == "edge"
 
 
+@pytest.mark.slow
 def test_an_edge_that_is_taken_although_its_assignee_is_at_work_is_noticed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

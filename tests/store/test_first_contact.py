@@ -153,6 +153,7 @@ def test_what_a_first_contact_moves_is_flat(
     assert moved[1] < 1.2 * moved[0]
 
 
+@pytest.mark.slow
 def test_what_a_decision_costs(path_remote: Remote, tmp_path: Path) -> None:
     """In a pack as git makes it, of a claim or a release: 3,000 of them are below 2 MB.
 

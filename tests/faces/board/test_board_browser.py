@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
 from support.browser import Visitor, visiting
 from support.gateway import Served, running
 from support.remotes import Remote
@@ -141,6 +142,7 @@ def test_a_page_whose_cookie_is_over_asks_no_more(browser: Browser, served: Serv
         assert "F001" in page.inner_text("#board")
 
 
+@pytest.mark.slow
 def test_two_boards_go_on_after_the_gateway_was_killed(
     browser: Browser, clone: Path, path_remote: Remote, kim: Desk
 ) -> None:
