@@ -1,8 +1,8 @@
-"""Follows a ledger for those who listen: every event once, in order, with a number of its own.
+"""Follows a ledger for listeners: every event once, in order, with a number of its own.
 
-An event is numbered ``<revision>-<n>``: the revision of the step that it belongs to, and its place
-there. Whoever was away goes on after the last number that it saw, as far as history reaches. That a
-lease ran out is nobody's doing: it is told at its time, without a number.
+An event is numbered ``<revision>-<n>``: the revision of its step, and its place there. A listener
+that was away resumes after the last number it has seen, as far as history reaches. The lapse of a
+lease is no operation: it is reported when it happens, without a number.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from gitlease.engine.ports import LedgerStep, Snapshot
 from gitlease.engine.waiting.events import Scene
 from gitlease.gateway.session import SharedStore, revision_of
 
-SOONEST, EVERY = 0.5, 2.0  # seconds between two looks at the remote, while somebody listens
-SHARE = 10  # times what a look took, between these: one that is near is looked at more often
-KEPT = 5_000  # events that are kept for those who come back
-STEPS = 2_000  # that are told one by one, of those between two looks and of history
+SOONEST, EVERY = 0.5, 2.0  # seconds between two looks at the remote, while there are listeners
+SHARE = 10  # the pause between these, in times the look took: a near remote is asked more often
+KEPT = 5_000  # events kept for returning listeners
+STEPS = 2_000  # reported one by one, between two looks and from history
 LAPSED, GAP = "lapsed", "gap"
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """An event and its number; a lapse has the lease that it is about, and no number.
+class FollowedEvent:
+    """An event and its number; a lapse has its lease, and no number.
 
-    With neither it is a gap: more happened than history tells.
+    One with neither is a gap: history no longer has some events.
     """
 
     number: tuple[int, int] | None
@@ -42,13 +42,13 @@ class Told:
     at: int = 0
 
 
-Listener = Callable[[Told], None]
+Listener = Callable[[FollowedEvent], None]
 
 
 class Follower:
-    """Tells listeners what happens to the ledger of one layer, while there are any.
+    """Reports the events of one layer to its listeners, while there are any.
 
-    ``trouble`` is why the last look at it failed, where it did.
+    ``trouble`` is the error of the last look at the remote, if it failed.
     """
 
     def __init__(self, store: SharedStore, layer: str) -> None:
@@ -56,24 +56,27 @@ class Follower:
         self._lock = threading.RLock()
         self._listeners: dict[int, Listener] = {}
         self._count = 0
-        self._told: deque[Told] = deque(maxlen=KEPT)
+        self._recent: deque[FollowedEvent] = deque(maxlen=KEPT)
         self._head: Snapshot | None = None
         self._reading = threading.Lock()
-        self._past: tuple[str, list[Told], int] = "", [], 0  # by a version, and from a revision on
+        self._past: tuple[str, list[FollowedEvent], int] = (
+            "",
+            [],
+            0,
+        )  # version, events, first revision
         self._lapsed: set[str] = set()
-        self._stop, self._news = False, threading.Event()
+        self._stop, self._wake = False, threading.Event()
         self._thread: threading.Thread | None = None
         self.trouble: GitleaseError | None = None
 
     def listen(
         self, listener: Listener, after: tuple[int, int] | None = None
     ) -> Callable[[], None]:
-        """Tell a listener all that happens from now on; what is returned ends that.
+        """Report all events from now on to a listener; the returned function ends that.
 
-        ``after`` is the number of the last event that it saw: what came since is told first, and
-        before it that there is a gap, where history does not go back so far.
-        A remote that does not answer is this follower's ``trouble``, where a state is known.
-        Raises what a first contact with the remote may.
+        ``after`` is the number of the last event it has seen: later ones come first, preceded by a
+        gap if history does not reach that far. An unreachable remote becomes ``trouble`` if some
+        state is known. Raises what a first contact with the remote may.
         """
         head = self._first_head()
         past, first = ([], 0) if after is None else self._history(head)  # outside of the lock
@@ -81,24 +84,24 @@ class Follower:
             self._adopt(head)
             if after is not None:
                 last = max((x.number for x in past if x.number), default=after)
-                newer = [x for x in self._told if x.number is not None and x.number > last]
+                newer = [x for x in self._recent if x.number is not None and x.number > last]
                 if first > after[0] + 1:
                     listener(self._gap())
-                for told in (*past, *newer):
-                    if told.number is not None and told.number > after:
-                        listener(told)
+                for event in (*past, *newer):
+                    if event.number is not None and event.number > after:
+                        listener(event)
             self._count += 1
             number = self._count
             self._listeners[number] = listener
             if self._thread is None:
-                self._news.clear()  # what was pushed before is no news
+                self._wake.clear()  # earlier pushes are known
                 self._thread = threading.Thread(target=self._follow, name="follower", daemon=True)
                 self._thread.start()
-        return lambda: self._leave(number)
+        return lambda: self._remove(number)
 
     def _first_head(self) -> Snapshot:
         if self._thread is not None and (head := self._store.newest(self._layer)) is not None:
-            return head  # which is followed already
+            return head  # it is being followed already
         try:
             head, self.trouble = self._store.fetch(self._layer), None
         except Unavailable as error:
@@ -110,30 +113,30 @@ class Follower:
 
     @property
     def is_following(self) -> bool:
-        """Whether the ledger is looked at anyway, since somebody listens."""
+        """Whether there are listeners, so that the ledger is being read anyway."""
         return self._thread is not None
 
-    def heard(self, head: Snapshot) -> None:
-        """A head that was pushed here: what it brings is told at once, by a thread of its own."""
-        self._news.set()
+    def notice(self, head: Snapshot) -> None:
+        """Report a head that was pushed here at once, from the follower's own thread."""
+        self._wake.set()
 
     def close(self) -> None:
         self._stop = True
-        self._news.set()
+        self._wake.set()
 
-    def _leave(self, number: int) -> None:
-        self._listeners.pop(number, None)  # without the lock: no event loop may wait for it
+    def _remove(self, number: int) -> None:
+        self._listeners.pop(number, None)  # without the lock: an event loop must not wait for it
 
     def _follow(self) -> None:
         pause = SOONEST
         while not self._stop:
-            pushed = self._news.wait(pause)
-            self._news.clear()
+            pushed = self._wake.wait(pause)
+            self._wake.clear()
             with self._lock:
                 if not self._listeners:
                     self._thread = None
-                    self._head = None  # what happens while nobody listens is for history to tell
-                    self._told.clear()
+                    self._head = None  # history has what happens meanwhile
+                    self._recent.clear()
                     return
             pause, began = EVERY, self._clock.now()
             try:
@@ -142,52 +145,52 @@ class Follower:
                 pause = pause_after(began.elapsed_at_most(self._clock.now()) / MS)
                 with self._lock:
                     self._adopt(head)
-                    self._tell_lapses()
+                    self._report_lapses()
                 self.trouble = None
             except GitleaseError as error:
-                self.trouble = error  # it is looked at again
-            except Exception:  # who listens is not left in silence by one fault
+                self.trouble = error  # and try again
+            except Exception:  # one bug must not silence the stream
                 logging.getLogger("gitlease").exception("following %s", self._layer)
 
     def _adopt(self, head: Snapshot) -> None:
-        """Tell all between the last head that was told and the newest one, at least this one."""
+        # Reports all events between the last reported head and the newest, which may be later.
         head = self._store.newest(self._layer) or head
         before = self._head
         if before is None:
-            self._head, self._lapsed = head, set(self._over(head))
+            self._head, self._lapsed = head, set(self._lapsed_leases(head))
             return
         if head.version == before.version:
             return
         steps = self._store.steps(before, head, STEPS)
-        for told in [x for step in steps for x in _numbered(step)] if steps else [self._gap()]:
-            self._told.append(told)
-            self._tell(told)
+        for event in [x for step in steps for x in _numbered(step)] if steps else [self._gap()]:
+            self._recent.append(event)
+            self._report(event)
         self._head = head
 
-    def _tell(self, told: Told) -> None:
+    def _report(self, event: FollowedEvent) -> None:
         for listener in list(self._listeners.values()):
-            listener(told)
+            listener(event)
 
-    def _gap(self) -> Told:
-        return Told(None, None, at=self._clock.now().wall_ms)
+    def _gap(self) -> FollowedEvent:
+        return FollowedEvent(None, None, at=self._clock.now().wall_ms)
 
-    def _tell_lapses(self) -> None:
+    def _report_lapses(self) -> None:
         head = self._head
         if head is None:
             return
-        over = self._over(head)
+        over = self._lapsed_leases(head)
         for lease_id, lease in over.items():
             if lease_id not in self._lapsed:
-                self._tell(Told(None, None, lapsed=lease, at=lease.expires_at))
+                self._report(FollowedEvent(None, None, lapsed=lease, at=lease.expires_at))
         self._lapsed = set(over)
 
-    def _over(self, head: Snapshot) -> dict[str, Lease]:
+    def _lapsed_leases(self, head: Snapshot) -> dict[str, Lease]:
         scene = Scene(head.ledger, Moment(now=self._clock.now(), seen=head.seen))
         every = head.ledger.every_lease() if head.ledger else ()
         return {x.lease_id: x for x in every if scene.lapsed(x)}
 
-    def _history(self, head: Snapshot) -> tuple[list[Told], int]:
-        """What history has, and from which revision on; read once for each head."""
+    def _history(self, head: Snapshot) -> tuple[list[FollowedEvent], int]:
+        # The events in history, and its first revision; read once for each head.
         if not head.version:
             return [], 0
         with self._reading:
@@ -195,17 +198,17 @@ class Follower:
                 nothing = Snapshot(self._layer, version="", ledger=None, received=head.received)
                 steps = self._store.steps(nothing, head, STEPS)
                 first = steps[0].ledger.header.revision if steps else revision_of(head)
-                found = [told for step in steps for told in _numbered(step)]
+                found = [event for step in steps for event in _numbered(step)]
                 self._past = head.version, found, first
             return self._past[1], self._past[2]
 
 
 def pause_after(took: float) -> float:
-    """How long the remote is left alone after a look that took so many seconds."""
+    """Seconds to wait after a look at the remote that took ``took`` seconds."""
     return min(max(SOONEST, SHARE * took), EVERY)
 
 
-def _numbered(step: LedgerStep) -> Iterator[Told]:
+def _numbered(step: LedgerStep) -> Iterator[FollowedEvent]:
     revision = step.ledger.header.revision
     for n, event in enumerate(step.events):
-        yield Told((revision, n), event, at=event.at)
+        yield FollowedEvent((revision, n), event, at=event.at)

@@ -1,6 +1,6 @@
-"""One ledger behind a gateway: a session for each request, and what its clients need besides.
+"""One ledger behind a gateway: a session for each request, token checks and cheap renewals.
 
-The holder of a session is whoever its token says, never what a request says of itself.
+The holder of a session comes from the caller's token, never from the request.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from gitlease.engine.transaction import fresh_id
 from gitlease.gateway.joiner import MOST, Joiner
 from gitlease.gateway.session import JoinedSteps, NoInbox, RequestClock, SharedStore
 
-FRESH = 2 / 3  # of its time that a lease must have left for a renewal to change nothing
-MOST_RENEWALS = 10_000  # that are remembered to go along
-WORTHWHILE = 0.9  # of its time below which a renewal goes along with that of another
+FRESH = 2 / 3  # share of its time a lease must have left to be renewed from the record alone
+MOST_RENEWALS = 10_000  # deferred renewals
+WORTHWHILE = 0.9  # share of its time above which a deferred renewal is not pushed
 
 
 class Gateway:
-    """The ledger of one layer, as the clients of a gateway use it together.
+    """The ledger of one layer, shared by the clients of a gateway.
 
-    ``actor`` is the gateway's own, ``files`` gives the project's task files, which are read here
-    and never written: an assignment stands in the ledger's record.
+    ``actor`` is the gateway itself. Task files are read through ``files`` and never written: an
+    assignment is kept in the ledger. ``on_head`` is called with each head that a step produces.
     """
 
     def __init__(
@@ -51,10 +51,9 @@ class Gateway:
         self.layer, self.clock, self.rules, self.files = layer, clock, rules, files
         self.store = SharedStore(store, clock)
         self.on_head: Callable[[Snapshot], None] = lambda _head: None
-        """Is told each head that a step of the gateway's made."""
         self._ttl, self._ttl_is_default = default_ttl, ttl_is_default
         self.joiner = Joiner(store, clock=clock, actor=actor, layer=layer, on_step=self._stepped)
-        self._renewals = _Renewals()
+        self._deferred = _DeferredRenewals()
 
     def session(
         self,
@@ -64,10 +63,10 @@ class Gateway:
         key: str | None = None,
         check: Callable[[], None] = lambda: None,
     ) -> LedgerSession:
-        """The session of a request: of a holder, and of one of its runs.
+        """The ledger session of a request.
 
-        ``key`` is that of its operations, so that a request which is sent again is known; ``check``
-        is asked before each step, and raises where it may not be done any more.
+        ``key`` goes into the ids of its operations, so that a repeated request is recognised;
+        ``check`` is called before each step, and raises once the request may not go on.
         """
         actor = Actor(holder=holder, session=session, session_explicit=session is not None)
         return LedgerSession(
@@ -85,14 +84,14 @@ class Gateway:
     def own(
         self, session: LedgerSession, resource: Resource, scope: str | None = None
     ) -> list[Lease]:
-        """The caller's leases of a resource that it may act on now, by what the remote has."""
+        """The live leases of a resource that the caller may act on."""
         found = self.held(session.actor.holder, resource, scope)
         return [x for x in found if x.answers_to(session.actor)]
 
     def held(self, holder: str, resource: Resource, scope: str | None = None) -> list[Lease]:
-        """What a person has of a resource now; that it is nothing is said by a new look."""
-        for look in (self.store.fetch, self.store.follow):
-            head = look(self.layer)
+        """A person's live leases of a resource; "none" only after a fresh look at the remote."""
+        for read in (self.store.fetch, self.store.follow):
+            head = read(self.layer)
             moment = Moment(now=self.clock.now(), seen=head.seen)
             found = [
                 x
@@ -109,21 +108,21 @@ class Gateway:
     def check_token(
         self, session: LedgerSession, resource: Resource, token: int, scope: str | None = None
     ) -> None:
-        """LeaseLost where the caller's lease of a resource has another token by now.
+        """Raise LeaseLost if the caller's lease of a resource has another token now.
 
-        Whoever has none, or another one's, is told so by the verb itself.
+        If the caller has none, the verb itself says so.
         """
         holder = session.actor.holder
         if any(x.token == token for x in self.held(holder, resource, scope)):
             return
-        self.store.follow(self.layer)  # or it was claimed just now, elsewhere
+        self.store.follow(self.layer)  # it may have been claimed elsewhere just now
         found = self.held(holder, resource, scope)
         if found and not any(x.token == token for x in found):
             raise LeaseLost(
                 f"you do not hold {resource} with token {token}",
                 resource=resource.text,
                 scope=scope,
-                hints=("read it again, and stop what you did under it",),
+                hints=("stop the work under that token, and read the lease again",),
             )
 
     def renew(
@@ -134,30 +133,28 @@ class Gateway:
         scope: str | None = None,
         ttl: int | None = None,
     ) -> Answer:
-        """Bump the expiry of what is named; what is not the caller's is refused before anything is.
+        """Renew leases, all or none.
 
-        Where two thirds of its time are left to all of it, the record answers, and nothing is
-        pushed; it goes along with the next renewal that is. A lease without a session is bound to
-        that of who renews it: this is pushed.
+        If all have two thirds of their time left, the answer comes from the record, and the renewal
+        joins the next one that is pushed. Binding a lease to the caller's session is always pushed.
         """
         own = [self.own(session, resource, scope) for resource in resources]
         for resource in (r for r, some in zip(resources, own, strict=True) if not some):
-            renew(session, [resource], scope=scope)  # says why not
+            renew(session, [resource], scope=scope)  # raises the reason
         now, leases = self.clock.now().wall_ms, [lease for some in own for lease in some]
         fresh = all(_left(x, now) >= FRESH and not x.parked for x in leases)
         binds = session.actor.session is not None and any(x.session is None for x in leases)
         if ttl is None and all(own) and fresh and not binds:
             for lease in leases:
-                self._renewals.remember(lease, session.actor, now)
+                self._deferred.add(lease, session.actor, now)
             head = self.store.known(self.layer)
             views = session.views_in(head, leases) if head else ()
             return Answer(status="renewed", leases=views, changed=False)
-        self._renew_others(now)
+        self._push_deferred(now)
         return renew(session, resources, scope=scope, ttl=ttl)
 
-    def _renew_others(self, now: int) -> None:
-        """Have the renewals go along that were answered by the record: one push does for all."""
-        operations = self._renewals.take(now)
+    def _push_deferred(self, now: int) -> None:
+        operations = self._deferred.take(now)
         for start in range(0, len(operations), MOST - 1):
             some = operations[start : start + MOST - 1]
             answer = self.joiner.ask(some[0].actor, some, together=False, what="renew")
@@ -167,15 +164,15 @@ class Gateway:
         self.store.adopt(head)
         try:
             self.on_head(head)
-        except Exception:  # what landed has landed, whoever fails to listen
-            logging.getLogger("gitlease").exception("telling of a step")
+        except Exception:  # the step has landed, even if a listener fails
+            logging.getLogger("gitlease").exception("reporting a step")
 
     def close(self) -> None:
-        """Answer what was asked, and take nothing more."""
+        """Answer pending requests, and take no more."""
         self.joiner.close()
 
     def settle(self) -> None:
-        """Forget what an earlier process did not find out: its clients ask again by their keys."""
+        """Settle an earlier process's pending steps: its clients repeat requests by their keys."""
         for pending in list(self.store.inner.pending(self.layer)):
             try:
                 self.store.inner.settle(pending, self.store.fetch(self.layer))
@@ -183,36 +180,35 @@ class Gateway:
                 return  # the remote cannot be asked now
 
 
-class _Renewals:
-    """What was asked to be renewed and had time enough."""
+class _DeferredRenewals:
+    """Renewals answered from the record, to be pushed along with another."""
 
     def __init__(self) -> None:
-        self._asked: dict[str, tuple[Lease, Actor, int]] = {}
+        self._renewals: dict[str, tuple[Lease, Actor, int]] = {}  # with the time of the request
         self._lock = threading.Lock()
 
-    def remember(self, lease: Lease, actor: Actor, now: int) -> None:
+    def add(self, lease: Lease, actor: Actor, now: int) -> None:
         with self._lock:
-            self._asked[lease.lease_id] = lease, actor, now
-            if len(self._asked) > MOST_RENEWALS:
-                good = {x: y for x, y in self._asked.items() if _goes_along(y[0], y[2], now)}
-                self._asked = good if len(good) <= MOST_RENEWALS else {}  # it is a courtesy
+            self._renewals[lease.lease_id] = lease, actor, now
+            if len(self._renewals) > MOST_RENEWALS:
+                live = {x: y for x, y in self._renewals.items() if _is_live(y[0], y[2], now)}
+                self._renewals = live if len(live) <= MOST_RENEWALS else {}  # only a courtesy
 
     def take(self, now: int) -> list[Operation]:
-        """All of it that is worth a push of others, as operations; it is remembered no more."""
         with self._lock:
-            asked, self._asked = self._asked, {}
+            renewals, self._renewals = self._renewals, {}
         return [
             Renew(id=fresh_id(), actor=actor, grants=(grant_of(lease),))
-            for lease, actor, at in asked.values()
-            if _left(lease, now) < WORTHWHILE and _goes_along(lease, at, now)
+            for lease, actor, at in renewals.values()
+            if _left(lease, now) < WORTHWHILE and _is_live(lease, at, now)
         ]
 
 
-def _goes_along(lease: Lease, at: int, now: int) -> bool:
-    """Whether its holder was heard of not long ago, and it is not over."""
+def _is_live(lease: Lease, at: int, now: int) -> bool:
+    """Whether a lease has time left, and its holder asked not long ago."""
     return _left(lease, now) > 0 and now - at < (1 - FRESH) * lease.duration_ms
 
 
 def _left(lease: Lease, now: int) -> float:
-    """How much of its time a lease has left, as a part of it."""
+    """The share of its time that a lease has left."""
     return (lease.expires_at - now) / max(1, lease.duration_ms)

@@ -1,11 +1,11 @@
-"""Joins the steps of many actors: what comes while a push is under way goes into the next one.
+"""Joins the steps of many actors: requests that arrive during a push go into the next one.
 
-1. Each request is decided under its own actor, in the order in which they came, on one state of
-   the ledger. One that is refused leaves nothing behind, and harms no other.
-2. A refusal is given on the newest state: where the others' step lands by compare-and-swap, the
-   state that it was decided on was the newest one; where there is nothing to push, it is fetched.
-3. Each is answered only after the remote has it. What the remote says to a step counts for all in
-   it; where it refuses one of several, they are carried out one by one.
+1. Each request is decided under its own actor, in order of arrival, on one state of the ledger.
+   A refused one leaves nothing behind, and affects no other.
+2. A refusal is based on the newest state: if the others' step lands by compare-and-swap, the state
+   it was decided on was the newest; if there is nothing to push, the state is fetched.
+3. Each is answered only after the remote has its step. The remote's answer holds for all requests
+   of a step; if it refuses a step of several, they are carried out one by one.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ import copy
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass, field
+from itertools import accumulate
 
 from gitlease.core.errors import GitleaseError, HeadGone, Invalid, LeaseLost, Unavailable
 from gitlease.core.expiry import Moment
@@ -30,31 +32,23 @@ from gitlease.gateway.known_keys import KnownKeys
 
 Results = tuple[Outcome | GitleaseError, ...]
 SAME = "the same request is being carried out"
-MOST = 64  # requests that go into one step
+MOST = 64  # requests in one step
 
 
+@dataclass(eq=False)
 class StepRequest:
-    """What one request asks for: operations that go together, or each for itself.
+    """One request's operations, all or none (``together``) or each for itself; and their step."""
 
-    ``answer`` comes to the step as far as it is this request's.
-    """
-
-    def __init__(
-        self,
-        actor: Actor,
-        operations: Sequence[Operation],
-        *,
-        together: bool,
-        what: str,
-        key: str | None = None,
-    ) -> None:
-        self.actor, self.operations = actor, tuple(operations)
-        self.together, self.what, self.key = together, what, key
-        self.answer: Future[Step] = Future()
+    actor: Actor
+    operations: tuple[Operation, ...]
+    together: bool
+    what: str
+    key: str | None
+    answer: Future[Step] = field(default_factory=Future)
 
 
 class AppliedBefore(Invalid):
-    """The ledger has the operation of this request already; ``outcome`` is what it came to."""
+    """The ledger has this request's operation already, with this ``outcome``."""
 
     def __init__(self, outcome: str) -> None:
         super().__init__(f"this request was carried out before: {outcome}")
@@ -62,9 +56,9 @@ class AppliedBefore(Invalid):
 
 
 class Joiner:
-    """Carries out what is asked of one layer, by one thread that starts with the first request.
+    """Carries out the requests for one layer, in one thread that starts with the first.
 
-    ``actor`` is the gateway's own, in whose name nothing is decided but that a ledger begins.
+    ``actor`` is the gateway itself, which only ever creates a ledger. ``steps`` counts pushed ones.
     """
 
     def __init__(
@@ -87,7 +81,6 @@ class Joiner:
         self._thread: threading.Thread | None = None
         self._closed = False
         self.steps = 0
-        """How many steps were pushed."""
 
     def ask(
         self,
@@ -98,23 +91,23 @@ class Joiner:
         what: str,
         key: str | None = None,
     ) -> Future[Step]:
-        """Have operations carried out with the next step. Raises Unavailable once it is closed.
+        """Carry operations out with the next step. Raises Unavailable once closed.
 
-        With a ``key`` they are carried out once: AppliedBefore where the ledger has it.
+        With a ``key`` they are carried out once: AppliedBefore if the ledger has it already.
         """
-        asked = StepRequest(actor, operations, together=together, what=what, key=key)
+        request = StepRequest(actor, tuple(operations), together, what, key)
         with self._news:
             if self._closed:
                 raise Unavailable("this gateway is being stopped", hints=("try again in a moment",))
-            self._waiting.append(asked)
+            self._waiting.append(request)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name="joiner", daemon=True)
                 self._thread.start()
             self._news.notify()
-        return asked.answer
+        return request.answer
 
     def close(self) -> None:
-        """Take nothing more, and answer what was asked."""
+        """Take no more requests, and answer the pending ones."""
         with self._news:
             self._closed = True
             self._news.notify()
@@ -126,27 +119,22 @@ class Joiner:
             try:
                 if batch:
                     self._carry_out(batch)
-            except BaseException as error:  # whoever waits must hear of it, whatever it is
+            except BaseException as error:  # whatever it is, the callers must get it
                 _fail(batch, error)
 
     def _next(self) -> list[StepRequest] | None:
-        """What goes into the next step, without what was given up; None at the end."""
         with self._news:
             while not self._waiting and not self._closed:
                 self._news.wait()
             if not self._waiting:
                 return None
-            size = many = 0
-            for asked in self._waiting[:MOST]:
-                size += len(asked.operations)
-                if many and size > MAX_STEP:
-                    break
-                many += 1
-            batch, self._waiting = self._waiting[:many], self._waiting[many:]
-        return [asked for asked in batch if asked.answer.set_running_or_notify_cancel()]
+            sizes = accumulate(len(x.operations) for x in self._waiting[:MOST])
+            fitting = max(1, sum(size <= MAX_STEP for size in sizes))
+            batch, self._waiting = self._waiting[:fitting], self._waiting[fitting:]
+        return [x for x in batch if x.answer.set_running_or_notify_cancel()]
 
     def _carry_out(self, batch: Sequence[StepRequest]) -> None:
-        joined = _Joined(batch, self._transaction, self._clock, self._keys)
+        joined = _Batch(batch, self._transaction, self._clock, self._keys)
         what = batch[0].what if len(batch) == 1 else f"{batch[0].what} and {len(batch) - 1} more"
 
         def decided(heads: Mapping[str, Snapshot]) -> Mapping[str, Decided]:
@@ -156,12 +144,11 @@ class Joiner:
             steps = self._transaction.carry_out_on(
                 [self._layer], decided, what=what, send=self._store.swap
             )
-        except Unavailable as error:  # or what became of it cannot be known
-            return _fail(batch, error)
         except GitleaseError as error:
-            if len(batch) == 1:
+            # UnknownOutcome is an Unavailable: then none of them may be tried again.
+            if len(batch) == 1 or isinstance(error, Unavailable):
                 return _fail(batch, error)
-            for one in batch:  # the server has something against one of them, or it is too much
+            for one in batch:  # the server refuses one of them, or the step is too large
                 self._carry_out([one])
             return None
         self.steps += any(step.applied.changed for step in steps.values())
@@ -169,8 +156,8 @@ class Joiner:
         joined.answer(steps[self._layer])
 
 
-class _Joined:
-    """A batch as it is decided: what goes into the step, and what was refused."""
+class _Batch:
+    """The requests of one step, accepted or refused."""
 
     def __init__(
         self,
@@ -179,83 +166,84 @@ class _Joined:
         clock: Clock,
         keys: KnownKeys,
     ) -> None:
-        self._batch, self._transaction, self._clock = batch, transaction, clock
-        self._keys = keys
-        self._taken: list[StepRequest] = []
+        self._batch, self._transaction = batch, transaction
+        self._clock, self._keys = clock, keys
+        self._accepted: list[StepRequest] = []
         self._refused: dict[StepRequest, GitleaseError | Applied] = {}
 
     def decide(self, head: Snapshot) -> Decided:
-        """What of the batch the table allows on a head, in one step.
+        """Decide the batch on a head, as one step.
 
-        The first request that cannot have all that it wants is refused for what stood there or
-        came before it, and taken out; whoever came after it is decided anew without it.
+        The first request that cannot be carried out whole is refused and removed; the ones after it
+        are decided again without it.
         """
         ledger = self._transaction.ledger_of(head)
         moment = Moment(now=self._clock.now(), seen=head.seen)
-        self._taken, self._refused = [], {}
+        self._accepted, self._refused = [], {}
         self._keys.learn(head)
         keys = set[str]()
-        for asked in self._batch:
-            if asked.key is None:
-                self._taken.append(asked)
-            elif (before := self._keys.outcome(asked.key)) is not None:
-                self._refused[asked] = AppliedBefore(before)
-            elif asked.key in keys:
-                self._refused[asked] = Unavailable(SAME, hints=("ask again",))
+        for request in self._batch:
+            if request.key is None:
+                self._accepted.append(request)
+            elif (before := self._keys.outcome(request.key)) is not None:
+                self._refused[request] = AppliedBefore(before)
+            elif request.key in keys:
+                self._refused[request] = Unavailable(SAME, hints=("ask again",))
             else:
-                keys.add(asked.key)
-                self._taken.append(asked)
-        while self._taken:
-            operations = [op for asked in self._taken for op in asked.operations]
+                keys.add(request.key)
+                self._accepted.append(request)
+        while self._accepted:
+            operations = [op for request in self._accepted for op in request.operations]
             step = decide(ledger, operations, moment, together=False)
             results = self._by_request(step.applied)
             for result in step.applied.results:
                 if isinstance(result, HeadGone):
                     raise result
-            out = [asked for asked in self._taken if all(map(_is_refused, results[asked]))]
-            torn = next((x for x in self._taken if x not in out and _is_torn(x, results[x])), None)
+            out = [x for x in self._accepted if all(map(_is_refused, results[x]))]
+            others = (x for x in self._accepted if x not in out)
+            torn = next((x for x in others if _is_torn(x, results[x])), None)
             if torn is None and not out:
                 return replace(step, record=step.record.brought_by(self._transaction.actor.holder))
-            # Those that came to nothing have changed nothing: all of them leave at once, unless
-            # one that is torn may have been in the way of a later one.
-            for asked in out if torn is None else [torn]:
-                self._taken.remove(asked)
-                self._refused[asked] = _refusal(asked, results[asked], head, moment, step)
+            # Requests refused whole have changed nothing, so all of them leave at once, unless a
+            # torn one may have got in the way of a later one.
+            for request in out if torn is None else [torn]:
+                self._accepted.remove(request)
+                self._refused[request] = _refusal(request, results[request], head, moment, step)
         return decide(ledger, [], moment, together=False)
 
     def answer(self, step: Step) -> None:
-        """Tell everybody what the step came to for them, once it stands in the ledger."""
-        results = self._by_request(step.applied) if self._taken else {}
-        for asked in self._taken:
+        """Answer each request, once the step is in the ledger."""
+        results = self._by_request(step.applied) if self._accepted else {}
+        for request in self._accepted:
             applied = Applied(
                 step.applied.ledger,
-                results[asked],
-                changed=any(isinstance(x, Outcome) and x.changed for x in results[asked]),
+                results[request],
+                changed=any(isinstance(x, Outcome) and x.changed for x in results[request]),
             )
             try:
                 check_in_time(applied, step.moment, self._clock.now())
             except LeaseLost as late:
-                asked.answer.set_exception(late)
+                request.answer.set_exception(late)
             else:
-                asked.answer.set_result(Step(applied, step.head, step.moment))
-        for asked, refused in self._refused.items():
+                request.answer.set_result(Step(applied, step.head, step.moment))
+        for request, refused in self._refused.items():
             if isinstance(refused, Applied):
-                asked.answer.set_result(Step(refused, step.head, step.moment))
+                request.answer.set_result(Step(refused, step.head, step.moment))
             else:
-                asked.answer.set_exception(refused)
+                request.answer.set_exception(refused)
 
     def _by_request(
         self, applied: Applied
     ) -> dict[StepRequest, tuple[Outcome | GitleaseError, ...]]:
         results, at = {}, 0
-        for asked in self._taken:
-            results[asked] = applied.results[at : at + len(asked.operations)]
-            at += len(asked.operations)
+        for request in self._accepted:
+            results[request] = applied.results[at : at + len(request.operations)]
+            at += len(request.operations)
         return results
 
 
-def _is_torn(asked: StepRequest, results: Sequence[Outcome | GitleaseError]) -> bool:
-    return asked.together and any(_is_refused(x) for x in results)
+def _is_torn(request: StepRequest, results: Sequence[Outcome | GitleaseError]) -> bool:
+    return request.together and any(_is_refused(x) for x in results)
 
 
 def _is_refused(result: Outcome | GitleaseError) -> bool:
@@ -263,19 +251,19 @@ def _is_refused(result: Outcome | GitleaseError) -> bool:
 
 
 def _refusal(
-    asked: StepRequest,
+    request: StepRequest,
     results: Sequence[Outcome | GitleaseError],
     head: Snapshot,
     moment: Moment,
     step: Decided,
 ) -> GitleaseError | Applied:
-    if not asked.together:
+    if not request.together:
         return Applied(step.applied.ledger, tuple(results), changed=False)
     error = next(x for x in results if isinstance(x, GitleaseError))
-    return with_views(error, head, asked.actor, moment)
+    return with_views(error, head, request.actor, moment)
 
 
 def _fail(batch: Sequence[StepRequest], error: BaseException) -> None:
-    for asked in batch:
-        if not asked.answer.done():
-            asked.answer.set_exception(copy.copy(error))
+    for request in batch:
+        if not request.answer.done():
+            request.answer.set_exception(copy.copy(error))

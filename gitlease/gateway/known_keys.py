@@ -1,8 +1,7 @@
-"""Requests that come with a key: how their operations are called, and which were carried out.
+"""Idempotency keys: the ids of keyed operations, and the keys that the ledger has seen.
 
-The id of each operation of such a request is made of its key and of a random part. By the key any
-gateway finds in the ledger what another has done, or what an earlier life of its own did; by the
-random part no try is taken for another one.
+The id of a keyed operation is the request's key and a random part. By the key any gateway finds in
+the ledger what it, or another, has done before; the random part keeps attempts apart.
 """
 
 from __future__ import annotations
@@ -16,9 +15,9 @@ from gitlease.core.moves.operations import Acknowledge, Operation
 from gitlease.engine.ports import LedgerStore, Snapshot
 from gitlease.engine.transaction import fresh_id
 
-EVENTS = 4_000  # of the past that are read when nothing is known of it
+EVENTS = 4_000  # of history, read at first
 KEPT = 20_000  # keys
-KEY = 20  # characters of an id that are its key, as many as a random id has
+KEY = 20  # characters of an id that are its key; a random id has as many
 CLAIMED = frozenset({"claimed", "taken_over"})
 RENEWED, EXTENDED = frozenset({"renewed"}), frozenset({"extended"})
 RELEASED, COMPLETED = frozenset({"released"}), frozenset({"completed"})
@@ -26,14 +25,14 @@ OUTCOMES = CLAIMED | RENEWED | EXTENDED | RELEASED | COMPLETED
 
 
 def keyed(operations: Sequence[Operation], key: str) -> list[Operation]:
-    """Operations with ids that have the key of their request, but for what goes along with it."""
+    """The operations with ids that begin with a key, except acknowledgements."""
     return [
         x if isinstance(x, Acknowledge) else replace(x, id=key + fresh_id()) for x in operations
     ]
 
 
 class KnownKeys:
-    """The keys that a ledger's last decisions have, and what their requests came to."""
+    """The outcomes of a ledger's recent keyed requests."""
 
     def __init__(self, store: LedgerStore, layer: str) -> None:
         self._store, self._layer = store, layer
@@ -41,11 +40,11 @@ class KnownKeys:
         self._outcomes: OrderedDict[str, str] = OrderedDict()
 
     def outcome(self, key: str) -> str | None:
-        """What the request with this key came to; None where it is not known."""
+        """The outcome of the request with this key, None if unknown."""
         return self._outcomes.get(key)
 
     def learn(self, head: Snapshot) -> None:
-        """Take in the keys up to a head. A past that was replaced is forgotten."""
+        """Learn the keys up to a head; those of a replaced ledger are forgotten."""
         if head.ledger is None or not head.ledger.header.ring:
             return
         header = head.ledger.header

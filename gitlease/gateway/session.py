@@ -1,4 +1,4 @@
-"""What the sessions of a gateway share: a store with its newest head, and steps that are joined."""
+"""The sessions of a gateway: a shared store with its newest head, and joined steps."""
 
 from __future__ import annotations
 
@@ -11,14 +11,11 @@ from gitlease.core.errors import GitleaseError, UnknownOutcome
 from gitlease.core.frozen import replace
 from gitlease.core.instant import Instant
 from gitlease.core.lease import Actor
-from gitlease.core.ledger import Fate
 from gitlease.core.moves.operations import LeaveTicket, Operation, TakeTicket
 from gitlease.core.moves.transitions import Applied
-from gitlease.core.outcome import Event, Outcome
+from gitlease.core.outcome import Outcome
 from gitlease.engine.ports import (
-    Change,
     Clock,
-    LedgerStep,
     LedgerStore,
     Pending,
     Prepared,
@@ -29,40 +26,48 @@ from gitlease.engine.transaction import Step
 from gitlease.gateway.joiner import Joiner
 from gitlease.gateway.known_keys import keyed
 
-YOUNG = 1_000  # milliseconds for which what the remote said counts as what it says
-ANSWER = 90.0  # seconds for which an answer is waited for: more than a step may take
+YOUNG = 1_000  # milliseconds for which an answer of the remote counts as current
+ANSWER = 90.0  # seconds to wait for a step: more than it may take
 
 
 class SharedStore:
-    """A ledger's store as the sessions of a gateway share it: the newest head is kept in memory.
+    """A ledger's store, shared by the sessions of a gateway; the newest head is kept in memory.
 
-    What is asked of the remote within a second is asked once. Nothing is pending here: what became
-    of a step is known to the joiner, whose store this wraps.
+    Reads within a second share one fetch. Nothing is ever pending here: the joiner, which uses the
+    inner store, settles its own steps.
     """
 
     def __init__(self, store: LedgerStore, clock: Clock) -> None:
         self.inner, self.clock = store, clock
-        self._lock = threading.Lock()  # of the heads in memory: nobody waits for a remote in it
-        self._asking = threading.Lock()
+        self._lock = threading.Lock()  # for the heads in memory; never held during a fetch
+        self._fetching = threading.Lock()
         self._heads: dict[str, Snapshot] = {}
-        self._asked = 0
-        self._answered: dict[str, int] = {}  # by which question the head of a layer was given
+        self._fetches = 0
+        self._fetched_by: dict[str, int] = {}  # layer: the number of the fetch of its head
         self._failed: GitleaseError | None = None
+        self.confirm, self.prepare, self.append_only = (
+            store.confirm,
+            store.prepare,
+            store.append_only,
+        )
+        self.settle, self.keep_pending = store.settle, store.keep_pending
+        self.forget_pending, self.history = store.forget_pending, store.history
+        self.deepen, self.steps, self.shown = store.deepen, store.steps, store.shown
 
     def adopt(self, head: Snapshot) -> Snapshot:
-        """Take a head that was pushed or fetched as the newest one, if it is; the newest one.
+        """Keep a pushed or fetched head if it is newer; return the newest.
 
-        Which it is where the ledger was replaced, or an older one accepted, the clone itself knows.
+        If the ledger was replaced or rolled back, the clone's own record decides.
         """
         with self._lock:
             known = self._heads.get(head.layer)
-            if known is not None and not _goes_on(known, head):
+            if known is not None and not _continues(known, head):
                 head = self.inner.known(head.layer) or head
             self._heads[head.layer] = head
             return head
 
     def newest(self, layer: str) -> Snapshot | None:
-        """The newest head in memory, without a look at what the clone knows."""
+        """The newest head in memory."""
         return self._heads.get(layer)
 
     @property
@@ -81,37 +86,38 @@ class SharedStore:
     def fetch(self, layer: str, there: str = "") -> Snapshot:
         if (head := self._young(layer)) is not None:
             return head
-        asked = self._asked
-        with self._asking:  # whoever waited for another's question has its answer
-            return self._young(layer) or self._ask(layer, there, asked)
+        before = self._fetches
+        with self._fetching:  # the fetch that another thread has just made will do
+            return self._young(layer) or self._fetch(layer, there, before)
 
-    def _ask(self, layer: str, there: str, asked: int, *, look: bool = False) -> Snapshot:
-        if self._failed is not None and self._asked != asked:
+    def _fetch(self, layer: str, there: str, before: int, *, peek: bool = False) -> Snapshot:
+        if self._failed is not None and self._fetches != before:
             raise copy.copy(self._failed)
         self._failed = None
         try:
-            head = self._looked(layer) if look else self.inner.fetch(layer, there)
-            self._answered[layer] = self._asked
+            head = self._peeked(layer) if peek else self.inner.fetch(layer, there)
+            self._fetched_by[layer] = self._fetches
         except GitleaseError as error:
             self._failed = error
             raise
         finally:
-            self._asked += 1
+            self._fetches += 1
         return self.adopt(head)
 
     def follow(self, layer: str) -> Snapshot:
-        """The newest head, by a look at the remote that brings nothing where it has not moved.
+        """The newest head as of now: peeks at the remote, and fetches only if the ref has moved.
 
-        What was said by then does not count: whoever knows of a change finds it.
+        An earlier answer does not count, so that a caller sees every change it has heard of.
         """
-        asked = self._asked
-        with self._asking:
-            begun_since = self._answered.get(layer, 0) > asked  # that one may have begun before
+        before = self._fetches
+        with self._fetching:
+            # Fetch number ``before`` may have begun before this call; only later ones count.
+            begun_since = self._fetched_by.get(layer, 0) > before
             if begun_since and (head := self._young(layer)) is not None:
                 return head
-            return self._ask(layer, "", asked, look=True)
+            return self._fetch(layer, "", before, peek=True)
 
-    def _looked(self, layer: str) -> Snapshot:
+    def _peeked(self, layer: str) -> Snapshot:
         there, known = self.inner.peek([layer]).get(layer, ""), self.newest(layer)
         if known is None or there != known.version:
             return self.inner.fetch(layer, there)
@@ -122,11 +128,8 @@ class SharedStore:
         young = head and head.received.elapsed_at_most(self.clock.now()) < YOUNG
         return head if young else None
 
-    def confirm(self, layer: str, *, rolled_back: bool = False) -> Snapshot:
-        return self.inner.confirm(layer, rolled_back=rolled_back)
-
     def peek(self, layers: Sequence[str]) -> Mapping[str, str]:
-        """What the remote has, as it said within a second: all who wait ask it together."""
+        """The remote's heads, at most a second old: all waiting requests share one question."""
         return {layer: (self._young(layer) or self.follow(layer)).version for layer in layers}
 
     def turn(self, layers: Sequence[str], seconds: float) -> AbstractContextManager[object]:
@@ -139,12 +142,6 @@ class SharedStore:
     def nearby(self, layer: str) -> str:
         return ""
 
-    def prepare(self, changes: Sequence[Change]) -> Prepared:
-        return self.inner.prepare(changes)
-
-    def append_only(self, prepared: Prepared) -> Prepared:
-        return self.inner.append_only(prepared)
-
     def swap(self, prepared: Prepared) -> Swapped:
         swapped = self.inner.swap(prepared)
         for head in swapped.heads.values():
@@ -154,30 +151,9 @@ class SharedStore:
     def pending(self, layer: str) -> Iterable[Pending]:
         return ()
 
-    def settle(self, pending: Pending, head: Snapshot) -> Fate:
-        return self.inner.settle(pending, head)
-
-    def keep_pending(self, prepared: Prepared) -> None:
-        self.inner.keep_pending(prepared)
-
-    def forget_pending(self, prepared: Prepared) -> None:
-        self.inner.forget_pending(prepared)
-
-    def history(self, layer: str, limit: int, *, older: bool = False) -> tuple[Event, ...]:
-        return self.inner.history(layer, limit, older=older)
-
-    def deepen(self, layer: str) -> bool:
-        return self.inner.deepen(layer)
-
-    def steps(self, before: Snapshot, after: Snapshot, limit: int) -> Sequence[LedgerStep]:
-        return self.inner.steps(before, after, limit)
-
-    def shown(self, layer: str, notices: Iterable[str]) -> frozenset[str]:
-        return self.inner.shown(layer, notices)
-
 
 class RequestClock:
-    """The clock of a request, whose sleep raises what ``check`` does: nobody waits in vain."""
+    """A request's clock, whose ``sleep`` raises once the request may not go on."""
 
     def __init__(self, clock: Clock, check: Callable[[], None]) -> None:
         self._clock, self._check = clock, check
@@ -193,9 +169,8 @@ class RequestClock:
 class JoinedSteps:
     """Carries out the steps of one request through a joiner.
 
-    ``key``: the first step that lands has it in the ledger, so that a request which is sent again
-    is known, whoever has forgotten it meanwhile. A place in line does not count. ``check`` raises
-    where the request may not be carried out any more.
+    The first step that lands carries the ``key`` into the ledger, so that a repeated request is
+    recognised; a place in the wait queue does not. ``check`` raises once the request may not go on.
     """
 
     def __init__(
@@ -217,20 +192,19 @@ class JoinedSteps:
         try:
             step = answer.result(ANSWER)
         except TimeoutError:
-            answer.cancel()  # where it has not begun, it never will
+            answer.cancel()  # so that it never begins
             raise UnknownOutcome(
-                f"whether {what} reached the remote cannot be known: it did not answer in time",
-                hints=("ask again with the same key",) if key else (),
+                f"whether {what} reached the remote is unknown: it did not answer in time",
+                hints=("repeat the request with the same key",) if key else (),
             ) from None
         if key is None:
             return step
         if step.applied.changed:
             self._key = None
-        return _under(step, {y.id: x.id for x, y in zip(operations, asked, strict=True)})
+        return _with_ids(step, {y.id: x.id for x, y in zip(operations, asked, strict=True)})
 
 
-def _under(step: Step, ids: Mapping[str, str]) -> Step:
-    """The step with the ids of its operations as its caller knows them."""
+def _with_ids(step: Step, ids: Mapping[str, str]) -> Step:
     results: tuple[Outcome | GitleaseError, ...] = tuple(
         replace(x, operation=ids[x.operation]) if isinstance(x, Outcome) else x
         for x in step.applied.results
@@ -240,12 +214,12 @@ def _under(step: Step, ids: Mapping[str, str]) -> Step:
 
 
 def revision_of(head: Snapshot) -> int:
-    """The revision of a state; 0 where there is no ledger."""
+    """The revision of a head, 0 without a ledger."""
     return head.ledger.header.revision if head.ledger else 0
 
 
-def _goes_on(known: Snapshot, head: Snapshot) -> bool:
-    """Whether a head may be a later state of the ledger that is known."""
+def _continues(known: Snapshot, head: Snapshot) -> bool:
+    """Whether a head may be a later state of the known ledger."""
     if known.ledger is None or head.ledger is None:
         return known.ledger is None
     same = known.ledger.header.ledger_id == head.ledger.header.ledger_id
@@ -253,10 +227,10 @@ def _goes_on(known: Snapshot, head: Snapshot) -> bool:
 
 
 class NoInbox:
-    """Where no work is done in the background, nothing is left to be said."""
+    """An inbox that keeps nothing: a gateway does no work in the background."""
 
     def leave(self, texts: Sequence[str]) -> None:
-        """Nobody would find it here."""
+        return None
 
     def take(self) -> tuple[str, ...]:
         return ()

@@ -1,7 +1,7 @@
-"""The tokens of a gateway: who may speak to it, as whom, for what and until when.
+"""The tokens of a gateway: holders, scopes and expiry.
 
-A token's secret is told once, when it is made; what is kept is its SHA-256. That is enough for 256
-random bits, which nobody can guess: a slow hash is for what people choose.
+A token's secret is shown once, when it is made; only its SHA-256 is stored. For 256 random bits
+that is enough: slow hashes are for passwords that people choose.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ VERSION = 1
 PREFIX = "glt_"
 READ, WRITE = "read", "write"
 SCOPES = frozenset({READ, WRITE})
-BOARD, LINK = "board", "link"  # of a browser's cookie, and of the link that gives it, once
+BOARD, LINK = "board", "link"  # scopes of a browser's cookie, and of the one-time link to it
 COOKIE_LASTS, LINK_LASTS = 12 * 3_600, 60  # seconds
 MOST = 10_000  # tokens of one repository
 LARGEST = 8 * 1024 * 1024  # bytes of the file
-PATIENCE = 10.0  # seconds for which another change is waited for
+PATIENCE = 10.0  # seconds to wait for another change
 
-_NAME = r"[A-Za-z0-9_.-]{1,64}"  # compiled where it is used
+_NAME = r"[A-Za-z0-9_.-]{1,64}"
 _ID = r"[0-9a-f]{8}"
 _HASH = r"[0-9a-f]{64}"
 
@@ -63,7 +63,7 @@ class Token:
         return self.expires_at is not None and now >= self.expires_at
 
 
-_Kept = dict[str, Token]  # by the SHA-256 of the secret, in the order in which they were made
+_TokensByHash = dict[str, Token]  # by the SHA-256 of the secret, oldest first
 
 
 class Tokens:
@@ -72,7 +72,7 @@ class Tokens:
     def __init__(self, folder: str, *, patience: float = PATIENCE) -> None:
         self._folder, self._patience = folder, patience
         self._file = os.path.join(folder, FILE)
-        self._known: _Kept = {}
+        self._known: _TokensByHash = {}
         self._stat: tuple[int, ...] = ()
 
     def add(
@@ -84,32 +84,30 @@ class Tokens:
         expires: int | None,
         now: int,
     ) -> tuple[Token, str]:
-        """A new token and its secret, which nobody can tell later.
+        """Add a token; return it and its secret, which is not stored.
 
-        Without a ``name`` it is called by its id. ``expires`` is in so many seconds, None for
-        never; ``now`` in wall-clock milliseconds. Raises UsageError for a bad word or a name that
-        another token has, Invalid where there are too many or nothing can be written.
+        The ``name`` defaults to the id. ``expires`` is in seconds from now, None for never; ``now``
+        is in wall-clock milliseconds. Raises UsageError for a bad value or a name in use, Invalid
+        if there are too many or the file cannot be written.
         """
         if not is_holder(email):
-            raise UsageError(f"{shown(email)} is no email: one word without spaces")
+            raise UsageError(f"invalid email {shown(email)}: expected one word without spaces")
         if name is not None and not _is_name(name):
             raise UsageError(
-                f"{shown(name)} is no name of a token: 1-64 of A-Z a-z 0-9 _ . -, "
+                f"invalid token name {shown(name)}: expected 1-64 of A-Z a-z 0-9 _ . -, "
                 "and not eight hex digits, which would be an id"
             )
         if not scopes or not SCOPES.issuperset(scopes):
             raise UsageError(f"scopes are {READ}, {WRITE} or both")
         with self._changing() as kept:
             if name is not None and any(x.name == name for x in kept.values()):
-                raise UsageError(
-                    f"there is a token {name} already", hints=("give it another name",)
-                )
+                raise UsageError(f"token {name} exists already", hints=("choose another name",))
             return _put_new(kept, email, name, frozenset(scopes), expires, now)
 
     def link(self, email: str, now: int) -> str:
-        """The secret of a link to the board: good once, for ``LINK_LASTS`` seconds.
+        """The secret of a link to the board, valid once, for ``LINK_LASTS`` seconds.
 
-        What has run out of such links, and of what they gave, is forgotten with it.
+        Expired links and cookies are removed.
         """
         with self._changing() as kept:
             for digest, token in [*kept.items()]:
@@ -118,14 +116,14 @@ class Tokens:
             return _put_new(kept, email, None, frozenset({LINK}), LINK_LASTS, now)[1]
 
     def withdraw(self, secret: str) -> None:
-        """Forget a link that nobody is to follow; nothing where it is unknown."""
+        """Remove a link; an unknown one is ignored."""
         with self._changing() as kept:
             kept.pop(_hash(secret), None)
 
     def redeem(self, secret: str, now: int) -> str | None:
-        """The secret that a link gives, which shows the board for ``COOKIE_LASTS`` seconds.
+        """Exchange a link for a cookie's secret, valid for ``COOKIE_LASTS`` seconds.
 
-        None where the link is unknown, was followed before, or has run out.
+        None if the link is unknown, was used before, or has expired.
         """
         with self._changing() as kept:
             link = kept.get(_hash(secret))
@@ -135,22 +133,22 @@ class Tokens:
             return _put_new(kept, link.email, None, frozenset({BOARD}), COOKIE_LASTS, now)[1]
 
     def listed(self) -> list[Token]:
-        """Every token that was not revoked, expired ones too, the oldest first."""
+        """Every token that was not revoked, including expired ones, oldest first."""
         return [*self._current().values()]
 
     def revoke(self, id_or_name: str) -> Token:
-        """End a token: whatever comes with it from now on comes from nobody. NotFound: no such."""
+        """Revoke a token at once, and return it. Raises NotFound."""
         with self._changing() as kept:
             for digest, token in kept.items():
                 if id_or_name in (token.id, token.name):
                     return kept.pop(digest)
-            raise NotFound(f"there is no token {shown(id_or_name)}")
+            raise NotFound(f"no token {shown(id_or_name)}")
 
     def holder_of(self, secret: str, now: int) -> Token | None:
-        """The token that a secret is of; None where it is unknown, revoked or expired.
+        """The token of a secret; None if it is unknown, revoked or expired.
 
-        Whoever asks learns nothing by how long it takes. A revocation counts at once: each call
-        looks whether the file has changed, and reads it only then.
+        The comparison takes constant time. A revocation counts at once: each call checks whether
+        the file has changed.
         """
         digest, found = _hash(secret), None
         for known, token in self._current().items():
@@ -158,7 +156,7 @@ class Tokens:
                 found = token
         return None if found is None or found.is_over(now) else found
 
-    def _current(self) -> _Kept:
+    def _current(self) -> _TokensByHash:
         try:
             there = os.stat(self._file, follow_symlinks=False)
         except (FileNotFoundError, NotADirectoryError):
@@ -170,11 +168,11 @@ class Tokens:
             self._known, self._stat = self._read()
         return self._known
 
-    def _read(self) -> tuple[_Kept, tuple[int, ...]]:
+    def _read(self) -> tuple[_TokensByHash, tuple[int, ...]]:
         try:
             opened = open_regular(self._file)
             if opened is None:
-                raise self._unreadable("it is no regular file")
+                raise self._unreadable("not a regular file")
             with opened:
                 there, data = os.fstat(opened.fileno()), read_up_to(opened, LARGEST)
         except OSError as error:
@@ -182,26 +180,26 @@ class Tokens:
         if there.st_mode & 0o077:
             file = shlex.quote(self._file)
             raise Invalid(
-                f"{self._file} is open to others than its owner",
-                hints=(f"see that nobody has changed it, and then: chmod 600 {file}",),
+                f"{self._file} is accessible to others than its owner",
+                hints=(f"check that it is unchanged, then: chmod 600 {file}",),
             )
         if len(data) > LARGEST:
-            raise self._unreadable(f"it has more than {LARGEST:,} bytes")
+            raise self._unreadable(f"larger than {LARGEST:,} bytes")
         try:
             return _tokens_of(json.loads(data)), _changes(there)
         except (*DAMAGE, RecursionError):
-            raise self._unreadable("it is not as gitlease writes it") from None
+            raise self._unreadable("damaged") from None
 
     def _unreadable(self, why: str) -> Invalid:
         file = shlex.quote(self._file)
         return Invalid(
             f"the gateway's tokens cannot be read: {self._file}: {why}",
-            hints=(f"put back a good copy, or make new tokens after: mv {file} {file}.bad",),
+            hints=(f"restore a backup, or make new tokens after: mv {file} {file}.bad",),
         )
 
     @contextmanager
-    def _changing(self) -> Iterator[_Kept]:
-        """The tokens, to be changed by nobody else meanwhile; written where the block ends well."""
+    def _changing(self) -> Iterator[_TokensByHash]:
+        # The tokens, locked; they are written if the block succeeds.
         try:
             os.makedirs(self._folder, mode=0o700, exist_ok=True)
             os.chmod(self._folder, 0o700)
@@ -217,8 +215,8 @@ class Tokens:
             yield kept
             self._write(kept)
 
-    def _write(self, kept: _Kept) -> None:
-        told = [
+    def _write(self, kept: _TokensByHash) -> None:
+        records = [
             {
                 "id": token.id,
                 "email": token.email,
@@ -230,7 +228,7 @@ class Tokens:
             }
             for digest, token in kept.items()
         ]
-        data = json.dumps({"version": VERSION, "tokens": told}, indent=1, ensure_ascii=False)
+        data = json.dumps({"version": VERSION, "tokens": records}, indent=1, ensure_ascii=False)
         if len(kept) > MOST or len(data.encode()) > LARGEST:
             raise Invalid(
                 f"a gateway has at most {MOST:,} tokens", hints=("revoke those that are not used",)
@@ -243,9 +241,13 @@ class Tokens:
 
 
 def _put_new(
-    kept: _Kept, email: str, name: str | None, scopes: frozenset[str], expires: int | None, now: int
+    kept: _TokensByHash,
+    email: str,
+    name: str | None,
+    scopes: frozenset[str],
+    expires: int | None,
+    now: int,
 ) -> tuple[Token, str]:
-    """A new token among those that are kept, and its secret."""
     secret = PREFIX + urlsafe_b64encode(os.urandom(32)).decode().rstrip("=")
     taken, id = {x.id for x in kept.values()}, os.urandom(4).hex()
     while id in taken:
@@ -271,12 +273,12 @@ def _hash(secret: str) -> str:
 
 
 def _changes(there: os.stat_result) -> tuple[int, ...]:
-    """What of a file differs once another was moved into its place."""
+    # Whatever differs once another file was moved into its place.
     return there.st_dev, there.st_ino, there.st_size, there.st_mtime_ns, there.st_ctime_ns
 
 
-def _tokens_of(data: Any) -> _Kept:
-    """What a file says. Raises one of DAMAGE for anything that was not written here."""
+def _tokens_of(data: Any) -> _TokensByHash:
+    # Raises one of DAMAGE for anything that was not written here.
     if data["version"] != VERSION or len(data["tokens"]) > MOST:
         raise ValueError
     kept = {_fit(one["sha256"], _HASH): _token_of(one) for one in data["tokens"]}

@@ -79,9 +79,9 @@ def test_every_verb_takes_one(ada: gitlease.Leases, verb: Callable[[gitlease.Lea
 def test_what_a_lease_covers_may_be_paths(ada: gitlease.Leases, clone: Path) -> None:
     lease = ada.claim("F001", paths=[README, clone / "src" / "a.py", "src/*.py"])
     assert lease.paths == ("README.md", "src/a.py", "src/*.py")
-    with pytest.raises(gitlease.UsageError, match="paths are given as a list"):
+    with pytest.raises(gitlease.UsageError, match="paths must be a list"):
         ada.claim("F002", paths=README)  # type: ignore[arg-type]
-    with pytest.raises(gitlease.UsageError, match="given as a list"):
+    with pytest.raises(gitlease.UsageError, match="must be a list"):
         ada.claim_all(README)  # type: ignore[arg-type]
 
 

@@ -81,7 +81,7 @@ def test_a_refusal_says_who_where_until_when_and_what_to_call(
     with pytest.raises(gitlease.NotHolder) as other:
         bob.renew("/src/a.py")
     assert str(other.value) == who + until
-    assert other.value.hints == ("`leases.show('/src/a.py')` has who holds it",)
+    assert other.value.hints == ("`leases.show('/src/a.py')` shows who holds it",)
     with pytest.raises(gitlease.LeaseHeld) as held:
         bob.claim("/src/a.py", scope="api")
     assert str(held.value) == who + until
@@ -179,7 +179,7 @@ def test_a_warning_points_at_the_block_that_ended(gitlease_ledger: MemoryLedger)
         (lambda leases: leases.queue(ref=5), "ref must be a string, not int"),
         (lambda leases: leases.push(5), "remote must be a string, not int"),
         (lambda leases: leases.push("origin", "a", 5), "refspecs must be a string, not int"),
-        (lambda leases: leases.push(require=5), "required leases are given as a list"),
+        (lambda leases: leases.push(require=5), "require must be a list"),
         (lambda _leases: gitlease.open(".", layer=FIVE), "layer must be a string, not int"),
         (lambda _leases: gitlease.open(".", remote=FIVE), "remote must be a string, not int"),
     ],

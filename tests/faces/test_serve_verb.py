@@ -107,7 +107,7 @@ def test_a_token_that_is_not_there(clone: Path, tmp_path: Path) -> None:
     done = say("token", "revoke", "ci", "-C", "clone")
     assert done.code == 7
     assert done.err.splitlines() == [
-        "there is no token ci",
+        "no token ci",
         "hint: gitlease serve token list -C clone",
     ]
     assert ok("token", "list", "-C", "clone").code == 0
@@ -142,8 +142,8 @@ def test_a_damaged_file_is_named_and_no_traceback(clone: Path) -> None:
         ("token list ci", "token list takes no more words"),
         ("token drop ci", "'drop' is not one of 'add', 'list', 'revoke'"),
         ("tokens", "'tokens' is not"),
-        ("token add 'a b'", "is no email"),
-        ("token add a@b --name 'a b'", "no name of a token"),
+        ("token add 'a b'", "invalid email"),
+        ("token add a@b --name 'a b'", "invalid token name"),
         ("token add a@b --scopes admin", "expected read, write or read,write"),
         ("token add a@b --scopes ''", "expected read, write or read,write"),
         ("token add a@b --expires never", "invalid duration 'never'"),

@@ -15,7 +15,7 @@ from gitlease.core.lease import Actor
 from gitlease.core.resources.resource import parse_resource
 from gitlease.engine.claim import claim
 from gitlease.gateway import follower
-from gitlease.gateway.follower import Follower, Told
+from gitlease.gateway.follower import FollowedEvent, Follower
 from gitlease.gateway.session import SharedStore
 
 JO = Actor("jo@example.com")
@@ -42,7 +42,7 @@ class Ledger:
 
     def told(self, after: tuple[int, int]) -> list[str]:
         """What a listener is told at once that has seen this much."""
-        found: list[Told] = []
+        found: list[FollowedEvent] = []
         self.clock.advance(5)  # so that the remote is asked
         self.follower.listen(found.append, after)()
         return [_word(x) for x in found]
@@ -62,7 +62,7 @@ class Turn:
         self._lock.release()
 
 
-def _word(told: Told) -> str:
+def _word(told: FollowedEvent) -> str:
     return told.event.resource or "" if told.event else "gap"
 
 
@@ -98,7 +98,7 @@ def test_too_much_between_two_looks_is_a_gap(
     leave = ledger.follower.listen(lambda x: found.append(_word(x)))
     for names, told in ((("b", "c", "d"), "gap"), (("e",), "e")):
         ledger.claims(*names)
-        ledger.follower.heard(ledger.store.follow("global"))
+        ledger.follower.notice(ledger.store.follow("global"))
         until(lambda told=told: told in found, f"{told} was told")  # type: ignore[misc]
     leave()
     assert found == ["gap", "e"]
@@ -158,7 +158,7 @@ def test_a_look_that_fails_fails_for_all_who_waited_for_it(ledger: Ledger) -> No
     first = threading.Thread(target=look)
     first.start()
     until(lambda: bool(looks), "it asks")
-    turn = ledger.store._asking = Turn(ledger.store._asking)  # type: ignore[assignment]
+    turn = ledger.store._fetching = Turn(ledger.store._fetching)  # type: ignore[assignment]
     others = [threading.Thread(target=look) for _ in range(7)]
     for one in others:
         one.start()

@@ -188,7 +188,7 @@ def test_what_cannot_be_released_is_said(two: list[Path], monkeypatch: pytest.Mo
             claim = asyncio.create_task(leases.claim("F001"))
             assert await asyncio.to_thread(gate.reached.wait, LONG)
             monkeypatch.setattr(RefLedgerStore, "swap_with", away)
-            with pytest.warns(RuntimeWarning, match="F001 may not be released, and ends by itself"):
+            with pytest.warns(RuntimeWarning, match="F001 may not be released, and will expire"):
                 await gate.cancel(claim)
 
     asyncio.run(main())

@@ -296,13 +296,13 @@ def test_a_task_waits_for_what_the_task_that_started_it_holds(
 ) -> None:
     served: list[str] = []
     waits = threading.Event()
-    check = holding._refuse_oneself
+    check = holding._refuse_deadlock
 
     def checked(refusal: gitlease.LeaseHeld, mine: frozenset[str]) -> None:
         check(refusal, mine)
         waits.set()
 
-    monkeypatch.setattr(holding, "_refuse_oneself", checked)
+    monkeypatch.setattr(holding, "_refuse_deadlock", checked)
 
     async def other() -> None:
         async with gitlease.hold("T7", wait="50s", directory=str(clone)):

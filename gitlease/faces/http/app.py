@@ -220,7 +220,7 @@ def application(apps: Mapping[str, GatewayApp]) -> Starlette:
 def gateway_app(gateway: Gateway, tokens: Tokens, *, hosts: AllowedHosts) -> GatewayApp:
     """The application of one gateway, for callers with tokens and requests to these hosts."""
     follower = Follower(gateway.store, gateway.layer)
-    gateway.on_head = follower.heard
+    gateway.on_head = follower.notice
     return GatewayApp(gateway, follower, Access(tokens.holder_of, hosts=hosts), tokens)
 
 

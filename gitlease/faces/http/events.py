@@ -18,7 +18,7 @@ from gitlease.core.instant import rfc3339
 from gitlease.faces import wire
 from gitlease.faces.http.access import Access, Refused
 from gitlease.faces.http.request_handler import failed
-from gitlease.gateway.follower import GAP, LAPSED, Follower, Told
+from gitlease.gateway.follower import GAP, LAPSED, FollowedEvent, Follower
 
 LOOK = 0.5  # seconds between two checks of the token and of the gateway's end
 SILENT = 15.0  # seconds of silence after which a comment is sent, so that proxies stay connected
@@ -96,30 +96,32 @@ def _last_seen(event_id: str | None) -> tuple[int, int] | None:
 
 async def _listen(
     follower: Follower, after: tuple[int, int] | None, threads: anyio.CapacityLimiter
-) -> tuple[asyncio.Queue[Told | None], Callable[[], None]]:
+) -> tuple[asyncio.Queue[FollowedEvent | None], Callable[[], None]]:
     loop = asyncio.get_running_loop()
-    events: asyncio.Queue[Told | None] = asyncio.Queue()
+    events: asyncio.Queue[FollowedEvent | None] = asyncio.Queue()
 
-    def put(told: Told) -> None:
+    def put(event: FollowedEvent) -> None:
         if events.qsize() < MOST_WAITING:
-            events.put_nowait(told)
+            events.put_nowait(event)
         elif events.qsize() == MOST_WAITING:
             events.put_nowait(None)
 
-    def hear(told: Told) -> None:
-        loop.call_soon_threadsafe(put, told)
+    def notify(event: FollowedEvent) -> None:
+        loop.call_soon_threadsafe(put, event)
 
-    leave = await anyio.to_thread.run_sync(lambda: follower.listen(hear, after), limiter=threads)
+    leave = await anyio.to_thread.run_sync(lambda: follower.listen(notify, after), limiter=threads)
     return events, leave
 
 
 async def _lines(
-    events: asyncio.Queue[Told | None], closing: asyncio.Event, may_listen: Callable[[], bool]
+    events: asyncio.Queue[FollowedEvent | None],
+    closing: asyncio.Event,
+    may_listen: Callable[[], bool],
 ) -> AsyncIterator[str]:
     silent = 0.0
     yield "retry: 2000\n: listening\n\n"
     while not closing.is_set() and may_listen():
-        one: Told | None = None
+        one: FollowedEvent | None = None
         with anyio.move_on_after(LOOK) as waited:
             one = await events.get()
         if waited.cancelled_caught:
@@ -133,9 +135,9 @@ async def _lines(
         yield _event(one)
 
 
-def _event(told: Told) -> str:
-    if told.lapsed is not None:
-        lease = told.lapsed
+def _event(event: FollowedEvent) -> str:
+    if event.lapsed is not None:
+        lease = event.lapsed
         data = {
             "kind": LAPSED,
             "resource": lease.resource.text,
@@ -143,12 +145,12 @@ def _event(told: Told) -> str:
             "holder": lease.holder,
             "session": lease.session,
             "token": lease.token,
-            "at": rfc3339(told.at),
+            "at": rfc3339(event.at),
         }
         return f"event: {LAPSED}\ndata: {json.dumps(data)}\n\n"
-    if told.event is None or told.number is None:
-        data = {"kind": GAP, "at": rfc3339(told.at)}
+    if event.event is None or event.number is None:
+        data = {"kind": GAP, "at": rfc3339(event.at)}
         return f"event: {GAP}\ndata: {json.dumps(data)}\n\n"
-    revision, n = told.number
-    data = wire.event(told.event)
-    return f"event: {told.event.kind}\nid: {revision}-{n}\ndata: {json.dumps(data)}\n\n"
+    revision, n = event.number
+    data = wire.event(event.event)
+    return f"event: {event.event.kind}\nid: {revision}-{n}\ndata: {json.dumps(data)}\n\n"

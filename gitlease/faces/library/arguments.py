@@ -1,10 +1,11 @@
-"""How the words of the library's verbs become values."""
+"""The arguments of the library's verbs, checked and converted."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable
 from datetime import timedelta
+from inspect import iscoroutinefunction
 from typing import TypeVar
 
 from gitlease.core.duration import parse_duration
@@ -22,7 +23,8 @@ from gitlease.engine.sessions import SessionsReading
 from gitlease.wiring.words import check_claim, path_here, resource_here
 from gitlease.wiring.workspace import Workspace
 
-Said = TypeVar("Said", Answer, Reading, QueueReading, SessionsReading)
+T = TypeVar("T")
+WithWarnings = TypeVar("WithWarnings", Answer, Reading, QueueReading, SessionsReading)
 
 Duration = str | int | timedelta
 """``"15m"``, a number of seconds, or a timedelta."""
@@ -30,11 +32,11 @@ Duration = str | int | timedelta
 StrPath = str | os.PathLike[str]
 
 ResourceLike = StrPath | Resource
-"""A name or a path as one types it; a ``Path`` is always a path."""
+"""A name or a path as on the command line; a ``Path`` is always a path."""
 
 
 def to_folder(place: StrPath) -> str:
-    """A folder's path as text. UsageError for what is no path."""
+    """A folder's path. UsageError for anything that is not a path."""
     return _path_text(place, "a folder")
 
 
@@ -46,7 +48,7 @@ def _path_text(place: StrPath, what: str) -> str:
 
 
 def to_resource(workspace: Workspace, word: ResourceLike) -> Resource:
-    """The resource that a word means in an opened repository. UsageError for a bad one."""
+    """The resource of a word in an opened repository. Raises UsageError."""
     if isinstance(word, Resource):
         return word
     text = _path_text(word, "a resource")
@@ -55,11 +57,16 @@ def to_resource(workspace: Workspace, word: ResourceLike) -> Resource:
     return resource_here(workspace, text)
 
 
+def to_list(words: Iterable[T], what: str) -> list[T]:
+    """The items of an iterable. UsageError for a single string or path, or no iterable."""
+    if isinstance(words, str | os.PathLike) or not isinstance(words, Iterable):
+        raise UsageError(f"{what} must be a list")
+    return [*words]
+
+
 def to_resources(workspace: Workspace, words: Iterable[ResourceLike]) -> tuple[Resource, ...]:
     """Several resources, at least one."""
-    if isinstance(words, str | os.PathLike) or not isinstance(words, Iterable):
-        raise UsageError("several resources are given as a list")
-    found = tuple(to_resource(workspace, word) for word in words)
+    found = tuple(to_resource(workspace, word) for word in to_list(words, "resources"))
     if not found:
         raise UsageError("name at least one resource")
     return found
@@ -68,9 +75,9 @@ def to_resources(workspace: Workspace, words: Iterable[ResourceLike]) -> tuple[R
 def to_claim(
     workspace: Workspace, words: Iterable[ResourceLike], terms: ClaimOptions
 ) -> tuple[tuple[Resource, ...], tuple[str, ...]]:
-    """The resources of a claim, and what there is to say of them.
+    """The resources of a claim, and warnings.
 
-    UsageError for a word that may mean a file as well as a name.
+    Raises UsageError for a word that may be a file as well as a name.
     """
     wanted = to_resources(workspace, words)
     covered = [path_resource(path) for path in terms.paths]
@@ -78,15 +85,14 @@ def to_claim(
 
 
 def to_paths(workspace: Workspace, words: Iterable[StrPath]) -> tuple[str, ...]:
-    """Path words as patterns relative to the root."""
-    if isinstance(words, str | os.PathLike) or not isinstance(words, Iterable):
-        raise UsageError("paths are given as a list")
+    """Paths as patterns relative to the root."""
+    words = to_list(words, "paths")
     found = (path_here(workspace.repository, _path_text(word, "a path")) for word in words)
     return tuple(path.pattern for path in found if path.pattern is not None)
 
 
 def to_seconds(value: Duration | None, what: str) -> int | None:
-    """Whole seconds; None where nothing was given. UsageError for what is no duration."""
+    """A duration in whole seconds; None stays None. Raises UsageError."""
     if value is None:
         return None
     if isinstance(value, timedelta):
@@ -108,7 +114,7 @@ def to_terms(
     expect_holder: str | None = None,
     new: bool = False,
 ) -> ClaimOptions:
-    """How a claim is to be made; its paths lie in the workspace. UsageError for a bad word."""
+    """The options of a claim; without a ``workspace`` its paths are left out. Raises UsageError."""
     if expect_holder is not None:
         check_text(expect_holder, what="a holder")
     return ClaimOptions(
@@ -126,30 +132,26 @@ def to_terms(
 
 
 def layers_of(workspace: Workspace) -> list[LedgerSession]:
-    """What is spoken of where no layer was chosen: every layer that this clone uses."""
+    """Every layer that this clone uses."""
     return [space.ledger for space in workspace.in_use]
 
 
 def to_scope(word: str | None) -> str | None:
-    """A scope that was given. UsageError for a bad one."""
+    """A scope; None stays None. Raises UsageError."""
     return None if word is None else parse_scope(word)
 
 
 def check_listener(on_lost: object) -> None:
-    """UsageError for what cannot be called in a thread of its own, as nothing would await it."""
-    if on_lost is None:
-        return
-    import inspect  # costs more than all the rest of this module
-
-    if not callable(on_lost) or inspect.iscoroutinefunction(on_lost):
-        raise UsageError("on_lost must be a function that is called, not one to be awaited")
+    """UsageError for anything that cannot be called in a thread, such as a coroutine function."""
+    if on_lost is not None and (not callable(on_lost) or iscoroutinefunction(on_lost)):
+        raise UsageError("on_lost must be a plain function, not a coroutine function")
 
 
 def to_note(text: str | None) -> str | None:
-    """A note that may be stored and shown, where one was given. UsageError otherwise."""
+    """A note; None stays None. UsageError for one that cannot be stored or shown."""
     return None if text is None else check_text(text, what="note", limit=MAX_NOTE, lines=True)
 
 
 def to_reason(text: str | None) -> str | None:
-    """A reason that may be stored and shown, where one was given. UsageError otherwise."""
+    """A reason; None stays None. UsageError for one that cannot be stored or shown."""
     return None if text is None else check_text(text, what="reason", limit=MAX_REASON)

@@ -1,4 +1,4 @@
-"""``gitlease.connect_async``: the verbs of a connection to a gateway, awaited."""
+"""``gitlease.connect_async``: the verbs of a connection to a gateway, for event loops."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gitlease.faces.library.gateway_answers import GatewayEvent
 
 P = ParamSpec("P")
 T = TypeVar("T")
-MOST_AT_ONCE = 256  # verbs that are awaited at the same time
+MOST_AT_ONCE = 256  # calls at the same time
 
 
 class _Awaited(Generic[P, T]):
@@ -35,9 +35,9 @@ class _Awaited(Generic[P, T]):
 
 
 class AsyncConnection:
-    """The verbs of ``Connection``, awaited: each is carried out by a thread of its own.
+    """The verbs of ``Connection``, awaited, each in a thread of its own.
 
-    A verb that is cancelled goes on: ask what became of it.
+    A cancelled call goes on in its thread: its outcome is unknown until you read it.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -63,13 +63,13 @@ class AsyncConnection:
     held_paths = _Awaited(Connection.held_paths)
 
     async def events(self, *, after: str | None = None) -> AsyncGenerator[GatewayEvent, None]:
-        """What happens, as it happens, like ``Connection.events``."""
+        """Events as they happen, as from ``Connection.events``."""
         loop, opened, left = asyncio.get_running_loop(), list[socket](), threading.Event()
-        told: asyncio.Queue[GatewayEvent | GitleaseError | None] = asyncio.Queue()
+        events: asyncio.Queue[GatewayEvent | GitleaseError | None] = asyncio.Queue()
 
-        def tell(one: GatewayEvent | GitleaseError | None) -> None:
-            with contextlib.suppress(RuntimeError):  # the loop has ended
-                loop.call_soon_threadsafe(told.put_nowait, one)
+        def put(one: GatewayEvent | GitleaseError | None) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(events.put_nowait, one)
 
         def begin(connected: socket) -> None:
             opened.append(connected)
@@ -79,22 +79,22 @@ class AsyncConnection:
         def read() -> None:
             try:
                 for event in self.connection._events(after, begin):
-                    tell(event)
+                    put(event)
             except GitleaseError as error:
-                tell(error)
+                put(error)
             finally:
-                tell(None)
+                put(None)
 
         threading.Thread(target=read, daemon=True).start()
         try:
-            while (one := await told.get()) is not None:
+            while (one := await events.get()) is not None:
                 if isinstance(one, GitleaseError):
                     raise one
                 yield one
         finally:
             left.set()
             for connected in opened:
-                with contextlib.suppress(OSError):  # which ends the thread that reads it
+                with contextlib.suppress(OSError):  # ends the thread that reads it
                     connected.shutdown(SHUT_RDWR)
 
 

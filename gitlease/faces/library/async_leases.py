@@ -1,4 +1,4 @@
-"""``gitlease.open_async``: the verbs of ``Leases``, awaited while threads carry them out."""
+"""``gitlease.open_async``: the verbs of ``Leases`` for event loops, carried out by threads."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ class _Verb(Generic[P, T]):
     """A verb of ``Leases``, to be awaited, with its own parameters and answer."""
 
     def __init__(self, verb: Callable[Concatenate[Leases, P], T], *, grants: bool = False) -> None:
-        """``grants``: what it answers with is released where its caller does not wait for it."""
+        """``grants``: the leases it returns are released if the call was cancelled."""
         self._verb, self._grants = verb, grants
 
     def __get__(self, leases: AsyncLeases, owner: type) -> Callable[P, Coroutine[Any, Any, T]]:
         def call(*args: P.args, **options: P.kwargs) -> Coroutine[Any, Any, T]:
-            return leases._carried_out(self._verb, args, options, grants=self._grants)
+            return leases._call(self._verb, args, options, grants=self._grants)
 
         return update_wrapper(call, self._verb)
 
@@ -46,16 +46,16 @@ class _Verb(Generic[P, T]):
 class AsyncLeases:
     """The verbs of ``Leases`` for a program with an event loop: ``async with`` opens it.
 
-    Each call runs in a thread of its own, so that any number may wait at once. Whoever cancels a
-    call waits for its thread, and then nothing is in doubt: a wait ends at once, what was claimed
-    is released, and any other change has been made. ``run``, ``work`` and the callbacks are not
-    here: hold leases by ``async with gitlease.hold(…)`` around what you run, and ``watch``.
+    Each call runs in a thread of its own, so that any number may wait at once. Cancelling a call
+    waits for its thread, so that the outcome is never in doubt: a wait ends at once, a claim is
+    released, and any other change has been made. ``run``, ``work`` and the callbacks are missing:
+    use ``async with gitlease.hold(…)`` around your own command, and ``watch``. ``warnings`` are
+    those of the last answer.
     """
 
     def __init__(self, opener: Callable[[], Leases]) -> None:
         self._opener, self._leases = opener, None
         self.warnings: tuple[str, ...] = ()
-        """What a person should know of the last answer."""
 
     _leases: Leases | None
 
@@ -77,12 +77,12 @@ class AsyncLeases:
 
     @property
     def holder(self) -> str:
-        """The person that claims are made for: git's ``user.email``."""
+        """The person who claims: git's ``user.email``."""
         return self._opened.holder
 
     @property
     def session(self) -> str | None:
-        """Which run of the holder this is, where it is known."""
+        """The holder's session, if any."""
         return self._opened.session
 
     claim = _Verb(Leases.claim, grants=True)
@@ -120,16 +120,16 @@ class AsyncLeases:
     async def watch(
         self, *resources: ResourceLike, scope: str = WHOLE, timeout: Duration | None = None
     ) -> AsyncGenerator[WatchEvent, None]:
-        """Yield what happens to leases, of these resources or of all, until ``timeout``."""
+        """Yield events of leases, of these resources or of all, until ``timeout``."""
         ended = threading.Event()
-        events = self._apart(ended).watch(*resources, scope=scope, timeout=timeout)
+        events = self._copy(ended).watch(*resources, scope=scope, timeout=timeout)
         while True:
-            looking = _in_thread(partial(next, events, None))
-            if await _finished(looking, ended):
-                looking.exception()
+            pending = _in_thread(partial(next, events, None))
+            if await _finished(pending, ended):
+                pending.exception()
                 raise asyncio.CancelledError
             try:
-                event = looking.result()
+                event = pending.result()
             except GitleaseError as error:
                 raise refusal(error) from None
             if event is None:
@@ -139,11 +139,11 @@ class AsyncLeases:
     @property
     def _opened(self) -> Leases:
         if self._leases is None:
-            raise UsageError("nothing is open: enter it by an async with block first")
+            raise UsageError("not open: enter an async with block first")
         return self._leases
 
-    def _apart(self, ended: threading.Event | None = None) -> Leases:
-        """The same leases with objects of their own, for a thread; its waits can be ``ended``."""
+    def _copy(self, ended: threading.Event | None = None) -> Leases:
+        # For a thread of its own, whose waits end once ``ended`` is set.
         opened = self._opened
         clock = None if ended is None else waking_clock(opened._workspace, ended)
         return Leases(
@@ -151,29 +151,27 @@ class AsyncLeases:
         )
 
     @refusing
-    async def _carried_out(
-        self, verb: Callable[..., T], args: Any, options: Any, *, grants: bool
-    ) -> T:
-        waits = grants or verb is Leases.wait  # a change that is under way is not to be broken off
+    async def _call(self, verb: Callable[..., T], args: Any, options: Any, *, grants: bool) -> T:
+        waits = grants or verb is Leases.wait  # a change under way is never interrupted
         ended = threading.Event()
-        leases = self._apart(ended if waits else None)
+        leases = self._copy(ended if waits else None)
         began = leases._ledger.clock.now().wall_ms
-        working = _in_thread(partial(verb, leases, *args, **options))
-        if await _finished(working, ended):
+        pending = _in_thread(partial(verb, leases, *args, **options))
+        if await _finished(pending, ended):
             if grants:
                 first = args[0] if args else next((options[x] for x in _NAMED if x in options), ())
                 one = isinstance(first, str | os.PathLike | Resource)
                 words: list[Any] = [first] if one else [*first]
-                undone = partial(_release, self._apart(), working, words, began)
+                undone = partial(_release, self._copy(), pending, words, began)
                 await _finished(_in_thread(undone))
-            working.exception()
+            pending.exception()
             raise asyncio.CancelledError
         self.warnings = leases.warnings
-        return working.result()
+        return pending.result()
 
 
 def _in_thread(work: Callable[[], T]) -> asyncio.Future[T]:
-    """Begin some work in a thread of its own: those of a pool may all be waiting."""
+    # Not in a shared pool, whose threads may all be waiting.
     alone = ThreadPoolExecutor(1, thread_name_prefix="gitlease async")
     try:
         context = contextvars.copy_context()
@@ -183,7 +181,7 @@ def _in_thread(work: Callable[[], T]) -> asyncio.Future[T]:
 
 
 async def _finished(work: asyncio.Future[Any], ended: threading.Event | None = None) -> bool:
-    """Wait for a thread, however often that is cancelled; whether it was, which sets ``ended``."""
+    """Wait for a thread despite cancellation; return whether cancelled, which sets ``ended``."""
     cancelled = False
     while not work.done():
         try:
@@ -198,12 +196,12 @@ async def _finished(work: asyncio.Future[Any], ended: threading.Event | None = N
 def _release(
     leases: Leases, claim: asyncio.Future[Any], words: Sequence[ResourceLike], began: int
 ) -> None:
-    """Release what a claim got that nobody waits for; a failure is a warning."""
+    """Release the leases of a cancelled claim; a failure is only a warning."""
     error = claim.exception()
     if error is not None and not isinstance(error, UnknownOutcome):
         return
     try:
-        if error is not None:  # what is there now says it
+        if error is not None:  # of unknown outcome: look
             found = [x for word in words for x in leases.show(word)]
         else:
             answer = claim.result()
@@ -217,5 +215,5 @@ def _release(
                 )
     except GitleaseError as refusal:
         names = ", ".join(map(str, words)) or "a task"
-        told = f"gitlease: {names} may not be released, and ends by itself: {refusal.message}"
-        warnings.warn(told, RuntimeWarning, stacklevel=2)
+        message = f"gitlease: {names} may not be released, and will expire: {refusal.message}"
+        warnings.warn(message, RuntimeWarning, stacklevel=2)

@@ -1,4 +1,4 @@
-"""``gitlease.connect``: the library's verbs through a gateway, without git and without a clone."""
+"""``gitlease.connect``: the library's verbs through a gateway, without git or a clone."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Generator, Iterable, Mapping
 from socket import socket
 from typing import Any, ParamSpec, Self, TypeVar
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import SplitResult, quote, urlencode, urlsplit
 
 from gitlease.core.errors import Unavailable, UnknownOutcome, UsageError, check_text
 from gitlease.core.resources.resource import WHOLE, Resource, parse_resource, path_resource
@@ -20,6 +20,7 @@ from gitlease.faces.library.arguments import (
     ResourceLike,
     StrPath,
     to_folder,
+    to_list,
     to_note,
     to_reason,
     to_seconds,
@@ -36,46 +37,36 @@ from gitlease.faces.library.refusals import refusing_class
 
 P = ParamSpec("P")
 T = TypeVar("T")
-PATIENCE = 90.0  # seconds for which an answer is waited for
-MOST_PATHS = 64  # of one question
+PATIENCE = 90.0  # seconds to wait for an answer
+MOST_PATHS = 64  # in one request
 PAUSE = 0.2  # seconds before the second try, and twice that before the third
-OF_THE_LEDGER = (400, 404, 409, 412, 422)  # refusals that know what became of an earlier try
-MAY_HAVE_LANDED = (200, 201, 500, 502, 504)  # where the answer is not the gateway's own
+DECIDED = (400, 404, 409, 412, 422)  # refusals that settle the outcome of an earlier try
+MAY_HAVE_LANDED = (200, 201, 500, 502, 504)  # statuses that a proxy may send after the change
 LARGEST = 32 * 1024 * 1024  # bytes of an answer
-TRIES = 3  # of a request that got no answer: it is sent again under its key
+TRIES = 3  # of a request without an answer, under the same key
 
 
 @refusing_class
 class Connection:
-    """Leases through a gateway, for the holder of a token, and for one of its runs.
+    """Leases through a gateway, for the holder of a token and one session.
 
-    The verbs are those of ``gitlease.open``, and so are what they return and raise. Each change is
-    sent again where its answer is lost, under a key by which it is done once.
+    The verbs, and what they return and raise, are those of ``gitlease.open``. A change whose answer
+    is lost is sent again, under a key that makes it happen once. ``warnings`` are those of the last
+    answer.
     """
 
     def __init__(self, url: str, *, token: str, session: str | None = None) -> None:
         if not isinstance(url, str) or not isinstance(token, str):
-            raise UsageError("the address of a gateway and the token are strings")
-        try:
-            parts = urlsplit(url)
-            _ = parts.port
-            odd = not url.isascii() or any(x.isspace() for x in url)
-        except ValueError:
-            odd = True
-        if odd:
-            raise UsageError(f"{url[:200]!r} is no address of a gateway: http://HOST:PORT")
+            raise UsageError("url and token must be strings")
+        parts = _parse_url(url)
         if session is not None:
             check_text(session, what="a session")
         if not token or not token.isascii() or not token.isprintable() or " " in token:
-            raise UsageError("this is no token: it is one word, without a line's end")
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise UsageError(f"{url[:200]!r} is no address of a gateway: http://HOST:PORT")
-        if parts.username or parts.password:
-            raise UsageError("the address of a gateway has no password in it: give token=")
-        self._secure, self._host, self._port = parts.scheme == "https", parts.hostname, parts.port
+            raise UsageError("invalid token: expected one word")
+        self._secure, self._port = parts.scheme == "https", parts.port
+        self._host = parts.hostname or ""
         self._path, self._token, self._session = parts.path.rstrip("/"), token, session
         self.warnings: tuple[str, ...] = ()
-        """What a person should know of the last answer."""
 
     def __repr__(self) -> str:
         port = f":{self._port}" if self._port else ""
@@ -102,7 +93,7 @@ class Connection:
         new: bool = False,
         any: bool = False,
     ) -> Lease:
-        """Take a lease, or renew one's own; ``wait`` waits for it, a minute at most.
+        """Take a lease, or renew your own; ``wait`` blocks for at most that long, a minute at most.
 
         Raises LeaseHeld with the holder and when it is free, WaitTimeout, PolicyRefused, NotFound,
         Unavailable or UnknownOutcome.
@@ -126,16 +117,16 @@ class Connection:
         new: bool = False,
         any: bool = False,
     ) -> tuple[Lease, ...]:
-        """Take every one of several leases, or none."""
+        """Take several leases, all or none."""
         switches = {"takeover": takeover, "reopen": reopen, "new": new, "any": any}
         body = self._terms(scope, ttl, paths, reason, wait, expect_holder, switches)
-        body["resources"] = _words(resources, "several resources")
+        body["resources"] = [_word(x) for x in to_list(resources, "resources")]
         return leases_of(self._change("POST", "/v1/leases:claim", body))
 
     def renew(
         self, resource: ResourceLike, *, scope: str | None = None, ttl: Duration | None = None
     ) -> Lease:
-        """The heartbeat. Where two thirds of its time are left, the record answers, as it is.
+        """The heartbeat; while two thirds of its time are left, the lease is returned unchanged.
 
         Raises LeaseLost or NotHolder.
         """
@@ -152,7 +143,7 @@ class Connection:
     def release(
         self, resource: ResourceLike, *, scope: str | None = None, note: str | None = None
     ) -> None:
-        """Drop one's lease; with none it succeeds. Raises LeaseHeld for someone else's."""
+        """Drop your lease, if any. Raises LeaseHeld for someone else's."""
         query = _given(scope=scope, note=to_note(note), session=self._session)
         self._change("DELETE", f"{_at(resource)}{_query(query)}", None)
 
@@ -162,13 +153,13 @@ class Connection:
         self._change("DELETE", f"{_at(resource)}{_query(query)}", None)
 
     def show(self, resource: ResourceLike) -> tuple[Lease, ...]:
-        """The leases of one resource; none where it is free."""
+        """The leases of one resource; empty when it is free."""
         return leases_of(self._ask("GET", _at(resource)))
 
     def list(
         self, *, holder: str | None = None, state: str = "active", path: str | None = None
     ) -> tuple[Lease, ...]:
-        """The leases of the ledger, by their resources."""
+        """The leases of the ledger, sorted by resource."""
         found, cursor = list[Lease](), None
         while True:
             query = _given(holder=holder, state=state, path=path, cursor=cursor, limit="1000")
@@ -184,8 +175,8 @@ class Connection:
         return lease_in(self._change("POST", "/v1/tasks:next", body))
 
     def held_paths(self, paths: Iterable[StrPath]) -> Mapping[str, Lease]:
-        """Which of some paths another holds, each with the lease that is in the way."""
-        wanted, held = _texts(paths, "paths"), dict[str, Lease]()
+        """The paths that another holds, each with the conflicting lease."""
+        wanted, held = _patterns(paths), dict[str, Lease]()
         for start in range(0, len(wanted), MOST_PATHS):
             body = _given(paths=wanted[start : start + MOST_PATHS], session=self._session)
             found = self._ask("POST", "/v1/check", body).get("findings", ())
@@ -193,9 +184,9 @@ class Connection:
         return held
 
     def events(self, *, after: str | None = None) -> Generator[GatewayEvent, None, None]:
-        """What happens, as it happens; ``after`` is the id of the last event that was seen.
+        """Events as they happen; ``after`` is the id of the last event seen.
 
-        It ends when the gateway closes: go on after the last id then.
+        It ends when the gateway closes: continue after the last id then.
         """
         yield from self._events(after, lambda _connection: None)
 
@@ -217,7 +208,7 @@ class Connection:
         except (OSError, http.client.HTTPException) as error:
             raise Unavailable(f"the gateway cannot be reached: {error}") from None
         except (ValueError, KeyError, TypeError, AttributeError):
-            raise Unavailable("what answers sends no events of a gateway") from None
+            raise Unavailable("the server that answered is not a gateway") from None
         finally:
             connection.close()
 
@@ -236,7 +227,7 @@ class Connection:
         return _given(
             scope=None if scope == WHOLE else scope,
             ttl=to_seconds(ttl, "ttl"),
-            paths=_texts(paths, "paths") or None,
+            paths=_patterns(paths) or None,
             reason=to_reason(reason),
             expect_holder=expect_holder,
             wait=to_seconds(wait, "wait"),
@@ -252,37 +243,37 @@ class Connection:
         headers = {"Idempotency-Key": key} if key else {}
         if self._session is not None and body is not None:
             body = {**body, "session": self._session}
-        doubt = False  # whether a try may have landed
+        in_doubt = False  # whether an earlier try may have landed
         for number in range(1, TRIES + 1):
             connection = self._open()
             try:
                 answer = self._sent(connection, method, path, body, headers)
                 found = _read(answer)
             except (OSError, http.client.HTTPException) as error:
-                doubt |= bool(key) and not isinstance(error, ConnectionRefusedError)
+                in_doubt |= bool(key) and not isinstance(error, ConnectionRefusedError)
                 if number < TRIES:
                     time.sleep(PAUSE * number)
                     continue
-                kind = UnknownOutcome if doubt else Unavailable
+                kind = UnknownOutcome if in_doubt else Unavailable
                 raise kind(f"the gateway does not answer: {error}") from None
             finally:
                 connection.close()
             found = found or {}
-            if "code" not in found and found.get("ok") is not True:  # as a proxy's word
+            if "code" not in found and found.get("ok") is not True:  # sent by a proxy
                 if key and number < TRIES and answer.status in MAY_HAVE_LANDED:
-                    doubt = True
+                    in_doubt = True
                     continue
                 if answer.status < 400:
                     kind = UnknownOutcome if key else Unavailable
-                    raise kind(f"what answers is no gateway: HTTP {answer.status}")
+                    raise kind(f"the server that answered is not a gateway: HTTP {answer.status}")
             if answer.status >= 400:
                 refusal = refusal_of(answer.status, found, changes=bool(key))
-                if doubt and answer.status not in OF_THE_LEDGER:
-                    raise UnknownOutcome(f"whether it landed cannot be known: {refusal.message}")
+                if in_doubt and answer.status not in DECIDED:
+                    raise UnknownOutcome(f"whether the change landed is unknown: {refusal.message}")
                 raise refusal
             self.warnings = tuple(found.get("warnings", ()))
             return found
-        raise AssertionError("the last try has an answer")
+        raise AssertionError("the last try returns or raises")
 
     def _open(self) -> http.client.HTTPConnection:
         if self._secure:
@@ -309,13 +300,27 @@ class Connection:
 
 
 def connect(url: str, *, token: str, session: str | None = None) -> Connection:
-    """The leases behind a gateway, for one run of the token's holder. Asks nobody yet.
+    """The leases behind a gateway, for one session of the token's holder; connects at first use.
 
         leases = gitlease.connect("http://127.0.0.1:8470", token="glt_...")
 
-    Raises UsageError for what is no address.
+    Raises UsageError for an invalid address.
     """
     return Connection(url, token=token, session=session)
+
+
+def _parse_url(url: str) -> SplitResult:
+    try:
+        parts = urlsplit(url)
+        _ = parts.port  # raises ValueError
+        valid = url.isascii() and not any(x.isspace() for x in url)
+    except ValueError:
+        valid = False
+    if not valid or parts.scheme not in ("http", "https") or not parts.hostname:
+        raise UsageError(f"invalid gateway address {url[:200]!r}: expected http://HOST:PORT")
+    if parts.username or parts.password:
+        raise UsageError("the address of a gateway must not contain a password: use token=")
+    return parts
 
 
 def _at(resource: ResourceLike) -> str:
@@ -323,24 +328,15 @@ def _at(resource: ResourceLike) -> str:
 
 
 def _word(word: ResourceLike) -> str:
-    """A name, or a path from the repository's root: without a clone there is no other folder."""
     if isinstance(word, Resource):
         return word.text
     if isinstance(word, os.PathLike):
-        return path_resource(os.fspath(word)).text
+        return path_resource(os.fspath(word)).text  # from the repository's root
     return parse_resource(word).text
 
 
-def _words(words: Iterable[ResourceLike], what: str) -> list[str]:
-    if isinstance(words, str | os.PathLike) or not isinstance(words, Iterable):
-        raise UsageError(f"{what} are given as a list")
-    return [_word(word) for word in words]
-
-
-def _texts(words: Iterable[StrPath], what: str) -> list[str]:
-    if isinstance(words, str | os.PathLike) or not isinstance(words, Iterable):
-        raise UsageError(f"{what} are given as a list")
-    return [path_resource(to_folder(word)).pattern or "" for word in words]
+def _patterns(paths: Iterable[StrPath]) -> list[str]:
+    return [path_resource(to_folder(path)).pattern or "" for path in to_list(paths, "paths")]
 
 
 def _query(values: Mapping[str, Any]) -> str:
@@ -352,7 +348,6 @@ def _given(**values: Any) -> dict[str, Any]:
 
 
 def _read(answer: http.client.HTTPResponse) -> dict[str, Any] | None:
-    """The document of an answer; None for anything else."""
     with answer:
         whole = answer.length is not None and answer.length <= LARGEST
         data = answer.read() if whole else answer.read(LARGEST + 1)  # or IncompleteRead

@@ -1,4 +1,4 @@
-"""What a gateway answers, as the library's own types and refusals."""
+"""A gateway's answers as the library's own types and refusals."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from gitlease.core.view import Lease
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayEvent:
-    """Something that happened: ``kind`` as the audit trail has it, ``lapsed``, or ``gap``.
+    """An event: its ``kind`` is that of the audit trail, ``lapsed``, or ``gap``.
 
-    ``id`` is what ``events(after=…)`` goes on after; a lapse has none. After a gap events are
-    missing that the gateway could not find any more: read the leases anew.
+    ``events(after=…)`` continues after its ``id``; a lapse has none. At a gap events are missing
+    that history no longer has: read the leases again.
     """
 
     kind: str
@@ -41,18 +41,18 @@ def leases_of(document: Mapping[str, Any]) -> tuple[Lease, ...]:
 
 
 def lease_in(document: Mapping[str, Any]) -> Lease:
-    """The one lease of an answer. UnknownOutcome where it tells of none."""
+    """The only lease of an answer. UnknownOutcome if there is none."""
     found = leases_of(document)
     if not found:
         raise UnknownOutcome("the gateway's answer has no lease")
     return found[0]
 
 
-def lease_of(said: Mapping[str, Any]) -> Lease:
-    """A lease as the library has it; what a newer gateway says besides is passed over."""
-    times = {x: datetime.fromisoformat(said[x]) for x in _TIMES if said.get(x)}
-    known = {x: y for x, y in said.items() if x in Lease.__annotations__}
-    return Lease(**{"free_at": None, **known, **times, "paths": tuple(said["paths"])})
+def lease_of(data: Mapping[str, Any]) -> Lease:
+    """A lease as the library has it; unknown fields of a newer gateway are ignored."""
+    times = {x: datetime.fromisoformat(data[x]) for x in _TIMES if data.get(x)}
+    known = {x: y for x, y in data.items() if x in Lease.__annotations__}
+    return Lease(**{"free_at": None, **known, **times, "paths": tuple(data["paths"])})
 
 
 _KINDS: dict[str, type[GitleaseError]] = {
@@ -64,25 +64,25 @@ _KINDS: dict[str, type[GitleaseError]] = {
 }
 
 
-def refusal_of(status: int, said: Mapping[str, Any], *, changes: bool = False) -> GitleaseError:
+def refusal_of(status: int, data: Mapping[str, Any], *, changes: bool = False) -> GitleaseError:
     """The refusal that an answer is, as the library raises it."""
-    code = str(said.get("code", ""))
+    code = str(data.get("code", ""))
     kind = _KINDS.get(code)
     if kind is None:
         kind = errors.Denied if status in (401, 403, 421) else Unavailable
         kind = errors.UsageError if status in (405, 413) else kind
-        if changes and status in (500, 502, 504):  # a proxy's word: it may have landed
+        if changes and status in (500, 502, 504):  # sent by a proxy: it may have landed
             kind = UnknownOutcome
     error = kind(
-        str(said.get("message") or f"the gateway answered with HTTP {status}"),
-        resource=said.get("resource"),
-        scope=said.get("scope"),
-        hints=tuple(map(str, said.get("hints", ()))),
-        holder=said.get("holder"),
+        str(data.get("message") or f"the gateway answered with HTTP {status}"),
+        resource=data.get("resource"),
+        scope=data.get("scope"),
+        hints=tuple(map(str, data.get("hints", ()))),
+        holder=data.get("holder"),
     )
-    if said.get("free_at"):
-        error.free_at_ms = round(datetime.fromisoformat(said["free_at"]).timestamp() * 1_000)
-    error.views = tuple(lease_of(one) for one in said.get("conflicts", ()))
+    if data.get("free_at"):
+        error.free_at_ms = round(datetime.fromisoformat(data["free_at"]).timestamp() * 1_000)
+    error.views = tuple(lease_of(one) for one in data.get("conflicts", ()))
     return error
 
 
@@ -96,8 +96,8 @@ def events_of(lines: Iterable[bytes]) -> Iterator[GatewayEvent]:
         elif line.startswith("id: "):
             number = line.removeprefix("id: ")
         elif line.startswith("data: "):
-            said = json.loads(line.removeprefix("data: "))
-            known = {x: said.get(x) for x in ("kind", "resource", "scope", "holder", "session")}
-            at = datetime.fromisoformat(said["at"])
-            more = {"token": said.get("token"), "by": said.get("by"), "at": at}
+            data = json.loads(line.removeprefix("data: "))
+            known = {x: data.get(x) for x in ("kind", "resource", "scope", "holder", "session")}
+            at = datetime.fromisoformat(data["at"])
+            more = {"token": data.get("token"), "by": data.get("by"), "at": at}
             yield GatewayEvent(**known, **more, id=number)

@@ -1,4 +1,4 @@
-"""What a block of the library holds: renewed while it lasts, released at its end."""
+"""The leases of a block of the library: renewed while it lasts, released at its end."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from gitlease.wiring.workspace import Workspace
 
 
 class HeldLeases:
-    """The leases of one block. ``lost`` is set once any of them is lost, ``on_loss`` told of each.
+    """The leases of one block. ``lost`` is set at the first loss, ``on_loss`` called for each.
 
-    A forked child has no part in them: its parent holds them, and its end there releases nothing.
-    ``sharp``: a loss is told as soon as this clone knows of it, not only with the next renewal.
+    They belong to the process that claimed them: in a forked child the block's end releases
+    nothing. ``sharp``: a loss is reported once this clone knows of it, not at the next renewal.
     """
 
     def __init__(
@@ -39,22 +39,22 @@ class HeldLeases:
         self._beat, self._sharp, self._pid = heartbeat_of(workspace), sharp, os.getpid()
         self._granted: dict[str, Resource] = {}
         self._bound: dict[str, Grant] = {}
-        self._remembered: Answer | None = None
+        self._bound_by: Answer | None = None  # the claim that bound what the person held
         self._losses: list[Lost] = []
         self.ids: set[str] = set()
 
     @property
     def is_here(self) -> bool:
-        """Whether this is the process that holds them."""
+        """Whether this process claimed them."""
         return os.getpid() == self._pid
 
     @property
     def granted(self) -> set[str]:
-        """Those that are given back: what a claim of this very session renewed was held before."""
+        """The ids to give back: not those that the session held before the block."""
         return {*self._granted, *self._bound}
 
     def learn(self, answer: Answer) -> None:
-        """Keep what was claimed, and what has ended no more."""
+        """Take note of an answer: keep its live leases, and drop those it ended."""
         holds = holds_of(answer)
         live = {hold.grant.lease_id for hold in holds}
         ended = {view.lease_id for view in answer.leases} & self.ids - live
@@ -62,29 +62,26 @@ class HeldLeases:
         self._beat.keep(holds, self._lose, sharp=self._sharp)
         self.ids = (self.ids - ended) | live
         new = {view.lease_id for view in answer.leases if not view.renewals}
-        self._granted |= {
-            x.grant.lease_id: x.grant.resource for x in holds if x.grant.lease_id in new
-        }
+        grants = {hold.grant.lease_id: hold.grant for hold in holds}
+        self._granted |= {x: grant.resource for x, grant in grants.items() if x in new}
         if answer.bound:
-            self._remembered = answer
+            self._bound_by = answer
             remember(self._workspace, answer)
-        self._bound |= {
-            x.grant.lease_id: x.grant for x in holds if x.grant.lease_id in answer.bound
-        }
+        self._bound |= {x: grant for x, grant in grants.items() if x in answer.bound}
         for lease_id in ended:
             self._granted.pop(lease_id, None)
 
     def seconds_left(self) -> float:
-        """For how long all of them may be relied on without another renewal."""
+        """Seconds for which all of them may be relied on without another renewal."""
         if not self.is_here or self._losses:
             return 0.0
         return min((self._beat.left_ms(x) for x in self.ids), default=0) / 1_000
 
     def check(self) -> None:
-        """Raises LeaseLost for the first lease that was lost."""
+        """Raise LeaseLost for the first lease that was lost."""
         if not self.is_here:
             raise UsageError(
-                f"these leases are held by process {self._pid}: a forked child has no part in them"
+                f"these leases belong to process {self._pid}: a forked child does not hold them"
             )
         self._beat.look()
         if self._losses:
@@ -93,7 +90,7 @@ class HeldLeases:
     def release(
         self, *, scope: str | None = None, note: str | None = None, commit: bool | None = None
     ) -> None:
-        """Release what was granted here and not lost; a failure is a warning."""
+        """Release what was granted here and not lost; a failure is only a warning."""
         if not self.is_here:
             return
         self._beat.look()
@@ -109,16 +106,16 @@ class HeldLeases:
                 unbind(ledger, bound)
             if ours:
                 end.release(ledger, [*ours.values()], scope=scope, note=note, commit=commit)
-            if self._remembered is not None:
-                forget(self._workspace, self._remembered)
+            if self._bound_by is not None:
+                forget(self._workspace, self._bound_by)
         except GitleaseError as refusal:
-            # The work is done, and leases end by themselves: no reason to fail what succeeded.
+            # The work is done, and leases expire: no reason to fail what succeeded.
             names = ", ".join(x.text for x in (*ours.values(), *(g.resource for g in bound)))
-            told = f"gitlease: {names} was not released, and ends by itself: {refusal.message}"
-            warnings.warn(told, RuntimeWarning, stacklevel=4)
+            message = f"gitlease: {names} was not released, and will expire: {refusal.message}"
+            warnings.warn(message, RuntimeWarning, stacklevel=4)
 
     def end(self, error: BaseException | None) -> None:
-        """Raise LeaseLost where any was lost; with an ``error`` of the block, say so in that."""
+        """Raise LeaseLost if any was lost, or add a note to the ``error`` of the block."""
         if not self._losses or not self.is_here:
             return
         lost = self._losses[0].error
@@ -133,6 +130,6 @@ class HeldLeases:
         self._on_loss(lost)
 
 
-def call_aside(listener: Callable[..., object], *words: object) -> None:
+def call_in_thread(listener: Callable[..., object], *arguments: object) -> None:
     """Call a listener of the program's in a thread of its own."""
-    threading.Thread(target=listener, args=words, name="gitlease on_lost", daemon=True).start()
+    threading.Thread(target=listener, args=arguments, name="gitlease on_lost", daemon=True).start()

@@ -1,4 +1,4 @@
-"""``gitlease.hold``: claim, renew in the background, release; and know at once when it is lost."""
+"""``gitlease.hold``: claim, renew in the background, release, and report a loss at once."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from gitlease.faces.library.arguments import (
     to_seconds,
     to_terms,
 )
-from gitlease.faces.library.held_leases import HeldLeases, call_aside
+from gitlease.faces.library.held_leases import HeldLeases, call_in_thread
 from gitlease.faces.library.refusals import refusing, refusing_class
 from gitlease.runs.holding import in_a_run, waking_clock
 from gitlease.runs.registry import unbind_dead
 from gitlease.wiring.workspace import Workspace, open_workspace
 
-# What each task, or thread without one, holds: to wait for one of these would be to wait for
-# oneself. A task that another has started goes on beside it, and may well wait for it.
+# The leases that each task (or thread without one) holds: waiting for one of these would be a
+# deadlock. A task started by another runs beside it, and may wait for it.
 _held_by: WeakKeyDictionary[object, frozenset[str]] = WeakKeyDictionary()
 
 
@@ -64,20 +64,20 @@ def hold(
 
     All of ``resources`` or none. ``wait`` blocks for at most that long while another has one.
     ``note`` is left for the next holder. Without a ``session`` (here, or in ``GITLEASE_SESSION``)
-    each hold is a run of its own, so that two threads, or two jobs of one person, exclude each
-    other; what the person holds without a session it binds for the block. Within one session a
-    hold of what is held already joins it, and only the outermost releases.
+    each hold has a session of its own, so that two threads, or two jobs of one person, exclude each
+    other; leases that the person holds without a session are bound to it for the block. Within one
+    session a hold of something already held joins it, and only the outermost releases.
 
-    ``on_lost`` is called in a thread of its own, as soon as it is known that any of the leases is
-    lost. A lease that is not renewed in time is lost before anybody else can claim it. Of a
-    revocation, or a release from elsewhere, it is known with the next renewal, after a third of
-    ``ttl`` or a little more, and within seconds once this clone has seen it: another may have the
-    lease by then, but ``Leases.push`` and ``Leases.fence`` refuse this work at once.
+    ``on_lost`` is called in a thread of its own once a loss is known. A lease that is not renewed
+    in time is lost before anybody else can claim it. A revocation, or a release from elsewhere, is
+    noticed at the next renewal, after about a third of ``ttl``, and within seconds once this clone
+    has seen it: another may have the lease by then, but ``Leases.push`` and ``Leases.fence`` refuse
+    this work at once.
 
     Raises what ``Leases.claim`` raises, and LeaseLost at the end of a block that lost its lease.
     """
     check_listener(on_lost)
-    # All words are read before anything is opened, but paths, which lie in the repository.
+    # All arguments are checked before anything is opened, except paths, which need the repository.
     terms = to_terms(None, scope, ttl, (), reason, takeover, reopen, any, commit)
 
     def opener() -> Workspace:
@@ -104,10 +104,10 @@ def hold(
 
 @refusing_class
 class Holding:
-    """Leases that are held for a while: what ``with gitlease.hold(…) as lease`` gets.
+    """The leases of a ``with gitlease.hold(…) as lease`` block. Thread-safe.
 
-    ``lost`` is an event that is set once any of them is lost, which is final. Safe for threads. In
-    a forked child it is refused: the parent holds it, and its end there releases nothing.
+    ``lost`` is an event, set once any of them is lost, which is final; ``warnings`` are those of
+    the claim. Only the process that entered the block holds them: a forked child does not.
     """
 
     def __init__(
@@ -123,19 +123,18 @@ class Holding:
     ) -> None:
         self.lost = threading.Event()
         self.warnings: tuple[str, ...] = ()
-        """What a person should know of the claim."""
         self._open, self._words, self._paths = opener, tuple(resources), paths
         self._terms, self._wait, self._on_lost = terms, wait, on_lost
         self._at_end = partial(
             HeldLeases.release, scope=terms.scope, note=note, commit=terms.commit
         )
-        self._why: Lost | None = None
-        self._given_up = threading.Event()
+        self._loss: Lost | None = None
+        self._cancelled = threading.Event()
         self._waiters: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
         self._lock = threading.Lock()
         self._entered = False
         self._runner: object = None  # the task or thread that runs the block
-        self._mine: frozenset[str] = frozenset()  # what that held before
+        self._held_before: frozenset[str] = frozenset()  # by that
         self._session: str | None = None
         self._views: tuple[Lease, ...] = ()
         self._kept: HeldLeases | None = None
@@ -146,16 +145,16 @@ class Holding:
         state = f"lost ({self.loss})" if self.loss else f"{self.seconds_left:.0f}s left"
         return f"<Holding {' '.join(self.tokens)}: {state}>"
 
-    # --- what one may ask -----------------------------------------------------------------------
+    # --- state ----------------------------------------------------------------------------------
 
     @property
     def leases(self) -> tuple[Lease, ...]:
-        """The leases as they were granted; their times have been renewed since."""
+        """The leases as they were granted, before any renewal."""
         return self._views
 
     @property
     def token(self) -> int:
-        """The fencing token of the one lease. UsageError where there are several: see tokens."""
+        """The fencing token of the only lease. UsageError if there are several: see ``tokens``."""
         if len(self._views) != 1:
             raise UsageError(f"{len(self._views)} leases are held here: each has its own token")
         return self._views[0].token
@@ -167,38 +166,38 @@ class Holding:
 
     @property
     def session(self) -> str | None:
-        """Which run holds it; None before it was entered."""
+        """The session that holds it; None before it is entered."""
         return self._session
 
     @property
     def loss(self) -> Loss | None:
-        """Why it is lost; None as long as it is not."""
-        return self._why.loss if self._why else None
+        """The reason of its loss; None while it is held."""
+        return self._loss.loss if self._loss else None
 
     @property
     def seconds_left(self) -> float:
-        """For how long it may be relied on without another renewal; 0.0 when it is over."""
+        """Seconds it may be relied on without another renewal; 0.0 when it is over."""
         return self._kept.seconds_left() if self._kept else 0.0
 
     def check(self) -> None:
-        """Return while every lease is held. Raises LeaseLost, with why, once one is not.
+        """Raise LeaseLost, with the reason, once a lease is lost.
 
-        It asks nobody, so it is cheap: what happened at the remote is known after the next renewal.
-        What cannot be undone is better fenced by ``token``.
+        It contacts no remote, so it is cheap; a change there is known after the next renewal. Fence
+        what cannot be undone by ``token``.
         """
         if self._kept is None:
             raise UsageError("nothing is held: enter the hold by a with block first")
         self._kept.check()
 
     async def wait_lost(self) -> Loss:
-        """Wait until a lease is lost: to be cancelled with the work, or to cancel it."""
-        told = asyncio.Event()
+        """Wait until a lease is lost, to cancel the work; cancel this when the work is done."""
+        lost = asyncio.Event()
         with self._lock:
-            self._waiters.append((asyncio.get_running_loop(), told))
-            if self._why is not None:
-                told.set()
-        await told.wait()
-        return self._why.loss if self._why else Loss.EXPIRED
+            self._waiters.append((asyncio.get_running_loop(), lost))
+            if self._loss is not None:
+                lost.set()
+        await lost.wait()
+        return self._loss.loss if self._loss else Loss.EXPIRED
 
     # --- the block ------------------------------------------------------------------------------
 
@@ -209,7 +208,7 @@ class Holding:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if (kept := self._left()) is not None:
+        if (kept := self._leave()) is not None:
             self._at_end(kept)
             kept.end(error)
 
@@ -219,14 +218,14 @@ class Holding:
         try:
             await asyncio.shield(claiming)
         except asyncio.CancelledError:
-            self._given_up.set()  # the wait ends; what was claimed meanwhile is given back
+            self._cancelled.set()  # ends the wait; a claim that succeeds is given back
             await asyncio.shield(asyncio.create_task(self._give_back(claiming)))
             raise
         self._mark()
         return self
 
     async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if (kept := self._left()) is not None:
+        if (kept := self._leave()) is not None:
             await asyncio.shield(asyncio.create_task(asyncio.to_thread(self._at_end, kept)))
             kept.end(error)
 
@@ -234,40 +233,40 @@ class Holding:
 
     def _enter(self) -> None:
         if self._entered:
-            raise UsageError("this hold was entered before: call gitlease.hold again for another")
+            raise UsageError("this hold was entered before: call gitlease.hold again for a new one")
         self._entered = True
-        self._runner = _runs_here()
-        self._mine = _held_by.get(self._runner, frozenset())
+        self._runner = _current_task_or_thread()
+        self._held_before = _held_by.get(self._runner, frozenset())
 
     def _claim(self) -> None:
         workspace = self._open()
         self._session = workspace.identity.actor.session
-        waited = workspace.again(clock=waking_clock(workspace, self._given_up))
+        waited = workspace.again(clock=waking_clock(workspace, self._cancelled))
         terms = replace(self._terms, paths=to_paths(workspace, self._paths), bind=True)
-        wanted, said = to_claim(workspace, self._words, terms)
-        mine, said = self._mine, (*said, *unbind_dead(workspace))
+        wanted, warnings = to_claim(workspace, self._words, terms)
+        warnings = (*warnings, *unbind_dead(workspace))
         answer = claim.claim(
             waited.ledger,
             wanted,
             terms,
             wait=self._wait,
-            on_wait=lambda held: _refuse_oneself(held, mine),
+            on_wait=lambda held: _refuse_deadlock(held, self._held_before),
         )
-        self.warnings, self._views = (*said, *answer.warnings), answer.leases
+        self.warnings, self._views = (*warnings, *answer.warnings), answer.leases
         self._kept = HeldLeases(workspace, self.lost, self._lose, sharp=True)
         self._kept.learn(answer)
 
     def _lose(self, lost: Lost) -> None:
         with self._lock:
-            if self._why is not None:
+            if self._loss is not None:
                 return
-            self._why = lost
+            self._loss = lost
             waiters = list(self._waiters)
-        for loop, told in waiters:
+        for loop, event in waiters:
             if not loop.is_closed():
-                loop.call_soon_threadsafe(told.set)
+                loop.call_soon_threadsafe(event.set)
         if self._on_lost is not None:
-            call_aside(self._on_lost, self)
+            call_in_thread(self._on_lost, self)
 
     async def _give_back(self, claiming: asyncio.Task[None]) -> None:
         try:
@@ -281,17 +280,15 @@ class Holding:
         ids = self._kept.ids if self._kept else set()
         _held_by[self._runner] = _held_by.get(self._runner, frozenset()) | ids
 
-    def _left(self) -> HeldLeases | None:
-        """What this block has to give back; nothing in a forked child."""
+    def _leave(self) -> HeldLeases | None:
         kept = self._kept
-        if kept is None or not kept.is_here:
+        if kept is None or not kept.is_here:  # a forked child
             return None
         _held_by[self._runner] = _held_by.get(self._runner, frozenset()) - kept.granted
         return kept
 
 
-def _runs_here() -> object:
-    """The task that runs now, where there is a loop; else the thread."""
+def _current_task_or_thread() -> object:
     try:
         task = asyncio.current_task()
     except RuntimeError:
@@ -299,11 +296,10 @@ def _runs_here() -> object:
     return task or threading.current_thread()
 
 
-def _refuse_oneself(held: LeaseHeld, mine: frozenset[str]) -> None:
-    """Refuse to wait for what the caller itself holds: it would wait for ever."""
-    own = next((x for x in held.conflicts if x.lease_id in mine), None)
+def _refuse_deadlock(held: LeaseHeld, own_ids: frozenset[str]) -> None:
+    own = next((x for x in held.conflicts if x.lease_id in own_ids), None)
     if own is not None:
         raise UsageError(
-            f"{own.resource} is held by this very code already: waiting for it would never end",
-            hints=("use the lease that is held, or give both holds the same session",),
+            f"{own.resource} is already held by this code: waiting for it would never end",
+            hints=("use that lease, or give both holds the same session",),
         )

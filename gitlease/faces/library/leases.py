@@ -1,4 +1,4 @@
-"""The library: the same verbs as the command line, for Python programs."""
+"""The library: the verbs of the command line, for Python programs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Self
 
 from gitlease.core.errors import LeaseLost, UsageError
 from gitlease.core.frozen import replace
-from gitlease.core.loss import explained
+from gitlease.core.loss import Lost, explained
 from gitlease.core.resources.resource import WHOLE, Resource, parse_scope
 from gitlease.core.view import Lease
 from gitlease.engine import claim, end, govern, hold, sessions
@@ -19,10 +19,11 @@ from gitlease.faces.library import reading, running, tasks, watching
 from gitlease.faces.library.arguments import (
     Duration,
     ResourceLike,
-    Said,
     StrPath,
+    WithWarnings,
     layers_of,
     to_claim,
+    to_list,
     to_note,
     to_reason,
     to_resource,
@@ -31,7 +32,7 @@ from gitlease.faces.library.arguments import (
     to_seconds,
     to_terms,
 )
-from gitlease.faces.library.held_leases import HeldLeases, call_aside
+from gitlease.faces.library.held_leases import HeldLeases, call_in_thread
 from gitlease.faces.library.refusals import refusing_class, refusing_events
 from gitlease.faces.push_options import push_request
 from gitlease.push.fenced_push import PushAnswer as PushAnswer
@@ -48,11 +49,10 @@ class Leases:
     """The leases and tasks of one repository, for one holder and session: see ``gitlease.open``.
 
     Leaving the ``with`` block releases nothing: a lease ends by ``release``, ``done`` or time.
-    ``warnings`` has what a person should know of the last answer.
+    ``warnings`` are those of the last answer.
     """
 
-    _is_run = False
-    """Whether its session is that of one run, so that what it runs is a part of that."""
+    _is_run = False  # whether its session is that of one run, which the commands it runs share
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Leases:
         layer: str | None = None,
         open_at: Callable[[str], Workspace] = open_workspace,
     ) -> None:
-        """``layer``: one that was named; ``open_at`` opens the same ledger in another folder."""
+        """``layer`` is the one named by the caller; ``open_at`` opens another folder likewise."""
         self._workspace, self._ledger = workspace, workspace.ledger
         self._layer, self._open_at = layer, open_at
         self.warnings: tuple[str, ...] = ()
@@ -79,12 +79,12 @@ class Leases:
 
     @property
     def holder(self) -> str:
-        """The person that claims are made for: git's ``user.email``."""
+        """The person who claims: git's ``user.email``."""
         return self._workspace.identity.actor.holder
 
     @property
     def session(self) -> str | None:
-        """Which run of the holder this is, where it is known."""
+        """The holder's session, if any."""
         return self._workspace.identity.actor.session
 
     def claim(
@@ -103,13 +103,13 @@ class Leases:
         any: bool = False,
         commit: bool | None = None,
     ) -> Lease:
-        """Take a lease, or renew one's own; ``wait`` blocks for at most that long.
+        """Take a lease, or renew your own; ``wait`` blocks for at most that long.
 
-        The assignee of a task is written to its file; ``commit`` records that as a commit (None: as
-        the settings say). ``any`` accepts names that are no tasks, ``new`` refuses to renew, and
-        with ``takeover`` it must be ``expect_holder``'s. Raises LeaseHeld with the holder and when
-        it is free, WaitTimeout, PolicyRefused for a TTL outside the limits or completed
-        work, NotFound for a name that is no task, Invalid for a task file that cannot be edited,
+        The assignee of a task is written to its file; ``commit`` records that as a commit (default:
+        by the settings). ``any`` accepts names that are not tasks, ``new`` refuses to renew, and
+        ``takeover`` may require an ``expect_holder``. Raises LeaseHeld with the holder and when
+        it is free, WaitTimeout, PolicyRefused for a TTL outside the limits or completed work,
+        NotFound for a name that is not a task, Invalid for a task file that cannot be edited,
         Unavailable, Denied or UnknownOutcome.
         """
         given = (scope, ttl, paths, reason, takeover, reopen, any, commit)
@@ -132,7 +132,7 @@ class Leases:
         any: bool = False,
         commit: bool | None = None,
     ) -> tuple[Lease, ...]:
-        """Take every one of several leases, or none."""
+        """Take several leases, all or none."""
         given = (scope, ttl, paths, reason, takeover, reopen, any, commit)
         terms = to_terms(self._workspace, *given, expect_holder=expect_holder, new=new)
         return self._claimed(resources, terms, wait)
@@ -142,29 +142,29 @@ class Leases:
     ) -> Lease:
         """The heartbeat: expiry becomes now + TTL. Raises LeaseLost or NotHolder."""
         wanted, seconds = [self._resource(resource)], to_seconds(ttl, "ttl")
-        before = self._ledger.untold()  # a renewal that is refused takes note of them
+        before = self._ledger.untold()  # a refused renewal marks them as told
         try:
             answer = hold.renew(self._ledger, wanted, scope=to_scope(scope), ttl=seconds)
         except LeaseLost as lost:
             raise explained(lost, before) from None
-        return self._heard(answer).leases[0]
+        return self._noted(answer).leases[0]
 
     def renew_all(self, *, ttl: Duration | None = None) -> tuple[Lease, ...]:
         """Renew everything of this session in every layer that this clone uses, a push for each.
 
-        Raises LeaseLost where any of it was lost, also when nothing is left: the rest is renewed.
+        Raises LeaseLost if any was lost; the rest is renewed first.
         """
         answer = hold.renew_all(layers_of(self._workspace), ttl=to_seconds(ttl, "ttl"))
-        return _none_refused(self._heard(answer))
+        return _none_refused(self._noted(answer))
 
     def extend(
         self, resource: ResourceLike, duration: Duration, *, scope: str | None = None
     ) -> Lease:
-        """Stretch to at least now + ``duration``, or ``capped`` to the policy's maximum."""
+        """Stretch to at least now + ``duration``; ``capped`` if the policy's maximum is less."""
         if (seconds := to_seconds(duration, "duration")) is None:
             raise UsageError("extend needs a duration")
         answer = hold.extend(self._ledger, self._resource(resource), seconds, scope=to_scope(scope))
-        return replace(self._heard(answer).leases[0], capped=answer.capped_to_max)
+        return replace(self._noted(answer).leases[0], capped=answer.capped_to_max)
 
     def park(
         self,
@@ -177,16 +177,16 @@ class Leases:
     ) -> Lease:
         """Keep a lease for a later session of its holder: others are refused for ``duration``.
 
-        At most, and by default, for the policy's ``park_max``. Nothing renews it; ``claim`` by any
-        session of the person resumes it, under a new token. Raises LeaseLost, NotHolder, and
-        PolicyRefused where nothing may be parked.
+        The policy's ``park_max`` is the maximum and the default. Nothing renews it; a ``claim`` by
+        any session of the person resumes it, under a new token. Raises LeaseLost, NotHolder, and
+        PolicyRefused if the policy forbids it.
         """
         wanted, part = [self._resource(resource)], to_scope(scope)
         seconds, why, text = to_seconds(duration, "duration"), to_reason(reason), to_note(note)
         answer = sessions.park(
             self._ledger, wanted, seconds=seconds, scope=part, reason=why, note=text
         )
-        return self._heard(answer).leases[0]
+        return self._noted(answer).leases[0]
 
     def release(
         self,
@@ -197,9 +197,9 @@ class Leases:
         keep_status: bool = False,
         commit: bool | None = None,
     ) -> None:
-        """Drop one's lease and edge; with none it succeeds. Raises LeaseHeld for someone else's."""
+        """Drop your lease and edge, if any. Raises LeaseHeld for someone else's."""
         drop = partial(end.release, self._ledger, [self._resource(resource)], scope=to_scope(scope))
-        self._heard(drop(note=to_note(note), keep_status=keep_status, commit=commit))
+        self._noted(drop(note=to_note(note), keep_status=keep_status, commit=commit))
 
     def done(
         self,
@@ -209,12 +209,12 @@ class Leases:
         commit: bool | None = None,
         any: bool = False,
     ) -> None:
-        """Finish: the lease ends completed, a task's status is done, and claims need ``reopen``.
+        """Finish: the lease ends completed, the task's status is done, and claims need ``reopen``.
 
-        NotFound for a name that no task file and no record knows, unless ``any``.
+        Raises NotFound for a name in no task file and no record, unless ``any``.
         """
         wanted, part = self._resource(resource), to_scope(scope)
-        self._heard(end.complete(self._ledger, wanted, scope=part, commit=commit, any_name=any))
+        self._noted(end.complete(self._ledger, wanted, scope=part, commit=commit, any_name=any))
 
     def revoke(
         self,
@@ -224,16 +224,16 @@ class Leases:
         scope: str | None = None,
         expect_holder: str | None = None,
     ) -> tuple[Lease, ...]:
-        """End someone else's lease: for the ledger's admins. Returns what was ended."""
+        """End someone else's lease, as an admin of the ledger. Returns the ended leases."""
         wanted, part, why = self._resource(resource), to_scope(scope), to_reason(reason)
         answer = govern.revoke(
             self._ledger, wanted, reason=why or "", scope=part, expect_holder=expect_holder
         )
-        return self._heard(answer).leases
+        return self._noted(answer).leases
 
     def note(self, resource: ResourceLike, text: str) -> None:
         """Leave a note for the next holder."""
-        self._heard(govern.note(self._ledger, self._resource(resource), to_note(text) or ""))
+        self._noted(govern.note(self._ledger, self._resource(resource), to_note(text) or ""))
 
     def end_session(
         self,
@@ -244,18 +244,18 @@ class Leases:
         note: str | None = None,
         commit: bool | None = None,
     ) -> tuple[Lease, ...]:
-        """Have all run out that is bound to a session of one's own (None: this), in every layer.
+        """Let all leases of one of your sessions (default: this one) expire now, in every layer.
 
-        Tasks stay assigned, what is none is released. ``release`` gives tasks back too; ``park``
-        keeps all, for so long or, with True, as long as the policy allows. Returns what was ended.
-        Raises UsageError without a session, Invalid where a task file keeps some from its release.
+        Tasks stay assigned, other names are released. ``release`` gives tasks back too; ``park``
+        keeps everything, for a duration or, with True, as long as the policy allows. Returns the
+        ended leases. Raises UsageError without a session, Invalid if a task file cannot be edited.
         """
         seconds = None if isinstance(park, bool) else to_seconds(park, "park")
         layers, parks, text = layers_of(self._workspace), park is not False, to_note(note)
         answer = sessions.end_session(
             layers, id, release=release, park=parks, seconds=seconds, note=text, commit=commit
         )
-        return _none_refused(self._heard(answer))
+        return _none_refused(self._noted(answer))
 
     def push(
         self,
@@ -272,24 +272,21 @@ class Leases:
     ) -> PushAnswer:
         """Push work and a renewal of its leases in one atomic push: both land, or neither.
 
-        What is pushed, and where, is as with ``git push``. The leases are one's own that cover the
-        commits, and those that ``require`` names; without any it is a plain push, with a warning.
-        ``force`` replaces exactly what was looked at; ``options`` are push options for the server.
-        Raises LeaseLost, NotHolder, LeaseHeld where the commits touch what another holds, Denied
-        (with ``refs``) where it is refused, Unavailable and UnknownOutcome.
+        Remote and refspecs are those of ``git push``. The leases are your own that cover the
+        commits, and those in ``require``; without any it is a plain push, with a warning.
+        ``force`` replaces exactly the state that was read; ``options`` are push options for the
+        server. Raises LeaseLost, NotHolder, LeaseHeld if the commits touch what another holds,
+        Denied (with ``refs``) if the remote refuses, Unavailable and UnknownOutcome.
         """
-        if isinstance(require, str) or not isinstance(require, Iterable):
-            raise UsageError("required leases are given as a list")
         chosen = {"force": force, "tags": tags, "delete": delete, "push_option": tuple(options)}
         request = push_request(remote, refspecs, chosen, upstream=upstream, hooks=hooks)
-        required = [self._resource(word) for word in require]
+        required = [self._resource(word) for word in to_list(require, "require")]
         answer = open_push(self._workspace).push(request, require=required, dry_run=dry_run)
         self.warnings = answer.warnings
         return answer
 
     def fence(self, resource: ResourceLike, token: int, *, scope: str | None = None) -> Lease:
-        """The live lease, if it has exactly this token now: the last check before what cannot be
-        undone. Raises LeaseLost where it has not."""
+        """The live lease if it has this token now, before an irreversible step; else LeaseLost."""
         if isinstance(token, bool) or not isinstance(token, int) or token < 1:
             raise UsageError("a token is a positive whole number", resource=str(resource))
         wanted, part = self._resource(resource), to_scope(scope)
@@ -299,24 +296,26 @@ class Leases:
     def wait(
         self, *resources: ResourceLike, scope: str = WHOLE, timeout: Duration | None = None
     ) -> None:
-        """Return once a claim of all of these would be granted; nothing is claimed. Raises
-        WaitTimeout after ``timeout`` (None: never), and PolicyRefused for completed work."""
+        """Return once a claim of all of these would be granted; nothing is claimed.
+
+        Raises WaitTimeout after ``timeout``, if given, and PolicyRefused for completed work.
+        """
         wanted, seconds = to_resources(self._workspace, resources), to_seconds(timeout, "timeout")
-        self._heard(claim.wait(self._ledger, wanted, scope=parse_scope(scope), seconds=seconds))
+        self._noted(claim.wait(self._ledger, wanted, scope=parse_scope(scope), seconds=seconds))
 
     def watch(
         self, *resources: ResourceLike, scope: str = WHOLE, timeout: Duration | None = None
     ) -> Iterator[WatchEvent]:
-        """Yield what happens to leases, of these resources or of all, until ``timeout``.
+        """Yield events of leases, of these resources or of all, until ``timeout``.
 
-        It begins with the first ``next``, which looks at the remote and raises what that raises;
-        later a remote that cannot be reached is waited for.
+        The first ``next`` reads the remote, and raises what that raises; later an unreachable
+        remote is waited for.
         """
         parts = [(self._resource(word), parse_scope(scope)) for word in resources]
         seconds = to_seconds(timeout, "timeout")
         return refusing_events(Watcher(self._ledger, parts).events(seconds=seconds))
 
-    # Those that look, that are about tasks, run commands or call back have modules of their own.
+    # Verbs that read, are about tasks, run commands or call back have modules of their own.
     list = reading.list
     show = reading.show
     sessions = reading.sessions
@@ -343,14 +342,14 @@ class Leases:
         self, words: Iterable[ResourceLike], terms: ClaimOptions, wait: Duration | None
     ) -> tuple[Lease, ...]:
         seconds = to_seconds(wait, "wait")
-        wanted, said = to_claim(self._workspace, words, terms)
+        wanted, warnings = to_claim(self._workspace, words, terms)
         answer = claim.claim(self._ledger, wanted, terms, wait=seconds)
-        return self._heard(replace(answer, warnings=(*said, *answer.warnings))).leases
+        return self._noted(replace(answer, warnings=(*warnings, *answer.warnings))).leases
 
     def _resource(self, word: ResourceLike) -> Resource:
         return to_resource(self._workspace, word)
 
-    def _heard(self, answer: Said) -> Said:
+    def _noted(self, answer: WithWarnings) -> WithWarnings:
         self.warnings = answer.warnings
         return answer
 
@@ -365,7 +364,7 @@ def _none_refused(answer: Answer) -> tuple[Lease, ...]:
 class Session(Leases):
     """The verbs of ``Leases``, for one run that lasts as long as a ``with`` block.
 
-    ``lost`` is an event that is set once any lease of it is lost.
+    ``lost`` is an event, set once any lease of it is lost.
     """
 
     _is_run = True
@@ -380,11 +379,11 @@ class Session(Leases):
     ) -> None:
         super().__init__(in_a_run(workspace, "session"), layer=layer, open_at=open_at)
         self.lost = threading.Event()
-        told = on_lost and partial(call_aside, on_lost, self)
-        self._kept = HeldLeases(self._workspace, self.lost, lambda lost: told and told(lost.error))
+        self._on_lost = on_lost
+        self._kept = HeldLeases(self._workspace, self.lost, self._report)
 
     def check(self) -> None:
-        """Return while everything that was claimed here is held. LeaseLost for the first lost."""
+        """Raise LeaseLost if any lease that was claimed here is lost."""
         self._kept.check()
 
     def __exit__(self, *raised: object) -> None:
@@ -392,7 +391,11 @@ class Session(Leases):
         error = next((x for x in raised if isinstance(x, BaseException)), None)
         self._kept.end(error)
 
-    def _heard(self, answer: Said) -> Said:
+    def _report(self, lost: Lost) -> None:
+        if self._on_lost is not None:
+            call_in_thread(self._on_lost, self, lost.error)
+
+    def _noted(self, answer: WithWarnings) -> WithWarnings:
         if isinstance(answer, Answer):
             self._kept.learn(answer)
-        return super()._heard(answer)
+        return super()._noted(answer)

@@ -1,4 +1,4 @@
-"""What the library says of the queue: the engine's answers with leases and times for programs."""
+"""The library's types for the queue: the engine's answers with leases and times."""
 
 from __future__ import annotations
 
@@ -16,13 +16,12 @@ from gitlease.engine.queue.order import Carried, WhyNot
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueEntry:
-    """A task in the queue. ``why_not`` None: the caller may claim it.
+    """A task in the queue. ``why_not`` is None if the caller may claim it.
 
-    ``who`` is the holder or assignee in the way, and ``lease`` the one that matters: that in the
-    way, or the caller's own. ``waits_for`` has its open dependencies, as written, and ``depth`` how
-    many of these come one after the other. ``parked``: the caller parked it, and resumes it by a
-    claim of the scope of ``lease``. ``abandoned``: it is handed out last, as long as nobody was
-    seen at work on it.
+    ``who`` is the holder or assignee in the way, ``lease`` the conflicting lease or the caller's
+    own. ``waits_for`` has its open dependencies, as written, ``depth`` their longest chain.
+    ``parked``: the caller parked it, and resumes it by a claim of the scope of ``lease``.
+    ``abandoned``: it is offered last, unless somebody was seen working on it.
     """
 
     task: Task
@@ -42,10 +41,10 @@ class QueueEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CarriedTask:
-    """Something that a person carries: by the task's file, by a lease, or both.
+    """A task that a person has: by the task's file, by a lease, or both.
 
-    ``by`` has the lease: it was taken over, or is that of somebody who is assigned as well, or who
-    came after a release that the file here does not know of.
+    ``by`` is another holder of the lease: who took it over, is assigned as well, or claimed it
+    after a release that the file here does not show yet.
     """
 
     resource: str
@@ -57,10 +56,7 @@ class CarriedTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakenLease:
-    """What was taken from the caller, by whom and when.
-
-    ``what``: it was ``taken_over`` or ``revoked``, or had lapsed and was ``retired``.
-    """
+    """A lease taken from the caller. ``what``: ``taken_over``, ``revoked``, or ``retired``."""
 
     resource: str
     scope: str
@@ -82,10 +78,10 @@ class LeftNote:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Briefing:
-    """What whoever begins should know. ``entries`` are all tasks in the order of the queue.
+    """A briefing. ``entries`` are all tasks in the order of the queue.
 
-    ``next_up`` is what is handed out, best first; ``others`` what others hold, in every layer in
-    use; ``notes`` are those of what is carried or next.
+    ``next_up`` are the offered tasks, best first; ``others`` the leases of others in every layer in
+    use; ``notes`` those of the carried and next tasks.
     """
 
     entries: tuple[QueueEntry, ...]
@@ -97,7 +93,7 @@ class Briefing:
     warnings: tuple[str, ...]
 
 
-# In the house these names are the engine's; to programs they are these, in help and reprs too.
+# The engine has classes of these names; programs see these, in help and reprs too.
 Entry = QueueEntry
 Carry = CarriedTask
 Taken = TakenLease
@@ -137,13 +133,13 @@ def entries(reading: answers.QueueReading) -> tuple[QueueEntry, ...]:
     return tuple(_entry(x, reading.views) for x in reading.entries)
 
 
-def _entry(found: order.Entry, views: Mapping[str, Lease]) -> QueueEntry:
-    return QueueEntry(**vars(found) | {"lease": _seen(found, views)})
+def _entry(entry: order.Entry, views: Mapping[str, Lease]) -> QueueEntry:
+    return QueueEntry(**vars(entry) | {"lease": _lease_of(entry, views)})
 
 
-def _carried(found: order.Carry, views: Mapping[str, Lease]) -> CarriedTask:
-    return CarriedTask(**vars(found) | {"lease": _seen(found, views)})
+def _carried(carry: order.Carry, views: Mapping[str, Lease]) -> CarriedTask:
+    return CarriedTask(**vars(carry) | {"lease": _lease_of(carry, views)})
 
 
-def _seen(found: order.Entry | order.Carry, views: Mapping[str, Lease]) -> Lease | None:
-    return None if found.lease is None else views[found.lease.lease_id]
+def _lease_of(one: order.Entry | order.Carry, views: Mapping[str, Lease]) -> Lease | None:
+    return None if one.lease is None else views[one.lease.lease_id]

@@ -1,4 +1,4 @@
-"""The verbs of the library that look, and those that set a repository up: methods of ``Leases``."""
+"""The verbs of the library that read or set a repository up: methods of ``Leases``."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogEntry:
-    """A line of the audit trail: what was done (``kind``), by whom, and when by their clock.
+    """An entry of the audit trail: the operation (``kind``), by whom, and when by their clock.
 
-    ``holder`` and ``session`` are those of the lease. ``detail`` is what else there is to say.
+    ``holder`` and ``session`` are those of the lease.
     """
 
     kind: str
@@ -51,9 +51,9 @@ class LogEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerStatus:
-    """The ledger at a glance. ``leases`` are those that stand in anyone's way.
+    """The ledger at a glance. ``leases`` are those that may block others.
 
-    ``place`` is where it is, without secrets; without an ``id`` nobody has claimed anything yet.
+    ``place`` is its remote, without secrets; ``id`` is None before the first claim.
     """
 
     place: str
@@ -65,7 +65,7 @@ class LedgerStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhoAmI:
-    """Who one is to the ledger, and in words where holder and session come from."""
+    """Your identity in the ledger, and where holder and session come from."""
 
     holder: str
     session: str | None
@@ -75,9 +75,9 @@ class WhoAmI:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InitResult:
-    """A repository that was set up. ``settings_file`` is the file that was written, if any.
+    """The result of setting a repository up. ``settings_file`` is the written file, if any.
 
-    Without an ``id`` the remote could not be reached: the first claim makes the ledger.
+    ``id`` is None if the remote could not be reached: then the first claim makes the ledger.
     """
 
     settings_file: str | None
@@ -89,10 +89,10 @@ class InitResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckResult:
-    """What a check found. ``unread`` is what could not be looked at: it is no pass then.
+    """The result of a check. ``unread`` is what could not be read: then it has not passed.
 
-    ``fixed`` are findings that are none any more, ``commit`` the one that records their edges.
-    ``commits`` is how many commits were checked.
+    ``fixed`` are findings that were resolved, in ``commit`` if their edges were committed.
+    ``commits`` is the number of commits checked.
     """
 
     findings: tuple[Finding, ...] = ()
@@ -104,7 +104,7 @@ class CheckResult:
 
     @property
     def passed(self) -> bool:
-        """Whether no error was found, and everything could be looked at."""
+        """Whether no error was found and everything could be read."""
         return not self.unread and all(x.level is not Level.ERROR for x in self.findings)
 
 
@@ -112,19 +112,19 @@ def list(
     self: Leases, *, mine: bool = False, all: bool = False, cached: bool = False
 ) -> tuple[Lease, ...]:
     """The live leases; ``all`` adds expired and completed ones, ``mine`` leaves out others'."""
-    reading = self._heard(read_leases(self._ledger, cached=cached))
+    reading = self._noted(read_leases(self._ledger, cached=cached))
     return tuple(x for x in reading.leases if (all or x.state == "active") and (x.mine or not mine))
 
 
 def show(self: Leases, resource: ResourceLike, *, cached: bool = False) -> tuple[Lease, ...]:
-    """What the ledger has of one resource: empty when it is free."""
+    """The leases of one resource; empty when it is free."""
     reading = read_leases(self._ledger, resource=self._resource(resource), cached=cached)
-    return self._heard(reading).leases
+    return self._noted(reading).leases
 
 
 def sessions(self: Leases, *, cached: bool = False) -> tuple[OwnSession, ...]:
-    """One's own sessions that have live leases, each with them, in every layer in use."""
-    return self._heard(own.sessions(layers_of(self._workspace), cached=cached)).sessions
+    """Your own sessions with live leases, and these, in every layer in use."""
+    return self._noted(own.sessions(layers_of(self._workspace), cached=cached)).sessions
 
 
 def log(
@@ -135,7 +135,7 @@ def log(
     since: Duration | datetime | None = None,
     cached: bool = False,
 ) -> tuple[LogEntry, ...]:
-    """The audit trail, newest first; ``since`` a time (UTC where it has no zone), or so long ago.
+    """The audit trail, newest first, ``since`` a time (UTC if it has no zone) or a duration ago.
 
     Raises UsageError for a ``limit`` below 1.
     """
@@ -148,13 +148,13 @@ def log(
         since=_since(since, self._ledger.clock.now().wall_ms),
         cached=cached,
     )
-    events = [x._asdict() | {"at": moment_of(x.at)} for x in self._heard(reading).events]
+    events = [x._asdict() | {"at": moment_of(x.at)} for x in self._noted(reading).events]
     return tuple(LogEntry(**{k: v for k, v in x.items() if k != "operation"}) for x in events)
 
 
 def status(self: Leases, *, cached: bool = False) -> LedgerStatus:
-    """Where the ledger is, and what is leased there."""
-    reading = self._heard(read_leases(self._ledger, cached=cached))
+    """The ledger's location, and its leases."""
+    reading = self._noted(read_leases(self._ledger, cached=cached))
     now = moment_of(self._ledger.clock.now().wall_ms)
     return LedgerStatus(
         place=self._ledger.store.place,
@@ -166,7 +166,7 @@ def status(self: Leases, *, cached: bool = False) -> LedgerStatus:
 
 
 def whoami(self: Leases) -> WhoAmI:
-    """Who one is to the ledger. Asks nobody."""
+    """Your identity in the ledger, without contacting the remote."""
     identity = self._workspace.identity
     return WhoAmI(
         holder=identity.actor.holder,
@@ -177,15 +177,15 @@ def whoami(self: Leases) -> WhoAmI:
 
 
 def init(self: Leases, *, undo_rollback: bool = False, accept_rollback: bool = False) -> InitResult:
-    """Set the repository up: make the ledger, and write ``.gitlease.yaml`` where there is none.
+    """Set the repository up: make the ledger, and write ``.gitlease.yaml`` if there is none.
 
-    It may be repeated, and accepts a ledger that was replaced. Of one that was rolled back it
-    raises Rollback, unless told which past counts: what this clone has seen (``undo_rollback``), or
-    what is there now (``accept_rollback``); `gitlease init --help` says more. A remote that cannot
-    be reached is a warning.
+    Idempotent; accepts a ledger that was replaced. For one that was rolled back it raises Rollback,
+    unless the choice is given: restore what this clone has seen (``undo_rollback``), or accept the
+    remote's state (``accept_rollback``); see `gitlease init --help`. An unreachable remote is a
+    warning.
     """
     if undo_rollback and accept_rollback:
-        raise UsageError("either undo_rollback or accept_rollback: only one past can count")
+        raise UsageError("undo_rollback and accept_rollback exclude each other")
     written = write_default_settings(self._workspace.repository)
     warnings, reading = written[1].warnings if written else (), None
     try:
@@ -213,37 +213,37 @@ def config(
     ledger: bool = False,
     cached: bool = False,
 ) -> tuple[Setting, ...]:
-    """The settings that hold here, each with its source; of ``key`` alone; set to ``value``.
+    """The effective settings with their sources, or one ``key``, which ``value`` sets.
 
-    A setting is written to this clone's git config (an empty value unsets it), and holds for what
-    is opened from then on. With ``ledger`` it is the ledger's policy, for everybody: only its
-    admins may set that, where there are any. Raises UsageError for an unknown key or a bad value,
+    A setting is written to this clone's git config (an empty value unsets it), and applies to
+    whatever is opened from then on. With ``ledger`` it is the ledger's policy, for everyone, which
+    only its admins may set, if there are any. Raises UsageError for an unknown key or a bad value,
     and PolicyRefused.
     """
     if value is not None and key is None:
-        raise UsageError("name what is to be set to that value")
+        raise UsageError("a value needs a key")
     if not ledger and key is not None and value is not None:
         name = write_setting(self._workspace.repository, key, value)
         return (Setting(name, value or None, f"git config (local) {name}"),)
     if not ledger:
         return _of_key(key, self._workspace.settings.table())
     if key is not None and value is not None:
-        change_policy(Policy(ttl_min=1, ttl_max=LONGEST), {key: value})  # before anybody is asked
+        change_policy(Policy(ttl_min=1, ttl_max=LONGEST), {key: value})  # before any network call
         self.warnings = govern.set_policy(self._ledger, {key: value}).warnings
         reading = read_leases(self._ledger, cached=True)
     else:
-        reading = self._heard(read_leases(self._ledger, cached=cached))
+        reading = self._noted(read_leases(self._ledger, cached=cached))
     source = "ledger" if reading.ledger_id else "built-in"
     words = policy_words(reading.policy)
-    return _of_key(key, [Setting(name, said, source) for name, said in words.items()])
+    return _of_key(key, [Setting(name, word, source) for name, word in words.items()])
 
 
 def check_commits(self: Leases, range: str | None = None, *, cached: bool = False) -> CheckResult:
-    """Check commits for what others held when they were made, or hold now: as `gitlease check`.
+    """Check commits for changes to what others held then or hold now, as `gitlease check` does.
 
-    ``range`` is like ``main..HEAD``; None: the pull request or push that CI runs for, else what
-    HEAD has and the default branch has not. The settings are those of the commit before it. Raises
-    UsageError for a bad range.
+    ``range`` is like ``main..HEAD``; by default the pull request or push that CI runs for, else the
+    commits of HEAD that the default branch lacks. The settings are those of the commit before the
+    range. Raises UsageError for a bad range.
     """
     from gitlease.wiring.check import open_check
 
@@ -259,24 +259,23 @@ def check_commits(self: Leases, range: str | None = None, *, cached: bool = Fals
 
 
 def check_stale(self: Leases, *, fix: bool = False, cached: bool = False) -> CheckResult:
-    """Look for claims that nobody works under any more: as `gitlease check --stale`.
+    """Look for abandoned claims, as `gitlease check --stale` does.
 
-    ``fix`` retires those that the project's settings allow: those of the work tree, and where CI
-    runs for a pull request those of what it is to be merged into, which it cannot bring along.
-    Raises UsageError for that ``cached``.
+    ``fix`` retires those that the project's settings allow: the settings of the work tree, or in CI
+    for a pull request those of its base branch. Raises UsageError for ``fix`` with ``cached``.
     """
     from gitlease.wiring.stale import open_staleness
 
     if fix and cached:
-        raise UsageError("what is to be fixed is asked of the remote: it is not to be cached")
-    service = open_staleness(_judging(self))
+        raise UsageError("fix and cached exclude each other: a fix needs the remote's state")
+    service = open_staleness(_with_base_settings(self))
     found = service.find(cached=cached, sure=fix)
     if not fix:
         self.warnings = found.warnings
         return CheckResult(findings=found.findings, unread=found.unread, warnings=found.warnings)
     done = service.fix(found)
-    said = (*found.warnings, *done.warnings, *(x.message for x in done.refused), *done.undone)
-    self.warnings = tuple(dict.fromkeys(said))
+    warnings = (*found.warnings, *done.warnings, *(x.message for x in done.refused), *done.undone)
+    self.warnings = tuple(dict.fromkeys(warnings))
     return CheckResult(
         findings=done.findings,
         fixed=done.fixed,
@@ -287,7 +286,7 @@ def check_stale(self: Leases, *, fix: bool = False, cached: bool = False) -> Che
 
 
 def _place(leases: Leases) -> dict[str, Any]:
-    """How to open the same place again, with other settings."""
+    # The arguments that open the same place again.
     repository, location = leases._workspace.repository, leases._workspace.location
     return {
         "directory": repository.toplevel or repository.git_dir,
@@ -297,8 +296,8 @@ def _place(leases: Leases) -> dict[str, Any]:
     }
 
 
-def _judging(leases: Leases) -> Workspace:
-    """The workspace; in CI for a pull request with the settings of what was there before."""
+def _with_base_settings(leases: Leases) -> Workspace:
+    # In CI for a pull request: with the settings of its base branch.
     from gitlease.wiring.check import open_check, read_context
 
     workspace, actor = leases._workspace, leases._workspace.identity.actor
@@ -321,9 +320,9 @@ def _of_key(key: str | None, table: Sequence[Setting]) -> tuple[Setting, ...]:
     return shown
 
 
-def _since(word: Duration | datetime | None, now: int) -> int | None:
-    if isinstance(word, datetime):
-        known = word if word.tzinfo is not None else word.replace(tzinfo=UTC)
-        return round(known.timestamp() * MS)
-    seconds = to_seconds(word, "since")
+def _since(since: Duration | datetime | None, now: int) -> int | None:
+    if isinstance(since, datetime):
+        aware = since if since.tzinfo is not None else since.replace(tzinfo=UTC)
+        return round(aware.timestamp() * MS)
+    seconds = to_seconds(since, "since")
     return None if seconds is None else now - seconds * MS

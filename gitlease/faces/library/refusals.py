@@ -1,4 +1,4 @@
-"""How the library refuses: in the caller's line, and in words of Python."""
+"""How the library raises refusals: at the caller's line, and with hints in Python."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ from gitlease.faces import sentences
 
 C = TypeVar("C", bound=type)
 F = TypeVar("F", bound=Callable[..., Any])
-_TEXTS = ("str", "str | None")
-_REST = inspect.CO_VARARGS
+_STRINGS = ("str", "str | None")
 T = TypeVar("T")
 
-# The options that messages and hints speak of: what is switched on, and what has a value.
+# Command-line options in messages and hints: switches, and options with a value.
 _SWITCHES = "any|reopen|cached|local|takeover|new|undo-rollback|accept-rollback"
 _VALUES = "layer|remote|session|reason|wait|ttl|scope|paths|expect-holder|base"
 _OPTION = re.compile(rf"(?<![\w-])--(?:(?P<on>{_SWITCHES})|(?P<value>{_VALUES}))(?![\w-])")
@@ -33,35 +32,35 @@ _CALLS = {
 
 
 def in_python(text: str) -> str:
-    """What a message or hint says of the command line's options, as arguments and calls."""
-    for typed, call in _CALLS.items():
-        text = text.replace(typed, call)
+    """A message or hint with the command line's options and commands as arguments and calls."""
+    for command, call in _CALLS.items():
+        text = text.replace(command, call)
     return with_arguments(text, on="{}=True")
 
 
 def with_arguments(text: str, *, on: str) -> str:
-    """The same with arguments in the place of options; ``on`` shows one that is switched on."""
+    """A text with arguments instead of options; ``on`` is the form of a switch."""
 
-    def argument(found: re.Match[str]) -> str:
-        switch, value = found["on"], found["value"]
+    def argument(match: re.Match[str]) -> str:
+        switch, value = match["on"], match["value"]
         return (on.format(switch) if switch else value).replace("-", "_")
 
     return _OPTION.sub(argument, text)
 
 
 def refusal(error: GitleaseError) -> GitleaseError:
-    """The refusal to raise to a caller: of what lies below only this line is shown."""
+    """The refusal as a caller gets it: in Python's terms, and without the traceback below."""
     error.message = in_python(error.message)
-    error.args = (_told(error),)
-    error.hints = tuple(dict.fromkeys((*map(in_python, error.hints), *_ways_out(error))))
+    error.args = (_text(error),)
+    error.hints = tuple(dict.fromkeys((*map(in_python, error.hints), *_suggested_calls(error))))
     for hint in error.hints:
         if (note := f"hint: {hint}") not in getattr(error, "__notes__", ()):
             error.add_note(note)
     return error.with_traceback(None)
 
 
-def _told(error: GitleaseError) -> str:
-    """Its text: the fact, and who has it where, until when and why; times in full, for logs."""
+def _text(error: GitleaseError) -> str:
+    # The fact, and who has the lease, where, until when and why; full timestamps, for logs.
     view = error.lease
     if view is None or error.code not in sentences.IN_THE_WAY:
         return error.message
@@ -75,8 +74,7 @@ def _told(error: GitleaseError) -> str:
     return text + sentences.quoted(view.reason)
 
 
-def _ways_out(error: GitleaseError) -> tuple[str, ...]:
-    """What a program may call next."""
+def _suggested_calls(error: GitleaseError) -> tuple[str, ...]:
     view, free, name = error.lease, error.free_at, word_anywhere(error.resource or "")
     part = "" if error.scope in (None, WHOLE) else f", scope={error.scope!r}"
     if error.code in ("held", "wait_timeout") and name and view and free and not view.mine:
@@ -84,32 +82,36 @@ def _ways_out(error: GitleaseError) -> tuple[str, ...]:
         wait = f"{max(1, int(seconds // 60) + 1)}m"
         return (f"`leases.claim({name!r}{part}, wait={wait!r})` waits for it",)
     if error.code in (*sentences.IN_THE_WAY, "unknown_outcome") and name:
-        return (f"`leases.show({name!r})` has who holds it",)
+        return (f"`leases.show({name!r})` shows who holds it",)
     if error.code == "nothing_left":
-        return ("`leases.queue()` has why each task is not handed out",)
+        return ("`leases.queue()` shows why each task is not offered",)
     return ()
 
 
-def _check_texts(function: Callable[..., Any], args: Any, options: dict[str, Any]) -> None:
-    """UsageError for what is no string where the function says that it takes one."""
-    code, kinds = function.__code__, function.__annotations__
-    first = code.co_argcount
-    rest = code.co_varnames[first + code.co_kwonlyargcount] if code.co_flags & _REST else ""
-    names = [*code.co_varnames[:first], *[rest] * max(0, len(args) - first)]
-    for name, value in (*zip(names, args, strict=False), *options.items()):
-        kind = kinds.get(name)
-        wrong = kind in _TEXTS and not isinstance(value, str)
-        if wrong and not (value is None and kind == "str | None"):
-            raise UsageError(f"{name} must be a string, not {type(value).__name__}")
+def _check_strings(function: Callable[..., Any], args: Any, options: dict[str, Any]) -> None:
+    """Raise UsageError for anything but a string where the annotation says str."""
+    signature = inspect.signature(function)
+    try:
+        given = signature.bind(*args, **options).arguments
+    except TypeError:
+        return  # the call itself raises it
+    for name, value in given.items():
+        parameter = signature.parameters[name]
+        values = value if parameter.kind is parameter.VAR_POSITIONAL else (value,)
+        if parameter.annotation not in _STRINGS:
+            continue
+        for one in values:
+            if not isinstance(one, str) and (one is not None or parameter.annotation == "str"):
+                raise UsageError(f"{name} must be a string, not {type(one).__name__}")
 
 
 def refusing(function: F) -> F:
-    """Decorate what a program calls, or awaits: a refusal ends in the line that did."""
+    """Decorate a public function or coroutine: a refusal's traceback ends in the caller's line."""
 
     @functools.wraps(function)
     def called(*args: Any, **options: Any) -> Any:
         try:
-            _check_texts(function, args, options)
+            _check_strings(function, args, options)
             return function(*args, **options)
         except LeaseLost as lost:
             ledger = getattr(args[0], "_ledger", None) if args else None
@@ -124,12 +126,12 @@ def refusing(function: F) -> F:
         except GitleaseError as error:
             raise refusal(error) from None
 
-    found: Any = awaited if inspect.iscoroutinefunction(function) else called
-    return found  # type: ignore[no-any-return]
+    wrapper: Any = awaited if inspect.iscoroutinefunction(function) else called
+    return wrapper  # type: ignore[no-any-return]
 
 
 def refusing_class(cls: C) -> C:
-    """Decorate a class: all of its methods that a program calls."""
+    """Decorate all public methods of a class."""
     for name, method in list(vars(cls).items()):
         dunder = name in ("__enter__", "__exit__", "__aenter__", "__aexit__")
         plain = inspect.isfunction(method) and not inspect.isasyncgenfunction(method)
@@ -139,7 +141,7 @@ def refusing_class(cls: C) -> C:
 
 
 def refusing_events(events: Iterator[T]) -> Iterator[T]:
-    """The same events, whose refusals end in the line that asks for the next one."""
+    """The events; a refusal's traceback ends in the line that asks for the next one."""
     try:
         yield from events
     except GitleaseError as error:

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 def queue(self: Leases, *, ref: str | None = None, cached: bool = False) -> tuple[Entry, ...]:
     """Every task, best first, and whether it may be claimed; ``ref``: of a branch or commit."""
-    return entries(self._heard(self._workspace.queue.queue(ref=ref, cached=cached)))
+    return entries(self._noted(self._workspace.queue.queue(ref=ref, cached=cached)))
 
 
 def next_task(self: Leases, *, ref: str | None = None, cached: bool = False) -> Task:
-    """The task to take up next. Raises NothingLeft; claims nothing."""
+    """The next task of the queue, without claiming it. Raises NothingLeft."""
     reading = self._workspace.queue.next_task(ref=ref, cached=cached)
-    return self._heard(reading).next_up[0].task
+    return self._noted(reading).next_up[0].task
 
 
 def claim_next(
@@ -35,18 +35,18 @@ def claim_next(
     reason: str | None = None,
     commit: bool | None = None,
 ) -> Lease:
-    """Claim the next task: whoever asks at the same moment gets another. Raises NothingLeft."""
+    """Claim the next task atomically: two callers never get the same. Raises NothingLeft."""
     terms = to_terms(self._workspace, ttl=ttl, reason=reason, commit=commit)
-    return self._heard(self._workspace.queue.claim_next(terms)[0]).leases[0]
+    return self._noted(self._workspace.queue.claim_next(terms)[0]).leases[0]
 
 
 def brief(self: Leases, *, ref: str | None = None, cached: bool = False) -> QueueReading:
-    """What one carries, what was taken of late and why, notes, and what comes next."""
-    return briefing(self._heard(self._workspace.queue.brief(ref=ref, cached=cached)))
+    """Your tasks and leases, those taken from you and why, notes, and the next tasks."""
+    return briefing(self._noted(self._workspace.queue.brief(ref=ref, cached=cached)))
 
 
 def task(self: Leases, resource: ResourceLike) -> Task:
-    """A task as its file has it. Raises NotFound, and Invalid for a broken file."""
+    """A task as in its file. Raises NotFound, and Invalid for a broken file."""
     return self._ledger.edges.task(self._resource(resource))
 
 
@@ -77,7 +77,7 @@ def start(
         expect_holder=expect_holder,
     )
     wanted, seconds = self._resource(resource), to_seconds(wait, "wait")
-    return self._heard(claim.start(self._ledger, wanted, terms, wait=seconds)).leases[0]
+    return self._noted(claim.start(self._ledger, wanted, terms, wait=seconds)).leases[0]
 
 
 def set_status(
@@ -85,8 +85,8 @@ def set_status(
 ) -> tuple[Lease, ...]:
     """Set a task's status: ``todo``, ``in_progress``, ``done``, or a word of the project.
 
-    A word that means in progress claims it, one that means done finishes it; returned are the
-    leases of that. Raises UsageError for an unknown word, and LeaseHeld for another's task.
+    An in-progress status claims it, a done status finishes it; the leases concerned are returned.
+    Raises UsageError for an unknown status, and LeaseHeld for another's task.
     """
     answer = set_task_status(self._ledger, self._resource(resource), status, commit=commit)
-    return self._heard(answer).leases
+    return self._noted(answer).leases
