@@ -9,7 +9,7 @@
         assert bob.claim("F001").token == 2
 
 With ``pytest_plugins = ["gitlease.testing"]`` in a conftest.py pytest has it as the fixture
-``gitlease_ledger``. No git is asked, and nothing is read of the settings of whoever runs the tests.
+``gitlease_ledger``. It runs no git, and reads none of the user's settings.
 
 PYTEST_DONT_REWRITE: it asserts nothing, and may have been imported before.
 """
@@ -35,11 +35,11 @@ __all__ = ["MemoryLedger"]
 
 @refusing_class
 class MemoryLedger:
-    """A ledger in memory that several people share. Leaving its ``with`` block forgets it.
+    """A ledger in memory, shared by several people; it ends with its ``with`` block.
 
-    ``push``, ``run`` and ``work`` need a real repository, and are not for it. Who waits in the
-    thread that made it moves the clock on, at once; in another thread it is waited until the test
-    moves it. Before ``advance`` returns, what is held is renewed whenever that is due.
+    ``push``, ``run`` and ``work`` need a real repository. A wait in the thread that created the
+    ledger moves the clock at once; in another thread it lasts until the test moves the clock.
+    Leases held in the background are renewed whenever that is due, before ``advance`` returns.
     """
 
     def __init__(self) -> None:
@@ -58,19 +58,19 @@ class MemoryLedger:
 
     @property
     def now(self) -> datetime:
-        """What the clock says, as an aware UTC datetime."""
+        """The clock's time, as an aware UTC datetime."""
         return moment_of(self._clock.now().wall_ms)
 
     def advance(
         self, *, days: float = 0, hours: float = 0, minutes: float = 0, seconds: float = 0
     ) -> None:
-        """Let time pass. UsageError for less than none."""
+        """Let time pass. UsageError for a negative duration."""
         passed = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
         self._clock.advance(passed.total_seconds())
 
     @property
     def failing(self) -> GitleaseError | None:
-        """What everything raises that would ask the remote: ``gitlease.Unavailable("…")``, say."""
+        """The error of every contact with the remote, such as ``gitlease.Unavailable("…")``."""
         return self._store.failing
 
     @failing.setter
@@ -87,22 +87,22 @@ class MemoryLedger:
         layer: str | None = None,
         directory: StrPath | None = None,
     ) -> Leases:
-        """The leases as this person sees them; ``directory`` is a repository with task files."""
+        """The leases of this person; ``directory`` is a repository with task files."""
         place = None if directory is None else to_folder(directory)
         return Leases(self._opened(holder, place, session=session, layer=layer), layer=layer)
 
     def session(
         self, holder: str, name: str | None = None, *, on_lost: OnLost | None = None
     ) -> Session:
-        """A run of this person's, as of ``gitlease.session``."""
+        """A session of this person, as from ``gitlease.session``."""
         check_listener(on_lost)
         return Session(self._opened(holder, session=name), on_lost=on_lost)
 
     @contextlib.contextmanager
     def stand_in(self, holder: str) -> Iterator[Self]:
-        """Within it ``gitlease.open``, ``hold`` and ``session`` open this, for code under test.
+        """Make ``gitlease.open``, ``hold`` and ``session`` open this ledger, for code under test.
 
-        Whatever folder, remote or environment they name.
+        They ignore the folder, remote and environment that they are given.
         """
         from unittest.mock import patch
 
@@ -142,6 +142,6 @@ with contextlib.suppress(ModuleNotFoundError):
 
     @pytest.fixture
     def gitlease_ledger() -> Iterator[MemoryLedger]:
-        """A ledger in memory, of which the test is the only user: see ``gitlease.testing``."""
+        """A ledger in memory for this test: see ``gitlease.testing``."""
         with MemoryLedger() as ledger:
             yield ledger

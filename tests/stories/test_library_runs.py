@@ -127,7 +127,7 @@ thread.join()
     assert lines[8].startswith("LeaseHeld F02 is held by w1@example.com")
     assert (
         lines[9]
-        == "UsageError run belongs to the main thread: it attends to signals and to a child"
+        == "UsageError run needs the main thread: it handles signals and a child process"
     )
     assert jo.live() == []
 

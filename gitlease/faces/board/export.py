@@ -35,7 +35,7 @@ def _svg(board: BoardView) -> str:
     for line in (*lines, *board_lines(board, WIDTH), *news_lines(board.news, WIDTH)):
         console.print(line, soft_wrap=True)
     svg = console.export_svg(title="gitlease board")
-    return re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)  # from another host
+    return re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)  # loaded from another host
 
 
 def _markdown(board: BoardView) -> str:
@@ -58,17 +58,17 @@ def _markdown(board: BoardView) -> str:
 def _row(row: BoardRow, now: int) -> str:
     until = rfc3339(row.ends) if row.ends is not None else phrases.time_words(row, now)
     why = "; ".join(phrases.details(row, now))
-    said = (row.name, row.title, row.holder, phrases.where_words(row), why)
-    return f"| {' | '.join([*map(_cell, said), until])} |"
+    cells = (row.name, row.title, row.holder, phrases.where_words(row), why)
+    return f"| {' | '.join([*map(_cell, cells), until])} |"
 
 
 def _cell(text: str) -> str:
-    # In a cell a backslash keeps a bar from ending it; the two together cannot be said there.
+    # A bar is escaped with a backslash in a cell; a backslash before a bar cannot be written.
     return _literal(text).replace("\\|", "\\ |").replace("|", "\\|")
 
 
 def _literal(text: str) -> str:
-    """Text of others as code: no sign of Markdown, no address and no mention counts in it."""
+    # Others' text as code, so that no markup, address or mention in it takes effect.
     ticks = "`" * (max(map(len, re.findall("`+", text)), default=0) + 1)
     edge = " " if text.startswith("`") or text.endswith("`") else ""
     return f"{ticks}{edge}{text}{edge}{ticks}" if text else ""

@@ -1,4 +1,4 @@
-"""The terminal while a board is on it: its keys, its signals, and how it was before."""
+"""The terminal of a live board: its keys, its signals, and its modes."""
 
 from __future__ import annotations
 
@@ -30,27 +30,26 @@ KEYS = {
     "\x08": "backspace",
 }
 ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
-# A screen of its own, without a cursor; lines end at its edge, however wide a sign is shown.
+# The alternate screen, without a cursor or line wrapping, however wide a character is.
 SCREEN, BACK = "\x1b[?1049h\x1b[?25l\x1b[?7l", "\x1b[?7h\x1b[?25h\x1b[?1049l"
-BACKGROUND = 0.2  # seconds between two looks whether it is in the foreground again
+BACKGROUND = 0.2  # seconds between two checks for the foreground
 HEARD = (*ENDS, signal.SIGTSTP, signal.SIGCONT, signal.SIGWINCH)
 
 
 def keys_in(text: str) -> Iterator[str]:
-    """What was typed, key by key; sequences that mean nothing here are left out."""
-    for found in re.findall(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1bO.|.", text, re.DOTALL):
-        if found in KEYS:
-            yield KEYS[found]
-        elif found.isprintable():
-            yield found
+    """The keys of typed text; unknown escape sequences are left out."""
+    for part in re.findall(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1bO.|.", text, re.DOTALL):
+        if part in KEYS:
+            yield KEYS[part]
+        elif part.isprintable():
+            yield part
 
 
 class KeyTerminal:
-    """A screen of its own and keys as they are typed, until the block ends; however that ends.
+    """The alternate screen and unbuffered keys, until the block ends, however that ends.
 
-    A signal neither ends the process nor stops it here: ``ended`` and ``stopped`` tell of it, and
-    ``continued`` that the terminal may not be as it was left: ``take`` it again. A terminal that
-    is gone counts as SIGHUP.
+    Signals do not end or stop the process here, but set ``ended`` (to their number), ``stopped``
+    and ``continued``: then ``take`` the terminal again. A terminal that is gone counts as SIGHUP.
     """
 
     def __init__(self, handle: int = 0, screen: int = 1) -> None:
@@ -85,10 +84,10 @@ class KeyTerminal:
         os.close(self._wake)
 
     def take(self) -> None:
-        """Have keys come as they are typed, Ctrl-S as well, and a screen to draw on.
+        """Take over keys (Ctrl-S included) and screen; in the background, wait for the foreground.
 
-        In the background it waits for the foreground. It does not let itself be stopped there: a
-        signal that another thread has just been given would not be heard any more.
+        It does not let SIGTTOU stop it there: a signal just delivered to another thread would not
+        be handled any more.
         """
         self._taken = False
         while self.ended is None and not self._taken:
@@ -105,7 +104,7 @@ class KeyTerminal:
         self.draw(SCREEN if self._taken else "")
 
     def give_back(self) -> None:
-        """Have it be as it was before; in the background it has been set by a shell since."""
+        """Restore screen and modes; in the background, a shell has set the modes already."""
         if self._taken:
             self.draw(BACK)
         self._taken = False
@@ -114,9 +113,9 @@ class KeyTerminal:
                 termios.tcsetattr(self._handle, termios.TCSANOW, self._modes)
 
     def draw(self, text: str, encoding: str = "ascii") -> None:
-        """Write to the screen, until that is done or the first signal comes that ends the board.
+        """Write to the screen; a signal that ends the board interrupts it.
 
-        A terminal that takes nothing more, since nobody reads, would keep it from ending.
+        Otherwise a terminal that nobody reads from would keep the board from ending.
         """
         left = text.encode(encoding, "replace")
         try:
@@ -131,14 +130,14 @@ class KeyTerminal:
                 termios.tcflush(self._screen, termios.TCOFLUSH)  # makes room for ``BACK``
 
     def wake(self) -> None:
-        """Let ``keys`` return; from any thread."""
+        """Let ``keys`` return. May be called from any thread."""
         try:
             os.write(self._wake, b".")
-        except OSError:  # it is full, so it wakes anyway; or closed, and nobody sleeps
+        except OSError:  # full, so it wakes anyway; or closed, and nobody waits
             return
 
     def keys(self, seconds: float) -> list[str]:
-        """The keys that are typed within so many seconds; fewer where something else happens."""
+        """The keys typed within so many seconds; it returns early when woken."""
         if self._handle not in self._sleep([self._handle], seconds):
             return []
         try:
@@ -158,7 +157,7 @@ class KeyTerminal:
     def _is_in_background(self) -> bool:
         try:
             return os.tcgetpgrp(self._handle) != os.getpgrp()
-        except OSError:  # it is no terminal of this session, so it has no foreground
+        except OSError:  # not this session's terminal, so there is no foreground
             return False
 
     def _heard(self, number: int, _frame: FrameType | None) -> None:

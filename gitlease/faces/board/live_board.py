@@ -1,6 +1,6 @@
-"""The board on a terminal, live: it is read from what this clone knows, and drawn each second.
+"""The live board on a terminal, drawn each second from this clone's state.
 
-What the remote has comes by a watch in a thread, which asks as rarely as `watch` does.
+A thread keeps that state current, contacting the remote as rarely as `watch` does.
 """
 
 from __future__ import annotations
@@ -31,15 +31,14 @@ if TYPE_CHECKING:
 
 FRESH = 5_000  # milliseconds after which task files are read again
 TICK = 1.0  # seconds between two pictures
-CLEAR = "\x1b[2K"  # a line of what was there
+CLEAR = "\x1b[2K"  # erases a line
 HOME = f"\x1b[H{CLEAR}"
 
 
 class RemoteWatch:
-    """Has this clone know what the remote has, until it is stopped.
+    """Keeps this clone's state current, until it is stopped.
 
-    ``head`` is the first state that was seen, ``trouble`` why the remote cannot be reached, and
-    ``error`` what no patience helps with.
+    ``head`` is the first state read, ``error`` a permanent failure.
     """
 
     def __init__(self, workspace: Workspace, wake: Callable[[], None]) -> None:
@@ -53,12 +52,12 @@ class RemoteWatch:
 
     @property
     def trouble(self) -> str:
-        """In words; nothing while the remote answers."""
+        """Why the remote cannot be reached; empty while it answers."""
         error = self._first or (self._watcher.trouble if self._watcher else None)
         return f"{error.message}; still trying" if error else ""
 
     def stop(self) -> None:
-        """Look no more."""
+        """End the thread."""
         self._stopped.set()
 
     def _run(self) -> None:
@@ -96,9 +95,9 @@ class LiveBoard:
         self._made: tuple[Instant, str, str] | None = None
 
     def run(self) -> int | None:
-        """Show it; the number of the signal that ended it, None where a key did.
+        """Show it; return the number of the signal that ended it, None for a key.
 
-        Raises what the remote or this clone is refused with.
+        Raises what reading the ledger raises.
         """
         with KeyTerminal() as terminal:
             watch = RemoteWatch(self._workspace, terminal.wake) if self._follow else None
@@ -126,7 +125,7 @@ class LiveBoard:
         return terminal.ended
 
     def _refresh(self, watch: RemoteWatch | None) -> None:
-        """Make the board anew where something may have changed."""
+        # Only if something may have changed.
         now, mark = self._ledger.clock.now(), self._ledger.store.mark(self._ledger.layer)
         trouble, board = watch.trouble if watch else "", self._screen.board
         if board is not None and self._made is not None and self._made[1:] == (mark, trouble):
@@ -137,7 +136,7 @@ class LiveBoard:
         if look is None and watch is not None and watch.head is not None:
             look = Look(watch.head, self._ledger.moment(watch.head), ())
         if look is None and watch is None:
-            look = self._ledger.look(cached=True)  # says that nothing is known
+            look = self._ledger.look(cached=True)  # raises that nothing is cached
         self._look = look
         if look is not None:
             self._made = now, mark, trouble
@@ -162,5 +161,5 @@ class LiveBoard:
     def _open(self, resource: Resource) -> OpenedResource:
         look, board = self._look, self._screen.board
         if look is None or board is None:
-            raise AssertionError("nothing is opened before there is a board")
+            raise AssertionError("a resource is opened on a board")
         return open_resource(self._ledger, look, board, resource)

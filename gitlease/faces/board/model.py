@@ -1,11 +1,12 @@
-"""What the board shows: tasks and leases by how they stand, and what happened last.
+"""The board's contents: tasks and leases by state, and recent events.
 
-It is made once, of one look at the ledger and of the task files; a terminal, a page and a file show
-the same. Times are wall-clock milliseconds.
+They come from one look at the ledger and the task files; terminal, page and file show the same.
+Times are wall-clock milliseconds.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -33,12 +34,12 @@ if TYPE_CHECKING:
     from gitlease.engine.ledger_session import LedgerSession, Look
 
 NEWS = 12
-LOOKED_BACK = 100  # events of the audit trail, of which most are renewals
-HISTORY = 20  # events that one opened resource is shown with
+LOOKED_BACK = 100  # events of the audit trail; most are renewals
+HISTORY = 20  # events of an opened resource
 
 
 def make_board(session: LedgerSession, look: Look, *, trouble: str = "") -> BoardView:
-    """The board of what was looked at, as the session's actor sees it. Asks no remote.
+    """The board of a look, as the session's actor sees it, without contacting the remote.
 
     Raises what reading the task files may.
     """
@@ -59,12 +60,12 @@ def make_board(session: LedgerSession, look: Look, *, trouble: str = "") -> Boar
 
 
 def matching(board: BoardView, text: str) -> BoardView:
-    """The board with only those rows and news that have every word of a text."""
+    """The board with only the rows and news that contain every word of a text."""
     wanted = fold(text).split()
 
     def has(*texts: str) -> bool:
-        said = fold(" ".join(texts))
-        return all(word in said for word in wanted)
+        text = fold(" ".join(texts))
+        return all(word in text for word in wanted)
 
     return replace(
         board,
@@ -76,13 +77,10 @@ def matching(board: BoardView, text: str) -> BoardView:
 def open_resource(
     session: LedgerSession, look: Look, board: BoardView, resource: Resource
 ) -> OpenedResource:
-    """A resource with all that this clone knows of it. Asks no remote."""
+    """A resource with its notes and history, without contacting the remote."""
     ledger, notes = look.head.ledger, tuple[Note, ...]()
-    if ledger is not None:
-        try:
-            notes = ledger.notes(resource)
-        except Invalid:
-            notes = ()
+    with contextlib.suppress(Invalid):
+        notes = ledger.notes(resource) if ledger else ()
     return OpenedResource(
         name=plain(resource.text),
         rows=tuple(x for x in board.rows if x.resource == resource),
@@ -117,7 +115,7 @@ class _Rows:
         self._leases = list(zip(live, session.views(look, live), strict=True))
 
     def all(self) -> Iterator[BoardRow]:
-        """What ends first comes first, of what has ended the last; free tasks as in the queue."""
+        """Sorted by end, the latest first if it has passed; free tasks in queue order."""
         leased = [self._of_lease(lease, view) for lease, view in self._leases]
         taken = {row.resource.key for row in leased}
         rows = leased + [
@@ -133,7 +131,7 @@ class _Rows:
             yield from some
 
     def unused(self) -> Iterator[str]:
-        """Which task files no row is of, though they may be tasks; in one line."""
+        """A warning about task files that cannot be used, if any."""
         for problem in self._problems[:1]:
             more = len(self._problems) - 1
             rest = f"; and {more} more task files cannot be used: see gitlease queue"
@@ -167,7 +165,7 @@ class _Rows:
         )
 
     def _of_task(self, entry: Entry) -> BoardRow | None:
-        """A task that no lease is of: assigned, kept by another's paths, or free."""
+        # A task without a lease: assigned, blocked by the paths of another's lease, or free.
         task, why = entry.task, entry.why_not
         if why in (WhyNot.DONE, WhyNot.STATUS):
             return None
@@ -202,7 +200,7 @@ class _Rows:
             return ()
         try:
             tickets = line(ledger.tickets(resource), self._now)
-        except Invalid:  # a line that cannot be read keeps nobody from working
+        except Invalid:  # a damaged wait queue blocks nobody
             return ()
         return tuple(x for x in tickets if scopes_overlap(x.scope, scope))
 
@@ -228,10 +226,8 @@ _TOLD = frozenset({"claimed", "released", "completed", "parked", "run_out", "not
 
 
 def _news(session: LedgerSession, look: Look, rows: Sequence[BoardRow]) -> tuple[NewsItem, ...]:
-    """What happened last, newest first; that a lease ran out is nobody's doing, and told as well.
-
-    What was taken over is told by whom it was taken from.
-    """
+    # Newest first. Lapses are no operations, so they come from the rows; of a takeover only the
+    # event about the former holder is shown.
     found = []
     for event in history_of(session, look.head, None, LOOKED_BACK):
         if event.kind in _TOLD:

@@ -1,6 +1,6 @@
-"""The board as one page of HTML: whole without a script, live with the one that it brings.
+"""The board as one HTML page: complete without its script, live with it.
 
-Everything that others wrote is escaped, and the page asks nobody but where it came from.
+All text of others is escaped, and the page contacts only its own server.
 """
 
 from __future__ import annotations
@@ -20,32 +20,32 @@ from gitlease.faces.board.shapes import BoardRow, BoardView, NewsItem, OpenedRes
 
 SHOWN = 500  # rows of a section
 ABOUT = {
-    Section.HELD: "somebody is on it, or it is assigned",
+    Section.HELD: "leased, or assigned to somebody",
     Section.PARKED: "kept for a later session of its holder",
-    Section.EXPIRED: "ran out without being given back",
-    Section.ABANDONED: "ran out so long ago that its assignment no longer counts",
-    Section.FREE: "to be claimed by anyone",
+    Section.EXPIRED: "expired without being released",
+    Section.ABANDONED: "expired so long ago that the assignment no longer counts",
+    Section.FREE: "anyone may claim it",
 }
 HEADINGS = ("Name", "Title", "Holder", "Where", "Why, and who waits", "Time")
-REFRESH = 30  # seconds after which a page without a script is loaded anew
+REFRESH = 30  # seconds between reloads without a script
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageView:
-    """What a page shows of a board: only what matches, with one resource opened by its name."""
+    """The view of a page: a filter, and the name of an opened resource."""
 
     find: str = ""
     open: str = ""
 
     def query(self, **changes: str) -> str:
-        """The query of another view, as it stands in an address; ``""`` for all."""
+        """The URL query of this view with changes; empty for the whole board."""
         values = {"find": self.find, "open": self.open} | changes
-        said = urlencode({name: value for name, value in values.items() if value})
-        return f"?{said}" if said else ""
+        query = urlencode({name: value for name, value in values.items() if value})
+        return f"?{query}" if query else ""
 
 
 def page(board: BoardView, view: PageView, opened: OpenedResource | None, *, base: str) -> str:
-    """The page below ``base``, the address of the board."""
+    """The page; ``base`` is the path of the board."""
     stream = f"{base}/stream{view.query()}"
     return _document(
         board,
@@ -65,19 +65,19 @@ def page(board: BoardView, view: PageView, opened: OpenedResource | None, *, bas
 
 
 def still(board: BoardView) -> str:
-    """The board as a file: it asks nobody, and stays as it is."""
+    """The board as a static file."""
     shown = f'<main id="board">\n{content(board, PageView(), None, base="")}\n</main>'
     return _document(board, f"{shown}\n{_news(board.news)}", "")
 
 
 def notice(title: str, lines: Iterable[str]) -> str:
-    """A page that says something in place of the board."""
-    said = "".join(f"<p>{line}</p>" for line in lines)
-    return _html(title, "", f"<h1>{escape(title)}</h1>\n<main>{said}</main>")
+    """A page with a message instead of the board."""
+    message = "".join(f"<p>{line}</p>" for line in lines)
+    return _html(title, "", f"<h1>{escape(title)}</h1>\n<main>{message}</main>")
 
 
 def content(board: BoardView, view: PageView, opened: OpenedResource | None, *, base: str) -> str:
-    """What of the page changes with the board; without a ``base`` nothing can be opened."""
+    """The part that changes with the board; without a ``base`` rows have no links."""
     sections = [_section(x, board.section(x), board.now, view, base) for x in Section]
     parts = [_opened(opened, board.now, view, base) if opened else "", *sections]
     found = "\n".join(part for part in parts if part)
@@ -86,12 +86,12 @@ def content(board: BoardView, view: PageView, opened: OpenedResource | None, *, 
 
 
 def trouble(board: BoardView) -> str:
-    """Why the board may be out of date, in words."""
+    """Why the board may be out of date."""
     return f"Out of date: {board.trouble}" if board.trouble else ""
 
 
 def counted(board: BoardView) -> str:
-    """How many there are of each, as items of a list."""
+    """The number of rows in each section, as list items."""
     return "".join(
         f'<li class="{x.value}"><b>{n}</b> {x.value}</li>'
         for x in Section
@@ -100,7 +100,7 @@ def counted(board: BoardView) -> str:
 
 
 def news_items(news: Iterable[NewsItem]) -> str:
-    """What happened lately, as items of a list."""
+    """The news as list items."""
     return "\n".join(map(_news_item, news))
 
 
@@ -114,7 +114,7 @@ def _news_item(item: NewsItem) -> str:
 
 
 def policy(*, script: bool) -> str:
-    """The Content-Security-Policy of a page: its own style and script, and nothing from outside."""
+    """The Content-Security-Policy of a page: only its own style and script."""
     run = f"script-src '{_hash('board.js')}'; connect-src 'self'; " if script else ""
     return (
         f"default-src 'none'; style-src '{_hash('board.css')}'; {run}form-action 'self'; "
@@ -124,12 +124,12 @@ def policy(*, script: bool) -> str:
 
 @cache
 def asset(name: str) -> str:
-    """The style or the script of the page, which stand beside this module."""
+    """The page's style or script, a file beside this module."""
     with open(os.path.join(os.path.dirname(__file__), name), encoding="utf-8") as file:
         return file.read()
 
 
-# --- how --------------------------------------------------------------------------------------
+# --- parts ------------------------------------------------------------------------------------
 
 
 def _hash(name: str) -> str:
@@ -168,7 +168,7 @@ def _html(title: str, head: str, body: str) -> str:
 """
 
 
-# Roles are spelt out: where rows are shown as blocks, browsers forget that it is a table.
+# Roles are explicit: with rows displayed as blocks, browsers no longer treat it as a table.
 def _section(
     section: Section, rows: tuple[BoardRow, ...], now: int, view: PageView, base: str
 ) -> str:
@@ -204,16 +204,14 @@ def _row(row: BoardRow, now: int, view: PageView, base: str) -> str:
     )
 
 
-def _cell(kind: str, said: str) -> str:
-    """A cell; what is empty takes no room where rows are shown as blocks."""
-    return f'<td role="cell" class="{kind}{"" if said else " empty"}">{said}</td>'
+def _cell(kind: str, html: str) -> str:
+    return f'<td role="cell" class="{kind}{"" if html else " empty"}">{html}</td>'
 
 
 def _time(row: BoardRow, now: int) -> str:
-    """How long still, or since when not, the instant itself, and a bar of what is left."""
-    said = phrases.time_words(row, now)
+    text = phrases.time_words(row, now)
     if row.ends is None:
-        return said
+        return text
     at, bar = rfc3339(row.ends), ""
     way = "left" if row.section in phrases.RUNNING else "ago"
     if way == "left" and row.lasts:
@@ -221,7 +219,7 @@ def _time(row: BoardRow, now: int) -> str:
         bar = f'<progress max="{row.lasts}" value="{left}" aria-hidden="true"></progress>'
     day = "" if at[:10] == rfc3339(now)[:10] else f"{at[:10]} "
     return (
-        f'<b data-ends="{row.ends}" data-way="{way}">{said}</b> '
+        f'<b data-ends="{row.ends}" data-way="{way}">{text}</b> '
         f'<time datetime="{at}">{day}{at[11:]}</time>{bar}'
     )
 
@@ -245,18 +243,18 @@ def _opened(opened: OpenedResource, now: int, view: PageView, base: str) -> str:
     close = _link(base + view.query(open=""), "Close", "close")
     return (
         f'<section id="opened" aria-labelledby="opened-name"><h2 id="opened-name">'
-        f"{escape(opened.name)}</h2>{''.join(parts) or '<p>Nothing is known of it.</p>'}"
+        f"{escape(opened.name)}</h2>{''.join(parts) or '<p>No state, notes or history.</p>'}"
         f"<p>{close}</p></section>"
     )
 
 
 def _at(at: int) -> str:
-    said = rfc3339(at)
-    return f'<time datetime="{said}">{said}</time>'
+    time = rfc3339(at)
+    return f'<time datetime="{time}">{time}</time>'
 
 
-def _link(address: str, said: str, id: str) -> str:
-    return f'<a id="{id}" href="{escape(address)}">{said}</a>'
+def _link(address: str, text: str, id: str) -> str:
+    return f'<a id="{id}" href="{escape(address)}">{text}</a>'
 
 
 def _news(news: Iterable[NewsItem]) -> str:

@@ -1,4 +1,4 @@
-"""The words of the board: times going by, who and where, what happened."""
+"""The phrases of the board: countdowns, holders and places, events."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ _HAPPENED = {
     "run_out": "session ended",
     "noted": "note",
     "lapsed": "ran out",
-    "waiting": "stood in line",
-    "left": "left the line",
+    "waiting": "joined the wait queue",
+    "left": "left the wait queue",
 }
-RUNNING = (Section.HELD, Section.PARKED)  # in these a clock runs down
+RUNNING = (Section.HELD, Section.PARKED)  # their leases count down
 _TAKEN = frozenset({"displaced", "revoked", "retired"})
 
 
 def plain(text: str) -> str:
-    """Text of others as one line that prints: nothing in it can forge or hide what is shown."""
+    """Others' text as one printable line, which cannot forge or hide anything."""
     return " ".join(clean(text).split())
 
 
 def happened(event: Event) -> str:
-    """What an event of the audit trail was, in a word or two."""
+    """An event of the audit trail, in a word or two."""
     return _HAPPENED.get(event.kind, event.kind.replace("_", " "))
 
 
 def by_whom(event: Event) -> str:
-    """Who did it, to whom, and why: ``from jo@example.com by kim@example.com: "stuck"``."""
+    """Former holder, actor and reason: ``from jo@example.com by kim@example.com: "stuck"``."""
     whose = f"from {plain(event.holder or 'nobody')} " if event.kind in _TAKEN else ""
     run = f" (session {plain(event.session)})" if event.session and not whose else ""
     why = plain(event.reason or event.detail or "")
@@ -45,29 +45,23 @@ def by_whom(event: Event) -> str:
 
 
 def note_text(note: Note) -> str:
-    """A note, and whose it is."""
+    """A note and its author."""
     return f"by {plain(note.author)}: {plain(note.text)}"
 
 
 def waiting_words(tickets: Sequence[Ticket]) -> str:
-    """Who stands in line, in their order; nothing where nobody does."""
-    said = [
+    """The wait queue in order, or nothing."""
+    waiting = [
         f"{number}. {plain(x.holder)}" + (f" ({plain(x.session)})" if x.session else "")
         for number, x in enumerate(tickets, start=1)
     ]
-    return f"waiting: {', '.join(said)}" if said else ""
+    return f"waiting: {', '.join(waiting)}" if waiting else ""
 
 
 def where_words(row: BoardRow) -> str:
     """Session, host and branch: ``session build-7 on laptop, branch main``."""
-    run = " ".join(
-        word
-        for word in (
-            f"session {row.session}" if row.session else "",
-            f"on {row.host}" if row.host else "",
-        )
-        if word
-    )
+    session = f"session {row.session}" if row.session else ""
+    run = f"{session} on {row.host}".lstrip() if row.host else session
     return ", ".join(x for x in (run, f"branch {row.branch}" if row.branch else "") if x)
 
 
@@ -77,7 +71,7 @@ def time_of_day(at: int, *, round_up: bool = False) -> str:
 
 
 def clock_words(seconds: int) -> str:
-    """A time to watch going by: ``4s``, ``12m 04s``, ``1h 05m``, ``2d 3h``."""
+    """A countdown: ``4s``, ``12m 04s``, ``1h 05m``, ``2d 3h``."""
     days, hours = divmod(max(0, seconds) // 3600, 24)
     minutes, rest = divmod(max(0, seconds) % 3600, 60)
     if days:
@@ -88,7 +82,7 @@ def clock_words(seconds: int) -> str:
 
 
 def time_words(row: BoardRow, now: int) -> str:
-    """How long a row lasts, or since when it does not; nothing where no clock runs."""
+    """The time a row has left, or since it ended; nothing without a lease."""
     if row.ends is None:
         return "assigned" if row.section in RUNNING else ""
     if row.section in RUNNING:
@@ -97,17 +91,17 @@ def time_words(row: BoardRow, now: int) -> str:
 
 
 def details(row: BoardRow, now: int) -> list[str]:
-    """What else there is to say of a row, the most important first."""
-    said = [waiting_words(row.waiting), f'"{row.reason}"' if row.reason else ""]
+    """The other facts of a row, the most important first."""
+    texts = [waiting_words(row.waiting), f'"{row.reason}"' if row.reason else ""]
     if row.section is Section.EXPIRED:
         if row.free is None:
-            said.insert(0, "still assigned")
+            texts.insert(0, "still assigned")
         elif row.free > now:
-            said.insert(0, f"free for others at {time_of_day(row.free, round_up=True)}")
+            texts.insert(0, f"free for others at {time_of_day(row.free, round_up=True)}")
         else:
-            said.insert(0, "free to take")
+            texts.insert(0, "free to take")
     if row.through:
-        said.insert(0, f"covered by the lease of {row.through}")
+        texts.insert(0, f"covered by the lease of {row.through}")
     if row.waits_for:
-        said.append(f"waits for {', '.join(row.waits_for)}")
-    return [x for x in said if x]
+        texts.append(f"waits for {', '.join(row.waits_for)}")
+    return [x for x in texts if x]

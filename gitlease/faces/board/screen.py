@@ -1,4 +1,4 @@
-"""The live board on a terminal: what is drawn, and what its keys do."""
+"""The picture of a live board, and what its keys do."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from gitlease.core.resources.resource import Resource
 
-ROOMY = 20  # lines of a terminal from which on the news have a place of their own, and a head more
+ROOMY = 20  # lines from which on news have a place of their own, and the head is complete
 NEWS_SHOWN = 5
 OPEN_KEYS = "esc back · q quit"
 TYPING_KEYS = "enter done · esc all"
@@ -31,7 +31,7 @@ KEYS = "↑↓ move · enter open · / filter · q quit"
 
 
 class BoardScreen:
-    """What is selected, opened and filtered, and the picture of it."""
+    """The state of the screen (selection, filter, opened resource) and its picture."""
 
     def __init__(self, open_resource: Callable[[Resource], OpenedResource]) -> None:
         self._open_resource = open_resource
@@ -45,14 +45,14 @@ class BoardScreen:
         self._top = self._page = 0
 
     def show(self, board: BoardView) -> None:
-        """Take the board as it is by now."""
+        """Show a new board."""
         self.board = board
         self._match(self._filter)
         if self._resource is not None:
             self._opened = self._open_resource(self._resource)
 
     def press(self, key: str) -> None:
-        """What a key does."""
+        """Handle a key."""
         if self._typing:
             self._type(key)
         elif key in ("q", "Q"):
@@ -69,7 +69,7 @@ class BoardScreen:
             self._move(key)
 
     def frame(self, now: int, width: int, height: int, *, state: str) -> list[Text]:
-        """The picture of this moment, at most as large as the terminal."""
+        """The lines to draw now, at most as many as the terminal has."""
         if self._matching is None:
             return [plain_line(state, width)]
         board, brief = replace(self._matching, now=now), height < ROOMY
@@ -101,12 +101,12 @@ class BoardScreen:
         self._matching = matching(self.board, text) if self.board else None
 
     def _chosen(self) -> str:
-        """The row that is selected: the first until another is, and where that is gone."""
+        # The first row, unless another was selected and still exists.
         keys = [row.key for row in self._rows()]
         return self._selected if self._selected in keys else "".join(keys[:1])
 
     def _window(self, parts: Sequence[BoardPart], key: str, room: int) -> list[Text]:
-        """The lines that fit, the selected row among them; only what is in sight is drawn."""
+        # The lines that fit, including the selected row; only visible parts are drawn.
         drawn = cache(lambda at: [*parts[at].draw()])
 
         def first_before(end: int) -> int:

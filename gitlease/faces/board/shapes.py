@@ -1,4 +1,4 @@
-"""The values that a board is made of. Times are wall-clock milliseconds, texts print."""
+"""The values of a board. Times are wall-clock milliseconds; texts are printable."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gitlease.core.resources.resource import WHOLE, Resource
 
 
 class Section(Enum):
-    """How a task or a lease stands. EXPIRED has run out, ABANDONED so long ago that it is free."""
+    """The state of a task or lease. ABANDONED: expired so long ago that it is free."""
 
     HELD = "held"
     PARKED = "parked"
@@ -23,10 +23,10 @@ class Section(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoardRow:
-    """A lease, or a task without one. Texts are printable, and ``""`` where there is nothing.
+    """A lease, or a task without one. Texts are empty where there is nothing to show.
 
-    ``ends`` is when the lease runs out or did, ``free`` when others may take what has run out; None
-    where an assignment keeps them out. ``mine``: it answers to whoever looks.
+    ``ends`` is the lease's expiry; ``free`` is when others may take an expired one, None if an
+    assignment protects it. ``mine``: the viewer may act on it.
     """
 
     section: Section
@@ -49,13 +49,13 @@ class BoardRow:
 
     @property
     def key(self) -> str:
-        """What tells it from the other rows."""
+        """Identifies the row."""
         return f"{self.resource.key} {fold(self.scope)}"
 
 
 @dataclass(frozen=True, slots=True)
 class NewsItem:
-    """One thing that happened; ``loss``: somebody has lost what they held."""
+    """A recent event; ``loss``: somebody lost a lease."""
 
     at: int
     what: str
@@ -65,15 +65,15 @@ class NewsItem:
 
     @property
     def key(self) -> str:
-        """What tells it from other news."""
+        """Identifies the item."""
         return f"{self.at} {self.what} {self.name}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoardView:
-    """All of it at one moment. ``changes_at`` is when the clock alone makes another board of it.
+    """A board at one moment. ``changes_at`` is when time alone will change it.
 
-    ``trouble`` is why it may be out of date, ``warnings`` what of it cannot be read.
+    ``trouble`` is why it may be out of date; ``warnings`` are about parts that cannot be read.
     """
 
     layer: str
@@ -87,13 +87,13 @@ class BoardView:
     warnings: tuple[str, ...] = ()
 
     def section(self, section: Section) -> tuple[BoardRow, ...]:
-        """The rows of one section, in their order."""
+        """The rows of one section, in order."""
         return tuple(row for row in self.rows if row.section is section)
 
 
 @dataclass(frozen=True, slots=True)
 class OpenedResource:
-    """One resource of the board with its notes and its last events, newest first."""
+    """A resource of the board with its notes and its last events, newest first."""
 
     name: str
     rows: tuple[BoardRow, ...]

@@ -1,4 +1,4 @@
-"""The board as lines of a terminal, of any width from 40 columns on."""
+"""The board as lines for a terminal of at least 40 columns."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ STYLES = {
 }
 TIME = 13  # columns of "59m 59s left", and a blank
 BAR = 8
-# Columns below which a part is better read in a line of its own.
+# Columns below which a part is moved to a line of its own.
 LEAST = {"name": 12, "holder": 24, "title": 16, "where": 20, "why": 24}
-MOST_LINES = 3  # of what else there is to say of a row
+MOST_LINES = 3  # of details below a row
 PLAINER = str.maketrans("━─›·…▏↑↓", "=->|~|^v")
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """How wide the parts of a row are; 0: not in a column of its own, but below the row."""
+    """The widths of the parts of a row; 0: shown below the row instead."""
 
     width: int
     name: int
@@ -45,14 +45,14 @@ class Columns:
 
 @dataclass(frozen=True, slots=True)
 class BoardPart:
-    """The head of a section, or the row with this key, and what draws it when it is in sight."""
+    """The head of a section, or the row of a ``key``; ``draw`` is called when it is visible."""
 
     key: str
     draw: Callable[[], Iterable[Text]]
 
 
 def columns_for(board: BoardView, width: int) -> Columns:
-    """What fits into so many columns, by what there is to show; none takes the room of others."""
+    """The widths for a board, by its contents."""
     from rich.cells import cell_len
 
     def widest(texts: Iterable[str]) -> int:
@@ -60,7 +60,7 @@ def columns_for(board: BoardView, width: int) -> Columns:
 
     bar = BAR if width >= 80 else 0
     left = width - 2 - TIME - (bar + 1 if bar else 0)
-    rows = [x for x in board.rows if x.section is not Section.FREE]  # which need no columns
+    rows = [x for x in board.rows if x.section is not Section.FREE]  # these need no columns
     wanted = {
         "name": max(8, widest(x.name for x in board.rows)),
         "holder": widest(map(_who, rows)),
@@ -77,7 +77,7 @@ def columns_for(board: BoardView, width: int) -> Columns:
 
 
 def board_parts(board: BoardView, width: int, *, selected: str = "") -> list[BoardPart]:
-    """The rows, by their sections; a mark stands at the row whose key is ``selected``."""
+    """The rows by section; the one whose key is ``selected`` is marked."""
     columns, parts = columns_for(board, width), list[BoardPart]()
     for section in Section:
         rows = board.section(section)
@@ -91,21 +91,21 @@ def board_parts(board: BoardView, width: int, *, selected: str = "") -> list[Boa
 
 
 def board_lines(board: BoardView, width: int) -> Iterator[Text]:
-    """All the rows, by their sections."""
+    """All rows by section."""
     for part in board_parts(board, width):
         yield from part.draw()
 
 
 def counts(board: BoardView) -> str:
-    """How many there are of each: ``3 held · 1 parked · 4 free``."""
-    said = [f"{n} {x.value}" for x in Section if (n := len(board.section(x)))]
-    return " · ".join(said) or "nothing to show"
+    """The number of rows in each section: ``3 held · 1 parked · 4 free``."""
+    texts = [f"{n} {x.value}" for x in Section if (n := len(board.section(x)))]
+    return " · ".join(texts) or "nothing to show"
 
 
 def head_lines(board: BoardView, width: int, *, state: str, brief: bool = False) -> list[Text]:
-    """What the board is of, how current it is, and what is on it.
+    """The ledger, how current the board is (``state``, or why it is not), and its counts.
 
-    ``state`` is left out where it is out of date; ``brief``: each is cut to one line.
+    ``brief``: each message is cut to one line.
     """
     from rich.text import Text
 
@@ -118,15 +118,15 @@ def head_lines(board: BoardView, width: int, *, state: str, brief: bool = False)
     text.append(right, style="dim")
     text.truncate(width, overflow="ellipsis")
     lines = [text, plain_line(counts(board), width)]
-    told = [(f"out of date: {board.trouble}", "red")] if board.trouble else []
-    for said, style in (*told, *((x, "yellow") for x in board.warnings)):
+    messages = [(f"out of date: {board.trouble}", "red")] if board.trouble else []
+    for said, style in (*messages, *((x, "yellow") for x in board.warnings)):
         some = [plain_line(said, width, style=style)]
         lines += some if brief else _folded(said, width, 0, 2, style=style)
     return lines
 
 
 def news_lines(news: Sequence[NewsItem], width: int) -> Iterator[Text]:
-    """What happened last, newest first."""
+    """Recent events, newest first."""
     from rich.text import Text
 
     if not news:
@@ -143,7 +143,7 @@ def news_lines(news: Sequence[NewsItem], width: int) -> Iterator[Text]:
 
 
 def opened_lines(opened: OpenedResource, width: int, now: int) -> Iterator[Text]:
-    """One resource: how it stands, its notes, and what happened to it."""
+    """A resource: its state, its notes, and its history."""
     yield plain_line(opened.name, width, style="bold")
     for row in opened.rows:
         facts = [
@@ -174,7 +174,7 @@ def opened_lines(opened: OpenedResource, width: int, now: int) -> Iterator[Text]
 
 
 def plain_line(said: str, width: int, *, style: str = "") -> Text:
-    """A line in one style, cut where it is too long."""
+    """A line in one style, truncated to the width."""
     from rich.text import Text
 
     text = Text(said, style=style)
@@ -183,7 +183,7 @@ def plain_line(said: str, width: int, *, style: str = "") -> Text:
 
 
 def said_in(lines: Iterable[Text], encoding: str) -> list[Text]:
-    """The lines' texts, with signs that a terminal of this encoding can show."""
+    """The lines, with characters that the terminal's encoding has."""
     texts = [*lines]
     if encoding.lower().replace("-", "") in ("utf8", "utf16"):
         return texts
@@ -193,11 +193,11 @@ def said_in(lines: Iterable[Text], encoding: str) -> list[Text]:
     return texts
 
 
-# --- how --------------------------------------------------------------------------------------
+# --- parts ------------------------------------------------------------------------------------
 
 
 def _shares(wanted: Mapping[str, int], room: int) -> dict[str, int]:
-    """How wide each is: none less than it wants, while another has more than it."""
+    """A fair share for each: nobody gets less than wanted while another has more."""
     shares = {}
     for at, name in enumerate(sorted(wanted, key=wanted.__getitem__)):
         shares[name] = min(wanted[name], room // (len(wanted) - at))
@@ -253,7 +253,6 @@ def _who(row: BoardRow) -> str:
 
 
 def _bar(row: BoardRow, now: int, size: int) -> str:
-    """How much of its time a lease has left."""
     if row.section not in phrases.RUNNING or not row.ends or not row.lasts:
         return " " * size
     full = min(size, max(0, -(-(row.ends - now) * size // row.lasts)))
@@ -261,7 +260,7 @@ def _bar(row: BoardRow, now: int, size: int) -> str:
 
 
 def _fitted(said: str, width: int, *, style: str = "") -> Text:
-    """A text cut or filled to a column, of which the last blank parts it from the next."""
+    # Truncated or padded to a column, ending in a blank.
     from rich.text import Text
 
     text = Text(said, style=style)
@@ -273,13 +272,13 @@ def _fitted(said: str, width: int, *, style: str = "") -> Text:
 
 
 def _folded(said: str, width: int, first: int, rest: int, *, style: str = "") -> list[Text]:
-    """A text on as many lines as it needs, indented by ``first``, and by ``rest`` below that."""
+    # Wrapped, the first line indented by ``first``, the others by ``rest``.
     from rich.console import Console
     from rich.text import Text
 
     console = Console(width=width, color_system=None)
-    found: list[Text] = []
+    lines: list[Text] = []
     for part in Text(said, style=style).wrap(console, max(8, width - max(first, rest))):
         part.rstrip()
-        found.append(Text(" " * (rest if found else first)).append_text(part))
-    return found
+        lines.append(Text(" " * (rest if lines else first)).append_text(part))
+    return lines

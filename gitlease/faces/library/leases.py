@@ -296,10 +296,8 @@ class Leases:
     def wait(
         self, *resources: ResourceLike, scope: str = WHOLE, timeout: Duration | None = None
     ) -> None:
-        """Return once a claim of all of these would be granted; nothing is claimed.
-
-        Raises WaitTimeout after ``timeout``, if given, and PolicyRefused for completed work.
-        """
+        """Return once all of these could be claimed. Raises WaitTimeout after ``timeout``, if
+        given, and PolicyRefused for completed work."""
         wanted, seconds = to_resources(self._workspace, resources), to_seconds(timeout, "timeout")
         self._noted(claim.wait(self._ledger, wanted, scope=parse_scope(scope), seconds=seconds))
 

@@ -1,4 +1,4 @@
-"""``gitlease.open`` and ``gitlease.session``: where a program begins."""
+"""``gitlease.open``, ``open_async``, ``session`` and ``run``."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def open(
     remote: str | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Leases:
-    """Open the leases of the repository around ``directory``, without asking the remote.
+    """Open the leases of the repository around ``directory``, without contacting the remote.
 
     Raises NotARepository, and Invalid for bad settings or a missing ``user.email``.
     """
@@ -91,15 +91,15 @@ def session(
     on_lost: OnLost | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Session:
-    """A run with a name of its own: what it claims is renewed until its ``with`` block ends.
+    """A named session whose leases are renewed until its ``with`` block ends.
 
         with gitlease.session("build-7") as s:
             s.claim("F001")
             s.check()
 
-    At the end everything that was claimed here is released, in one push; what the session held
-    before stays. Without a ``name`` (here, or in ``GITLEASE_SESSION``) it gets a random one.
-    ``on_lost`` is called in a thread of its own with each lease that is lost.
+    At its end everything claimed here is released in one push; leases that the session held before
+    stay. Without a ``name`` (here, or in ``GITLEASE_SESSION``) it gets a random one. ``on_lost`` is
+    called in a thread of its own for each lost lease.
     """
     check_listener(on_lost)
     opener = partial(open_workspace, layer=layer, local=local, remote=remote, environ=environ)
@@ -119,7 +119,7 @@ def run(
     environ: Mapping[str, str] | None = None,
     **options: Unpack[RunOptions],
 ) -> RunResult:
-    """Run a command while leases are held, as ``Leases.run`` does: that has the other options.
+    """Run a command under leases; the other options are those of ``Leases.run``.
 
     result = gitlease.run(["make", "deploy"], "deploy-prod", any=True, wait="15m")
     sys.exit(result.status)

@@ -46,11 +46,11 @@ WorkOutcome = Literal["done", "given_back", "failed", "lost", "stopped"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult:
-    """How a command ended that ran under leases.
+    """The result of a command that ran under leases.
 
-    ``status`` is its exit status, 128 + n where signal n ended it. ``leases`` are those that it ran
-    under, as they were granted. ``done``: each of them ended completed, by the command itself or
-    for its success. ``stopped``: `gitlease dispatch --stop` or a signal had it stopped.
+    ``status`` is its exit status, 128 + n if signal n ended it; ``leases`` are as they were
+    granted. ``done``: all of them ended completed, by the command itself or after its success.
+    ``stopped``: `gitlease dispatch --stop` or a signal stopped it.
     """
 
     status: int
@@ -62,13 +62,13 @@ class RunResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkEvent:
-    """Something that a pool tells of.
+    """An event of a pool.
 
     ``event`` is ``started``, ``ended``, ``left_alone`` (it failed too often), ``idle`` (nothing is
     left to claim), ``trouble`` (the remote cannot be reached) or ``warning``. ``resource`` is the
-    task, ``session`` the run's and ``log`` the file with what it printed. Of one that ended
-    ``outcome`` is ``done``, ``given_back`` (its status was 0, and it was not finished), ``failed``,
-    ``lost`` or ``stopped``, ``exit`` its command's status and ``seconds`` how long it took.
+    task, ``session`` the run's and ``log`` the file with its output. For an ended run, ``outcome``
+    is ``done``, ``given_back`` (exit status 0, but not finished), ``failed``, ``lost`` or
+    ``stopped``, ``exit`` the command's status and ``seconds`` its duration.
     """
 
     event: WorkEventKind
@@ -84,9 +84,9 @@ class WorkEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkResult:
-    """How many tasks came to what, and each run that ended, in that order.
+    """The number of tasks by outcome, and the ended runs in order.
 
-    ``stopped_by`` is the number of the signal that had what ran stopped, None where none had.
+    ``stopped_by`` is the number of the signal that stopped the runs, if any.
     """
 
     done: int
@@ -118,30 +118,29 @@ def run(
     grace: Duration | None = None,
     cwd: StrPath | None = None,
 ) -> RunResult:
-    """Run a command while leases are held: claim all or none, renew, give back at its end.
+    """Run a command under leases: claim all or none, renew, release at its end.
 
-    ``command`` is a list of words, and no shell line. ``resources``, or with ``next`` the first
-    task of the queue, are claimed as by ``claim``; each run is a session of its own unless one was
-    named or it is in a ``Session``. ``done`` marks tasks as done where the command ends with 0;
-    ``note`` is left for the next holder where it is released. ``grace`` is the time from TERM to
-    KILL where the command has to be stopped, ``cwd`` where it runs, by default where this program
-    is. Its environment is this program's with ``GITLEASE_RESOURCE``, ``GITLEASE_TOKEN`` and the
-    others of `gitlease run`.
+    ``command`` is a list of words, not a shell line. ``resources``, or with ``next`` the first task
+    of the queue, are claimed as by ``claim``; each run has a session of its own unless one was
+    named or it is in a ``Session``. ``done`` marks tasks as done if the command ends with 0;
+    ``note`` is left for the next holder at a release. ``grace`` is the time from TERM to KILL if
+    the command must be stopped, ``cwd`` its folder, by default the current one. Its environment is
+    this program's with ``GITLEASE_RESOURCE``, ``GITLEASE_TOKEN`` and the others of `gitlease run`.
 
-    While it runs the signals that this program gets go to the command. Only for the main thread;
-    elsewhere ``gitlease.hold`` holds leases around what one runs oneself. Raises what ``claim``
-    raises, NotFound or Invalid for what cannot be executed, before anything is claimed, and
-    LeaseLost where a lease was lost: then the command was stopped.
+    Signals sent to this program go to the command. Only for the main thread; elsewhere use
+    ``gitlease.hold`` around your own command. Raises what ``claim`` raises, NotFound or Invalid for
+    a command that cannot be executed, before anything is claimed, and LeaseLost if a lease was
+    lost: then the command was stopped.
     """
     _only_in_main_thread("run")
     _need_repository(self._workspace, "run")
 
-    def told(answer: Answer) -> str:
-        found = workspace.queue.find(parse_resource(word_anywhere(answer.leases[0].resource))).entry
-        return task_brief.brief(answer, found.task if found else None, prog="gitlease", done=done)
+    def brief(answer: Answer) -> str:
+        entry = workspace.queue.find(parse_resource(word_anywhere(answer.leases[0].resource))).entry
+        return task_brief.brief(answer, entry.task if entry else None, prog="gitlease", done=done)
 
     if next and (resources or paths or wait is not None or any or takeover or reopen):
-        raise UsageError("next takes what is first: name no resource, and nothing to claim it by")
+        raise UsageError("next claims the first task: it excludes resources and options of a claim")
     workspace = self._workspace if self._is_run else in_a_run(self._workspace, "run")
     request = RunRequest(
         words=_words(command),
@@ -157,7 +156,7 @@ def run(
         *(workspace, scope, ttl, paths, reason, takeover, reopen, any, commit),
         expect_holder=expect_holder,
     )
-    wanted, said = ((), ()) if next else to_claim(workspace, resources, terms)
+    wanted, warnings = ((), ()) if next else to_claim(workspace, resources, terms)
     seconds = to_seconds(wait, "wait")
     ran = run_claimed(
         workspace,
@@ -165,9 +164,9 @@ def run(
         lambda: claim_to_run(workspace, request, wanted, terms, wait=seconds),
         on_claim=lambda _answer: None,
         on_stop=lambda _why: None,
-        brief=told if next or done else None,
+        brief=brief if next or done else None,
     )
-    self.warnings = tuple(dict.fromkeys((*said, *ran.answer.warnings, *ran.warnings)))
+    self.warnings = tuple(dict.fromkeys((*warnings, *ran.answer.warnings, *ran.warnings)))
     if ran.ended.lost:
         raise ran.ended.lost[0].error
     if ran.ended.status is None or ran.ended.failure is not None:
@@ -198,17 +197,17 @@ def work(
     cwd: StrPath | None = None,
     on_event: Callable[[WorkEvent], object] | None = None,
 ) -> WorkResult:
-    """A pool: take the next task of the queue, run the command for it, and go on.
+    """A pool: run the command for one task of the queue after the other.
 
-    ``jobs`` of them at once, each in the background, under a lease, a session and a log of its own;
-    what it comes to is as with `gitlease work`, whose options these are. It returns when the queue
-    is empty; with ``forever`` when it is interrupted. Ctrl-C once: no new tasks; twice, or TERM:
-    what runs is stopped and given back. ``on_event`` is called with each ``WorkEvent``, here; what
-    it raises ends the pool: what runs is stopped first.
+    ``jobs`` run at once, each in the background with a lease, a session and a log of its own; the
+    options and outcomes are those of `gitlease work`. It returns when the queue is empty, with
+    ``forever`` when interrupted. Ctrl-C once: no new tasks; twice, or TERM: the runs are stopped
+    and their tasks released. ``on_event`` is called with each ``WorkEvent``, in this thread; if it
+    raises, the runs are stopped and the pool ends.
 
-    Each run is a fork of this program, so this is only for the main thread of a program that has no
-    other. Raises UsageError otherwise, NotFound or Invalid for what cannot be executed, and what a
-    claim raises for good, once what runs has ended.
+    Each run is a fork of this program, so this is only for the main thread of a program without
+    other threads. Raises UsageError otherwise, NotFound or Invalid for a command that cannot be
+    executed, and permanent failures of a claim, once all runs have ended.
     """
     _only_in_main_thread("work")
     _need_repository(self._workspace, "work")
@@ -242,12 +241,13 @@ def work(
     )
     ended: list[WorkEvent] = []
 
-    def tell(event: PoolEvent) -> None:
-        told = WorkEvent(**{k: v for k, v in pool_events.document(event).items() if k != "schema"})
-        if told.event == "ended":
-            ended.append(told)
+    def report(event: PoolEvent) -> None:
+        fields = {k: v for k, v in pool_events.document(event).items() if k != "schema"}
+        reported = WorkEvent(**fields)
+        if reported.event == "ended":
+            ended.append(reported)
         if on_event is not None:
-            on_event(told)
+            on_event(reported)
 
     ran = work_on_queue(
         self._workspace,
@@ -255,8 +255,8 @@ def work(
         PoolLimits(jobs=jobs, max_failures=max_failures, forever=forever),
         say=_log,
         on_stop=lambda why: _log(sentences.stopping(why)),
-        tell=tell,
-        warn=lambda text: tell(PoolEvent("warning", message=text)),
+        tell=report,
+        warn=lambda text: report(PoolEvent("warning", message=text)),
     )
     counts = {outcome: ran.counts[outcome] for outcome in pool_events.OUTCOMES}
     return WorkResult(**counts, ended=tuple(ended), stopped_by=ran.stopped_by)
@@ -265,15 +265,15 @@ def work(
 def _words(command: Sequence[str]) -> tuple[str, ...]:
     words = tuple(command) if isinstance(command, Sequence) else ()
     if isinstance(command, str) or not words or not all(isinstance(x, str) for x in words):
-        raise UsageError('a command is a list of words: ["make", "test"]')
+        raise UsageError('the command must be a list of words: ["make", "test"]')
     return words
 
 
 def _only_in_main_thread(verb: str) -> None:
     if threading.current_thread() is not threading.main_thread():
         raise UsageError(
-            f"{verb} belongs to the main thread: it attends to signals and to a child",
-            hints=("in another thread hold leases with gitlease.hold and run it yourself",),
+            f"{verb} needs the main thread: it handles signals and a child process",
+            hints=("in another thread, use gitlease.hold around your own command",),
         )
 
 
@@ -283,18 +283,18 @@ def _need_repository(workspace: Workspace, verb: str) -> None:
 
 
 def _only_thread() -> None:
-    """What has kept leases until now ends within a moment, and is waited for."""
+    # Threads that have renewed leases until now end within a moment.
     end = time.monotonic() + MOMENT
     others = [x for x in threading.enumerate() if x is not threading.current_thread()]
     for thread in others:
         thread.join(max(0.0, end - time.monotonic()))
     if names := ", ".join(sorted(x.name for x in others if x.is_alive())):
         raise UsageError(
-            f"work forks this program, which other threads do not survive: {names}",
-            hints=("begin it before they start, or after they ended",),
+            f"work forks this program, which other threads would not survive: {names}",
+            hints=("call it before they start, or after they end",),
         )
 
 
 def _log(text: str) -> None:
-    """In the process of a run: a line of its log."""
+    # In the process of a run, standard error is its log.
     print(f"gitlease: {text}", file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""Callbacks of the library: for what becomes available, and for what is assigned to a person."""
+"""Callbacks of the library: a resource becomes available, or a task is assigned to a person."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def on_available(
 ) -> Callable[[Callback], Subscription[Callback]]:
     """Decorate a function to be called each time one of these becomes available.
 
-    That a lease lapses counts too, unless the task stays assigned; what is free at the start
-    does not. The function gets the ``WatchEvent`` in a daemon thread, one call after another;
-    what it raises goes to ``threading.excepthook`` and does not end the watch. The decorated
-    function can still be called, and has ``stop()``: see ``Subscription``.
+    A lapse counts unless the task stays assigned; a resource that is free at the start does not.
+    The function gets the ``WatchEvent`` in a daemon thread, one call at a time; its exceptions go
+    to ``threading.excepthook`` and do not end the watch. The decorated function can still be
+    called, and has ``stop()``: see ``Subscription``.
     """
     wanted = to_resources(self._workspace, resources)
     parts, opened = [(x, parse_scope(scope)) for x in wanted], _opener(self._workspace)
@@ -51,11 +51,10 @@ def on_assignment(
 ) -> Subscription[Callback] | Callable[[Callback], Subscription[Callback]]:
     """Decorate a function to be called for each task that is newly assigned to this person.
 
-    A claim assigns a task to whoever makes it, so these are the person's own claims, by whichever
-    session and on whichever machine: ``event.holder`` and ``event.session`` say by whom, and
-    ``event.at`` when, as the ledger's history has it. What is assigned at the start is not told,
-    nor a claim of what was assigned before, nor a name that was written into a task file by hand:
-    the ledger knows nothing of that. The calls are made as those of ``on_available``.
+    These are the person's own claims, in any session on any machine: see ``event.session``, and
+    ``event.at`` for the time in the ledger's history. Tasks assigned at the start are not reported,
+    nor claims of tasks assigned before, nor names written into a task file by hand, which the
+    ledger does not have. The function is called as for ``on_available``.
     """
     opened = _opener(self._workspace)
     if function is not None:
@@ -70,10 +69,10 @@ def _opener(workspace: Workspace) -> Opener:
 
 
 class Subscription(Generic[Callback]):
-    """A function that is called for what it was subscribed to, until it is stopped.
+    """A function that is called for events, from now until ``stop``.
 
-    ``error`` is the refusal that ended it, where one did. It begins when it is made: ``ready``
-    waits until the first look at the remote is done, after which nothing is missed.
+    ``error`` is the refusal that ended it, if any. ``ready`` waits for the first look at the
+    remote, after which no event is missed.
     """
 
     def __init__(
@@ -82,9 +81,9 @@ class Subscription(Generic[Callback]):
         opened: Opener,
         parts: list[Part] | None = None,
     ) -> None:
-        """``parts`` are those whose availability is told; None: what is assigned is."""
+        """``parts``: report their availability; None: report assignments."""
         if not callable(function):
-            raise UsageError("only a function can be called with what happens")
+            raise UsageError("a subscription needs a function")
         functools.update_wrapper(self, function)
         self._function, self._parts, self._opened = function, parts, opened
         self._stopped, self._ready = threading.Event(), threading.Event()
@@ -100,7 +99,7 @@ class Subscription(Generic[Callback]):
 
     @property
     def function(self) -> Callback:
-        """What is called."""
+        """The decorated function."""
         return self._function
 
     def __call__(self, event: WatchEvent) -> Any:
@@ -112,11 +111,11 @@ class Subscription(Generic[Callback]):
         return self._thread.is_alive() and not self._stopped.is_set()
 
     def ready(self, timeout: float | None = None) -> bool:
-        """Wait until the watch has begun, at most ``timeout`` seconds; whether it has."""
+        """Wait until the watch has begun, at most ``timeout`` seconds; return whether it has."""
         return self._ready.wait(timeout) and self.error is None
 
     def stop(self, timeout: float | None = None) -> None:
-        """Stop, and wait for the call that is under way, at most ``timeout`` seconds."""
+        """Stop, and wait for a call under way, at most ``timeout`` seconds."""
         self._stopped.set()
         if threading.current_thread() is not self._thread:
             self._thread.join(timeout)
@@ -150,8 +149,8 @@ class Subscription(Generic[Callback]):
         try:
             self._function(event)
         except Exception as error:
-            said = (type(error), error, error.__traceback__, self._thread)
-            threading.excepthook(threading.ExceptHookArgs(said))
+            args = (type(error), error, error.__traceback__, self._thread)
+            threading.excepthook(threading.ExceptHookArgs(args))
 
     def _name(self) -> str:
         if self._parts is None:

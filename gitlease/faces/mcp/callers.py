@@ -1,4 +1,4 @@
-"""Who calls a tool: someone at a clone, or the holder of a token at a gateway."""
+"""The callers of tools: a person with a clone, or the holder of a token at a gateway."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ if TYPE_CHECKING:
     from gitlease.gateway.gateway import Gateway
     from gitlease.wiring.workspace import Workspace
 
-TURN = "x-codex-turn-metadata"  # what Codex says of itself with each call
+TURN = "x-codex-turn-metadata"  # sent by Codex with each call
 
-LOOK = 0.5  # seconds between two looks whether a listener is still there
+LOOK = 0.5  # seconds between two checks that a listener is still there
 Check = Callable[[], None]
 
 ClaimPlan = tuple[tuple[Resource, ...], ClaimOptions, tuple[str, ...]]
-"""What is to be claimed, how, and what there is to say of it."""
+"""The resources of a claim, its options, and warnings."""
 
 
 class ToolCaller(Protocol):
-    """One person, or one run of theirs, as the tools see them."""
+    """A person, in one session, as the tools see them."""
 
     @property
     def ledger(self) -> LedgerSession: ...
@@ -45,53 +45,53 @@ class ToolCaller(Protocol):
     def queue(self) -> TaskQueue: ...
 
     def resource(self, word: str) -> Resource:
-        """The resource that a word means here. UsageError for a bad one."""
+        """The resource of a word. Raises UsageError."""
 
     def plan(self, words: Sequence[str], paths: Sequence[str], options: ClaimOptions) -> ClaimPlan:
-        """What words and paths to cover mean in a claim. UsageError for what may not be claimed."""
+        """A claim of these words that covers these paths. Raises UsageError."""
 
     def renew(self, resources: Sequence[Resource], *, scope: str | None, ttl: int | None) -> Answer:
-        """Renew these leases; without resources all that the caller's session holds."""
+        """Renew these leases, or all of the caller's session."""
 
     def explained(self, lost: LeaseLost) -> LeaseLost:
-        """The same refusal, with why it was lost where that is known."""
+        """The refusal with the reason of the loss, if known."""
 
     def granted(self, answer: Answer) -> None:
-        """Take note of what was claimed, or renewed."""
+        """Take note of claimed or renewed leases."""
 
     def follow(self, tell: Callable[[], None]) -> None:
-        """Tell when it has begun, and with every change of leases from then on.
+        """Call ``tell`` once it has begun, and then at every change of leases.
 
-        It ends by an InterruptedError, and by what keeps it from looking.
+        Raises InterruptedError at its end, and what reading the ledger raises.
         """
 
 
 class Backend(Protocol):
-    """Whose leases a server serves: those of a clone, or those behind a gateway."""
+    """The leases that a server serves: those of a clone, or those behind a gateway."""
 
     def caller(
         self, meta: Mapping[str, Any], request: Any, woken: threading.Event, *, writes: bool
     ) -> AbstractContextManager[ToolCaller]:
-        """Who calls, by what came along, while the call lasts. A wait ends once ``woken`` is set.
+        """The caller of a request, for the duration of the call; ``woken`` ends its waits.
 
-        Raises Denied where the caller may not do this, and what opening a clone may.
+        Raises Denied without the access needed, and what opening a clone may raise.
         """
 
     def sender(self, request: Any) -> Hashable:
-        """Whom requests come from, as far as one can be told from another."""
+        """Identifies the client of a request, as far as possible."""
 
     def waiting(self, request: Any) -> AbstractContextManager[None]:
-        """Be among those who wait, while the block lasts. Unavailable where too many do."""
+        """Count the block as a wait. Raises Unavailable if there are too many."""
 
     def listening(self, request: Any) -> AbstractContextManager[None]:
-        """Be among those who listen, while the block lasts. Unavailable where too many do."""
+        """Count the block as a listener. Raises Unavailable if there are too many."""
 
 
 def thread_of(meta: Mapping[str, Any]) -> str:
-    """The number of the Codex thread that calls, where it says so; else nothing."""
-    said = meta.get(TURN)
+    """The id of the calling Codex thread, else an empty string."""
+    data = meta.get(TURN)
     try:
-        turn = json.loads(said) if isinstance(said, str) else said
+        turn = json.loads(data) if isinstance(data, str) else data
     except (ValueError, RecursionError):
         return ""
     thread = turn.get("thread_id") if isinstance(turn, Mapping) else None
@@ -99,14 +99,14 @@ def thread_of(meta: Mapping[str, Any]) -> str:
 
 
 class CloneCaller:
-    """Whoever has a clone: paths are those of its work tree, and claims are written to its tasks.
+    """A person with a clone: paths are those of its work tree, and claims edit its task files.
 
-    ``grants`` gets the leases that are new, by their ids, as they were left.
+    ``grants`` collects the leases claimed here, by id, in their latest state.
     """
 
     def __init__(self, workspace: Workspace, grants: dict[str, LeaseView]) -> None:
         self._workspace, self._grants = workspace, grants
-        self._before = workspace.ledger.untold()  # a renewal that is refused takes note of them
+        self._before = workspace.ledger.untold()  # a refused renewal marks them as told
 
     @property
     def ledger(self) -> LedgerSession:
@@ -122,8 +122,8 @@ class CloneCaller:
     def plan(self, words: Sequence[str], paths: Sequence[str], options: ClaimOptions) -> ClaimPlan:
         covered = [path_here(self._workspace.repository, path) for path in paths]
         wanted = tuple(self.resource(word) for word in words)
-        said = check_claim(self._workspace, wanted, covered, any_name=options.any_name)
-        return wanted, _covering(options, covered), said
+        warnings = check_claim(self._workspace, wanted, covered, any_name=options.any_name)
+        return wanted, _covering(options, covered), warnings
 
     def renew(self, resources: Sequence[Resource], *, scope: str | None, ttl: int | None) -> Answer:
         if not resources:
@@ -144,12 +144,12 @@ class CloneCaller:
 
 
 class GatewayCaller:
-    """The holder of a token: paths count from the root, and no task file is written."""
+    """The holder of a token: paths start at the root, and no task file is written."""
 
     def __init__(
         self, gateway: Gateway, session: LedgerSession, follower: Follower, check: Check
     ) -> None:
-        """``check`` raises where the caller is gone, or may not go on."""
+        """``check`` raises once the caller is gone, or may not go on."""
         self._gateway, self.ledger, self._follower, self._check = gateway, session, follower, check
         self.queue = TaskQueue(session)
 
@@ -170,17 +170,17 @@ class GatewayCaller:
         return lost
 
     def granted(self, answer: Answer) -> None:
-        """It is the gateway's clients that end; it stays."""
+        """Nothing: a gateway does not end with its clients."""
 
     def follow(self, tell: Callable[[], None]) -> None:
-        heard = queue.SimpleQueue[object]()
-        leave = self._follower.listen(heard.put)
+        events = queue.SimpleQueue[object]()
+        leave = self._follower.listen(events.put)
         try:
             tell()
             while True:
                 self._check()
                 with contextlib.suppress(queue.Empty):
-                    heard.get(timeout=LOOK)
+                    events.get(timeout=LOOK)
                     tell()
         finally:
             leave()

@@ -1,4 +1,4 @@
-"""What may be read besides the tools: who holds what, and what the caller holds; and its news."""
+"""The MCP resources: all leases, and those of the caller; and notifications of changes."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ ABOUT: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     BOARD: ("Who holds what, until when.", {}),
     MINE: ("What you hold.", {"mine": True}),
 }
-LISTENERS = 128  # streams of news, each with a thread that follows the ledger
+LISTENERS = 128  # streams of notifications, each with a thread that follows the ledger
 
 Asked = ServerRequestContext[Any, Any]
 
 
 class LeaseResources:
-    """The resources for the callers of a backend, and the news that they changed."""
+    """The resources for the callers of a backend, and notifications that they changed."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend, self._listeners = backend, anyio.CapacityLimiter(LISTENERS)
@@ -53,12 +53,12 @@ class LeaseResources:
     async def read(
         self, asked: Asked, params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
-        """The document of one, as ``status`` has it. MCPError where it cannot be read."""
+        """The document of a resource, as ``status`` returns it. Raises MCPError."""
         uri = str(params.uri)
         if uri not in ABOUT:
             known = ", ".join(ABOUT)
-            said = f"unknown resource {uri[:60]!r}; known resources: {known}"
-            raise MCPError(types.INVALID_PARAMS, said)
+            message = f"unknown resource {uri[:60]!r}; known resources: {known}"
+            raise MCPError(types.INVALID_PARAMS, message)
         text = await anyio.to_thread.run_sync(lambda: self._read(asked, uri))
         part = types.TextResourceContents(uri=uri, mime_type="application/json", text=text)
         return types.ReadResourceResult(contents=[part])
@@ -78,9 +78,9 @@ class LeaseResources:
     async def listen(
         self, asked: Asked, params: types.SubscriptionsListenRequestParams
     ) -> types.SubscriptionsListenResult:
-        """Tell a client of changes while it listens; the stream ends where none can be seen."""
+        """Notify a client of changes; the stream ends if they cannot be followed."""
         if self._listeners.available_tokens < 1:
-            raise MCPError(types.INTERNAL_ERROR, f"{LISTENERS} listen here already")
+            raise MCPError(types.INTERNAL_ERROR, f"there are {LISTENERS} listeners already")
         try:
             with self._backend.listening(asked.request):
                 return await self._listen(asked, params)
@@ -116,8 +116,6 @@ class LeaseResources:
         return result
 
     def _follow(self, asked: Asked, bus: InMemorySubscriptionBus, woken: threading.Event) -> None:
-        """Tell the bus once it has begun, and of every change, until the client goes."""
-
         def tell() -> None:
             for uri in ABOUT:
                 anyio.from_thread.run(bus.publish, ResourceUpdated(uri))
@@ -129,4 +127,4 @@ class LeaseResources:
         except InterruptedError:
             return
         except GitleaseError as error:
-            logging.getLogger("gitlease").warning("changes cannot be seen: %s", error)
+            logging.getLogger("gitlease").warning("changes cannot be followed: %s", error)

@@ -1,4 +1,4 @@
-"""What a tool's answer and its refusal look like to an agent: a text, and the contract's JSON."""
+"""The result of a tool as an agent sees it: a text, and the contract's JSON."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from gitlease.faces.mcp.tools import LONGEST_WAIT, ToolAnswer, call_of
 
 
 def answered(tool: str, answer: ToolAnswer, now: datetime) -> types.CallToolResult:
-    """The result of what was done or seen; where some of it was refused, that counts."""
+    """The result of a tool; if part of it was refused, it is an error."""
     if answer.refused:
-        return refused(tool, answer.refused[0], now, {}, done=answer)
+        return refused(tool, answer.refused[0], now, {}, answer=answer)
     document = wire.success(
         tool, body=answer.body, warnings=answer.warnings, next_steps=answer.next_steps
     )
-    lines = [*answer.lines, *(f"warning: {said}" for said in answer.warnings)]
+    lines = [*answer.lines, *_warnings(answer.warnings)]
     return _result(lines, answer.next_steps, document)
 
 
@@ -31,28 +31,29 @@ def refused(
     tool: str,
     error: GitleaseError,
     now: datetime,
-    asked: Mapping[str, Any],
+    arguments: Mapping[str, Any],
     *,
-    done: ToolAnswer | None = None,
+    answer: ToolAnswer | None = None,
 ) -> types.CallToolResult:
-    """The result of a refusal: who has it, until when, and what to do.
+    """The result of a refusal: who has the lease, until when, and what to do.
 
-    ``done`` is what was done besides, where others of several leases were not refused.
+    ``answer`` is that of a call which was refused in part.
     """
-    every = done.refused if done else ()
-    body = {"refused": [wire.refusal(x, now=now) for x in every]} if every else {}
+    all_refused = answer.refused if answer else ()
+    body = dict(answer.body) if answer else {}
+    if all_refused:
+        body["refused"] = [wire.refusal(x, now=now) for x in all_refused]
     error.message = _in_calls(error.message)
     error.hints = tuple(map(_in_calls, error.hints))
-    steps = _ways_out(error, asked)
-    body = dict(done.body) | body if done else body
+    steps = _next_calls(error, arguments)
     document = wire.failure(tool, error, now=now, next_steps=steps, body=body)
     lines = [
-        *(done.lines if done else ()),
+        *(answer.lines if answer else ()),
         f"{error.code}: {sentences.refusal(error, now)}",
-        *(f"{x.code}: {sentences.refusal(x, now)}" for x in every[1:]),
+        *(f"{x.code}: {sentences.refusal(x, now)}" for x in all_refused[1:]),
         *sentences.others_in_the_way(error, now),
         *(f"hint: {hint}" for hint in (*error.hints, *_advice(error))),
-        *(f"warning: {said}" for said in error.warnings),
+        *_warnings(error.warnings),
     ]
     return _result(lines, steps, document, is_error=True)
 
@@ -65,26 +66,30 @@ def _result(
     return types.CallToolResult(content=content, structured_content=document, is_error=is_error)
 
 
+def _warnings(warnings: Sequence[str]) -> list[str]:
+    return [f"warning: {text}" for text in warnings]
+
+
 def _in_calls(text: str) -> str:
     return with_arguments(text, on="{}: true")
 
 
 def _advice(error: GitleaseError) -> Sequence[str]:
     if error.code == "lost":
-        return ("stop what you did under it",)
+        return ("stop the work that it covers",)
     if error.code in sentences.IN_THE_WAY and error.views and not error.views[0].mine:
-        return ("work on something else meanwhile, or ask the holder to release it",)
+        return ("work on something else, or ask the holder to release it",)
     return ()
 
 
-def _ways_out(error: GitleaseError, asked: Mapping[str, Any]) -> list[str]:
-    """Calls that are safe as they stand: none takes anything from its holder."""
+def _next_calls(error: GitleaseError, arguments: Mapping[str, Any]) -> list[str]:
+    # All are safe: none takes a lease from its holder.
     name, scope = word_anywhere(error.resource or ""), error.scope
     if error.code in ("held", "wait_timeout") and name and error.free_at and not error.by_edge:
-        words = list(asked.get("resources", (name,)))
+        words = list(arguments.get("resources", (name,)))
         others = dict.fromkeys(word_anywhere(x.resource) for x in error.views)
         if not {fold(x) for x in others} <= {fold(x) for x in words}:
-            words, scope = list(others), None  # that are in the way by their paths
+            words, scope = list(others), None  # these conflict by their paths
         return [call_of("wait", resources=words, scope=scope, timeout=LONGEST_WAIT)]
     if name and error.code in (*sentences.IN_THE_WAY, "lost", "unknown_outcome"):
         return [call_of("status", resources=[name])]

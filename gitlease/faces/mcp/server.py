@@ -1,4 +1,4 @@
-"""The server: which tools there are, and how a call becomes an answer. Every transport has it."""
+"""The MCP server: its tools, and how a call becomes a result, over any transport."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 
+from gitlease import __version__
 from gitlease.core.errors import GitleaseError, LeaseLost, Unavailable
 from gitlease.faces.http.fields import read_fields
 from gitlease.faces.mcp.callers import Backend
@@ -25,16 +26,16 @@ from gitlease.faces.mcp.tools import LONGEST_WAIT, TOOLS, LeaseTool
 INSTRUCTIONS = """Leases say who works on what in this repository: people and agents share it.
 Claim before your first edit, with the paths you will change; renew while you work; release, with a
 note on how far you got, when you stop. What another holds is theirs until it is free."""
-THREADS, WAITS = 32, 16  # calls that are worked on at the same time, and of those that wait
-EVERY = 5.0  # seconds between two words on a wait
+THREADS, WAITS = 32, 16  # calls at the same time, and waiting ones
+EVERY = 5.0  # seconds between two progress notifications of a wait
 
 Asked = ServerRequestContext[Any, Any]
 
 
 class LeaseServer:
-    """The tools for the callers of a backend. ``mcp`` is the server as transports run it.
+    """The tools for the callers of a backend. ``mcp`` is the server that transports run.
 
-    Those that wait have ``waits`` of their own, so that they keep nobody from a renewal.
+    Waiting calls have a limit of their own, ``waits``, so that they never delay a renewal.
     """
 
     def __init__(
@@ -51,7 +52,7 @@ class LeaseServer:
         resources = LeaseResources(backend)
         self.mcp: Server[Any] = Server(
             "gitlease",
-            version=_version(),
+            version=__version__,
             instructions=INSTRUCTIONS,
             on_list_tools=self._list_tools,
             on_call_tool=self._call_tool,
@@ -74,8 +75,8 @@ class LeaseServer:
         tool = TOOLS.get(params.name)
         if tool is None:
             known = ", ".join(TOOLS)
-            said = f"unknown tool {params.name[:60]!r}; known tools: {known}"
-            raise MCPError(types.INVALID_PARAMS, said)
+            message = f"unknown tool {params.name[:60]!r}; known tools: {known}"
+            raise MCPError(types.INVALID_PARAMS, message)
         woken, arguments = threading.Event(), params.arguments or {}
         if tool.name != "wait":
             return await self._called(tool, arguments, asked, woken, self._threads)
@@ -87,25 +88,25 @@ class LeaseServer:
 
     @contextlib.contextmanager
     def _cancels(self, woken: threading.Event, asked: Asked) -> Iterator[None]:
-        """Have a wait end by a word that comes in a request of its own, which the SDK cannot tell.
+        """Let a cancellation that arrives as a request of its own end a wait; the SDK cannot.
 
-        Where two have one number, nobody knows whose is meant, and neither ends.
+        If two waits have the same id, it is ambiguous, and neither ends.
         """
         key = self._backend.sender(asked.request), str(asked.request_id)
-        alike = self._cancellable.setdefault(key, set())
-        alike.add(woken)
+        waits = self._cancellable.setdefault(key, set())
+        waits.add(woken)
         try:
             yield
         finally:
-            alike.discard(woken)
-            if not alike:
+            waits.discard(woken)
+            if not waits:
                 self._cancellable.pop(key, None)
 
     async def _cancelled(self, asked: Asked, params: types.CancelledNotificationParams) -> None:
         key = self._backend.sender(asked.request), str(params.request_id)
-        alike = self._cancellable.get(key, set())
-        if len(alike) == 1:
-            next(iter(alike)).set()
+        waits = self._cancellable.get(key, set())
+        if len(waits) == 1:
+            next(iter(waits)).set()
 
     async def _called(
         self,
@@ -144,12 +145,12 @@ class LeaseServer:
             return refused(tool.name, ended, datetime.now(UTC), values)
         except Exception:
             logging.getLogger("gitlease").exception("%s", tool.name)
-            said = "a fault of gitlease itself: the server's standard error has more"
-            raise MCPError(types.INTERNAL_ERROR, said) from None
+            message = "a bug in gitlease: see the server's standard error"
+            raise MCPError(types.INTERNAL_ERROR, message) from None
 
 
 async def _notice_leaving(woken: threading.Event) -> None:
-    """End a wait where its client cancels it or goes."""
+    # Ends a wait when its client cancels it or disconnects.
     try:
         await anyio.sleep_forever()
     finally:
@@ -157,8 +158,8 @@ async def _notice_leaving(woken: threading.Event) -> None:
 
 
 async def _tell_waiting(asked: Asked) -> None:
-    for told in range(int(LONGEST_WAIT / EVERY)):
-        seconds = told * EVERY
+    for number in range(int(LONGEST_WAIT / EVERY)):
+        seconds = number * EVERY
         await asked.session.report_progress(seconds, LONGEST_WAIT, f"waiting for {seconds:g}s")
         await anyio.sleep(EVERY)
 
@@ -173,9 +174,3 @@ def _shown(tool: LeaseTool) -> types.Tool:
     return types.Tool(
         name=tool.name, description=tool.about, input_schema=tool.schema(), annotations=hints
     )
-
-
-def _version() -> str:
-    from gitlease import __version__
-
-    return __version__

@@ -1,4 +1,4 @@
-"""The server of one agent over standard input and output, in a clone."""
+"""The server for one agent over standard input and output, in a clone."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from gitlease.runs.holding import at_the_end, waking_clock
 from gitlease.wiring.agents import Workspace, is_ended_by_hook, open_for_tools
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-PATIENCE = 10.0  # seconds for which the end waits for calls that are under way
+PATIENCE = 10.0  # seconds to wait at the end for calls under way
 
 Opener = Callable[..., Workspace]
 
@@ -31,8 +31,8 @@ Opener = Callable[..., Workspace]
 class CloneBackend:
     """The leases of the clone around a folder, which is opened anew for each call.
 
-    So settings count as they are by then, and calls share nothing. What was claimed is kept in mind
-    by the thread of the agent that claimed it, to be dropped at the end.
+    So each call uses the current settings, and calls share nothing. The claimed leases are kept by
+    the agent's thread, to let them expire at the end.
     """
 
     def __init__(self, directory: str | None = None, *, opener: Opener = open_for_tools) -> None:
@@ -77,11 +77,10 @@ class CloneBackend:
         return contextlib.nullcontext()
 
     def close(self) -> None:
-        """Take no more calls, end those that wait, and drop what was claimed here.
+        """Refuse new calls, end waits, and let the leases claimed here expire now.
 
-        Tasks stay assigned. What has no session stays where it was renewed elsewhere since. Where
-        a hook of the agent's does that at the end of its session, nothing is dropped. A failure is
-        logged: leases end by themselves.
+        Tasks stay assigned. A lease without a session stays if it was renewed elsewhere since, and
+        all do if a hook of the agent handles the end of its session. A failure is only logged.
         """
         with self._idle:
             if self._closing:
@@ -90,15 +89,15 @@ class CloneBackend:
             for woken in self._waits:
                 woken.set()
             self._idle.wait_for(lambda: not self._calls, PATIENCE)
-        for thread, left in self._grants.items():
-            if not left:
+        for thread, grants in self._grants.items():
+            if not grants:
                 continue
             try:
                 workspace = self._opener(self._directory, thread=thread)
                 if not is_ended_by_hook(workspace, thread=thread):
-                    run_out(at_the_end(workspace, left), left)
-            except Exception as error:  # the others' are to be dropped all the same
-                logging.getLogger("gitlease").warning("leases end by themselves: %s", error)
+                    run_out(at_the_end(workspace, grants), grants)
+            except Exception as error:  # the other threads' leases must still be handled
+                logging.getLogger("gitlease").warning("leases will expire by themselves: %s", error)
 
 
 def serve(directory: str | None = None) -> int:
@@ -117,8 +116,8 @@ async def _serve(backend: CloneBackend) -> None:
                 await server.run(read, write, server.create_initialization_options())
             group.cancel_scope.cancel()
     except* (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
-        logging.getLogger("gitlease").info("whoever started this reads no more")
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is unwritten yet
+        logging.getLogger("gitlease").info("the client no longer reads")
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for output not written yet
     finally:
         backend.close()
 

@@ -1,4 +1,4 @@
-"""The tools: what each takes, what it does, and what it answers."""
+"""The tools: their arguments, what they do, and their answers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from gitlease.core.duration import format_duration
 from gitlease.core.errors import GitleaseError, UsageError
-from gitlease.core.frozen import dataclass
+from gitlease.core.frozen import dataclass, replace
 from gitlease.core.instant import moment_of
 from gitlease.core.moves.operations import MAX_NOTE, MAX_REASON
 from gitlease.core.resources.resource import WHOLE, reads_as_name
@@ -28,9 +28,9 @@ Values = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolAnswer:
-    """What a tool came to: the contract's body, and the same in lines to read.
+    """The answer of a tool: the contract's body, and the same as text.
 
-    ``refused`` is what could not be done of several leases.
+    ``refused`` has the refusals of a call for several leases.
     """
 
     body: wire.Document
@@ -42,7 +42,7 @@ class ToolAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseTool:
-    """A tool. ``writes``: it changes the ledger; ``again``: to repeat it changes nothing more."""
+    """A tool. ``writes``: it changes the ledger; ``again``: it is idempotent."""
 
     name: str
     about: str
@@ -54,16 +54,17 @@ class LeaseTool:
 
     def schema(self) -> dict[str, Any]:
         """The JSON schema of its arguments."""
-        shown = {x: {**f.schema, "description": f.about} for x, f in self.fields.items() if f.about}
-        bare = {x: dict(f.schema) for x, f in self.fields.items() if not f.about}
-        required = [x for x, f in self.fields.items() if f.required]
+        properties = {
+            name: {**field.schema, **({"description": field.about} if field.about else {})}
+            for name, field in self.fields.items()
+        }
+        required = [name for name, field in self.fields.items() if field.required]
         more = {"required": required} if required else {}
-        properties = {x: (shown | bare)[x] for x in self.fields}
         return {"type": "object", "properties": properties, **more, "additionalProperties": False}
 
 
 def call_of(tool: str, **arguments: Any) -> str:
-    """A call as it is proposed: the tool and its arguments."""
+    """A suggested call: the tool and its arguments."""
     given = {name: value for name, value in arguments.items() if value not in (None, WHOLE)}
     return f"{tool} {json.dumps(given, ensure_ascii=False)}"
 
@@ -72,7 +73,7 @@ def now_of(caller: ToolCaller) -> datetime:
     return moment_of(caller.ledger.clock.now().wall_ms)
 
 
-# --- what they do -----------------------------------------------------------------------------
+# --- actions ----------------------------------------------------------------------------------
 
 
 def _claim(caller: ToolCaller, values: Values) -> ToolAnswer:
@@ -82,7 +83,10 @@ def _claim(caller: ToolCaller, values: Values) -> ToolAnswer:
 
 
 def _claimed(
-    caller: ToolCaller, answer: Answer, said: Sequence[str] = (), task: wire.Document | None = None
+    caller: ToolCaller,
+    answer: Answer,
+    warnings: Sequence[str] = (),
+    task: wire.Document | None = None,
 ) -> ToolAnswer:
     caller.granted(answer)
     now, lines = now_of(caller), list[str]()
@@ -102,8 +106,9 @@ def _claimed(
         steps.append(call_of("release", resources=names, scope=scope, done=True))
     steps.append(call_of("release", resources=names, scope=scope))
     body = ({"task": task} if task is not None else {}) | wire.claimed(answer)
-    warnings = (*said, *answer.warnings)
-    return ToolAnswer(body=body, lines=lines, warnings=warnings, next_steps=steps)
+    return ToolAnswer(
+        body=body, lines=lines, warnings=(*warnings, *answer.warnings), next_steps=steps
+    )
 
 
 def _renew(caller: ToolCaller, values: Values) -> ToolAnswer:
@@ -119,8 +124,8 @@ def _extend(caller: ToolCaller, values: Values) -> ToolAnswer:
     resource = caller.resource(values["resource"])
     answer = hold.extend(caller.ledger, resource, values["duration"], scope=values.get("scope"))
     capped = {"capped_to_max": answer.capped_to_max, "max_ttl_seconds": answer.max_ttl_seconds}
-    said = ("capped to the longest time that the ledger's policy allows",)
-    return _changed(caller, "extended", answer, capped, said if answer.capped_to_max else ())
+    warning = ("capped to the maximum of the ledger's policy",)
+    return _changed(caller, "extended", answer, capped, warning if answer.capped_to_max else ())
 
 
 def _changed(
@@ -128,18 +133,18 @@ def _changed(
     done: str,
     answer: Answer,
     more: wire.Document | None = None,
-    said: Sequence[str] = (),
+    warnings: Sequence[str] = (),
 ) -> ToolAnswer:
     caller.granted(answer)
     now = now_of(caller)
     lines = [f"{done} {_held(view, now)}" for view in answer.leases]
     if not lines and not answer.refused:
-        lines = ["you hold nothing here: nothing to renew"]
+        lines = ["nothing to renew: you hold no leases here"]
     return ToolAnswer(
         body=wire.changed(answer) | (more or {}),
         lines=lines,
         refused=answer.refused,
-        warnings=(*said, *answer.warnings),
+        warnings=(*warnings, *answer.warnings),
     )
 
 
@@ -150,7 +155,7 @@ def _release(caller: ToolCaller, values: Values) -> ToolAnswer:
         answer = end.release(caller.ledger, resources, scope=scope, note=note)
         return _ended(answer, f"released {', '.join(words)}")
     if note is not None:
-        raise UsageError("a note is for the next holder: finished work (done) has none")
+        raise UsageError("note and done exclude each other: a note is for the next holder")
     if len(resources) != 1:
         raise UsageError("done finishes one resource at a time", hints=("call release for each",))
     answer = end.complete(caller.ledger, resources[0], scope=scope)
@@ -197,12 +202,12 @@ def _status(caller: ToolCaller, values: Values) -> ToolAnswer:
             lines += [f"{resource} is free"] if not any(x.is_current(now) for x in live) else []
             lines += [sentences.noted(note, now) for note in reading.notes]
     body["leases"] = [wire.lease(view) for view in found.values()]
-    lines = [_stands(view, now) for view in found.values()] + lines
+    lines = [_described(view, now) for view in found.values()] + lines
     lines = lines or ["you hold nothing" if mine else "nothing is leased"]
     return ToolAnswer(body=body, lines=lines, warnings=tuple(dict.fromkeys(warnings)))
 
 
-def _stands(view: LeaseView, now: datetime) -> str:
+def _described(view: LeaseView, now: datetime) -> str:
     yours = "yours, " if view.mine else ""
     left = f"{sentences.until(view, now)}{sentences.quoted(view.reason)}"
     return f"{sentences.named(view)}: {yours}{sentences.whose(view)}, {left}"
@@ -212,7 +217,7 @@ def _wait(caller: ToolCaller, values: Values) -> ToolAnswer:
     seconds = values.get("timeout", LONGEST_WAIT)
     if seconds > LONGEST_WAIT:
         longest = format_duration(LONGEST_WAIT)
-        raise UsageError(f"timeout is {longest} at most", hints=("call wait again after it",))
+        raise UsageError(f"timeout is at most {longest}", hints=("call wait again afterwards",))
     words, scope = values["resources"], values.get("scope", WHOLE)
     resources = [caller.resource(word) for word in words]
     answer = claim.wait(caller.ledger, resources, scope=scope, seconds=seconds)
@@ -234,11 +239,11 @@ def _held(view: LeaseView, now: datetime) -> str:
     return f"{sentences.named(view)} {sentences.until(view, now)}, token {view.token}"
 
 
-# --- what they take ---------------------------------------------------------------------------
+# --- arguments --------------------------------------------------------------------------------
 
 
 def _words(about: str, *, required: bool = True) -> RequestField:
-    """A list of strings; a single one will do."""
+    # A list of strings, or a single one.
     schema = {"type": ["array", "string"], "items": {"type": "string"}}
 
     def read(data: Any, name: str) -> tuple[str, ...]:
@@ -248,17 +253,17 @@ def _words(about: str, *, required: bool = True) -> RequestField:
 
 
 def _duration(about: str, *, required: bool = False) -> RequestField:
-    read = fields.duration(about).read
-    return RequestField(read, {"type": ["string", "integer"]}, about, required)
+    field = fields.duration(about, required=required)
+    return replace(field, schema={"type": ["string", "integer"]})
 
 
 def _text(about: str, *, limit: int, lines: bool = False, required: bool = False) -> RequestField:
-    read = fields.shown_text(about, limit=limit, lines=lines).read
-    return RequestField(read, {"type": "string"}, about, required)
+    field = fields.shown_text(about, limit=limit, lines=lines)
+    return replace(field, schema={"type": "string"}, required=required)
 
 
 def _flag(about: str) -> RequestField:
-    return RequestField(fields.flag(about).read, {"type": "boolean"}, about)
+    return replace(fields.flag(about), schema={"type": "boolean"})
 
 
 SCOPE = RequestField(fields.SCOPE.read, {"type": "string"}, "A part of the work.")
@@ -284,8 +289,8 @@ TOOLS: Mapping[str, LeaseTool] = {
                 "takeover": _flag("If the user says so: replace an assignment; needs reason."),
                 "expect_holder": _text("Take over only from this holder.", limit=MAX_REASON),
                 "reopen": _flag("Claim completed work."),
-                "any": _flag("Allow names that are no tasks."),
-                "new": _flag("Refuse what you hold already."),
+                "any": _flag("Allow names that are not tasks."),
+                "new": _flag("Refuse if you hold it already."),
             },
             act=_claim,
             destroys=True,
@@ -324,7 +329,7 @@ TOOLS: Mapping[str, LeaseTool] = {
         ),
         LeaseTool(
             name="next",
-            about="The task to take up next; with claim it is yours at once, and nobody else's.",
+            about="The next task of the queue; with claim it is claimed at once, for you alone.",
             fields={"claim": _flag(""), "ttl": TTL, "reason": REASON},
             act=_next,
         ),

@@ -119,7 +119,7 @@ def test_a_refusal_is_the_document_of_the_command_line(
         ("release", {"resources": ["a", "b"], "done": True}, "done finishes one resource"),
         ("release", {"resources": "a", "done": True, "note": "x"}, "a note is for the next"),
         ("next", {"ttl": "5m"}, "ttl needs claim"),
-        ("wait", {"resources": "a", "timeout": "2m"}, "timeout is 50s at most"),
+        ("wait", {"resources": "a", "timeout": "2m"}, "timeout is at most 50s"),
         ("note", {"resource": "a"}, "note lacks text"),
         ("renew", {"scope": "login"}, "scope needs resources"),
     ],
@@ -192,7 +192,7 @@ def test_what_was_lost_says_by_whose_doing(
     text = tools.text("renew", resources="F001")
     assert text.startswith("lost: ")
     assert "revoked by kim@example.com" in text
-    assert "hint: stop what you did under it" in text
+    assert "hint: stop the work that it covers" in text
 
 
 def test_calls_at_the_same_time_are_all_answered(tools: ToolClient) -> None:
@@ -283,7 +283,7 @@ def test_what_was_lost_of_several_is_told(tools: ToolClient) -> None:
 
 
 def test_a_renewal_that_names_nothing_is_of_all(tools: ToolClient, jo: Path) -> None:
-    assert tools.text("renew") == "you hold nothing here: nothing to renew"
+    assert tools.text("renew") == "nothing to renew: you hold no leases here"
     tools.document("claim", resources=["a", "b"])
     gitlease.open(jo, layer="other").claim("c")
     found = tools.document("renew", ttl="1h")
