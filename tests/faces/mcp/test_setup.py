@@ -82,7 +82,7 @@ def test_uninstall_takes_the_servers_out_as_well(desk: Desk) -> None:
         desk.document("mcp", "install", host)
     desk.document("mcp", "install", "claude", "--user")
     done = desk.document("uninstall", "--user")["done"]
-    told = [x for x in done if "server of tools" in x]
+    told = [x for x in done if "MCP server" in x]
     assert len(told) == 4
     assert git(desk.clone, "status", "--porcelain") == ""
 
