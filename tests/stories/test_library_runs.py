@@ -126,8 +126,7 @@ thread.join()
     assert lines[0] == "NoCommand no-such-command: command not found"
     assert lines[8].startswith("LeaseHeld F02 is held by w1@example.com")
     assert (
-        lines[9]
-        == "UsageError run needs the main thread: it handles signals and a child process"
+        lines[9] == "UsageError run needs the main thread: it handles signals and a child process"
     )
     assert jo.live() == []
 
