@@ -33,6 +33,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "slow: long simulation, soak and race runs")
     config.addinivalue_line("markers", "one_in(n): of its variants the others are slow")
     config.addinivalue_line("markers", "sampled(n): of the tests here the others are slow")
+    config.addinivalue_line(
+        "markers", "nightly(n): the larger budget; of the slow variants here, one in n is not"
+    )
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -41,10 +44,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     With ``one_in`` that is of the variants of a test, with ``sampled`` of the tests of the file or
     class that has the mark, and so each story is one of ``STORIES``; what is slow already does not
-    count. The same ones every time; all of them run with ``-m "slow or not slow"``.
+    count. The same ones every time. ``-m slow`` runs the others, except for the larger budgets:
+    of the slow tests marked ``nightly(n)`` it runs one in n, and none marked ``nightly``. These run
+    with ``-m nightly``, and with ``-m ""`` like everything else.
     """
     seen: Counter[tuple[str, str]] = Counter()
     stories = 1 if config.getoption("--every-story") else STORIES
+    without_nightly = config.option.markexpr and "nightly" not in config.option.markexpr
+    nightly: list[pytest.Item] = []
 
     def is_one_of(group: tuple[str, str], n: int) -> bool:
         seen[group] += 1
@@ -60,6 +67,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         told = item.path.parent.name == "stories" and not item.get_closest_marker("slow")
         if told and not is_one_of((str(item.path), "stories"), stories):
             item.add_marker(pytest.mark.slow)
+        for node, mark in [*item.iter_markers_with_node("nightly")][:1]:
+            group = (node.nodeid if node is not item else "::".join(test), "nightly")
+            if item.get_closest_marker("slow") and not (mark.args and is_one_of(group, *mark.args)):
+                nightly.append(item)
+    if without_nightly and nightly:
+        config.hook.pytest_deselected(items=nightly)
+        dropped = set(nightly)
+        items[:] = [item for item in items if item not in dropped]
 
 
 @pytest.fixture(scope="session", autouse=True)

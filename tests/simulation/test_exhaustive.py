@@ -292,7 +292,9 @@ def test_nothing_is_found_where_all_rules_are_on() -> None:
 
 
 # 1.3 million states in about two minutes of one core; the rest is in EXHAUSTIVE.md.
-LARGE = [*worlds(2, 4)[:4], *worlds(3, 2)[:3]]
+SILENCE, *OTHERS = worlds(2, 4)[:4]
+NIGHTLY = [pytest.param(world, marks=pytest.mark.nightly) for world in OTHERS]
+LARGE = [SILENCE, *worlds(3, 2)[:3], *NIGHTLY]
 
 
 @pytest.mark.slow

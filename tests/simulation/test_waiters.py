@@ -329,6 +329,7 @@ def test_nobody_starves_in_an_eventful_line(seed: int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly(3)
 @pytest.mark.parametrize("seed", range(100, 160))
 def test_nobody_starves_in_many_eventful_lines(seed: int) -> None:
     eventful(seed)

@@ -29,8 +29,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from _pytest.mark import ParameterSet
 from support.fences import clean_env
-from support.remotes import Remote
+from support.remotes import KINDS, Remote
 from support.repos import git
 from support.service import LeaseService
 
@@ -270,6 +271,13 @@ def overlapping(intervals: list[tuple[int, int, str]]) -> list[tuple[object, obj
 # --- belief ---------------------------------------------------------------------------------------
 
 
+def played(one: int, other: int) -> list[ParameterSet]:
+    """One seed over a path and one over http; nightly both over every transport."""
+    every = ((kind, seed) for kind in KINDS for seed in (one, other))
+    now = (("path", one), ("http", other))
+    return [pytest.param(*x, marks=() if x in now else pytest.mark.nightly) for x in every]
+
+
 def believe(run: Run, seed: int, *, rounds: int, kills: int) -> None:
     run.play(random.Random(seed), rounds=rounds, stops=0.25, kills=kills)
     found = beliefs(run)
@@ -343,7 +351,7 @@ def fenced_writes(run: Run, seed: int, *, rounds: int, kills: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [11, 12])
+@pytest.mark.parametrize(("remote", "seed"), played(11, 12), indirect=["remote"])
 def test_two_never_believe_at_once_for_long(
     seed: int, remote: Remote, clones: Clones, run_of: Callable[..., Run]
 ) -> None:
@@ -352,7 +360,7 @@ def test_two_never_believe_at_once_for_long(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [21, 22])
+@pytest.mark.parametrize(("remote", "seed"), played(21, 22), indirect=["remote"])
 def test_fenced_writes_never_fail_for_long(
     seed: int, remote: Remote, clones: Clones, run_of: Callable[..., Run]
 ) -> None:

@@ -88,7 +88,9 @@ def test_a_gateway_that_is_told_to_stop_answers_first(
     assert got
 
 
-@pytest.mark.parametrize("rounds", [6, pytest.param(30, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "rounds", [6, pytest.param(30, marks=[pytest.mark.slow, pytest.mark.nightly])]
+)
 def test_two_gateways_and_four_clones_race_for_each_name(
     path_remote: Remote, clones: Callable[..., list[Path]], rounds: int
 ) -> None:

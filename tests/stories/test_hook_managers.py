@@ -106,6 +106,7 @@ def test_no_hooks_at_all(repo: HookRepo, way: Way, monkeypatch: pytest.MonkeyPat
     ],
 )
 @pytest.mark.parametrize("mode", [0o755, 0o700])
+@pytest.mark.nightly(3)
 def test_an_existing_hook_still_runs_and_comes_back_to_the_byte(
     repo: HookRepo, way: Way, data: bytes, fires: bool, mode: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -236,6 +237,7 @@ def scripts(plan: Plan) -> dict[str, str]:
 ANSWERS = {"lets it go": 0, "refuses": 1, "fails": 70, "is broken": 1, "is missing": 127}
 
 
+@pytest.mark.nightly(2)
 @pytest.mark.parametrize("gitlease", ANSWERS)
 @pytest.mark.parametrize("strict", ["", "set -eu\n"])
 @pytest.mark.parametrize("husky", [False, True])

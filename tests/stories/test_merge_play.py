@@ -24,7 +24,7 @@ from gitlease.wiring.hooks import open_hooks
 from gitlease.wiring.push import open_push
 from gitlease.wiring.workspace import open_workspace
 
-SOME, MANY = range(8), range(8, 160)
+SOME, MORE, MANY = range(8), range(8, 40), range(40, 160)
 
 
 class Table:
@@ -149,6 +149,7 @@ def test_merges_at_random_are_judged_alike(table: Table) -> None:
 
 
 @pytest.mark.slow
-def test_many_merges_at_random_are_judged_alike(table: Table) -> None:
-    for seed in MANY:
+@pytest.mark.parametrize("seeds", [MORE, pytest.param(MANY, marks=pytest.mark.nightly)])
+def test_many_merges_at_random_are_judged_alike(table: Table, seeds: range) -> None:
+    for seed in seeds:
         table.play(seed)

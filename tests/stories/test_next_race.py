@@ -11,6 +11,7 @@ from support.remotes import Remote, Servers, open_remote
 from support.repos import git
 from support.workers import Workers
 
+NIGHTLY = (pytest.mark.slow, pytest.mark.nightly)
 Clones = Callable[..., list[Path]]
 WORKERS = 20
 
@@ -58,7 +59,10 @@ def judge(workers: Workers, made: list[Path], expected: int) -> list[str]:
 
 @pytest.mark.parametrize(
     "kind",
-    [pytest.param(kind, marks=pytest.mark.slow) for kind in ("path", "file", "http", "ssh")],
+    [
+        *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("path", "http")),
+        *(pytest.param(kind, marks=NIGHTLY) for kind in ("file", "ssh")),
+    ],
 )
 def test_twenty_workers_get_twenty_tasks(
     kind: str, clones: Clones, tmp_path: Path, servers: Servers

@@ -18,6 +18,7 @@ from support.workers import Workers
 import gitlease
 from gitlease.wiring.hooks import open_hooks
 
+NIGHTLY = (pytest.mark.slow, pytest.mark.nightly)
 Clones = Callable[..., list[Path]]
 HOUR = 3_600
 RACERS = 20
@@ -171,7 +172,11 @@ def test_a_commit_that_starts_the_task_again_resumes_it(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize(
-    "kind", ["path", *(pytest.param(k, marks=pytest.mark.slow) for k in ("file", "http", "ssh"))]
+    "kind",
+    [
+        *("path", pytest.param("http", marks=pytest.mark.slow)),
+        *(pytest.param(k, marks=NIGHTLY) for k in ("file", "ssh")),
+    ],
 )
 def test_fifty_leases_end_in_one_connection(
     kind: str, clones: Clones, tmp_path: Path, servers: Servers

@@ -14,7 +14,9 @@ from support.repos import git
 from support.workers import Answer, Workers
 
 Clones = Callable[..., list[Path]]
+NIGHTLY = (pytest.mark.slow, pytest.mark.nightly)
 ROUNDS = {"path": 12, "file": 3, "http": 3, "ssh": 2}
+MORE = {"path": 40, "http": 12}
 MANY = {"path": 150, "file": 50, "http": 40, "ssh": 12}
 
 
@@ -82,6 +84,13 @@ def test_eight_people_claim_the_same(eight: Workers, remote: Remote) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("remote", MORE, indirect=True)
+def test_eight_people_claim_the_same_more_often(eight: Workers, remote: Remote) -> None:
+    race(eight, remote, MORE[remote.kind])
+
+
+@pytest.mark.slow
+@pytest.mark.nightly
 def test_eight_people_claim_the_same_many_times(eight: Workers, remote: Remote) -> None:
     race(eight, remote, MANY[remote.kind])
 
@@ -102,8 +111,8 @@ def all_get_theirs(workers: Workers, remote: Remote) -> None:
 @pytest.mark.parametrize(
     ("kind", "number"),
     [
-        ("path", 8),
-        *(pytest.param(k, 16, marks=pytest.mark.slow) for k in ("path", "file", "http", "ssh")),
+        *(("path", 8), ("path", 16), ("http", 16)),
+        *(pytest.param(k, 16, marks=NIGHTLY) for k in ("file", "ssh")),
     ],
 )
 def test_sixteen_people_claim_sixteen_things(

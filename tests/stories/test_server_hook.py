@@ -311,6 +311,7 @@ BROKEN = {
 
 
 @pytest.mark.one_in(3)
+@pytest.mark.nightly(3)
 @pytest.mark.parametrize("broken", list(BROKEN))
 @pytest.mark.parametrize("mode", ["block", "warn"])
 @pytest.mark.parametrize("beside", ["alone", "before another hook"])

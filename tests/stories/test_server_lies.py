@@ -203,6 +203,7 @@ def test_who_pushes_to_what_has_moved_on_is_told_so(host: Host, kim: User) -> No
 # --- lies of every kind ---------------------------------------------------------------------------
 
 
+@pytest.mark.nightly(5)
 @pytest.mark.parametrize(
     "seed", [*range(3), *(pytest.param(n, marks=pytest.mark.slow) for n in range(3, 60))]
 )

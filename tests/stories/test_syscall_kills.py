@@ -37,7 +37,7 @@ from support.workers import ROOT, Answer, Workers
 pytestmark = pytest.mark.slow
 
 SEED = 13
-SAMPLE = 7  # calls of each command, each of both kinds of kill
+SAMPLE = 3  # calls of each command, each of both kinds of kill
 TASK = "---\nid: F001\nstatus: todo\nassigned: []\n---\n\nText.\n"
 JO, KIM = "jo@example.com", "kim@example.com"
 _GIT = shutil.which("git") or "git"

@@ -107,6 +107,7 @@ def play(seed: int, clones: list[Path], rounds: int = ROUNDS) -> None:
         world.still_works()
 
 
+@pytest.mark.nightly(4)
 @pytest.mark.parametrize(
     "seed", [1, 39, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 39))]
 )
@@ -116,8 +117,14 @@ def test_files_that_go_bad_one_after_the_other_harm_no_command(seed: int, clones
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", HARMS)
-@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize(
+    ("packed", "how"),
+    [
+        pytest.param(packed, how, marks=() if number % 2 == packed else pytest.mark.nightly)
+        for packed in (False, True)
+        for number, how in enumerate(HARMS)
+    ],
+)
 @pytest.mark.usefixtures("path_remote")
 def test_each_file_in_turn(packed: bool, how: str, clones: Clones) -> None:
     world = World(clones(2))
