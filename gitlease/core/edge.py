@@ -107,7 +107,7 @@ class People:
         others = self._mapped_to(name)
         if others:
             raise Invalid(
-                f"{holder} would be {name} in task files, and there that is {others[0]}",
+                f"{holder} would be {name} in task files, but that name belongs to {others[0]}",
                 hints=(f"add {holder} to people in .gitlease.yaml",),
             )
         return name

@@ -156,8 +156,8 @@ class LeaseRows:
 
 def _damaged() -> RowsDamaged:
     return RowsDamaged(
-        "what this clone keeps of the leases is damaged",
-        hints=("remove *.rows below .git/gitlease/state: they are made anew",),
+        "this clone's lease cache is damaged",
+        hints=("delete the *.rows files below .git/gitlease/state; they are rebuilt",),
     )
 
 

@@ -143,7 +143,7 @@ def change_policy(policy: Policy, changes: Mapping[str, str]) -> Policy:
     for key, text in changes.items():
         if key not in KEYS:
             raise UsageError(
-                f"{key!r} is not a policy of the ledger", hints=("it has " + ", ".join(KEYS),)
+                f"{key!r} is not a ledger policy", hints=("it has " + ", ".join(KEYS),)
             )
         values[key.removeprefix("edges.")] = _value(key, text)
     changed = replace(policy, **values)  # type: ignore[arg-type]

@@ -53,7 +53,7 @@ def is_alive(session: LedgerSession, seen: LastSeen) -> bool:
 def told(seen: LastSeen) -> tuple[str, ...]:
     """The last sign of life as people are told it, and why there may be a later one."""
     said = () if seen.at is None else (f"last sign of life: {seen.what}, at {rfc3339(seen.at)}",)
-    doubt = f"whether there is a later sign of life is not known here: {seen.doubt}"
+    doubt = f"later activity cannot be ruled out: {seen.doubt}"
     return (*said, doubt) if seen.doubt else said
 
 

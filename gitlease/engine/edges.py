@@ -90,7 +90,7 @@ def changes_of(planned: Iterable[Planned]) -> list[TaskChange]:
 def says_so(planned: Iterable[Planned], resource: str | None) -> tuple[str, ...]:
     """Where it stands that a task is another's: this clone's copy may be an old one."""
     return tuple(
-        f"{p.task.file} says so in this clone: if that is old, git pull knows better"
+        f"{p.task.file} says so in this clone; if it is out of date: git pull"
         for p in planned
         if p.task is not None and p.resource.text == resource
     )
@@ -246,7 +246,7 @@ class Edges:
         shelved = self.rules.progress(task.status) is not Progress.DONE
         if shelved:
             raise PolicyRefused(
-                f"{task.resource} is done: {task.file} lies among the completed tasks",
+                f"{task.resource} is done: {task.file} is in a folder of completed tasks",
                 resource=task.resource.text,
                 hints=("to take it up again, move the file back first",),
             )
@@ -254,7 +254,7 @@ class Edges:
             raise PolicyRefused(
                 f"{task.resource} is done, says {task.file}",
                 resource=task.resource.text,
-                hints=("a finished task is claimed again only with --reopen",),
+                hints=("to claim a finished task again, use --reopen",),
             )
 
     def _ended(
@@ -305,10 +305,7 @@ def find_task(known: TaskList, resource: Resource, *, lenient: bool = False) -> 
             raise Invalid(
                 problem.message,
                 resource=resource.text,
-                hints=(
-                    f"mend {problem.file}, or see that tasks.files in .gitlease.yaml does not"
-                    " cover it",
-                ),
+                hints=(f"fix {problem.file}, or exclude it from tasks.files in .gitlease.yaml",),
             )
     return found
 
@@ -342,7 +339,7 @@ class _Known:
         for task in self.found.tasks if resource.text.startswith("#") else ():
             id = task.resource.text
             if reads_as_issue(id) and f"#{id.rpartition('-')[2]}" == resource.text:
-                hint = "give the task another id: T12 for 12, say"
+                hint = "give the task another id, for example T12 for 12"
                 return NotFound(_number(task), resource=resource.text, hints=(hint,))
         ids = {t.resource.key: t for t in self.found.tasks}
         near = get_close_matches(resource.key, ids, n=NEAR, cutoff=0.6)
@@ -350,6 +347,6 @@ class _Known:
             [f"did you mean {', '.join(ids[key].resource.text for key in near)}?"] if near else []
         )
         if any_name:
-            hints.append("a name that is no task is claimed with --any")
+            hints.append("to claim a name that is not a task, add --any")
         message = f"there is no task {resource}: no task file has this id"
         return NotFound(message, resource=resource.text, hints=tuple(hints))

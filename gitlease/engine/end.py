@@ -92,7 +92,7 @@ def _retire_edge(
         return None
     edges.check([planned], commit=commit)
     written = _write(session, planned, wanted[0], commit)
-    said = f"{who} still holds {wanted[0]}: only your name in this clone's task file was retired"
+    said = f"{who} still holds {wanted[0]}: only your name in this clone's task file was removed"
     warnings = (*refusal.warnings, said)
     return Answer(
         status="released", edge="removed", written=written, changed=False, warnings=warnings

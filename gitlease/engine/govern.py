@@ -70,7 +70,7 @@ def _check_tasks(session: LedgerSession) -> None:
     found = session.edges.files.read()
     for problem in without_numbers(replace(found, problems=())).problems:
         raise UsageError(
-            problem.message, hints=("give such tasks other ids first: T12 for 12, say",)
+            problem.message, hints=("give such tasks other ids first, for example T12 for 12",)
         )
 
 

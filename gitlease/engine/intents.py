@@ -80,7 +80,7 @@ class Intents:
             return written, ()
         # The ledger has changed, and that must be said: the intent stays for the next command.
         self._files.leave(intent)
-        said = "the ledger has it, but the task file could not follow"
+        said = "the ledger has the change, but the task file could not be updated"
         return written, tuple(f"{said}: {problem}" for problem in problems)
 
     def left_behind(self) -> Sequence[Intent]:
@@ -112,9 +112,9 @@ class Intents:
             self._files.leave(intent)
         else:
             self._files.settled(intent)
-        said = [f"a stopped command is still to be finished: {text}" for text in problems]
+        said = [f"an interrupted command is not finished yet: {text}" for text in problems]
         return tuple(said) + tuple(
-            f"finished what a stopped command had begun: {w.change.message}, in {w.change.file}"
+            f"finished an interrupted command: {w.change.message}, in {w.change.file}"
             for w in written
             if (w.changed or w.commit) and not w.problem
         )

@@ -150,7 +150,7 @@ class LedgerSession:
         said = self.store.warnings + head.warnings
         if cached:
             age = head.received.elapsed_at_most(self.clock.now()) // MS
-            said += (f"from what this clone knew {age}s ago",)
+            said += (f"from this clone's copy, {age}s old",)
         return said
 
     def _read(self, ask: Callable[[Snapshot], T], *, cached: bool) -> tuple[T, tuple[str, ...]]:
@@ -165,8 +165,8 @@ class LedgerSession:
         known = self.store.known(self.layer)
         if known is None:
             raise NotFound(
-                "this clone knows nothing of the ledger yet",
-                hints=("ask once without --cached",),
+                "this clone has no copy of the ledger yet",
+                hints=("run it once without --cached",),
             )
         return known, ()
 

@@ -65,7 +65,7 @@ def of_damage(damage: Sequence[Damage], *, shown: int = DAMAGE_SHOWN) -> tuple[s
 def unread_records(head: Snapshot) -> tuple[str, ...]:
     """The records of a ledger that cannot be read, as a check tells them."""
     damage = () if head.ledger is None else of_damage(tuple(head.ledger.damage()))
-    return tuple(f"{text}: what it covers is not checked" for text in damage)
+    return tuple(f"{text}: its paths are not checked" for text in damage)
 
 
 def unreadable_line(ledger: Ledger, resource: Resource | None) -> tuple[str, ...]:
@@ -77,7 +77,7 @@ def unreadable_line(ledger: Ledger, resource: Resource | None) -> tuple[str, ...
 BECAME = {
     Fate.APPLIED: "had reached the remote",
     Fate.LOST: "did not reach the remote, and no longer can",
-    Fate.UNKNOWN: "is too long ago to tell what became of it",
+    Fate.UNKNOWN: "is too old to tell its outcome",
     Fate.UNDECIDED: "has not reached the remote so far, and cannot once the ledger changes",
 }
 

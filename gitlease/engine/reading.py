@@ -77,7 +77,7 @@ def check_known(session: LedgerSession, resources: Sequence[Resource]) -> None:
         if not is_in_ledger(session.known_look(), resource) and not is_in_ledger(
             session.look(), resource
         ):
-            refusal.hints = (*refusal.hints, "a name that is no task is meant with --any")
+            refusal.hints = (*refusal.hints, "to use a name that is not a task, add --any")
             raise refusal
 
 

@@ -118,7 +118,7 @@ def end_session(
     name = actor.session if name is None else name
     if name is None:
         raise UsageError(
-            "there is no session here to end",
+            "no session to end here",
             hints=("name one; `gitlease session list` shows those of yours that hold anything",),
         )
     status = _status(release=release, park=park)

@@ -266,7 +266,7 @@ class Transaction:
         """An undecided change: refused for good, or fenced off by a barrier, or unknown."""
         if not swapped.sent:
             raise Unavailable(
-                "the remote takes its ledger for another one than it shows to readers",
+                "the remote compares pushes with another ledger than it shows to readers",
                 hints=("it may hide the ref from fetches, or answer from a stale replica",),
             )
         if swapped.cause is Cause.REFUSED and not in_doubt:
@@ -305,7 +305,9 @@ class Transaction:
         self._leave_open(prepared)
         return UnknownOutcome(
             f"whether {what} reached the remote cannot be known: {swapped.detail}",
-            hints=("do not act on it; the next command that reaches the remote tells",),
+            hints=(
+                "do not act on it; the next command that reaches the remote reports the outcome",
+            ),
         )
 
     def _pause(self, tries: int, began: Instant, at: Instant, what: str) -> bool:
@@ -343,7 +345,7 @@ def check_in_time(applied: Applied, moment: Moment, now: Instant) -> None:
             over = lease.expires_at <= moment.now.wall_ms  # as decided: it promises nothing
             if lease.state is State.ACTIVE and not over and elapsed >= lease.duration_ms:
                 name = lease.resource.text
-                told = f"{name} was confirmed only after its time had run out"
+                told = f"{name} was confirmed only after it had expired"
                 raise LeaseLost(told, resource=name, scope=lease.scope, conflicts=(lease,))
 
 

@@ -42,7 +42,7 @@ MOST_PLACES = 50  # where tasks are: of more of them gitlease itself thinks
 class Origin:
     """What a marker is made from: whom the environment names, and the files of settings.
 
-    ``who`` is None where that cannot be written down. ``files`` may not be there, or be
+    ``who`` is None where that cannot be saved. ``files`` may not be there, or be
     relative to the root; ``read_at`` is when they were read, in nanoseconds since the epoch.
     """
 

@@ -117,7 +117,7 @@ def read_boolean(text: str, what: str) -> bool:
     """Yes or no, in the words that YAML and git have for it."""
     word = text.lower()
     if word not in TRUE | FALSE:
-        raise UsageError(f"{what} is true or false, not {shown(text)}")
+        raise UsageError(f"{what} must be true or false, not {shown(text)}")
     return word in TRUE
 
 
@@ -161,7 +161,7 @@ def read_ref_prefix(text: str, what: str) -> str:
     """What stands before ``/<layer>`` in the ref of a ledger."""
     if not _REF_PREFIX.fullmatch(text) or len(text) > 200 or not text.isprintable():
         raise UsageError(
-            f"{what} {shown(text)} is not the beginning of a ref",
+            f"{what} {shown(text)} is not a ref prefix",
             hints=("write it like refs/gitlease or refs/heads/gitlease",),
         )
     if text in _SHARED:

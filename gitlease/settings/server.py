@@ -70,7 +70,7 @@ class ServerSettings:
         if not user.strip():
             raise Invalid(
                 f"this server does not say who pushes: {self.identity} is not set",
-                hints=("an anonymous push changes no ledger: log in",),
+                hints=("anonymous pushes cannot change a ledger: log in",),
             )
         gateway = user in self.gateways
         holders = self.holders.get(user)
@@ -80,8 +80,8 @@ class ServerSettings:
             return Pusher((), printable(user), gateway=True)  # it asks for nothing itself
         if holders is None:
             raise Invalid(
-                f"{printable(user)} is nobody's email, and this server maps it to none",
-                hints=("whoever runs the server: git config gitlease.USER.holder EMAIL",),
+                f"{printable(user)} is not an email, and this server maps it to none",
+                hints=("on the server: git config gitlease.USER.holder EMAIL",),
             )
         who = printable(user) if user in holders else f"{printable(user)} ({printable(holders[0])})"
         return Pusher(holders, who, gateway=gateway)
@@ -93,12 +93,12 @@ def read_variable(word: str) -> str:
         raise UsageError(f"{shown(word)} is not the name of a variable")
     why = ""
     if _BY_CLIENT.fullmatch(word.upper()):
-        why = "a client can set it, or it is the same for all"
+        why = "clients can set it, or it is the same for everyone"
     elif _OF_A_PLACE.fullmatch(word.upper()):
-        why = "it says from where or in what way somebody comes"
+        why = "it describes the connection, not the person"
     if why:
         raise UsageError(
-            f"{word} tells nothing of who pushes: {why}",
+            f"{word} does not identify the pusher: {why}",
             hints=("usual ones are " + ", ".join(KNOWN_VARIABLES),),
         )
     return word

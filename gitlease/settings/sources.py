@@ -230,7 +230,7 @@ def _refuse_inner_remote(repository: Repository, in_file: Mapping[str, Found]) -
         if (target + os.sep).startswith(inner):
             raise Invalid(
                 f"{found.source}: lease.remote {shown(found.value)} is inside this repository",
-                hints=("for a remote of your own: git config lease.remote PATH",),
+                hints=("to use a remote of your own: git config lease.remote PATH",),
             )
 
 
@@ -343,7 +343,7 @@ def _settable(key: str) -> tuple[str, Any]:
         raise UsageError(f"{shown(key)} is not a setting", hints=(hint,) if hint else ())
     if found.git is None:
         raise UsageError(
-            f"{found.name} holds for everyone who works here, so it lies in {FILE}",
+            f"{found.name} applies to everyone who works here, so it is set in {FILE}",
             hints=(f"edit {FILE} at the root of the work tree",),
         )
     return found.git, found.read

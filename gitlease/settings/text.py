@@ -19,32 +19,32 @@ _BESIDE = 20  # the column of what is said beside a line
 _HEAD = """\
 # Settings of gitlease for everyone who works in this repository.
 # Commented lines are defaults; uncomment to change.
-# What holds in this clone, and why: gitlease config
+# What is in effect in this clone, and why: gitlease config
 schema: 1
 
 #lease:
-#  ttl: 15m          # a claim lapses so long after its last renewal
+#  ttl: 15m          # a claim lapses this long after its last renewal
 #  remote: origin    # where the ledgers are kept
 #  layer: global     # another layer is another set of leases
 
 """
 _EMAILS = """
-# How people are called in task files, by their email:
+# Names of people in task files, by their email:
 #people:
 #  jo@example.com: "@jo"
 """
 _HANDLES = """
-# Who is called otherwise in task files than @jo for jo@example.com:
+# People who are not @jo for jo@example.com in task files:
 #people:
 #  jo@example.com: "@jay"
 """
 _TAIL = """
-# Commits and pushes that touch what another holds:
+# Commits and pushes that touch what somebody else holds:
 #guard:
 #  mode: block       # or warn, or off
 #  offline: warn     # when the remote cannot be reached
 
-# Claims that nobody works on any more:
+# Claims that nobody is working on:
 #stale:
 #  after: 7d
 #  release: false
@@ -77,9 +77,9 @@ def _tasks(live: Mapping[str, Any], files: Sequence[str], handles: bool) -> Line
     yield "tasks:", bool(live)
     yield _line(live, "tasks.files", files, "")
     yield _line(live, "tasks.completed", [], "folders whose tasks count as done")
-    yield _line(live, "tasks.required", True, "a claim of a name without a task file needs --any")
-    yield _line(live, "tasks.handles", handles, "whether jo@example.com is @jo there")
-    yield from _members(live, "tasks.fields", "what these are called in a task file")
+    yield _line(live, "tasks.required", True, "claiming a name without a task file needs --any")
+    yield _line(live, "tasks.handles", handles, "whether jo@example.com is written @jo")
+    yield from _members(live, "tasks.fields", "the names of these fields in task files")
     yield from _members(live, "tasks.statuses", "gitlease writes the first word of each")
 
 

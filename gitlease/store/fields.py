@@ -116,7 +116,7 @@ def words(limit: int = 64) -> Codec:
         if not isinstance(value, list) or len(value) > limit:
             raise BadRecord(f"{key} is not a list of at most {limit}")
         if not all(isinstance(item, str) and item.isprintable() and item for item in value):
-            raise BadRecord(f"{key} has something that is not text")
+            raise BadRecord(f"{key} has an entry that is not text")
         return tuple(value)
 
     return Codec(read, list)

@@ -114,8 +114,8 @@ class Heads:
         if version is None:
             if before is not None:
                 raise AnotherLedger(
-                    f"this clone knows a ledger, and there is none at {self._place}",
-                    hints=("it was deleted, or the remote or lease.ref_prefix is not what it was",),
+                    f"this clone knows a ledger, but there is none at {self._place}",
+                    hints=("it was deleted, or the remote or lease.ref_prefix has changed",),
                 )
             return Snapshot(layer=layer, version="", ledger=None, received=received)
         ledger = self._read_there(version)
@@ -178,7 +178,7 @@ class Heads:
         header = ledger.header
         if header.ledger_id != before.ledger_id:
             raise AnotherLedger(
-                f"the ledger at {self._place} is another one than before",
+                f"the ledger at {self._place} is not the one that this clone knows",
                 hints=("the remote was renamed, added or replaced",),
             )
         if version == before.version:
@@ -186,10 +186,11 @@ class Heads:
         if header.revision <= before.revision or not self._goes_on(before, ledger, version):
             error = Rollback(
                 f"the ledger at {self._place} was rolled back: it is at revision "
-                f"{header.revision}, and this clone has seen another past up to {before.revision}",
+                f"{header.revision}, but this clone has seen a different history up to "
+                f"{before.revision}",
                 hints=(
-                    "a stale mirror, a restored backup or a forced push does that",
-                    "which of the two pasts counts is for people to settle: gitlease init --help",
+                    "a stale mirror, a restored backup or a forced push can cause this",
+                    "people must decide which history counts: gitlease init --help",
                 ),
             )
             error.version, error.token = version, header.token

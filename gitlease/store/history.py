@@ -152,7 +152,7 @@ def commit_bytes(applied: Applied, record: StepRecord, tree: str, parents: Seque
     who = f"{name} <{email.strip(_AROUND) or NOBODY}> {record.at // MS} +0000"
     message = write_message(applied.events, record, renewal=applied.only_renews)
     if len(message.encode()) > MAX_MESSAGE:
-        raise UsageError("this is too much for one step of a ledger: do it in parts")
+        raise UsageError("this is too large for one step of a ledger: split it up")
     lines = [f"tree {tree}", *(f"parent {parent}" for parent in parents)]
     return "\n".join([*lines, f"author {who}", f"committer {who}", "", message]).encode()
 

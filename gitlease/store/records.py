@@ -291,7 +291,7 @@ def _read_ring(key: str, value: Any) -> tuple[RingEntry, ...]:
 def _ring_entry(line: str) -> RingEntry:
     parts = line.split(" ")
     if len(parts) != 3 or not parts[1].isdecimal() or len(parts[1]) > 18 or len(line) > MAX_ENTRY:
-        raise BadRecord("its ring has an entry that is none")
+        raise BadRecord("its ring has an invalid entry")
     return RingEntry(parts[0], int(parts[1]), parts[2])
 
 

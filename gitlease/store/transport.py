@@ -283,7 +283,7 @@ def _is_of_other_format(said: str) -> bool:
 
 def _other_format(detail: str) -> OtherFormat:
     return OtherFormat(
-        f"the remote's objects are of another format: {detail}",
+        f"the remote has another object format: {detail}",
         hints=("set lease.remote to a separate repository for the ledger",),
     )
 
@@ -303,7 +303,7 @@ def _fetch_error(result: GitResult, store: str, timeout: float) -> GitleaseError
         if _blames_store(result, store):
             return CacheDamaged(f"this clone's copy of the ledger is damaged: {detail}")
         if re.search(_NO_TRANSPORT, result.err):
-            return Invalid(f"git cannot go there: {detail}")
+            return Invalid(f"git cannot use this remote: {detail}")
         if denies(result.err):
             return Denied(f"the remote refused to be read: {detail}")
     return Unavailable(f"the remote cannot be reached: {detail}")

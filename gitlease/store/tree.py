@@ -115,7 +115,7 @@ class GitRecords:
         if len(keys) != len(found):
             raise Invalid(f"the ledger has two records of {resource}", resource=resource.text)
         if any(lease.resource != resource for lease in found):
-            raise Invalid(f"a record in the place of {resource} is of another resource")
+            raise Invalid(f"the record stored for {resource} is of another resource")
         return found
 
     def with_paths(self) -> Iterator[Lease]:
@@ -225,7 +225,7 @@ class GitRecords:
         if entry is None:
             return {}
         if entry.mode != FOLDER:
-            raise Invalid(f"the ledger's folder {folder} is none")
+            raise Invalid(f"the ledger's {folder} is not a folder")
         return read_folder(self._objects, entry.id, folder)
 
     def _at(self, file: str) -> Lease | Damage:
@@ -243,7 +243,7 @@ class GitRecords:
     def read_at(self, file: str) -> Lease:
         """The lease of a file. The same bytes under many names are parsed only once."""
         if not FILE_NAME.fullmatch(file.rsplit("/", 1)[-1]):
-            raise BadRecord("its name is not that of a record")
+            raise BadRecord("its name is not a record's name")
         entry = self.entry(file)
         if entry is None:
             raise BadRecord("missing")
@@ -328,5 +328,5 @@ def read_ledger(objects: GitObjects, version: str) -> Ledger:
     except BadRecord as error:
         raise Invalid(f"the ledger's header {HEADER_FILE} is damaged: {error}") from None
     if header is None:
-        raise Invalid(f"the ref holds no ledger: there is no {HEADER_FILE}")
+        raise Invalid(f"the ref does not hold a ledger: {HEADER_FILE} is missing")
     return Ledger(read_header(header), records)

@@ -36,7 +36,7 @@ def push_work(
     moved = [one for one in work.refs if one.moves]
     for new in (*(new for _, _, new in moves), *(x.new for x in moved if x.new)):
         if not is_id(new):
-            raise Invalid(f"refusing to push {new!r}: it is no object's id")
+            raise Invalid(f"refusing to push {new!r}: it is not an object id")
     words = ["push", "--porcelain", "--atomic", "--no-verify", "--no-follow-tags"]
     words += ["--no-recurse-submodules", *work.words]
     words += [f"--force-with-lease={ref}:{expected}" for ref, expected, _ in moves]

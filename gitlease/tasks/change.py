@@ -104,7 +104,7 @@ def _add_to_single(document: Document, field: Field, colon: int, new: str) -> st
         return _put(text, item.start, item.end, f"[{new}]")
     old = text[item.start : item.end]
     if not item.style and _FLOW_SIGNS & set(old):
-        raise CannotCut("the name that is there has commas or brackets, and is not in quotes")
+        raise CannotCut("the existing name has commas or brackets and is not quoted")
     return _put(text, item.start, item.end, f"[{old}, {new} ]")
 
 
@@ -181,10 +181,10 @@ def _check(document: Document, field: Field) -> int:
     elif field.entry:
         comma(text, document.entries[field.entry - 1][1], key.start)
     elif not re.sub(r"#[^\r\n]*", "", text[: key.start]).rstrip().endswith("{"):
-        raise CannotCut("there is something before the name of the field")
+        raise CannotCut("there is other text before the name of the field")
     colon = _COLON.fullmatch(text, key.end, field.start)
     if colon is None:
-        raise CannotCut("there is something between the name of the field and its value")
+        raise CannotCut("there is other text between the name of the field and its value")
     if not document.flow and field.form is not FieldForm.BLOCK:
         _check_rest(text, field.end)
     return text.index(":", key.end) + 1
@@ -193,7 +193,7 @@ def _check(document: Document, field: Field) -> int:
 def _check_breaks(text: str, start: int, end: int) -> None:
     """Refuse lines that end for this parser, but not for git and newer ones."""
     if _YAML_BREAK.search(text, max(0, line_start(text, start) - 1), next_line(text, end)):
-        raise CannotCut("there is a line break there that is none to git")
+        raise CannotCut("it has a line break that git does not treat as one")
 
 
 def _check_item(document: Document, item: Node) -> None:
@@ -205,14 +205,14 @@ def _check_item(document: Document, item: Node) -> None:
 
 def _check_rest(text: str, place: int) -> None:
     if not _REST.fullmatch(text, place, line_end(text, place)):
-        raise CannotCut("there is something behind the value")
+        raise CannotCut("there is other text after the value")
 
 
 def _indent(text: str, place: int) -> str:
     """The blanks before the name of a field."""
     blanks = text[line_start(text, place) : place]
     if blanks.strip(" "):
-        raise CannotCut("there is something before the name of the field")
+        raise CannotCut("there is other text before the name of the field")
     return blanks
 
 
@@ -221,7 +221,7 @@ def _dash(document: Document, item: Node) -> str:
     text = document.text
     before = text[line_start(text, item.start) : item.start]
     if not re.fullmatch(r"[ \t]*-[ \t]*", before):
-        raise CannotCut("there is something before a name")
+        raise CannotCut("there is other text before a name")
     _check_rest(text, item.end)
     return before
 

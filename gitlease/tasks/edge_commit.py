@@ -49,7 +49,7 @@ def check_commit(repository: Repository, tasks: Tasks, changes: Sequence[TaskCha
     _plan(git, tasks, changes)
     for name in ("GIT_AUTHOR_IDENT", "GIT_COMMITTER_IDENT"):
         if (said := git.run("var", name)).code != 0:
-            message = f"git does not know in whose name to commit: {reason_of(said)}"
+            message = f"git has no identity to commit with: {reason_of(said)}"
             raise refusal(message, "git config user.name NAME", "git config user.email EMAIL")
     git.wait_while(lambda: os.path.lexists(git.index_lock))
 
@@ -111,7 +111,7 @@ def _plan(git: UserGit, tasks: Tasks, changes: Sequence[TaskChange]) -> _Plan:
     by_file: dict[str, list[TaskChange]] = {}
     for change in changes:
         if {"", ".", ".."} & set(change.file.split("/")):
-            raise Invalid(f"{printable(change.file) or 'nothing'} is no file of this repository")
+            raise Invalid(f"{printable(change.file) or 'nothing'} is not a file of this repository")
         by_file.setdefault(change.file, []).append(change)
     committed, staged = git.committed(head, list(by_file)), git.staged(list(by_file))
     entries = [*committed.values(), *(entry for some in staged.values() for entry in some)]

@@ -19,7 +19,7 @@ from gitlease.tasks.scan import printable
 
 PATIENCE = 3.0  # seconds to wait for another git that has the index
 SIGNING = 120.0  # seconds: a person may have to type a passphrase
-REMOVE_IT = "Once no git runs here, remove that file."
+REMOVE_IT = "Once no git is running here, remove that file."
 HEAD, INDEX = "in the last commit", "as it is staged"
 
 _HEADS = {"MERGE_HEAD": "merge", "CHERRY_PICK_HEAD": "cherry-pick", "REVERT_HEAD": "revert"}
@@ -57,7 +57,7 @@ class UserGit:
 
     def __init__(self, repository: Repository) -> None:
         if repository.toplevel is None:
-            raise refusal("there is no work tree to commit from", "use a clone that has one")
+            raise refusal("no work tree to commit from", "use a clone that has one")
         self.repository, self.toplevel = repository, repository.toplevel
         self.state = os.path.join(repository.common_dir, "gitlease")
         self.index_lock = os.path.join(repository.git_dir, "index.lock")
@@ -171,7 +171,9 @@ class UserGit:
         deadline = time.monotonic() + PATIENCE
         while locked():
             if time.monotonic() >= deadline:
-                message = f"another git has the index, or was killed: {self.index_lock} exists."
+                message = (
+                    f"another git process holds the index, or was killed: {self.index_lock} exists."
+                )
                 raise refusal(f"{message} {REMOVE_IT}", "repeat the command after that")
             time.sleep(0.02)
 

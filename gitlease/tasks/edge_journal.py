@@ -48,7 +48,7 @@ class EdgeJournal:
             if not _ID.fullmatch(intent.id) or _intent(written) != intent:
                 raise ValueError
         except _DAMAGE:
-            why = f"the intent {printable(intent.id)} cannot be written down"
+            why = f"the intent {printable(intent.id)} cannot be saved"
             raise Invalid(why) from None
         make_folder(self._folder)
         try:

@@ -78,7 +78,7 @@ def _open(data: bytes, file: str, tasks: Tasks) -> tuple[Document, Task]:
     document = read_document(data, file=file, names=frozenset(names.values()))
     task = None if document is None else task_of(document, names, tasks)
     if document is None or task is None:
-        raise bad(file, 1, f"this is no task: it has no {shown(names['id'])}")
+        raise bad(file, 1, f"this is not a task: it has no {shown(names['id'])}")
     return document, task
 
 
@@ -109,7 +109,7 @@ def _compare(
         line=new.line,
     )
     if wanted != new or outline(document, edited) != outline(changed, edited):
-        raise CannotCut("the result would say something else")
+        raise CannotCut("the result would mean something else")
 
 
 def _wanted(names: tuple[str, ...], edit: EdgeEdit) -> tuple[str, ...]:

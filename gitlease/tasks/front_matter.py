@@ -125,7 +125,7 @@ def _text(data: bytes, front: Front) -> Front:
     front.text = part.decode()
     control = _CONTROL.search(front.text)
     if control:
-        raise front.bad(control.start(), f"there is a control character, {control[0]!a}")
+        raise front.bad(control.start(), f"it has a control character, {control[0]!a}")
     return front
 
 

@@ -79,7 +79,7 @@ def comma(text: str, start: int, end: int) -> int:
     """The place of the only comma between two items; -1 where there is none."""
     bare = re.sub(r"#[^\r\n]*", lambda found: " " * len(found[0]), text[start:end])
     if bare.count(",") > 1 or bare.strip(" \t\r\n,"):
-        raise CannotCut("there is something else between two items")
+        raise CannotCut("there is other text between two items")
     place = bare.find(",")
     return -1 if place < 0 else start + place
 

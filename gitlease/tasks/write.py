@@ -51,7 +51,7 @@ def ask_git(git_dir: str, root: str, files: Sequence[str]) -> dict[str, Invalid]
     said = run_git([*where, *words, *which], cwd=root, timeout=TIMEOUT, env=_LITERALLY)
     if said.code != 0 or said.timed_out:
         why = (said.err.strip().splitlines() or ["no answer in time"])[0]
-        raise Invalid(f"git cannot tell about the task files: {printable(why)}")
+        raise Invalid(f"git cannot check the task files: {printable(why)}")
     tags = {line[2:]: line[:1] for line in os.fsdecode(said.out).split("\0") if line}
     alike = {fold(file): tag for file, tag in tags.items()}  # git may compose what a disk does not
     refused = {}
@@ -60,7 +60,7 @@ def ask_git(git_dir: str, root: str, files: Sequence[str]) -> dict[str, Invalid]
         tag = tags.get(file) or alike.get(fold(file))
         if tag is None:
             refused[file] = Invalid(
-                f"{shown} is ignored by git: an edge in it would reach nobody",
+                f"{shown} is ignored by git: nobody else would see an edge in it",
                 hints=(f"the rule that ignores it: git check-ignore -v -- {shlex.quote(shown)}",),
             )
         elif tag == "M":
@@ -188,7 +188,7 @@ def segments_of(file: str) -> list[str]:
     """The parts of a path relative to the root. Invalid for what leads out of the work tree."""
     parts = file.split("/")
     if any(p in ("", ".", "..") or "\0" in p or p.lower() == ".git" for p in parts):
-        raise Invalid(f"{printable(file)} is no file of this work tree")
+        raise Invalid(f"{printable(file)} is not a file of this work tree")
     return parts
 
 

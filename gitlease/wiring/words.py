@@ -84,7 +84,7 @@ def check_claim(
                 resource=resource.text,
                 hints=(
                     f"the {found.kind} is claimed as {found.word}",
-                    "a name that is no task is claimed with --any",
+                    "to claim a name that is not a task, add --any",
                 ),
             )
     paths = [x for x in (*resources, *covered) if x.pattern is not None]

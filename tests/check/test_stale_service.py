@@ -158,7 +158,7 @@ def test_it_is_found_with_one_connection_or_none(world: World) -> None:
     assert world.remote.requests == ["fetch"]
     cached = world.stale(JO).find(cached=True)
     assert len(cached.findings) == 2
-    assert any("from what this clone knew" in text for text in cached.warnings)
+    assert any("from this clone's copy" in text for text in cached.warnings)
     assert world.remote.requests == ["fetch"]
 
 

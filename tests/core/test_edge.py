@@ -52,7 +52,7 @@ def test_in_backlog_md_people_are_called_by_their_handle() -> None:
 def test_a_name_of_the_map_is_nobody_elses() -> None:
     people = People({"jo@corp.example": "@jo"}, handles=True)
     assert not people.is_mine("@jo", "jo@home.example")
-    with pytest.raises(Invalid, match=r"there that is jo@corp\.example"):
+    with pytest.raises(Invalid, match=r"that name belongs to jo@corp\.example"):
         people.name_of("jo@home.example")
 
 

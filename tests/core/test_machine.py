@@ -92,13 +92,18 @@ class Clone:
 
 
 def conflict(one: Lease, other: Lease) -> bool:
-    """By the words of the contract, apart from whose they are."""
-    if one.resource == other.resource and scopes_overlap(one.scope, other.scope):
+    """By the words of the contract, apart from whose they are.
+
+    Paths that two scopes of one task both cover, as its file may have them, are shared.
+    """
+    same_task = one.resource == other.resource
+    if same_task and scopes_overlap(one.scope, other.scope):
         return True
+    shared = set(one.paths) & set(other.paths) if same_task else set()
     return any(
         pattern.overlap(pattern.parse(a), pattern.parse(b))
-        for a in one.patterns
-        for b in other.patterns
+        for a in set(one.patterns) - shared
+        for b in set(other.patterns) - shared
     )
 
 

@@ -307,7 +307,7 @@ def test_neither_renew_nor_extend_touches_it(who: Actor) -> None:
     for wish in (renew(who), extend(who, HOUR)):
         with pytest.raises(LeaseLost, match="F001 is parked") as refused:
             apply(ledger, [wish], moment(LIVE + 1))
-        assert refused.value.hints == ("a claim goes on with it",)
+        assert refused.value.hints == ("claim it to resume",)
 
 
 def test_what_has_lapsed_is_not_called_parked() -> None:

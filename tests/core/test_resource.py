@@ -72,7 +72,7 @@ def test_an_odd_word_is_no_name(word: str) -> None:
     "word", ["lib/n\udce9", "n\udce9", "path:n\udce9", "\ud800*", "/r/n\udce9"]
 )
 def test_a_word_that_is_not_utf_8_is_named_and_refused(word: str) -> None:
-    with pytest.raises(UsageError, match="is not UTF-8: records are") as raised:
+    with pytest.raises(UsageError, match="is not UTF-8, so it cannot be leased") as raised:
         parse_resource(word, root="/r")
     for text in (raised.value.message, raised.value.resource or ""):
         assert text.isprintable()

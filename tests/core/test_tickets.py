@@ -53,7 +53,7 @@ def ahead(ledger: Ledger, who: Actor, ticket: str | None, scope: str = "*", at: 
 
 def test_who_knows_an_id_puts_nobody_else_out_of_the_line() -> None:
     ledger = in_line(JO)
-    with pytest.raises(PolicyRefused, match="another's"):
+    with pytest.raises(PolicyRefused, match="belongs to someone else"):
         step(ledger, take(KIM, "t0"), when=moment(5))
     ledger, _ = step(ledger, claim(KIM, ticket="t0"), when=moment(5))
     assert tickets(ledger) == ["t0"]
@@ -141,7 +141,7 @@ def test_a_line_is_bounded() -> None:
     ledger = empty()
     for number in range(TICKETS_KEPT):
         ledger, _ = step(ledger, take(KIM, f"t{number}"), when=moment())
-    with pytest.raises(PolicyRefused, match=f"{TICKETS_KEPT} wait for F001 already"):
+    with pytest.raises(PolicyRefused, match=f"{TICKETS_KEPT} are already waiting for F001"):
         apply(ledger, [take(JO, "one-more")], moment())
     assert apply(ledger, [take(KIM, "t7")], moment()).changed, "but a place may be kept"
 
@@ -220,12 +220,12 @@ def test_a_claim_that_waits_its_turn_lets_those_before_it_go_first(passing: int)
         apply(ledger, [claim(JO, ticket="t2", passing=passing)], moment(9))
     assert isinstance(refused.value, LeaseHeld)
     assert (refused.value.ahead, refused.value.code) == (2, "held")
-    assert refused.value.message == "F001 is free, and 2 others have waited for it longer"
+    assert refused.value.message == "F001 is free, but 2 others have waited longer for it"
     assert not refused.value.conflicts
 
 
 def test_the_one_before_is_named() -> None:
-    with pytest.raises(NotYourTurn, match=f"and {KIM.holder} has waited for it longer"):
+    with pytest.raises(NotYourTurn, match=f"but {KIM.holder} has waited longer for it"):
         apply(in_line(KIM), [claim(JO, passing=0)], moment(9))
 
 

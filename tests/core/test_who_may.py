@@ -455,7 +455,7 @@ def test_where_nothing_is_ever_abandoned_an_edge_protects_for_good() -> None:
     ledger = holding(lease(edge=True), policy=replace(DEFAULT_POLICY, abandoned_after=0))
     with pytest.raises(LeaseHeld) as refused:
         apply(ledger, [claim(KIM, abandoned=True)], moment(3_000 * 86_400))
-    assert "the ledger never calls it abandoned" in refused.value.hints[0]
+    assert "this ledger never treats a task as abandoned" in refused.value.hints[0]
 
 
 def test_a_takeover_takes_only_from_whom_it_expects() -> None:

@@ -241,7 +241,7 @@ def test_done_sets_the_status_and_retires_the_edge(world: World) -> None:
 
 def test_what_is_neither_a_task_nor_held_cannot_be_finished(world: World) -> None:
     typo, other = parse_resource("F00l"), parse_resource("deploy-prod")
-    with pytest.raises(NotFound, match="F00l is no task, and you do not hold it"):
+    with pytest.raises(NotFound, match="F00l is not a task and you do not hold it"):
         world.of(JO).complete(typo)
     world.of(JO).claim([other], ClaimOptions(any_name=True))
     assert world.of(JO).complete(other).status == "completed"
@@ -336,7 +336,7 @@ def test_a_kill_is_repaired_by_the_next_command(world: World, verb: str, step: s
     if not landed:
         assert (found, world.records()) == before
         return
-    assert any("stopped command" in w for w in reading.warnings) == (step == "before write")
+    assert any("interrupted command" in w for w in reading.warnings) == (step == "before write")
     holds = any(x.state == "active" and x.mine for x in reading.leases)
     assert found.assigned == ((JO.holder,) if holds else ())
     words = {"start": "in_progress", "done": "done"}

@@ -686,7 +686,7 @@ def test_cached_answers_ask_nobody_and_say_their_age(begun: World) -> None:
     begun.of(JO).read()
     begun.asked()
     begun.clock.advance(42)
-    assert begun.of(JO).read(cached=True).warnings == ("from what this clone knew 42s ago",)
+    assert begun.of(JO).read(cached=True).warnings == ("from this clone's copy, 42s old",)
     assert begun.asked() == []
 
 

@@ -86,7 +86,7 @@ def test_a_name_that_is_no_task_is_refused_with_those_like_it(ada: Desk) -> None
     assert ran.err.splitlines() == [
         "there is no task F005: no task file has this id",
         "hint: did you mean F004, F003, F002?",
-        "hint: a name that is no task is claimed with --any",
+        "hint: to claim a name that is not a task, add --any",
     ]
     assert ada.ok("claim", "F005", "--any").out.startswith("claimed F005 until ")
 
@@ -106,7 +106,7 @@ def test_a_done_task_is_not_claimed(ada: Desk) -> None:
     assert ran.code == 6
     assert ran.err.startswith("F002 is done, says tasks/F002.md\n")
     error = ada.run("claim", "F002", "--json").json["error"]
-    assert error["hints"] == ["a finished task is claimed again only with --reopen"]
+    assert error["hints"] == ["to claim a finished task again, use --reopen"]
     assert error["next"] == []  # what overrides a refusal is never there to be pasted
     assert ada.ok("claim", "F002", "--reopen").out.splitlines()[1] == (
         "assigned tasks/F002.md to @ada and set it to todo: commit it"
@@ -127,7 +127,7 @@ def test_a_task_that_only_its_file_assigns_names_the_assignee(ada: Desk) -> None
         assert error["next"] == ["gitlease show F003"]
         assert ran.err.splitlines() == [
             "F003 is assigned to @codex",
-            "hint: tasks/F003.md says so in this clone: if that is old, git pull knows better",
+            "hint: tasks/F003.md says so in this clone; if it is out of date: git pull",
             ASK_CODEX,
             "hint: gitlease show F003",
         ]
@@ -211,7 +211,7 @@ def test_a_file_that_failed_after_the_ledger_had_changed_is_a_warning(
     monkeypatch.setattr(type(ada.tasks), "write", fail)
     ran = ada.ok("claim", "F001")
     assert len(ran.out.splitlines()) == 1
-    assert "warning: the ledger has it, but the task file could not follow" in ran.err
+    assert "warning: the ledger has the change, but the task file could not be updated" in ran.err
 
 
 def test_odd_names_in_a_task_file_are_spelt_out() -> None:
@@ -227,4 +227,4 @@ def test_a_broken_task_file_names_file_and_line(ada: Desk) -> None:
     ada.tasks.problems = (TaskProblem("tasks/F009.md", message, frozenset({"f009"})),)
     ran = ada.run("claim", "F009")
     assert (ran.code, ran.err.splitlines()[0]) == (7, message)
-    assert "hint: mend tasks/F009.md, or see" in ran.err
+    assert "hint: fix tasks/F009.md, or exclude" in ran.err

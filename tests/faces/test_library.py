@@ -122,7 +122,7 @@ def test_a_briefing(desk: Desk, leases: Leases) -> None:
     assert [e.task.resource.text for e in brief.next_up] == ["F002"]
     desk.tasks.refs["empty"] = ()
     leases.brief(ref="empty", cached=True)
-    assert "from what this clone knew 0s ago" in leases.warnings
+    assert "from this clone's copy, 0s old" in leases.warnings
 
 
 def test_bad_words_are_usage_errors(leases: Leases) -> None:
@@ -162,7 +162,7 @@ def test_a_takeover_may_say_whom_it_expects() -> None:
     for bad in ("", "a\nb"):
         with pytest.raises(gitlease.UsageError, match="a holder"):
             leases.claim("F001", takeover=True, reason="gone", expect_holder=bad)
-    with pytest.raises(gitlease.UsageError, match="goes with a takeover"):
+    with pytest.raises(gitlease.UsageError, match="needs a takeover"):
         leases.claim("F001", expect_holder="kim@example.com")
     (taken,) = leases.claim_all(
         ["F001"], takeover=True, reason="gone", expect_holder="kim@example.com"

@@ -127,9 +127,9 @@ def test_a_fault_of_ours_keeps_its_traceback(
 @pytest.mark.parametrize(
     ("typed", "said"),
     [
-        ("a name that is no task is claimed with --any", "claimed with any=True"),
+        ("to claim a name that is not a task, add --any", "add any=True"),
         ("claimed again only with --reopen", "only with reopen=True"),
-        ("ask once without --cached", "without cached=True"),
+        ("run it once without --cached", "without cached=True"),
         ("it goes with neither --layer nor --remote", "neither layer nor remote"),
         ("only with --undo-rollback, --expect-holder", "undo_rollback=True, expect_holder"),
         ("say --set-upstream", "say upstream=True"),

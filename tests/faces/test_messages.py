@@ -87,7 +87,7 @@ def test_a_refusal_never_prints_what_takes_the_lease_away() -> None:
         ran = bob.run(*argv, "--json")
         assert ran.code in (1, 3)
         assert not re.search(r"--takeover|revoke|--reopen", ran.out + ran.err)
-        limit = "a takeover replaces an assignment, and never a live lease"
+        limit = "a takeover replaces an assignment, never a live lease"
         assert (limit in ran.out) is ("--takeover" in argv)
 
 
@@ -306,7 +306,7 @@ READ = ("show", "release", "done", "renew", "start", "park", "wait", "watch", "l
         (("claim", "F001", "--scope", ""), "scope '' is not 1-128 printable characters"),
         (("claim", "F001", "--path", "!x"), "!x is a negation, which cannot be leased"),
         (("claim", "a b"), "a b is not a name"),
-        (("claim", "lib/n\udce9"), "lib/n\\udce9 is not UTF-8: records are"),
+        (("claim", "lib/n\udce9"), "lib/n\\udce9 is not UTF-8, so it cannot be leased"),
         (("claim", "n\udce9"), "n\\udce9 is not UTF-8"),
         (("claim", "path:n\udce9"), "n\\udce9 is not UTF-8"),
         (("claim", "F001", "--path", "lib/n\udce9"), "lib/n\\udce9 is not UTF-8"),
@@ -318,7 +318,7 @@ READ = ("show", "release", "done", "renew", "start", "park", "wait", "watch", "l
         (("revoke", "F001", "--reason", "n\udce9"), "reason is not UTF-8"),
         *(((verb, "a/n\udce9"), "a/n\\udce9 is not UTF-8") for verb in READ),
         (("config", "--cached"), "--cached needs --ledger, without a value to set"),
-        (("config", "--ledger", "ttl_mx"), "'ttl_mx' is not a policy of the ledger"),
+        (("config", "--ledger", "ttl_mx"), "'ttl_mx' is not a ledger policy"),
         (("config", "--ledger", "skew", "long"), "skew: invalid duration 'long'"),
     ],
     ids=words,
@@ -358,7 +358,7 @@ def test_a_remote_out_of_reach_hints_to_what_this_clone_knows() -> None:
     assert ran.err.splitlines()[1] == "hint: gitlease list --cached"
     cached = ada.ok("list", "--cached")
     assert "F001" in cached.out
-    assert "warning: from what this clone knew 0s ago" in cached.err
+    assert "warning: from this clone's copy, 0s old" in cached.err
 
 
 def test_a_ledger_that_went_back_hints_to_init_and_gives_programs_nothing_to_run() -> None:

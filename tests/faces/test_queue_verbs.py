@@ -186,7 +186,7 @@ def test_an_empty_queue() -> None:
 
 def test_without_task_files_the_queue_says_where_they_would_be() -> None:
     ada, _ = make_desks()
-    assert "warning: no task files found (looked where tasks.files says" in ada.ok("queue").err
+    assert "warning: no task files found (looked in tasks/**" in ada.ok("queue").err
     assert shown(ada, "queue", "--all") == "there are no tasks\n"
 
 
@@ -236,7 +236,7 @@ def test_a_remote_out_of_reach_hints_to_the_same_from_what_is_known(
     assert (ran.code, ran.json["error"]["next"]) == (5, [cached])
     asked = ada.store.asked
     known = ada.ok(*cached.split()[1:])
-    assert "warning: from what this clone knew 0s ago" in known.err
+    assert "warning: from this clone's copy, 0s old" in known.err
     assert ada.store.asked == asked
 
 

@@ -130,9 +130,7 @@ def test_a_heartbeat_left_running_stops_and_learns_how_to_go_on(ada: Desk) -> No
     ada.ok("claim", "F001")
     ada.ok("park", "F001")
     assert ada.run("renew", "F001").err == (
-        "F001 is parked: no session keeps it\n"
-        "hint: a claim goes on with it\n"
-        "hint: gitlease claim F001\n"
+        "F001 is parked: no session holds it\nhint: claim it to resume\nhint: gitlease claim F001\n"
     )
     assert ada.ok("renew", "--all").out == "you hold nothing here: nothing to renew\n"
 
@@ -419,4 +417,4 @@ def test_the_list_may_be_what_this_clone_knows(ada: Desk) -> None:
     document = ada.ok("session", "list", "--cached", "--json").json
     assert ada.store.asked == asked
     assert [s["session"] for s in document["sessions"]] == ["build-7"]
-    assert document["warnings"] == ["from what this clone knew 0s ago"]
+    assert document["warnings"] == ["from this clone's copy, 0s old"]

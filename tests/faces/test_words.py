@@ -130,7 +130,7 @@ def test_home_may_be_the_work_tree(jo: Path) -> None:
 def test_braces_are_refused_with_what_to_write(jo: Path) -> None:
     refused = typed(jo, "claim", "src/{a,b}.py")
     assert refused.returncode == 2
-    assert "hint: write each of them: src/a.py src/b.py\n" in refused.stderr
+    assert "hint: write each one: src/a.py src/b.py\n" in refused.stderr
     (jo / "src" / "{x,y}.py").write_text("")
     assert ask(jo, "claim", "src/{x,y}.py")["lease"]["resource"] == "src/{x,y}.py"
 

@@ -199,7 +199,7 @@ def test_the_lock_of_a_killed_git_is_named_until_it_is_gone(
         except Invalid as refused:
             said = refused.message
         assert f"{left}" in said
-        assert "Once no git runs here, remove that file." in said
+        assert "Once no git is running here, remove that file." in said
         assert git(clone, "rev-parse", "HEAD") == head
     left.unlink()
     service().read()

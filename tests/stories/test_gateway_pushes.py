@@ -140,7 +140,7 @@ def test_what_the_table_forbids_a_gateway_cannot_bring(host: Host, forge: Forge)
 def test_admins_govern_through_a_gateway_that_is_an_admin_itself(host: Host, forge: Forge) -> None:
     begin(host, forge)
     mapped(host)
-    none = "which is none of the ledger's admins itself"
+    none = "which is not an admin of the ledger"
     first = drafted(forge, policy(JO, JO.holder))
     refused(push(host, forge, first, by="gate"), "gateway", none)
     assert push(host, forge, first, by="jo").returncode == 0

@@ -187,7 +187,7 @@ class Stage:
         for words in () if self._committed() else (("status",), self.command.words):
             said = f"{self.ask(0, *words).document}"
             assert any(str(lock) in said for lock in left), (left, said)
-            assert "Once no git runs here, remove that file." in said, said
+            assert "Once no git is running here, remove that file." in said, said
         for lock in left:
             lock.unlink()
         assert self.ask(0, "status").exit == 0

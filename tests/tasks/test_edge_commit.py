@@ -721,7 +721,7 @@ def test_what_cannot_be_a_file_is_refused(clone: Clone, file: str) -> None:
     one = TaskChange(name_resource("F001"), file, EdgeEdit(add=JO), "assign F001")
     before = snapshot(clone.root)
     for act in (clone.check, clone.commit):
-        with pytest.raises(Invalid, match="is no file of this repository"):
+        with pytest.raises(Invalid, match="is not a file of this repository"):
             act(one)
     assert_untouched(before, snapshot(clone.root))
 
@@ -791,7 +791,7 @@ def test_a_version_that_cannot_be_edited_is_named(clone: Clone) -> None:
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        ("no task\n", "this is no task: it has no id"),
+        ("no task\n", "this is not a task: it has no id"),
         (text("F999"), "this is not the task file of F001"),
     ],
 )
@@ -934,7 +934,9 @@ def test_an_index_that_stays_locked_is_refused_and_nothing_is_committed(
     (clone.root / ".git/index.lock").touch()
     clone.in_tree()
     refusal = clone_locked(clone)
-    assert refusal.message.endswith("index.lock exists. Once no git runs here, remove that file.")
+    assert refusal.message.endswith(
+        "index.lock exists. Once no git is running here, remove that file."
+    )
     (clone.root / ".git/index.lock").unlink()
     assert clone.commit()
     assert clone.status() == ""

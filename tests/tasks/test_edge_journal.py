@@ -356,7 +356,7 @@ def test_a_folder_that_cannot_be_written_is_said(folder: Path) -> None:
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "../a", "a b", "x" * 129, "é", "a\0"])
 def test_an_intent_without_a_usable_id_is_refused(folder: Path, name: str) -> None:
-    with pytest.raises(Invalid, match=r"cannot be written down$"):
+    with pytest.raises(Invalid, match=r"cannot be saved$"):
         journal(folder).intend(intent_of(name))
     journal(folder).settled(intent_of(name))
     assert not folder.exists()
@@ -368,7 +368,7 @@ def test_an_intent_that_would_not_be_read_again_is_refused(folder: Path) -> None
         replace(intent_of(), root="here"),
         replace(intent_of(), holder="\ud83d\ude00"),
     ):
-        with pytest.raises(Invalid, match=r"^the intent op-1 cannot be written down$"):
+        with pytest.raises(Invalid, match=r"^the intent op-1 cannot be saved$"):
             journal(folder).intend(odd)
     assert not folder.exists()
 

@@ -353,13 +353,13 @@ ADD, REPLACE = add("jo"), EdgeEdit(remove=("kim", "a b"), add="jo")
         ("assigned:\n  - >-\n    kim\n", (ADD, REPLACE), 3, "it is written as a block of text"),
         ("assigned: a\n  b\n", (ADD, REPLACE), 3, "it is written over several lines"),
         ("assigned: ['a\n  b']\n", (REPLACE,), 3, "it is written over several lines"),
-        ("? assigned\n: kim\n", (ADD, REPLACE), 3, "there is something before the name of the"),
-        ("? assigned\n", (ADD,), 3, "there is something before the name of the field"),
-        ("assigned:\n  -\n    kim\n", (ADD,), 3, "there is something before a name"),
-        ("assigned: kim, lee\n", (ADD,), 3, "the name that is there has commas or brackets"),
-        ("assigned: kim\u2028\n", (ADD, REPLACE), 3, "there is a line break there that is none"),
-        ("title: x\u2028assigned: kim\n", (ADD, REPLACE), 3, "there is a line break there that"),
-        ("assigned:\x85- kim\n", (ADD, REPLACE), 3, "there is a line break there that is none"),
+        ("? assigned\n: kim\n", (ADD, REPLACE), 3, "there is other text before the name of the"),
+        ("? assigned\n", (ADD,), 3, "there is other text before the name of the field"),
+        ("assigned:\n  -\n    kim\n", (ADD,), 3, "there is other text before a name"),
+        ("assigned: kim, lee\n", (ADD,), 3, "the existing name has commas or brackets"),
+        ("assigned: kim\u2028\n", (ADD, REPLACE), 3, "it has a line break that git does not"),
+        ("title: x\u2028assigned: kim\n", (ADD, REPLACE), 3, "it has a line break that"),
+        ("assigned:\x85- kim\n", (ADD, REPLACE), 3, "it has a line break that git does not"),
     ],
 )
 def test_what_would_be_a_guess_is_refused_with_its_line(
@@ -398,7 +398,7 @@ def test_a_last_line_goes_from_below_a_block_of_text() -> None:
 
 @pytest.mark.parametrize("text", ["", "# Notes\n", "---\ntitle: x\n---\n"])
 def test_what_is_no_task_is_refused(text: str) -> None:
-    assert refused(text, add("jo")).message == "tasks/F001.md:1: this is no task: it has no id"
+    assert refused(text, add("jo")).message == "tasks/F001.md:1: this is not a task: it has no id"
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
@@ -564,7 +564,7 @@ def unless_refused(work: Callable[[], bytes]) -> bytes:
     try:
         return work()
     except Invalid as error:
-        assume("the result would say something else" not in error.message)
+        assume("the result would mean something else" not in error.message)
         raise
 
 

@@ -144,7 +144,7 @@ def test_a_broken_file_stands_in_the_way_of_its_own_task_only(root: Path) -> Non
             find_task(files.read(), name_resource(name))
         assert raised.value.resource == name
         assert raised.value.hints == (
-            f"mend {file}, or see that tasks.files in .gitlease.yaml does not cover it",
+            f"fix {file}, or exclude it from tasks.files in .gitlease.yaml",
         )
     with pytest.raises(Invalid, match=r"^tasks/F003 title\.md"):
         find_task(files.read(), name_resource("F003"))

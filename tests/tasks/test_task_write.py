@@ -259,7 +259,7 @@ def test_left_over_files_of_killed_processes_and_of_lost_work_trees_go(root: Pat
 def test_a_file_outside_is_refused(root: Path, file: str) -> None:
     put_task(root.parent, "F001.md")
     error = refused(root, change_of(file, "F001"))
-    assert error.message == f"{file} is no file of this work tree"
+    assert error.message == f"{file} is not a file of this work tree"
 
 
 @pytest.mark.parametrize("file", [".git/F001.md", "tasks/.GIT/F001.md", "tasks/F\0.md"])
@@ -267,7 +267,7 @@ def test_a_file_that_is_gits_own_is_refused(root: Path, file: str) -> None:
     put_task(root, ".git/F001.md")
     put_task(root, "tasks/.GIT/F001.md")
     message = refused(root, change_of(file, "F001")).message
-    assert message.endswith(" is no file of this work tree")
+    assert message.endswith(" is not a file of this work tree")
     assert message.isprintable()
 
 
@@ -306,7 +306,7 @@ def test_a_file_that_git_ignores_is_refused(root: Path) -> None:
     put_task(root, "tasks/private/F 3.md", "F003")
     error = refused_by_check(root, change_of("tasks/private/F 3.md", "F003"))
     assert error.message == (
-        "tasks/private/F 3.md is ignored by git: an edge in it would reach nobody"
+        "tasks/private/F 3.md is ignored by git: nobody else would see an edge in it"
     )
     assert error.hints == (
         "the rule that ignores it: git check-ignore -v -- 'tasks/private/F 3.md'",
@@ -343,7 +343,7 @@ def test_a_file_that_is_not_that_tasks_any_more_is_refused(root: Path) -> None:
     message = "tasks/F001.md:1: this is not the task file of F002"
     assert refused(root, change_of(FILE, "F002")).message == message
     put(root, FILE, "# moved\n")
-    message = "tasks/F001.md:1: this is no task: it has no id"
+    message = "tasks/F001.md:1: this is not a task: it has no id"
     assert refused(root, change_of(FILE)).message == message
 
 
@@ -391,7 +391,7 @@ def test_a_bare_repository_is_refused(root: Path, tmp_path: Path) -> None:
 def test_an_index_that_git_cannot_read_is_said(root: Path) -> None:
     put(root, ".git/index", "nonsense")
     message = refused_by_check(root, change_of(FILE)).message
-    assert re.match(r"git cannot tell about the task files: .*index", message)
+    assert re.match(r"git cannot check the task files: .*index", message)
 
 
 def test_git_is_asked_once_for_all_files(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -75,7 +75,9 @@ def judge(before: Ledger | None, record: StepRecord, *, pusher: Pusher, now_ms: 
     except GitleaseError as refusal:
         raise _illegal(refusal) from None
     if not applied.changed:
-        raise refused(applied) or Illegal("nothing", "it changes nothing: an empty step is no move")
+        raise refused(applied) or Illegal(
+            "nothing", "it changes nothing: an empty step is not a move"
+        )
     _check_takeovers(applied, record, now_ms)
     return applied
 
@@ -94,7 +96,7 @@ def _illegal(refusal: GitleaseError) -> Illegal:
 def _made(record: StepRecord) -> Ledger:
     """The empty ledger that the first step stands on."""
     if record.ledger_id is None:
-        raise Illegal("ledger-id", "the first step of a ledger says which ledger it is")
+        raise Illegal("ledger-id", "the first step of a ledger must create it")
     actor = record.operations[0].actor
     return create(
         Create(id="create", actor=actor, ledger_id=record.ledger_id, policy=DEFAULT_POLICY)
@@ -106,7 +108,7 @@ def _check_writer(record: StepRecord, pusher: Pusher) -> None:
     writer = record.operations[0].actor.holder
     for holder in dict.fromkeys(operation.actor.holder for operation in record.operations):
         if not holder.strip():
-            raise Illegal("identity", "it does not say who wrote it")
+            raise Illegal("identity", "it does not name its author")
         if not pusher.gateway and not same_person(holder, writer):
             raise Illegal(
                 "identity", f"it is of {printable(writer)} and of {printable(holder)} in one step"
@@ -129,7 +131,7 @@ def _check_governance(base: Ledger, record: StepRecord, pusher: Pusher) -> None:
             raise Illegal(
                 "gateway",
                 f"{printable(operation.actor.holder)} governs through {pusher.known}, "
-                "which is none of the ledger's admins itself",
+                "which is not an admin of the ledger",
                 hints=("an admin can do it in a clone, or add the gateway to the admins",),
             )
 
@@ -144,7 +146,7 @@ def _check_clock(base: Ledger, at: int, now_ms: int) -> None:
             "clock",
             f"its time is {_time(at)}, {abs(off) // MS}s {where} this server's clock, "
             f"and {allowed}s are allowed",
-            hints=("set the clock by NTP, and try again",),
+            hints=("set the clock by NTP and try again",),
         )
 
 

@@ -41,7 +41,7 @@ def claim(ledger: Ledger, op: Claim, moment: Moment) -> tuple[Ledger, Outcome]:
     if op.takeover and not (op.reason or "").strip():
         raise UsageError("a takeover needs a reason", resource=op.resource.text)
     if op.expect_holder is not None and not op.takeover:
-        raise UsageError("whom to expect goes with a takeover", resource=op.resource.text)
+        raise UsageError("an expected holder needs a takeover", resource=op.resource.text)
     wanted = op.ttl if op.ttl is not None or op.default_fits else op.default_ttl
     ttl = fit_ttl(wanted, op.default_ttl, policy, op.resource)
     mine = ledger.lease(op.resource, op.scope)
@@ -131,7 +131,7 @@ def fit_ttl(asked: int | None, default: int, policy: Policy, resource: Resource 
             f"ttl {format_duration(asked)} is outside the ledger's limits, "
             f"{format_duration(policy.ttl_min)} to {format_duration(policy.ttl_max)}",
             resource=resource.text if resource else None,
-            hints=("they are the ledger's policy: `gitlease config --ledger` shows it",),
+            hints=("the limits are the ledger's policy: `gitlease config --ledger` shows them",),
         )
     return asked
 

@@ -183,7 +183,7 @@ def refuse(op: Claim, stood: list[tuple[Lease, Relation]], policy: Policy, momen
         edges = [x for x, how in held if how in ASSIGNED]
         error.hints = _since(edges, policy) if edges else ()
         if op.takeover:
-            error.hints += ("a takeover replaces an assignment, and never a live lease",)
+            error.hints += ("a takeover replaces an assignment, never a live lease",)
         raise error
     if blocking:
         done = blocking[0][0]
@@ -192,7 +192,7 @@ def refuse(op: Claim, stood: list[tuple[Lease, Relation]], policy: Policy, momen
             resource=op.resource.text,
             scope=op.scope,
             conflicts=tuple(x for x, _ in blocking),
-            hints=("a completed task is claimed again only with --reopen",),
+            hints=("to claim a completed task again, use --reopen",),
         )
 
 
@@ -212,7 +212,7 @@ def _since(edges: Sequence[Lease], policy: Policy) -> tuple[str, ...]:
     since = rfc3339(max(x.expires_at for x in edges))
     ends = [at for x in edges if (at := abandoned_at(x, policy)) is not None]
     if not ends:
-        return (f"nobody has held it since {since}, and the ledger never calls it abandoned",)
+        return (f"nobody has held it since {since}; this ledger never treats a task as abandoned",)
     when = rfc3339(max(ends), round_up=True)
     return (
         f"nobody has held it since {since}; after {when} anyone may claim it, unless its assignee"

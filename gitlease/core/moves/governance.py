@@ -80,8 +80,8 @@ def set_policy(ledger: Ledger, op: SetPolicy, moment: Moment) -> tuple[Ledger, O
         check_spelt(ledger, before.issues, after.issues)
     if after.admins != before.admins and after.admins and not after.is_admin(op.actor.holder):
         raise PolicyRefused(
-            f"the admins must include yourself, {op.actor.holder}",
-            hints=("otherwise nobody could undo a slip",),
+            f"the admins must include you, {op.actor.holder}",
+            hints=("otherwise a mistake could not be undone",),
         )
     words = ", ".join(f"{key} = {value}" for key, value in op.changes)
     changed = Event("policy", op.id, moment.now.wall_ms, op.actor.holder, detail=words)
@@ -97,8 +97,8 @@ def _need_confirmed(op: SetPolicy) -> None:
     text = next(value for key, value in reversed(op.changes) if key == "admins")
     if not any(same_person(word, by) for word in admin_words(text)[1:]):
         raise PolicyRefused(
-            "without admins anybody may change the policy, and make themselves the admin",
-            hints=(f"to have none all the same, say who confirms it: '{NO_ADMINS} {by}'",),
+            "without admins, anyone may change the policy and make themselves the admin",
+            hints=(f"to remove them all anyway, confirm it with '{NO_ADMINS} {by}'",),
         )
 
 
@@ -151,7 +151,7 @@ def _need_admin(ledger: Ledger, actor: Actor, what: str) -> None:
         return
     if policy.admins:
         raise PolicyRefused(
-            f"only the ledger's admins may {what}, and {actor.holder} is none of them",
+            f"only the ledger's admins may {what}, and {actor.holder} is not one of them",
             hints=(
                 "they are " + ", ".join(policy.admins),
                 "one of them can add you: `gitlease config --ledger admins` takes the whole list",
@@ -162,6 +162,6 @@ def _need_admin(ledger: Ledger, actor: Actor, what: str) -> None:
         f"nobody may {what}: the ledger has no admins yet",
         hints=(
             f"a lease that is not renewed lapses by itself, after {limit} at most",
-            "until there are admins anyone may name them: `gitlease config --ledger admins`",
+            "until there are admins, anyone may set them: `gitlease config --ledger admins`",
         ),
     )

@@ -119,9 +119,9 @@ def complete(ledger: Ledger, op: Complete, moment: Moment) -> tuple[Ledger, Outc
         )
     if not mine and op.held_only:
         raise NotFound(
-            f"there is nothing to finish: {op.resource} is no task, and you do not hold it",
+            f"nothing to finish: {op.resource} is not a task and you do not hold it",
             resource=op.resource.text,
-            hints=("a name that is no task is meant with --any",),
+            hints=("to use a name that is not a task, add --any",),
         )
     state, records = ledger, mine
     if not mine:
@@ -251,11 +251,11 @@ def of_session(
 
 def _only_parked(lease: Lease) -> LeaseLost:
     return LeaseLost(
-        f"{lease.resource} is parked: no session keeps it",
+        f"{lease.resource} is parked: no session holds it",
         resource=lease.resource.text,
         scope=lease.scope,
         conflicts=(lease,),
-        hints=("a claim goes on with it",),
+        hints=("claim it to resume",),
     )
 
 

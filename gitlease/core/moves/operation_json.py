@@ -92,7 +92,7 @@ def plain(value: Any) -> Any:
 def _read_operation(data: Any, actor: Any) -> Operation:
     kind = _KINDS.get(data["op"])
     if kind is None:
-        raise BadStep(f"it has an operation {ascii(data['op'])[:40]}, which is not known here")
+        raise BadStep(f"it has an operation {ascii(data['op'])[:40]}, which is unknown here")
     fields = {name: one for name, one in data.items() if name != "op"}
     operation: Operation = typed(kind, {"actor": actor, **fields})
     if not _ID.fullmatch(operation.id):
@@ -107,7 +107,7 @@ def typed(hint: Any, data: Any) -> Any:
         return None if data is None else typed(parts[0], data)
     if origin in (tuple, frozenset):
         if not isinstance(data, list):
-            raise BadStep("it has something else where a list is due")
+            raise BadStep("it has something else where a list is expected")
         if origin is tuple and parts[-1] is not ...:
             return tuple(typed(part, one) for part, one in zip(parts, data, strict=True))
         return origin(typed(parts[0], one) for one in data)
@@ -117,7 +117,7 @@ def typed(hint: Any, data: Any) -> Any:
         return parse_resource(typed(str, data))
     if hint in (int, bool):
         if type(data) is not hint or abs(data) >= MAX_NUMBER:
-            raise BadStep(f"it has {ascii(data)[:40]} where {hint.__name__} is due")
+            raise BadStep(f"it has {ascii(data)[:40]} where {hint.__name__} is expected")
         return data
     hints = _hints(hint)
     _check_keys(data, hints, hint.__name__)
@@ -126,9 +126,9 @@ def typed(hint: Any, data: Any) -> Any:
 
 def _check_keys(data: Any, known: Any, what: str) -> None:
     if not isinstance(data, dict):
-        raise BadStep(f"it has something else where {what} is due")
+        raise BadStep(f"it has something else where {what} is expected")
     if odd := next((key for key in data if key not in known), None):
-        raise BadStep(f"{what} has {ascii(odd)[:40]}, which is not known here")
+        raise BadStep(f"{what} has {ascii(odd)[:40]}, which is unknown here")
 
 
 def _hints(kind: Any) -> dict[str, Any]:

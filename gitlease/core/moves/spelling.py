@@ -44,8 +44,8 @@ def check_spelt(ledger: Ledger, was: Issues, host: Issues) -> None:
         more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
         raise PolicyRefused(
             f"the ledger has records of {', '.join(names[:_SHOWN])}{more}, "
-            "which would be other resources then",
-            hints=("release these first; what is completed, claim it with --reopen for that",),
+            "which would then name other resources",
+            hints=("release them first; claim a completed one with --reopen to release it",),
         )
 
 

@@ -79,10 +79,10 @@ def take(ledger: Ledger, op: TakeTicket, moment: Moment) -> tuple[Ledger, Outcom
         waiting = line(ledger.tickets(resource), now)
         others = tuple(t for t in waiting if t.id != op.ticket)
         if any(t.id == op.ticket and not _is_by(t, op.actor) for t in waiting):
-            raise PolicyRefused(f"that place in the line of {resource} is another's")
+            raise PolicyRefused(f"that place in the queue for {resource} belongs to someone else")
         if len(others) >= TICKETS_KEPT:
             raise PolicyRefused(
-                f"{len(others)} wait for {resource} already", resource=resource.text
+                f"{len(others)} are already waiting for {resource}", resource=resource.text
             )
         mine = Ticket(
             id=op.ticket,
@@ -124,7 +124,7 @@ def give_way(ledger: Ledger, op: Claim, moment: Moment) -> None:
         return
     who = f"{first[0].holder} has" if len(first) == 1 else f"{len(first)} others have"
     raise NotYourTurn(
-        f"{op.resource} is free, and {who} waited for it longer",
+        f"{op.resource} is free, but {who} waited longer for it",
         resource=op.resource.text,
         scope=op.scope,
         ahead=len(first),

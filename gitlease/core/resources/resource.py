@@ -144,7 +144,7 @@ def resolve_path(word: str, *, folder: str = "", root: str | None = None) -> str
     if text.startswith("!"):
         raise _negation(word)
     if not text:
-        raise UsageError(f"{_shown(word)} names no path", resource=word)
+        raise UsageError(f"{_shown(word)} does not name a path", resource=word)
     if text.startswith("/"):
         base: list[str] = []
         if root is not None and _inside(text, root):
@@ -172,9 +172,9 @@ def check_braces(word: str) -> None:
     if braces is not None:
         each = [word[: braces.start()] + x + word[braces.end() :] for x in braces[1].split(",")]
         raise UsageError(
-            f"{_shown(word)} has braces, which no pattern expands",
+            f"{_shown(word)} has braces, which patterns do not expand",
             resource=word[:128],
-            hints=(f"write each of them: {' '.join(each)}"[:500],),
+            hints=(f"write each one: {' '.join(each)}"[:500],),
         )
 
 
@@ -185,9 +185,9 @@ def _check_text(word: str) -> None:
     except UnicodeEncodeError:
         safe = word.encode("utf-8", "backslashreplace").decode()
         raise UsageError(
-            f"{_shown(safe)} is not UTF-8: records are, so this cannot be leased",
+            f"{_shown(safe)} is not UTF-8, so it cannot be leased",
             resource=safe[:128],
-            hints=("its folder can be, or a pattern with ? for each byte that is odd",),
+            hints=("lease its folder, or a pattern with ? for each invalid byte",),
         ) from None
 
 
@@ -240,8 +240,8 @@ def parse_layer(word: str) -> str:
         raise UsageError(f"layer {_shown(word)} is not 1-64 letters, digits, _ and -")
     if word.lower() == LOCAL_LAYER:
         raise UsageError(
-            f"the layer {LOCAL_LAYER} is the one that never leaves this clone",
-            hints=("ask for it with --local",),
+            f"the layer {LOCAL_LAYER} is reserved for the ledger that never leaves this clone",
+            hints=("use --local",),
         )
     return word.lower()
 

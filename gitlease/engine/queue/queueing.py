@@ -40,7 +40,7 @@ PLANNED_AGAIN = 4  # times that a pick is planned on what is known by then
 PROBLEMS_SHOWN = 10
 LOOKED_BACK = 500  # events of the audit trail that a briefing reads
 RECENT = 7 * 86_400  # seconds for which a briefing tells what was taken
-NO_TASKS = "no task files found (looked where tasks.files says: tasks/** unless it is set)"
+NO_TASKS = "no task files found (looked in tasks/**, or where tasks.files says)"
 
 
 class _PlanAnew(Exception):

@@ -380,7 +380,7 @@ def test_once_is_a_table_for_people_and_lines_for_programs(wide: None) -> None:
     assert first["resource"] == "F001"
     assert first["waiting"] == ["kim+F001@example.com"]
     asked = ada.store.asked
-    assert ada.ok("board", "--once", "--cached").err.startswith("warning: from what this clone")
+    assert ada.ok("board", "--once", "--cached").err.startswith("warning: from this clone's copy")
     assert ada.store.asked == asked
 
 
