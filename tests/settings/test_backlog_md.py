@@ -183,7 +183,8 @@ CONFIGS: list[tuple[str, dict[str, tuple[str, ...]], str]] = [
     ("a: b\nstatuses: [Open", USUAL, "config.yml:3: this is not YAML"),
     ("- a", USUAL, "backlog/config.yml:1: the file must be a mapping, not a list"),
     ("a: b\n---\nc: d", USUAL, "backlog/config.yml:2: there is more than one YAML document"),
-    ("]  # fmt: skip
+    ("<<<<<<< HEAD\na: b\n=======\n", USUAL, "the file must be a mapping"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("config", "statuses", "said"), CONFIGS)
@@ -204,7 +205,6 @@ def test_a_config_that_is_no_small_text_is_passed_over(repo: Path, data: bytes) 
     put(repo, "backlog/config.yml", data)
     (repo / "backlog" / "tasks").mkdir()
     assert fitted(repo).tasks.statuses["done"] == ("Done",)
-<<<<<<< HEAD:tests/settings/test_backlog_md.py
     assert "the default statuses are used" in fit(repo).warnings[0]
 
 
