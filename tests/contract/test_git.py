@@ -87,7 +87,6 @@ class TestHttp(LedgerStoreContract):
 
 
 @pytest.mark.slow
-@pytest.mark.nightly(3)  # it runs the same commands of git as ssh does, without a network
 class TestFile(LedgerStoreContract):
     @pytest.fixture
     def place(
